@@ -1,0 +1,78 @@
+"""Helpers that run real programs in child processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Settings of the process that runs the tests must not leak into the programs under test.
+OURS = ("TORCHDEVICE_", "TORCH_ALLOW_REDIRECTS", "CUDA_VISIBLE_DEVICES")
+
+BEFORE = "import torchdevice_cuda; torchdevice_cuda.activate({settings}); import torch"
+AFTER = "import torch; import torchdevice_cuda; torchdevice_cuda.activate({settings})"
+LATE_DYNAMO = "import torch, torch._dynamo; import torchdevice_cuda; torchdevice_cuda.activate({settings})"
+ORDERS = {"before": BEFORE, "after": AFTER, "after dynamo": LATE_DYNAMO}
+
+
+def clean_environment(**extra: str) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
+    path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
+    return {**kept, "PYTHONPATH": path, **extra}
+
+
+def run_python(code: str, *, timeout: float = 180, check: bool = True, **environment: str) -> subprocess.CompletedProcess:
+    """Run a program in a child; its failure is the test's."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=clean_environment(**environment),
+    )
+    if check and done.returncode:
+        pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}", pytrace=False)
+    return done
+
+
+def active_program(body: str, order: str = "before", **settings: Any) -> str:
+    """A program that activates in the given order and then runs ``body``."""
+    settings.setdefault("driver", "cpu")
+    arguments = ", ".join(f"{key}={value!r}" for key, value in settings.items())
+    return ORDERS[order].format(settings=arguments) + "\n" + textwrap.dedent(body)
+
+
+@pytest.fixture
+def run() -> Callable[..., subprocess.CompletedProcess]:
+    """Run code under activation (``order=``, settings) and return the finished process."""
+
+    def runner(body: str, *, order: str = "before", check: bool = True, env: dict[str, str] | None = None, **settings: Any):
+        return run_python(active_program(body, order, **settings), check=check, **(env or {}))
+
+    return runner
+
+
+@pytest.fixture
+def answer(run: Callable[..., subprocess.CompletedProcess]) -> Callable[..., Any]:
+    """Run code under activation that sets ``result`` and return it."""
+
+    def asker(body: str, **options: Any) -> Any:
+        tail = "\nimport json as _json; print('RESULT ' + _json.dumps(result))"
+        out = run(textwrap.dedent(body) + tail, **options).stdout
+        return json.loads(out.rpartition("RESULT ")[2])
+
+    return asker
+
+
+@pytest.fixture(params=list(ORDERS))
+def order(request: pytest.FixtureRequest) -> str:
+    """Activation before torch is imported, after it, and after dynamo too."""
+    return request.param

@@ -1,0 +1,8 @@
+"""``python -m torchdevice_cuda``; see :mod:`torchdevice_cuda.cli`."""
+
+import sys
+
+from .cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Which driver a process gets, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..settings import Settings
+    from .base import Driver
+
+
+class DriverUnavailable(RuntimeError):
+    """The driver that was asked for cannot work on this machine."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """What this machine's torch can reach; read from ``torch._C``, which exists before torch.cuda does."""
+
+    cuda_build: bool
+    cuda_devices: int
+
+    @classmethod
+    def look(cls, torch_c: ModuleType) -> Machine:
+        """Ask the compiled part of torch."""
+        built = bool(getattr(torch_c, "_has_cuda", False))
+        count = getattr(torch_c, "_cuda_getDeviceCount", None)
+        return cls(cuda_build=built, cuda_devices=count() if built and count is not None else 0)
+
+
+def _cuda(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | None, str]:
+    from .cuda import CudaDriver
+
+    if machine.cuda_devices:
+        return CudaDriver, f"torch sees {machine.cuda_devices} CUDA GPU(s)"
+    return None, "no CUDA GPU answers" if machine.cuda_build else "this torch is built without CUDA"
+
+
+def _cpu(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | None, str]:
+    from .cpu import CpuDriver
+
+    return CpuDriver, "the CPU is always there"
+
+
+_Candidate = Callable[["Settings", Machine], "tuple[Callable[..., Driver] | None, str]"]
+#: In the order in which ``auto`` tries them.
+CANDIDATES: dict[str, _Candidate] = {"cuda": _cuda, "cpu": _cpu}
+
+
+def select(settings: Settings, torch_c: ModuleType) -> Driver:
+    """The driver for these settings on this machine; :class:`DriverUnavailable` where the one asked for cannot work."""
+    machine = Machine.look(torch_c)
+    if settings.driver != "auto":
+        candidate = CANDIDATES.get(settings.driver)
+        if candidate is None:
+            raise DriverUnavailable(
+                f"driver {settings.driver!r} is not part of this version; there are: {', '.join(CANDIDATES)}"
+            )
+        make, reason = candidate(settings, machine)
+        if make is None:
+            raise DriverUnavailable(f"driver {settings.driver!r} was asked for, but {reason}")
+        return make(settings, f"asked for ({reason})")
+    passed_over: list[str] = []
+    for name, candidate in CANDIDATES.items():
+        make, reason = candidate(settings, machine)
+        if make is not None:
+            return make(settings, "; ".join([*passed_over, reason]))
+        passed_over.append(f"not {name}: {reason}")
+    raise AssertionError("the cpu driver is always available")

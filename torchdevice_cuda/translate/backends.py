@@ -1,0 +1,46 @@
+"""``torch.backends.cuda`` and ``torch.backends.cudnn``: what they read from functions of CUDA builds."""
+
+from __future__ import annotations
+
+from ..drivers import Driver
+from .patches import Editor, patch
+
+_PLAN_CACHE_SIZE = 4096  # cuFFT plans CUDA keeps per device unless told otherwise
+
+
+@patch()
+def fft_plan_cache(editor: Editor, driver: Driver) -> None:
+    """The plan cache of FFTs asks the cuFFT library; the host's FFT keeps no plans, and its size says so."""
+    import torch
+
+    largest: dict[int, int] = {}
+
+    def checked(device: int) -> int:
+        count = driver.device_count()
+        if not 0 <= device < count:
+            raise RuntimeError(
+                f"cufft_plan_cache: expected 0 <= device index < {count}, but got device with index {device}"
+            )
+        return device
+
+    def max_size(device_index: int) -> int:
+        return largest.get(checked(device_index), _PLAN_CACHE_SIZE)
+
+    def set_max_size(device_index: int, max_size: int) -> None:
+        largest[checked(device_index)] = max_size
+
+    def size(device_index: int) -> int:
+        checked(device_index)
+        return 0
+
+    def clear(device_index: int) -> None:
+        checked(device_index)
+
+    from torch.backends.cuda import cuFFTPlanCache
+
+    # The class took the C functions when it was defined; its two attributes hold them.
+    attributes = vars(cuFFTPlanCache)
+    editor.set(attributes["size"], "getter", size)
+    editor.set(attributes["max_size"], "getter", max_size)
+    editor.set(attributes["max_size"], "setter", set_max_size)
+    editor.set(torch, "_cufft_clear_plan_cache", clear)
