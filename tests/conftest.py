@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -30,14 +31,17 @@ def clean_environment(**extra: str) -> dict[str, str]:
 
 
 def run_python(code: str, *, timeout: float = 180, check: bool = True, **environment: str) -> subprocess.CompletedProcess:
-    """Run a program in a child; its failure is the test's."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env=clean_environment(**environment),
-    )
+    """Run a program in a child, from a file as programs are; its failure is the test's."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder, "program.py")
+        script.write_text(textwrap.dedent(code))
+        done = subprocess.run(
+            [sys.executable, str(script)],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env=clean_environment(**environment),
+        )
     if check and done.returncode:
         pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}", pytrace=False)
     return done

@@ -139,6 +139,27 @@ def test_safe_path(show: Path, words: list[str]) -> None:
     assert alike(*words, cwd=show, flags=["-P"]).status == 0
 
 
+def test_installed_command(show: Path) -> None:
+    """The launcher that pip writes for the ``torchdevice-cuda`` command."""
+    write(show / "bin/launcher", "import sys; from torchdevice_cuda.cli import main; sys.exit(main())")
+    write(show / "broken.py", "1 / 0")
+    for words in (["show.py", "x"], ["-m", "show"], ["-c", textwrap.dedent(SHOW)], ["broken.py"], ["-m", "broken"]):
+        assert python("bin/launcher", *words, cwd=show) == python(*words, cwd=show)
+
+
+def test_modules_of_the_current_directory_are_not_ours(tmp_path: Path) -> None:
+    used = ["activation", "code", "dataclasses", "inspect", "logging", "settings", "textwrap", "threading", "uuid"]
+    for name in used:
+        write(tmp_path / f"{name}.py", "raise ImportError('of the current directory')")
+    write(tmp_path / "elsewhere/program.py", "import logging; print(logging.__file__)")
+    assert alike("elsewhere/program.py", cwd=tmp_path).status == 0
+
+
+def test_nested(show: Path) -> None:
+    plain = python("show.py", "x", cwd=show)
+    assert python(*OURS, *OURS, "show.py", "x", cwd=show) == plain
+
+
 def test_no_torch_is_imported_for_the_program(tmp_path: Path) -> None:
     code = (
         "import sys, torchdevice_cuda as t; print([m for m in ('torch', 'psutil') if m in sys.modules], t.is_active())"
@@ -317,8 +338,8 @@ def test_multiprocessing(tmp_path: Path, method: str) -> None:
     """
     assert alike(write(tmp_path / "program.py", program), method, cwd=tmp_path).status == 0
     write(tmp_path / "package/__init__.py", "")
-    write(tmp_path / "package/__main__.py", program)
-    assert alike("-m", "package", method, cwd=tmp_path).status == 0
+    write(tmp_path / "package/program.py", program)
+    assert alike("-m", "package.program", method, cwd=tmp_path).status == 0
 
 
 # --------------------------------------------------------------------------------- options

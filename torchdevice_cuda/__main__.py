@@ -2,7 +2,10 @@
 
 import sys
 
-from .cli import main
+from . import program
 
 if __name__ == "__main__":
+    program.drop_first_entry()
+    from .cli import main
+
     sys.exit(main())

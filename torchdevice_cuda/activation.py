@@ -141,7 +141,7 @@ def _finish(state: _State, torch: ModuleType) -> None:
 
 # --------------------------------------------------------------------- before torch
 def _activate_early(state: _State) -> None:
-    tree = finder.Shadow(ROOT, lambda: _decide_early(state), _stock_path)
+    tree = finder.Shadow(ROOT, lambda: _decide_early(state), _stock_path, lambda error: _give_up(state, error))
     state.finder = finder.ShadowFinder([tree], {"torch": lambda torch: _finish_early(state, torch)})
     state.finder.install()
 
@@ -153,6 +153,13 @@ def _decide_early(state: _State) -> finder.Files:
     except Exception as error:
         state.failed = error
         return {}
+
+
+def _give_up(state: _State, error: Exception) -> None:
+    """A file of the shadow tree failed: torch goes on importing its own."""
+    state.failed = error
+    if state.bindings is not None:
+        state.bindings.undo()
 
 
 def _finish_early(state: _State, torch: ModuleType) -> None:
@@ -213,12 +220,5 @@ def _undo(state: _State) -> None:
     ours = [name for name in _loaded() if getattr(sys.modules[name], "__file__", None) == str(served.get(name))]
     if ours:
         # Loaded by the finder, so there is no stock code in memory to put back: execute it in the same modules.
-        Rewrite(ours).apply(ROOT, _stock_spec, _set_by_cpp)
+        Rewrite(ours).apply(ROOT, finder.Shadow(ROOT, dict, _stock_path).stock_spec, _set_by_cpp)
     drivers.install(None)
-
-
-def _stock_spec(name: str) -> importlib.machinery.ModuleSpec | None:
-    folder = [str(Path(entry, *name.split(".")[2:-1])) for entry in _stock_path()]
-    if name == ROOT:
-        folder = [str(Path(entry).parent) for entry in _stock_path()]
-    return importlib.machinery.PathFinder.find_spec(name, folder)

@@ -145,6 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(version_text())
         return 0
 
+    program.drop_first_entry()
     from . import activation, children
 
     try:

@@ -22,12 +22,20 @@ class Shadow:
 
     ``decide`` is called once, when the first module of the tree is asked for, and returns the files to serve (none:
     everything stays stock). Names of the tree without a file, submodules of later versions, come from stock.
+    ``give_up`` is called when a served file fails while the tree is first imported; the import then goes on with stock.
     """
 
-    def __init__(self, root: str, decide: Callable[[], Files], stock_path: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self,
+        root: str,
+        decide: Callable[[], Files],
+        stock_path: Callable[[], Sequence[str]],
+        give_up: Callable[[Exception], None] | None = None,
+    ) -> None:
         self.root = root
         self._decide = decide
         self._stock_path = stock_path
+        self._give_up = give_up
         self._files: Files | None = None
         self._lock = threading.RLock()
 
@@ -51,7 +59,48 @@ class Shadow:
         # Stock's own folder stays on the package's path: what we do not serve is found there.
         tail = name.removeprefix(self.root).strip(".").replace(".", "/")
         search = [str(file.parent), *(str(Path(entry, tail)) for entry in self._stock_path())]
-        return importlib.util.spec_from_file_location(name, file, submodule_search_locations=search)
+        spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=search)
+        if name == self.root and self._give_up is not None and spec is not None and spec.loader is not None:
+            self._guard(spec.loader)
+        return spec
+
+    def stock_spec(self, name: str) -> importlib.machinery.ModuleSpec | None:
+        """The spec of the stock module of this name."""
+        parents = [Path(entry).parent for entry in self._stock_path()]
+        below = name.removeprefix(self.root.rpartition(".")[0]).strip(".").split(".")[:-1]
+        return importlib.machinery.PathFinder.find_spec(name, [str(Path(parent, *below)) for parent in parents])
+
+    def _guard(self, loader: importlib.abc.Loader) -> None:
+        """Have the root's first execution fall back to stock if it fails; the loader is genuine afterwards."""
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module
+            try:
+                execute(module)
+            except Exception as error:
+                self._files = {}
+                self._give_up(error)
+                self._execute_stock(module)
+
+        loader.exec_module = exec_module  # type: ignore[method-assign]
+
+    def _execute_stock(self, module: ModuleType) -> None:
+        for name in [name for name in sys.modules if name.startswith(f"{self.root}.")]:
+            del sys.modules[name]
+        spec = self.stock_spec(self.root)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"no stock {self.root} found", name=self.root)
+        module.__dict__.clear()
+        module.__dict__.update(
+            __name__=self.root,
+            __package__=self.root,
+            __spec__=spec,
+            __loader__=spec.loader,
+            __file__=spec.origin,
+            __path__=spec.submodule_search_locations,
+        )
+        spec.loader.exec_module(module)
 
 
 class ShadowFinder(importlib.abc.MetaPathFinder):

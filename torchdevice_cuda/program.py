@@ -1,6 +1,6 @@
 """Run a program as ``__main__``, so that it finds what plain python would have given it.
 
-Each function sets ``sys.argv``, ``sys.path[0]`` and a fresh ``__main__`` module the way python itself does for that
+Each function sets ``sys.argv``, ``sys.path`` and a fresh ``__main__`` module the way python itself does for that
 kind of program, and lets the program's exceptions out: the interpreter ends the process as it always does (exit status,
 ``SystemExit``, death by SIGINT), except that tracebacks begin with the program's own frames. The public functions of
 :mod:`runpy` do not fit: they put ``__main__`` back when the program returns, before ``atexit`` handlers and threads
@@ -29,9 +29,7 @@ def run_script(path: str, args: Sequence[str]) -> None:
     full = _absolute(path)
     if _is_importable_from(full):
         # Python puts a folder or an archive on the path even where -P or -I keep script folders off it.
-        if has_own_entry():
-            del sys.path[0]
-        sys.path.insert(0, full)
+        _put_first_entry(full)
         fresh_main()
         # What the interpreter itself calls for these: the frames of runpy in a traceback are genuine.
         _run(lambda: runpy._run_module_as_main("__main__", False))  # type: ignore[attr-defined]
@@ -48,7 +46,7 @@ def run_script(path: str, args: Sequence[str]) -> None:
         raise ProgramNotFound(
             f"{sys.orig_argv[0]}: can't open file {full!r}: [Errno {error.errno}] {error.strerror}"
         ) from None
-    _set_first_entry(os.path.dirname(os.path.realpath(full)))
+    _put_program_entry(os.path.dirname(os.path.realpath(full)))
     main = fresh_main()
     main.__loader__ = loader
     _execute_file(main, source, full)
@@ -57,16 +55,13 @@ def run_script(path: str, args: Sequence[str]) -> None:
 def run_module(name: str, args: Sequence[str]) -> None:
     """``python -m name args…``."""
     sys.argv = ["-m", *args]
-    _set_first_entry(os.getcwd())
+    _put_program_entry(os.getcwd())
     fresh_main()
     _run(lambda: runpy._run_module_as_main(name))  # type: ignore[attr-defined]
 
 
 def run_command(code: str, args: Sequence[str]) -> None:
     """``python -c code args…``."""
-    sys.argv = ["-c", *args]
-    _set_first_entry("")
-    main = fresh_main()
     if sys.version_info >= (3, 14):
         import textwrap
 
@@ -75,13 +70,16 @@ def run_command(code: str, args: Sequence[str]) -> None:
         import linecache
 
         linecache.cache["<string>"] = (len(code), None, code.splitlines(keepends=True), "<string>")
+    sys.argv = ["-c", *args]
+    _put_program_entry("")
+    main = fresh_main()
     _run(lambda: exec(_compile(code, "<string>"), main.__dict__))
 
 
 def run_stdin(name: str, args: Sequence[str]) -> None:
     """``python - args…`` (``name`` is ``"-"``) or ``python < file`` (``name`` is empty): stdin is the program."""
     sys.argv = [name, *args]
-    _set_first_entry("")
+    _put_program_entry("")
     main = fresh_main()
     _execute_file(main, sys.stdin.buffer.read() if sys.stdin is not None else b"", "<stdin>")
 
@@ -89,7 +87,7 @@ def run_stdin(name: str, args: Sequence[str]) -> None:
 def prepare_interactive(name: str, args: Sequence[str]) -> ModuleType:
     """The ``__main__`` of an interactive session."""
     sys.argv = [name, *args]
-    _set_first_entry("")
+    _put_program_entry("")
     return fresh_main()
 
 
@@ -110,15 +108,34 @@ def _absolute(path: str) -> str:
     return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
 
 
-def has_own_entry() -> bool:
-    """Whether python put an entry for us (the current directory, or our launcher's) first on ``sys.path``."""
+def drop_first_entry() -> None:
+    """Take the entry off ``sys.path`` that python put first for us: the current directory, or our launcher's.
+
+    Until the program gets its own, nothing is imported from there: a ``logging.py`` in the current directory is not ours.
+    """
+    global _dropped
+    if not _dropped and _first_entry_is_wanted():
+        del sys.path[0]
+    _dropped = True
+
+
+_dropped = False
+
+
+def _first_entry_is_wanted() -> bool:
+    """Whether python puts an entry for the program first on the path; -P and -I keep it from doing so."""
     return not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated)
 
 
-def _set_first_entry(entry: str) -> None:
-    """Give the program its own first entry in place of ours, unless the user asked for none (-P, -I)."""
-    if has_own_entry():
-        sys.path[0] = entry
+def _put_program_entry(entry: str) -> None:
+    if _first_entry_is_wanted():
+        _put_first_entry(entry)
+
+
+def _put_first_entry(entry: str) -> None:
+    global _dropped
+    sys.path.insert(0, entry)
+    _dropped = False  # the program may be us again: python -m torchdevice_cuda -m torchdevice_cuda
 
 
 def _is_importable_from(path: str) -> bool:
@@ -162,13 +179,19 @@ def _run(execute: Callable[[], Any]) -> None:
         raise
 
 
+def _missing_hook(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
+    """What the interpreter does for a program that has deleted ``sys.excepthook``."""
+    print("sys.excepthook is missing", file=sys.stderr)
+    sys.__excepthook__(kind, value, traceback)
+
+
 def _report_from(error: BaseException, start: TracebackType | None) -> None:
     """Have the interpreter's last words about ``error`` begin at ``start``.
 
     The frames above are only known once the exception has left them, which is when the interpreter calls
     ``sys.excepthook``; until then the program's own hook is stepped aside for.
     """
-    program_hook = sys.excepthook
+    program_hook = getattr(sys, "excepthook", _missing_hook)
 
     def hook(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
         sys.excepthook = program_hook

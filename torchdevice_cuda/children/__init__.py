@@ -13,7 +13,6 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from .. import settings
-from ..program import has_own_entry
 
 FOLDER = Path(__file__).parent
 PACKAGE = FOLDER.parent
@@ -24,7 +23,8 @@ def export(
 ) -> None:
     """Write into the environment what makes children read the same settings and activate themselves.
 
-    ``overridden`` are the fields that the command line gave: only they differ from what the environment says.
+    ``overridden`` are the fields that the command line gave: only they differ from what the environment says. To be
+    called while ``sys.path`` holds only what children get as well, without an entry for this process's program.
     """
     environ = os.environ if environ is None else environ
     written = settings.as_environment(chosen)
@@ -45,20 +45,15 @@ def export(
         environ["PYTHONPATH"] = os.pathsep.join(path)
 
 
-def _inherited_path() -> list[str]:
-    """``sys.path`` without the entry that belongs to this process's own program."""
-    return sys.path[1:] if has_own_entry() else sys.path
-
-
 def _shim_reaches_children() -> bool:
     """Whether the shim is installed, or on ``PYTHONPATH`` as a whole: in both its ``.pth`` lies beside it."""
-    spec = PathFinder.find_spec("torchdevice_cuda_shim", _inherited_path())
+    spec = PathFinder.find_spec("torchdevice_cuda_shim")
     return spec is not None and spec.origin is not None and Path(spec.origin).with_suffix(".pth").exists()
 
 
 def _package_reaches_children() -> bool:
     """Whether children find torchdevice_cuda by themselves; not so when it was found in the current directory."""
-    if PathFinder.find_spec(PACKAGE.name, _inherited_path()) is not None:
+    if PathFinder.find_spec(PACKAGE.name) is not None:
         return True
     # An editable install may have a finder of its own.
     others = [finder for finder in sys.meta_path if finder is not PathFinder and hasattr(finder, "find_spec")]

@@ -44,3 +44,22 @@ def fft_plan_cache(editor: Editor, driver: Driver) -> None:
     editor.set(attributes["max_size"], "getter", max_size)
     editor.set(attributes["max_size"], "setter", set_max_size)
     editor.set(torch, "_cufft_clear_plan_cache", clear)
+
+
+@patch()
+def attention(editor: Editor, driver: Driver) -> None:
+    """Whether fused attention is compiled in is asked of the CUDA part of torch; the host has its own fused kernel."""
+    import torch
+
+    if hasattr(torch._C, "_is_flash_attention_available"):
+        editor.set(torch._C, "_is_flash_attention_available", lambda: True)
+
+
+@patch()
+def profiler_activities(editor: Editor, driver: Driver) -> None:
+    """Programs ask the profiler for CUDA activity if it is supported; here it records the host doing that work."""
+    import torch
+    from torch.profiler import ProfilerActivity
+
+    supported = torch.autograd._supported_activities
+    editor.set(torch.autograd, "_supported_activities", lambda: {*supported(), ProfilerActivity.CUDA})

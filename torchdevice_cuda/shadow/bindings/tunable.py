@@ -57,6 +57,7 @@ class _Context:
     tolerances: tuple[float, float] | None = None
     filename: str = ""
     default_filename_used: bool = False
+    write: bool = True
     results: dict[Key, tuple[str, float]] = dataclasses.field(default_factory=dict)
 
 
@@ -239,9 +240,34 @@ def add_result(operation: str, parameters: str, milliseconds: float) -> None:
     """Note an operation's time, here and at the end of the results file."""
     with _lock:
         _context.results[operation, parameters] = (_SOLUTION, milliseconds)
+        if not _context.write:
+            return
         file = Path(_results_file())
         is_new = not file.exists() or file.stat().st_size == 0
         with file.open("a") as out:
             if is_new:
-                out.writelines(f"Validator,{name},{value}\n" for name, value in _cuda_tunableop_get_validators())
-            out.write(f"{operation},{parameters},{_SOLUTION},{milliseconds:.6f}\n")
+                out.write(_validator_lines())
+            out.write(_result_line(operation, parameters, _SOLUTION, milliseconds))
+
+
+def _validator_lines() -> str:
+    return "".join(f"Validator,{name},{value}\n" for name, value in _cuda_tunableop_get_validators())
+
+
+def _result_line(operation: str, parameters: str, solution: str, milliseconds: float) -> str:
+    return f"{operation},{parameters},{solution},{milliseconds:.6f}\n"
+
+
+def write_results(enable: bool) -> None:
+    """Write results to the file as they come, or not."""
+    _context.write = _flag(enable, "write_file_on_exit")
+
+
+def write_file(filename: str) -> bool:
+    """Write all results to a file, the results file if the name is empty; False where that fails."""
+    lines = [_validator_lines(), *(_result_line(*result) for result in _cuda_tunableop_get_results())]
+    try:
+        Path(filename or _results_file()).write_text("".join(lines))
+    except OSError:
+        return False
+    return True

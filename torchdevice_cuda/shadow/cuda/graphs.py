@@ -6,19 +6,21 @@ stream and device as they were. Everything before a capture answers as on CUDA.
 
 from __future__ import annotations
 
-import gc
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias, Union, overload
 
 import torch
 from torch import Tensor
 from torch._C import _cuda_isCurrentStreamCapturing, _CUDAGraph, _graph_pool_handle
-from torch.cuda._utils import _check_cuda_bindings
 from typing_extensions import ParamSpec, Self, TypeVar
 
 from torchdevice_cuda.shadow.bindings.graphs import capture_unavailable
 
 from .._utils import _dummy_type
+
+with contextlib.suppress(ImportError):  # torch before 2.13 has none
+    from torch.cuda._utils import _check_cuda_bindings
 
 if TYPE_CHECKING:
     from torch.cuda import _POOL_HANDLE
@@ -151,9 +153,6 @@ class graph:
 
     def __enter__(self) -> None:
         torch.cuda.synchronize()
-        if torch.compiler.config.force_cudagraph_gc:
-            gc.collect()
-        torch.cuda.empty_cache()
         if self._enable_annotations:
             from torch.cuda._graph_annotations import enable_annotations
 

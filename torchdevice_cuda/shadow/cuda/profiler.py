@@ -2,6 +2,10 @@
 
 import contextlib
 
+import torch
+
+from torchdevice_cuda._compat import torch_release
+
 from . import check_error, cudart
 
 __all__ = ["start", "stop", "profile"]
@@ -16,6 +20,13 @@ DEFAULT_FLAGS = [
     "enableonstart 0",
     "conckerneltrace",
 ]
+
+
+if torch_release(torch.__version__) <= (2, 10):
+
+    def init(output_file, flags=None, output_mode="key_value"):
+        """Refuse: profilers have been set up from outside since CUDA 12; later releases of torch lack this function."""
+        raise AssertionError("CUDA12+ does not need profiler initialization!")
 
 
 def start():

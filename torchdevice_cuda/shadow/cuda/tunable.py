@@ -14,6 +14,7 @@ import warnings
 
 import torch
 
+from torchdevice_cuda._compat import torch_release
 from torchdevice_cuda.shadow.bindings import tunable as _context
 from torchdevice_cuda.shadow.bindings.comm import place_of
 
@@ -115,6 +116,19 @@ def get_validators() -> tuple[str, str]:
 def read_file(filename: str | None = None) -> bool:
     """Read results from a file, by default the results file; False where it is missing or made by another torch."""
     return torch._C._cuda_tunableop_read_file(get_filename() if filename is None else filename)
+
+
+if torch_release(torch.__version__) < (2, 10):
+    # Later releases write each result as it comes and have neither function.
+    __all__ += ["write_file_on_exit", "write_file"]
+
+    def write_file_on_exit(val: bool) -> None:
+        """Have results written to the results file, or not; they are written as they come."""
+        _context.write_results(val)
+
+    def write_file(filename: str | None = None) -> bool:
+        """Write all results to a file, by default the results file."""
+        return _context.write_file(get_filename() if filename is None else filename)
 
 
 def set_rotating_buffer_size(buffer_size: int) -> None:
