@@ -665,14 +665,15 @@ for trans_a in (False, True):
         c, d = t._create_batch_matrices(3, 4, 5, 2, 6, 7, 8, trans_a, True, torch.float32, "cpu", subMatrix=sub)
         shapes.append([list(m.shape) for m in (a, b, c, d)])
 t.set_filename("joined0.csv")
+from torchdevice_cuda.shadow.bindings import tunable as bindings
 version = dict(t.get_validators())["PT_VERSION"]
 result = [off, [str(w.message) for w in seen], t.get_filename(), lines[0] == "Validator,PT_VERSION," + version,
           [line.split(",")[:3] for line in lines[1:]], [list(r[:3]) for r in results], all(r[3] > 0 for r in results),
           shapes, t.read_file("tunableop_results0.csv"), t.read_file("untuned0.csv"),
-          torch.backends.cuda.matmul.allow_tf32]
+          [bindings.write_file("all.csv"), bindings.write_file("no/such/folder"), t.read_file("all.csv")]]
 """
     )
-    off, warned, filename, header, lines, results, timed, shapes, read, stale, tf32 = result
+    off, warned, filename, header, lines, results, timed, shapes, read, stale, written = result
     assert off == ["AssertionError", "TunableOp is not enabled"]
     assert warned == [
         "Offline tuning is not supported for this GEMM. Use online tuning instead. Skipped tuning for: "
@@ -684,7 +685,7 @@ result = [off, [str(w.message) for w in seen], t.get_filename(), lines[0] == "Va
     assert lines == results == expected
     assert timed
     assert shapes == [[[3, 5], [5, 4], [2, 3, 5], [2, 5, 4]]] * 4
-    assert (read, stale, tf32) == (True, False, False)
+    assert (read, stale, written) == (True, False, [True, False, True])
 
 
 def test_tunable_over_several_devices(ask, tmp_path):

@@ -108,18 +108,18 @@ def _absolute(path: str) -> str:
     return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
 
 
+_dropped = False
+
+
 def drop_first_entry() -> None:
     """Take the entry off ``sys.path`` that python put first for us: the current directory, or our launcher's.
 
-    Until the program gets its own, nothing is imported from there: a ``logging.py`` in the current directory is not ours.
+    Until the program gets its own, nothing is imported from there: the ``logging.py`` of a project is not for us.
     """
     global _dropped
     if not _dropped and _first_entry_is_wanted():
         del sys.path[0]
     _dropped = True
-
-
-_dropped = False
 
 
 def _first_entry_is_wanted() -> bool:

@@ -17,14 +17,36 @@ if TYPE_CHECKING:
 
 _MISSING = object()
 #: Modules that register patches, in the order in which their patches are applied.
-MODULES = ("version", "generic", "accelerator", "backends")
+MODULES = (
+    "version",
+    "generic",
+    "accelerator",
+    "backends",
+    "factories",
+    "tensors",
+    "pinning",
+    "random",
+    "storages",
+    "legacy",
+    "modules",
+    "loading",
+    "amp",
+    "optimizers",
+    "parallel",
+    "bound_earlier",
+)
 
 
 class Editor:
-    """Sets attributes and remembers what they replaced."""
+    """Sets attributes and remembers what they replaced; carries what the patches share."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, driver: Driver, settings: Settings) -> None:
+        from .devices import Translator
+        from .pinning import Pinned
+
         self.settings = settings
+        self.translator = Translator(driver, settings)
+        self.pinned = Pinned()
         #: originals by id, with their wrappers
         self.wrapped: dict[int, tuple[Any, Any]] = {}
         self._undo: list[tuple[Any, str, Any]] = []
@@ -125,7 +147,7 @@ class Applied:
 
 def apply(driver: Driver, settings: Settings) -> Applied:
     """Apply the driver's patches; all of them or none."""
-    editor = Editor(settings)
+    editor = Editor(driver, settings)
     done: list[Patch] = []
     try:
         for entry in registered():

@@ -4,7 +4,6 @@ As on CUDA builds of torch, each product has one way to be computed, ``Default``
 driver's device and written to the results file; on the host every device is the same processor.
 """
 
-import contextlib
 import glob
 import os
 import re
@@ -240,7 +239,7 @@ def _gather_tunableop_results() -> None:
 _OPERATIONS = ("Gemm", "ScaledGemm")
 _DTYPES = {
     "float": torch.float32,
-    "tf32": torch.float32,
+    "tf32": torch.float32,  # a way in which tensor cores compute; the host has only the one
     "double": torch.float64,
     "BFloat16": torch.bfloat16,
     "Half": torch.half,
@@ -343,8 +342,7 @@ def _process_single_offline_gemm(untuned_gemm_line: str, gpu_id: int) -> None:
             stacklevel=2,
         )
         return
-    with _tf32(name["a"] == "tf32"):
-        _context.add_result(operation, parameters, _milliseconds(run))
+    _context.add_result(operation, parameters, _milliseconds(run))
 
 
 def _product(name, sizes, device):
@@ -405,17 +403,6 @@ def _scaled_product(name, sizes, by, layout, sub, device):
         bias = torch.full((by["n"],), 0.10, dtype=_dtype(sizes["bias"]), device=device)
     out_dtype = _dtype(name["c"])
     return lambda: torch._scaled_mm(a, b, scale_a=scales[0], scale_b=scales[1], out_dtype=out_dtype, bias=bias)
-
-
-@contextlib.contextmanager
-def _tf32(allowed):
-    """Allow 19-bit products for one measurement."""
-    before = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    try:
-        yield
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def _milliseconds(run):

@@ -1,0 +1,107 @@
+"""``torch.cuda.FloatTensor`` and its kin: constructors, types and default types of old."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..drivers import Driver
+from .patches import Editor, patch
+from .wrapping import disguise, install
+
+_NAMES = "BFloat16 Bool Byte Char Double Float Half Int Long Short".split()
+
+
+class TensorType(type):
+    """The type of a legacy tensor class: calls make tensors, ``isinstance`` looks at data type and device."""
+
+    _host: Any
+    _translator: Any
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
+        torch.cuda._lazy_init()
+        translator = cls._translator
+        target = translator.device("cuda")
+        if cls.is_sparse:
+            return cls._host(*args, **kwargs)
+        made = cls._host(*args, **kwargs)
+        return translator.marks.add(made) if target.type == "cpu" else made.to(target)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if not isinstance(instance, torch.Tensor) or instance.dtype is not cls.dtype:
+            return False
+        layout = torch.sparse_coo if cls.is_sparse else torch.strided
+        if instance.layout is not layout:
+            return False
+        translator = cls._translator
+        if translator.accelerator == "cpu":
+            return instance in translator.marks or cls.is_sparse
+        return instance.device.type == translator.accelerator
+
+
+def _legacy_class(translator: Any, name: str, module: str, host: Any) -> type:
+    namespace = {
+        "__module__": module,
+        "__doc__": f"Tensors of {host.dtype} on the CUDA device.",
+        "dtype": host.dtype,
+        "layout": host.layout,
+        "is_cuda": True,
+        "is_sparse": "sparse" in module,
+        "_host": host,
+        "_translator": translator,
+    }
+    made = TensorType(name, (), namespace)
+    return made
+
+
+TensorType.__name__ = TensorType.__qualname__ = "tensortype"
+
+
+@patch("cpu", "mps")
+def classes(editor: Editor, driver: Driver) -> None:
+    """torch's C++ makes these classes for CUDA builds to use; on others they refuse every call."""
+    import torch.cuda.sparse
+
+    for owner, host in ((torch.cuda, torch), (torch.cuda.sparse, torch.sparse)):
+        for prefix in _NAMES:
+            name = f"{prefix}Tensor"
+            if hasattr(owner, name) and hasattr(host, name):
+                made = _legacy_class(editor.translator, name, owner.__name__, getattr(host, name))
+                editor.set(owner, name, made)
+
+
+@patch("cpu", "mps")
+def conversion(editor: Editor, driver: Driver) -> None:
+    """``Tensor.type("torch.cuda.FloatTensor")`` converts and moves."""
+    original = torch.Tensor.type
+    by_name = {f"torch.cuda.{prefix}Tensor": getattr(torch, f"{prefix}Tensor").dtype for prefix in _NAMES}
+    host_names = {f"torch.{prefix}Tensor" for prefix in _NAMES}
+
+    def wrapper(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+        if isinstance(dtype, TensorType):
+            dtype = f"{dtype.__module__}.{dtype.__name__}"
+        if isinstance(dtype, str) and dtype in by_name:
+            return self.to("cuda", by_name[dtype], non_blocking=non_blocking)
+        converted = original(self, *(() if dtype is None else (dtype,)), **kwargs)
+        if isinstance(dtype, str) and dtype in host_names:
+            return converted.cpu()
+        return converted
+
+    install(editor, torch.Tensor, "type", disguise(wrapper, original), original)
+
+
+@patch("cpu", "mps")
+def default_type(editor: Editor, driver: Driver) -> None:
+    """``torch.set_default_tensor_type`` with a CUDA type sets the data type, and CUDA as the default device."""
+    original = torch.set_default_tensor_type
+    translator = editor.translator
+
+    def set_default_tensor_type(t: Any) -> None:
+        name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
+        on_cuda = name.startswith("torch.cuda.")
+        original(name.replace("torch.cuda.", "torch.", 1) if on_cuda else t)
+        if translator.accelerator != "cpu":
+            torch.set_default_device("cuda" if on_cuda else None)
+
+    install(editor, torch, "set_default_tensor_type", disguise(set_default_tensor_type, original), original)

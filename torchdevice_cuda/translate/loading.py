@@ -1,0 +1,32 @@
+"""``torch.load``: checkpoints written on CUDA."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..drivers import Driver
+from .patches import Editor, patch
+
+_BEFORE_CUDA = 19  # torch registers CUDA's own restorer at 20
+
+
+@patch("cpu", "mps")
+def restore(editor: Editor, driver: Driver) -> None:
+    """A storage tagged ``cuda`` is restored where CUDA requests go; an index that does not exist is torch's error."""
+    from torch import serialization
+
+    translator = editor.translator
+
+    def deserialize(storage: Any, location: str) -> Any:
+        if location == "cuda" or location.startswith("cuda:"):
+            serialization._validate_device(location, "cuda")
+            target = translator.device("cuda")
+            return storage if target.type == "cpu" else storage.to(device=target)
+        return None
+
+    entry = (_BEFORE_CUDA, lambda storage: None, deserialize)
+    serialization._package_registry.append(entry)
+    serialization._package_registry.sort(key=lambda row: row[0])
+    editor.on_undo(lambda: serialization._package_registry.remove(entry))

@@ -1,0 +1,46 @@
+"""Modules: how ``Module.to`` reads its arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..drivers import Driver
+from .patches import Editor, patch
+
+
+@patch("cpu", "mps", "cuda")
+def parse_to(editor: Editor, driver: Driver) -> None:
+    """``Module.to`` and ``PackedSequence.to`` parse their arguments in C; the device among them is translated.
+
+    An integer means the accelerator, which C++ looks for among those compiled in: it is named before C++ sees it.
+    """
+    original = torch._C._nn._parse_to
+    translator = editor.translator
+
+    def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        if args and args[0].__class__ is int:
+            args = (torch.device("cuda", args[0]), *args[1:])
+        if kwargs.get("device").__class__ is int:
+            kwargs["device"] = torch.device("cuda", kwargs["device"])
+        if args and args[0] == "cpu:-1":
+            args = (translator.device(args[0]), *args[1:])
+        device, *rest = original(*args, **kwargs)
+        return (device if device is None else translator.device(device), *rest)
+
+    editor.set(torch._C._nn, "_parse_to", _parse_to)
+
+
+@patch("cpu", "mps")
+def empty(editor: Editor, driver: Driver) -> None:
+    """``Module.to_empty(device="cuda")`` hands the device to ``torch.empty_like``, and accepts integers."""
+    original = torch.nn.Module.to_empty
+    translator = editor.translator
+
+    def to_empty(self: torch.nn.Module, *, device: Any, recurse: bool = True) -> torch.nn.Module:
+        return original(self, device=None if device is None else translator.device(device), recurse=recurse)
+
+    to_empty.__doc__ = original.__doc__
+    to_empty.__wrapped__ = original
+    editor.set(torch.nn.Module, "to_empty", to_empty)

@@ -1,0 +1,53 @@
+"""Pinned memory where all memory is the host's: it is what it is, but programs ask whether a tensor is pinned."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from ..drivers import Driver
+from .patches import Editor, patch
+from .wrapping import disguise, install
+
+
+class Pinned:
+    """The storages that count as pinned, known by their address for as long as they live."""
+
+    def __init__(self) -> None:
+        self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+
+    def adopt(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Count a tensor's storage as pinned, and return the tensor."""
+        storage = tensor.untyped_storage()
+        address = storage.data_ptr()
+        if address:
+            self._storages[address] = weakref.ref(storage, lambda _: self._storages.pop(address, None))
+        return tensor
+
+    def __contains__(self, tensor: torch.Tensor) -> bool:
+        if not self._storages or tensor.layout is not torch.strided or tensor.device.type != "cpu":
+            return False
+        return tensor.untyped_storage().data_ptr() in self._storages
+
+
+@patch("cpu")
+def tensors(editor: Editor, driver: Driver) -> None:
+    """torch's pinned memory comes from an accelerator's allocator, which a CPU build lacks."""
+    pinned, marks = editor.pinned, editor.translator.marks
+    pin, asks = torch.Tensor.pin_memory, torch.Tensor.is_pinned
+
+    def pin_memory(self: torch.Tensor, device: Any = None) -> torch.Tensor:
+        if self in pinned:
+            return self
+        if self in marks or self.layout is not torch.strided or self.device.type != "cpu":
+            kind = self.type().replace("torch.", "torch.cuda.", 1) if self in marks else self.type()
+            raise RuntimeError(f"cannot pin '{kind}' only dense CPU tensors can be pinned")
+        return pinned.adopt(self.clone(memory_format=torch.contiguous_format).detach().requires_grad_(self.requires_grad))
+
+    def is_pinned(self: torch.Tensor, device: Any = None) -> bool:
+        return self in pinned
+
+    install(editor, torch.Tensor, "pin_memory", disguise(pin_memory, pin), pin)
+    install(editor, torch.Tensor, "is_pinned", disguise(is_pinned, asks), asks)

@@ -1,0 +1,42 @@
+"""Storages on a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..drivers import Driver
+from .patches import Editor, patch
+from .wrapping import disguise
+
+
+@patch("cpu", "mps")
+def moves(editor: Editor, driver: Driver) -> None:
+    """A storage moves to the device it is translated to; on the host that is a copy, as between CUDA and the CPU."""
+    import torch.storage as module
+
+    translator = editor.translator
+    original = module._StorageBase.to
+
+    def to(self: Any, *, device: Any, non_blocking: bool = False) -> Any:
+        target = translator.device(device)
+        if translator.names_cuda(device) and target.type == self.device.type == "cpu":
+            return self.clone()
+        return original(self, device=target, non_blocking=non_blocking)
+
+    editor.set(module._StorageBase, "to", disguise(to, original))
+
+
+@patch("cpu", "mps")
+def construction(editor: Editor, driver: Driver) -> None:
+    """torch.UntypedStorage(size, device="cuda")."""
+    translator = editor.translator
+    original = torch.UntypedStorage.__new__
+
+    def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("device") is not None:
+            kwargs["device"] = translator.device(kwargs["device"])
+        return original(cls, *args, **kwargs)
+
+    editor.set(torch.UntypedStorage, "__new__", staticmethod(disguise(__new__, original)))
