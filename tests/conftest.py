@@ -30,7 +30,9 @@ def clean_environment(**extra: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, **extra}
 
 
-def run_python(code: str, *, timeout: float = 180, check: bool = True, **environment: str) -> subprocess.CompletedProcess:
+def run_python(
+    code: str, *, timeout: float = 180, check: bool = True, **environment: str
+) -> subprocess.CompletedProcess:
     """Run a program in a child, from a file as programs are; its failure is the test's."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "program.py")
@@ -58,7 +60,9 @@ def active_program(body: str, order: str = "before", **settings: Any) -> str:
 def run() -> Callable[..., subprocess.CompletedProcess]:
     """Run code under activation (``order=``, settings) and return the finished process."""
 
-    def runner(body: str, *, order: str = "before", check: bool = True, env: dict[str, str] | None = None, **settings: Any):
+    def runner(
+        body: str, *, order: str = "before", check: bool = True, env: dict[str, str] | None = None, **settings: Any
+    ):
         return run_python(active_program(body, order, **settings), check=check, **(env or {}))
 
     return runner

@@ -273,6 +273,7 @@ def test_interrupt_from_outside(tmp_path: Path) -> None:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         with subprocess.Popen(command, cwd=tmp_path, env=environment(), text=True, **pipes) as child:
             assert child.stdout is not None and child.stdout.readline() == "ready\n"
+            time.sleep(0.5)  # until it is asleep: the traceback shows the line
             child.send_signal(signal.SIGINT)
             ends.append((child.communicate(timeout=60), child.returncode))
     assert ends[0] == ends[1]
@@ -502,6 +503,7 @@ def test_session(tmp_path: Path) -> None:
     lines = [
         "import sys; sys.argv, sys.path[0], sys.ps1, __name__, '__file__' in globals()\n",
         "started\n",
+        "'completes', 'rlcompleter' in sys.modules\n",
         "1 / 0\n",
         "sys.exit(6)\n",
     ]
@@ -511,6 +513,7 @@ def test_session(tmp_path: Path) -> None:
     assert f"torchdevice-cuda {torchdevice_cuda.__version__}" in shown
     assert "([''], '', '>>> ', '__main__', False)" in shown
     assert "'by the startup file'" in shown
+    assert "('completes', True)" in shown
     assert 'Traceback (most recent call last):\n  File "<stdin>", line 1, in <module>\n' in shown
     assert "torchdevice_cuda/" not in shown
 

@@ -107,7 +107,7 @@ def test_callback_runs_once_after_the_module_and_the_loader_stays_genuine(trees:
 
 def test_decision_is_asked_once_and_may_be_none(tmp_path: Path, trees: Shadow) -> None:
     asked: list[int] = []
-    finder = ShadowFinder([Shadow("host.tree", lambda: asked.append(1) or {}, lambda: [])])
+    finder = ShadowFinder([Shadow("host.tree", lambda: asked.append(1) or {}, list)])
     finder.install()
     try:
         tree = importlib.import_module("host.tree")

@@ -1,4 +1,4 @@
-"""Programs that use torch as they always do keep working while torchdevice_cuda is active, in every activation order."""
+"""Programs that use torch as they always do keep working while it is active, in every activation order."""
 
 from __future__ import annotations
 

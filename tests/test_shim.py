@@ -190,9 +190,8 @@ def test_one_sitecustomize_only(tmp_path: Path) -> None:
     assert run(sys.executable, "-c", "", env=environment([SHIM, *path])) == (0, "first\n", "")
 
 
-def test_sitecustomize_that_chains_back(tmp_path: Path) -> None:
-    """Another tool's sitecustomize takes itself off the path and imports the next one, which is ours again."""
-    chaining = """
+CHAINING = {
+    "by-import": """
         import os, sys
         print("theirs")
         here = os.path.dirname(__file__)
@@ -200,11 +199,38 @@ def test_sitecustomize_that_chains_back(tmp_path: Path) -> None:
         del sys.modules["sitecustomize"]
         import sitecustomize
         sys.path.append(here)
-    """
-    write(tmp_path / "theirs/sitecustomize.py", chaining)
-    for path in ([SHIM, tmp_path / "theirs"], [tmp_path / "theirs", SHIM]):
-        code = "import sys; print(type(sys.meta_path[0]).__name__)"
-        assert run(sys.executable, "-c", code, env=environment(path)) == (0, "theirs\nTorchWatch\n", "")
+    """,
+    "by-search": """
+        import importlib.machinery, importlib.util, os, sys
+        print("theirs")
+        path = [entry for entry in sys.path if entry != os.path.dirname(__file__)]
+        spec = importlib.machinery.PathFinder.find_spec("sitecustomize", path)
+        if spec is not None:
+            spec.loader.exec_module(importlib.util.module_from_spec(spec))
+    """,
+}
+
+
+@pytest.mark.parametrize("way", CHAINING)
+def test_sitecustomize_that_chains_back(tmp_path: Path, way: str) -> None:
+    """Another tool's sitecustomize runs the one it hides, or thinks it does: that is ours, which ran it."""
+    write(tmp_path / "theirs/sitecustomize.py", CHAINING[way])
+    code = "import sys; print(type(sys.meta_path[0]).__name__)"
+    assert run(sys.executable, "-c", code, env=environment([SHIM, tmp_path / "theirs"])) == (
+        0,
+        "theirs\nTorchWatch\n",
+        "",
+    )
+
+
+def test_sitecustomize_before_ours_that_chains(tmp_path: Path) -> None:
+    write(tmp_path / "theirs/sitecustomize.py", CHAINING["by-import"])
+    code = "import sys; print(type(sys.meta_path[0]).__name__)"
+    assert run(sys.executable, "-c", code, env=environment([tmp_path / "theirs", SHIM])) == (
+        0,
+        "theirs\nTorchWatch\n",
+        "",
+    )
 
 
 @pytest.mark.parametrize("body", ["1 / 0", "import no_such_module", "raise ImportError(name='sitecustomize')", "def ("])

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 MINIMUM = (2, 6)
 NEWEST_KNOWN = (2, 15)
 
-# The CUDA toolkit and NCCL that a torch release's default Linux wheel is built with; a CPU build has none of its own,
-# and programs read the major version to choose code paths.
-_TOOLKITS: tuple[tuple[tuple[int, int], str, tuple[int, int, int]], ...] = (
-    ((2, 11), "13.0", (2, 28, 9)),
-    ((2, 9), "12.8", (2, 27, 5)),
-    ((2, 8), "12.8", (2, 27, 3)),
-    ((2, 7), "12.6", (2, 26, 2)),
-    ((2, 6), "12.4", (2, 21, 5)),
+
+@dataclasses.dataclass(frozen=True)
+class Build:
+    """What the default Linux wheel of a torch release, from this one on, is built with."""
+
+    since: tuple[int, int]
+    cuda: str
+    nccl: tuple[int, int, int]
+    cudnn: tuple[int, int, int]
+    cusparselt: int
+
+
+# A CPU build has none of these libraries of its own, and programs read their versions to choose code paths.
+_BUILDS: tuple[Build, ...] = (
+    Build((2, 11), "13.0", (2, 28, 9), (9, 19, 0), 800),
+    Build((2, 9), "12.8", (2, 27, 5), (9, 10, 2), 701),
+    Build((2, 8), "12.8", (2, 27, 3), (9, 10, 2), 701),
+    Build((2, 7), "12.6", (2, 26, 2), (9, 5, 1), 603),
+    Build((2, 6), "12.4", (2, 21, 5), (9, 1, 0), 602),
 )
 
 
@@ -26,19 +38,26 @@ def torch_release(version: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _row(version: str) -> tuple[tuple[int, int], str, tuple[int, int, int]]:
+def _build(version: str) -> Build:
     release = torch_release(version)
-    for row in _TOOLKITS:
-        if release >= row[0]:
-            return row
-    return _TOOLKITS[-1]
+    return next((build for build in _BUILDS if release >= build.since), _BUILDS[-1])
 
 
 def cuda_version(version: str) -> str:
-    """The CUDA version that the default wheel of this torch release is built with, such as ``12.8``."""
-    return _row(version)[1]
+    """The CUDA version that goes with a torch release, such as ``12.8``."""
+    return _build(version).cuda
 
 
 def nccl_version(version: str) -> tuple[int, int, int]:
-    """The NCCL version that the default wheel of this torch release ships with."""
-    return _row(version)[2]
+    """The NCCL version that goes with a torch release."""
+    return _build(version).nccl
+
+
+def cudnn_version(version: str) -> tuple[int, int, int]:
+    """The cuDNN version that goes with a torch release."""
+    return _build(version).cudnn
+
+
+def cusparselt_version(version: str) -> int:
+    """The cuSPARSELt version that goes with a torch release, as one number."""
+    return _build(version).cusparselt

@@ -12,6 +12,7 @@ import dataclasses
 import os
 import threading
 import uuid
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -69,47 +70,56 @@ class Memory(abc.ABC):
         """The nested statistics of ``torch.cuda.memory_stats_as_nested_dict``."""
 
     @abc.abstractmethod
-    def reset_peak(self, device: int) -> None: ...
+    def reset_peak(self, device: int) -> None:
+        """Start a device's peaks from the present figures."""
 
     @abc.abstractmethod
-    def reset_accumulated(self, device: int) -> None: ...
+    def reset_accumulated(self, device: int) -> None:
+        """Start a device's sums from zero."""
 
     @abc.abstractmethod
     def info(self, device: int) -> tuple[int, int]:
         """``(free, total)`` bytes of the device."""
 
     @abc.abstractmethod
-    def empty_cache(self) -> None: ...
+    def empty_cache(self) -> None:
+        """Give memory kept for reuse back."""
 
     @abc.abstractmethod
     def allocate(self, size: int, device: int, stream: int) -> int:
         """Take ``size`` raw bytes; the address."""
 
     @abc.abstractmethod
-    def release(self, address: int) -> None: ...
+    def release(self, address: int) -> None:
+        """Free raw memory."""
 
     @abc.abstractmethod
     def snapshot(self, pool: PoolId | None = None) -> dict[str, Any]:
         """``{"segments": [...], "device_traces": [...], ...}`` as ``torch.cuda.memory._snapshot`` gives it."""
 
     @abc.abstractmethod
-    def record_history(self, enabled: str | None, max_entries: int, clear: bool) -> None: ...
+    def record_history(self, enabled: str | None, max_entries: int, clear: bool) -> None:
+        """Keep, or stop keeping, a history of allocations."""
 
     @abc.abstractmethod
-    def fraction(self, device: int) -> float: ...
+    def fraction(self, device: int) -> float:
+        """The share of a device's memory that this process may take."""
 
     @abc.abstractmethod
-    def set_fraction(self, fraction: float, device: int) -> None: ...
+    def set_fraction(self, fraction: float, device: int) -> None:
+        """Set that share."""
 
     @abc.abstractmethod
     def host_stats(self) -> dict[str, Any]:
         """The nested statistics of pinned host memory."""
 
     @abc.abstractmethod
-    def reset_host_peak(self) -> None: ...
+    def reset_host_peak(self) -> None:
+        """Start the peaks of pinned memory from the present figures."""
 
     @abc.abstractmethod
-    def reset_host_accumulated(self) -> None: ...
+    def reset_host_accumulated(self) -> None:
+        """Start the sums of pinned memory from zero."""
 
     @abc.abstractmethod
     def enter_pool(self, device: int, pool: PoolId) -> None:
@@ -124,8 +134,24 @@ class Memory(abc.ABC):
         """Call ``observer(device, wanted, total, free)`` when memory runs out."""
 
     @abc.abstractmethod
+    def out_of_memory(self, size: int, device: int) -> Exception:
+        """The error for a request of ``size`` bytes that does not fit, counted."""
+
+    @abc.abstractmethod
     def in_use(self, device: int) -> int:
         """Bytes of the device in use by every process on the machine."""
+
+
+def _weak_setter(driver: Driver) -> Callable[[], None]:
+    """What a forked child runs: its driver is cold again. Holds the driver weakly, fork handlers live for ever."""
+    reference = weakref.ref(driver)
+
+    def set_cold() -> None:
+        living = reference()
+        if living is not None:
+            living.cold = True
+
+    return set_cold
 
 
 class Driver(abc.ABC):
@@ -143,7 +169,14 @@ class Driver(abc.ABC):
         self.settings = settings
         self.reason = reason
         self._thread = threading.local()
+        #: host memory that the program registered with CUDA: address -> bytes
+        self.registered_host_memory: dict[int, int] = {}
         self._initialized_by: int | None = None
+        #: whether the device must be brought up before it is used: at first, and in a forked child. Hot paths look at
+        #: this flag instead of asking for the process id.
+        self.cold = True
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_weak_setter(self))
 
     # ------------------------------------------------------------------ devices
     @abc.abstractmethod
@@ -151,7 +184,8 @@ class Driver(abc.ABC):
         """What device ``index`` is; the index is valid."""
 
     @abc.abstractmethod
-    def device_count(self) -> int: ...
+    def device_count(self) -> int:
+        """How many devices the program sees."""
 
     def emulates_bf16(self) -> bool:
         """Whether bfloat16 tensors compute on this device although its capability does not promise it."""
@@ -189,6 +223,7 @@ class Driver(abc.ABC):
         if self.in_bad_fork():
             raise bad_fork()
         self._initialized_by = os.getpid()
+        self.cold = False
 
     def initialized(self) -> bool:
         """Whether this process has brought the device up."""

@@ -21,6 +21,7 @@ _COUNTED = ("allocation", "segment", "active", "inactive_split")
 _BYTES = ("allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes", "requested_bytes")
 _OVERSIZE = ("oversize_allocations", "oversize_segments")
 _ROUNDING = 512
+_EXABYTE = 1 << 60
 _DEFAULT_POOL: PoolId = (0, 0)
 
 
@@ -190,10 +191,7 @@ class ProcessMemory(Memory):
         if size == 0:
             return 0
         if not 0 < size <= min(free, int(total * self._fractions[device])):
-            self._ooms[device] += 1
-            for observer in self._observers:
-                observer(device, size, total, free)
-            raise self._out_of_memory(size, device)
+            raise self.out_of_memory(size, device)
         pools: list[PoolId] = self._pools(device)
         block = _Block(size, device, stream, pools[-1] if pools else _DEFAULT_POOL)
         with self._lock:
@@ -211,10 +209,16 @@ class ProcessMemory(Memory):
             self._requests[block.device].add(-1)
             self._trace("free_completed", block)
 
-    def _out_of_memory(self, size: int, device: int) -> Exception:
+    def out_of_memory(self, size: int, device: int) -> Exception:
+        """CUDA's error for a request that does not fit, counted and told to the observers."""
         import torch
 
         free, total = self.info(device)
+        self._ooms[device] += 1
+        for observer in self._observers:
+            observer(device, size, total, free)
+        if size > _EXABYTE:
+            return torch._C.OutOfMemoryError("CUDA out of memory. Tried to allocate more than 1EB memory.")
         used = self._used[device].current
         gib = 1 << 30
         return torch._C.OutOfMemoryError(

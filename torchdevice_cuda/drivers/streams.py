@@ -172,9 +172,7 @@ class Streams:
         """Let the event complete when all work now in the stream has."""
         self.create_event(event, device)
         if event.device != device:
-            raise RuntimeError(
-                f"Event device {event.device} does not match recording stream's device {device}."
-            )
+            raise RuntimeError(f"Event device {event.device} does not match recording stream's device {device}.")
         event.completes_at = max(self.state(stream_id, device).idle_at, time.monotonic_ns())
         event.recorded = True
 

@@ -7,6 +7,7 @@ GPU (the memory visualiser, the sanitizer, trace tools) have no file here and ar
 from __future__ import annotations
 
 import functools
+import sys
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
@@ -29,13 +30,14 @@ def files() -> MappingProxyType[str, Path]:
 class Bindings:
     """The names put into ``torch._C``: from an explicit list, remembered and taken out again.
 
-    The list is explicit because "whatever is absent" is not safe: torch registers some names only later, and a name that
-    is already there aborts the process.
+    The list is explicit because "whatever is absent" is not safe: torch registers some names only later, and a name
+    that is already there aborts the process.
     """
 
     def __init__(self, torch_c: ModuleType) -> None:
         self._torch_c = torch_c
         self._before: dict[str, Any] = {}
+        self._modules: dict[str, ModuleType | None] = {}
 
     def apply(self) -> None:
         """Set every name, keeping what was there."""
@@ -44,9 +46,19 @@ class Bindings:
         for name, value in names().items():
             self._before[name] = self._torch_c.__dict__.get(name, _MISSING)
             setattr(self._torch_c, name, value)
+            if isinstance(value, ModuleType):
+                # What such a submodule holds pickles by reference to it.
+                self._modules[value.__name__] = sys.modules.get(value.__name__)
+                sys.modules[value.__name__] = value
 
     def undo(self) -> None:
         """Put every name back."""
+        while self._modules:
+            module_name, module = self._modules.popitem()
+            if module is None:
+                sys.modules.pop(module_name, None)
+            else:
+                sys.modules[module_name] = module
         while self._before:
             name, before = self._before.popitem()
             if before is _MISSING:

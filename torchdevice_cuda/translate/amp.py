@@ -1,12 +1,13 @@
 """Autocast for CUDA where CUDA tensors are CPU tensors.
 
-torch keeps an autocast state per device type, and CPU tensors follow the CPU's. While autocast is on for CUDA, the CPU's
-state follows CUDA's; what the program itself set for the CPU is kept beside it and given back. The CPU's autocast casts
-fewer operators than CUDA's: the missing ones are registered for as long as the patch is in force.
+torch keeps an autocast state per device type, and CPU tensors follow the CPU's. While autocast is on for CUDA, the
+CPU's state follows CUDA's; what the program itself set for the CPU is kept beside it and given back. The CPU's autocast
+casts fewer operators than CUDA's: the missing ones are registered for as long as the patch is in force.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -107,6 +108,21 @@ def custom_functions(editor: Editor, driver: Driver) -> None:
         return original(value, "cpu" if device_type == "cuda" else device_type, dtype)
 
     editor.set(autocast_mode, "_cast", disguise(_cast, original))
+
+
+@patch("cpu")
+def scalers(editor: Editor, driver: Driver) -> None:
+    """A GradScaler for CUDA checks that what it is given lives on CUDA: where CUDA requests go."""
+    from torch.amp import GradScaler
+
+    original = GradScaler.__init__
+
+    def __init__(self: GradScaler, device: str = "cuda", *args: Any, **kwargs: Any) -> None:
+        original(self, device, *args, **kwargs)
+        if self._device == "cuda":
+            self._device = driver.device_type
+
+    editor.set(GradScaler, "__init__", functools.wraps(original)(__init__))
 
 
 # ----------------------------------------------------------------------------- operators

@@ -63,3 +63,48 @@ def profiler_activities(editor: Editor, driver: Driver) -> None:
 
     supported = torch.autograd._supported_activities
     editor.set(torch.autograd, "_supported_activities", lambda: {*supported(), ProfilerActivity.CUDA})
+
+
+@patch()
+def cudnn(editor: Editor, driver: Driver) -> None:
+    """torch.backends.cudnn looks for its C module once, when it is imported, and keeps what it found."""
+    import torch
+    from torch.backends import cudnn as backend
+    from torch.backends import cusparselt
+
+    home = getattr(backend, "m", backend)  # the settings object wraps the module proper
+
+    def _init() -> bool:
+        vars(home)["__cudnn_version"] = torch._C._cudnn.getVersionInt()
+        return True
+
+    editor.set(home, "__cudnn_version", None)
+    editor.set(home, "_init", _init)
+    for module in (home, home.rnn):
+        editor.set(module, "_cudnn", torch._C._cudnn)
+    editor.set(cusparselt, "_cusparselt", torch._C._cusparselt)
+
+
+@patch()
+def nvtx_ranges(editor: Editor, driver: Driver) -> None:
+    """``emit_nvtx`` starts a profiler that only CUDA builds have; with no NVTX tool attached nobody sees its ranges."""
+    import torch
+    from torch.autograd.profiler import emit_nvtx
+
+    def __enter__(self: emit_nvtx) -> emit_nvtx | None:
+        if not self.enabled:
+            return None
+        if self.entered:
+            raise RuntimeError("NVTX annotation context manager is not reentrant")
+        self.entered = True
+        torch.cuda.synchronize()
+        return self
+
+    def __exit__(self: emit_nvtx, kind: object, value: object, traceback: object) -> bool | None:
+        if not self.enabled:
+            return None
+        torch.cuda.synchronize()
+        return False
+
+    editor.set(emit_nvtx, "__enter__", __enter__)
+    editor.set(emit_nvtx, "__exit__", __exit__)

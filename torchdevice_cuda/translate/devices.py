@@ -7,6 +7,7 @@ integers, which mean the current accelerator) is worked out each time.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -59,9 +60,7 @@ class Translator:
             device = torch.device(asked)
         if device.type == "cuda" and device.index is not None:
             self.driver.check(device.index)
-        found = destination(
-            Request(device.type, device.index), self.accelerator, self.policy, self.override.on
-        )
+        found = destination(Request(device.type, device.index), self.accelerator, self.policy, self.override.on)
         if found == Request(device.type, device.index):
             translated = device
         else:
@@ -103,6 +102,15 @@ class Translator:
         if site not in self._sites:
             self._sites.add(site)
             _log.info("%s:%d: %s goes to %s", *site, asked, given)
+
+
+_HOST_FULL = re.compile(r"DefaultCPUAllocator: .*you tried to allocate (\d+) bytes")
+
+
+def host_allocation_error(driver: Driver, error: RuntimeError) -> Exception:
+    """CUDA's out-of-memory error for the host allocator's own; any other error is returned as it is."""
+    match = _HOST_FULL.search(str(error))
+    return driver.memory.out_of_memory(int(match[1]), driver.current_device()) if match else error
 
 
 class Marks:

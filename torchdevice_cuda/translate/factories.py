@@ -8,12 +8,19 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
+from .devices import host_allocation_error
 from .patches import Editor, patch
 from .wrapping import Function, disguise, dispatched, install, modes
 
 # Beyond torch's own list of functions that a default device applies to: functions that take a device all the same.
 _LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
-_OTHERS = ("normal", "from_file", "_efficientzerotensor", "_empty_affine_quantized", "_empty_per_channel_affine_quantized")
+_OTHERS = (
+    "normal",
+    "from_file",
+    "_efficientzerotensor",
+    "_empty_affine_quantized",
+    "_empty_per_channel_affine_quantized",
+)
 # Functions that bring host data in and take no device: they follow the table so that the data can meet the rest.
 _ENTRANCES = ("from_numpy", "frombuffer")
 _RANDOM = frozenset({"rand", "randn", "randint", "randperm", "normal", "rand_like", "randint_like", "randn_like"})
@@ -41,7 +48,6 @@ def _constructors() -> dict[str, tuple[Any, str, Function]]:
 
 def _generator(asked: Any) -> torch.Generator:
     """The generator from which a random tensor for CUDA is drawn where CUDA's generator is not the CPU's."""
-    torch.cuda.init()
     index = asked if isinstance(asked, int) else torch.device(asked).index
     return torch.cuda.default_generators[torch.cuda.current_device() if index is None else index]
 
@@ -75,7 +81,7 @@ def translating(editor: Editor, name: str, original: Function) -> Function:
 
 def _host_finish(editor: Editor, name: str, original: Function) -> Function:
     """The end of a call where CUDA's memory is the host's: mark what is CUDA's, pin what is to be pinned."""
-    translator, marks = editor.translator, editor.translator.marks
+    translator, marks, driver = editor.translator, editor.translator.marks, editor.translator.driver
     random = name in _RANDOM
 
     def finish(asked: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -83,9 +89,14 @@ def _host_finish(editor: Editor, name: str, original: Function) -> Function:
             return editor.pinned.adopt(original(*args, **kwargs))
         if asked is None or not translator.names_cuda(asked):
             return original(*args, **kwargs)
+        if driver.cold:
+            torch.cuda._lazy_init()
         if random and kwargs.get("generator") is None:
             kwargs["generator"] = _generator(asked)
-        return marks.add(original(*args, **kwargs))
+        try:
+            return marks.add(original(*args, **kwargs))
+        except RuntimeError as error:
+            raise host_allocation_error(driver, error) from None
 
     return finish
 
@@ -129,3 +140,22 @@ def entrances(editor: Editor, driver: Driver) -> None:
             return translator.to(made, translator.unasked) if translator.injects() else made
 
         install(editor, torch, name, disguise(wrapper, original), original)
+
+
+@patch("cpu", "mps", "cuda")
+def device_contexts(editor: Editor, driver: Driver) -> None:
+    """``with torch.device("cuda")`` fills the device in and calls the original: it must call the wrapper."""
+    from torch.utils._device import DeviceContext, _device_constructors
+
+    original = DeviceContext.__torch_function__
+    wrapped = editor.wrapped
+
+    def __torch_function__(self: Any, func: Function, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _device_constructors() and kwargs.get("device") is None:
+            kwargs["device"] = self.device
+            entry = wrapped.get(id(func))
+            func = entry[1] if entry is not None else func
+        return func(*args, **kwargs)
+
+    editor.set(DeviceContext, "__torch_function__", disguise(__torch_function__, original))

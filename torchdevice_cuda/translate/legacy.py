@@ -10,7 +10,7 @@ from ..drivers import Driver
 from .patches import Editor, patch
 from .wrapping import disguise, install
 
-_NAMES = "BFloat16 Bool Byte Char Double Float Half Int Long Short".split()
+_NAMES = ["BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short"]
 
 
 class TensorType(type):
@@ -19,7 +19,7 @@ class TensorType(type):
     _host: Any
     _translator: Any
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: D102
         torch.cuda._lazy_init()
         translator = cls._translator
         target = translator.device("cuda")
@@ -51,8 +51,7 @@ def _legacy_class(translator: Any, name: str, module: str, host: Any) -> type:
         "_host": host,
         "_translator": translator,
     }
-    made = TensorType(name, (), namespace)
-    return made
+    return TensorType(name, (), namespace)
 
 
 TensorType.__name__ = TensorType.__qualname__ = "tensortype"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from ..drivers import Driver
 from .patches import Editor, patch
 

@@ -1,7 +1,10 @@
-"""``nn.DataParallel``."""
+"""``nn.DataParallel`` and the functions it is made of."""
 
 from __future__ import annotations
 
+import functools
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,13 +21,73 @@ def data_parallel(editor: Editor, driver: Driver) -> None:
     original = DataParallel.__init__
     translator = editor.translator
 
-    def __init__(
-        self: Any, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0
-    ) -> None:
+    def __init__(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
         original(self, module, device_ids, output_device, dim)
         if hasattr(self, "src_device_obj"):
             self.src_device_obj = translator.device(self.src_device_obj)
 
-    __init__.__doc__ = original.__doc__
-    __init__.__wrapped__ = original
-    editor.set(torch.nn.parallel.DataParallel, "__init__", __init__)
+    editor.set(DataParallel, "__init__", functools.wraps(original)(__init__))
+
+
+class HostBroadcast:
+    """Tensors for each of several devices that share the host's memory.
+
+    The first device's are the tensors themselves, as on CUDA where they live on it: what a replica writes into its
+    buffers there reaches the module. The others are copies; gradients add up in the originals.
+    """
+
+    @staticmethod
+    def apply(target_gpus: Sequence[Any], *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """One tensor per device and input, device by device."""
+        first = [tensor.view_as(tensor) for tensor in inputs]
+        copies = [[tensor.clone() for tensor in inputs] for _ in target_gpus[1:]]
+        return tuple(tensor for row in (first, *copies) for tensor in row)
+
+
+class HostScatter:
+    """A tensor's chunks, each a copy as a move to another device is."""
+
+    @staticmethod
+    def apply(
+        target_gpus: Sequence[Any], chunk_sizes: Sequence[int] | None, dim: int, tensor: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        """One chunk per device."""
+        chunks = tensor.chunk(len(target_gpus), dim) if chunk_sizes is None else tensor.split(list(chunk_sizes), dim)
+        return tuple(chunk.clone() for chunk in chunks)
+
+
+class HostGather:
+    """Tensors of several devices in one."""
+
+    @staticmethod
+    def apply(target_device: Any, dim: int, *inputs: torch.Tensor) -> torch.Tensor:
+        """The inputs, one behind the other along a dimension; scalars become a vector."""
+        if dim == 0 and all(tensor.dim() == 0 for tensor in inputs):
+            warnings.warn(
+                "Was asked to gather along dimension 0, but all input tensors were scalars; will instead unsqueeze "
+                "and return a vector.",
+                stacklevel=2,
+            )
+            inputs = tuple(tensor.view(1) for tensor in inputs)
+        return torch.cat(inputs, dim)
+
+
+@patch("cpu")
+def functions(editor: Editor, driver: Driver) -> None:
+    """The functions behind scatter, gather and replicate refuse CPU tensors, which CUDA's are here."""
+    from torch.nn.parallel import _functions, scatter_gather
+
+    for name, replacement in (("Broadcast", HostBroadcast), ("Scatter", HostScatter), ("Gather", HostGather)):
+        for module in (_functions, scatter_gather):
+            if hasattr(module, name):
+                editor.set(module, name, replacement)
+
+
+@patch("cpu")
+def reductions(editor: Editor, driver: Driver) -> None:
+    """torch.nn.parallel.comm's sums refuse CPU tensors; those of torch.cuda.comm take them."""
+    import torch.cuda.comm as ours
+    import torch.nn.parallel.comm as stock
+
+    for name in ("reduce_add", "reduce_add_coalesced"):
+        editor.set(stock, name, getattr(ours, name))

@@ -46,7 +46,7 @@ class Editor:
 
         self.settings = settings
         self.translator = Translator(driver, settings)
-        self.pinned = Pinned()
+        self.pinned = Pinned(driver)
         #: originals by id, with their wrappers
         self.wrapped: dict[int, tuple[Any, Any]] = {}
         self._undo: list[tuple[Any, str, Any]] = []

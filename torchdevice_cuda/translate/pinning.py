@@ -15,7 +15,8 @@ from .wrapping import disguise, install
 class Pinned:
     """The storages that count as pinned, known by their address for as long as they live."""
 
-    def __init__(self) -> None:
+    def __init__(self, driver: Driver) -> None:
+        self._registered = driver.registered_host_memory
         self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def adopt(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -27,9 +28,14 @@ class Pinned:
         return tensor
 
     def __contains__(self, tensor: torch.Tensor) -> bool:
-        if not self._storages or tensor.layout is not torch.strided or tensor.device.type != "cpu":
+        if not (self._storages or self._registered):
             return False
-        return tensor.untyped_storage().data_ptr() in self._storages
+        if tensor.layout is not torch.strided or tensor.device.type != "cpu":
+            return False
+        address = tensor.untyped_storage().data_ptr()
+        return address in self._storages or any(
+            start <= address < start + size for start, size in self._registered.items()
+        )
 
 
 @patch("cpu")
@@ -44,7 +50,8 @@ def tensors(editor: Editor, driver: Driver) -> None:
         if self in marks or self.layout is not torch.strided or self.device.type != "cpu":
             kind = self.type().replace("torch.", "torch.cuda.", 1) if self in marks else self.type()
             raise RuntimeError(f"cannot pin '{kind}' only dense CPU tensors can be pinned")
-        return pinned.adopt(self.clone(memory_format=torch.contiguous_format).detach().requires_grad_(self.requires_grad))
+        copy = self.detach().clone(memory_format=torch.contiguous_format)
+        return pinned.adopt(copy.requires_grad_(self.requires_grad))
 
     def is_pinned(self: torch.Tensor, device: Any = None) -> bool:
         return self in pinned

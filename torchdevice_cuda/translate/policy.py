@@ -8,8 +8,8 @@
 | ``mps``, ``mps:n``   | MPS             | CUDA             | CPU      |
 | ``cuda``, ``cuda:n`` | MPS             | CUDA             | CPU      |
 
-That is policy ``accelerate``. Policy ``faithful`` translates only what the machine lacks: requests for no device and for
-the CPU stay on the CPU, as CUDA would have it.
+That is policy ``accelerate``. Policy ``faithful`` translates only what the machine lacks: requests for no device and
+for the CPU stay on the CPU, as CUDA would have it.
 """
 
 from __future__ import annotations

@@ -30,7 +30,9 @@ def _generator_class(editor: Editor, original: type) -> type:
             return original(asked if named_cpu else translator.device(asked))
 
     namespace = {"__doc__": original.__doc__, "__module__": original.__module__, "__slots__": ()}
-    return Meta("Generator", (), namespace | {name: getattr(original, name) for name in dir(original) if name[0] != "_"})
+    return Meta(
+        "Generator", (), namespace | {name: getattr(original, name) for name in dir(original) if name[0] != "_"}
+    )
 
 
 @patch("cpu", "mps")

@@ -9,6 +9,7 @@ import torch
 
 from ..drivers import Driver
 from ..drivers.handles import CStream
+from .devices import host_allocation_error
 from .patches import Editor, patch
 from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
 
@@ -19,8 +20,8 @@ _COPY_POSITION = 3
 
 def _mover(editor: Editor) -> Callable[..., torch.Tensor]:
     """``move(tensor, asked, target, args, kwargs)``: the rest of a move whose device has been translated."""
-    original = torch.Tensor.to
-    translator, marks = editor.translator, editor.translator.marks
+    original = torch._C.TensorBase.to
+    translator, marks, driver = editor.translator, editor.translator.marks, editor.translator.driver
     if translator.accelerator != "cpu":
 
         def move(self: torch.Tensor, asked: Any, target: torch.device, args: tuple, kwargs: dict) -> torch.Tensor:
@@ -41,7 +42,12 @@ def _mover(editor: Editor) -> Callable[..., torch.Tensor]:
                 args = (*args[: _COPY_POSITION - 1], True, *args[_COPY_POSITION:])
             else:
                 kwargs["copy"] = True
-            moved = original(self, target, *args, **kwargs)
+            if to_cuda and driver.cold:
+                torch.cuda._lazy_init()
+            try:
+                moved = original(self, target, *args, **kwargs)
+            except RuntimeError as error:
+                raise host_allocation_error(driver, error) from None
         else:
             return original(self, target, *args, **kwargs)
         return marks.add(moved) if to_cuda else moved
@@ -98,7 +104,8 @@ def cuda(editor: Editor, driver: Driver) -> None:
             handled = dispatched(wrapper, self, (self,), kwargs)
             if handled is not NotImplemented:
                 return handled
-        torch.cuda._lazy_init()
+        if driver.cold:
+            torch.cuda._lazy_init()
         asked = "cuda" if device is None else device
         target = translator.device(asked)
         if not translator.names_cuda(asked):

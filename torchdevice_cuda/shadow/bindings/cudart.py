@@ -19,7 +19,6 @@ _ALREADY_REGISTERED, _NOT_REGISTERED = 712, 713
 cudaError: Any = pybind.enum("torch._C._cudart", "cudaError", {"success": 0})  # noqa: N816 (CUDA's own name)
 
 _lock = threading.Lock()
-_registered: dict[int, int] = {}  # address -> bytes of host memory the program has registered
 # Made streams are numbered apart from the driver's own, so that a handle never means two streams.
 _handles = itertools.count(0x5E_0000_1000, 0x40)
 _streams: set[int] = set()
@@ -50,9 +49,11 @@ def cudaHostRegister(ptr: int, size: int, flags: int) -> Any:
     if ptr <= 0 or size <= 0 or flags & ~0xF:
         return cudaError(_INVALID_VALUE)
     with _lock:
-        if any(ptr < start + length and start < ptr + size for start, length in _registered.items()):
+        if any(
+            ptr < start + length and start < ptr + size for start, length in active().registered_host_memory.items()
+        ):
             return cudaError(_ALREADY_REGISTERED)
-        _registered[ptr] = size
+        active().registered_host_memory[ptr] = size
     return cudaError.success
 
 
@@ -62,13 +63,7 @@ def cudaHostUnregister(ptr: int) -> Any:
     if ptr <= 0:
         return cudaError(_INVALID_VALUE)
     with _lock:
-        return cudaError.success if _registered.pop(ptr, None) else cudaError(_NOT_REGISTERED)
-
-
-def is_registered(address: int) -> bool:
-    """Whether an address lies in memory the program has registered: CUDA calls such memory pinned."""
-    with _lock:
-        return any(start <= address < start + length for start, length in _registered.items())
+        return cudaError.success if active().registered_host_memory.pop(ptr, None) else cudaError(_NOT_REGISTERED)
 
 
 def cudaStreamCreate(ptr: int) -> Any:

@@ -209,4 +209,3 @@ def _cuda_set_sync_debug_mode(mode: int) -> None:
 def _rocm_is_backward_pass() -> bool:
     """No ROCm here."""
     return False
-

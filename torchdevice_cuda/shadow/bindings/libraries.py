@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from ..._compat import torch_release
+from ..._compat import cudnn_version, cusparselt_version
 from ...drivers import active
 from . import pybind
 
@@ -39,26 +39,14 @@ __all__ = [
 
 _has_cudnn = True
 
-# (first torch release, cuDNN, cuSPARSELt) of its default Linux wheel.
-_VERSIONS = (
-    ((2, 11), (9, 19, 0), 800),
-    ((2, 8), (9, 10, 2), 701),
-    ((2, 7), (9, 5, 1), 603),
-    ((2, 6), (9, 1, 0), 602),
-)
 # torch refuses newer versions of cuDNN on devices that claim a compute capability under 7.5.
 _LAST_FOR_OLD_DEVICES, _NEWER_NEED = (9, 10, 2), (7, 5)
-
-
-def _library_versions() -> tuple[tuple[int, int, int], int]:
-    release = torch_release(torch.__version__)
-    return next((row[1:] for row in _VERSIONS if release >= row[0]), _VERSIONS[-1][1:])
 
 
 # ---------------------------------------------------------------------------- cuDNN
 def getRuntimeVersion() -> tuple[int, int, int]:
     """The version of cuDNN that goes with this release of torch and the claimed compute capability."""
-    version, _ = _library_versions()
+    version = cudnn_version(torch.__version__)
     if active().settings.capability < _NEWER_NEED:
         return min(version, _LAST_FOR_OLD_DEVICES)
     return version
@@ -190,7 +178,7 @@ def _cuda_getHipblasltVersion() -> NoReturn:
 # ----------------------------------------------------------------------- cuSPARSELt
 def _cusparselt_version_int() -> int:
     """The version that goes with this release of torch."""
-    return _library_versions()[1]
+    return cusparselt_version(torch.__version__)
 
 
 def mm_search(*args: Any, **kwargs: Any) -> NoReturn:

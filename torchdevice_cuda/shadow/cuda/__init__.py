@@ -13,6 +13,7 @@ import torch
 import torch._C
 from torch._utils import _dummy_type, _LazySeedTracker, classproperty
 from torch.types import Device
+
 from torchdevice_cuda.drivers import active
 from torchdevice_cuda.drivers.errors import bad_fork
 from torchdevice_cuda.shadow.nvidia import DEVICE_REQUIREMENT
@@ -373,9 +374,7 @@ def set_stream(stream: Stream):
     """Make a stream the calling thread's current one; ``None`` changes nothing."""
     if stream is None:
         return
-    _set_stream_by_id(
-        stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type
-    )
+    _set_stream_by_id(stream_id=stream.stream_id, device_index=stream.device_index, device_type=stream.device_type)
 
 
 def _stream(data: tuple[int, int, int]) -> Stream:
@@ -475,12 +474,12 @@ def _get_rng_state_offset(device: int | str | torch.device = "cuda") -> int:
     return active().state_offset(_get_generator(_get_device(device)))
 
 
+# ---------------------------------------------------------------------- legacy storages
+from torch.storage import _LegacyStorage, _warn_typed_storage_removal  # noqa: E402
+
 from .memory import *  # noqa: E402
 from .memory import _use_uvm  # noqa: E402
 from .random import *  # noqa: E402
-
-# ---------------------------------------------------------------------- legacy storages
-from torch.storage import _LegacyStorage, _warn_typed_storage_removal  # noqa: E402
 
 
 @staticmethod

@@ -8,8 +8,6 @@ import sys
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
-from typing_extensions import deprecated
-
 import torch
 from torch import _C
 from torch._C import (
@@ -21,6 +19,8 @@ from torch._C import (
     _MemPool,
 )
 from torch._utils import _dummy_type
+from typing_extensions import deprecated
+
 from torchdevice_cuda.drivers import active
 
 from . import _get_device_index, _get_nvml_device_index, _lazy_init, is_initialized
@@ -249,9 +249,7 @@ def max_memory_reserved(device: "Device" = None) -> int:
     return memory_stats(device=device).get("reserved_bytes.all.peak", 0)
 
 
-@deprecated(
-    "`torch.cuda.memory_cached` has been renamed to `torch.cuda.memory_reserved`", category=FutureWarning
-)
+@deprecated("`torch.cuda.memory_cached` has been renamed to `torch.cuda.memory_reserved`", category=FutureWarning)
 def memory_cached(device: "Device" = None) -> int:
     """Old name of :func:`memory_reserved`."""
     return memory_reserved(device=device)
