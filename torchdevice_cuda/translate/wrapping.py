@@ -57,7 +57,7 @@ modes = Modes()
 def dispatched(wrapper: Function, subject: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Hand a call to the program's torch functions under the wrapper's own identity.
 
-    ``NotImplemented`` if there is none to hand it to. ``subject`` is the tensor-like argument, if the function takes one.
+    ``NotImplemented`` if there is none to hand it to. ``subject`` is the tensor-like argument, if there is one.
     """
     if type(subject) not in PLAIN and subject is not None and has_torch_function_unary(subject):
         return handle_torch_function(wrapper, (subject,), *args, **kwargs)
