@@ -54,8 +54,8 @@ class Stream(torch._C._CudaStreamBase):
         return isinstance(o, Stream) and super().__eq__(o)
 
     def __ne__(self, o) -> bool:
-        # As on CUDA, a comparison with anything that is no stream is false both ways.
-        return isinstance(o, Stream) and not super().__eq__(o)
+        # As on CUDA, a stream neither equals nor differs from None.
+        return o is not None and not self.__eq__(o)
 
     def __hash__(self):
         return hash((self.cuda_stream, self.device))
