@@ -21,8 +21,12 @@ def scan():
     return found
 
 def changes(before, after):
+    '''Attributes that are not what they were; a submodule of torch that was imported meanwhile is no change.'''
+    import types
+    modules = {name for name, _ in before}
+    new = [key for key in after if key not in before and key[0] in modules]
     return [key for key in before if key not in after or after[key] is not before[key]] + [
-        key for key in after if key not in before
+        key for key in new if not isinstance(after[key], types.ModuleType)
     ]
 """
 

@@ -21,6 +21,8 @@ from .inplace import Rewrite
 from .translate import patches
 
 ROOT = "torch.cuda"
+#: The shim waits for torch to be imported before it calls activate().
+_SHIM = "torchdevice_cuda_shim"
 _log = logging.getLogger("torchdevice_cuda")
 
 
@@ -46,7 +48,8 @@ _state: _State | None = None
 
 def is_active() -> bool:
     """Whether this process is under torchdevice_cuda (torch itself may not be imported yet)."""
-    return _state is not None
+    shim = sys.modules.get(_SHIM)
+    return _state is not None or (shim is not None and shim.is_pending())
 
 
 def current_settings() -> settings.Settings:
@@ -89,6 +92,9 @@ def deactivate() -> None:
     """Put every attribute of torch back; does nothing where torchdevice_cuda is not active."""
     global _state
     with _lock:
+        shim = sys.modules.get(_SHIM)
+        if shim is not None:
+            shim.cancel()
         if _state is not None:
             state, _state = _state, None
             _undo(state)
@@ -176,7 +182,8 @@ def _finish_early(state: _State, torch: ModuleType) -> None:
             _state = None
         if isinstance(error, DriverUnavailable):
             raise error
-        warnings.warn(f"torchdevice_cuda could not start, torch is stock: {error!r}", stacklevel=2)
+        # Not a Python warning: the line it would point at is ours, and warnings can be turned into errors.
+        print(f"torchdevice_cuda could not start, torch is stock: {error!r}", file=sys.stderr)
 
 
 # ---------------------------------------------------------------------- after torch

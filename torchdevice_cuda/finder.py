@@ -5,7 +5,6 @@ Generic: it is given a tree (``{module name: file}``) and callbacks, and knows n
 
 from __future__ import annotations
 
-import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
@@ -13,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 Files = Mapping[str, Path]
 
@@ -70,7 +70,7 @@ class Shadow:
         below = name.removeprefix(self.root.rpartition(".")[0]).strip(".").split(".")[:-1]
         return importlib.machinery.PathFinder.find_spec(name, [str(Path(parent, *below)) for parent in parents])
 
-    def _guard(self, loader: importlib.abc.Loader) -> None:
+    def _guard(self, loader: Any) -> None:
         """Have the root's first execution fall back to stock if it fails; the loader is genuine afterwards."""
         execute = loader.exec_module
 
@@ -83,7 +83,7 @@ class Shadow:
                 self._give_up(error)
                 self._execute_stock(module)
 
-        loader.exec_module = exec_module  # type: ignore[method-assign]
+        loader.exec_module = exec_module
 
     def _execute_stock(self, module: ModuleType) -> None:
         for name in [name for name in sys.modules if name.startswith(f"{self.root}.")]:
@@ -103,7 +103,7 @@ class Shadow:
         spec.loader.exec_module(module)
 
 
-class ShadowFinder(importlib.abc.MetaPathFinder):
+class ShadowFinder:
     """Serves shadows and runs callbacks after the modules they wait for have been executed."""
 
     def __init__(
@@ -138,7 +138,7 @@ class ShadowFinder(importlib.abc.MetaPathFinder):
         return None
 
     @staticmethod
-    def _call_after(loader: importlib.abc.Loader, callback: Callable[[ModuleType], None]) -> None:
+    def _call_after(loader: Any, callback: Callable[[ModuleType], None]) -> None:
         """Shadow the loader's ``exec_module`` for one call; the module keeps its genuine loader afterwards."""
         execute = loader.exec_module
 
@@ -147,7 +147,7 @@ class ShadowFinder(importlib.abc.MetaPathFinder):
             execute(module)
             callback(module)
 
-        loader.exec_module = exec_module  # type: ignore[method-assign]
+        loader.exec_module = exec_module
 
     def install(self) -> None:
         """Go first on ``sys.meta_path``."""

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import _torchvision  # noqa: F401 (before any library that imports torchvision)
 import torch
 
 DEVICE = os.environ.get("CLIENT_DEVICE", "cuda")
@@ -36,6 +37,12 @@ def expect_on_device(*tensors: torch.Tensor) -> None:
             assert tensor.is_cuda, tensor.device
             assert tensor.device.type == "cuda", tensor.device
             assert tensor.get_device() == 0
+
+
+def expect_device(device: torch.device) -> None:
+    """A device read from an object of the program, which reads it from its tensors, is the one it was sent to."""
+    if not ON_CUDA or IDENTITY:
+        assert torch.device(device).type == torch.device(DEVICE).type, device
 
 
 def expect_falling(losses: Sequence[float]) -> list[float]:

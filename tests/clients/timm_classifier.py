@@ -6,11 +6,11 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-import timm
-import timm.optim
-import timm.utils
 import torch
 from _client import DEVICE, ON_CUDA, expect_falling, expect_memory_figures, expect_on_device, report, seed
+from timm import create_model
+from timm.optim import create_optimizer_v2
+from timm.utils import ModelEmaV3, NativeScaler
 from torch.utils.data import DataLoader, TensorDataset
 
 MODELS = {"resnet10t": {}, "vit_tiny_patch16_224": {"img_size": 32, "depth": 2}}
@@ -25,12 +25,12 @@ def loader() -> DataLoader:
 
 def train(name: str, half: bool) -> list[float]:
     seed()
-    model = timm.create_model(name, pretrained=False, num_classes=10, **MODELS[name])
+    model = create_model(name, pretrained=False, num_classes=10, **MODELS[name])
     model = model.cuda() if ON_CUDA else model
     model = model.to(memory_format=torch.channels_last)
-    average = timm.utils.ModelEmaV3(model, decay=0.5)
-    optimizer = timm.optim.create_optimizer_v2(model, opt="adamw", lr=1e-3)
-    scaler = timm.utils.NativeScaler(device=DEVICE) if half else None
+    average = ModelEmaV3(model, decay=0.5)
+    optimizer = create_optimizer_v2(model, opt="adamw", lr=1e-3)
+    scaler = NativeScaler(device=DEVICE) if half else None
     losses = []
     for _ in range(5):
         for images, labels in loader():

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pickle
 
 import torch
-from _client import DEVICE, ON_CUDA, expect_falling, expect_memory_figures, expect_on_device, report, seed
+from _client import (
+    DEVICE,
+    ON_CUDA,
+    expect_device,
+    expect_falling,
+    expect_memory_figures,
+    expect_on_device,
+    report,
+    seed,
+)
 from torch import nn
 from torchmetrics import MeanMetric, MetricCollection
 from torchmetrics.classification import (
@@ -39,7 +48,7 @@ def train() -> dict[str, object]:
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     collection, mean = metrics().to(DEVICE), MeanMetric().to(DEVICE)
     error = MeanSquaredError().cuda() if ON_CUDA else MeanSquaredError()
-    assert collection["accuracy"].device.type == DEVICE or not ON_CUDA
+    expect_device(collection["accuracy"].device)
     history: dict[str, list] = {"losses": [], "accuracy": [], "f1": [], "auroc": [], "error": []}
     for _ in range(5):
         for batch, wanted in zip(inputs.split(32), labels.split(32), strict=True):
