@@ -142,6 +142,7 @@ def _warn_of_version(version: str) -> None:
 def _finish(state: _State, torch: ModuleType) -> None:
     """What needs a complete torch: the patches outside torch.cuda."""
     _warn_of_version(torch.__version__)
+    drivers.active().prepare()
     state.patches = patches.apply(drivers.active(), state.settings)
 
 

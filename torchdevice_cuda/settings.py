@@ -41,6 +41,7 @@ class Settings:
     report: str | None = None
     fallback: str = "allow"
     visible_devices: str | None = None
+    build: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +89,13 @@ def _capability(text: str) -> tuple[int, int]:
     if match is None:
         raise ValueError(text)
     return int(match[1]), int(match[2])
+
+
+def _switch(text: str) -> bool:
+    value = text.strip().lower()
+    if value not in ("0", "1"):
+        raise ValueError(text)
+    return value == "1"
 
 
 def _text(text: str) -> str:
@@ -195,6 +203,15 @@ OPTIONS: tuple[Option, ...] = (
         "as CUDA reads it",
         str,
         "which of the GPUs the program may see",
+    ),
+    Option(
+        "build",
+        "TORCHDEVICE_BUILD",
+        None,
+        "1, 0",
+        _switch,
+        "whether the native part of the virtual GPU may be built where it is missing",
+        lambda value: "1" if value else "0",
     ),
 )
 

@@ -217,6 +217,9 @@ class Driver(abc.ABC):
         self.set_device(index)
         return previous
 
+    def prepare(self) -> None:
+        """Called once when torch is complete and before the patches: what needs all of torch to be there."""
+
     # ------------------------------------------------------------- initialisation
     def initialize(self) -> None:
         """Bring the device up for this process; CUDA's error in a child forked after the parent did so."""

@@ -210,7 +210,7 @@ class GenericEvent(EventMethods, CEvent, metaclass=_EventMeta):  # type: ignore[
     @classmethod
     def _make(cls, timing: bool = False, interprocess: bool = False) -> GenericEvent:
         self = CEvent.__new__(cls, "cpu")
-        self._event = EventState(timing)
+        self._event = active().streams.event(timing)
         self._interprocess = interprocess
         return self
 

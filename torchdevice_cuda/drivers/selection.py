@@ -39,6 +39,17 @@ def _cuda(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] |
     return None, "no CUDA GPU answers" if machine.cuda_build else "this torch is built without CUDA"
 
 
+def _virtual(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | None, str]:
+    from ..native import build
+    from .virtual import VirtualDriver
+
+    try:
+        build.library("cuda", build=settings.build)
+    except build.BuildError as error:
+        return None, str(error)
+    return VirtualDriver, "the native device is built"
+
+
 def _cpu(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | None, str]:
     from .cpu import CpuDriver
 
@@ -47,7 +58,7 @@ def _cpu(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | 
 
 _Candidate = Callable[["Settings", Machine], "tuple[Callable[..., Driver] | None, str]"]
 #: In the order in which ``auto`` tries them.
-CANDIDATES: dict[str, _Candidate] = {"cuda": _cuda, "cpu": _cpu}
+CANDIDATES: dict[str, _Candidate] = {"cuda": _cuda, "virtual": _virtual, "cpu": _cpu}
 
 
 def select(settings: Settings, torch_c: ModuleType) -> Driver:

@@ -161,6 +161,10 @@ class Streams:
         return False
 
     # ------------------------------------------------------------------- events
+    def event(self, timing: bool) -> EventState:
+        """A new event, not yet recorded."""
+        return EventState(timing)
+
     def create_event(self, event: EventState, device: int) -> None:
         """Give an event its device and handle, as the first record (or an IPC handle) does."""
         if not event.handle:

@@ -40,6 +40,7 @@ FLOAT32_RESULT = (
 PROMOTE = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add stack cat".split()
 
 _KEY = "AutocastCPU"
+_is_on, _dtype_of = torch._C.is_autocast_enabled, torch._C.get_autocast_dtype  # torch's own, for kernels: they are hot
 
 
 class _Own(threading.local):
@@ -95,6 +96,8 @@ def states(editor: Editor, driver: Driver) -> None:
     for wrapper in (is_autocast_enabled, set_autocast_enabled, get_autocast_dtype, set_autocast_dtype):
         original = getattr(torch, wrapper.__name__)
         install(editor, torch, wrapper.__name__, disguise(wrapper, original), original)
+        # torch.compile knows these functions by their names in torch._C, and folds them into constants.
+        editor.set(torch._C, wrapper.__name__, wrapper)
 
 
 @patch("cpu")
@@ -182,14 +185,13 @@ def _overload(name: str) -> Any | None:
     return getattr(packet, overload or "default", None) if packet is not None else None
 
 
-def _kernel(op: Any, rule: Callable, is_on: Callable[[str], bool]) -> Callable[..., Any]:
+def _kernel(op: Any, rule: Callable) -> Callable[..., Any]:
     excluded = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
-    dtype_of = torch._C.get_autocast_dtype
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(excluded):
-            if is_on("cuda"):
-                return rule(op, args, kwargs, dtype_of("cuda"))
+            if _is_on("cuda"):
+                return rule(op, args, kwargs, _dtype_of("cuda"))
             return op(*args, **kwargs)
 
     return kernel
@@ -200,10 +202,9 @@ def operators(editor: Editor, driver: Driver) -> None:
     """CUDA's autocast casts operators that the CPU's leaves alone: losses in half precision would overflow."""
     library = torch.library.Library("aten", "IMPL")
     editor.on_undo(library._destroy)
-    is_on = torch._C.is_autocast_enabled
     for names, rule in RULES.values():
         for name in names:
             op = _overload(name)
             if op is None or torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), _KEY):
                 continue
-            library.impl(name, _kernel(op, rule, is_on), _KEY)
+            library.impl(name, _kernel(op, rule), _KEY)

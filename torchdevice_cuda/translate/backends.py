@@ -8,7 +8,7 @@ from .patches import Editor, patch
 _PLAN_CACHE_SIZE = 4096  # cuFFT plans CUDA keeps per device unless told otherwise
 
 
-@patch()
+@patch("cpu", "mps")
 def fft_plan_cache(editor: Editor, driver: Driver) -> None:
     """The plan cache of FFTs asks the cuFFT library; the host's FFT keeps no plans, and its size says so."""
     import torch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..drivers import Driver
 from .patches import Editor, patch
-from .wrapping import follow, modes
+from .wrapping import follow, forget_derived, modes
 
 
 @patch("cpu", "mps", "cuda")
@@ -17,3 +17,9 @@ def function_modes(editor: Editor, driver: Driver) -> None:
 def names(editor: Editor, driver: Driver) -> None:
     """``from torch import zeros`` before activation must mean the same function as ``torch.zeros`` after it."""
     follow(editor)
+
+
+@patch("cpu", "mps", "cuda")
+def derived(editor: Editor, driver: Driver) -> None:
+    """Sets of functions that torch derived from its names and keeps (``torch.overrides``) are derived anew."""
+    forget_derived(editor)

@@ -7,6 +7,7 @@ integers, which mean the current accelerator) is worked out each time.
 from __future__ import annotations
 
 import logging
+import operator
 import re
 import sys
 import weakref
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("torchdevice_cuda")
 _TOGGLE = "cpu:-1"
-_SWEEP_EVERY = 4096
+_SWEEP_ABOVE = 4096
 
 
 class Translator:
@@ -37,11 +38,13 @@ class Translator:
         self.unasked: torch.device | None = None
         if self.accelerator != CPU and destination(Request(None), self.accelerator, self.policy, False).type != CPU:
             self.unasked = torch.device(self.accelerator)
+        #: Answers by request (strings and ``torch.device``), and those among them whose request names CUDA. Hot paths
+        #: read both; a redirection that is to be logged at each of its call sites is in neither.
         self.cache: dict[Any, torch.device] = {}
-        #: The requests in the cache that name CUDA, where CUDA's memory and the CPU's are the same.
-        self.cuda_requests: set[Any] = set()
+        self.on_cuda: dict[Any, torch.device] = {}
+        self._cuda_requests: set[Any] = set()
         self.marks = Marks()
-        self._sites: set[tuple[str, int]] = set()
+        self._sites: set[tuple[str, int, str]] = set()
 
     def device(self, asked: Any) -> torch.device:
         """Where a request goes; torch's and CUDA's own errors for what is no device or does not exist."""
@@ -50,31 +53,34 @@ class Translator:
 
     def resolve(self, asked: Any) -> torch.device:
         """The same, worked out from scratch."""
-        if asked == _TOGGLE and isinstance(asked, str):
+        if asked.__class__ is str and asked == _TOGGLE:
             self.override.toggle()
             self.cache.clear()
             return torch.device(CPU)
-        if isinstance(asked, int) and not isinstance(asked, bool):
-            device = torch.device("cuda", asked)
-        else:
-            device = torch.device(asked)
+        device = as_device(asked)
         if device.type == "cuda" and device.index is not None:
             self.driver.check(device.index)
         found = destination(Request(device.type, device.index), self.accelerator, self.policy, self.override.on)
-        if found == Request(device.type, device.index):
-            translated = device
-        else:
+        redirected = found != Request(device.type, device.index)
+        if redirected:
             translated = torch.device(found.type) if found.index is None else torch.device(found.type, found.index)
-            self._log(device, translated)
+            self.log(str(device), translated)
+        else:
+            translated = device
         if isinstance(asked, (str, torch.device)):
             if device.type == "cuda":
-                self.cuda_requests.add(asked)
-            self.cache[asked] = translated
+                self._cuda_requests.add(asked)
+            if not (redirected and _log.isEnabledFor(logging.INFO)):
+                self.cache[asked] = translated
+                if device.type == "cuda":
+                    self.on_cuda[asked] = translated
         return translated
 
     def names_cuda(self, asked: Any) -> bool:
-        """Whether a request that has been translated names CUDA."""
-        return asked.__class__ is int or asked in self.cuda_requests
+        """Whether a request that has been translated names CUDA; an integer always does."""
+        if asked.__class__ is str or asked.__class__ is torch.device:
+            return asked in self._cuda_requests
+        return isinstance(asked, str) and asked in self._cuda_requests or as_device(asked).type == "cuda"
 
     def injects(self) -> bool:
         """Whether requests for no device go to the accelerator here and now.
@@ -89,7 +95,7 @@ class Translator:
             and torch.utils.data.get_worker_info() is None
         )
 
-    def _log(self, asked: torch.device, given: torch.device) -> None:
+    def log(self, asked: str, given: torch.device) -> None:
         """Say once per call site what was redirected."""
         if not _log.isEnabledFor(logging.INFO):
             return
@@ -98,10 +104,28 @@ class Translator:
             frame = frame.f_back
         if frame is None:
             return
-        site = (frame.f_code.co_filename, frame.f_lineno)
+        site = (frame.f_code.co_filename, frame.f_lineno, asked)
         if site not in self._sites:
             self._sites.add(site)
-            _log.info("%s:%d: %s goes to %s", *site, asked, given)
+            _log.info("%s:%d: %s goes to %s", *site, given)
+
+
+def as_device(asked: Any) -> torch.device:
+    """A request as torch reads it. An integer is an accelerator's index, which here means CUDA's."""
+    if isinstance(asked, (str, torch.device)):
+        return torch.device(asked)
+    if isinstance(asked, bytes):
+        return torch.device(asked.decode())
+    if hasattr(asked, "__index__") and not isinstance(asked, bool):
+        return torch.device("cuda", operator.index(asked))
+    return torch.device(asked)
+
+
+def names_a_device(asked: Any) -> bool:
+    """Whether torch would read this as a device; what it would not is left to torch, whose error says so."""
+    if isinstance(asked, (str, torch.device, bytes)):
+        return True
+    return hasattr(asked, "__index__") and not isinstance(asked, (bool, torch.Tensor))
 
 
 _HOST_FULL = re.compile(r"DefaultCPUAllocator: .*you tried to allocate (\d+) bytes")
@@ -122,26 +146,25 @@ class Marks:
     """
 
     def __init__(self) -> None:
-        self._refs: dict[int, weakref.ref[torch.Tensor]] = {}
-        self._until_sweep = _SWEEP_EVERY
+        #: The living marks, by ``id``; hot paths read and write it themselves and then see to :attr:`limit`.
+        self.refs: dict[int, weakref.ref[torch.Tensor]] = {}
+        self.limit = _SWEEP_ABOVE
 
     def add(self, tensor: torch.Tensor) -> torch.Tensor:
         """Mark a tensor, and return it."""
-        self._refs[id(tensor)] = weakref.ref(tensor)
-        self._until_sweep -= 1
-        if not self._until_sweep:
-            self._sweep()
+        self.refs[id(tensor)] = weakref.ref(tensor)
+        if len(self.refs) > self.limit:
+            self.sweep()
         return tensor
 
     def __contains__(self, tensor: torch.Tensor) -> bool:
-        reference = self._refs.get(id(tensor))
+        reference = self.refs.get(id(tensor))
         return reference is not None and reference() is tensor
 
-    def discard(self, tensor: torch.Tensor) -> None:
-        """Forget a tensor."""
-        self._refs.pop(id(tensor), None)
-
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
         """Drop what has died; as often as the number of the living asks for, so that the cost per mark is constant."""
-        self._refs = {key: reference for key, reference in list(self._refs.items()) if reference() is not None}
-        self._until_sweep = max(_SWEEP_EVERY, len(self._refs))
+        for key, reference in list(self.refs.items()):
+            # Another thread may have marked a new tensor at the address meanwhile.
+            if reference() is None and self.refs.get(key) is reference:
+                del self.refs[key]
+        self.limit = max(_SWEEP_ABOVE, 2 * len(self.refs))

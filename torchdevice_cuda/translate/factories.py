@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from ..drivers import Driver
-from .devices import host_allocation_error
+from .devices import Translator, host_allocation_error, names_a_device
 from .patches import Editor, patch
-from .wrapping import Function, disguise, dispatched, install, modes
+from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
 
 # Beyond torch's own list of functions that a default device applies to: functions that take a device all the same.
 _LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
@@ -21,11 +22,17 @@ _OTHERS = (
     "_empty_affine_quantized",
     "_empty_per_channel_affine_quantized",
 )
-# Functions that bring host data in and take no device: they follow the table so that the data can meet the rest.
-_ENTRANCES = ("from_numpy", "frombuffer")
-_RANDOM = frozenset({"rand", "randn", "randint", "randperm", "normal", "rand_like", "randint_like", "randn_like"})
+# Functions that bring host data in and take no device, or none but the CPU: what they give follows the table, so that
+# the data can meet the rest.
+_ENTRANCES = ("from_numpy", "frombuffer", "from_file")
+# Functions that give the data itself where it is on the device already.
+_ADOPTING = frozenset({"as_tensor", "asarray"})
 # Functions whose device can be given by position: name -> its place.
 _POSITIONAL = {"as_tensor": 2}
+# Functions that may be given tensors, and hand the call to the tensors' own torch functions.
+_OVERRIDABLE = frozenset({"arange", "full", "linspace", "logspace", "normal", "range", "scalar_tensor"})
+# Data of which torch makes a tensor by copying, wherever the tensor is to live.
+_COPIED = (list, tuple, int, float, complex, bool)
 
 
 def _constructors() -> dict[str, tuple[Any, str, Function]]:
@@ -46,53 +53,49 @@ def _constructors() -> dict[str, tuple[Any, str, Function]]:
     return found
 
 
-def _generator(asked: Any) -> torch.Generator:
+def _takes_generator(name: str) -> bool:
+    """Whether every form of a function can be given a generator, as only random functions can."""
+    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+    return any(argument.name == "generator" for schema in schemas for argument in schema.arguments)
+
+
+# --------------------------------------------------------------- where CUDA's memory is the host's
+def _generator(driver: Driver, asked: Any) -> torch.Generator:
     """The generator from which a random tensor for CUDA is drawn where CUDA's generator is not the CPU's."""
-    index = asked if isinstance(asked, int) else torch.device(asked).index
-    return torch.cuda.default_generators[torch.cuda.current_device() if index is None else index]
+    generators = torch.cuda.default_generators
+    if len(generators) == 1:
+        return generators[0]
+    index = asked if asked.__class__ is int else torch.device(asked).index
+    return generators[driver.current_device() if index is None else index]
 
 
-def translating(editor: Editor, name: str, original: Function) -> Function:
-    """A factory whose device argument is translated; a call without one runs as it is."""
-    translator = editor.translator
-    position = _POSITIONAL.get(name)
-    like = name in _LIKE
-    get, resolve = translator.cache.get, translator.resolve
-    finish = _host_finish(editor, name, original) if translator.accelerator == "cpu" else None
-
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if modes.count or like:
-            handled = dispatched(wrapper, args[0] if like and args else None, args, kwargs)
-            if handled is not NotImplemented:
-                return handled
-        if position is not None and len(args) > position:
-            kwargs["device"], args = args[position], args[:position]
-        if not kwargs:
-            return original(*args)
-        asked = kwargs.get("device")
-        if asked is not None:
-            kwargs["device"] = (get(asked) if asked.__class__ is not int else None) or resolve(asked)
-        if finish is not None:
-            return finish(asked, args, kwargs)
-        return original(*args, **kwargs)
-
-    return wrapper
-
-
-def _host_finish(editor: Editor, name: str, original: Function) -> Function:
-    """The end of a call where CUDA's memory is the host's: mark what is CUDA's, pin what is to be pinned."""
+def _uncommon(editor: Editor, name: str, original: Function) -> Callable[[tuple, dict[str, Any]], Any]:
+    """The rest of a call on the host that is none of the common ones: the first for CUDA, pinned, for the CPU, ..."""
     translator, marks, driver = editor.translator, editor.translator.marks, editor.translator.driver
-    random = name in _RANDOM
+    random, like = _takes_generator(name), name in _LIKE
+    dispatch_modes = torch._C._len_torch_dispatch_stack
 
-    def finish(asked: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-        if "pin_memory" in kwargs and kwargs.pop("pin_memory"):
+    def finish(args: tuple, kwargs: dict[str, Any]) -> Any:
+        asked = kwargs.get("device")
+        if asked is None:
+            wanted = like and bool(args) and args[0] in marks
+        elif names_a_device(asked):
+            kwargs["device"] = translator.device(asked)
+            wanted = translator.names_cuda(asked)
+        else:
+            return original(*args, **kwargs)
+        if kwargs.get("pin_memory"):
+            if wanted:
+                raise RuntimeError("Only dense CPU tensors can be pinned")
+            del kwargs["pin_memory"]
             return editor.pinned.adopt(original(*args, **kwargs))
-        if asked is None or not translator.names_cuda(asked):
+        if not wanted:
             return original(*args, **kwargs)
         if driver.cold:
             torch.cuda._lazy_init()
-        if random and kwargs.get("generator") is None:
-            kwargs["generator"] = _generator(asked)
+        # Where calls are recorded (torch.export, make_fx) a generator of this process has no place.
+        if random and kwargs.get("generator") is None and not dispatch_modes():
+            kwargs["generator"] = _generator(driver, "cuda" if asked is None else asked)
         try:
             return marks.add(original(*args, **kwargs))
         except RuntimeError as error:
@@ -101,43 +104,165 @@ def _host_finish(editor: Editor, name: str, original: Function) -> Function:
     return finish
 
 
-def injecting(editor: Editor, name: str, original: Function) -> Function:
-    """A factory that goes to the accelerator unless the program is in a ``with torch.device(...)`` block."""
-    translated = translating(editor, name, original)
-    translator = editor.translator
-    position = _POSITIONAL.get(name)
+def on_host(editor: Editor, name: str, original: Function) -> Function:
+    """A factory where CUDA's memory is the host's: what is made for CUDA is marked as CUDA's."""
+    if name in _LIKE:
+        return _like_on_host(editor, name, original)
+    if name in _ADOPTING:
+        return _adopting_on_host(editor, name, original)
+    driver, marks, known = editor.translator.driver, editor.translator.marks, editor.translator.on_cuda
+    uncommon, refs, ref = _uncommon(editor, name, original), editor.translator.marks.refs, weakref.ref
+    always_uncommon, overridable = _takes_generator(name), name in _OVERRIDABLE
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        given = kwargs.get("device") is not None or kwargs.get("out") is not None
-        positional = position is not None and len(args) > position and args[position] is not None
-        if not given and not positional and not modes.count and translator.injects():
-            kwargs["device"] = translator.unasked
-        return translated(*args, **kwargs)
+        if modes or overridable:
+            handled = dispatched(wrapper, args if overridable else (), args, kwargs)
+            if handled is not NotImplemented:
+                return handled
+        if not kwargs:
+            return original(*args)
+        if "device" not in kwargs and "pin_memory" not in kwargs:
+            return original(*args, **kwargs)
+        asked = kwargs.get("device")
+        target = known.get(asked) if asked.__hash__ is not None else None
+        if target is None or always_uncommon or driver.cold or "pin_memory" in kwargs:
+            return uncommon(args, kwargs)
+        kwargs["device"] = target
+        try:
+            made = original(*args, **kwargs)
+        except RuntimeError as error:
+            raise host_allocation_error(driver, error) from None
+        refs[id(made)] = ref(made)
+        if len(refs) > marks.limit:
+            marks.sweep()
+        return made
 
     return wrapper
 
 
+def _like_on_host(editor: Editor, name: str, original: Function) -> Function:
+    """A factory that makes a tensor like another: on CUDA if that one is, unless it is told otherwise."""
+    refs = editor.translator.marks.refs
+    uncommon = _uncommon(editor, name, original)
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if modes or not args or args[0].__class__ not in PLAIN:
+            handled = dispatched(wrapper, (args[0] if args else kwargs.get("input"),), args, kwargs)
+            if handled is not NotImplemented:
+                return handled
+        if "device" in kwargs or "pin_memory" in kwargs or (args and id(args[0]) in refs):
+            return uncommon(args, kwargs)
+        return original(*args, **kwargs)
+
+    return wrapper
+
+
+def _adopting_on_host(editor: Editor, name: str, original: Function) -> Function:
+    """``as_tensor`` and ``asarray`` give the data itself if it is there; between the CPU and CUDA they copy."""
+    translator, marks, driver = editor.translator, editor.translator.marks, editor.translator.driver
+    position = _POSITIONAL.get(name)
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if modes:
+            handled = dispatched(wrapper, (), args, kwargs)
+            if handled is not NotImplemented:
+                return handled
+        if position is not None and len(args) > position:
+            asked, args = args[position], args[:position]
+            kwargs["device"] = asked
+        else:
+            asked = kwargs.get("device")
+        if asked is None or not args or not names_a_device(asked):
+            return original(*args, **kwargs)
+        kwargs["device"] = target = translator.device(asked)
+        data = args[0]
+        there, wanted = data.__class__ in PLAIN and data in marks, translator.names_cuda(asked)
+        if target.type != "cpu" or there == wanted:
+            made = original(*args, **kwargs)
+            return marks.add(made) if wanted else made
+        if wanted and driver.cold:
+            torch.cuda._lazy_init()
+        if kwargs.get("copy") is False and isinstance(data, torch.Tensor):
+            one, other = ("cuda:0", "cpu") if there else ("cpu", "cuda:0")
+            raise ValueError(f"can't alias tensor from device '{one}' to '{other}'.")
+        made = original(*args, **kwargs)
+        if not isinstance(data, _COPIED) and not kwargs.get("copy"):
+            made = made.clone()
+        return marks.add(made) if wanted else made
+
+    return wrapper
+
+
+# ------------------------------------------------------------------------------- elsewhere
+def elsewhere(editor: Editor, name: str, original: Function) -> Function:
+    """A factory where the accelerator has memory of its own; under ``accelerate`` it is where tensors go unasked."""
+    translator = editor.translator
+    injects = _injection(translator, name)
+    position, like, overridable = _POSITIONAL.get(name), name in _LIKE, name in _OVERRIDABLE
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if modes or overridable or (like and (not args or args[0].__class__ not in PLAIN)):
+            subjects = (args[0] if args else kwargs.get("input"),) if like else args if overridable else ()
+            handled = dispatched(wrapper, subjects, args, kwargs)
+            if handled is not NotImplemented:
+                return handled
+        if position is not None and len(args) > position:
+            kwargs["device"], args = args[position], args[:position]
+        asked = kwargs.get("device")
+        if asked is None:
+            if injects is not None and injects(args, kwargs):
+                kwargs["device"] = translator.unasked
+                translator.log("no device", translator.unasked)
+        elif names_a_device(asked):
+            kwargs["device"] = translator.device(asked)
+        return original(*args, **kwargs)
+
+    return wrapper
+
+
+def _injection(translator: Translator, name: str) -> Callable[[tuple, dict[str, Any]], bool] | None:
+    """Whether a call that names no device is to be given one; ``None`` if never."""
+    if translator.unasked is None or name in _LIKE or name in _ENTRANCES:
+        return None
+    overridable = name in _OVERRIDABLE
+
+    def injects(args: tuple, kwargs: dict[str, Any]) -> bool:
+        if kwargs.get("out") is not None or not translator.injects():
+            return False
+        generator = kwargs.get("generator")
+        if generator is not None and generator.device.type != translator.accelerator:
+            return False
+        # With tensors among their arguments, these take the tensors' device.
+        return not (overridable and any(isinstance(arg, torch.Tensor) for arg in args))
+
+    return injects
+
+
+# -------------------------------------------------------------------------------- patches
 @patch("cpu", "mps", "cuda")
 def constructors(editor: Editor, driver: Driver) -> None:
     """Every factory of torch that takes a device."""
-    make: Callable[[Editor, str, Function], Function] = injecting if editor.translator.unasked else translating
+    make = on_host if editor.translator.accelerator == "cpu" else elsewhere
     for name, (owner, attribute, original) in _constructors().items():
-        chosen = translating if name in _LIKE else make
-        install(editor, owner, attribute, disguise(chosen(editor, name, original), original), original)
+        install(editor, owner, attribute, disguise(make(editor, name, original), original), original)
 
 
 @patch("cpu", "mps", "cuda")
 def entrances(editor: Editor, driver: Driver) -> None:
-    """from_numpy and frombuffer give CPU tensors; where unasked requests go to the accelerator, these follow."""
+    """from_numpy and its kin give CPU tensors; where unasked requests go to the accelerator, these follow."""
     translator = editor.translator
     if translator.unasked is None:
         return
+    move = torch._C.TensorBase.to
     for name in _ENTRANCES:
         original = getattr(torch, name)
 
         def wrapper(*args: Any, _original: Function = original, **kwargs: Any) -> torch.Tensor:
             made = _original(*args, **kwargs)
-            return translator.to(made, translator.unasked) if translator.injects() else made
+            if not translator.injects():
+                return made
+            translator.log("host data", translator.unasked)
+            return move(made, translator.unasked)
 
         install(editor, torch, name, disguise(wrapper, original), original)
 

@@ -57,7 +57,7 @@ def _legacy_class(translator: Any, name: str, module: str, host: Any) -> type:
 TensorType.__name__ = TensorType.__qualname__ = "tensortype"
 
 
-@patch("cpu", "mps")
+@patch("cpu", "mps", "virtual")
 def classes(editor: Editor, driver: Driver) -> None:
     """torch's C++ makes these classes for CUDA builds to use; on others they refuse every call."""
     import torch.cuda.sparse
@@ -70,12 +70,13 @@ def classes(editor: Editor, driver: Driver) -> None:
                 editor.set(owner, name, made)
 
 
-@patch("cpu", "mps")
+@patch("cpu", "mps", "virtual")
 def conversion(editor: Editor, driver: Driver) -> None:
     """``Tensor.type("torch.cuda.FloatTensor")`` converts and moves."""
     original = torch.Tensor.type
     by_name = {f"torch.cuda.{prefix}Tensor": getattr(torch, f"{prefix}Tensor").dtype for prefix in _NAMES}
     host_names = {f"torch.{prefix}Tensor" for prefix in _NAMES}
+    marks = editor.translator.marks
 
     def wrapper(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
         if isinstance(dtype, TensorType):
@@ -83,14 +84,14 @@ def conversion(editor: Editor, driver: Driver) -> None:
         if isinstance(dtype, str) and dtype in by_name:
             return self.to("cuda", by_name[dtype], non_blocking=non_blocking)
         converted = original(self, *(() if dtype is None else (dtype,)), **kwargs)
-        if isinstance(dtype, str) and dtype in host_names:
-            return converted.cpu()
-        return converted
+        # On the host a tensor of CUDA is of the CPU's type already; it still has to become another tensor.
+        moves = converted is self and self in marks and isinstance(dtype, str) and dtype in host_names
+        return converted.cpu() if moves else converted
 
     install(editor, torch.Tensor, "type", disguise(wrapper, original), original)
 
 
-@patch("cpu", "mps")
+@patch("cpu", "mps", "virtual")
 def default_type(editor: Editor, driver: Driver) -> None:
     """``torch.set_default_tensor_type`` with a CUDA type sets the data type, and CUDA as the default device."""
     original = torch.set_default_tensor_type

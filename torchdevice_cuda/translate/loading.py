@@ -6,6 +6,7 @@ from typing import Any
 
 from ..drivers import Driver
 from .patches import Editor, patch
+from .wrapping import disguise
 
 _BEFORE_CUDA = 19  # torch registers CUDA's own restorer at 20
 
@@ -28,3 +29,18 @@ def restore(editor: Editor, driver: Driver) -> None:
     serialization._package_registry.append(entry)
     serialization._package_registry.sort(key=lambda row: row[0])
     editor.on_undo(lambda: serialization._package_registry.remove(entry))
+
+
+@patch("cpu", "mps")
+def scripted(editor: Editor, driver: Driver) -> None:
+    """``torch.jit.load(map_location="cuda")`` hands the device to C++, once it has been checked."""
+    from torch.jit import _serialization
+
+    translator = editor.translator
+    original = _serialization.validate_map_location
+
+    def validate_map_location(map_location: Any = None) -> Any:
+        checked = original(map_location)
+        return checked if checked is None else translator.device(checked)
+
+    editor.set(_serialization, "validate_map_location", disguise(validate_map_location, original))

@@ -8,6 +8,7 @@ import torch
 
 from ..drivers import Driver
 from .patches import Editor, patch
+from .wrapping import disguise, install
 
 
 @patch("cpu", "mps", "cuda")
@@ -41,6 +42,4 @@ def empty(editor: Editor, driver: Driver) -> None:
     def to_empty(self: torch.nn.Module, *, device: Any, recurse: bool = True) -> torch.nn.Module:
         return original(self, device=None if device is None else translator.device(device), recurse=recurse)
 
-    to_empty.__doc__ = original.__doc__
-    to_empty.__wrapped__ = original
-    editor.set(torch.nn.Module, "to_empty", to_empty)
+    install(editor, torch.nn.Module, "to_empty", disguise(to_empty, original), original)

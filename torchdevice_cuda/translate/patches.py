@@ -33,6 +33,7 @@ MODULES = (
     "amp",
     "optimizers",
     "parallel",
+    "compiling",
     "bound_earlier",
 )
 

@@ -28,6 +28,27 @@ def moves(editor: Editor, driver: Driver) -> None:
     editor.set(module._StorageBase, "to", disguise(to, original))
 
 
+@patch("virtual")
+def allocation(editor: Editor, driver: Driver) -> None:
+    """torch.UntypedStorage(device="cuda") is compiled out of CPU builds; given the device's allocator, it works."""
+    original = torch.UntypedStorage.__new__
+    allocator = driver.native.allocator_address()
+
+    def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
+        asked = kwargs.get("device")
+        if asked is None or torch.device(asked).type != "cuda":
+            return original(cls, *args, **kwargs)
+        index = torch.device(asked).index
+        before = driver.exchange_device(driver.current_device() if index is None else index)
+        try:
+            rest = {key: value for key, value in kwargs.items() if key != "device"}
+            return original(cls, *args, **rest, allocator=allocator)
+        finally:
+            driver.set_device(before)
+
+    editor.set(torch.UntypedStorage, "__new__", staticmethod(disguise(__new__, original)))
+
+
 @patch("cpu", "mps")
 def construction(editor: Editor, driver: Driver) -> None:
     """torch.UntypedStorage(size, device="cuda")."""

@@ -9,7 +9,7 @@ import torch
 
 from ..drivers import Driver
 from ..drivers.handles import CStream
-from .devices import host_allocation_error
+from .devices import host_allocation_error, names_a_device
 from .patches import Editor, patch
 from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
 
@@ -19,25 +19,25 @@ _COPY_POSITION = 3
 
 
 def _mover(editor: Editor) -> Callable[..., torch.Tensor]:
-    """``move(tensor, asked, target, args, kwargs)``: the rest of a move whose device has been translated."""
+    """``move(tensor, to_cuda, target, args, kwargs)``: the rest of a move whose device has been translated."""
     original = torch._C.TensorBase.to
     translator, marks, driver = editor.translator, editor.translator.marks, editor.translator.driver
     if translator.accelerator != "cpu":
 
-        def move(self: torch.Tensor, asked: Any, target: torch.device, args: tuple, kwargs: dict) -> torch.Tensor:
+        def move(self: torch.Tensor, to_cuda: bool, target: torch.device, args: tuple, kwargs: dict) -> torch.Tensor:
             return original(self, target, *args, **kwargs)
 
         return move
 
-    def move_on_host(self: torch.Tensor, asked: Any, target: torch.device, args: tuple, kwargs: dict) -> torch.Tensor:
+    def move_on_host(
+        self: torch.Tensor, to_cuda: bool, target: torch.device, args: tuple, kwargs: dict
+    ) -> torch.Tensor:
         # Between CUDA and the CPU a move copies, even if both are this memory; to where the tensor is, it does not.
         there = self in marks
-        to_cuda = translator.names_cuda(asked)
         if there == to_cuda:
-            if not args and not kwargs and there:
-                return self
             moved = original(self, target, *args, **kwargs)
-        elif target.type == "cpu" and self.device.type == "cpu":
+        # While torch.jit.trace records, tensors are clones that nobody marked: a move is what it is between like devices.
+        elif target.type == "cpu" and self.device.type == "cpu" and torch._C._get_tracing_state() is None:
             if len(args) >= _COPY_POSITION:
                 args = (*args[: _COPY_POSITION - 1], True, *args[_COPY_POSITION:])
             else:
@@ -60,28 +60,41 @@ def to(editor: Editor, driver: Driver) -> None:
     """Tensor.to with a device, by position or by name; with a dtype or another tensor it is not about devices."""
     original = torch.Tensor.to
     move = _mover(editor)
-    translator = editor.translator
-    get, resolve = translator.cache.get, translator.resolve
-    named = (str, torch.device)
+    translator, marks = editor.translator, editor.translator.marks
+    known, marked = translator.on_cuda, marks.refs.get
+    device_class, dtype_class, tracing = torch.device, torch.dtype, torch._C._get_tracing_state
+    on_host = translator.accelerator == "cpu"
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        if modes.count or self.__class__ not in PLAIN:
-            handled = dispatched(wrapper, self, (self, *args), kwargs)
+        if modes or self.__class__ not in PLAIN:
+            handled = dispatched(wrapper, (self,), (self, *args), kwargs)
             if handled is not NotImplemented:
                 return handled
         if args:
             asked = args[0]
-            if asked.__class__ in named:
-                return move(self, asked, get(asked) or resolve(asked), args[1:], kwargs)
-            if asked.__class__ is int:
-                return move(self, asked, resolve(asked), args[1:], kwargs)
+            kind = asked.__class__
+            if kind is str or kind is device_class:
+                # The commonest of all: a tensor that is there already. (Only the host's tensors have marks.)
+                if asked in known and not kwargs and len(args) == 1:
+                    mark = marked(id(self))
+                    if mark is not None and mark() is self and tracing() is None:
+                        return self
+            elif kind is dtype_class or asked is None:
+                return original(self, *args, **kwargs)
+            elif isinstance(asked, torch.Tensor):
+                if on_host and asked in marks and self not in marks:
+                    return move(self, True, translator.device("cuda"), (asked.dtype, *args[1:]), kwargs)
+                return original(self, *args, **kwargs)
+            elif not names_a_device(asked):
+                return original(self, *args, **kwargs)
+            target = translator.device(asked)
+            return move(self, translator.names_cuda(asked), target, args[1:], kwargs)
         asked = kwargs.get("device")
-        if asked is None:
+        if asked is None or not names_a_device(asked):
             return original(self, *args, **kwargs)
-        rest = {key: value for key, value in kwargs.items() if key != "device"}
-        if args:
-            return original(self, *args, **kwargs | {"device": translator.device(asked)})
-        return move(self, asked, translator.device(asked), (), rest)
+        del kwargs["device"]
+        target = translator.device(asked)
+        return move(self, translator.names_cuda(asked), target, (), kwargs)
 
     install(editor, torch.Tensor, "to", disguise(wrapper, original), original)
 
@@ -91,27 +104,34 @@ def cuda(editor: Editor, driver: Driver) -> None:
     """Tensor.cuda: a move to the current CUDA device, or the one given."""
     original = torch.Tensor.cuda
     move = _mover(editor)
-    translator = editor.translator
+    translator, marked = editor.translator, editor.translator.marks.refs.get
+    tracing = torch._C._get_tracing_state
 
-    def wrapper(
-        self: torch.Tensor,
-        device: Any = None,
-        non_blocking: bool = False,
-        memory_format: torch.memory_format = torch.preserve_format,
-    ) -> torch.Tensor:
-        if modes.count or self.__class__ not in PLAIN:
-            kwargs = {"device": device, "non_blocking": non_blocking, "memory_format": memory_format}
-            handled = dispatched(wrapper, self, (self,), kwargs)
+    def arguments(
+        device: Any = None, non_blocking: bool = False, memory_format: torch.memory_format = torch.preserve_format
+    ) -> tuple[Any, dict[str, Any]]:
+        kwargs: dict[str, Any] = {"non_blocking": True} if non_blocking else {}
+        if memory_format is not torch.preserve_format:
+            kwargs["memory_format"] = memory_format
+        return device, kwargs
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if modes or self.__class__ not in PLAIN:
+            handled = dispatched(wrapper, (self,), (self, *args), kwargs)
             if handled is not NotImplemented:
                 return handled
+        if not args and not kwargs:
+            mark = marked(id(self))
+            if mark is not None and mark() is self and tracing() is None:
+                return self
+        device, rest = arguments(*args, **kwargs)
         if driver.cold:
             torch.cuda._lazy_init()
         asked = "cuda" if device is None else device
         target = translator.device(asked)
         if not translator.names_cuda(asked):
             raise RuntimeError(f"Invalid device, must be cuda device but got {torch.device(asked)}")
-        kwargs = {} if memory_format is torch.preserve_format else {"memory_format": memory_format}
-        return move(self, asked, target, (), kwargs | ({"non_blocking": True} if non_blocking else {}))
+        return move(self, True, target, (), rest)
 
     install(editor, torch.Tensor, "cuda", disguise(wrapper, original), original)
 
@@ -122,17 +142,18 @@ def cpu(editor: Editor, driver: Driver) -> None:
     original = torch.Tensor.cpu
     move = _mover(editor)
     translator, marks = editor.translator, editor.translator.marks
-    if translator.accelerator == "cpu":
+    on_host = translator.accelerator == "cpu"
 
-        def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-            if self in marks:
-                return move(self, "cpu", translator.device("cpu"), (), kwargs)
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if modes or self.__class__ not in PLAIN:
+            handled = dispatched(wrapper, (self,), (self, *args), kwargs)
+            if handled is not NotImplemented:
+                return handled
+        if (self not in marks) if on_host else translator.device("cpu").type == "cpu":
             return original(self, *args, **kwargs)
-    else:
-
-        def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-            target = translator.device("cpu")
-            return original(self, *args, **kwargs) if target.type == "cpu" else move(self, "cpu", target, (), kwargs)
+        if args:
+            kwargs["memory_format"] = args[0]
+        return move(self, False, translator.device("cpu"), (), kwargs)
 
     install(editor, torch.Tensor, "cpu", disguise(wrapper, original), original)
 
@@ -140,23 +161,31 @@ def cpu(editor: Editor, driver: Driver) -> None:
 @patch("cpu", "mps", "cuda")
 def new(editor: Editor, driver: Driver) -> None:
     """Tensor.new_zeros and its kin take a device."""
-    translator = editor.translator
     for name in _NEW:
         original = getattr(torch.Tensor, name)
-        wrapper = _new_wrapper(translator, original)
+        wrapper = _new_wrapper(editor, original)
         install(editor, torch.Tensor, name, disguise(wrapper, original), original)
 
 
-def _new_wrapper(translator: Any, original: Function) -> Function:
+def _new_wrapper(editor: Editor, original: Function) -> Function:
+    translator, marks = editor.translator, editor.translator.marks
+    on_host, refs = translator.accelerator == "cpu", marks.refs
+
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        if modes.count or self.__class__ not in PLAIN:
-            handled = dispatched(wrapper, self, (self, *args), kwargs)
+        if modes or self.__class__ not in PLAIN:
+            handled = dispatched(wrapper, (self,), (self, *args), kwargs)
             if handled is not NotImplemented:
                 return handled
         asked = kwargs.get("device")
-        if asked is not None:
-            kwargs["device"] = translator.device(asked)
-        return original(self, *args, **kwargs)
+        if asked is None:
+            # A tensor made by one on CUDA is on CUDA.
+            made = original(self, *args, **kwargs)
+            return marks.add(made) if id(self) in refs and self in marks else made
+        if not names_a_device(asked):
+            return original(self, *args, **kwargs)
+        kwargs["device"] = translator.device(asked)
+        made = original(self, *args, **kwargs)
+        return marks.add(made) if on_host and translator.names_cuda(asked) else made
 
     return wrapper
 

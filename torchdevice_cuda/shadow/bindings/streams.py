@@ -10,7 +10,7 @@ import torch._C
 from ...drivers import active
 from ...drivers.errors import cuda_error
 from ...drivers.handles import CUDA_TYPE, CEvent, CStream, EventMethods, StreamMethods
-from ...drivers.streams import GREATEST_PRIORITY, LEAST_PRIORITY, EventState
+from ...drivers.streams import GREATEST_PRIORITY, LEAST_PRIORITY
 
 __all__ = [
     "_CudaEventBase",
@@ -80,7 +80,7 @@ class _CudaEventBase(EventMethods, CEvent):  # type: ignore[misc, valid-type]
     ) -> Any:
         """An event that belongs to no device until it is recorded."""
         self = CEvent.__new__(cls, "cpu")  # the C part is never used: it only makes this a torch.Event
-        self._event = EventState(bool(enable_timing))
+        self._event = active().streams.event(bool(enable_timing))
         self._interprocess = bool(interprocess)
         return self
 
