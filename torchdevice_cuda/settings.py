@@ -42,6 +42,7 @@ class Settings:
     fallback: str = "allow"
     visible_devices: str | None = None
     build: bool = True
+    emulate_mps: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +212,15 @@ OPTIONS: tuple[Option, ...] = (
         "1, 0",
         _switch,
         "whether the native part of the virtual GPU may be built where it is missing",
+        lambda value: "1" if value else "0",
+    ),
+    Option(
+        "emulate_mps",
+        "TORCHDEVICE_EMULATE_MPS",
+        None,
+        "1, 0",
+        _switch,
+        "whether a device in host memory answers as the Apple GPU, to try the mps driver elsewhere",
         lambda value: "1" if value else "0",
     ),
 )

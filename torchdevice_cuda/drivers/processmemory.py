@@ -39,7 +39,7 @@ def high_water_mark() -> int | None:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-class _Gauge:
+class Gauge:
     """A figure that moves up and down, with its peak and the sums of its rises and falls since the last resets."""
 
     def __init__(self) -> None:
@@ -92,8 +92,8 @@ class ProcessMemory(Memory):
         self._lock = threading.Lock()
         self._baseline: int | None = None
         self._mark_at_reset = high_water_mark()
-        self._used = [_Gauge() for _ in range(device_count)]
-        self._requests = [_Gauge() for _ in range(device_count)]
+        self._used = [Gauge() for _ in range(device_count)]
+        self._requests = [Gauge() for _ in range(device_count)]
         self._blocks: dict[int, _Block] = {}
         self._fractions = [1.0] * device_count
         self._ooms = [0] * device_count
@@ -108,7 +108,7 @@ class ProcessMemory(Memory):
         if self._baseline is None:
             self._baseline = self._process.memory_info().rss
 
-    def _sample(self, device: int) -> _Gauge:
+    def _sample(self, device: int) -> Gauge:
         """Bring a device's figure up to date. The process's memory is one; it is shown on the first device."""
         gauge = self._used[device]
         if device == 0 and self._baseline is not None:

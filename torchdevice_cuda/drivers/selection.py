@@ -22,13 +22,21 @@ class Machine:
 
     cuda_build: bool
     cuda_devices: int
+    mps_build: bool = False
+    mps_available: bool = False
 
     @classmethod
     def look(cls, torch_c: ModuleType) -> Machine:
         """Ask the compiled part of torch."""
         built = bool(getattr(torch_c, "_has_cuda", False))
         count = getattr(torch_c, "_cuda_getDeviceCount", None)
-        return cls(cuda_build=built, cuda_devices=count() if built and count is not None else 0)
+        mps_built, mps = bool(getattr(torch_c, "_has_mps", False)), getattr(torch_c, "_mps_is_available", None)
+        return cls(
+            cuda_build=built,
+            cuda_devices=count() if built and count is not None else 0,
+            mps_build=mps_built,
+            mps_available=bool(mps_built and mps is not None and mps()),
+        )
 
 
 def _cuda(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | None, str]:
@@ -37,6 +45,21 @@ def _cuda(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] |
     if machine.cuda_devices:
         return CudaDriver, f"torch sees {machine.cuda_devices} CUDA GPU(s)"
     return None, "no CUDA GPU answers" if machine.cuda_build else "this torch is built without CUDA"
+
+
+def _mps(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | None, str]:
+    from ..native import build
+    from .mps import MpsDriver
+
+    if machine.mps_available and not settings.emulate_mps:
+        return MpsDriver, "torch sees an Apple GPU"
+    if settings.emulate_mps:
+        try:
+            build.library("mps", build=settings.build)
+        except build.BuildError as error:
+            return None, str(error)
+        return MpsDriver, "TORCHDEVICE_EMULATE_MPS=1: a device in host memory answers as the Apple GPU"
+    return None, "no Apple GPU answers" if machine.mps_build else "this torch is built without MPS"
 
 
 def _virtual(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | None, str]:
@@ -58,7 +81,7 @@ def _cpu(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | 
 
 _Candidate = Callable[["Settings", Machine], "tuple[Callable[..., Driver] | None, str]"]
 #: In the order in which ``auto`` tries them.
-CANDIDATES: dict[str, _Candidate] = {"cuda": _cuda, "virtual": _virtual, "cpu": _cpu}
+CANDIDATES: dict[str, _Candidate] = {"cuda": _cuda, "mps": _mps, "virtual": _virtual, "cpu": _cpu}
 
 
 def select(settings: Settings, torch_c: ModuleType) -> Driver:

@@ -32,8 +32,15 @@ from . import op_table
 
 KINDS = ("cuda", "mps")
 _HERE = Path(__file__).resolve().parent
-# Compiled with more optimisation: these run on every operator call.
-_HOT = {"boxed.cpp", "alias.cpp", "allocator.cpp", "kernels.cpp", "direct.cpp"}
+# What is compiled together: PyTorch's headers cost more than these files, so few units read them. The slowest first, so
+# that two cores finish together. What runs on every operator call is optimised more.
+_UNITS = {
+    "operators": ("-O2", ("boxed.cpp", "alias.cpp", "bridge.cpp", "fft_plans.cpp", "generator.cpp")),
+    "kernels": ("-O2", ("kernels.cpp", "direct.cpp")),
+    "composites": ("-O1", ("composites.cpp",)),
+    "module": ("-O1", ("module.cpp", "hooks.cpp")),
+    "memory": ("-O2", ("allocator.cpp", "streams.cpp", "guard.cpp", "device.cpp")),
+}
 # The last bytes of a complete library, after which nothing may follow: a short write cannot carry them.
 _SEAL = b"\ntorchdevice-native:"
 
@@ -116,15 +123,12 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchdevice-cuda"
 
 
-def sources() -> list[Path]:
-    """The C++ files, the slow ones to compile first so that two cores finish together."""
-    return sorted(_HERE.glob("*.cpp"), key=lambda p: -p.stat().st_size)
-
-
 @functools.cache
 def _compiler_identity(path: str) -> str:
     try:
-        out = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
+        out = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=30, check=True
+        ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise BuildError(f"{path} --version failed: {error}") from error
     return out.splitlines()[0] if out else path
@@ -136,11 +140,11 @@ def _extra_flags() -> list[str]:
 
 def _key(kind: str, torch: Torch, compiler_identity: str) -> str:
     digest = hashlib.sha256()
-    facts = [kind, torch.version, str(torch.root), str(torch.cxx11_abi), compiler_identity, *_extra_flags()]
+    facts = [torch.version, str(torch.cxx11_abi), compiler_identity, repr(_UNITS), *_flags(kind, torch)]
     facts += [sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag or "", platform.machine()]
     for fact in facts:
         digest.update(fact.encode() + b"\0")
-    for path in sorted([*_HERE.glob("*.cpp"), *_HERE.glob("*.h"), _HERE / "op_table.py", _HERE / "build.py"]):
+    for path in sorted([*_HERE.glob("*.cpp"), *_HERE.glob("*.h"), _HERE / "op_table.py"]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:20]
 
@@ -205,7 +209,12 @@ def _flags(kind: str, torch: Torch) -> list[str]:
         "-DAT_PER_OPERATOR_HEADERS",
     ]
     include = torch.root / "include"
-    for path in (include, include / "torch" / "csrc" / "api" / "include", sysconfig.get_path("include"), _HERE):
+    for path in (
+        include,
+        include / "torch" / "csrc" / "api" / "include",
+        sysconfig.get_path("include"),
+        _HERE,
+    ):
         flags.append(f"-I{path}")
     return flags + _extra_flags()
 
@@ -219,29 +228,36 @@ def _run(command: list[str], what: str) -> None:
 
 def _compile(kind: str, torch: Torch, cxx: str, target: Path, say: Callable[[str], None]) -> None:
     started = time.monotonic()
-    files = sources()
-    jobs = max(1, min(len(files), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2))
-    say(f"building the native device ({kind}) for torch {torch.version}: {len(files) + 1} files, {jobs} at a time")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    jobs = max(1, min(len(_UNITS), cores))
+    say(
+        f"building the native device ({kind}) for torch {torch.version}: {len(_UNITS) + 1} units, {jobs} at a time"
+    )
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as scratch_name:
         scratch = Path(scratch_name)
+        units = {}
+        for name, (level, parts) in _UNITS.items():
+            unit = scratch / f"unit_{name}.cpp"
+            unit.write_text("".join(f'#include "{part}"\n' for part in parts), encoding="utf-8")
+            units[unit] = level
         table = scratch / "op_table.cpp"
         table.write_text(op_table.cpp(op_table.yaml_path()), encoding="utf-8")
+        units[table] = "-O1"
         flags = _flags(kind, torch)
         objects = []
 
         def one(source: Path) -> Path:
-            out = scratch / (source.stem + ".o")
-            level = "-O2" if source.name in _HOT else "-O1"
-            _run([cxx, *flags, level, "-c", str(source), "-o", str(out)], f"compiling {source.name}")
+            out = source.with_suffix(".o")
+            _run([cxx, *flags, units[source], "-c", str(source), "-o", str(out)], f"compiling {source.stem}")
             return out
 
         with ThreadPoolExecutor(jobs) as pool:
-            pending = {pool.submit(one, f): f for f in [*files, table]}
+            pending = {pool.submit(one, unit): unit for unit in units}
             try:
                 for number, future in enumerate(as_completed(pending), 1):
                     objects.append(future.result())
                     spent = time.monotonic() - started
-                    say(f"  [{number}/{len(pending)}] {pending[future].name} ({spent:.0f} s)")
+                    say(f"  [{number}/{len(pending)}] {pending[future].stem} ({spent:.0f} s)")
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -288,7 +304,9 @@ def library(
     if not why and not force:
         return target
     if not build:
-        raise BuildError(f"the native device is not built ({why}); python -m torchdevice_cuda --build builds it")
+        raise BuildError(
+            f"the native device is not built ({why}); python -m torchdevice_cuda --build builds it"
+        )
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -313,7 +331,7 @@ def load(kind: str, *, build: bool = True) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     path = library(kind, build=build)
-    import torch  # noqa: F401, PLC0415  (its shared libraries must be loaded first)
+    import torch  # noqa: F401  (its shared libraries must be loaded first)
 
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -327,7 +345,9 @@ def load(kind: str, *, build: bool = True) -> ModuleType:
 def main(arguments: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m torchdevice_cuda.native.build", description=__doc__)
-    parser.add_argument("--as", dest="kind", choices=KINDS, default="cuda", help="the device type (default: cuda)")
+    parser.add_argument(
+        "--as", dest="kind", choices=KINDS, default="cuda", help="the device type (default: cuda)"
+    )
     parser.add_argument("--force", action="store_true", help="build even if it is there")
     options = parser.parse_args(arguments)
     try:

@@ -119,7 +119,11 @@ def _to_cpu_graph(gm: Any, example_inputs: Sequence[Any], kind: str) -> list[Any
             continue
         moves = node.target in (aten._to_copy.default, torch.ops.prims.device_put.default)
         source = node.args[0].meta.get("val") if moves and hasattr(node.args[0], "meta") else None
-        if source is not None and source.device != node.meta["val"].device and source.dtype == node.meta["val"].dtype:
+        if (
+            source is not None
+            and source.device != node.meta["val"].device
+            and source.dtype == node.meta["val"].dtype
+        ):
             # A move between devices is a copy; between the CPU and the CPU it would be nothing.
             node.target, node.args, node.kwargs = aten.clone.default, (node.args[0],), {}
             continue
@@ -143,7 +147,12 @@ class _OnDevice:
     """A compiled CPU graph, called with device tensors."""
 
     def __init__(
-        self, native: ModuleType, compiled: Callable[[list[Any]], Any], index: int, devices: list[int | None], random: bool
+        self,
+        native: ModuleType,
+        compiled: Callable[[list[Any]], Any],
+        index: int,
+        devices: list[int | None],
+        random: bool,
     ) -> None:
         import torch
 
@@ -159,7 +168,9 @@ class _OnDevice:
     def __call__(self, inputs: list[Any]) -> list[Any]:
         arguments = list(inputs)
         inputs.clear()
-        places = [i for i, t in enumerate(arguments) if isinstance(t, self._tensor) and t.device.type == self._kind]
+        places = [
+            i for i, t in enumerate(arguments) if isinstance(t, self._tensor) and t.device.type == self._kind
+        ]
         on_device = [arguments[i] for i in places]
         aliases = self._to_cpu(on_device)
         for place, alias in zip(places, aliases, strict=True):
@@ -169,7 +180,9 @@ class _OnDevice:
             results = list(self._draw(arguments) if self._random else self._compiled(arguments))
         finally:
             self._native.allocate_on(saved)
-        wanted = [i for i, d in enumerate(self._devices) if d is not None and isinstance(results[i], self._tensor)]
+        wanted = [
+            i for i, d in enumerate(self._devices) if d is not None and isinstance(results[i], self._tensor)
+        ]
         moved = self._to_device([results[i] for i in wanted], on_device, aliases, self._index)
         for i, value in zip(wanted, moved, strict=True):
             if self._devices[i] != value.get_device():

@@ -3,7 +3,6 @@
 #include <c10/util/Exception.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
-#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 
 #include "allocator.h"
@@ -13,6 +12,11 @@
 #include "streams.h"
 
 namespace py = pybind11;
+
+// Declared in torch/csrc/Exceptions.h, which takes longer to compile than all of this file.
+namespace torch {
+C10_IMPORT void translate_exception_to_python(const std::exception_ptr&);
+}
 
 namespace hostdevice {
 namespace {

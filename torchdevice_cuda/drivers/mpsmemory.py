@@ -1,0 +1,136 @@
+"""Memory of the Apple GPU, from torch.mps: what tensors hold, what Metal holds for the process, what it recommends.
+
+torch.mps keeps no peaks and no counts. Peaks are the highest figure seen at any query, at every synchronisation and
+wherever torchdevice_cuda itself has memory allocated (factories, moves, fallbacks); between those a peak can pass unseen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .processmemory import Gauge, ProcessMemory
+
+if TYPE_CHECKING:
+    import torch
+
+_REFUSED = re.compile(r"MPS backend out of memory.*?Tried to allocate ([\d.]+) (bytes|KB|MB|GB|KiB|MiB|GiB)", re.DOTALL)
+_TOO_LARGE = re.compile(r"Invalid buffer size: ([\d.]+) (bytes|KB|MB|GB|KiB|MiB|GiB)")
+_UNITS = {"bytes": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+class MpsMemory(ProcessMemory):
+    """The figures of torch.mps under CUDA's names."""
+
+    source = "torch.mps; peaks are the highest figures seen at queries, synchronisations and allocations made through us"
+
+    def __init__(self, device_count: int, limit: int | None) -> None:
+        super().__init__(device_count, limit)
+        import torch
+
+        self._allocated: Callable[[], int] = torch._C._mps_currentAllocatedMemory
+        self._driver: Callable[[], int] = torch._C._mps_driverAllocatedMemory
+        self._recommended: Callable[[], int] = torch._C._mps_recommendedMaxMemory
+        self._reserved = Gauge()
+        self._tensors: dict[int, torch.Tensor] = {}
+        if limit is not None:
+            self._apply_fraction(1.0)
+
+    def start(self) -> None:
+        """Nothing to start from: torch.mps counts from zero itself."""
+
+    def note(self) -> None:
+        """See what is allocated now, for the peaks; called where memory has just been allocated."""
+        used = self._allocated()
+        gauge = self._used[0]
+        if used > gauge.peak:
+            with self._lock:
+                gauge.set(used)
+                self._reserved.set(self._driver())
+
+    def _sample(self, device: int) -> Gauge:
+        gauge = self._used[device]
+        gauge.set(self._allocated())
+        self._reserved.set(max(self._driver(), gauge.current))
+        return gauge
+
+    def stats(self, device: int) -> dict[str, Any]:
+        """What tensors hold as allocated, active and requested bytes; what Metal holds for the process as reserved."""
+        stats = super().stats(device)
+        for pool in ("all", "large_pool"):
+            stats["reserved_bytes"][pool] = self._reserved.as_dict()
+        unused = self._reserved.current - self._used[device].current
+        stats["inactive_split_bytes"]["all"] = {"current": unused, "peak": unused, "allocated": 0, "freed": 0}
+        return stats
+
+    def reset_peak(self, device: int) -> None:
+        """Let the peaks start from the present figures."""
+        super().reset_peak(device)
+        self._reserved.reset_peak()
+
+    def reset_accumulated(self, device: int) -> None:
+        """Let the sums start from zero."""
+        super().reset_accumulated(device)
+        self._reserved.reset_accumulated()
+
+    def total(self) -> int:
+        """What the device has: as much as Metal recommends to use, or the configured size if that is less."""
+        recommended = self._recommended()
+        return min(self._limit or recommended, recommended)
+
+    def info(self, device: int) -> tuple[int, int]:
+        """Free and total bytes of what Metal recommends to use."""
+        total = self.total()
+        with self._lock:
+            self._sample(device)
+        return max(0, total - self._reserved.current), total
+
+    def empty_cache(self) -> None:
+        """Give what torch keeps for reuse back to Metal."""
+        import torch
+
+        torch._C._mps_emptyCache()
+
+    def allocate(self, size: int, device: int, stream: int) -> int:
+        """A raw block: the memory of a tensor that is kept until the block is released."""
+        if size == 0:
+            return 0
+        import torch
+
+        if size < 0 or size > self.total():
+            raise self.out_of_memory(size, device)
+        try:
+            tensor = torch._C._VariableFunctions.empty(size, dtype=torch.uint8, device="mps")
+        except RuntimeError as error:
+            raise self.translated(error) from None
+        address = tensor.untyped_storage().data_ptr()
+        with self._lock:
+            self._tensors[address] = tensor
+            self._requests[device].add(1)
+        self.note()
+        return address
+
+    def release(self, address: int) -> None:
+        """Free a raw block."""
+        with self._lock:
+            if self._tensors.pop(address, None) is None:
+                raise RuntimeError(f"invalid device pointer: {address:#x}")
+            self._requests[0].add(-1)
+
+    def translated(self, error: RuntimeError) -> Exception:
+        """CUDA's out-of-memory error for the Apple GPU's; any other error is returned as it is."""
+        match = _REFUSED.search(str(error)) or _TOO_LARGE.search(str(error))
+        return self.out_of_memory(int(float(match[1]) * _UNITS[match[2]]), 0) if match else error
+
+    def set_fraction(self, fraction: float, device: int) -> None:
+        """Have torch refuse what goes beyond a share of the device's memory."""
+        super().set_fraction(fraction, device)
+        self._apply_fraction(fraction)
+
+    def _apply_fraction(self, fraction: float) -> None:
+        import torch
+
+        # For torch.mps zero means no limit; CUDA's zero means nothing at all.
+        share = fraction * self.total() / max(1, self._recommended())
+        torch._C._mps_setMemoryFraction(max(share, 1e-9))
