@@ -23,7 +23,9 @@ _UNITS = {"bytes": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "KiB": 1 << 1
 class MpsMemory(ProcessMemory):
     """The figures of torch.mps under CUDA's names."""
 
-    source = "torch.mps; peaks are the highest figures seen at queries, synchronisations and allocations made through us"
+    source = (
+        "torch.mps; peaks are the highest figures seen at queries, synchronisations and allocations made through us"
+    )
 
     def __init__(self, device_count: int, limit: int | None) -> None:
         super().__init__(device_count, limit)

@@ -64,7 +64,7 @@ def _functions(driver: Driver) -> dict[str, Callable[..., Any]]:
     }
 
 
-@patch("cpu")
+@patch("cpu", "mps")
 def bindings(editor: Editor, driver: Driver) -> None:
     """torch.accelerator asks C++ which accelerator there is; without a compiled one it has none to offer."""
     import torch

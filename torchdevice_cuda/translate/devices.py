@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .policy import CPU, Override, Request, default_policy, destination
+from .callers import asked_by_program
+from .policy import CPU, FAITHFUL, Override, Request, default_policy, destination
 
 if TYPE_CHECKING:
     from ..drivers import Driver
@@ -62,6 +63,9 @@ class Translator:
             self.driver.check(device.index)
         found = destination(Request(device.type, device.index), self.accelerator, self.policy, self.override.on)
         redirected = found != Request(device.type, device.index)
+        moved_off_cpu = redirected and device.type == CPU
+        if moved_off_cpu and not asked_by_program():
+            return device
         if redirected:
             translated = torch.device(found.type) if found.index is None else torch.device(found.type, found.index)
             self.log(str(device), translated)
@@ -70,7 +74,8 @@ class Translator:
         if isinstance(asked, (str, torch.device)):
             if device.type == "cuda":
                 self._cuda_requests.add(asked)
-            if not (redirected and _log.isEnabledFor(logging.INFO)):
+            # Torch's own requests for the CPU are meant: who asks is looked at each time.
+            if not moved_off_cpu and not (redirected and _log.isEnabledFor(logging.INFO)):
                 self.cache[asked] = translated
                 if device.type == "cuda":
                     self.on_cuda[asked] = translated
@@ -91,9 +96,15 @@ class Translator:
         return (
             self.unasked is not None
             and torch.utils._device.CURRENT_DEVICE is None
+            and asked_by_program()
             and not self.driver.in_bad_fork()
             and torch.utils.data.get_worker_info() is None
         )
+
+    def stay_home(self) -> None:
+        """From now on leave what does not name CUDA on the CPU: for forked children and workers."""
+        self.policy, self.unasked = FAITHFUL, None
+        self.cache.clear()
 
     def log(self, asked: str, given: torch.device) -> None:
         """Say once per call site what was redirected."""

@@ -14,7 +14,7 @@ from .patches import Editor, patch
 from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
 
 # Beyond torch's own list of functions that a default device applies to: functions that take a device all the same.
-_LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
+LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
 _OTHERS = (
     "normal",
     "from_file",
@@ -28,9 +28,9 @@ _ENTRANCES = ("from_numpy", "frombuffer", "from_file")
 # Functions that give the data itself where it is on the device already.
 _ADOPTING = frozenset({"as_tensor", "asarray"})
 # Functions whose device can be given by position: name -> its place.
-_POSITIONAL = {"as_tensor": 2}
+POSITIONAL = {"as_tensor": 2}
 # Functions that may be given tensors, and hand the call to the tensors' own torch functions.
-_OVERRIDABLE = frozenset({"arange", "full", "linspace", "logspace", "normal", "range", "scalar_tensor"})
+OVERRIDABLE = frozenset({"arange", "full", "linspace", "logspace", "normal", "range", "scalar_tensor"})
 # Data of which torch makes a tensor by copying, wherever the tensor is to live.
 _COPIED = (list, tuple, int, float, complex, bool)
 
@@ -47,13 +47,13 @@ def _constructors() -> dict[str, tuple[Any, str, Function]]:
         if id(function) in homes:
             owner, name = homes[id(function)]
             found[name] = (owner, name, function)
-    for name in (*_LIKE, *_OTHERS):
+    for name in (*LIKE, *_OTHERS):
         if hasattr(torch, name):
             found[name] = (torch, name, getattr(torch, name))
     return found
 
 
-def _takes_generator(name: str) -> bool:
+def takes_generator(name: str) -> bool:
     """Whether every form of a function can be given a generator, as only random functions can."""
     schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
     return any(argument.name == "generator" for schema in schemas for argument in schema.arguments)
@@ -72,7 +72,7 @@ def _generator(driver: Driver, asked: Any) -> torch.Generator:
 def _uncommon(editor: Editor, name: str, original: Function) -> Callable[[tuple, dict[str, Any]], Any]:
     """The rest of a call on the host that is none of the common ones: the first for CUDA, pinned, for the CPU, ..."""
     translator, marks, driver = editor.translator, editor.translator.marks, editor.translator.driver
-    random, like = _takes_generator(name), name in _LIKE
+    random, like = takes_generator(name), name in LIKE
     dispatch_modes = torch._C._len_torch_dispatch_stack
 
     def finish(args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -106,13 +106,13 @@ def _uncommon(editor: Editor, name: str, original: Function) -> Callable[[tuple,
 
 def on_host(editor: Editor, name: str, original: Function) -> Function:
     """A factory where CUDA's memory is the host's: what is made for CUDA is marked as CUDA's."""
-    if name in _LIKE:
+    if name in LIKE:
         return _like_on_host(editor, name, original)
     if name in _ADOPTING:
         return _adopting_on_host(editor, name, original)
     driver, marks, known = editor.translator.driver, editor.translator.marks, editor.translator.on_cuda
     uncommon, refs, ref = _uncommon(editor, name, original), editor.translator.marks.refs, weakref.ref
-    always_uncommon, overridable = _takes_generator(name), name in _OVERRIDABLE
+    always_uncommon, overridable = takes_generator(name), name in OVERRIDABLE
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes or overridable:
@@ -160,7 +160,7 @@ def _like_on_host(editor: Editor, name: str, original: Function) -> Function:
 def _adopting_on_host(editor: Editor, name: str, original: Function) -> Function:
     """``as_tensor`` and ``asarray`` give the data itself if it is there; between the CPU and CUDA they copy."""
     translator, marks, driver = editor.translator, editor.translator.marks, editor.translator.driver
-    position = _POSITIONAL.get(name)
+    position = POSITIONAL.get(name)
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes:
@@ -197,8 +197,8 @@ def _adopting_on_host(editor: Editor, name: str, original: Function) -> Function
 def elsewhere(editor: Editor, name: str, original: Function) -> Function:
     """A factory where the accelerator has memory of its own; under ``accelerate`` it is where tensors go unasked."""
     translator = editor.translator
-    injects = _injection(translator, name)
-    position, like, overridable = _POSITIONAL.get(name), name in _LIKE, name in _OVERRIDABLE
+    injects = injection(translator, name)
+    position, like, overridable = POSITIONAL.get(name), name in LIKE, name in OVERRIDABLE
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes or overridable or (like and (not args or args[0].__class__ not in PLAIN)):
@@ -220,14 +220,15 @@ def elsewhere(editor: Editor, name: str, original: Function) -> Function:
     return wrapper
 
 
-def _injection(translator: Translator, name: str) -> Callable[[tuple, dict[str, Any]], bool] | None:
+def injection(translator: Translator, name: str) -> Callable[[tuple, dict[str, Any]], bool] | None:
     """Whether a call that names no device is to be given one; ``None`` if never."""
-    if translator.unasked is None or name in _LIKE or name in _ENTRANCES:
+    if translator.unasked is None or name in LIKE or name in _ENTRANCES:
         return None
-    overridable = name in _OVERRIDABLE
+    overridable = name in OVERRIDABLE
 
     def injects(args: tuple, kwargs: dict[str, Any]) -> bool:
-        if kwargs.get("out") is not None or not translator.injects():
+        # Pinned memory is the host's by definition.
+        if kwargs.get("out") is not None or kwargs.get("pin_memory") or not translator.injects():
             return False
         generator = kwargs.get("generator")
         if generator is not None and generator.device.type != translator.accelerator:
@@ -242,7 +243,9 @@ def _injection(translator: Translator, name: str) -> Callable[[tuple, dict[str, 
 @patch("cpu", "mps", "cuda")
 def constructors(editor: Editor, driver: Driver) -> None:
     """Every factory of torch that takes a device."""
-    make = on_host if editor.translator.accelerator == "cpu" else elsewhere
+    from .apple import on_apple
+
+    make = {"cpu": on_host, "mps": on_apple}.get(editor.translator.accelerator, elsewhere)
     for name, (owner, attribute, original) in _constructors().items():
         install(editor, owner, attribute, disguise(make(editor, name, original), original), original)
 

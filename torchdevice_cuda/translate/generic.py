@@ -6,7 +6,7 @@ from ..drivers import Driver
 from .patches import Editor, patch
 
 
-@patch("cpu")
+@patch("cpu", "mps")
 def streams_and_events(editor: Editor, driver: Driver) -> None:
     """torch's C constructors ask a CUDA guard, which a CPU build lacks; CUDA requests get the driver's streams."""
     import torch

@@ -24,6 +24,7 @@ MODULES = (
     "backends",
     "factories",
     "tensors",
+    "float64",
     "pinning",
     "random",
     "storages",
@@ -34,6 +35,8 @@ MODULES = (
     "optimizers",
     "parallel",
     "compiling",
+    "yielding",
+    "identity",
     "bound_earlier",
 )
 
@@ -43,11 +46,13 @@ class Editor:
 
     def __init__(self, driver: Driver, settings: Settings) -> None:
         from .devices import Translator
+        from .float64 import Precision
         from .pinning import Pinned
 
         self.settings = settings
         self.translator = Translator(driver, settings)
         self.pinned = Pinned(driver)
+        self.precision = Precision(settings.float64, driver.device_type)
         #: originals by id, with their wrappers
         self.wrapped: dict[int, tuple[Any, Any]] = {}
         self._undo: list[tuple[Any, str, Any]] = []

@@ -9,6 +9,7 @@ import torch
 
 from ..drivers import Driver
 from ..drivers.handles import CStream
+from .apple import mover
 from .devices import host_allocation_error, names_a_device
 from .patches import Editor, patch
 from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
@@ -22,6 +23,8 @@ def _mover(editor: Editor) -> Callable[..., torch.Tensor]:
     """``move(tensor, to_cuda, target, args, kwargs)``: the rest of a move whose device has been translated."""
     original = torch._C.TensorBase.to
     translator, marks, driver = editor.translator, editor.translator.marks, editor.translator.driver
+    if translator.accelerator == "mps":
+        return mover(editor)
     if translator.accelerator != "cpu":
 
         def move(self: torch.Tensor, to_cuda: bool, target: torch.device, args: tuple, kwargs: dict) -> torch.Tensor:

@@ -1,0 +1,52 @@
+"""What the Apple GPU's backend says when it cannot do something: the evidence that an error is one of compatibility.
+
+An error is one of compatibility only if its type and its words are in this table. Everything else (wrong shapes, wrong
+arguments, out of memory) is an error of the program's and nobody's business here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """One way in which the backend refuses."""
+
+    kind: str
+    type: type[BaseException]
+    words: re.Pattern[str]
+
+
+def _row(kind: str, error: type[BaseException], words: str) -> Evidence:
+    return Evidence(kind, error, re.compile(words))
+
+
+NO_KERNEL, NO_DOUBLE, NO_DTYPE, NO_SIZE = "no kernel", "no float64", "no such dtype", "a limit of Metal"
+
+#: In the order in which they are tried; ``RuntimeError`` includes ``NotImplementedError``.
+TABLE: tuple[Evidence, ...] = (
+    _row(NO_KERNEL, NotImplementedError, r"The operator '[^']+' is not currently (implemented|supported).* MPS"),
+    _row(NO_KERNEL, NotImplementedError, r"Could not run '[^']+' with arguments from the '\w*MPS' backend"),
+    _row(NO_DOUBLE, TypeError, r"Cannot convert a MPS Tensor to float64 dtype"),
+    _row(NO_DOUBLE, TypeError, r"Trying to convert (Complex)?Double to the MPS backend"),
+    _row(NO_DTYPE, TypeError, r"Trying to convert \w+ to the MPS backend but it does not have support for that dtype"),
+    _row(NO_DTYPE, TypeError, r"MPS (does|do) not support .*(dtype|bfloat16|complex|int64|double)"),
+    _row(NO_DTYPE, RuntimeError, r"(not (implemented|supported)|unsupported) .*(on|for|in) MPS"),
+    _row(NO_DTYPE, RuntimeError, r"MPS: .*(not (implemented|supported)|unsupported)"),
+    _row(NO_DTYPE, RuntimeError, r"MPS (device|backend|framework) (does not|doesn't) support"),
+    _row(NO_DTYPE, RuntimeError, r"Failed to create function state object for: \w+"),
+    _row(NO_DTYPE, RuntimeError, r"Undefined type \w+"),
+    _row(NO_SIZE, RuntimeError, r"(MPSGraph|MPS|MPSNDArray) does not support tensor dims? (larger|with)"),
+    _row(NO_SIZE, RuntimeError, r"Output channels > 65536 not supported at the MPS device"),
+)
+
+
+def refusal(error: BaseException) -> str | None:
+    """The kind of refusal that an error is, ``None`` for an error that is none."""
+    text = str(error)
+    for evidence in TABLE:
+        if isinstance(error, evidence.type) and evidence.words.search(text):
+            return evidence.kind
+    return None

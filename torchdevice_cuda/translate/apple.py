@@ -1,0 +1,112 @@
+"""Functions that make tensors, and moves, where the accelerator is the Apple GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..drivers import Driver
+from .devices import names_a_device
+from .factories import LIKE, OVERRIDABLE, POSITIONAL, injection, takes_generator
+from .float64 import NARROW
+from .patches import Editor, patch
+from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
+
+_CPU = torch.device("cpu")
+# ``Tensor.to(device, dtype, non_blocking, copy)``: where ``non_blocking`` stands after the device.
+_NON_BLOCKING = 1
+
+
+def on_apple(editor: Editor, name: str, original: Function) -> Function:
+    """A factory: its device is translated, float64 and errors of the GPU are dealt with, memory peaks are seen."""
+    translator, driver = editor.translator, editor.translator.driver
+    injects = injection(translator, name)
+    position, like, overridable = POSITIONAL.get(name), name in LIKE, name in OVERRIDABLE
+    refused, pinned, note = _refused(editor, name, original), editor.pinned, driver.memory.note
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if modes or overridable or (like and (not args or args[0].__class__ not in PLAIN)):
+            subjects = (args[0] if args else kwargs.get("input"),) if like else args if overridable else ()
+            handled = dispatched(wrapper, subjects, args, kwargs)
+            if handled is not NotImplemented:
+                return handled
+        if position is not None and len(args) > position:
+            kwargs["device"], args = args[position], args[:position]
+        asked, target = kwargs.get("device"), None
+        if asked is None:
+            if injects is not None and injects(args, kwargs):
+                kwargs["device"] = target = translator.unasked
+                translator.log("no device", target)
+        elif names_a_device(asked):
+            kwargs["device"] = target = translator.device(asked)
+        if target is None or target.type != "mps":
+            if kwargs.pop("pin_memory", False):
+                return pinned.adopt(original(*args, **kwargs))
+        elif driver.cold:
+            torch.cuda._lazy_init()
+        try:
+            made = original(*args, **kwargs)
+        except (TypeError, RuntimeError) as error:
+            return refused(error, args, kwargs)
+        note()
+        return made
+
+    return wrapper
+
+
+def _refused(editor: Editor, name: str, original: Function) -> Callable[[Exception, tuple, dict[str, Any]], Any]:
+    """What to do about an error of a factory: another dtype, the CPU, or another error."""
+    precision, memory = editor.precision, editor.translator.driver.memory
+    random = takes_generator(name)
+
+    def resolve(error: Exception, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if not precision.refused(error):
+            raise memory.translated(error) if isinstance(error, RuntimeError) else error
+        dtype = kwargs.get("dtype") or (torch.get_default_dtype() if random else None)
+        if precision.choice == "downcast" and dtype in NARROW:
+            precision.note(dtype)
+            return original(*args, **{**kwargs, "dtype": NARROW[dtype]})
+        return precision.settle(original(*args, **{**kwargs, "device": _CPU}))
+
+    return resolve
+
+
+def mover(editor: Editor) -> Callable[..., torch.Tensor]:
+    """The rest of a move whose device has been translated.
+
+    Copies that do not wait are not safe here: one to the CPU can be read before it has arrived, one from memory that
+    is not the GPU's can be overtaken by what the program does to its source. All copies wait.
+    """
+    original = torch._C.TensorBase.to
+    driver = editor.translator.driver
+    memory = driver.memory
+    note = memory.note
+
+    def move(self: torch.Tensor, to_cuda: bool, target: torch.device, args: tuple, kwargs: dict) -> torch.Tensor:
+        if driver.cold and target.type == "mps":
+            torch.cuda._lazy_init()
+        if "non_blocking" in kwargs:
+            kwargs["non_blocking"] = False
+        elif len(args) > _NON_BLOCKING:
+            args = (*args[:_NON_BLOCKING], False, *args[_NON_BLOCKING + 1 :])
+        try:
+            moved = original(self, target, *args, **kwargs)
+        except RuntimeError as error:
+            raise memory.translated(error) from None
+        note()
+        return moved
+
+    return move
+
+
+@patch("mps")
+def copies(editor: Editor, driver: Driver) -> None:
+    """``Tensor.copy_(non_blocking=True)`` between the CPU and the GPU waits, like every copy here."""
+    original = torch.Tensor.copy_
+
+    def wrapper(self: torch.Tensor, src: Any, non_blocking: bool = False) -> torch.Tensor:
+        return original(self, src)
+
+    install(editor, torch.Tensor, "copy_", disguise(wrapper, original), original)

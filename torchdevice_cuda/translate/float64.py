@@ -1,0 +1,163 @@
+"""float64 and complex128 where the GPU has neither.
+
+The setting says what becomes of them: ``downcast`` halves the precision, warns once per line of the program and counts;
+``cpu`` leaves such tensors on the CPU in full precision; ``raise`` lets the GPU's own error through.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+
+from ..drivers import Driver
+from ..drivers.refusals import NO_DOUBLE, refusal
+from ..report.departures import departures
+from .callers import site
+from .patches import Editor, patch
+from .wrapping import Function, disguise, install
+
+NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+#: Methods that give a tensor of another dtype or on another device, and the dtype that their name implies.
+_CONVERSIONS: dict[str, torch.dtype | None] = {
+    "to": None,
+    "cuda": None,
+    "type": None,
+    "double": torch.float64,
+    "cdouble": torch.complex128,
+    **dict.fromkeys(("new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros")),
+}
+#: Functions that compute in a dtype they are given, or in float64 whatever they are given; and the methods of that name.
+_COMPUTING = ("sum", "nansum", "mean", "prod", "cumsum", "cumprod", "softmax", "log_softmax", "norm", "float_power")
+_CPU = torch.device("cpu")
+_to = torch._C.TensorBase.to
+
+
+class Precision:
+    """The ``float64`` setting at work."""
+
+    def __init__(self, choice: str, accelerator: str) -> None:
+        self.choice = choice
+        self.accelerator = torch.device(accelerator)
+        self._warned: set[tuple[str, int]] = set()
+
+    def refused(self, error: BaseException) -> bool:
+        """Whether an error says that the GPU has no float64, and something is to be done about it."""
+        return self.choice != "raise" and refusal(error) == NO_DOUBLE
+
+    def settle(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Where a tensor of full precision on the CPU ends up that was asked for on the GPU."""
+        narrow = NARROW.get(tensor.dtype)
+        if narrow is None:
+            return _to(tensor, self.accelerator)
+        self.note(tensor.dtype)
+        if self.choice == "cpu":
+            return tensor
+        return _to(_to(tensor, narrow), self.accelerator)
+
+    def note(self, dtype: torch.dtype) -> None:
+        """Count, and warn once per line of the program."""
+        name = str(dtype).removeprefix("torch.")
+        where = "cpu" if self.choice == "cpu" else str(NARROW[dtype]).removeprefix("torch.")
+        departures.count(name, where, "the GPU has no " + name)
+        file, line = site()
+        if (file, line) in self._warned:
+            return
+        self._warned.add((file, line))
+        became = "stays on the CPU" if self.choice == "cpu" else f"became {where}"
+        warnings.warn_explicit(
+            f"the GPU has no {name}: the tensor {became} (--float64 chooses: downcast, cpu, raise)",
+            UserWarning,
+            file,
+            line,
+        )
+
+
+def _narrowed(value: Any) -> Any:
+    """An argument, float64 replaced by float32 and complex128 by complex64."""
+    return NARROW.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+def _home(value: Any) -> Any:
+    """An argument on the CPU."""
+    return _to(value, _CPU) if isinstance(value, torch.Tensor) else value
+
+
+def _without_devices(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """The arguments of a conversion less the device: a name, an object, or the index of one."""
+    named = args and (
+        isinstance(args[0], (torch.device, int)) or (isinstance(args[0], str) and "Tensor" not in args[0])
+    )
+    return args[1:] if named else args, {key: value for key, value in kwargs.items() if key != "device"}
+
+
+def _conversion(precision: Precision, name: str, implied: torch.dtype | None, original: Function) -> Function:
+    """A method that converts or moves, and finds a way where the GPU refuses float64."""
+    raw = getattr(torch._C.TensorBase, name)
+    makes_new = name.startswith("new_")
+
+    def instead(self: torch.Tensor, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
+        if not makes_new:
+            args, kwargs = _without_devices(args, kwargs)
+        else:
+            kwargs = {key: value for key, value in kwargs.items() if key != "device"}
+        if precision.choice == "downcast" and self.dtype not in NARROW and self.device.type != "cpu":
+            wanted = [
+                value for value in (*args, *kwargs.values()) if isinstance(value, torch.dtype) and value in NARROW
+            ]
+            precision.note(implied or (wanted[0] if wanted else torch.float64))
+            if implied is not None:
+                return _to(self, NARROW[implied])
+            return raw(self, *map(_narrowed, args), **{key: _narrowed(value) for key, value in kwargs.items()})
+        at_home = _home(self)
+        if args or kwargs or name in ("double", "cdouble"):
+            at_home = raw(at_home, *args, **kwargs)
+        return precision.settle(at_home)
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        try:
+            return original(self, *args, **kwargs)
+        except TypeError as error:
+            if not precision.refused(error):
+                raise
+        return instead(self, args, kwargs)
+
+    return wrapper
+
+
+def _computation(precision: Precision, original: Function) -> Function:
+    """A function that computes in float64: on the CPU where the GPU refuses, its result where the setting says."""
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except TypeError as error:
+            if not precision.refused(error):
+                raise
+        return precision.settle(original(*map(_home, args), **{key: _home(value) for key, value in kwargs.items()}))
+
+    return wrapper
+
+
+@patch("mps")
+def conversions(editor: Editor, driver: Driver) -> None:
+    """``x.double()`` and its kin, which the GPU refuses: the tensor becomes what the setting says."""
+    if editor.settings.float64 == "raise":
+        return
+    for name, implied in _CONVERSIONS.items():
+        original = getattr(torch.Tensor, name)
+        wrapper = _conversion(editor.precision, name, implied, original)
+        install(editor, torch.Tensor, name, disguise(wrapper, original), original)
+
+
+@patch("mps")
+def computations(editor: Editor, driver: Driver) -> None:
+    """``x.sum(dtype=torch.float64)`` and its kin."""
+    if editor.settings.float64 == "raise":
+        return
+    for owner in (torch, torch.Tensor):
+        for name in _COMPUTING:
+            original = getattr(owner, name, None)
+            if original is not None:
+                install(editor, owner, name, disguise(_computation(editor.precision, original), original), original)
