@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from . import hostfacts, metal
@@ -20,7 +21,7 @@ _CUDA_STATE_BYTES = 16  # a CUDA generator's state: seed, then offset
 _EMULATED_NAME = "Emulated Apple GPU"
 
 
-def emulate(memory: int, build: bool) -> None:
+def emulate(memory: int, build: bool) -> ModuleType:
     """Have a device in host memory answer as the Apple GPU: the same operators, the same refusals, the same module."""
     import torch
 
@@ -32,6 +33,7 @@ def emulate(memory: int, build: bool) -> None:
     torch._C._has_mps = True
     for function in (torch.backends.mps.is_available, torch.backends.mps.is_built):
         getattr(function, "cache_clear", lambda: None)()
+    return native
 
 
 class MpsDriver(Driver):
@@ -40,6 +42,8 @@ class MpsDriver(Driver):
     name = "mps"
     device_type = "mps"
     redirects_by_default = True
+    #: the compiled device, where it is an emulated one
+    native: ModuleType | None = None
 
     def __init__(self, settings: Settings, reason: str) -> None:
         super().__init__(settings, reason)
@@ -49,7 +53,7 @@ class MpsDriver(Driver):
     def prepare(self) -> None:
         """Put the emulated device in place where one is asked for."""
         if self.settings.emulate_mps:
-            emulate(self.settings.memory or metal.main_memory_share() or 1 << 33, self.settings.build)
+            self.native = emulate(self.settings.memory or metal.main_memory_share() or 1 << 33, self.settings.build)
 
     @functools.cached_property
     def memory(self) -> MpsMemory:

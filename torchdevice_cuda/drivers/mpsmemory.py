@@ -1,12 +1,13 @@
 """Memory of the Apple GPU, from torch.mps: what tensors hold, what Metal holds for the process, what it recommends.
 
 torch.mps keeps no peaks and no counts. Peaks are the highest figure seen at any query, at every synchronisation and
-wherever torchdevice_cuda itself has memory allocated (factories, moves, fallbacks); between those a peak can pass unseen.
+wherever torchdevice_cuda itself has memory allocated (factories, moves, fallbacks); between those one can pass unseen.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _REFUSED = re.compile(r"MPS backend out of memory.*?Tried to allocate ([\d.]+) (bytes|KB|MB|GB|KiB|MiB|GiB)", re.DOTALL)
 _TOO_LARGE = re.compile(r"Invalid buffer size: ([\d.]+) (bytes|KB|MB|GB|KiB|MiB|GiB)")
+_ABSURD = "out of memory. Tried to allocate more than 1EB memory"
 _UNITS = {"bytes": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
@@ -122,6 +124,8 @@ class MpsMemory(ProcessMemory):
 
     def translated(self, error: RuntimeError) -> Exception:
         """CUDA's out-of-memory error for the Apple GPU's; any other error is returned as it is."""
+        if _ABSURD in str(error):
+            return self.out_of_memory(sys.maxsize, 0)
         match = _REFUSED.search(str(error)) or _TOO_LARGE.search(str(error))
         return self.out_of_memory(int(float(match[1]) * _UNITS[match[2]]), 0) if match else error
 

@@ -46,6 +46,7 @@ class Gauge:
         self.current = self.peak = self.allocated = self.freed = 0
 
     def set(self, value: int) -> None:
+        """The figure now."""
         step = value - self.current
         self.allocated += max(0, step)
         self.freed += max(0, -step)
@@ -53,15 +54,19 @@ class Gauge:
         self.peak = max(self.peak, value)
 
     def add(self, step: int) -> None:
+        """The figure has moved by so much."""
         self.set(self.current + step)
 
     def reset_peak(self) -> None:
+        """Start the peak from the present."""
         self.peak = self.current
 
     def reset_accumulated(self) -> None:
+        """Start the sums from zero."""
         self.allocated = self.freed = 0
 
     def as_dict(self) -> dict[str, int]:
+        """As CUDA's statistics show a figure."""
         return {"current": self.current, "peak": self.peak, "allocated": self.allocated, "freed": self.freed}
 
 

@@ -1,4 +1,4 @@
-"""Autocast for CUDA where CUDA tensors are CPU tensors.
+"""Autocast for CUDA where CUDA tensors are tensors of another device type.
 
 torch keeps an autocast state per device type, and CPU tensors follow the CPU's. While autocast is on for CUDA, the
 CPU's state follows CUDA's; what the program itself set for the CPU is kept beside it and given back. The CPU's autocast
@@ -39,7 +39,8 @@ FLOAT32_RESULT = (
 ).split()
 PROMOTE = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add stack cat".split()
 
-_KEY = "AutocastCPU"
+#: The dispatch key of autocast by the device type that CUDA tensors really are of.
+_KEYS = {"cpu": "AutocastCPU", "mps": "AutocastMPS"}
 _is_on, _dtype_of = torch._C.is_autocast_enabled, torch._C.get_autocast_dtype  # torch's own, for kernels: they are hot
 
 
@@ -100,20 +101,49 @@ def states(editor: Editor, driver: Driver) -> None:
         editor.set(torch._C, wrapper.__name__, wrapper)
 
 
-@patch("cpu")
+@patch("mps")
+def states_on_apple(editor: Editor, driver: Driver) -> None:
+    """The Apple GPU's autocast state is CUDA's: whichever of the two is set or asked for, it is one."""
+    state = _State()
+    both = ("cuda", driver.device_type)
+
+    def is_autocast_enabled(*args: Any) -> bool:
+        return state.is_enabled("cuda" if args == both[1:] else args[0]) if args else state.is_enabled()
+
+    def set_autocast_enabled(*args: Any) -> None:
+        state.set_enabled(*args)
+        # With one argument it is CUDA's state that is set.
+        if len(args) == 1 or args[0] in both:
+            for device_type in both:
+                state.set_enabled(device_type, args[-1])
+
+    def get_autocast_dtype(device_type: str) -> torch.dtype:
+        return state.get_dtype("cuda" if device_type in both else device_type)
+
+    def set_autocast_dtype(device_type: str, dtype: torch.dtype) -> None:
+        for one in both if device_type in both else (device_type,):
+            state.set_dtype(one, dtype)
+
+    for wrapper in (is_autocast_enabled, set_autocast_enabled, get_autocast_dtype, set_autocast_dtype):
+        original = getattr(torch, wrapper.__name__)
+        install(editor, torch, wrapper.__name__, disguise(wrapper, original), original)
+        editor.set(torch._C, wrapper.__name__, wrapper)
+
+
+@patch("cpu", "mps")
 def custom_functions(editor: Editor, driver: Driver) -> None:
-    """``custom_fwd(cast_inputs=...)`` casts tensors of the device type it was given: CUDA's are the CPU's."""
+    """``custom_fwd(cast_inputs=...)`` casts tensors of the device type it was given: CUDA's are of another here."""
     from torch.amp import autocast_mode
 
     original = autocast_mode._cast
 
     def _cast(value: Any, device_type: str, dtype: torch.dtype) -> Any:
-        return original(value, "cpu" if device_type == "cuda" else device_type, dtype)
+        return original(value, driver.device_type if device_type == "cuda" else device_type, dtype)
 
     editor.set(autocast_mode, "_cast", disguise(_cast, original))
 
 
-@patch("cpu")
+@patch("cpu", "mps")
 def scalers(editor: Editor, driver: Driver) -> None:
     """A GradScaler for CUDA checks that what it is given lives on CUDA: where CUDA requests go."""
     from torch.amp import GradScaler
@@ -185,8 +215,8 @@ def _overload(name: str) -> Any | None:
     return getattr(packet, overload or "default", None) if packet is not None else None
 
 
-def _kernel(op: Any, rule: Callable) -> Callable[..., Any]:
-    excluded = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+def _kernel(op: Any, rule: Callable, key: str) -> Callable[..., Any]:
+    excluded = torch._C.DispatchKeySet(torch._C._dispatch_key_parse(key))
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(excluded):
@@ -197,14 +227,15 @@ def _kernel(op: Any, rule: Callable) -> Callable[..., Any]:
     return kernel
 
 
-@patch("cpu")
+@patch("cpu", "mps")
 def operators(editor: Editor, driver: Driver) -> None:
-    """CUDA's autocast casts operators that the CPU's leaves alone: losses in half precision would overflow."""
+    """CUDA's autocast casts operators that others leave alone: losses in half precision would overflow."""
+    key = _KEYS[driver.device_type]
     library = torch.library.Library("aten", "IMPL")
     editor.on_undo(library._destroy)
     for names, rule in RULES.values():
         for name in names:
             op = _overload(name)
-            if op is None or torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), _KEY):
+            if op is None or torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key):
                 continue
-            library.impl(name, _kernel(op, rule), _KEY)
+            library.impl(name, _kernel(op, rule, key), key)

@@ -101,6 +101,27 @@ def mover(editor: Editor) -> Callable[..., torch.Tensor]:
     return move
 
 
+class _CurrentDevice:
+    """``with torch.mps.device(...)``: there is one device, and it is the current one."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.idx = 0
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        pass
+
+
+@patch("mps")
+def device_module(editor: Editor, driver: Driver) -> None:
+    """torch's own code (storages, checkpointing) enters ``torch.<type>.device`` of a tensor; torch.mps has none."""
+    for name, value in (("device", _CurrentDevice), ("_initialized", True)):
+        if not hasattr(torch.mps, name):
+            editor.set(torch.mps, name, value)
+
+
 @patch("mps")
 def copies(editor: Editor, driver: Driver) -> None:
     """``Tensor.copy_(non_blocking=True)`` between the CPU and the GPU waits, like every copy here."""

@@ -28,7 +28,7 @@ _CONVERSIONS: dict[str, torch.dtype | None] = {
     "cdouble": torch.complex128,
     **dict.fromkeys(("new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros")),
 }
-#: Functions that compute in a dtype they are given, or in float64 whatever they are given; and the methods of that name.
+#: Functions that compute in a dtype they are given, or in float64 whatever they are given; methods too.
 _COMPUTING = ("sum", "nansum", "mean", "prod", "cumsum", "cumprod", "softmax", "log_softmax", "norm", "float_power")
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
@@ -161,3 +161,23 @@ def computations(editor: Editor, driver: Driver) -> None:
             original = getattr(owner, name, None)
             if original is not None:
                 install(editor, owner, name, disguise(_computation(editor.precision, original), original), original)
+
+
+@patch("mps")
+def checkpoints(editor: Editor, driver: Driver) -> None:
+    """A checkpoint's float64 tensors are read on the CPU: a storage is bytes, and only the tensor knows their meaning."""
+    precision = editor.precision
+    if precision.choice == "raise":
+        return
+    original = torch._utils._rebuild_tensor
+
+    def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -> torch.Tensor:
+        on_gpu = storage._untyped_storage.device.type == driver.device_type
+        if storage.dtype not in NARROW or not on_gpu:
+            return original(storage, storage_offset, size, stride)
+        at_home = torch.TypedStorage(
+            wrap_storage=storage._untyped_storage.cpu(), dtype=storage.dtype, _internal=True
+        )
+        return precision.settle(original(at_home, storage_offset, size, stride))
+
+    editor.set(torch._utils, "_rebuild_tensor", disguise(_rebuild_tensor, original))

@@ -116,6 +116,26 @@ def type_names(editor: Editor, driver: Driver) -> None:
 
 
 @patch("mps")
+def numpy_refusal(editor: Editor, driver: Driver) -> None:
+    """Where ``x.numpy()`` is refused for a tensor on the GPU, the refusal names the device that the program knows."""
+    if not _wanted(editor) or editor.translator.unasked is not None:
+        return
+    original = torch.Tensor.numpy
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(self, *args, **kwargs)
+        except TypeError:
+            if self.device.type != driver.device_type:
+                raise
+        raise TypeError(
+            f"can't convert {_CUDA} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+        )
+
+    install(editor, torch.Tensor, "numpy", disguise(wrapper, original), original)
+
+
+@patch("mps")
 def printing(editor: Editor, driver: Driver) -> None:
     """``repr(x)`` shows the device that the program knows; everything else about printing goes by the real one."""
     if not _wanted(editor):

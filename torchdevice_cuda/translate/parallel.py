@@ -24,7 +24,8 @@ def data_parallel(editor: Editor, driver: Driver) -> None:
     def __init__(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
         original(self, module, device_ids, output_device, dim)
         if hasattr(self, "src_device_obj"):
-            self.src_device_obj = translator.device(self.src_device_obj)
+            source = translator.device(self.src_device_obj)
+            self.src_device_obj = source if source.type == "cpu" else torch.device(source.type, source.index or 0)
 
     editor.set(DataParallel, "__init__", functools.wraps(original)(__init__))
 
@@ -70,6 +71,28 @@ class HostGather:
             )
             inputs = tuple(tensor.view(1) for tensor in inputs)
         return torch.cat(inputs, dim)
+
+
+class AppleScatter(HostScatter):
+    """A tensor's chunks on the one GPU."""
+
+    @staticmethod
+    def apply(
+        target_gpus: Sequence[Any], chunk_sizes: Sequence[int] | None, dim: int, tensor: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        """One chunk per device."""
+        return HostScatter.apply(target_gpus, chunk_sizes, dim, tensor.to("cuda"))
+
+
+@patch("mps")
+def functions_on_apple(editor: Editor, driver: Driver) -> None:
+    """The functions behind scatter, gather and replicate look for streams of the device type that tensors are of."""
+    from torch.nn.parallel import _functions, scatter_gather
+
+    for name, replacement in (("Broadcast", HostBroadcast), ("Scatter", AppleScatter), ("Gather", HostGather)):
+        for module in (_functions, scatter_gather):
+            if hasattr(module, name):
+                editor.set(module, name, replacement)
 
 
 @patch("cpu")

@@ -24,6 +24,7 @@ MODULES = (
     "backends",
     "factories",
     "tensors",
+    "apple",
     "float64",
     "pinning",
     "random",
@@ -136,7 +137,8 @@ def registered() -> tuple[Patch, ...]:
     """Every patch there is, in order."""
     for module in MODULES:
         importlib.import_module(f"{__package__}.{module}")
-    return tuple(_registry.values())
+    # Modules import each other: the order of the list is what counts, not that of the imports.
+    return tuple(sorted(_registry.values(), key=lambda entry: MODULES.index(entry.name.partition(".")[0])))
 
 
 class Applied:

@@ -28,15 +28,17 @@ def moves(editor: Editor, driver: Driver) -> None:
     editor.set(module._StorageBase, "to", disguise(to, original))
 
 
-@patch("virtual")
+@patch("virtual", "mps")
 def allocation(editor: Editor, driver: Driver) -> None:
     """torch.UntypedStorage(device="cuda") is compiled out of CPU builds; given the device's allocator, it works."""
+    if driver.native is None:
+        return
     original = torch.UntypedStorage.__new__
-    allocator = driver.native.allocator_address()
+    allocator, kind = driver.native.allocator_address(), driver.device_type
 
     def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
         asked = kwargs.get("device")
-        if asked is None or torch.device(asked).type != "cuda":
+        if asked is None or torch.device(asked).type != kind:
             return original(cls, *args, **kwargs)
         index = torch.device(asked).index
         before = driver.exchange_device(driver.current_device() if index is None else index)

@@ -199,6 +199,8 @@ def record_stream(editor: Editor, driver: Driver) -> None:
     original = torch.Tensor.record_stream
 
     def wrapper(self: torch.Tensor, stream: Any) -> None:
+        if driver.device_type != "cpu" and self.device.type == "cpu":
+            original(self, stream)  # whose error says that the CPU has no streams
         if not isinstance(stream, CStream):
             raise RuntimeError(f"record_stream(): argument 's' must be Stream, not {type(stream).__name__}")
 

@@ -1,4 +1,4 @@
-"""Where redirecting to the GPU would break the program it yields: workers, forked children, arguments that are the CPU's."""
+"""Where redirecting to the GPU would break the program it yields: workers, forked children, CPU-only arguments."""
 
 from __future__ import annotations
 
@@ -177,6 +177,8 @@ def sequence_lengths(editor: Editor, driver: Driver) -> None:
     """``pack_padded_sequence`` takes its lengths on the CPU only; those that went to the GPU unasked come home."""
     from torch.nn.utils import rnn
 
+    if editor.translator.unasked is None:
+        return
     original = torch._VF._pack_padded_sequence
 
     class Functions:
@@ -221,9 +223,8 @@ def loaded_storages(editor: Editor, driver: Driver) -> None:
     translator = editor.translator
 
     def deserialize(storage: Any, location: str) -> Any:
-        if location != "cpu" or translator.device("cpu").type == "cpu":
-            return None
-        return storage.to(device=translator.unasked) if translator.injects() else None
+        redirected = location == "cpu" and translator.unasked is not None and not translator.override.on
+        return storage.to(device=translator.unasked) if redirected else None
 
     entry = (9, lambda storage: None, deserialize)
     serialization._package_registry.append(entry)
