@@ -38,6 +38,7 @@ MODULES = (
     "compiling",
     "yielding",
     "identity",
+    "fallbacks",
     "bound_earlier",
 )
 

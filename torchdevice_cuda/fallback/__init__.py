@@ -1,0 +1,5 @@
+"""MPS -> MLX -> CPU: what happens to an operator that the Apple GPU's backend lacks.
+
+``capabilities`` knows which operators those are, ``kernels`` registers one for each of them, ``mlx_ops`` and ``cpu`` are
+the two places where they can be computed, ``thresholds`` says from which size MLX is worth its copies.
+"""

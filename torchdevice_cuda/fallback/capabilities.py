@@ -1,0 +1,55 @@
+"""Which operators the backend lacks, and which it turned out to lack for a dtype."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import torch
+
+_has = torch._C._dispatch_has_kernel_for_dispatch_key
+#: An operator with one of these is made of others: it works wherever those do.
+_COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
+#: Operators that are about the CPU itself, or about nothing at all; a kernel elsewhere would make torch choose them.
+_LEFT_ALONE = ("_test", "_foobar", "_make_dep_token", "_fused_sdp_choice", "quantized_", "to_mkldnn", "mkldnn_")
+_LEFT_ALONE_END = ("_for_cpu", "_for_cpu_backward")
+
+
+def missing(key: str) -> Iterator[str]:
+    """The operators of the running torch that the CPU computes and a dispatch key's backend does not."""
+    for name in sorted(torch._C._dispatch_get_all_op_names()):
+        namespace, _, plain = name.partition("::")
+        base = plain.partition(".")[0]
+        if namespace != "aten" or base.startswith(_LEFT_ALONE) or base.endswith(_LEFT_ALONE_END):
+            continue
+        if _has(name, "CPU") and not _has(name, key) and not any(_has(name, other) for other in _COMPOSITE):
+            yield name
+
+
+class Refusals:
+    """What the device refused at run time, by operator, dtype and device, so that it is not asked twice."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, torch.dtype | None, str], str] = {}
+
+    def add(self, name: str, dtype: torch.dtype | None, device: str, kind: str) -> None:
+        """Remember a refusal."""
+        with self._lock:
+            self._known[name, dtype, device] = kind
+
+    def kind(self, name: str, dtype: torch.dtype | None, device: str) -> str | None:
+        """How this was refused before, ``None`` if it never was."""
+        return self._known.get((name, dtype, device))
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._known.clear()
+
+
+#: The refusals of this process.
+refusals = Refusals()

@@ -1,0 +1,616 @@
+"""Operators that MLX can compute: for each its function, with the operator's own arguments, and the dtypes it is good for.
+
+Every entry is verified against the CPU over torch's own samples; what MLX does otherwise than torch (other promotion
+rules, other treatment of NaN, fewer dtypes) is left out by the entry's limits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from . import thresholds
+from .mlx_arrays import mlx, to_mlx, to_torch
+
+F32 = frozenset({torch.float32})
+FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
+INTS = frozenset({torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8})
+BOOL = frozenset({torch.bool})
+C64 = frozenset({torch.complex64})
+REAL = FLOATS | INTS
+ANY = REAL | BOOL
+
+Function = Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One operator: ``function(mx, *arguments)`` computes it for tensors of these dtypes that it accepts."""
+
+    name: str
+    function: Function
+    dtypes: frozenset[torch.dtype]
+    accepts: Callable[..., bool] | None = None
+
+
+TABLE: dict[str, Entry] = {}
+
+
+def _op(names: str, dtypes: frozenset[torch.dtype], accepts: Callable[..., bool] | None = None) -> Callable:
+    """Enter a function in the table under the names of operators."""
+
+    def enter(function: Function) -> Function:
+        for name in names.split():
+            TABLE[name] = Entry(name, function, dtypes, accepts)
+        return function
+
+    return enter
+
+
+def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += _tensors(value)
+    return found
+
+
+def fits(entry: Entry, args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether an entry computes these arguments as torch does."""
+    tensors = _tensors((*args, *kwargs.values()))
+    if mlx() is None or not tensors:
+        return False
+    for tensor in tensors:
+        if tensor.dtype not in entry.dtypes or tensor.layout is not torch.strided or tensor.numel() == 0:
+            return False
+    return entry.accepts is None or entry.accepts(*args, **kwargs)
+
+
+def wins(entry: Entry, args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Whether MLX is worth its copies: the tensors are large enough, and it computes them as torch does."""
+    least = thresholds.least(entry.name)
+    if least is None:
+        return False
+    largest = max((tensor.numel() for tensor in _tensors(args)), default=0)
+    return largest >= least and fits(entry, args, kwargs)
+
+
+def run(entry: Entry, *args: Any, **kwargs: Any) -> Any:
+    """Compute an operator for tensors of the CPU; the results are tensors of the CPU."""
+    given = entry.function(mlx(), *map(to_mlx, args), **{key: to_mlx(value) for key, value in kwargs.items()})
+    return to_torch(given)
+
+
+# ------------------------------------------------------------------------- one array, elementwise
+def _unary(mlx_name: str) -> Function:
+    return lambda mx, x: getattr(mx, mlx_name)(x)
+
+
+_UNARY_FLOAT = (
+    "acos acosh asin asinh atan atanh cos cosh erf exp expm1 log log10 log1p log2 rsqrt sigmoid sin sinh sqrt tan "
+    "tanh reciprocal ceil floor trunc erfinv"
+)
+for _name in _UNARY_FLOAT.split():
+    _op(_name, F32)(_unary({"trunc": "trunc"}.get(_name, _name)))
+_op("neg", REAL)(_unary("negative"))
+_op("abs", REAL)(_unary("abs"))
+_op("sign", REAL)(_unary("sign"))
+_op("sgn", REAL)(_unary("sign"))
+_op("isnan", FLOATS)(_unary("isnan"))
+_op("isposinf", FLOATS)(_unary("isposinf"))
+_op("isneginf", FLOATS)(_unary("isneginf"))
+_op("logical_not", ANY)(_unary("logical_not"))
+_op("bitwise_not", INTS | BOOL)(lambda mx, x: mx.logical_not(x) if x.dtype == mx.bool_ else mx.bitwise_invert(x))
+_op("round", F32)(lambda mx, x: mx.round(x))
+_op("exp2", F32)(lambda mx, x: mx.power(2.0, x))
+_op("erfc", F32)(lambda mx, x: 1 - mx.erf(x))
+_op("frac", F32)(lambda mx, x: x - mx.trunc(x))
+_op("deg2rad", F32)(lambda mx, x: mx.radians(x))
+_op("rad2deg", F32)(lambda mx, x: mx.degrees(x))
+_op("relu", REAL)(lambda mx, x: mx.maximum(x, mx.array(0, x.dtype)))
+_op("silu", F32)(lambda mx, x: x * mx.sigmoid(x))
+_op("mish", F32)(lambda mx, x: x * mx.tanh(mx.logaddexp(x, mx.zeros_like(x))))
+_op("hardsigmoid", F32)(lambda mx, x: mx.clip(x + 3, 0, 6) / 6)
+_op("hardswish", F32)(lambda mx, x: x * mx.clip(x + 3, 0, 6) / 6)
+_op("sinc", F32)(lambda mx, x: mx.where(x == 0, mx.array(1.0), mx.sin(math.pi * x) / (math.pi * x)))
+_op("special_entr", F32)(
+    lambda mx, x: mx.where(x > 0, -x * mx.log(x), mx.where(x == 0, mx.array(0.0), mx.where(x < 0, -mx.inf, x)))
+)
+_op("conj_physical", C64)(_unary("conjugate"))
+
+
+@_op("gelu", F32)
+def _gelu(mx: Any, x: Any, *, approximate: str = "none") -> Any:
+    if approximate == "tanh":
+        return 0.5 * x * (1 + mx.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
+    return 0.5 * x * (1 + mx.erf(x / math.sqrt(2)))
+
+
+@_op("softplus", F32)
+def _softplus(mx: Any, x: Any, beta: float = 1, threshold: float = 20) -> Any:
+    return mx.where(x * beta > threshold, x, mx.logaddexp(x * beta, mx.zeros_like(x)) / beta)
+
+
+@_op("elu", F32)
+def _elu(mx: Any, x: Any, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
+    return mx.where(x > 0, x * scale, mx.expm1(x * input_scale) * (alpha * scale))
+
+
+@_op("leaky_relu", F32)
+def _leaky_relu(mx: Any, x: Any, negative_slope: float = 0.01) -> Any:
+    return mx.where(x > 0, x, x * negative_slope)
+
+
+@_op("hardtanh", F32)
+def _hardtanh(mx: Any, x: Any, min_val: float = -1, max_val: float = 1) -> Any:
+    return mx.clip(x, min_val, max_val)
+
+
+@_op("logit", F32, lambda x, eps=None: eps is None)
+def _logit(mx: Any, x: Any, eps: float | None = None) -> Any:
+    return mx.log(x / (1 - x))
+
+
+@_op("nan_to_num", FLOATS)
+def _nan_to_num(
+    mx: Any, x: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    return mx.nan_to_num(x, 0.0 if nan is None else nan, posinf, neginf)
+
+
+# ------------------------------------------------------------------------ two arrays, elementwise
+def _same(*values: Any, **named: Any) -> bool:
+    """Whether all tensors are of one dtype: MLX promotes otherwise than torch does."""
+    return len({tensor.dtype for tensor in _tensors((*values, *named.values()))}) == 1
+
+
+def _plain(*values: Any, **named: Any) -> bool:
+    """The same, for numbers that do not promote: a float beside integers would."""
+    found = _tensors((*values, *named.values()))
+    integral = any(not tensor.is_floating_point() for tensor in found)
+    numbers = [value for value in (*values, *named.values()) if isinstance(value, (int, float, complex))]
+    promotes = any(isinstance(number, complex) or (integral and not isinstance(number, int)) for number in numbers)
+    return _same(*values, **named) and not promotes and not any(isinstance(number, bool) for number in numbers)
+
+
+def _number(mx: Any, value: Any, like: Any) -> Any:
+    return mx.array(value, like.dtype) if isinstance(value, (int, float)) else value
+
+
+def _binary(mlx_name: str) -> Function:
+    def compute(mx: Any, x: Any, y: Any) -> Any:
+        return getattr(mx, mlx_name)(x, _number(mx, y, x))
+
+    return compute
+
+
+_COMPARISONS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal"}
+_COMPARISONS |= {"gt": "greater", "ge": "greater_equal"}
+for _name, _mlx_name in _COMPARISONS.items():
+    _op(f"{_name}.Tensor {_name}.Scalar", REAL, _plain)(_binary(_mlx_name))
+for _name in ("logical_and", "logical_or", "logical_xor"):
+    _mlx_name = {"logical_xor": "not_equal"}.get(_name, _name)
+    if _name == "logical_xor":
+        _op(_name, BOOL, _same)(_binary("not_equal"))
+    else:
+        _op(_name, ANY, _same)(_binary(_name))
+for _name in ("and", "or", "xor"):
+    _op(f"bitwise_{_name}.Tensor", INTS, _same)(_binary(f"bitwise_{_name}"))
+_op("maximum", REAL, _same)(_binary("maximum"))
+_op("minimum", REAL, _same)(_binary("minimum"))
+_op("atan2", F32, _same)(_binary("arctan2"))
+_op("logaddexp", F32, _same)(_binary("logaddexp"))
+_op("div.Tensor", F32, _plain)(_binary("divide"))
+_op("mul.Tensor", REAL, _plain)(_binary("multiply"))
+_op("remainder.Tensor remainder.Scalar", F32, _plain)(_binary("remainder"))
+_op("pow.Tensor_Tensor pow.Tensor_Scalar", F32, _plain)(_binary("power"))
+_op("pow.Scalar", F32)(lambda mx, x, y: mx.power(_number(mx, x, y), y))
+_op("hypot", F32, _same)(lambda mx, x, y: mx.sqrt(x * x + y * y))
+_op("logaddexp2", F32, _same)(
+    lambda mx, x, y: mx.logaddexp(x * math.log(2), y * math.log(2)) / math.log(2)
+)
+
+
+@_op("add.Tensor", REAL, _plain)
+def _add(mx: Any, x: Any, y: Any, *, alpha: float = 1) -> Any:
+    y = _number(mx, y, x)
+    return x + (y if alpha == 1 else y * mx.array(alpha, x.dtype))
+
+
+@_op("sub.Tensor", REAL, _plain)
+def _sub(mx: Any, x: Any, y: Any, *, alpha: float = 1) -> Any:
+    y = _number(mx, y, x)
+    return x - (y if alpha == 1 else y * mx.array(alpha, x.dtype))
+
+
+@_op("div.Tensor_mode", F32, lambda x, y, *, rounding_mode: _plain(x, y) and rounding_mode in (None, "trunc"))
+def _div(mx: Any, x: Any, y: Any, *, rounding_mode: str | None) -> Any:
+    quotient = mx.divide(x, _number(mx, y, x))
+    return quotient if rounding_mode is None else mx.trunc(quotient)
+
+
+@_op("heaviside", REAL, _same)
+def _heaviside(mx: Any, x: Any, values: Any) -> Any:
+    zero, one = mx.array(0, x.dtype), mx.array(1, x.dtype)
+    steps = mx.where(x > 0, one, zero)
+    return mx.where(x == 0, values, steps)
+
+
+@_op("xlogy.Tensor", F32, _same)
+def _xlogy(mx: Any, x: Any, y: Any) -> Any:
+    product = x * mx.log(y)
+    return mx.where(mx.isnan(y), y, mx.where(x == 0, mx.zeros_like(product), product))
+
+
+@_op("copysign.Tensor", F32, _same)
+def _copysign(mx: Any, x: Any, y: Any) -> Any:
+    negative = mx.logical_or(y < 0, mx.divide(mx.array(1.0), y) < 0)
+    return mx.where(negative, -mx.abs(x), mx.abs(x))
+
+
+@_op("where.self", ANY, lambda condition, x, y: condition.dtype is torch.bool and _same(x, y))
+def _where(mx: Any, condition: Any, x: Any, y: Any) -> Any:
+    return mx.where(condition, x, y)
+
+
+@_op("lerp.Scalar lerp.Tensor", F32, _same)
+def _lerp(mx: Any, x: Any, end: Any, weight: Any) -> Any:
+    return x + weight * (end - x)
+
+
+@_op("addcmul", F32, _same)
+def _addcmul(mx: Any, x: Any, one: Any, other: Any, *, value: float = 1) -> Any:
+    return x + value * one * other
+
+
+@_op("addcdiv", F32, _same)
+def _addcdiv(mx: Any, x: Any, one: Any, other: Any, *, value: float = 1) -> Any:
+    return x + value * (one / other)
+
+
+@_op("clamp", F32)
+def _clamp(mx: Any, x: Any, min: float | None = None, max: float | None = None) -> Any:
+    return mx.clip(x, min, max)
+
+
+_op("clamp_min", F32)(lambda mx, x, least: mx.clip(x, least, None))
+_op("clamp_max", F32)(lambda mx, x, most: mx.clip(x, None, most))
+
+
+@_op("masked_fill.Scalar", REAL | BOOL, lambda x, mask, value: mask.dtype is torch.bool and _plain(x, value))
+def _masked_fill(mx: Any, x: Any, mask: Any, value: float) -> Any:
+    return mx.where(mask, mx.array(value, x.dtype), x)
+
+
+@_op("rsub.Scalar", F32, _plain)
+def _rsub(mx: Any, x: Any, other: float, alpha: float = 1) -> Any:
+    return other - alpha * x
+
+
+# ------------------------------------------------------------------------------------ reductions
+def _axes(dim: Any) -> Any:
+    """All axes for ``None`` and for none, as torch reads them."""
+    return None if dim is None or (isinstance(dim, (list, tuple)) and not dim) else dim
+
+
+def _no_dtype(*values: Any, dtype: Any = None, **named: Any) -> bool:
+    return dtype is None
+
+
+def _has_axes(x: torch.Tensor, *values: Any, **named: Any) -> bool:
+    return x.dim() > 0 and named.get("dtype") is None
+
+
+_op("sum mean prod", F32, _no_dtype)(lambda mx, x: mx.sum(x))
+_op("mean", F32, _no_dtype)(lambda mx, x: mx.mean(x))
+_op("prod", F32, _no_dtype)(lambda mx, x: mx.prod(x))
+_op("any", BOOL)(lambda mx, x: mx.any(x))
+_op("all", BOOL)(lambda mx, x: mx.all(x))
+_op("max", INTS)(lambda mx, x: mx.max(x))
+_op("min", INTS)(lambda mx, x: mx.min(x))
+
+
+def _reduction(mlx_name: str) -> Function:
+    def compute(mx: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        return getattr(mx, mlx_name)(x, axis=_axes(dim), keepdims=keepdim)
+
+    return compute
+
+
+_op("sum.dim_IntList", F32, _has_axes)(_reduction("sum"))
+_op("mean.dim", F32, _has_axes)(_reduction("mean"))
+_op("prod.dim_int", F32, _has_axes)(_reduction("prod"))
+_op("amax", F32, _has_axes)(_reduction("max"))
+_op("amin", F32, _has_axes)(_reduction("min"))
+_op("any.dim", BOOL, _has_axes)(_reduction("any"))
+_op("all.dim", BOOL, _has_axes)(_reduction("all"))
+_op("logsumexp", F32, _has_axes)(_reduction("logsumexp"))
+
+
+def _extreme(values: str, indices: str) -> Function:
+    def compute(mx: Any, x: Any, dim: int, keepdim: bool = False) -> Any:
+        place = getattr(mx, indices)(x, axis=dim, keepdims=True)
+        found = mx.take_along_axis(x, place, axis=dim)
+        place = place.astype(mx.int64)
+        return (found, place) if keepdim else (mx.squeeze(found, dim), mx.squeeze(place, dim))
+
+    return compute
+
+
+_op("max.dim", F32 | INTS, _has_axes)(_extreme("max", "argmax"))
+_op("min.dim", F32 | INTS, _has_axes)(_extreme("min", "argmin"))
+
+
+def _place(mlx_name: str) -> Function:
+    def compute(mx: Any, x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+        return getattr(mx, mlx_name)(x, axis=dim, keepdims=keepdim).astype(mx.int64)
+
+    return compute
+
+
+_op("argmax", F32 | INTS, _has_axes)(_place("argmax"))
+_op("argmin", F32 | INTS, _has_axes)(_place("argmin"))
+
+
+def _spread(mlx_name: str) -> Function:
+    def compute(mx: Any, x: Any, dim: Any = None, *, correction: float | None = None, keepdim: bool = False) -> Any:
+        ddof = 1 if correction is None else int(correction)
+        return getattr(mx, mlx_name)(x, axis=_axes(dim), ddof=ddof, keepdims=keepdim)
+
+    return compute
+
+
+def _whole_correction(x: torch.Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> bool:
+    whole = correction is None or float(correction).is_integer()
+    dims = _axes(dim)
+    places = range(x.dim()) if dims is None else [dims] if isinstance(dims, int) else dims
+    count = math.prod(x.shape[place] for place in places)
+    return x.dim() > 0 and whole and count > (1 if correction is None else correction)
+
+
+_op("var.correction", F32, _whole_correction)(_spread("var"))
+_op("std.correction", F32, _whole_correction)(_spread("std"))
+
+
+@_op("count_nonzero.dim_IntList", ANY, lambda x, dim: x.dim() > 0 and bool(dim))
+def _count_nonzero(mx: Any, x: Any, dim: Any) -> Any:
+    return mx.sum((x != 0).astype(mx.int64), axis=tuple(dim))
+
+
+def _common_norm(x: torch.Tensor, order: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> bool:
+    return x.dim() > 0 and order in (1, 2, math.inf) and dtype is None
+
+
+@_op("linalg_vector_norm", F32, _common_norm)
+def _vector_norm(mx: Any, x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    axes = _axes([dim] if isinstance(dim, int) else dim)
+    magnitude = mx.abs(x)
+    if order == math.inf:
+        return mx.max(magnitude, axis=axes, keepdims=keepdim)
+    if order == 1:
+        return mx.sum(magnitude, axis=axes, keepdims=keepdim)
+    return mx.sqrt(mx.sum(magnitude * magnitude, axis=axes, keepdims=keepdim))
+
+
+def _float_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> bool:
+    return x.dim() > 0 and not half_to_float
+
+
+@_op("_softmax", F32, _float_softmax)
+def _softmax(mx: Any, x: Any, dim: int, half_to_float: bool) -> Any:
+    return mx.softmax(x, axis=dim, precise=True)
+
+
+@_op("_log_softmax", F32, _float_softmax)
+def _log_softmax(mx: Any, x: Any, dim: int, half_to_float: bool) -> Any:
+    return x - mx.logsumexp(x, axis=dim, keepdims=True)
+
+
+# ------------------------------------------------------------------------------- along an axis
+def _along(mlx_name: str) -> Function:
+    return lambda mx, x, dim, **named: getattr(mx, mlx_name)(x, axis=dim)
+
+
+_op("cumsum", F32, _has_axes)(_along("cumsum"))
+_op("cumprod", F32, _has_axes)(_along("cumprod"))
+_op("logcumsumexp", F32, _has_axes)(_along("logcumsumexp"))
+_op("flip", ANY, _has_axes)(
+    lambda mx, x, dims: x[tuple(slice(None, None, -1) if i in {d % x.ndim for d in dims} else slice(None) for i in range(x.ndim))]
+)
+
+
+@_op("roll", ANY, _has_axes)
+def _roll(mx: Any, x: Any, shifts: Any, dims: Any = ()) -> Any:
+    return mx.roll(x, shifts, axis=tuple(dims)) if dims else mx.roll(x, shifts[0])
+
+
+def _distinct(x: torch.Tensor) -> bool:
+    """Whether no two elements are alike: the order of like elements is nobody's promise, and NaN sorts elsewhere."""
+    return x.dim() > 0 and not (x.is_floating_point() and bool(x.isnan().any()))
+
+
+@_op("sort", F32 | INTS, lambda x, dim=-1, descending=False: _distinct(x) and not descending)
+def _sort(mx: Any, x: Any, dim: int = -1, descending: bool = False) -> Any:
+    places = mx.argsort(x, axis=dim)
+    return mx.take_along_axis(x, places, axis=dim), places.astype(mx.int64)
+
+
+@_op("topk", F32, lambda x, k, dim=-1, largest=True, sorted=True: _distinct(x) and largest and k > 0)
+def _topk(mx: Any, x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    places = mx.take(mx.argsort(-x, axis=dim), mx.arange(k), axis=dim)
+    return mx.take_along_axis(x, places, axis=dim), places.astype(mx.int64)
+
+
+@_op("kthvalue", F32, lambda x, k, dim=-1, keepdim=False: _distinct(x))
+def _kthvalue(mx: Any, x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    place = mx.take(mx.argsort(x, axis=dim), mx.array([k - 1]), axis=dim)
+    found, place = mx.take_along_axis(x, place, axis=dim), place.astype(mx.int64)
+    return (found, place) if keepdim else (mx.squeeze(found, dim), mx.squeeze(place, dim))
+
+
+# ----------------------------------------------------------------------------------- indexing
+def _indexed(x: torch.Tensor, *values: Any, **named: Any) -> bool:
+    return x.dim() > 0
+
+
+_op("index_select", ANY, _indexed)(lambda mx, x, dim, index: mx.take(x, index.reshape(-1), axis=dim))
+_op("take", ANY)(lambda mx, x, index: mx.take(x.reshape(-1), index))
+
+
+def _as_many(x: torch.Tensor, dim: int, index: torch.Tensor, *, sparse_grad: bool = False) -> bool:
+    """MLX gathers along one axis; torch may gather from a part of the others."""
+    others = [i for i in range(x.dim()) if i != dim % max(1, x.dim())]
+    return x.dim() > 0 and x.dim() == index.dim() and all(x.shape[i] == index.shape[i] for i in others)
+
+
+_op("gather", ANY, _as_many)(lambda mx, x, dim, index, **named: mx.take_along_axis(x, index, axis=dim))
+_op("tril", REAL)(lambda mx, x, diagonal=0: mx.tril(x, diagonal))
+_op("triu", REAL)(lambda mx, x, diagonal=0: mx.triu(x, diagonal))
+_op("cat", ANY, lambda tensors, dim=0: _same(tensors) and all(tensor.dim() > 0 for tensor in tensors))(
+    lambda mx, tensors, dim=0: mx.concatenate(list(tensors), axis=dim)
+)
+_op("repeat", ANY, lambda x, repeats: x.dim() > 0 and all(count > 0 for count in repeats))(
+    lambda mx, x, repeats: mx.tile(x, tuple(repeats))
+)
+
+
+@_op("embedding", F32 | INTS, lambda weight, indices, *rest: weight.is_floating_point())
+def _embedding(
+    mx: Any, weight: Any, indices: Any, padding_idx: int = -1, scale_grad: bool = False, sparse: bool = False
+) -> Any:
+    return mx.take(weight, indices, axis=0)
+
+
+@_op("constant_pad_nd", ANY, lambda x, pad, value=0: x.dim() > 0 and min(pad, default=0) >= 0 and _plain(x, value))
+def _constant_pad(mx: Any, x: Any, pad: Sequence[int], value: float = 0) -> Any:
+    widths = [(0, 0)] * (x.ndim - len(pad) // 2)
+    widths += [(pad[i], pad[i + 1]) for i in range(len(pad) - 2, -1, -2)]
+    return mx.pad(x, widths, constant_values=mx.array(value, x.dtype))
+
+
+@_op("searchsorted.Tensor", F32, lambda bounds, x, **named: bounds.dim() == 1 and not any(named.values()))
+def _searchsorted(mx: Any, bounds: Any, x: Any, **named: Any) -> Any:
+    return mx.searchsorted(bounds, x).astype(mx.int64)
+
+
+# ----------------------------------------------------------------------------- linear algebra
+def _square(x: torch.Tensor, *values: Any, **named: Any) -> bool:
+    return x.dim() >= 2 and x.shape[-1] == x.shape[-2]
+
+
+_op("mm bmm mv dot", F32)(lambda mx, x, y: x @ y)
+
+
+@_op("addmm baddbmm", F32, _same)
+def _addmm(mx: Any, x: Any, one: Any, other: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    product = alpha * (one @ other)
+    return product if beta == 0 else beta * x + product
+
+
+@_op("addmv", F32, _same)
+def _addmv(mx: Any, x: Any, matrix: Any, vector: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    product = alpha * (matrix @ vector)
+    return product if beta == 0 else beta * x + product
+
+
+@_op("addr", F32, _same)
+def _addr(mx: Any, x: Any, one: Any, other: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    product = alpha * mx.outer(one, other)
+    return product if beta == 0 else beta * x + product
+
+
+@_op("linalg_cross", F32, lambda x, y, *, dim=-1: _same(x, y) and x.shape == y.shape)
+def _cross(mx: Any, x: Any, y: Any, *, dim: int = -1) -> Any:
+    return mx.linalg.cross(x, y, axis=dim)
+
+
+@_op("linalg_cholesky_ex", F32, _square)
+def _cholesky(mx: Any, x: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
+    return mx.linalg.cholesky(x, upper=upper, stream=mx.cpu), mx.zeros(x.shape[:-2], mx.int32)
+
+
+@_op("linalg_inv_ex", F32, _square)
+def _inverse(mx: Any, x: Any, *, check_errors: bool = False) -> Any:
+    return mx.linalg.inv(x, stream=mx.cpu), mx.zeros(x.shape[:-2], mx.int32)
+
+
+@_op("_linalg_eigh", F32, _square)
+def _eigh(mx: Any, x: Any, uplo: str = "L", compute_v: bool = True) -> Any:
+    if compute_v:
+        return mx.linalg.eigh(x, UPLO=uplo, stream=mx.cpu)
+    return mx.linalg.eigvalsh(x, UPLO=uplo, stream=mx.cpu), mx.zeros((0,))
+
+
+@_op("linalg_eig", F32, _square)
+def _eig(mx: Any, x: Any) -> Any:
+    return mx.linalg.eig(x, stream=mx.cpu)
+
+
+_op("_linalg_eigvals", F32, _square)(lambda mx, x: mx.linalg.eigvals(x, stream=mx.cpu))
+
+
+@_op("linalg_qr", F32, lambda x, mode="reduced": x.dim() >= 2 and mode == "reduced" and x.shape[-2] >= x.shape[-1])
+def _qr(mx: Any, x: Any, mode: str = "reduced") -> Any:
+    return mx.linalg.qr(x, stream=mx.cpu)
+
+
+@_op("_linalg_svd", F32, lambda x, full=False, compute=True, *, driver=None: compute and _square(x))
+def _svd(mx: Any, x: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
+    return mx.linalg.svd(x, stream=mx.cpu)
+
+
+@_op("linalg_solve_triangular", F32, lambda a, b, *, upper, left=True, unitriangular=False: left and not unitriangular)
+def _solve_triangular(mx: Any, a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+    return mx.linalg.solve_triangular(a, b, upper=upper, stream=mx.cpu)
+
+
+# --------------------------------------------------------------------------------------- Fourier
+_NORMS = {0: lambda count: 1.0, 1: lambda count: 1 / math.sqrt(count), 2: lambda count: 1 / count}
+
+
+@_op("_fft_c2c", C64)
+def _fft(mx: Any, x: Any, dim: Sequence[int], normalization: int, forward: bool) -> Any:
+    count = math.prod(x.shape[i] for i in dim)
+    given = mx.fft.fftn(x, axes=list(dim)) if forward else mx.fft.ifftn(x, axes=list(dim)) * count
+    return given * _NORMS[normalization](count)
+
+
+@_op("_fft_r2c", F32)
+def _rfft(mx: Any, x: Any, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
+    count = math.prod(x.shape[i] for i in dim)
+    given = mx.fft.rfftn(x, axes=list(dim)) if onesided else mx.fft.fftn(x.astype(mx.complex64), axes=list(dim))
+    return given * _NORMS[normalization](count)
+
+
+@_op("_fft_c2r", C64)
+def _irfft(mx: Any, x: Any, dim: Sequence[int], normalization: int, last_dim_size: int) -> Any:
+    sizes = [x.shape[i] for i in dim[:-1]] + [last_dim_size]
+    count = math.prod(sizes)
+    return mx.fft.irfftn(x, s=sizes, axes=list(dim)) * count * _NORMS[normalization](count)
+
+
+# ---------------------------------------------------------------------------------- convolutions
+def _convolvable(
+    x: torch.Tensor, weight: torch.Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
+    output_padding: Any, groups: int,
+) -> bool:  # fmt: skip
+    return 3 <= x.dim() <= 5 and x.dim() == weight.dim() and not transposed and _same(x, weight)
+
+
+@_op("convolution", F32, _convolvable)
+def _convolution(
+    mx: Any, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
+    output_padding: Any, groups: int,
+) -> Any:  # fmt: skip
+    # MLX keeps the channels last.
+    x, weight = mx.moveaxis(x, 1, -1), mx.moveaxis(weight, 1, -1)
+    given = mx.conv_general(
+        x, weight, stride=list(stride), padding=list(padding), kernel_dilation=list(dilation), groups=groups
+    )
+    return mx.moveaxis(given if bias is None else given + bias, -1, 1)
