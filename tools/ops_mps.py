@@ -141,7 +141,7 @@ def compare(torch: Any, expected: Any, got: Any, exact: bool) -> None:
             assert (w.shape, dtype, w.layout) == (h.shape, h.dtype, h.layout), f"{what}: {h.shape} {h.dtype} {h.layout}"
             if exact:
                 torch.testing.assert_close(
-                    h.cpu(), w.to(dtype), equal_nan=True, check_stride=False, rtol=1e-4, atol=1e-4
+                    h.cpu(), w.cpu().to(dtype), equal_nan=True, check_stride=False, rtol=1e-4, atol=1e-4
                 )
 
 

@@ -26,6 +26,18 @@ def missing(key: str) -> Iterator[str]:
             yield name
 
 
+def cut_off(key: str) -> Iterator[str]:
+    """Operators made of others that the backend replaced by a kernel of its own, and thereby cut off from autograd.
+
+    torch sends ``linalg_svd`` to the CPU as a whole on MPS: it runs, and its gradients are lost.
+    """
+    for name in sorted(torch._C._dispatch_get_all_op_names()):
+        if not (name.startswith("aten::") and _has(name, key) and _has(name, "CompositeImplicitAutograd")):
+            continue
+        if not _has(name, "Autograd") and not _has(name, f"Autograd{key}"):
+            yield name
+
+
 class Refusals:
     """What the device refused at run time, by operator, dtype and device, so that it is not asked twice."""
 

@@ -17,7 +17,7 @@ import torch
 from ..report.departures import departures
 from ..translate.callers import site
 from . import cpu, mlx_ops
-from .capabilities import missing
+from .capabilities import cut_off, missing
 
 _log = logging.getLogger("torchdevice_cuda")
 NO_KERNEL = "the GPU's backend has no kernel"
@@ -84,4 +84,6 @@ def register(setting: str, device: torch.device, key: str, note: Callable[[], No
     names = list(missing(key))
     for name in names:
         library.impl(name.removeprefix("aten::"), chain.kernel(overload(name)), key)
+    for name in cut_off(key):
+        library.impl(name.removeprefix("aten::"), overload(name).decompose, f"Autograd{key}")
     return library, names
