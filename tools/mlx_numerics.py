@@ -86,9 +86,11 @@ def flat(value: Any) -> list[torch.Tensor]:
 def widened(value: Any) -> Any:
     """Arguments in float64."""
     if isinstance(value, torch.Tensor):
-        return value.to({torch.complex64: torch.complex128}.get(value.dtype, torch.float64)) if (
-            value.is_floating_point() or value.is_complex()
-        ) else value
+        return (
+            value.to({torch.complex64: torch.complex128}.get(value.dtype, torch.float64))
+            if (value.is_floating_point() or value.is_complex())
+            else value
+        )
     if isinstance(value, (list, tuple)):
         return type(value)(widened(item) for item in value)
     return value
@@ -130,7 +132,9 @@ def main() -> int:
     rows = sorted(mlx_ops.TABLE)
     for name in rows:
         state = witness.failures.get(name) or ("ok" if witness.calls[name] else "NOT SEEN")
-        print(f"{name:32} {witness.calls[name]:6} {witness.errors[name]:9.2e} {','.join(sorted(witness.dtypes[name])):40} {state}")
+        print(
+            f"{name:32} {witness.calls[name]:6} {witness.errors[name]:9.2e} {','.join(sorted(witness.dtypes[name])):40} {state}"
+        )
     good = [name for name in rows if witness.calls[name] and name not in witness.failures]
     print(f"{len(good)} of {len(rows)} operators verified")
     if options.json:

@@ -212,9 +212,7 @@ _op("remainder.Tensor remainder.Scalar", F32, _plain)(_binary("remainder"))
 _op("pow.Tensor_Tensor pow.Tensor_Scalar", F32, _plain)(_binary("power"))
 _op("pow.Scalar", F32)(lambda mx, x, y: mx.power(_number(mx, x, y), y))
 _op("hypot", F32, _same)(lambda mx, x, y: mx.sqrt(x * x + y * y))
-_op("logaddexp2", F32, _same)(
-    lambda mx, x, y: mx.logaddexp(x * math.log(2), y * math.log(2)) / math.log(2)
-)
+_op("logaddexp2", F32, _same)(lambda mx, x, y: mx.logaddexp(x * math.log(2), y * math.log(2)) / math.log(2))
 
 
 @_op("add.Tensor", REAL, _plain)
@@ -388,7 +386,9 @@ def _common_norm(x: torch.Tensor, order: Any = 2, dim: Any = None, keepdim: bool
 
 
 @_op("linalg_vector_norm", F32, _common_norm)
-def _vector_norm(mx: Any, x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def _vector_norm(
+    mx: Any, x: Any, order: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
     axes = _axes([dim] if isinstance(dim, int) else dim)
     magnitude = mx.abs(x)
     if order == math.inf:
@@ -421,7 +421,9 @@ _op("cumsum", F32, _has_axes)(_along("cumsum"))
 _op("cumprod", F32, _has_axes)(_along("cumprod"))
 _op("logcumsumexp", F32, _has_axes)(_along("logcumsumexp"))
 _op("flip", ANY, _has_axes)(
-    lambda mx, x, dims: x[tuple(slice(None, None, -1) if i in {d % x.ndim for d in dims} else slice(None) for i in range(x.ndim))]
+    lambda mx, x, dims: x[
+        tuple(slice(None, None, -1) if i in {d % x.ndim for d in dims} else slice(None) for i in range(x.ndim))
+    ]
 )
 
 

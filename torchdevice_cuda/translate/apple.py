@@ -15,6 +15,8 @@ from .patches import Editor, patch
 from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
 
 _CPU = torch.device("cpu")
+#: Looked up rather than asked for their type, which makes a new string each time (0.6 us).
+_GPU = frozenset({torch.device("mps"), torch.device("mps", 0)})
 # ``Tensor.to(device, dtype, non_blocking, copy)``: where ``non_blocking`` stands after the device.
 _NON_BLOCKING = 1
 
@@ -25,9 +27,11 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
     injects = injection(translator, name)
     position, like, overridable = POSITIONAL.get(name), name in LIKE, name in OVERRIDABLE
     refused, pinned, note = _refused(editor, name, original), editor.pinned, driver.memory.note
+    known, named = translator.cache, (str, torch.device)
+    always, plain = overridable or like, not like
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if modes or overridable or (like and (not args or args[0].__class__ not in PLAIN)):
+        if (modes or always) and (modes or plain or not args or args[0].__class__ not in PLAIN):
             subjects = (args[0] if args else kwargs.get("input"),) if like else args if overridable else ()
             handled = dispatched(wrapper, subjects, args, kwargs)
             if handled is not NotImplemented:
@@ -39,9 +43,11 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
             if injects is not None and injects(args, kwargs):
                 kwargs["device"] = target = translator.unasked
                 translator.log("no device", target)
+        elif asked.__class__ in named and asked in known:
+            kwargs["device"] = target = known[asked]
         elif names_a_device(asked):
             kwargs["device"] = target = translator.device(asked)
-        if target is None or target.type != "mps":
+        if target not in _GPU:
             if kwargs.pop("pin_memory", False):
                 return pinned.adopt(original(*args, **kwargs))
         elif driver.cold:

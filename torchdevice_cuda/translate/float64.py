@@ -129,15 +129,27 @@ def _conversion(precision: Precision, name: str, implied: torch.dtype | None, or
 def _computation(precision: Precision, original: Function) -> Function:
     """A function that computes in float64: on the CPU where the GPU refuses, its result where the setting says."""
 
+    def instead(args: tuple, kwargs: dict[str, Any]) -> Any:
+        return precision.settle(original(*map(_home, args), **{key: _home(value) for key, value in kwargs.items()}))
+
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        # Passing on arguments that are not there costs more than looking whether they are.
         try:
-            return original(*args, **kwargs)
+            if not kwargs:
+                return original(args[0]) if len(args) == 1 else original(*args)
+            if kwargs.get("dtype") not in NARROW or _is_home(args):
+                return original(*args, **kwargs)
         except TypeError as error:
             if not precision.refused(error):
                 raise
-        return precision.settle(original(*map(_home, args), **{key: _home(value) for key, value in kwargs.items()}))
+        return instead(args, kwargs)
 
     return wrapper
+
+
+def _is_home(args: tuple) -> bool:
+    """Whether a call is not about the GPU: its first argument is no tensor there."""
+    return not (args and isinstance(args[0], torch.Tensor)) or args[0].device.type == "cpu"
 
 
 @patch("mps")
@@ -175,9 +187,7 @@ def checkpoints(editor: Editor, driver: Driver) -> None:
         on_gpu = storage._untyped_storage.device.type == driver.device_type
         if storage.dtype not in NARROW or not on_gpu:
             return original(storage, storage_offset, size, stride)
-        at_home = torch.TypedStorage(
-            wrap_storage=storage._untyped_storage.cpu(), dtype=storage.dtype, _internal=True
-        )
+        at_home = torch.TypedStorage(wrap_storage=storage._untyped_storage.cpu(), dtype=storage.dtype, _internal=True)
         return precision.settle(original(at_home, storage_offset, size, stride))
 
     editor.set(torch._utils, "_rebuild_tensor", disguise(_rebuild_tensor, original))

@@ -34,23 +34,11 @@ class _Insiders(dict):
 _inside = _Insiders()
 
 
-def _masked(getter: Callable[[Any], Any], answers: dict[Any, Any], doc: str | None) -> property:
-    """A property whose real value is replaced for the program, where ``answers`` has a replacement."""
+def _masked(getter: Callable[[Any], Any], on_gpu: Callable[[Any], bool], answer: Any) -> property:
+    """A property that is ``answer`` for what lies on the GPU when the program asks, and the real one otherwise."""
 
     def read(self: Any) -> Any:
-        real = getter(self)
-        if real in answers and not _inside[_frame(1).f_globals.get("__name__")]:
-            return answers[real]
-        return real
-
-    return property(read, doc=doc)
-
-
-def _on_gpu(device_of: Callable[[Any], torch.device], getter: Callable[[Any], bool], answer: bool) -> property:
-    """A property that says whether a tensor is of a device type: ``answer`` for the program's tensors on the GPU."""
-
-    def read(self: Any) -> bool:
-        if device_of(self) in _ANSWERS and not _inside[_frame(1).f_globals.get("__name__")]:
+        if on_gpu(self) and not _inside[_frame(1).f_globals.get("__name__")]:
             return answer
         return getter(self)
 
@@ -67,10 +55,9 @@ def tensors(editor: Editor, driver: Driver) -> None:
     if not _wanted(editor):
         return
     base = torch._C.TensorBase
-    device = base.device.__get__
-    editor.set(torch.Tensor, "device", _masked(device, _ANSWERS, base.device.__doc__))
-    editor.set(torch.Tensor, "is_cuda", _on_gpu(device, base.is_cuda.__get__, True))
-    editor.set(torch.Tensor, "is_mps", _on_gpu(device, base.is_mps.__get__, False))
+    on_gpu = base.is_mps.__get__
+    for name, answer in (("device", _CUDA), ("is_cuda", True), ("is_mps", False)):
+        editor.set(torch.Tensor, name, _masked(vars(base)[name].__get__, on_gpu, answer))
 
 
 @patch("mps")
@@ -79,15 +66,23 @@ def storages(editor: Editor, driver: Driver) -> None:
     if not _wanted(editor):
         return
     device = torch._C.StorageBase.device.__get__
-    editor.set(torch.UntypedStorage, "device", _masked(device, _ANSWERS, None))
-    editor.set(torch.UntypedStorage, "is_cuda", _on_gpu(device, lambda self: device(self).type == "cuda", True))
-    typed = torch.TypedStorage
+
+    def of_untyped(self: Any) -> torch.device:
+        return device(self)
 
     def of_typed(self: Any) -> torch.device:
         return device(self._untyped_storage)
 
-    editor.set(typed, "device", _masked(of_typed, _ANSWERS, None))
-    editor.set(typed, "is_cuda", _on_gpu(of_typed, lambda self: of_typed(self).type == "cuda", True))
+    for owner, device_of in ((torch.UntypedStorage, of_untyped), (torch.TypedStorage, of_typed)):
+
+        def on_gpu(self: Any, _device_of: Callable[[Any], torch.device] = device_of) -> bool:
+            return _device_of(self).type == driver.device_type
+
+        def on_cuda(self: Any, _device_of: Callable[[Any], torch.device] = device_of) -> bool:
+            return _device_of(self).type == "cuda"
+
+        editor.set(owner, "device", _masked(device_of, on_gpu, _CUDA))
+        editor.set(owner, "is_cuda", _masked(on_cuda, on_gpu, True))
 
 
 @patch("mps")

@@ -156,13 +156,16 @@ def sent_tensors(editor: Editor, driver: Driver) -> None:
     from torch.multiprocessing import reductions
 
     original = reductions.reduce_tensor
+    # As on CUDA, what was sent must live until it has arrived: the copy lives as long as the tensor it is of.
+    kept: dict[int, torch.Tensor] = {}
 
     def reduce_tensor(tensor: torch.Tensor) -> Any:
         if tensor.device.type != driver.device_type:
             return original(tensor)
         if tensor.requires_grad and not tensor.is_leaf:
             return original(tensor)  # whose error says why this is not possible
-        at_home = _to(tensor.detach(), _CPU)
+        at_home = kept[id(tensor)] = _to(tensor.detach(), _CPU)
+        weakref.finalize(tensor, kept.pop, id(tensor), None)
         return _rebuilt, (at_home, tensor.requires_grad, isinstance(tensor, torch.nn.Parameter))
 
     editor.set(reductions, "reduce_tensor", disguise(reduce_tensor, original))
