@@ -38,6 +38,9 @@ class Chain:
 
     def left(self, name: str, where: str, why: str) -> None:
         """An operator leaves the accelerator: count it, and say so as the setting wants."""
+        if self._setting == "error":
+            file, line = site()
+            raise FallbackError(f"{file}:{line}: {name} would leave the accelerator: {why} (--fallback error)")
         first = departures.count(name, where, why) == 1
         if self._setting == "warn" and name not in self._warned:
             self._warned.add(name)
@@ -46,19 +49,12 @@ class Chain:
         elif first:
             _log.info("%s runs on %s: %s", name, where, why)
 
-    def refuse(self, name: str) -> None:
-        """The error of ``--fallback error``."""
-        file, line = site()
-        raise FallbackError(f"{file}:{line}: {name} would leave the accelerator: {NO_KERNEL} (--fallback error)")
-
     def kernel(self, op: Any) -> Callable[..., Any]:
         """The kernel of one operator."""
         name, device, shape = op.name(), self._device, cpu.Shape.of(op)
         entry = mlx_ops.TABLE.get(name.removeprefix("aten::"))
 
         def compute(*args: Any, **kwargs: Any) -> Any:
-            if self._setting == "error":
-                self.refuse(name)
             if entry is not None and mlx_ops.wins(entry, args, kwargs):
                 self.left(name, "MLX", NO_KERNEL)
                 made = cpu.compute(shape, device, args, kwargs, functools.partial(mlx_ops.run, entry))
@@ -77,9 +73,8 @@ def overload(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, base), which or "default")
 
 
-def register(setting: str, device: torch.device, key: str, note: Callable[[], None]) -> tuple[Any, list[str]]:
+def register(chain: Chain, key: str) -> tuple[Any, list[str]]:
     """Register a kernel for every missing operator; the library that holds them, and their names."""
-    chain = Chain(setting, device, note)
     library = torch.library.Library("aten", "IMPL")
     names = list(missing(key))
     for name in names:

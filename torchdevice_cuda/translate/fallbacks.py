@@ -6,13 +6,23 @@ import torch
 
 from ..drivers import Driver
 from .patches import Editor, patch
+from .wrapping import disguise, install
 
 
 @patch("mps")
 def kernels(editor: Editor, driver: Driver) -> None:
     """Every operator without a kernel on the GPU gets one that computes elsewhere and comes back."""
-    from ..fallback.kernels import register
+    from ..fallback.capabilities import refusals
+    from ..fallback.guards import LIMITED, guard
+    from ..fallback.kernels import Chain, register
 
     device = torch.device(driver.device_type, 0)
-    library, _ = register(editor.settings.fallback, device, "MPS", driver.memory.note)
+    chain = Chain(editor.settings.fallback, device, driver.memory.note)
+    library, _ = register(chain, "MPS")
     editor.on_undo(library._destroy)
+    editor.on_undo(refusals.clear)
+    for owner in (torch, torch.Tensor):
+        for name in LIMITED:
+            original = getattr(owner, name, None)
+            if original is not None:
+                install(editor, owner, name, disguise(guard(name, original, device, chain.left), original), original)

@@ -1,0 +1,114 @@
+"""The MPS column of the redirection table, every cell, through real tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+# What each way of asking gives: where the data really is, by the request that was made.
+ASK = """
+import io
+import warnings
+import numpy
+import torchdevice_cuda
+
+def real(x):
+    return torch._C.TensorBase.device.__get__(x).type
+
+WAYS = {
+    "factory": lambda d: torch.zeros(2, **d),
+    "tensor": lambda d: torch.tensor([1.0, 2.0], **d),
+    "to": lambda d: torch.ones(2).to(**d) if d else torch.ones(2),
+    "new": lambda d: torch.ones(2).new_zeros(2, **d) if d else torch.zeros(2),
+    "module": lambda d: torch.nn.Linear(2, 2, **d).weight,
+    "module to": lambda d: torch.nn.Linear(2, 2).to(**d).weight if d else torch.nn.Linear(2, 2).weight,
+    "context": lambda d: context(d),
+    "as_tensor": lambda d: torch.as_tensor(numpy.ones(2, "float32"), **d),
+    "load": lambda d: load(d),
+}
+
+def context(d):
+    if not d:
+        return torch.zeros(2)
+    with torch.device(d["device"]):
+        return torch.zeros(2)
+
+def load(d):
+    file = io.BytesIO()
+    torch.save(torch._C._VariableFunctions.zeros(2), file)
+    file.seek(0)
+    return torch.load(file, map_location=d.get("device"))
+
+REQUESTS = {"none": {}, "cpu": {"device": "cpu"}, "mps": {"device": "mps"}, "mps:0": {"device": "mps:0"},
+            "cuda": {"device": "cuda"}, "cuda:0": {"device": "cuda:0"}, "device(cuda)": {"device": torch.device("cuda")},
+            "device(cpu)": {"device": torch.device("cpu")}}
+"""
+
+TABLE = ASK + "result = {asked: {way: real(make(d)) for way, make in WAYS.items()} for asked, d in REQUESTS.items()}"
+HOME = {"none", "cpu", "device(cpu)"}
+
+
+@pytest.mark.parametrize("policy", ["accelerate", "faithful"])
+def test_every_cell(on_mps: Callable, policy: str) -> None:
+    for asked, given in on_mps(TABLE, policy=policy).items():
+        expected = "cpu" if policy == "faithful" and asked in HOME else "mps"
+        assert given == dict.fromkeys(given, expected), asked
+
+
+def test_the_toggle(on_mps: Callable) -> None:
+    body = """
+    real = lambda x: torch._C.TensorBase.device.__get__(x).type
+    result = [real(torch.zeros(1, device="cpu:-1")), real(torch.zeros(1, device="cpu")), real(torch.zeros(1)),
+              real(torch.ones(1, device="cuda").cpu()), real(torch.zeros(1, device="cuda")),
+              real(torch.zeros(1, device="cpu:-1")), real(torch.zeros(1, device="cpu"))]
+    """
+    assert on_mps(body, policy="accelerate") == ["cpu", "cpu", "mps", "cpu", "mps", "cpu", "mps"]
+
+
+def test_other_devices_pass_through(on_mps: Callable) -> None:
+    assert on_mps('result = str(torch.zeros(2, device="meta").device)', policy="accelerate") == "meta"
+
+
+def test_torch_means_what_it_says(on_mps: Callable) -> None:
+    """Requests that torch's own code makes are not redirected: samplers, optimizers and printing work on the CPU."""
+    body = """
+    from torch.utils.data import RandomSampler, WeightedRandomSampler
+    real = lambda x: torch._C.TensorBase.device.__get__(x).type
+    generator = torch.Generator().manual_seed(0)
+    order = list(RandomSampler(range(4), generator=generator))
+    weighted = list(WeightedRandomSampler([0.5, 0.5], 3, generator=generator))
+    p = torch.nn.Parameter(torch.ones(2))
+    adam = torch.optim.Adam([p]); p.sum().backward(); adam.step()
+    result = [sorted(order), len(weighted), real(p), real(adam.state[p]["step"]), repr(torch.ones(2) / 3)]
+    """
+    order, weighted, parameter, step, shown = on_mps(body, policy="accelerate")
+    assert (order, weighted, parameter, step) == ([0, 1, 2, 3], 3, "mps", "cpu")
+    assert shown == "tensor([0.3333, 0.3333], device='cuda:0')"
+
+
+def test_data_leaves_and_enters(on_mps: Callable) -> None:
+    body = """
+    import copy, pickle
+    import numpy
+    real = lambda x: torch._C.TensorBase.device.__get__(x).type
+    x = torch.arange(3.0)
+    entered = [torch.from_numpy(numpy.ones(2, "float32")), torch.frombuffer(bytearray(8), dtype=torch.float32),
+               pickle.loads(pickle.dumps(x)), copy.deepcopy(x)]
+    result = [x.numpy().tolist(), numpy.asarray(x).tolist(), x.tolist(), numpy.from_dlpack(x).tolist(),
+              [real(t) for t in entered]]
+    """
+    *left, entered = on_mps(body, policy="accelerate")
+    assert left == [[0, 1, 2]] * 4 and entered == ["mps"] * 4
+
+
+def test_packed_sequences_take_lengths_from_anywhere(on_mps: Callable) -> None:
+    body = """
+    from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+    lengths = torch.tensor([3, 1])
+    packed = pack_padded_sequence(torch.ones(2, 3, 4), lengths, batch_first=True)
+    out, _ = torch.nn.LSTM(4, 5, batch_first=True)(packed)
+    padded, again = pad_packed_sequence(out, batch_first=True)
+    result = [type(out) is PackedSequence, out.is_cuda, list(padded.shape), again.tolist()]
+    """
+    assert on_mps(body, policy="accelerate") == [True, True, [2, 3, 5], [3, 1]]
