@@ -98,6 +98,8 @@ def _conversion(precision: Precision, name: str, implied: torch.dtype | None, or
     makes_new = name.startswith("new_")
 
     def instead(self: torch.Tensor, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
+        if name == "cuda":
+            return precision.settle(_home(self))
         if not makes_new:
             args, kwargs = _without_devices(args, kwargs)
         else:
