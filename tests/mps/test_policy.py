@@ -112,3 +112,18 @@ def test_packed_sequences_take_lengths_from_anywhere(on_mps: Callable) -> None:
     result = [type(out) is PackedSequence, out.is_cuda, list(padded.shape), again.tolist()]
     """
     assert on_mps(body, policy="accelerate") == [True, True, [2, 3, 5], [3, 1]]
+
+
+def test_generators_of_the_cpu_draw_there(on_mps: Callable) -> None:
+    body = """
+    real = lambda x: torch._C.TensorBase.device.__get__(x).type
+    g = torch.Generator().manual_seed(0)
+    first = torch.randn(3, generator=g)
+    drawn = [first, torch.randint(9, (3,), generator=g, device="cpu"), torch.randperm(4, generator=g),
+             torch.empty(3).normal_(generator=g), torch.multinomial(torch.ones(4), 2, generator=g),
+             torch.nn.init.normal_(torch.empty(2), generator=g), torch.normal(torch.zeros(2), torch.ones(2), generator=g),
+             torch.bernoulli(torch.full((3,), 0.5), generator=g)]
+    expected = torch._C._VariableFunctions.randn(3, generator=torch.Generator().manual_seed(0))
+    result = [[real(x) for x in drawn], torch.equal(first, expected.cuda())]
+    """
+    assert on_mps(body, policy="accelerate") == [["mps"] * 8, True]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
-from .devices import names_a_device
+from .devices import Translator, names_a_device
 from .factories import LIKE, OVERRIDABLE, POSITIONAL, injection, takes_generator
 from .float64 import NARROW
 from .patches import Editor, patch
@@ -29,6 +29,7 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
     refused, pinned, note = _refused(editor, name, original), editor.pinned, driver.memory.note
     known, named = translator.cache, (str, torch.device)
     always, plain = overridable or like, not like
+    precision, draws_at_home = editor.precision, _draws_at_home(translator)
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if (modes or always) and (modes or plain or not args or args[0].__class__ not in PLAIN):
@@ -39,6 +40,9 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
         if position is not None and len(args) > position:
             kwargs["device"], args = args[position], args[:position]
         asked, target = kwargs.get("device"), None
+        if "generator" in kwargs and draws_at_home(asked, kwargs["generator"], args):
+            kwargs["device"] = _CPU
+            return precision.settle(original(*args, **kwargs))
         if asked is None:
             if injects is not None and injects(args, kwargs):
                 kwargs["device"] = target = translator.unasked
@@ -60,6 +64,21 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
         return made
 
     return wrapper
+
+
+def _draws_at_home(translator: Translator) -> Callable[[Any, torch.Generator | None, tuple], bool]:
+    """Whether a random tensor that goes to the GPU unasked is drawn from a generator of the CPU: it is moved then."""
+
+    def draws(asked: Any, generator: torch.Generator | None, args: tuple) -> bool:
+        if translator.unasked is None or generator is None or generator.device.type != "cpu":
+            return False
+        if any(isinstance(value, torch.Tensor) for value in args):
+            return False  # whose device is the result's
+        if asked is None:
+            return translator.injects()
+        return names_a_device(asked) and translator.device(asked) in _GPU and not translator.names_cuda(asked)
+
+    return draws
 
 
 def _refused(editor: Editor, name: str, original: Function) -> Callable[[Exception, tuple, dict[str, Any]], Any]:

@@ -139,7 +139,8 @@ def registered() -> tuple[Patch, ...]:
     for module in MODULES:
         importlib.import_module(f"{__package__}.{module}")
     # Modules import each other: the order of the list is what counts, not that of the imports.
-    return tuple(sorted(_registry.values(), key=lambda entry: MODULES.index(entry.name.partition(".")[0])))
+    places = {module: place for place, module in enumerate(MODULES)}
+    return tuple(sorted(_registry.values(), key=lambda entry: places.get(entry.name.partition(".")[0], len(places))))
 
 
 class Applied:

@@ -197,6 +197,43 @@ def sequence_lengths(editor: Editor, driver: Driver) -> None:
     editor.set(rnn, "_VF", Functions())
 
 
+#: Functions that draw into, or from, a tensor they are given; and methods that do so in place.
+_DRAWING = ("bernoulli", "multinomial", "normal", "poisson", "binomial")
+_DRAWING_IN_PLACE = (
+    "bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_", "uniform_",
+)  # fmt: skip
+
+
+@patch("mps")
+def host_generators(editor: Editor, driver: Driver) -> None:
+    """A generator of the CPU draws on the CPU, also for a tensor that went to the GPU unasked."""
+    if editor.translator.unasked is None:
+        return
+
+    def home(value: Any) -> Any:
+        return _to(value, _CPU) if isinstance(value, torch.Tensor) else value
+
+    def wrap(original: Any, in_place: bool) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            generator = kwargs.get("generator")
+            subject = args[0] if args else None
+            on_gpu = isinstance(subject, torch.Tensor) and subject.device.type == driver.device_type
+            if generator is None or not on_gpu or generator.device.type != "cpu":
+                return original(*args, **kwargs)
+            drawn = original(*map(home, args), **kwargs)
+            return subject.copy_(drawn) if in_place else _to(drawn, subject.device)
+
+        return disguise(wrapper, original)
+
+    for owner, names, in_place in ((torch, _DRAWING, False), (torch.Tensor, _DRAWING_IN_PLACE, True)):
+        for name in names:
+            original = getattr(owner, name)
+            install(editor, owner, name, wrap(original, in_place), original)
+    for name in ("bernoulli", "multinomial"):
+        original = getattr(torch.Tensor, name)
+        install(editor, torch.Tensor, name, wrap(original, False), original)
+
+
 @patch("mps")
 def pinned_memory(editor: Editor, driver: Driver) -> None:
     """Pinning is about host memory: a tensor that went to the GPU unasked comes home for it."""
