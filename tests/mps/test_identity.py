@@ -84,3 +84,12 @@ def test_checkpoints_are_cudas(on_mps: Callable) -> None:
     result = [tagged, str(back.device), back.tolist(), str(home.device)]
     """
     assert on_mps(body) == [True, "cuda:0", [0, 1, 2], "cpu"]
+
+
+def test_libraries_find_cuda_and_not_mps(on_mps: Callable) -> None:
+    body = """
+    exec("import torch\ndef ask(): return torch.backends.mps.is_available()", within := {"__name__": "torch.inner"})
+    result = [torch.backends.mps.is_available(), torch.cuda.is_available(), within["ask"]()]
+    """
+    assert on_mps(body) == [False, True, True]
+    assert on_mps(body, identity="native") == [True, True, True]

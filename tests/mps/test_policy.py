@@ -127,3 +127,16 @@ def test_generators_of_the_cpu_draw_there(on_mps: Callable) -> None:
     result = [[real(x) for x in drawn], torch.equal(first, expected.cuda())]
     """
     assert on_mps(body, policy="accelerate") == [["mps"] * 8, True]
+
+
+def test_random_states_that_were_loaded(on_mps: Callable) -> None:
+    body = """
+    import io
+    file = io.BytesIO(); torch.save([torch.get_rng_state(), torch.cuda.get_rng_state()], file); file.seek(0)
+    a = torch._C._VariableFunctions.rand(2), torch.rand(2, device="cuda")
+    cpu, cuda = torch.load(file)
+    torch.set_rng_state(cpu); torch.cuda.set_rng_state(cuda)
+    b = torch._C._VariableFunctions.rand(2), torch.rand(2, device="cuda")
+    result = [x.tolist() == y.tolist() for x, y in zip(a, b)]
+    """
+    assert on_mps(body, policy="accelerate") == [True, True]

@@ -51,6 +51,8 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
             kwargs["device"] = target = known[asked]
         elif names_a_device(asked):
             kwargs["device"] = target = translator.device(asked)
+        if kwargs.get("pin_memory") and target in _GPU and not translator.names_cuda(asked):
+            kwargs["device"] = target = _CPU  # pinned memory is the host's by definition
         if target not in _GPU:
             if kwargs.pop("pin_memory", False):
                 return pinned.adopt(original(*args, **kwargs))

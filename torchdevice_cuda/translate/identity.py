@@ -111,6 +111,35 @@ def type_names(editor: Editor, driver: Driver) -> None:
 
 
 @patch("mps")
+def availability(editor: Editor, driver: Driver) -> None:
+    """Libraries that find an Apple GPU choose it before CUDA, and then do without CUDA's features: they find CUDA."""
+    if not _wanted(editor):
+        return
+    original = torch.backends.mps.is_available
+
+    def is_available() -> bool:
+        return bool(_inside[_frame(1).f_globals.get("__name__")]) and original()
+
+    editor.set(torch.backends.mps, "is_available", disguise(is_available, original))
+
+
+@patch("mps")
+def parsed_devices(editor: Editor, driver: Driver) -> None:
+    """Libraries that parse the arguments of ``to`` themselves keep the device they find there, and show it."""
+    if not _wanted(editor):
+        return
+    original = torch._C._nn._parse_to
+
+    def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        device, *rest = original(*args, **kwargs)
+        if device in _ANSWERS and not _inside[_frame(1).f_globals.get("__name__")]:
+            device = _CUDA
+        return (device, *rest)
+
+    editor.set(torch._C._nn, "_parse_to", _parse_to)
+
+
+@patch("mps")
 def numpy_refusal(editor: Editor, driver: Driver) -> None:
     """Where ``x.numpy()`` is refused for a tensor on the GPU, the refusal names the device that the program knows."""
     if not _wanted(editor) or editor.translator.unasked is not None:

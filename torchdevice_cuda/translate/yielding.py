@@ -235,6 +235,25 @@ def host_generators(editor: Editor, driver: Driver) -> None:
 
 
 @patch("mps")
+def random_states(editor: Editor, driver: Driver) -> None:
+    """States of generators are bytes of the CPU; one that was loaded onto the GPU unasked comes home."""
+    import torch.cuda.random
+    import torch.random
+
+    if editor.translator.unasked is None:
+        return
+    for owner, also in ((torch.random, torch), (torch.cuda.random, torch.cuda)):
+        original = owner.set_rng_state
+
+        def set_rng_state(new_state: torch.Tensor, *args: Any, _original: Any = original, **kwargs: Any) -> None:
+            _original(_to(new_state, _CPU), *args, **kwargs)
+
+        wrapper = disguise(set_rng_state, original)
+        for place in (owner, also):
+            install(editor, place, "set_rng_state", wrapper, original)
+
+
+@patch("mps")
 def pinned_memory(editor: Editor, driver: Driver) -> None:
     """Pinning is about host memory: a tensor that went to the GPU unasked comes home for it."""
     translator, pinned = editor.translator, editor.pinned
