@@ -132,9 +132,8 @@ def main() -> int:
     rows = sorted(mlx_ops.TABLE)
     for name in rows:
         state = witness.failures.get(name) or ("ok" if witness.calls[name] else "NOT SEEN")
-        print(
-            f"{name:32} {witness.calls[name]:6} {witness.errors[name]:9.2e} {','.join(sorted(witness.dtypes[name])):40} {state}"
-        )
+        dtypes = ",".join(sorted(witness.dtypes[name]))
+        print(f"{name:32} {witness.calls[name]:6} {witness.errors[name]:9.2e} {dtypes:40} {state}")
     good = [name for name in rows if witness.calls[name] and name not in witness.failures]
     print(f"{len(good)} of {len(rows)} operators verified")
     if options.json:

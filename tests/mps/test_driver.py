@@ -55,8 +55,10 @@ def test_memory_runs_out(on_mps: Callable) -> None:
             return str(error).split(".")[0]
     torch.cuda.set_per_process_memory_fraction(0.5)
     source = torch.empty(40 << 20, dtype=torch.uint8)
-    result = [refusal(lambda: torch.empty(1 << 40, device="cuda")), refusal(lambda: torch.empty(40 << 20, dtype=torch.uint8, device="cuda")),
-              refusal(lambda: source.cuda()), torch.cuda.memory_stats()["num_ooms"], torch.cuda.get_per_process_memory_fraction()]
+    result = [refusal(lambda: torch.empty(1 << 40, device="cuda")),
+              refusal(lambda: torch.empty(40 << 20, dtype=torch.uint8, device="cuda")),
+              refusal(lambda: source.cuda()), torch.cuda.memory_stats()["num_ooms"],
+              torch.cuda.get_per_process_memory_fraction()]
     """
     assert on_mps(body, memory="64MiB") == ["CUDA out of memory"] * 3 + [3, 0.5]
 

@@ -50,10 +50,11 @@ def test_gradients_flow(on_mps: Callable) -> None:
         "pool": (lambda x: torch.nn.functional.adaptive_avg_pool3d(x, 2), pool),
         "take": (lambda x: x.take(torch.tensor([1, 1, 3], device=x.device)), square),
         "matrix_exp": (torch.linalg.matrix_exp, square), "pdist": (torch.nn.functional.pdist, square),
-        "ctc": (lambda x: torch.nn.functional.ctc_loss(x.log_softmax(1)[:, None], torch.tensor([[1, 2]], device=x.device),
-                [4], [2]), square),
+        "ctc": (lambda x: torch.nn.functional.ctc_loss(
+            x.log_softmax(1)[:, None], torch.tensor([[1, 2]], device=x.device), [4], [2]), square),
     }
-    result = {n: torch.allclose(gradient(f, x, "cuda"), gradient(f, x, "cpu"), atol=1e-4) for n, (f, x) in cases.items()}
+    agree = lambda f, x: torch.allclose(gradient(f, x, "cuda"), gradient(f, x, "cpu"), atol=1e-4)
+    result = {name: agree(*case) for name, case in cases.items()}
     """
     seen = on_mps(body)
     assert seen == dict.fromkeys(seen, True)
@@ -138,8 +139,9 @@ def test_mlx_comes_before_the_cpu_where_it_wins(on_mps: Callable, least: int | N
     m = torch.tensor([[2.0, 1.0], [1.0, 3.0]], device="cuda", requires_grad=True)
     w = torch.linalg.eigvalsh(m); w.sum().backward()
     half = torch.heaviside(x.to(torch.float16), h.to(torch.float16))
-    result = [torch.heaviside(x, h).tolist(), str(half.dtype), m.grad.trace().item(), sorted({{r[2] for r in departures.rows()}}),
-              torch.heaviside(x, h).is_cuda]
+    step = torch.heaviside(x, h)
+    where = sorted({{row[2] for row in departures.rows()}})
+    result = [step.tolist(), str(half.dtype), m.grad.trace().item(), where, step.is_cuda]
     """
     steps, dtype, trace, where, on_gpu = on_mps(body)
     assert steps == [0.0, 0.5, 1.0] and dtype == "torch.float16" and on_gpu

@@ -42,7 +42,10 @@ result["complex"] = attempt(lambda: torch.zeros(2, dtype=torch.complex128, devic
 """
 
 
-@pytest.mark.parametrize("choice, double, twice", [("downcast", ["float32", "mps"], ["complex64", "mps"]), ("cpu", ["float64", "cpu"], ["complex128", "cpu"])])
+@pytest.mark.parametrize(
+    "choice, double, twice",
+    [("downcast", ["float32", "mps"], ["complex64", "mps"]), ("cpu", ["float64", "cpu"], ["complex128", "cpu"])],
+)
 def test_what_becomes_of_it(on_mps: Callable, choice: str, double: list, twice: list) -> None:
     made = on_mps(MADE, float64=choice)
     assert made.pop("complex") == twice

@@ -9,10 +9,22 @@ import pytest
 from torchdevice_cuda.drivers import refusals
 
 COMPATIBILITY = [
-    (NotImplementedError("The operator 'aten::mode' is not currently implemented for the MPS device. If you"), "no kernel"),
-    (TypeError("Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64."), "no float64"),
-    (TypeError("Trying to convert ComplexDouble to the MPS backend but it does not have support for that dtype."), "no float64"),
-    (TypeError("Trying to convert Float8_e4m3fn to the MPS backend but it does not have support for that dtype."), "no such dtype"),
+    (
+        NotImplementedError("The operator 'aten::mode' is not currently implemented for the MPS device. If you"),
+        "no kernel",
+    ),
+    (
+        TypeError("Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64."),
+        "no float64",
+    ),
+    (
+        TypeError("Trying to convert ComplexDouble to the MPS backend but it does not have support for that dtype."),
+        "no float64",
+    ),
+    (
+        TypeError("Trying to convert Float8_e4m3fn to the MPS backend but it does not have support for that dtype."),
+        "no such dtype",
+    ),
     (RuntimeError("MPS: cumsum for int64 is not supported before macOS 13.3"), "no such dtype"),
     (RuntimeError("Undefined type BFloat16"), "no such dtype"),
     (RuntimeError("Failed to create function state object for: cat_int64_t_bfloat"), "no such dtype"),

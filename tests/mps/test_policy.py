@@ -41,8 +41,8 @@ def load(d):
     return torch.load(file, map_location=d.get("device"))
 
 REQUESTS = {"none": {}, "cpu": {"device": "cpu"}, "mps": {"device": "mps"}, "mps:0": {"device": "mps:0"},
-            "cuda": {"device": "cuda"}, "cuda:0": {"device": "cuda:0"}, "device(cuda)": {"device": torch.device("cuda")},
-            "device(cpu)": {"device": torch.device("cpu")}}
+            "cuda": {"device": "cuda"}, "cuda:0": {"device": "cuda:0"},
+            "device(cuda)": {"device": torch.device("cuda")}, "device(cpu)": {"device": torch.device("cpu")}}
 """
 
 TABLE = ASK + "result = {asked: {way: real(make(d)) for way, make in WAYS.items()} for asked, d in REQUESTS.items()}"
@@ -121,7 +121,8 @@ def test_generators_of_the_cpu_draw_there(on_mps: Callable) -> None:
     first = torch.randn(3, generator=g)
     drawn = [first, torch.randint(9, (3,), generator=g, device="cpu"), torch.randperm(4, generator=g),
              torch.empty(3).normal_(generator=g), torch.multinomial(torch.ones(4), 2, generator=g),
-             torch.nn.init.normal_(torch.empty(2), generator=g), torch.normal(torch.zeros(2), torch.ones(2), generator=g),
+             torch.nn.init.normal_(torch.empty(2), generator=g),
+             torch.normal(torch.zeros(2), torch.ones(2), generator=g),
              torch.bernoulli(torch.full((3,), 0.5), generator=g)]
     expected = torch._C._VariableFunctions.randn(3, generator=torch.Generator().manual_seed(0))
     result = [[real(x) for x in drawn], torch.equal(first, expected.cuda())]

@@ -77,7 +77,9 @@ import torch
 import torch.multiprocessing as mp
 
 def work(queue, x, parameter):
-    queue.put([str((x + 1).device), (x + 1).tolist(), str(torch.zeros(1).device), type(parameter).__name__, parameter.requires_grad])
+    y = x + 1
+    unasked = torch.zeros(1)
+    queue.put([str(y.device), y.tolist(), str(unasked.device), type(parameter).__name__, parameter.requires_grad])
 
 if __name__ == "__main__":
     context = mp.get_context("spawn")

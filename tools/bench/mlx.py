@@ -2,8 +2,8 @@
 
     python tools/bench/mlx.py [--write] [--largest 22] [--only mm,sort]
 
-``--write`` keeps the figures in the cache, where the fallback chain reads them; they hold for this machine, this MLX and
-this torch. An operator whose figure is "never" stays on the CPU.
+``--write`` keeps the figures in the cache, where the fallback chain reads them; they hold for this machine, this MLX
+and this torch. An operator whose figure is "never" stays on the CPU.
 """
 
 from __future__ import annotations

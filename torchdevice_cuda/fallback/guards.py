@@ -1,4 +1,4 @@
-"""Functions whose operators the backend has, but not for every dtype: what it refuses runs on the CPU, and is remembered.
+"""Functions whose operators the backend has, but not for every dtype: what it refuses runs on the CPU.
 
 The backend says so only when it is called. A refusal (see ``drivers.refusals``) is remembered by function, dtype and
 device, so that the device is asked once; every other error goes on unchanged.

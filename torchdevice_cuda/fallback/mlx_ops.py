@@ -1,4 +1,4 @@
-"""Operators that MLX can compute: for each its function, with the operator's own arguments, and the dtypes it is good for.
+"""Operators that MLX can compute: for each its function, with the operator's own arguments, and the dtypes it takes.
 
 Every entry is verified against the CPU over torch's own samples; what MLX does otherwise than torch (other promotion
 rules, other treatment of NaN, fewer dtypes) is left out by the entry's limits.
@@ -97,7 +97,7 @@ _UNARY_FLOAT = (
     "tanh reciprocal ceil floor trunc erfinv"
 )
 for _name in _UNARY_FLOAT.split():
-    _op(_name, F32)(_unary({"trunc": "trunc"}.get(_name, _name)))
+    _op(_name, F32)(_unary(_name))
 _op("neg", REAL)(_unary("negative"))
 _op("abs", REAL)(_unary("abs"))
 _op("sign", REAL)(_unary("sign"))
@@ -194,12 +194,9 @@ _COMPARISONS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equa
 _COMPARISONS |= {"gt": "greater", "ge": "greater_equal"}
 for _name, _mlx_name in _COMPARISONS.items():
     _op(f"{_name}.Tensor {_name}.Scalar", REAL, _plain)(_binary(_mlx_name))
-for _name in ("logical_and", "logical_or", "logical_xor"):
-    _mlx_name = {"logical_xor": "not_equal"}.get(_name, _name)
-    if _name == "logical_xor":
-        _op(_name, BOOL, _same)(_binary("not_equal"))
-    else:
-        _op(_name, ANY, _same)(_binary(_name))
+for _name in ("logical_and", "logical_or"):
+    _op(_name, ANY, _same)(_binary(_name))
+_op("logical_xor", BOOL, _same)(_binary("not_equal"))
 for _name in ("and", "or", "xor"):
     _op(f"bitwise_{_name}.Tensor", INTS, _same)(_binary(f"bitwise_{_name}"))
 _op("maximum", REAL, _same)(_binary("maximum"))
@@ -305,7 +302,7 @@ def _has_axes(x: torch.Tensor, *values: Any, **named: Any) -> bool:
     return x.dim() > 0 and named.get("dtype") is None
 
 
-_op("sum mean prod", F32, _no_dtype)(lambda mx, x: mx.sum(x))
+_op("sum", F32, _no_dtype)(lambda mx, x: mx.sum(x))
 _op("mean", F32, _no_dtype)(lambda mx, x: mx.mean(x))
 _op("prod", F32, _no_dtype)(lambda mx, x: mx.prod(x))
 _op("any", BOOL)(lambda mx, x: mx.any(x))
@@ -331,7 +328,7 @@ _op("all.dim", BOOL, _has_axes)(_reduction("all"))
 _op("logsumexp", F32, _has_axes)(_reduction("logsumexp"))
 
 
-def _extreme(values: str, indices: str) -> Function:
+def _extreme(indices: str) -> Function:
     def compute(mx: Any, x: Any, dim: int, keepdim: bool = False) -> Any:
         place = getattr(mx, indices)(x, axis=dim, keepdims=True)
         found = mx.take_along_axis(x, place, axis=dim)
@@ -341,8 +338,8 @@ def _extreme(values: str, indices: str) -> Function:
     return compute
 
 
-_op("max.dim", F32 | INTS, _has_axes)(_extreme("max", "argmax"))
-_op("min.dim", F32 | INTS, _has_axes)(_extreme("min", "argmin"))
+_op("max.dim", F32 | INTS, _has_axes)(_extreme("argmax"))
+_op("min.dim", F32 | INTS, _has_axes)(_extreme("argmin"))
 
 
 def _place(mlx_name: str) -> Function:
@@ -432,24 +429,24 @@ def _roll(mx: Any, x: Any, shifts: Any, dims: Any = ()) -> Any:
     return mx.roll(x, shifts, axis=tuple(dims)) if dims else mx.roll(x, shifts[0])
 
 
-def _distinct(x: torch.Tensor) -> bool:
-    """Whether no two elements are alike: the order of like elements is nobody's promise, and NaN sorts elsewhere."""
+def _sortable(x: torch.Tensor) -> bool:
+    """Whether a tensor has an axis to sort along and no NaN, which MLX sorts elsewhere."""
     return x.dim() > 0 and not (x.is_floating_point() and bool(x.isnan().any()))
 
 
-@_op("sort", F32 | INTS, lambda x, dim=-1, descending=False: _distinct(x) and not descending)
+@_op("sort", F32 | INTS, lambda x, dim=-1, descending=False: _sortable(x) and not descending)
 def _sort(mx: Any, x: Any, dim: int = -1, descending: bool = False) -> Any:
     places = mx.argsort(x, axis=dim)
     return mx.take_along_axis(x, places, axis=dim), places.astype(mx.int64)
 
 
-@_op("topk", F32, lambda x, k, dim=-1, largest=True, sorted=True: _distinct(x) and largest and k > 0)
+@_op("topk", F32, lambda x, k, dim=-1, largest=True, sorted=True: _sortable(x) and largest and k > 0)
 def _topk(mx: Any, x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     places = mx.take(mx.argsort(-x, axis=dim), mx.arange(k), axis=dim)
     return mx.take_along_axis(x, places, axis=dim), places.astype(mx.int64)
 
 
-@_op("kthvalue", F32, lambda x, k, dim=-1, keepdim=False: _distinct(x))
+@_op("kthvalue", F32, lambda x, k, dim=-1, keepdim=False: _sortable(x))
 def _kthvalue(mx: Any, x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     place = mx.take(mx.argsort(x, axis=dim), mx.array([k - 1]), axis=dim)
     found, place = mx.take_along_axis(x, place, axis=dim), place.astype(mx.int64)

@@ -179,7 +179,7 @@ def computations(editor: Editor, driver: Driver) -> None:
 
 @patch("mps")
 def checkpoints(editor: Editor, driver: Driver) -> None:
-    """A checkpoint's float64 tensors are read on the CPU: a storage is bytes, and only the tensor knows their meaning."""
+    """A checkpoint's float64 tensors are read on the CPU: a storage is bytes that only the tensor can read."""
     precision = editor.precision
     if precision.choice == "raise":
         return

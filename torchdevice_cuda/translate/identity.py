@@ -153,10 +153,39 @@ def numpy_refusal(editor: Editor, driver: Driver) -> None:
             if self.device.type != driver.device_type:
                 raise
         raise TypeError(
-            f"can't convert {_CUDA} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+            f"can't convert {_CUDA} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory "
+            "first."
         )
 
     install(editor, torch.Tensor, "numpy", disguise(wrapper, original), original)
+
+
+@patch("mps")
+def lengths_refusal(editor: Editor, driver: Driver) -> None:
+    """``pack_padded_sequence`` refuses lengths on the GPU, and its refusal names the device that the program knows."""
+    if not _wanted(editor) or editor.translator.unasked is not None:
+        return
+    from torch.nn.utils import rnn
+
+    original = rnn._VF._pack_padded_sequence
+
+    class Functions:
+        """torch._VF as the module sees it."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(torch._VF, name)
+
+        @staticmethod
+        def _pack_padded_sequence(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
+            if lengths.device in _ANSWERS:
+                kind = lengths.type().rpartition(".")[2].removesuffix("Tensor")
+                raise RuntimeError(
+                    "'lengths' argument should be a 1D CPU int64 tensor, but got "
+                    f"{lengths.dim()}D {_CUDA} {kind} tensor"
+                )
+            return original(input, lengths, batch_first)
+
+    editor.set(rnn, "_VF", Functions())
 
 
 @patch("mps")
