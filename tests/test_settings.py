@@ -25,7 +25,7 @@ def test_every_default_survives_a_child_process(option: settings.Option) -> None
     changed = {
         "driver": "cpu", "policy": "faithful", "allow_redirects": True, "identity": "native", "float64": "raise",
         "devices": 2, "memory": 1 << 30, "capability": (8, 0), "name": "Test GPU", "log_level": "DEBUG",
-        "report": "-", "fallback": "error", "visible_devices": "1", "build": False,
+        "report": "-", "fallback": "error", "visible_devices": "1", "build": False, "emulate_mps": True,
     }  # fmt: skip
     chosen = settings.load({option.field: changed[option.field]}, {})
     assert getattr(chosen, option.field) == changed[option.field]

@@ -11,7 +11,7 @@ import torch
 _CPU = torch.device("cpu")
 _base = torch._C.TensorBase
 _to, _copy, _resize = _base.to, _base.copy_, _base.resize_
-_device = _base.device.__get__
+_is_cpu = _base.is_cpu.__get__  # a device's type makes a new string each time it is asked for
 NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 
 
@@ -28,6 +28,8 @@ class Shape:
     names: tuple[str, ...]
     #: whether the operator draws random numbers from a generator it is given
     draws: bool
+    #: whether it only makes new tensors of those it is given, as most operators do
+    plain: bool
 
     @classmethod
     def of(cls, op: Any) -> Shape:
@@ -46,13 +48,15 @@ class Shape:
             labels = result.alias_info.before_set if result.alias_info is not None else ()
             results.append(next((owners[label] for label in labels if label in owners), None))
         names = tuple(argument.name for argument in schema.arguments)
-        return cls(op, frozenset(written), tuple(results), names, "generator" in names)
+        draws = "generator" in names
+        plain = not written and not draws and not any(results) and bool(results)
+        return cls(op, frozenset(written), tuple(results), names, draws, plain)
 
 
 def home(value: Any, device: torch.device) -> Any:
     """An argument with its tensors on the CPU and the device replaced by the CPU."""
     if isinstance(value, torch.Tensor):
-        return _to(value, _CPU) if _device(value).type == device.type else value
+        return value if _is_cpu(value) else _to(value, _CPU)
     kind = value.__class__
     if kind is list or kind is tuple:
         return kind(home(item, device) for item in value)
@@ -64,8 +68,9 @@ def home(value: Any, device: torch.device) -> Any:
 def away(value: Any, device: torch.device) -> Any:
     """A result on the device, in a dtype that the device has."""
     if isinstance(value, torch.Tensor):
-        narrow = NARROW.get(value.dtype)
-        return _to(value if narrow is None else _to(value, narrow), device)
+        if value.dtype in NARROW:
+            value = _to(value, NARROW[value.dtype])
+        return _to(value, device)
     kind = value.__class__
     if kind is list or kind is tuple:
         return kind(away(item, device) for item in value)
@@ -98,6 +103,9 @@ def compute(
 
     ``inner`` computes in the operator's place, with the same arguments.
     """
+    if shape.plain:
+        at_home = {name: home(value, device) for name, value in kwargs.items()} if kwargs else {}
+        return away((inner or shape.op)(*[home(value, device) for value in args], **at_home), device)
     named = dict(zip(shape.names, args, strict=False), **kwargs)
     at_home = {name: home(value, device) for name, value in named.items()}
     if shape.draws:

@@ -29,7 +29,7 @@ _CONVERSIONS: dict[str, torch.dtype | None] = {
     **dict.fromkeys(("new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros")),
 }
 #: Functions that compute in a dtype they are given, or in float64 whatever they are given; methods too.
-_COMPUTING = ("sum", "nansum", "mean", "prod", "cumsum", "cumprod", "norm", "float_power")
+_COMPUTING = ("sum", "nansum", "mean", "prod", "cumsum", "cumprod", "softmax", "log_softmax", "norm", "float_power")
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
 
