@@ -27,8 +27,6 @@ _OTHERS = (
 _ENTRANCES = ("from_numpy", "frombuffer", "from_file")
 # Functions that give the data itself where it is on the device already.
 _ADOPTING = frozenset({"as_tensor", "asarray"})
-# Functions whose device can be given by position: name -> its place.
-_POSITIONAL = {"as_tensor": 2}
 # Functions that may be given tensors, and hand the call to the tensors' own torch functions.
 _OVERRIDABLE = frozenset({"arange", "full", "linspace", "logspace", "normal", "range", "scalar_tensor"})
 # Data of which torch makes a tensor by copying, wherever the tensor is to live.
@@ -142,17 +140,19 @@ def on_host(editor: Editor, name: str, original: Function) -> Function:
 
 def _like_on_host(editor: Editor, name: str, original: Function) -> Function:
     """A factory that makes a tensor like another: on CUDA if that one is, unless it is told otherwise."""
-    refs = editor.translator.marks.refs
-    uncommon = _uncommon(editor, name, original)
+    marks, refs = editor.translator.marks, editor.translator.marks.refs
+    uncommon, random = _uncommon(editor, name, original), _takes_generator(name)
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes or not args or args[0].__class__ not in PLAIN:
             handled = dispatched(wrapper, (args[0] if args else kwargs.get("input"),), args, kwargs)
             if handled is not NotImplemented:
                 return handled
-        if "device" in kwargs or "pin_memory" in kwargs or (args and id(args[0]) in refs):
+        marked = bool(args) and id(args[0]) in refs and args[0] in marks
+        if "device" in kwargs or "pin_memory" in kwargs or (marked and random):
             return uncommon(args, kwargs)
-        return original(*args, **kwargs)
+        made = original(*args, **kwargs)
+        return marks.add(made) if marked else made
 
     return wrapper
 
@@ -160,18 +160,13 @@ def _like_on_host(editor: Editor, name: str, original: Function) -> Function:
 def _adopting_on_host(editor: Editor, name: str, original: Function) -> Function:
     """``as_tensor`` and ``asarray`` give the data itself if it is there; between the CPU and CUDA they copy."""
     translator, marks, driver = editor.translator, editor.translator.marks, editor.translator.driver
-    position = _POSITIONAL.get(name)
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes:
             handled = dispatched(wrapper, (), args, kwargs)
             if handled is not NotImplemented:
                 return handled
-        if position is not None and len(args) > position:
-            asked, args = args[position], args[:position]
-            kwargs["device"] = asked
-        else:
-            asked = kwargs.get("device")
+        asked = kwargs.get("device")
         if asked is None or not args or not names_a_device(asked):
             return original(*args, **kwargs)
         kwargs["device"] = target = translator.device(asked)
@@ -198,7 +193,7 @@ def elsewhere(editor: Editor, name: str, original: Function) -> Function:
     """A factory where the accelerator has memory of its own; under ``accelerate`` it is where tensors go unasked."""
     translator = editor.translator
     injects = _injection(translator, name)
-    position, like, overridable = _POSITIONAL.get(name), name in _LIKE, name in _OVERRIDABLE
+    like, overridable = name in _LIKE, name in _OVERRIDABLE
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes or overridable or (like and (not args or args[0].__class__ not in PLAIN)):
@@ -206,8 +201,6 @@ def elsewhere(editor: Editor, name: str, original: Function) -> Function:
             handled = dispatched(wrapper, subjects, args, kwargs)
             if handled is not NotImplemented:
                 return handled
-        if position is not None and len(args) > position:
-            kwargs["device"], args = args[position], args[:position]
         asked = kwargs.get("device")
         if asked is None:
             if injects is not None and injects(args, kwargs):

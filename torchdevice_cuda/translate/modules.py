@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ def parse_to(editor: Editor, driver: Driver) -> None:
     """``Module.to`` and ``PackedSequence.to`` parse their arguments in C; the device among them is translated.
 
     An integer means the accelerator, which C++ looks for among those compiled in: it is named before C++ sees it.
+    Programs that call the parser themselves (Lightning does, to know where a module is) keep the device they named.
     """
     original = torch._C._nn._parse_to
     translator = editor.translator
@@ -28,7 +30,9 @@ def parse_to(editor: Editor, driver: Driver) -> None:
         if args and args[0] == "cpu:-1":
             args = (translator.device(args[0]), *args[1:])
         device, *rest = original(*args, **kwargs)
-        return (device if device is None else translator.device(device), *rest)
+        if device is None or not sys._getframe(1).f_globals.get("__name__", "").startswith("torch."):
+            return (device, *rest)
+        return (translator.device(device), *rest)
 
     editor.set(torch._C._nn, "_parse_to", _parse_to)
 

@@ -32,12 +32,14 @@ def _mover(editor: Editor) -> Callable[..., torch.Tensor]:
     def move_on_host(
         self: torch.Tensor, to_cuda: bool, target: torch.device, args: tuple, kwargs: dict
     ) -> torch.Tensor:
+        # torch.jit.trace compares runs with clones that nobody marked, down to the line that a call comes from.
+        if torch._C._get_tracing_state() is not None:
+            return original(self, target, *args, **kwargs)
         # Between CUDA and the CPU a move copies, even if both are this memory; to where the tensor is, it does not.
         there = self in marks
         if there == to_cuda:
             moved = original(self, target, *args, **kwargs)
-        # While torch.jit.trace records, tensors are clones that nobody marked: a move is what it is between like devices.
-        elif target.type == "cpu" and self.device.type == "cpu" and torch._C._get_tracing_state() is None:
+        elif target.type == "cpu" and self.device.type == "cpu":
             if len(args) >= _COPY_POSITION:
                 args = (*args[: _COPY_POSITION - 1], True, *args[_COPY_POSITION:])
             else:
@@ -188,6 +190,21 @@ def _new_wrapper(editor: Editor, original: Function) -> Function:
         return marks.add(made) if on_host and translator.names_cuda(asked) else made
 
     return wrapper
+
+
+@patch("cpu", "mps")
+def packed_sequences(editor: Editor, driver: Driver) -> None:
+    """PackedSequence.cuda looks whether a tensor it moved says it is on CUDA, and asks twice if it does not."""
+    from torch.nn.utils.rnn import PackedSequence
+
+    original = PackedSequence.cuda
+
+    def cuda(self: PackedSequence, *args: Any, **kwargs: Any) -> PackedSequence:
+        if not args and kwargs.get("device") is None:
+            kwargs["device"] = "cuda"
+        return self.to(*args, **kwargs)
+
+    install(editor, PackedSequence, "cuda", disguise(cuda, original), original)
 
 
 @patch("cpu", "mps")
