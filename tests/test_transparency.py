@@ -36,7 +36,7 @@ def test_as_with_stock_torch(case: str, when: str) -> None:
 SCAN = """
 import sys, torch
 import torch._dynamo, torch._dynamo.variables.torch as variables, torch._dynamo.trace_rules as rules
-import torch.cuda.sparse, torch.nn.parallel, torch.jit._builtins, torch.profiler
+import torch.cuda.comm, torch.cuda.sparse, torch.nn.parallel, torch.jit._builtins, torch.profiler
 from torch.utils._device import DeviceContext, _device_constructors
 
 OWNERS = [torch.Tensor, torch.nn.Module, torch.amp.autocast, torch.amp.GradScaler, torch.UntypedStorage,
@@ -78,6 +78,9 @@ def test_after_deactivation_every_attribute_is_the_original() -> None:
 import torchdevice_cuda
 missing = [name for name in MODULES if name not in sys.modules]
 assert not missing, missing
+from torchdevice_cuda.translate import amp
+for names, _ in amp.RULES.values():
+    list(map(amp._overload, names))  # torch.ops makes an operator's object, and files it, when it is first looked at
 scan()  # what torch loads lazily when looked at is loaded now
 before, kernels = scan(), autocast_kernels()
 for _ in range(2):
@@ -112,15 +115,16 @@ def test_names_bound_before_follow_and_go_back() -> None:
         import types
         theirs = types.ModuleType("program_of_others"); theirs.make = torch.full
         import sys; sys.modules["program_of_others"] = theirs
-        stock = zeros
+        stock = [zeros]  # not a name of the module: those follow
         import torchdevice_cuda
         torchdevice_cuda.activate(driver="cpu")
-        assert zeros is torch.zeros and zeros is not stock and fftfreq is torch.fft.fftfreq
+        assert zeros is torch.zeros and zeros is not stock[0] and fftfreq is torch.fft.fftfreq
         for made in (zeros(2, device="cuda"), arange(2, device="cuda:0"), rand(2, device=0), tensor(1, device="cuda"),
-                     zeros_like(zeros(1), device="cuda"), fftfreq(4, device="cuda"), theirs.make((2,), 1.0, device="cuda")):
+                     zeros_like(zeros(1), device="cuda"), fftfreq(4, device="cuda"),
+                     theirs.make((2,), 1.0, device="cuda")):
             assert made.device.type == "cpu" and made.cuda() is made
         torchdevice_cuda.deactivate()
-        assert zeros is torch.zeros is stock and theirs.make is torch.full
+        assert zeros is torch.zeros is stock[0] and theirs.make is torch.full
         for make in (zeros, theirs.make):
             try:
                 make((2,), 1.0, device="cuda") if make is theirs.make else make(2, device="cuda")

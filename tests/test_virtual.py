@@ -33,7 +33,17 @@ def test_tensors_are_cuda_down_to_the_dispatcher(virtual: Callable, order: str) 
         """,
         order=order,
     )
-    assert found == ["cuda:0", True, "torch.cuda.FloatTensor", "cuda:0", "device='cuda:0')", "cpu", 0, True, [[3.0] * 2] * 2]
+    assert found == [
+        "cuda:0",
+        True,
+        "torch.cuda.FloatTensor",
+        "cuda:0",
+        "device='cuda:0')",
+        "cpu",
+        0,
+        True,
+        [[3.0] * 2] * 2,
+    ]
 
 
 def test_training_agrees_with_the_cpu(virtual: Callable) -> None:
@@ -107,7 +117,14 @@ def test_memory_is_exact_and_limited(virtual: Callable) -> None:
                   c.get_device_properties(0).total_memory == 64 << 20, c.mem_get_info()[1] == 64 << 20]
         """,
         memory="64MiB",
-    ) == [[8192, 4096], "CUDA out of memory. Tried to allocate 200.00 MiB. GPU 0 has a total capacit", 1, 1 << 20, True, True]
+    ) == [
+        [8192, 4096],
+        "CUDA out of memory. Tried to allocate 200.00 MiB. GPU 0 has a total capacit",
+        1,
+        1 << 20,
+        True,
+        True,
+    ]
 
 
 def test_history_is_what_the_viewer_reads(virtual: Callable) -> None:

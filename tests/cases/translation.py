@@ -403,7 +403,9 @@ def case_packed_sequences() -> None:
 def case_data_parallel() -> None:
     model = nn.DataParallel(nn.Linear(2, 2).cuda())
     model(torch.ones(4, 2, device="cuda")).sum().backward()
-    assert model.module.weight.grad is not None and nn.DataParallel(nn.Linear(2, 2).cuda(), [0])(torch.ones(1, 2)).numel()
+    assert (
+        model.module.weight.grad is not None and nn.DataParallel(nn.Linear(2, 2).cuda(), [0])(torch.ones(1, 2)).numel()
+    )
 
 
 # ----------------------------------------------------------------------------- loading
@@ -465,7 +467,10 @@ def case_load_from_files() -> None:
             assert set(torch.load(path, **options)) == {"weight", "bias"}, options
         torch.jit.save(torch.jit.script(nn.Linear(2, 2)), str(Path(folder, "cuda.jit")))
         for location in ("cuda", torch.device("cuda:0"), "cpu", None):
-            assert torch.jit.load(str(Path(folder, "cuda.jit")), map_location=location)(torch.ones(1, 2)).shape == (1, 2)
+            assert torch.jit.load(str(Path(folder, "cuda.jit")), map_location=location)(torch.ones(1, 2)).shape == (
+                1,
+                2,
+            )
 
 
 def case_load_weights_only_by_default() -> None:
@@ -589,7 +594,7 @@ def case_grad_scaler_cycle() -> None:
         weight = nn.Parameter(torch.ones(2, device="cuda"))
         optimizer = torch.optim.SGD([weight], lr=0.5)
 
-        def step(factor: float) -> None:
+        def step(factor: float, scaler: Any = scaler, weight: Any = weight, optimizer: Any = optimizer) -> None:
             optimizer.zero_grad()
             scaler.scale((weight * factor).sum()).backward()
             scaler.unscale_(optimizer)

@@ -1,11 +1,13 @@
 """What translation costs per call.
 
-    python tools/bench/translate.py [--rounds 60] [--driver cpu] [--calls 1000000]
+    python tools/bench/translate.py [--generations 6] [--rounds 12] [--driver cpu] [--calls 1000000]
 
-Three processes live side by side: stock torch, stock torch with ``torch.set_default_device("cpu")``, and stock torch
-under torchdevice_cuda. They take turns at each row in slices of milliseconds, so that whatever else the machine does
-falls on all of them alike; the medians of each process's slices are compared, and "stock again" (a second stock
-process) shows the noise. At the end a process makes a million translated calls, and its memory is watched.
+Processes live side by side: stock torch, stock torch again (what it differs by is noise), stock torch with
+``torch.set_default_device("cpu")``, and torch under torchdevice_cuda. They take turns at each row in slices of
+milliseconds, so that whatever else the machine does falls on all of them alike. Where a process's memory happens to lie
+makes small allocations up to a third faster or slower for its whole life: each of several generations of processes
+gives one ratio (of medians), and the median of those is shown. At the end a process makes a million translated calls,
+and its memory is watched.
 """
 
 from __future__ import annotations
@@ -187,21 +189,34 @@ def holds(row: Row, stock: float, active: float) -> str:
     return "ok" if within else "MISS"
 
 
-def table(processes: list[Process]) -> tuple[str, bool]:
+KINDS = ("stock", "stock again", "default device", "active")
+
+
+def measure_generation(rounds: int, driver: str) -> list[dict[str, float]]:
+    """New processes, measured: for each row the median of each kind, in microseconds."""
+    processes = [Process(kind, driver) for kind in KINDS]
+    measure(processes, rounds)
+    for process in processes:
+        process.close()
+    return [{p.kind: statistics.median(p.times[number]) for p in processes} for number in range(len(ROWS))]
+
+
+def table(generations: list[list[dict[str, float]]]) -> tuple[str, bool]:
     """The rows, and whether every bar holds."""
-    stock, again, default, active = processes
     lines = [
         f"{'':<36}{'stock':>10}{'active':>10}{'diff':>9}{'ratio':>8}{'bar':>7}{'':>6}{'stock again':>13}"
         f"{'set_default_device':>20}"
     ]
     good = True
     for number, row in enumerate(ROWS):
-        # Each round's slices lie within milliseconds of each other: noise that lasts longer cancels in their ratio.
+        found = [generation[number] for generation in generations]
+        base = statistics.median(times[kind] for times in found for kind in KINDS[:2])
         ratios = {
-            p.kind: statistics.median(b / a for a, b in zip(stock.times[number], p.times[number], strict=True))
-            for p in (again, default, active)
+            kind: statistics.median(
+                times[kind] / statistics.mean((times["stock"], times["stock again"])) for times in found
+            )
+            for kind in KINDS
         }
-        base = statistics.median(stock.times[number])
         now = base * ratios["active"]
         verdict = holds(row, base, now)
         good &= verdict != "MISS"
@@ -214,7 +229,8 @@ def table(processes: list[Process]) -> tuple[str, bool]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=60, help="slices of each row in each process (60)")
+    parser.add_argument("--generations", type=int, default=6, help="how often to start new processes (6)")
+    parser.add_argument("--rounds", type=int, default=12, help="slices of each row in each process (12)")
     parser.add_argument("--driver", default="cpu", help="the driver to measure (cpu)")
     parser.add_argument("--calls", type=int, default=1_000_000, help="calls for the memory row (1000000; 0: none)")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
@@ -224,11 +240,7 @@ def main() -> None:
         return serve(options.serve, options.driver)
     if options.watch_memory:
         return watch_memory(options.watch_memory, options.driver)
-    processes = [Process(kind, options.driver) for kind in ("stock", "stock again", "default device", "active")]
-    measure(processes, options.rounds)
-    for process in processes:
-        process.close()
-    text, good = table(processes)
+    text, good = table([measure_generation(options.rounds, options.driver) for _ in range(options.generations)])
     print(text, flush=True)
     if options.calls:
         command = [sys.executable, __file__, "--watch-memory", str(options.calls), "--driver", options.driver]

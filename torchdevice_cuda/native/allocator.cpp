@@ -725,6 +725,7 @@ void delete_memory(void* pointer) {
 }
 
 thread_local c10::DeviceIndex t_allocate_on = -1;
+thread_local bool t_numbers = false;
 
 struct DeviceAllocatorImpl final : AllocatorBase {
   c10::DataPtr allocate(size_t bytes) override {
@@ -789,9 +790,8 @@ struct DeviceAllocatorImpl final : AllocatorBase {
 // The process's CPU allocator: the stock one, except inside AllocateOnDevice.
 c10::Allocator* g_stock_cpu = nullptr;
 
-// CPU kernels convert a number they are given into a one-element temporary; a GPU passes it by value. So memory for
-// single elements is the host's, and a result of one element moves to the device when it is adopted.
-constexpr size_t kHostScalar = 16;
+// The largest single element, a complex128.
+constexpr size_t kOneElement = 16;
 
 // Raw memory may be given back after the call that took it, so whose it is is decided by where it lies.
 void delete_raw_cpu(void* pointer) {
@@ -804,7 +804,7 @@ void delete_raw_cpu(void* pointer) {
 struct CpuAllocatorImpl final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     const auto index = t_allocate_on;
-    if (C10_LIKELY(index < 0) || bytes <= kHostScalar) return g_stock_cpu->allocate(bytes);
+    if (C10_LIKELY(index < 0) || (t_numbers && bytes <= kOneElement)) return g_stock_cpu->allocate(bytes);
     auto p = hostdevice::allocate(bytes, index);
     p.unsafe_set_device(cpu());
     return p;
@@ -876,11 +876,14 @@ void install_allocators() {
   c10::SetCPUAllocator(cpu_allocator(), 10);
 }
 
-AllocateOnDevice::AllocateOnDevice(c10::DeviceIndex index) : saved_(t_allocate_on) {
+AllocateOnDevice::AllocateOnDevice(c10::DeviceIndex index, bool numbers)
+    : saved_(t_allocate_on), saved_numbers_(t_numbers) {
   t_allocate_on = index;
+  t_numbers = numbers;
 }
 AllocateOnDevice::~AllocateOnDevice() {
   t_allocate_on = saved_;
+  t_numbers = saved_numbers_;
 }
 
 c10::DeviceIndex exchange_allocate_on(c10::DeviceIndex index) {

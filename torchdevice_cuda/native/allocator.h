@@ -114,15 +114,20 @@ bool is_ours(const c10::DataPtr& pointer);
 // While one of these lives, the calling thread's CPU allocations come out of the device's memory: that is how the
 // results and the temporaries of a CPU kernel standing in for a device kernel are counted, and results kept without
 // a copy.
+//
+// `numbers`: CPU numbers are among the arguments. A CPU kernel converts such a number into a one-element temporary where
+// a GPU passes it by value, so single elements are then the host's memory, and a result of one element is moved to the
+// device when it is adopted.
 class AllocateOnDevice {
  public:
-  explicit AllocateOnDevice(c10::DeviceIndex device);
+  explicit AllocateOnDevice(c10::DeviceIndex device, bool numbers = false);
   ~AllocateOnDevice();
   AllocateOnDevice(const AllocateOnDevice&) = delete;
   AllocateOnDevice& operator=(const AllocateOnDevice&) = delete;
 
  private:
   c10::DeviceIndex saved_;
+  bool saved_numbers_;
 };
 
 // The same by hand, for callers without scopes; -1 for the host. Gives what it was.

@@ -382,7 +382,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   if (C10_UNLIKELY(f.reads_back)) synchronize_current_stream(index);
   if (C10_UNLIKELY(f.divides)) divide_by_one_for_zero(*stack, base);
   {
-    const AllocateOnDevice here(index);
+    const AllocateOnDevice here(index, any_cpu);
     if (C10_UNLIKELY(f.seeded))
       redispatch_seeded(op, target, stack, index);
     else
@@ -451,13 +451,26 @@ struct BoxedKernel final : c10::OperatorKernel {
 
 // ---- operators nobody else answers for ----------------------------------------------------------------------------
 
+void warn_fallback(const c10::OperatorHandle& op) {
+  TORCH_WARN_ONCE(
+      "The operator '", op.operator_name(),
+      "' is not currently supported on the MPS backend and will fall back to run on the CPU. This may have "
+      "performance implications.");
+}
+
+// Operators without an MPS kernel that PyTorch sends to the CPU there, whatever the environment says. (It names linalg_svd;
+// the operator underneath is the one with a gradient.)
+void always_fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  warn_fallback(op);
+  run(op, shared_facts(op), DispatchKey::CPU, stack);
+}
+
 void fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
   if (kIsCuda) {
     TORCH_CHECK_NOT_IMPLEMENTED(
         op.hasKernelForDispatchKey(DispatchKey::CPU) || op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd),
-        "Could not run '", op.operator_name(), "' with arguments from the 'CUDA' backend. This could be because the "
-        "operator doesn't exist for this backend, or was omitted during the selective/custom build process (if using "
-        "custom build). The virtual GPU computes with the CPU's kernels, and the CPU has none for this operator.");
+        "Could not run '", op.operator_name(), "' with arguments from the 'CUDA' backend. The virtual GPU computes with "
+        "the CPU's kernels, and the CPU has none for this operator.");
     run(op, shared_facts(op), DispatchKey::CPU, stack);
     return;
   }
@@ -470,11 +483,15 @@ void fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
       "as well as commit hash . As a temporary fix, you can set the environment variable "
       "`PYTORCH_ENABLE_MPS_FALLBACK=1` to use the CPU as a fallback for this op. WARNING: this will be slower than "
       "running natively on MPS.");
-  TORCH_WARN_ONCE(
-      "The operator '", op.operator_name(),
-      "' is not currently supported on the MPS backend and will fall back to run on the CPU. This may have "
-      "performance implications.");
+  warn_fallback(op);
   run(op, shared_facts(op), DispatchKey::CPU, stack);
+}
+
+// What a CUDA build computes with CUDA alone: its own kernel would look for a GPU that is not there.
+void refuse(const c10::OperatorHandle& op, DispatchKeySet, Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "Could not run '", op.operator_name(), "' with arguments from the '", kName,
+      "' backend. The virtual GPU computes with the CPU's kernels, and the CPU has none for this operator.");
 }
 
 // Composites that stay composites: they make views or fresh tensors on the device of their arguments by themselves,
@@ -489,7 +506,8 @@ bool stays_composite(const c10::OperatorHandle& op) {
       "aten::_nested_tensor_from_tensor_list", "aten::_new_zeros_with_same_feature_meta",
       "aten::_scaled_dot_product_fused_attention_overrideable",
       "aten::_scaled_dot_product_fused_attention_overrideable_backward", "aten::unsafe_split",
-      "aten::unsafe_split_with_sizes", "aten::_unsafe_view", "aten::_coalesced", "aten::copy_sparse_to_sparse"};
+      "aten::unsafe_split_with_sizes", "aten::_unsafe_view", "aten::_coalesced", "aten::copy_sparse_to_sparse",
+      "aten::_pack_padded_sequence"};
   const auto& schema = op.schema();
   if (names->count(schema.name())) return true;
   if (op.hasTag(at::Tag::inplace_view)) return true;
@@ -556,15 +574,31 @@ void register_boxed_kernels() {
     const OpRow* row = find_op_row(name.c_str());
     for (size_t i = 0; i < libraries.size(); i++) {
       const auto& k = kKeys[i];
+      if (is_claimed(k.device, name)) continue;
       bool wanted = op->hasKernelForDispatchKey(k.cpu);
       if (kIsCuda) {
-        if (k.device == kDense && !wanted && op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd))
-          wanted = !stays_composite(*op);
+        const bool composite = op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
+        if (k.device == kDense && !wanted && composite) wanted = !stays_composite(*op);
+        // Only a CUDA build has kernels here already.
+        if (!wanted && op->hasKernelForDispatchKey(k.device)) {
+          wanted = composite || op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
+          if (!wanted) {
+            libraries[i]->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&refuse>());
+            continue;
+          }
+        }
       } else {
         wanted = wanted && row && (row->flags & k.mps_flag);
       }
-      if (!wanted || is_claimed(k.device, name)) continue;
+      if (!wanted) continue;
       libraries[i]->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(k.cpu)));
+    }
+  }
+  if (!kIsCuda) {
+    for (const char* name : {"embedding_renorm_", "_linalg_svd", "_linalg_svd.U"}) {
+      const auto* row = find_op_row(name);
+      if (row && !(row->flags & kMpsKernel))
+        libraries[0]->impl(name, torch::CppFunction::makeFromBoxedFunction<&always_fallback>());
     }
   }
   auto any = std::make_unique<torch::Library>(

@@ -32,8 +32,15 @@ from . import op_table
 
 KINDS = ("cuda", "mps")
 _HERE = Path(__file__).resolve().parent
-# Compiled with more optimisation: these run on every operator call.
-_HOT = {"boxed.cpp", "alias.cpp", "allocator.cpp", "kernels.cpp", "direct.cpp"}
+# What is compiled together: PyTorch's headers cost more than these files, so few units read them. The slowest first, so
+# that two cores finish together. What runs on every operator call is optimised more.
+_UNITS = {
+    "operators": ("-O2", ("boxed.cpp", "alias.cpp", "bridge.cpp", "fft_plans.cpp", "generator.cpp")),
+    "kernels": ("-O2", ("kernels.cpp", "direct.cpp")),
+    "composites": ("-O1", ("composites.cpp", "exit.cpp")),
+    "module": ("-O1", ("module.cpp", "hooks.cpp")),
+    "memory": ("-O2", ("allocator.cpp", "streams.cpp", "guard.cpp", "device.cpp")),
+}
 # The last bytes of a complete library, after which nothing may follow: a short write cannot carry them.
 _SEAL = b"\ntorchdevice-native:"
 
@@ -52,6 +59,7 @@ class Torch:
 
     @property
     def number(self) -> int:
+        """The release as one number, 213 for 2.13."""
         major, minor = self.version.split(".")[:2]
         return int(major) * 100 + int(minor)
 
@@ -116,11 +124,6 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchdevice-cuda"
 
 
-def sources() -> list[Path]:
-    """The C++ files, the slow ones to compile first so that two cores finish together."""
-    return sorted(_HERE.glob("*.cpp"), key=lambda p: -p.stat().st_size)
-
-
 @functools.cache
 def _compiler_identity(path: str) -> str:
     try:
@@ -134,13 +137,14 @@ def _extra_flags() -> list[str]:
     return os.environ.get("TORCHDEVICE_NATIVE_CXXFLAGS", "").split()
 
 
-def _key(kind: str, torch: Torch, compiler_identity: str) -> str:
+def _key(kind: str, torch: Torch) -> str:
+    """Everything a library depends on but the compiler."""
     digest = hashlib.sha256()
-    facts = [kind, torch.version, str(torch.root), str(torch.cxx11_abi), compiler_identity, *_extra_flags()]
+    facts = [torch.version, str(torch.cxx11_abi), repr(_UNITS), *_flags(kind, torch)]
     facts += [sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag or "", platform.machine()]
     for fact in facts:
         digest.update(fact.encode() + b"\0")
-    for path in sorted([*_HERE.glob("*.cpp"), *_HERE.glob("*.h"), _HERE / "op_table.py", _HERE / "build.py"]):
+    for path in sorted([*_HERE.glob("*.cpp"), *_HERE.glob("*.h"), _HERE / "op_table.py"]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:20]
 
@@ -205,7 +209,12 @@ def _flags(kind: str, torch: Torch) -> list[str]:
         "-DAT_PER_OPERATOR_HEADERS",
     ]
     include = torch.root / "include"
-    for path in (include, include / "torch" / "csrc" / "api" / "include", sysconfig.get_path("include"), _HERE):
+    for path in (
+        include,
+        include / "torch" / "csrc" / "api" / "include",
+        sysconfig.get_path("include"),
+        _HERE,
+    ):
         flags.append(f"-I{path}")
     return flags + _extra_flags()
 
@@ -219,29 +228,34 @@ def _run(command: list[str], what: str) -> None:
 
 def _compile(kind: str, torch: Torch, cxx: str, target: Path, say: Callable[[str], None]) -> None:
     started = time.monotonic()
-    files = sources()
-    jobs = max(1, min(len(files), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2))
-    say(f"building the native device ({kind}) for torch {torch.version}: {len(files) + 1} files, {jobs} at a time")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    jobs = max(1, min(len(_UNITS), cores))
+    say(f"building the native device ({kind}) for torch {torch.version}: {len(_UNITS) + 1} units, {jobs} at a time")
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as scratch_name:
         scratch = Path(scratch_name)
+        units = {}
+        for name, (level, parts) in _UNITS.items():
+            unit = scratch / f"unit_{name}.cpp"
+            unit.write_text("".join(f'#include "{part}"\n' for part in parts), encoding="utf-8")
+            units[unit] = level
         table = scratch / "op_table.cpp"
         table.write_text(op_table.cpp(op_table.yaml_path()), encoding="utf-8")
+        units[table] = "-O1"
         flags = _flags(kind, torch)
         objects = []
 
         def one(source: Path) -> Path:
-            out = scratch / (source.stem + ".o")
-            level = "-O2" if source.name in _HOT else "-O1"
-            _run([cxx, *flags, level, "-c", str(source), "-o", str(out)], f"compiling {source.name}")
+            out = source.with_suffix(".o")
+            _run([cxx, *flags, units[source], "-c", str(source), "-o", str(out)], f"compiling {source.stem}")
             return out
 
         with ThreadPoolExecutor(jobs) as pool:
-            pending = {pool.submit(one, f): f for f in [*files, table]}
+            pending = {pool.submit(one, unit): unit for unit in units}
             try:
                 for number, future in enumerate(as_completed(pending), 1):
                     objects.append(future.result())
                     spent = time.monotonic() - started
-                    say(f"  [{number}/{len(pending)}] {pending[future].name} ({spent:.0f} s)")
+                    say(f"  [{number}/{len(pending)}] {pending[future].stem} ({spent:.0f} s)")
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -266,9 +280,7 @@ def _say(line: str) -> None:
     print(f"torchdevice_cuda: {line}", file=sys.stderr, flush=True)
 
 
-def library(
-    kind: str, *, build: bool = True, force: bool = False, say: Callable[[str], None] | None = None
-) -> Path:
+def library(kind: str, *, build: bool = True, force: bool = False, say: Callable[[str], None] | None = None) -> Path:
     """The compiled module for `kind` ("cuda" or "mps").
 
     With ``build=False`` nothing is compiled: BuildError says that it is not there. ``say`` gets progress lines
@@ -278,17 +290,22 @@ def library(
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
     say = say or _say
     torch = _torch()
-    cxx = compiler() if build or has_compiler() else ""
     home = cache_dir()
-    if not cxx:
-        raise BuildError("the native device is not built, and building is switched off")
-    directory = home / f"{kind}-{_key(kind, torch, _compiler_identity(cxx))}"
+    stem = f"{kind}-{_key(kind, torch)}"
+    if not build or not has_compiler():
+        # An image may have been built where there was a compiler, and run where there is none: any compiler's will do.
+        there = {path: refusal(path) for path in sorted(home.glob(f"{stem}-*/{_soname(kind)}"))}
+        usable = [path for path, why in there.items() if not why]
+        if usable and not force:
+            return usable[0]
+        if not build:
+            why = next(iter(there.values()), "missing")
+            raise BuildError(f"the native device is not built ({why}); python -m torchdevice_cuda --build builds it")
+    cxx = compiler()
+    directory = home / f"{stem}-{hashlib.sha256(_compiler_identity(cxx).encode()).hexdigest()[:8]}"
     target = directory / _soname(kind)
-    why = refusal(target)
-    if not why and not force:
+    if not refusal(target) and not force:
         return target
-    if not build:
-        raise BuildError(f"the native device is not built ({why}); python -m torchdevice_cuda --build builds it")
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -313,7 +330,7 @@ def load(kind: str, *, build: bool = True) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     path = library(kind, build=build)
-    import torch  # noqa: F401, PLC0415  (its shared libraries must be loaded first)
+    import torch  # noqa: F401  (its shared libraries must be loaded first)
 
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -38,6 +38,7 @@ struct Look {
   c10::DeviceIndex index = -1;
   bool plain = true;
   bool numbers_may_mix;
+  bool numbers = false;
 
   void operator()(const Tensor& t) {
     const auto d = t.device();
@@ -48,6 +49,7 @@ struct Look {
       index = d.index();
     } else {
       plain = plain && numbers_may_mix && d.is_cpu() && t.dim() == 0;
+      numbers = true;
     }
   }
   template <class T>
@@ -83,13 +85,13 @@ struct Direct<Op, kNumbersMayMix, R(A...)> {
     const c10::impl::ExcludeDispatchKeyGuard below(excluded);
     Aliases aliases(look.index);
     if constexpr (kInPlace) {
-      const AllocateOnDevice here(look.index);
+      const AllocateOnDevice here(look.index, look.numbers);
       in_place(aliases, a...);
       return first(a...);
     } else {
       Tensor result;
       {
-        const AllocateOnDevice here(look.index);
+        const AllocateOnDevice here(look.index, look.numbers);
         result = Op::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), pass(aliases, a)...);
       }
       return aliases.to_device(std::move(result));

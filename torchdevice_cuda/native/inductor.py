@@ -17,7 +17,7 @@ _installed = False
 
 
 def enable(native: ModuleType) -> None:
-    """Makes ``torch.compile`` serve the device of `native`. Inductor itself is only imported when something compiles."""
+    """Makes ``torch.compile`` serve the device of `native`; inductor is only imported when something compiles."""
     global _installed
     if _installed:
         return
@@ -82,9 +82,7 @@ def _compile(
         return compile_fx_inner(gm, example_inputs, **kwargs)
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
     devices = [_device_of(value, kind) for value in output.args[0]]
-    random = any(
-        torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in gm.graph.nodes
-    )
+    random = any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in gm.graph.nodes)
     inputs = _to_cpu_graph(gm, example_inputs, kind)
     if "cudagraphs" in kwargs and kwargs["cudagraphs"] is not None:
         kwargs["cudagraphs"] = type(kwargs["cudagraphs"])(False)
@@ -143,7 +141,12 @@ class _OnDevice:
     """A compiled CPU graph, called with device tensors."""
 
     def __init__(
-        self, native: ModuleType, compiled: Callable[[list[Any]], Any], index: int, devices: list[int | None], random: bool
+        self,
+        native: ModuleType,
+        compiled: Callable[[list[Any]], Any],
+        index: int,
+        devices: list[int | None],
+        random: bool,
     ) -> None:
         import torch
 

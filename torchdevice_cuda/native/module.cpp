@@ -3,7 +3,6 @@
 #include <c10/util/Exception.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
-#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 
 #include "allocator.h"
@@ -13,6 +12,11 @@
 #include "streams.h"
 
 namespace py = pybind11;
+
+// Declared in torch/csrc/Exceptions.h, which takes longer to compile than all of this file.
+namespace torch {
+C10_IMPORT void translate_exception_to_python(const std::exception_ptr&);
+}
 
 namespace hostdevice {
 namespace {
@@ -49,6 +53,8 @@ bool install(int count, const std::vector<int64_t>& limits) {
   register_bridge();
   register_boxed_kernels();
   install_fork_handlers();
+  py::module_::import("atexit").attr("register")(
+      py::cpp_function([] { drain_autograd(); }, py::call_guard<py::gil_scoped_release>()));
   return hooked;
 }
 

@@ -30,6 +30,7 @@ class Operator:
 
     @property
     def full_name(self) -> str:
+        """Name and overload."""
         return f"{self.name}.{self.overload}" if self.overload else self.name
 
     @property
