@@ -41,6 +41,8 @@ _UNITS = {
     "module": ("-O1", ("module.cpp", "hooks.cpp")),
     "memory": ("-O2", ("allocator.cpp", "streams.cpp", "guard.cpp", "device.cpp")),
 }
+# Changes when libraries are linked differently, so that those of before are not taken for these.
+_LINKING = "shared C++ library"
 # The last bytes of a complete library, after which nothing may follow: a short write cannot carry them.
 _SEAL = b"\ntorchdevice-native:"
 
@@ -140,7 +142,7 @@ def _extra_flags() -> list[str]:
 def _key(kind: str, torch: Torch) -> str:
     """Everything a library depends on but the compiler."""
     digest = hashlib.sha256()
-    facts = [torch.version, str(torch.cxx11_abi), repr(_UNITS), *_flags(kind, torch)]
+    facts = [torch.version, str(torch.cxx11_abi), repr(_UNITS), _LINKING, *_flags(kind, torch)]
     facts += [sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag or "", platform.machine()]
     for fact in facts:
         digest.update(fact.encode() + b"\0")
@@ -219,6 +221,19 @@ def _flags(kind: str, torch: Torch) -> list[str]:
     return flags + _extra_flags()
 
 
+def _shared_cxx_library(cxx: str) -> list[str]:
+    """The C++ library that torch uses, by its file.
+
+    Some compilers link it statically unless told so; two copies of it in one process do not share their locales, and
+    the first number that is formatted ends the process.
+    """
+    if platform.system() != "Linux":
+        return []
+    asked = [cxx, "-print-file-name=libstdc++.so.6"]
+    found = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    return [found] if os.path.isabs(found) else []
+
+
 def _run(command: list[str], what: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -262,7 +277,8 @@ def _compile(kind: str, torch: Torch, cxx: str, target: Path, say: Callable[[str
         made = scratch / target.name
         libraries = torch.root / "lib"
         link = [cxx, "-shared", *map(str, sorted(objects)), "-o", str(made), f"-L{libraries}"]
-        link += ["-lc10", "-ltorch_cpu", "-ltorch_python", f"-Wl,-rpath,{libraries}", *_extra_flags()]
+        link += ["-lc10", "-ltorch_cpu", "-ltorch_python", f"-Wl,-rpath,{libraries}", *_shared_cxx_library(cxx)]
+        link += _extra_flags()
         if platform.system() == "Darwin":
             link += ["-undefined", "dynamic_lookup"]
         _run(link, "linking")

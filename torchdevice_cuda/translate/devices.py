@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..report import Counters
 from .policy import CPU, Override, Request, default_policy, destination
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Translator:
         self.on_cuda: dict[Any, torch.device] = {}
         self._cuda_requests: set[Any] = set()
         self.marks = Marks()
+        #: Counts every request where the user asked for a report; answers are not kept then.
+        self.counters = Counters(f"device requests on the {driver.name} driver") if settings.report else None
         self._sites: set[tuple[str, int, str]] = set()
         if self.unasked is not None and hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_weak_clear(self))  # a child decides anew
@@ -73,10 +76,13 @@ class Translator:
             self.log(str(device), translated)
         else:
             translated = device
+        if self.counters is not None:
+            site = _call_site()
+            self.counters.count(str(device), str(translated), f"{site[0]}:{site[1]}" if site else "torch")
         if isinstance(asked, (str, torch.device)):
             if device.type == "cuda":
                 self._cuda_requests.add(asked)
-            if not (redirected and _log.isEnabledFor(logging.INFO)):
+            if self.counters is None and not (redirected and _log.isEnabledFor(logging.INFO)):
                 self.cache[asked] = translated
                 if device.type == "cuda":
                     self.on_cuda[asked] = translated
@@ -111,15 +117,21 @@ class Translator:
         """Say once per call site what was redirected."""
         if not _log.isEnabledFor(logging.INFO):
             return
-        frame = sys._getframe(1)
-        while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("torch", "torchdevice_cuda"):
-            frame = frame.f_back
-        if frame is None:
+        place = _call_site()
+        if place is None:
             return
-        site = (frame.f_code.co_filename, frame.f_lineno, asked)
+        site = (*place, asked)
         if site not in self._sites:
             self._sites.add(site)
             _log.info("%s:%d: %s goes to %s", *site, given)
+
+
+def _call_site() -> tuple[str, int] | None:
+    """File and line of the program that made the request; ``None`` if torch made it by itself."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("torch", "torchdevice_cuda"):
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
 def _weak_clear(translator: Translator) -> Callable[[], None]:
