@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(
     not FILE.exists(), reason=f"no {FILE.name}: tools/make_checkpoint.py writes it on a GPU"
 )
 
-DRIVERS = ["cpu"]
+DRIVERS = ["cpu", "virtual"]
 #: Drivers on which a tensor on the device says "cuda".
 TRUE_TO_IDENTITY = {"virtual", "mps"}
 

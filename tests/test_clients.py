@@ -27,12 +27,15 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "torchmetrics_classifier": ("torchmetrics",),
     "transformers_trainer": ("transformers", "accelerate"),
 }
-DRIVERS = ["cpu"]
+DRIVERS = ["cpu", "virtual"]
 #: Drivers on which a tensor on the device says "cuda".
 TRUE_TO_IDENTITY = {"virtual", "mps"}
 #: How far float32 results may be from stock torch's on the CPU; the cpu driver runs the very same kernels.
 TOLERANCE = {"cpu": 0.0}
 OTHER_TOLERANCE = 1e-4
+#: Programs whose numbers come from a CUDA generator, and drivers where that is not the CPU's sequence (nor is CUDA's).
+DRAWS_ON_DEVICE = {"diffusers_unet"}
+OWN_SEQUENCE = {"virtual"}
 TIMEOUT = 300
 
 
@@ -73,6 +76,8 @@ def test_client(program: str, driver: str) -> None:
     identity = {"CLIENT_IDENTITY": "cuda"} if driver in TRUE_TO_IDENTITY else {}
     command = [sys.executable, "-m", "torchdevice_cuda", "--driver", driver]
     reported = _run(command, program, **identity)
+    if driver in OWN_SEQUENCE and program in DRAWS_ON_DEVICE:
+        return  # its own assertions hold: losses finite and falling
     tolerance = TOLERANCE.get(driver, OTHER_TOLERANCE)
     _compare(reported["float32"], _stock(program)["float32"], tolerance, "float32")
 

@@ -19,7 +19,9 @@ def test_requests_are_counted_by_call_site(run: Callable, tmp_path: Path) -> Non
     file = tmp_path / "report.txt"
     run(PROGRAM, report=str(file))
     lines = [line.split() for line in file.read_text().splitlines()]
-    counted = {(row[1], row[2], row[3].rpartition(":")[2]): int(row[0]) for row in lines if len(row) == 4 and row[0].isdigit()}
+    counted = {
+        (row[1], row[2], row[3].rpartition(":")[2]): int(row[0]) for row in lines if len(row) == 4 and row[0].isdigit()
+    }
     assert counted == {("cuda", "cpu", "4"): 6, ("cuda", "cpu", "6"): 1, ("cpu", "cpu", "6"): 1}, file.read_text()
     assert lines[-1] == ["8", "device", "requests", "in", "all"]
 
@@ -32,7 +34,9 @@ def test_page_and_standard_error(run: Callable, tmp_path: Path) -> None:
 
 
 def test_children_write_beside_it(run: Callable, tmp_path: Path) -> None:
-    child = "import torchdevice_cuda; torchdevice_cuda.activate(driver='cpu'); import torch; torch.zeros(1, device='cuda')"
+    child = (
+        "import torchdevice_cuda; torchdevice_cuda.activate(driver='cpu'); import torch; torch.zeros(1, device='cuda')"
+    )
     run(
         f"""
         import subprocess, sys
@@ -47,4 +51,8 @@ def test_children_write_beside_it(run: Callable, tmp_path: Path) -> None:
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_deactivation_writes_it(run: Callable, tmp_path: Path, order: str) -> None:
     file = tmp_path / "report.txt"
-    run(f"torch.zeros(1, device='cuda'); torchdevice_cuda.deactivate(); assert '1 device requests' in open({str(file)!r}).read()", report=str(file), order=order)
+    run(
+        f"torch.zeros(1, device='cuda'); torchdevice_cuda.deactivate(); assert '1 device requests' in open({str(file)!r}).read()",
+        report=str(file),
+        order=order,
+    )

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import torch
 from torch import nn
 
-from tests.native.harness import use_cuda
+import torchdevice_cuda
 
 
 def best_us(function: Callable[[], object], number: int = 2000, repeats: int = 15) -> float:
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names, comma-separated")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    use_cuda()
+    torchdevice_cuda.activate(driver="virtual", visible_devices="0")
     only = set(filter(None, options.only.split(",")))
     on_cpu, on_cuda = operators("cpu"), operators("cuda")
     rows: list[dict[str, object]] = []
