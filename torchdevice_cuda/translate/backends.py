@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 from ..drivers import Driver
@@ -111,8 +112,9 @@ def cudnn(editor: Editor, driver: Driver) -> None:
 
     editor.set(home, "__cudnn_version", None)
     editor.set(home, "_init", _init)
-    for module in (home, home.rnn):
-        editor.set(module, "_cudnn", torch._C._cudnn)
+    for module in (home, sys.modules.get("torch.backends.cudnn.rnn")):
+        if module is not None:  # torch 2.10 and older import it with the first recurrent layer
+            editor.set(module, "_cudnn", torch._C._cudnn)
     editor.set(cusparselt, "_cusparselt", torch._C._cusparselt)
 
 
