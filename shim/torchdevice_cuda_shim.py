@@ -98,7 +98,7 @@ def _activate() -> bool:
 
         if activation.is_active():
             return False
-        activation.activate()
+        activation.activate(build=False)  # a process nobody watches starts no compiler
     except Exception as error:
         _warn(f"torch stays as it is: {type(error).__name__}: {error}")
         return False

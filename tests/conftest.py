@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 #: Settings of the process that runs the tests must not leak into the programs under test.
 OURS = ("TORCHDEVICE_", "TORCH_ALLOW_REDIRECTS", "CUDA_VISIBLE_DEVICES")
 
+KEPT = ("TORCHDEVICE_CACHE_DIR",)
+
 BEFORE = "import torchdevice_cuda; torchdevice_cuda.activate({settings}); import torch"
 AFTER = "import torch; import torchdevice_cuda; torchdevice_cuda.activate({settings})"
 LATE_DYNAMO = "import torch, torch._dynamo; import torchdevice_cuda; torchdevice_cuda.activate({settings})"
@@ -25,7 +27,7 @@ ORDERS = {"before": BEFORE, "after": AFTER, "after dynamo": LATE_DYNAMO}
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
+    kept = {key: value for key, value in os.environ.items() if key in KEPT or not key.startswith(OURS)}
     path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
     return {**kept, "PYTHONPATH": path, **extra}
 
@@ -84,3 +86,17 @@ def answer(run: Callable[..., subprocess.CompletedProcess]) -> Callable[..., Any
 def order(request: pytest.FixtureRequest) -> str:
     """Activation before torch is imported, after it, and after dynamo too."""
     return request.param
+
+
+@pytest.fixture(scope="session")
+def native_library() -> str:
+    """The path of the native part, built once where it is missing; tests that need it are skipped without a compiler."""
+    from torchdevice_cuda.native import build
+
+    if not build.has_compiler():
+        pytest.skip("no C++ compiler to build the native device with")
+    done = subprocess.run(
+        [sys.executable, "-m", "torchdevice_cuda", "--build"], capture_output=True, text=True, env=clean_environment()
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

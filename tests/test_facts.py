@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT, clean_environment
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "facts-cuda.json").read_text())
-DRIVERS = ("cpu",)
+DRIVERS = ("cpu", "virtual")
 # Facts a driver does not share, with the reason.
 KNOWN = {
     "memory_allocated(99)": "CUDA prints the index as the character with that code",
@@ -35,7 +35,9 @@ def differences(driver: str) -> dict[str, list]:
 
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("name", RECORDED)
-def test_fact(driver: str, name: str) -> None:
+def test_fact(driver: str, name: str, request: pytest.FixtureRequest) -> None:
+    if driver == "virtual":
+        request.getfixturevalue("native_library")
     if name in KNOWN:
         assert name in differences(driver), "no longer different: take it off the list"
         return

@@ -248,7 +248,13 @@ def test_broken_sitecustomize(tmp_path: Path, body: str) -> None:
         ({}, "ModuleNotFoundError: No module named 'torchdevice_cuda'"),
         ({"__init__.py": "1 / 0"}, "ZeroDivisionError: division by zero"),
         ({"__init__.py": "", "activation.py": "def is_active(:"}, "SyntaxError: "),
-        ({"__init__.py": "", "activation.py": "is_active = bool\ndef activate(): raise ValueError('a\\nb')"}, "a b"),
+        (
+            {
+                "__init__.py": "",
+                "activation.py": "is_active = bool\ndef activate(**settings): raise ValueError('a\\nb')",
+            },
+            "a b",
+        ),
     ],
     ids=["missing", "broken", "syntax", "settings"],
 )

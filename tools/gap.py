@@ -137,7 +137,11 @@ def main() -> int:
         print(f"{what}: {where}")
     total = sum(1 for _ in compared(surface))
     missing = sum(what.startswith("missing") for what, _ in found)
-    print(f"torch {torch.__version__}: {total} names compared, {missing} missing, {len(found) - missing} different")
+    tree = "shadow tree" if "torchdevice_cuda" in (torch.cuda.__file__ or "") else "STOCK tree"
+    print(
+        f"torch {torch.__version__}, {tree}: {total} names compared, {missing} missing, "
+        f"{len(found) - missing} different"
+    )
     return 1 if found else 0
 
 

@@ -31,6 +31,7 @@ examples:
   python -m torchdevice_cuda -c "import torch; print(torch.cuda.get_device_name())"
   python -m torchdevice_cuda --devices 4 --memory 16GiB train.py
   python -m torchdevice_cuda --info --driver cpu
+  python -m torchdevice_cuda --build
 """
 
 
@@ -43,7 +44,7 @@ class Request:
     """What the command line asks for."""
 
     overrides: dict[str, str] = dataclasses.field(default_factory=dict)
-    action: str = "interactive"  # or: script, module, command, stdin, info, version, help
+    action: str = "interactive"  # or: script, module, command, stdin, info, build, version, help
     target: str = ""  # the script, module or code
     args: list[str] = dataclasses.field(default_factory=list)
 
@@ -70,15 +71,17 @@ def parse(words: Sequence[str]) -> Request:
             return request
         if word in ("-V", "--version"):
             request.action = "version"
-        elif word == "--info":
-            request.action = "info"
+        elif word in ("--info", "--build"):
+            request.action = word[2:]
+        elif word == "--no-build":
+            request.overrides["build"] = "0"
         else:
             _setting(request, word, rest)
     return request
 
 
 def _program(request: Request, action: str, target: str, args: list[str]) -> Request:
-    if request.action == "interactive":  # --info and --version do not run programs
+    if request.action == "interactive":  # --info, --build and --version do not run programs
         request.action = action
     request.target, request.args = target, args
     return request
@@ -102,6 +105,8 @@ def help_text() -> str:
 
     rows = [(f"{flag} VALUE", f"{option.help}: {option.allowed}") for flag, option in FLAGS.items()]
     rows += [
+        ("--no-build", "do not build the native part of the virtual GPU where it is missing"),
+        ("--build", "build the native part of the virtual GPU now, and show where it is"),
         ("--info", "show what stands in for the GPU here, and why"),
         ("--version", "show versions"),
         ("--help", "show this text"),
@@ -155,11 +160,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             print(info.text(request.overrides))
             return 0
+        if request.action == "build":
+            return _build()
         activation.activate(**request.overrides)
     except (settings.SettingsError, activation.ActivationError, activation.DriverUnavailable) as error:
         return _fail(str(error))
     children.export(chosen, request.overrides)
     return _run(request)
+
+
+def _build() -> int:
+    from .native import build
+
+    try:
+        print(build.library("cuda"))
+    except build.BuildError as error:
+        return _fail(str(error))
+    return 0
 
 
 def _run(request: Request) -> int:

@@ -45,7 +45,7 @@ def text(overrides: Mapping[str, str]) -> str:
 
 def _reasons(driver: Driver) -> list[Row]:
     """Why this driver, with one row for each that was passed over."""
-    return [("because" if number == 0 else "", reason) for number, reason in enumerate(driver.reason.split("; "))]
+    return [("because", driver.reason), *(("", reason) for reason in driver.passed_over)]
 
 
 def _versions() -> list[Row]:

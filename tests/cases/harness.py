@@ -30,7 +30,9 @@ def names(module: str) -> list[str]:
 def program(module: str, preamble: str) -> str:
     """The text of a program that runs a module's cases after ``preamble``."""
     here = str(Path(__file__).resolve().parents[1])
-    return f"{preamble}\nimport sys\nsys.path.insert(0, {here!r})\nfrom cases import harness\nharness.main({module!r})\n"
+    return (
+        f"{preamble}\nimport sys\nsys.path.insert(0, {here!r})\nfrom cases import harness\nharness.main({module!r})\n"
+    )
 
 
 def results(output: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 import inspect
 import io
 import pickle
@@ -157,8 +158,7 @@ def case_trace() -> list[Any]:
 
     traced = torch.jit.trace(f, torch.ones(3, device=CUDA))
     kinds = [node.kind() for node in traced.graph.nodes() if "prim" not in node.kind()]
-    # A move to where the tensor is leaves no trace or one operator, as the device stands: only the others are compared.
-    return [[kind for kind in kinds if kind != "aten::to"], traced(torch.ones(3, device=CUDA)).tolist()]
+    return [kinds, traced(torch.ones(3, device=CUDA)).tolist()]
 
 
 # -------------------------------------------------------------------------- torch.fx
@@ -297,6 +297,7 @@ COMPILED = [f for name, f in list(globals().items()) if name.startswith("_with_"
 
 
 def _compile(f: Any, backend: str) -> list[Any]:
+    importlib.import_module("torch._dynamo")
     torch._dynamo.reset()
     x = torch.arange(3.0, device=CUDA)
     broken = torch._dynamo.explain(f)(x)
@@ -316,14 +317,10 @@ def _compile(f: Any, backend: str) -> list[Any]:
 
 
 def case_compile_eager() -> dict[str, Any]:
-    import torch._dynamo
-
     return {f.__name__: attempt(lambda f=f: _compile(f, "eager")) for f in COMPILED}
 
 
 def case_compile_aot_eager() -> dict[str, Any]:
-    import torch._dynamo
-
     return {f.__name__: attempt(lambda f=f: _compile(f, "aot_eager")) for f in COMPILED}
 
 
@@ -502,7 +499,7 @@ def case_subclass_without_torch_function() -> list[Any]:
         __torch_function__ = torch._C._disabled_torch_function_impl
 
     x, y = torch.ones(2).as_subclass(Plain), torch.ones(2).as_subclass(Disabled)
-    # Stock torch moves nothing between like devices and gives the tensor itself; between CUDA and the CPU there is a copy.
+    # Between like devices stock torch gives the tensor itself; between CUDA and the CPU there is a copy.
     return [_calls(x), _calls(y, moves=False), type(x.detach().to(CUDA)).__name__]
 
 
@@ -510,9 +507,11 @@ def case_parameters_and_buffers() -> list[Any]:
     p, b = torch.nn.Parameter(torch.ones(2)), torch.nn.Buffer(torch.ones(2))
     model = torch.nn.Module()
     model.p, model.b = p, b
+    # Before the move: a parameter on CUDA has a copy on the CPU, which is no parameter.
+    calls = [_calls(p, moves=False), _calls(b, moves=False)]
     model.to(CUDA)
     kinds = [type(model.p).__name__, type(model.b).__name__, list(model._buffers), model.p is p, p.is_leaf]
-    return [_calls(p, moves=False), _calls(b, moves=False), kinds]
+    return [*calls, kinds]
 
 
 def case_tensor_likes() -> list[Any]:
@@ -734,7 +733,12 @@ def case_requires_grad_and_out() -> list[Any]:
     torch.zeros(3, out=out)
     torch.arange(3, out=out)
     made = torch.ones(2, device=CUDA, requires_grad=True)
-    return [out.tolist(), made.requires_grad, made.is_leaf, torch.zeros(2, names=("x",), device=CUDA).names]
+    return [
+        out.tolist(),
+        made.requires_grad,
+        made.is_leaf,
+        torch.ones(2, device=CUDA, dtype=None).dtype is torch.float32,
+    ]
 
 
 def case_threads() -> list[Any]:

@@ -162,6 +162,8 @@ class Driver(abc.ABC):
     device_type: str
     #: whether requests that do not name CUDA are redirected to the accelerator unless the user says otherwise
     redirects_by_default: bool = False
+    #: why drivers that ``auto`` prefers were not taken
+    passed_over: tuple[str, ...] = ()
     streams: Streams
     memory: Memory
 
@@ -217,7 +219,7 @@ class Driver(abc.ABC):
         self.set_device(index)
         return previous
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027 (most drivers need nothing)
         """Called once when torch is complete and before the patches: what needs all of torch to be there."""
 
     # ------------------------------------------------------------- initialisation

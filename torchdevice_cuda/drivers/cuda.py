@@ -36,6 +36,12 @@ class CudaDriver(Driver):
 
         torch.cuda.set_device(index)
 
+    def in_bad_fork(self) -> bool:
+        """What CUDA says."""
+        import torch
+
+        return torch.cuda._is_in_bad_fork()
+
     @functools.lru_cache(maxsize=64)  # noqa: B019 (one driver lives as long as the process)
     def facts(self, index: int) -> DeviceFacts:
         """CUDA's own properties."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -84,6 +86,18 @@ _Candidate = Callable[["Settings", Machine], "tuple[Callable[..., Driver] | None
 CANDIDATES: dict[str, _Candidate] = {"cuda": _cuda, "mps": _mps, "virtual": _virtual, "cpu": _cpu}
 
 
+def _hint() -> None:
+    """Tell, once for a process and its children, how to get more than the CPU."""
+    if os.environ.setdefault(_HINTED, str(os.getpid())) == str(os.getpid()):
+        print(
+            "torchdevice_cuda: using the cpu driver; python -m torchdevice_cuda --build, once, gives a virtual GPU",
+            file=sys.stderr,
+        )
+
+
+_HINTED = "_TORCHDEVICE_HINTED"
+
+
 def select(settings: Settings, torch_c: ModuleType) -> Driver:
     """The driver for these settings on this machine; :class:`DriverUnavailable` where the one asked for cannot work."""
     machine = Machine.look(torch_c)
@@ -101,6 +115,10 @@ def select(settings: Settings, torch_c: ModuleType) -> Driver:
     for name, candidate in CANDIDATES.items():
         make, reason = candidate(settings, machine)
         if make is not None:
-            return make(settings, "; ".join([*passed_over, reason]))
+            if name == "cpu" and not settings.build:
+                _hint()
+            driver = make(settings, reason)
+            driver.passed_over = tuple(passed_over)
+            return driver
         passed_over.append(f"not {name}: {reason}")
     raise AssertionError("the cpu driver is always available")

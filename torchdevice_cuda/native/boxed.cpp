@@ -458,7 +458,8 @@ void warn_fallback(const c10::OperatorHandle& op) {
       "performance implications.");
 }
 
-// Operators without an MPS kernel that PyTorch sends to the CPU there, whatever the environment says.
+// Operators without an MPS kernel that PyTorch sends to the CPU there, whatever the environment says. (It names linalg_svd;
+// the operator underneath is the one with a gradient.)
 void always_fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
   warn_fallback(op);
   run(op, shared_facts(op), DispatchKey::CPU, stack);
@@ -505,7 +506,8 @@ bool stays_composite(const c10::OperatorHandle& op) {
       "aten::_nested_tensor_from_tensor_list", "aten::_new_zeros_with_same_feature_meta",
       "aten::_scaled_dot_product_fused_attention_overrideable",
       "aten::_scaled_dot_product_fused_attention_overrideable_backward", "aten::unsafe_split",
-      "aten::unsafe_split_with_sizes", "aten::_unsafe_view", "aten::_coalesced", "aten::copy_sparse_to_sparse"};
+      "aten::unsafe_split_with_sizes", "aten::_unsafe_view", "aten::_coalesced", "aten::copy_sparse_to_sparse",
+      "aten::_pack_padded_sequence"};
   const auto& schema = op.schema();
   if (names->count(schema.name())) return true;
   if (op.hasTag(at::Tag::inplace_view)) return true;
@@ -593,7 +595,7 @@ void register_boxed_kernels() {
     }
   }
   if (!kIsCuda) {
-    for (const char* name : {"embedding_renorm_", "linalg_svd", "linalg_svd.U"}) {
+    for (const char* name : {"embedding_renorm_", "_linalg_svd", "_linalg_svd.U"}) {
       const auto* row = find_op_row(name);
       if (row && !(row->flags & kMpsKernel))
         libraries[0]->impl(name, torch::CppFunction::makeFromBoxedFunction<&always_fallback>());

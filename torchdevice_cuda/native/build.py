@@ -37,10 +37,12 @@ _HERE = Path(__file__).resolve().parent
 _UNITS = {
     "operators": ("-O2", ("boxed.cpp", "alias.cpp", "bridge.cpp", "fft_plans.cpp", "generator.cpp")),
     "kernels": ("-O2", ("kernels.cpp", "direct.cpp")),
-    "composites": ("-O1", ("composites.cpp",)),
+    "composites": ("-O1", ("composites.cpp", "exit.cpp")),
     "module": ("-O1", ("module.cpp", "hooks.cpp")),
     "memory": ("-O2", ("allocator.cpp", "streams.cpp", "guard.cpp", "device.cpp")),
 }
+# Changes when libraries are linked differently, so that those of before are not taken for these.
+_LINKING = "shared C++ library"
 # The last bytes of a complete library, after which nothing may follow: a short write cannot carry them.
 _SEAL = b"\ntorchdevice-native:"
 
@@ -59,6 +61,7 @@ class Torch:
 
     @property
     def number(self) -> int:
+        """The release as one number, 213 for 2.13."""
         major, minor = self.version.split(".")[:2]
         return int(major) * 100 + int(minor)
 
@@ -126,9 +129,7 @@ def cache_dir() -> Path:
 @functools.cache
 def _compiler_identity(path: str) -> str:
     try:
-        out = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, timeout=30, check=True
-        ).stdout
+        out = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise BuildError(f"{path} --version failed: {error}") from error
     return out.splitlines()[0] if out else path
@@ -138,9 +139,10 @@ def _extra_flags() -> list[str]:
     return os.environ.get("TORCHDEVICE_NATIVE_CXXFLAGS", "").split()
 
 
-def _key(kind: str, torch: Torch, compiler_identity: str) -> str:
+def _key(kind: str, torch: Torch) -> str:
+    """Everything a library depends on but the compiler."""
     digest = hashlib.sha256()
-    facts = [torch.version, str(torch.cxx11_abi), compiler_identity, repr(_UNITS), *_flags(kind, torch)]
+    facts = [torch.version, str(torch.cxx11_abi), repr(_UNITS), _LINKING, *_flags(kind, torch)]
     facts += [sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag or "", platform.machine()]
     for fact in facts:
         digest.update(fact.encode() + b"\0")
@@ -219,6 +221,19 @@ def _flags(kind: str, torch: Torch) -> list[str]:
     return flags + _extra_flags()
 
 
+def _shared_cxx_library(cxx: str) -> list[str]:
+    """The C++ library that torch uses, by its file.
+
+    Some compilers link it statically unless told so; two copies of it in one process do not share their locales, and
+    the first number that is formatted ends the process.
+    """
+    if platform.system() != "Linux":
+        return []
+    asked = [cxx, "-print-file-name=libstdc++.so.6"]
+    found = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    return [found] if os.path.isabs(found) else []
+
+
 def _run(command: list[str], what: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -230,9 +245,7 @@ def _compile(kind: str, torch: Torch, cxx: str, target: Path, say: Callable[[str
     started = time.monotonic()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     jobs = max(1, min(len(_UNITS), cores))
-    say(
-        f"building the native device ({kind}) for torch {torch.version}: {len(_UNITS) + 1} units, {jobs} at a time"
-    )
+    say(f"building the native device ({kind}) for torch {torch.version}: {len(_UNITS) + 1} units, {jobs} at a time")
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as scratch_name:
         scratch = Path(scratch_name)
         units = {}
@@ -264,7 +277,8 @@ def _compile(kind: str, torch: Torch, cxx: str, target: Path, say: Callable[[str
         made = scratch / target.name
         libraries = torch.root / "lib"
         link = [cxx, "-shared", *map(str, sorted(objects)), "-o", str(made), f"-L{libraries}"]
-        link += ["-lc10", "-ltorch_cpu", "-ltorch_python", f"-Wl,-rpath,{libraries}", *_extra_flags()]
+        link += ["-lc10", "-ltorch_cpu", "-ltorch_python", f"-Wl,-rpath,{libraries}", *_shared_cxx_library(cxx)]
+        link += _extra_flags()
         if platform.system() == "Darwin":
             link += ["-undefined", "dynamic_lookup"]
         _run(link, "linking")
@@ -282,9 +296,7 @@ def _say(line: str) -> None:
     print(f"torchdevice_cuda: {line}", file=sys.stderr, flush=True)
 
 
-def library(
-    kind: str, *, build: bool = True, force: bool = False, say: Callable[[str], None] | None = None
-) -> Path:
+def library(kind: str, *, build: bool = True, force: bool = False, say: Callable[[str], None] | None = None) -> Path:
     """The compiled module for `kind` ("cuda" or "mps").
 
     With ``build=False`` nothing is compiled: BuildError says that it is not there. ``say`` gets progress lines
@@ -294,19 +306,22 @@ def library(
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
     say = say or _say
     torch = _torch()
-    cxx = compiler() if build or has_compiler() else ""
     home = cache_dir()
-    if not cxx:
-        raise BuildError("the native device is not built, and building is switched off")
-    directory = home / f"{kind}-{_key(kind, torch, _compiler_identity(cxx))}"
+    stem = f"{kind}-{_key(kind, torch)}"
+    if not build or not has_compiler():
+        # An image may have been built where there was a compiler, and run where there is none: any compiler's will do.
+        there = {path: refusal(path) for path in sorted(home.glob(f"{stem}-*/{_soname(kind)}"))}
+        usable = [path for path, why in there.items() if not why]
+        if usable and not force:
+            return usable[0]
+        if not build:
+            why = next(iter(there.values()), "missing")
+            raise BuildError(f"the native device is not built ({why}); python -m torchdevice_cuda --build builds it")
+    cxx = compiler()
+    directory = home / f"{stem}-{hashlib.sha256(_compiler_identity(cxx).encode()).hexdigest()[:8]}"
     target = directory / _soname(kind)
-    why = refusal(target)
-    if not why and not force:
+    if not refusal(target) and not force:
         return target
-    if not build:
-        raise BuildError(
-            f"the native device is not built ({why}); python -m torchdevice_cuda --build builds it"
-        )
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -345,9 +360,7 @@ def load(kind: str, *, build: bool = True) -> ModuleType:
 def main(arguments: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m torchdevice_cuda.native.build", description=__doc__)
-    parser.add_argument(
-        "--as", dest="kind", choices=KINDS, default="cuda", help="the device type (default: cuda)"
-    )
+    parser.add_argument("--as", dest="kind", choices=KINDS, default="cuda", help="the device type (default: cuda)")
     parser.add_argument("--force", action="store_true", help="build even if it is there")
     options = parser.parse_args(arguments)
     try:

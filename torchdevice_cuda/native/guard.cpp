@@ -1,6 +1,8 @@
 // The device guard: current device, streams and events as PyTorch's core asks for them.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include <thread>
+
 #include "allocator.h"
 #include "device.h"
 #include "install.h"
@@ -8,6 +10,8 @@
 
 namespace hostdevice {
 namespace {
+
+std::thread::id g_installer;
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override {
@@ -22,6 +26,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return device(t_current_device);
   }
   void setDevice(c10::Device d) const override {
+    // The first thing an autograd thread does. Programs set the device through their own functions.
+    if (!g_autograd_threads.load(std::memory_order_relaxed) && std::this_thread::get_id() != g_installer)
+      g_autograd_threads = true;
     set(d);
   }
   void uncheckedSetDevice(c10::Device d) const noexcept override {
@@ -114,6 +121,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
 void install_guard() {
   // Never deleted: guards may run during static destruction.
+  g_installer = std::this_thread::get_id();
   static const auto* guard = new Guard;
   static c10::impl::DeviceGuardImplRegistrar registrar(kType, guard);
 }

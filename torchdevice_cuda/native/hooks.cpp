@@ -89,7 +89,8 @@ struct Hooks final : HooksBase {
     return default_generator(d);
   }
   at::Generator getNewGenerator(c10::DeviceIndex d = -1) const {
-    return at::make_generator<GeneratorImpl>(resolve(d));
+    if (d >= 0) check_index(d);
+    return at::make_generator<GeneratorImpl>(d);  // without an index it serves any device, and says so
   }
 
 #ifdef HOSTDEVICE_CUDA

@@ -17,7 +17,7 @@ _installed = False
 
 
 def enable(native: ModuleType) -> None:
-    """Makes ``torch.compile`` serve the device of `native`. Inductor itself is only imported when something compiles."""
+    """Makes ``torch.compile`` serve the device of `native`; inductor is only imported when something compiles."""
     global _installed
     if _installed:
         return
@@ -82,9 +82,7 @@ def _compile(
         return compile_fx_inner(gm, example_inputs, **kwargs)
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
     devices = [_device_of(value, kind) for value in output.args[0]]
-    random = any(
-        torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in gm.graph.nodes
-    )
+    random = any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in gm.graph.nodes)
     inputs = _to_cpu_graph(gm, example_inputs, kind)
     if "cudagraphs" in kwargs and kwargs["cudagraphs"] is not None:
         kwargs["cudagraphs"] = type(kwargs["cudagraphs"])(False)
@@ -119,11 +117,7 @@ def _to_cpu_graph(gm: Any, example_inputs: Sequence[Any], kind: str) -> list[Any
             continue
         moves = node.target in (aten._to_copy.default, torch.ops.prims.device_put.default)
         source = node.args[0].meta.get("val") if moves and hasattr(node.args[0], "meta") else None
-        if (
-            source is not None
-            and source.device != node.meta["val"].device
-            and source.dtype == node.meta["val"].dtype
-        ):
+        if source is not None and source.device != node.meta["val"].device and source.dtype == node.meta["val"].dtype:
             # A move between devices is a copy; between the CPU and the CPU it would be nothing.
             node.target, node.args, node.kwargs = aten.clone.default, (node.args[0],), {}
             continue
@@ -168,9 +162,7 @@ class _OnDevice:
     def __call__(self, inputs: list[Any]) -> list[Any]:
         arguments = list(inputs)
         inputs.clear()
-        places = [
-            i for i, t in enumerate(arguments) if isinstance(t, self._tensor) and t.device.type == self._kind
-        ]
+        places = [i for i, t in enumerate(arguments) if isinstance(t, self._tensor) and t.device.type == self._kind]
         on_device = [arguments[i] for i in places]
         aliases = self._to_cpu(on_device)
         for place, alias in zip(places, aliases, strict=True):
@@ -180,9 +172,7 @@ class _OnDevice:
             results = list(self._draw(arguments) if self._random else self._compiled(arguments))
         finally:
             self._native.allocate_on(saved)
-        wanted = [
-            i for i, d in enumerate(self._devices) if d is not None and isinstance(results[i], self._tensor)
-        ]
+        wanted = [i for i, d in enumerate(self._devices) if d is not None and isinstance(results[i], self._tensor)]
         moved = self._to_device([results[i] for i in wanted], on_device, aliases, self._index)
         for i, value in zip(wanted, moved, strict=True):
             if self._devices[i] != value.get_device():

@@ -1,6 +1,8 @@
 // The steps of install(), each in the file that holds what it installs.
 #pragma once
 
+#include <atomic>
+
 namespace hostdevice {
 
 void install_guard();
@@ -13,5 +15,11 @@ void register_composites();
 void register_fft();
 void register_bridge();
 void register_boxed_kernels();
+
+
+// Has PyTorch started autograd threads for the devices?
+extern std::atomic<bool> g_autograd_threads;
+// Waits until they have let go of every graph; without the interpreter's lock, before the interpreter ends.
+void drain_autograd() noexcept;
 
 }  // namespace hostdevice

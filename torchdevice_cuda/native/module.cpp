@@ -53,6 +53,8 @@ bool install(int count, const std::vector<int64_t>& limits) {
   register_bridge();
   register_boxed_kernels();
   install_fork_handlers();
+  py::module_::import("atexit").attr("register")(
+      py::cpp_function([] { drain_autograd(); }, py::call_guard<py::gil_scoped_release>()));
   return hooked;
 }
 

@@ -30,6 +30,7 @@ class Operator:
 
     @property
     def full_name(self) -> str:
+        """Name and overload."""
         return f"{self.name}.{self.overload}" if self.overload else self.name
 
     @property
@@ -44,9 +45,7 @@ def yaml_path() -> Path:
     """Where torchgen keeps the file; it is installed beside torch."""
     spec = importlib.util.find_spec("torchgen")
     if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError(
-            "this torch was installed without torchgen, which the build reads the operator list from"
-        )
+        raise RuntimeError("this torch was installed without torchgen, which the build reads the operator list from")
     return Path(spec.submodule_search_locations[0]) / "packaged" / "ATen" / "native" / "native_functions.yaml"
 
 

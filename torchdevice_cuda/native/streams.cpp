@@ -37,7 +37,7 @@ DeviceStreams& streams_of(c10::DeviceIndex index) {
       auto& s = made->pools[p][static_cast<size_t>(i)];
       s.device = index;
       s.priority = -static_cast<int>(p);
-      s.id = (static_cast<int64_t>(i) << 5) | (static_cast<int64_t>(p) << 1) | 1;
+      s.id = (static_cast<int64_t>(i) << 5) | (static_cast<int64_t>(p + 1) << 1) | 1;  // as CUDA numbers them
     }
   }
   slot.store(made, std::memory_order_release);
@@ -80,7 +80,7 @@ StreamState& stream_state(c10::DeviceIndex device, c10::StreamId id) {
   auto& all = streams_of(device);
   if (id == 0) return all.default_stream;
   if (id & 1) {
-    const auto p = static_cast<size_t>((id >> 1) & 0xf);
+    const auto p = static_cast<size_t>((id >> 1) & 0xf) - 1;
     const auto i = static_cast<size_t>(id >> 5);
     TORCH_CHECK(p < all.pools.size() && i < kStreamsPerPool, "unknown stream id ", id, " on ", c10::Device(kType, device));
     return all.pools[p][i];

@@ -30,7 +30,7 @@ struct EventState {
 
 constexpr int kStreamsPerPool = 32;
 constexpr int kLowestPriority = 0;
-constexpr int kHighestPriority = -5;
+constexpr int kHighestPriority = -3;
 
 // Default streams have id 0. An id from outside (ExternalStream) is the handle itself, which is even.
 c10::StreamId new_stream(c10::DeviceIndex device, int priority);

@@ -8,6 +8,7 @@ import html
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 #: (asked, given, call site) -> how often
@@ -55,8 +56,10 @@ class Counters:
         )
 
 
-def write_at_exit(counters: Counters, destination: str) -> None:
+def write_at_exit(counters: Counters, destination: str) -> Callable[[], None]:
     """Have the report written when this process ends: to standard error for ``-``, else to a file.
+
+    What is returned writes it now instead, for a deactivation before the end.
 
     A file whose name ends in ``.html`` gets a page. Other processes of the same program write beside it, with their
     process id in the name.
@@ -75,6 +78,12 @@ def write_at_exit(counters: Counters, destination: str) -> None:
     # Children inherit the setting; the first process keeps the plain name.
     os.environ.setdefault(_WRITER, str(owner))
     atexit.register(write)
+
+    def write_now() -> None:
+        atexit.unregister(write)
+        write()
+
+    return write_now
 
 
 _WRITER = "_TORCHDEVICE_REPORT_WRITER"

@@ -9,7 +9,7 @@ import torch
 
 from ..drivers import Driver
 from .devices import Translator, names_a_device
-from .factories import LIKE, OVERRIDABLE, POSITIONAL, injection, takes_generator
+from .factories import LIKE, OVERRIDABLE, injection, takes_generator
 from .float64 import NARROW
 from .patches import Editor, patch
 from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
@@ -25,7 +25,7 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
     """A factory: its device is translated, float64 and errors of the GPU are dealt with, memory peaks are seen."""
     translator, driver = editor.translator, editor.translator.driver
     injects = injection(translator, name)
-    position, like, overridable = POSITIONAL.get(name), name in LIKE, name in OVERRIDABLE
+    like, overridable = name in LIKE, name in OVERRIDABLE
     refused, pinned, note = _refused(editor, name, original), editor.pinned, driver.memory.note
     known, named = translator.cache, (str, torch.device)
     always, plain = overridable or like, not like
@@ -37,8 +37,6 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
             handled = dispatched(wrapper, subjects, args, kwargs)
             if handled is not NotImplemented:
                 return handled
-        if position is not None and len(args) > position:
-            kwargs["device"], args = args[position], args[:position]
         asked, target = kwargs.get("device"), None
         if "generator" in kwargs and draws_at_home(asked, kwargs["generator"], args):
             kwargs["device"] = _CPU

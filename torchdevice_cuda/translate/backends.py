@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import sys
+from typing import Any
+
 from ..drivers import Driver
 from .patches import Editor, patch
+from .wrapping import disguise
 
 _PLAN_CACHE_SIZE = 4096  # cuFFT plans CUDA keeps per device unless told otherwise
 
@@ -57,12 +62,39 @@ def attention(editor: Editor, driver: Driver) -> None:
 
 @patch()
 def profiler_activities(editor: Editor, driver: Driver) -> None:
-    """Programs ask the profiler for CUDA activity if it is supported; here it records the host doing that work."""
-    import torch
-    from torch.profiler import ProfilerActivity
+    """Programs ask the profiler for CUDA activity if it is supported; here it records the host doing that work.
 
-    supported = torch.autograd._supported_activities
-    editor.set(torch.autograd, "_supported_activities", lambda: {*supported(), ProfilerActivity.CUDA})
+    The profiler itself asks too, under a name of its own: told no, it times every operator with CUDA events, which a
+    CPU build cannot make, and prints a warning with a stack for each.
+    """
+    import torch.autograd.profiler
+    import torch.profiler
+
+    original = torch.autograd._supported_activities
+
+    def _supported_activities() -> set[torch.profiler.ProfilerActivity]:
+        return {*original(), torch.profiler.ProfilerActivity.CUDA}
+
+    replacement = disguise(_supported_activities, original)
+    for module in (torch.autograd, torch.autograd.profiler, torch.profiler):
+        if getattr(module, "_supported_activities", None) is original:
+            editor.set(module, "_supported_activities", replacement)
+
+
+@patch()
+def profiler_events(editor: Editor, driver: Driver) -> None:
+    """``autograd.profiler.profile(use_device="cuda")`` times operators with CUDA events; here the host's clock does."""
+    from torch.autograd.profiler import ProfilerState, profile
+
+    original = profile.__init__
+
+    def __init__(self: profile, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        # Absent on a profile that is not enabled.
+        if getattr(self, "profiler_kind", None) is ProfilerState.KINETO_GPU_FALLBACK:
+            self.profiler_kind = ProfilerState.KINETO
+
+    editor.set(profile, "__init__", functools.wraps(original)(__init__))
 
 
 @patch()
@@ -80,8 +112,9 @@ def cudnn(editor: Editor, driver: Driver) -> None:
 
     editor.set(home, "__cudnn_version", None)
     editor.set(home, "_init", _init)
-    for module in (home, home.rnn):
-        editor.set(module, "_cudnn", torch._C._cudnn)
+    for module in (home, sys.modules.get("torch.backends.cudnn.rnn")):
+        if module is not None:  # torch 2.10 and older import it with the first recurrent layer
+            editor.set(module, "_cudnn", torch._C._cudnn)
     editor.set(cusparselt, "_cusparselt", torch._C._cusparselt)
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 import operator
+import os
 import re
 import sys
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..report import Counters
 from .callers import asked_by_program
 from .policy import CPU, FAITHFUL, Override, Request, default_policy, destination
 
@@ -45,7 +48,11 @@ class Translator:
         self.on_cuda: dict[Any, torch.device] = {}
         self._cuda_requests: set[Any] = set()
         self.marks = Marks()
+        #: Counts every request where the user asked for a report; answers are not kept then.
+        self.counters = Counters(f"device requests on the {driver.name} driver") if settings.report else None
         self._sites: set[tuple[str, int, str]] = set()
+        if self.unasked is not None and hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_weak_clear(self))  # a child decides anew
 
     def device(self, asked: Any) -> torch.device:
         """Where a request goes; torch's and CUDA's own errors for what is no device or does not exist."""
@@ -61,7 +68,9 @@ class Translator:
         device = as_device(asked)
         if device.type == "cuda" and device.index is not None:
             self.driver.check(device.index)
-        found = destination(Request(device.type, device.index), self.accelerator, self.policy, self.override.on)
+        found = destination(
+            Request(device.type, device.index), self.accelerator, self.policy, self.override.on or self._stays_home()
+        )
         redirected = found != Request(device.type, device.index)
         moved_off_cpu = redirected and device.type == CPU
         if moved_off_cpu and not asked_by_program():
@@ -71,11 +80,15 @@ class Translator:
             self.log(str(device), translated)
         else:
             translated = device
+        if self.counters is not None:
+            site = _call_site()
+            self.counters.count(str(device), str(translated), f"{site[0]}:{site[1]}" if site else "torch")
         if isinstance(asked, (str, torch.device)):
             if device.type == "cuda":
                 self._cuda_requests.add(asked)
             # Torch's own requests for the CPU are meant: who asks is looked at each time.
-            if not moved_off_cpu and not (redirected and _log.isEnabledFor(logging.INFO)):
+            logged = redirected and _log.isEnabledFor(logging.INFO)
+            if self.counters is None and not moved_off_cpu and not logged:
                 self.cache[asked] = translated
                 if device.type == "cuda":
                     self.on_cuda[asked] = translated
@@ -95,10 +108,16 @@ class Translator:
         """
         return (
             self.unasked is not None
-            and torch.utils._device.CURRENT_DEVICE is None
+            # With torch.device(...) and set_default_device(...) are function modes; the program's own have been called.
+            and not torch._C._is_torch_function_mode_enabled()
+            and not self._stays_home()
             and asked_by_program()
-            and not self.driver.in_bad_fork()
-            and torch.utils.data.get_worker_info() is None
+        )
+
+    def _stays_home(self) -> bool:
+        """Whether this process prepares data or was forked: requests for the CPU are meant there."""
+        return self.unasked is not None and (
+            self.driver.in_bad_fork() or torch.utils.data.get_worker_info() is not None
         )
 
     def stay_home(self) -> None:
@@ -110,15 +129,33 @@ class Translator:
         """Say once per call site what was redirected."""
         if not _log.isEnabledFor(logging.INFO):
             return
-        frame = sys._getframe(1)
-        while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("torch", "torchdevice_cuda"):
-            frame = frame.f_back
-        if frame is None:
+        place = _call_site()
+        if place is None:
             return
-        site = (frame.f_code.co_filename, frame.f_lineno, asked)
+        site = (*place, asked)
         if site not in self._sites:
             self._sites.add(site)
             _log.info("%s:%d: %s goes to %s", *site, given)
+
+
+def _call_site() -> tuple[str, int] | None:
+    """File and line of the program that made the request; ``None`` if torch made it by itself."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("torch", "torchdevice_cuda"):
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def _weak_clear(translator: Translator) -> Callable[[], None]:
+    """What a forked child runs. Holds the translator weakly: fork handlers live for ever."""
+    reference = weakref.ref(translator)
+
+    def clear() -> None:
+        living = reference()
+        if living is not None:
+            living.cache.clear()
+
+    return clear
 
 
 def as_device(asked: Any) -> torch.device:
@@ -148,18 +185,37 @@ def host_allocation_error(driver: Driver, error: RuntimeError) -> Exception:
     return driver.memory.out_of_memory(int(match[1]), driver.current_device()) if match else error
 
 
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    """A tensor's memory on the host; ``None`` for what has none of its own (sparse tensors, wrappers of others).
+
+    What is no tensor has none either: a call with it goes on to torch's own error.
+    """
+    if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided or tensor.device.type != "cpu":
+        return None
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
 class Marks:
     """Tensors known to be "on CUDA" where CUDA's memory and the CPU's are the same.
 
     A tensor made for CUDA and one made for the CPU are alike on the ``cpu`` driver; moving between the two must copy
     (a program writes into the one and reads the other), moving to where the tensor is must not. Marks are kept beside
     the tensors, weakly: an attribute would change how they pickle.
+
+    What a move to CUDA made is known by its memory too, so that a module's parameters (which take the memory over) and
+    whatever shares it (``detach()``, ``state_dict()``, views) are on CUDA: ``{k: v.cpu() for k, v in state.items()}``
+    is how programs take a snapshot. Factories mark the tensor alone, which is all that their speed allows.
     """
 
     def __init__(self) -> None:
         #: The living marks, by ``id``; hot paths read and write it themselves and then see to :attr:`limit`.
         self.refs: dict[int, weakref.ref[torch.Tensor]] = {}
         self.limit = _SWEEP_ABOVE
+        #: The living storages that moves made, by address.
+        self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def add(self, tensor: torch.Tensor) -> torch.Tensor:
         """Mark a tensor, and return it."""
@@ -168,9 +224,20 @@ class Marks:
             self.sweep()
         return tensor
 
+    def add_moved(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Mark a tensor in memory of its own, with all that will share the memory, and return it."""
+        storage = _storage(tensor)
+        if storage is not None:
+            address, storages = storage._cdata, self._storages
+            storages[address] = weakref.ref(storage, lambda _: storages.pop(address, None))
+        return self.add(tensor)
+
     def __contains__(self, tensor: torch.Tensor) -> bool:
         reference = self.refs.get(id(tensor))
-        return reference is not None and reference() is tensor
+        if reference is not None and reference() is tensor:
+            return True
+        storage = _storage(tensor) if self._storages else None
+        return storage is not None and storage._cdata in self._storages
 
     def sweep(self) -> None:
         """Drop what has died; as often as the number of the living asks for, so that the cost per mark is constant."""

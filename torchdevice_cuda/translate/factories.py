@@ -27,10 +27,13 @@ _OTHERS = (
 _ENTRANCES = ("from_numpy", "frombuffer", "from_file")
 # Functions that give the data itself where it is on the device already.
 _ADOPTING = frozenset({"as_tensor", "asarray"})
-# Functions whose device can be given by position: name -> its place.
-POSITIONAL = {"as_tensor": 2}
 # Functions that may be given tensors, and hand the call to the tensors' own torch functions.
 OVERRIDABLE = frozenset({"arange", "full", "linspace", "logspace", "normal", "range", "scalar_tensor"})
+# Functions for which naming the CPU and naming no device are the same: torch reads a call without one much faster.
+_PLAIN_FACTORIES = frozenset(
+    "arange bartlett_window blackman_window empty empty_permuted empty_strided eye hamming_window hann_window "
+    "kaiser_window ones rand randint randn randperm range tril_indices triu_indices zeros".split()
+)
 # Data of which torch makes a tensor by copying, wherever the tensor is to live.
 _COPIED = (list, tuple, int, float, complex, bool)
 
@@ -62,7 +65,7 @@ def takes_generator(name: str) -> bool:
 # --------------------------------------------------------------- where CUDA's memory is the host's
 def _generator(driver: Driver, asked: Any) -> torch.Generator:
     """The generator from which a random tensor for CUDA is drawn where CUDA's generator is not the CPU's."""
-    generators = torch.cuda.default_generators
+    generators = driver.generators()
     if len(generators) == 1:
         return generators[0]
     index = asked if asked.__class__ is int else torch.device(asked).index
@@ -112,7 +115,8 @@ def on_host(editor: Editor, name: str, original: Function) -> Function:
         return _adopting_on_host(editor, name, original)
     driver, marks, known = editor.translator.driver, editor.translator.marks, editor.translator.on_cuda
     uncommon, refs, ref = _uncommon(editor, name, original), editor.translator.marks.refs, weakref.ref
-    always_uncommon, overridable = takes_generator(name), name in OVERRIDABLE
+    random, overridable, plain = takes_generator(name), name in OVERRIDABLE, name in _PLAIN_FACTORIES
+    function_modes, dispatch_modes = torch._C._is_torch_function_mode_enabled, torch._C._len_torch_dispatch_stack
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes or overridable:
@@ -121,15 +125,21 @@ def on_host(editor: Editor, name: str, original: Function) -> Function:
                 return handled
         if not kwargs:
             return original(*args)
-        if "device" not in kwargs and "pin_memory" not in kwargs:
-            return original(*args, **kwargs)
         asked = kwargs.get("device")
-        target = known.get(asked) if asked.__hash__ is not None else None
-        if target is None or always_uncommon or driver.cold or "pin_memory" in kwargs:
-            return uncommon(args, kwargs)
-        kwargs["device"] = target
         try:
-            made = original(*args, **kwargs)
+            target = known.get(asked)
+        except TypeError:  # unhashable: torch will say what a device is
+            return original(*args, **kwargs)
+        if target is None or driver.cold or "pin_memory" in kwargs:
+            return uncommon(args, kwargs) if asked is not None or "pin_memory" in kwargs else original(*args, **kwargs)
+        if random and "generator" not in kwargs and not dispatch_modes():
+            kwargs["generator"] = _generator(driver, asked)
+        if plain and not function_modes():  # with torch.device(...) would fill the device in again
+            del kwargs["device"]
+        else:
+            kwargs["device"] = target
+        try:
+            made = original(*args, **kwargs) if kwargs else original(*args)
         except RuntimeError as error:
             raise host_allocation_error(driver, error) from None
         refs[id(made)] = ref(made)
@@ -142,17 +152,29 @@ def on_host(editor: Editor, name: str, original: Function) -> Function:
 
 def _like_on_host(editor: Editor, name: str, original: Function) -> Function:
     """A factory that makes a tensor like another: on CUDA if that one is, unless it is told otherwise."""
-    refs = editor.translator.marks.refs
-    uncommon = _uncommon(editor, name, original)
+    marks, refs, ref = editor.translator.marks, editor.translator.marks.refs, weakref.ref
+    uncommon, random = _uncommon(editor, name, original), takes_generator(name)
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes or not args or args[0].__class__ not in PLAIN:
             handled = dispatched(wrapper, (args[0] if args else kwargs.get("input"),), args, kwargs)
             if handled is not NotImplemented:
                 return handled
-        if "device" in kwargs or "pin_memory" in kwargs or (args and id(args[0]) in refs):
+        mark = refs.get(id(args[0])) if args else None
+        marked = mark is not None and mark() is args[0]
+        if kwargs:
+            if "device" in kwargs or "pin_memory" in kwargs or (marked and random):
+                return uncommon(args, kwargs)
+            made = original(*args, **kwargs)
+        elif marked and random:
             return uncommon(args, kwargs)
-        return original(*args, **kwargs)
+        else:
+            made = original(*args)
+        if marked:
+            refs[id(made)] = ref(made)
+            if len(refs) > marks.limit:
+                marks.sweep()
+        return made
 
     return wrapper
 
@@ -160,18 +182,13 @@ def _like_on_host(editor: Editor, name: str, original: Function) -> Function:
 def _adopting_on_host(editor: Editor, name: str, original: Function) -> Function:
     """``as_tensor`` and ``asarray`` give the data itself if it is there; between the CPU and CUDA they copy."""
     translator, marks, driver = editor.translator, editor.translator.marks, editor.translator.driver
-    position = POSITIONAL.get(name)
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes:
             handled = dispatched(wrapper, (), args, kwargs)
             if handled is not NotImplemented:
                 return handled
-        if position is not None and len(args) > position:
-            asked, args = args[position], args[:position]
-            kwargs["device"] = asked
-        else:
-            asked = kwargs.get("device")
+        asked = kwargs.get("device")
         if asked is None or not args or not names_a_device(asked):
             return original(*args, **kwargs)
         kwargs["device"] = target = translator.device(asked)
@@ -198,7 +215,7 @@ def elsewhere(editor: Editor, name: str, original: Function) -> Function:
     """A factory where the accelerator has memory of its own; under ``accelerate`` it is where tensors go unasked."""
     translator = editor.translator
     injects = injection(translator, name)
-    position, like, overridable = POSITIONAL.get(name), name in LIKE, name in OVERRIDABLE
+    like, overridable = name in LIKE, name in OVERRIDABLE
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes or overridable or (like and (not args or args[0].__class__ not in PLAIN)):
@@ -206,8 +223,6 @@ def elsewhere(editor: Editor, name: str, original: Function) -> Function:
             handled = dispatched(wrapper, subjects, args, kwargs)
             if handled is not NotImplemented:
                 return handled
-        if position is not None and len(args) > position:
-            kwargs["device"], args = args[position], args[:position]
         asked = kwargs.get("device")
         if asked is None:
             if injects is not None and injects(args, kwargs):

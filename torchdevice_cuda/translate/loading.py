@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ..drivers import Driver
 from .patches import Editor, patch
 from .wrapping import disguise
@@ -29,6 +31,34 @@ def restore(editor: Editor, driver: Driver) -> None:
     serialization._package_registry.append(entry)
     serialization._package_registry.sort(key=lambda row: row[0])
     editor.on_undo(lambda: serialization._package_registry.remove(entry))
+
+
+@patch("mps", "cuda")
+def locations(editor: Editor, driver: Driver) -> None:
+    """``map_location`` is a request like any other, and what is loaded for the CPU follows the table.
+
+    It has to: torch builds a tensor around a storage with ``torch.empty(device=...)``, whose device is redirected.
+    """
+    from torch import serialization
+
+    translator = editor.translator
+    original = serialization._get_restore_location
+
+    def _get_restore_location(map_location: Any) -> Any:
+        if isinstance(map_location, (str, torch.device)) and not str(map_location).startswith("cuda"):
+            map_location = translator.device(map_location)
+        restore_location = original(map_location)
+
+        def restore(storage: Any, location: str) -> Any:
+            restored = restore_location(storage, location)
+            if restored.device.type != "cpu":
+                return restored
+            target = translator.device("cpu")
+            return restored if target.type == "cpu" else restored.to(device=target)
+
+        return restore
+
+    editor.set(serialization, "_get_restore_location", disguise(_get_restore_location, original))
 
 
 @patch("cpu", "mps")

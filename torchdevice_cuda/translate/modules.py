@@ -13,9 +13,11 @@ from .wrapping import disguise, install
 
 @patch("cpu", "mps", "cuda")
 def parse_to(editor: Editor, driver: Driver) -> None:
-    """``Module.to`` and ``PackedSequence.to`` parse their arguments in C; the device among them is translated.
+    """``Module.to`` and Lightning parse the arguments of ``to`` in C, which knows only compiled-in accelerators.
 
-    An integer means the accelerator, which C++ looks for among those compiled in: it is named before C++ sees it.
+    An integer means the accelerator, and the toggle is no device at all: both are named before C++ sees them. The
+    device is returned as the program named it: the tensors' own ``to`` translates it, and modules that keep it
+    (``LightningModule.device``) say ``cuda``.
     """
     original = torch._C._nn._parse_to
     translator = editor.translator
@@ -25,10 +27,11 @@ def parse_to(editor: Editor, driver: Driver) -> None:
             args = (torch.device("cuda", args[0]), *args[1:])
         if kwargs.get("device").__class__ is int:
             kwargs["device"] = torch.device("cuda", kwargs["device"])
-        if args and args[0] == "cpu:-1":
+        if args and args[0].__class__ is str and args[0] == "cpu:-1":
             args = (translator.device(args[0]), *args[1:])
-        device, *rest = original(*args, **kwargs)
-        return (device if device is None else translator.device(device), *rest)
+        if kwargs.get("device").__class__ is str and kwargs["device"] == "cpu:-1":
+            kwargs["device"] = translator.device(kwargs["device"])
+        return original(*args, **kwargs)
 
     editor.set(torch._C._nn, "_parse_to", _parse_to)
 

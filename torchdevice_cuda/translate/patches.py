@@ -11,6 +11,8 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..report import write_at_exit
+
 if TYPE_CHECKING:
     from ..drivers import Driver
     from ..settings import Settings
@@ -158,6 +160,8 @@ class Applied:
 def apply(driver: Driver, settings: Settings) -> Applied:
     """Apply the driver's patches; all of them or none."""
     editor = Editor(driver, settings)
+    if editor.translator.counters is not None and settings.report is not None:
+        editor.on_undo(write_at_exit(editor.translator.counters, settings.report))
     done: list[Patch] = []
     try:
         for entry in registered():

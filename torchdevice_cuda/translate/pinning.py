@@ -58,3 +58,37 @@ def tensors(editor: Editor, driver: Driver) -> None:
 
     install(editor, torch.Tensor, "pin_memory", disguise(pin_memory, pin), pin)
     install(editor, torch.Tensor, "is_pinned", disguise(is_pinned, asks), asks)
+
+
+class _Done:
+    """A DataLoader's "done" event, which sets torch's number of threads when it is first looked at."""
+
+    def __init__(self, event: Any, threads: int) -> None:
+        self._event = event
+        self._threads: int | None = threads
+
+    def is_set(self) -> bool:
+        """Whether the DataLoader is done."""
+        if self._threads is not None:
+            torch.set_num_threads(self._threads)
+            self._threads = None
+        return self._event.is_set()
+
+
+@patch("cpu", "virtual")
+def threads(editor: Editor, driver: Driver) -> None:
+    """The thread that pins a DataLoader's batches sets torch to one thread; it is to compute on all of them.
+
+    The setting reaches every thread that has not computed yet, the main one too. Beside a GPU that does not matter;
+    where the host computes, all training after it would run on a single core. The thread first sets, then looks
+    whether it is done: it is there that the number it found is put back.
+    """
+    from torch.utils.data._utils import pin_memory as module
+
+    original = module._pin_memory_loop
+    torch.get_num_threads()  # the calling thread takes its number now, whatever a pinning thread sets later
+
+    def _pin_memory_loop(in_queue: Any, out_queue: Any, device_id: Any, done_event: Any, *rest: Any) -> None:
+        original(in_queue, out_queue, device_id, _Done(done_event, torch.get_num_threads()), *rest)
+
+    editor.set(module, "_pin_memory_loop", disguise(_pin_memory_loop, original))

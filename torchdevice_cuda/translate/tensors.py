@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -35,12 +36,17 @@ def _mover(editor: Editor) -> Callable[..., torch.Tensor]:
     def move_on_host(
         self: torch.Tensor, to_cuda: bool, target: torch.device, args: tuple, kwargs: dict
     ) -> torch.Tensor:
+        # torch.jit.trace compares runs with clones that nobody marked, down to the line that a call comes from.
+        if torch._C._get_tracing_state() is not None:
+            return original(self, target, *args, **kwargs)
         # Between CUDA and the CPU a move copies, even if both are this memory; to where the tensor is, it does not.
         there = self in marks
         if there == to_cuda:
             moved = original(self, target, *args, **kwargs)
-        # While torch.jit.trace records, tensors are clones that nobody marked: a move is what it is between like devices.
-        elif target.type == "cpu" and self.device.type == "cpu" and torch._C._get_tracing_state() is None:
+            if moved is self:
+                # Not marked for itself: a parameter stays the same object when ``Module.cpu`` takes it elsewhere.
+                return self
+        elif target.type == "cpu" and self.device.type == "cpu":
             if len(args) >= _COPY_POSITION:
                 args = (*args[: _COPY_POSITION - 1], True, *args[_COPY_POSITION:])
             else:
@@ -53,7 +59,7 @@ def _mover(editor: Editor) -> Callable[..., torch.Tensor]:
                 raise host_allocation_error(driver, error) from None
         else:
             return original(self, target, *args, **kwargs)
-        return marks.add(moved) if to_cuda else moved
+        return marks.add_moved(moved) if to_cuda else moved
 
     return move_on_host
 
@@ -83,7 +89,7 @@ def to(editor: Editor, driver: Driver) -> None:
                     if mark is not None and mark() is self and tracing() is None:
                         return self
             elif kind is dtype_class or asked is None:
-                return original(self, *args, **kwargs)
+                return original(self, *args, **kwargs) if kwargs else original(self, *args)
             elif isinstance(asked, torch.Tensor):
                 if on_host and asked in marks and self not in marks:
                     return move(self, True, translator.device("cuda"), (asked.dtype, *args[1:]), kwargs)
@@ -96,6 +102,10 @@ def to(editor: Editor, driver: Driver) -> None:
         if asked is None or not names_a_device(asked):
             return original(self, *args, **kwargs)
         del kwargs["device"]
+        if not kwargs and asked in known:
+            mark = marked(id(self))
+            if mark is not None and mark() is self and tracing() is None:
+                return self
         target = translator.device(asked)
         return move(self, translator.names_cuda(asked), target, (), kwargs)
 
@@ -172,7 +182,7 @@ def new(editor: Editor, driver: Driver) -> None:
 
 def _new_wrapper(editor: Editor, original: Function) -> Function:
     translator, marks = editor.translator, editor.translator.marks
-    on_host, refs = translator.accelerator == "cpu", marks.refs
+    on_host, refs, ref = translator.accelerator == "cpu", marks.refs, weakref.ref
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         if modes or self.__class__ not in PLAIN:
@@ -182,8 +192,13 @@ def _new_wrapper(editor: Editor, original: Function) -> Function:
         asked = kwargs.get("device")
         if asked is None:
             # A tensor made by one on CUDA is on CUDA.
-            made = original(self, *args, **kwargs)
-            return marks.add(made) if id(self) in refs and self in marks else made
+            made = original(self, *args, **kwargs) if kwargs else original(self, *args)
+            mark = refs.get(id(self))
+            if mark is not None and mark() is self:
+                refs[id(made)] = ref(made)
+                if len(refs) > marks.limit:
+                    marks.sweep()
+            return made
         if not names_a_device(asked):
             return original(self, *args, **kwargs)
         kwargs["device"] = translator.device(asked)
@@ -191,6 +206,21 @@ def _new_wrapper(editor: Editor, original: Function) -> Function:
         return marks.add(made) if on_host and translator.names_cuda(asked) else made
 
     return wrapper
+
+
+@patch("cpu", "mps")
+def packed_sequences(editor: Editor, driver: Driver) -> None:
+    """PackedSequence.cuda looks whether a tensor it moved says it is on CUDA, and asks twice if it does not."""
+    from torch.nn.utils.rnn import PackedSequence
+
+    original = PackedSequence.cuda
+
+    def cuda(self: PackedSequence, *args: Any, **kwargs: Any) -> PackedSequence:
+        if not args and kwargs.get("device") is None:
+            kwargs["device"] = "cuda"
+        return self.to(*args, **kwargs)
+
+    install(editor, PackedSequence, "cuda", disguise(cuda, original), original)
 
 
 @patch("cpu", "mps")

@@ -1,7 +1,7 @@
 """How a C function of torch is wrapped so that nothing else about it changes.
 
-A wrapper has the original's name, documentation and (lack of a) signature, pickles by reference, is known to TorchScript,
-to ``torch.compile`` and to ``with torch.device(...)`` as the original is, and is what torch functions
+A wrapper has the original's name, documentation and (lack of a) signature, pickles by reference, is known to
+TorchScript, to ``torch.compile`` and to ``with torch.device(...)`` as the original is, and is what torch functions
 (``__torch_function__``, function modes) are given, so that comparing them with ``torch.zeros`` stays true.
 """
 

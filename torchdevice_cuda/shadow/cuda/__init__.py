@@ -699,3 +699,5 @@ __all__ = [
     "tunable",
     "utilization",
 ]
+# Names that only some versions of torch have.
+__all__ += [name for name in ("MemPoolContext",) if name in globals()]

@@ -21,6 +21,7 @@ from torch._C import (
 from torch._utils import _dummy_type
 from typing_extensions import deprecated
 
+from torchdevice_cuda._compat import torch_release
 from torchdevice_cuda.drivers import active
 
 from . import _get_device_index, _get_nvml_device_index, _lazy_init, is_initialized
@@ -529,6 +530,29 @@ class MemPool(_MemPool):
     def snapshot(self, include_traces=True):
         """The pool's segments."""
         return torch.cuda.memory_snapshot(self.id, include_traces=include_traces)
+
+
+if torch_release(torch.__version__) < (2, 8):
+
+    class MemPoolContext:
+        """Makes a pool the active one for as long as this object lives; the one before is active again after it."""
+
+        _active: list[MemPool] = []
+
+        def __init__(self, pool: _MemPool):
+            self._pool = pool
+            MemPoolContext._active.append(pool)
+
+        def __del__(self):
+            if self._pool in MemPoolContext._active:
+                MemPoolContext._active.remove(self._pool)
+
+        @staticmethod
+        def active_pool() -> _MemPool | None:
+            """The pool that is active, if there is one."""
+            return MemPoolContext._active[-1] if MemPoolContext._active else None
+
+    __all__.append("MemPoolContext")
 
 
 @contextlib.contextmanager
