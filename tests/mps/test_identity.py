@@ -88,7 +88,7 @@ def test_checkpoints_are_cudas(on_mps: Callable) -> None:
 
 def test_libraries_find_cuda_and_not_mps(on_mps: Callable) -> None:
     body = """
-    exec("import torch\ndef ask(): return torch.backends.mps.is_available()", within := {"__name__": "torch.inner"})
+    exec("import torch; ask = lambda: torch.backends.mps.is_available()", within := {"__name__": "torch.inner"})
     result = [torch.backends.mps.is_available(), torch.cuda.is_available(), within["ask"]()]
     """
     assert on_mps(body) == [False, True, True]

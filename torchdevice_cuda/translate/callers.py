@@ -16,6 +16,7 @@ PASSING = (
     "torch.nn.",
     "torch.distributions.",
     "torch.overrides",
+    "torch.serialization",
     "torch.utils._device",
     "torch.signal.",
     "torch.functional",
