@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from . import hostfacts
-from .base import DeviceFacts, Driver
+from .host import HostDriver
 from .processmemory import ProcessMemory
 from .streams import Streams
-from .visible import visible_count
 
 if TYPE_CHECKING:
     import torch
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 _CUDA_STATE_BYTES = 16  # a CUDA generator's state: seed, then offset
 
 
-class CpuDriver(Driver):
+class CpuDriver(HostDriver):
     """The processor in the GPU's place."""
 
     name = "cpu"
@@ -27,7 +25,6 @@ class CpuDriver(Driver):
 
     def __init__(self, settings: Settings, reason: str) -> None:
         super().__init__(settings, reason)
-        self._count = visible_count(settings.devices, settings.visible_devices)
         self.streams = Streams(self._count, lambda device: self.facts(device).clock_rate * 1000.0)
 
     @functools.cached_property
@@ -39,26 +36,6 @@ class CpuDriver(Driver):
         """Bring the device up: "allocated" memory counts from here."""
         super().initialize()
         self.memory.start()
-
-    def device_count(self) -> int:
-        """The configured number of devices, less those the program may not see."""
-        return self._count
-
-    @functools.lru_cache(maxsize=64)  # noqa: B019 (one driver lives as long as the process)
-    def facts(self, index: int) -> DeviceFacts:
-        """The processor, presented as a GPU: one multiprocessor per core, integrated, with main memory for its own."""
-        major, minor = self.settings.capability
-        return DeviceFacts(
-            name=self.settings.name or f"{hostfacts.processor_name()} (CUDA compatible)",
-            major=major,
-            minor=minor,
-            total_memory=self.memory.info(index)[1],
-            multi_processor_count=hostfacts.cores(),
-            uuid=hostfacts.device_uuid(index),
-            clock_rate=hostfacts.clock_khz(),
-            L2_cache_size=hostfacts.last_level_cache(),
-            pci_bus_id=index,
-        )
 
     @functools.cached_property
     def _generators(self) -> tuple[torch.Generator, ...]:

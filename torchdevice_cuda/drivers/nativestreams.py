@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +23,6 @@ class NativeStreams:
     def __init__(self, native: ModuleType, device_count: int) -> None:
         self._native = native
         self._device_count = device_count
-        self._handles = itertools.count(0x5D_0000_1000, 0x40)
 
     def _valid(self, device: int) -> int:
         if not 0 <= device < self._device_count:

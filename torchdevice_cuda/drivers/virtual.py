@@ -6,29 +6,23 @@ import functools
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from . import hostfacts
-from .base import DeviceFacts, Driver
+from .host import HostDriver
 from .nativememory import NativeMemory
 from .nativestreams import NativeStreams
-from .visible import visible_count
 
 if TYPE_CHECKING:
     import torch
 
-    from ..settings import Settings
-
 _SHARE_OF_HOST = 0.9  # of main memory, for all virtual GPUs together, unless the user gives each a size
 
 
-class VirtualDriver(Driver):
+class VirtualDriver(HostDriver):
     """A GPU in host memory, down to the dispatcher."""
 
     name = "virtual"
     device_type = "cuda"
-
-    def __init__(self, settings: Settings, reason: str) -> None:
-        super().__init__(settings, reason)
-        self._count = visible_count(settings.devices, settings.visible_devices)
+    label = "virtual GPU, CUDA compatible"
+    integrated = 0
 
     @functools.cached_property
     def native(self) -> ModuleType:
@@ -76,27 +70,6 @@ class VirtualDriver(Driver):
     def in_bad_fork(self) -> bool:
         """Whether this process was forked from one that had used the device."""
         return super().in_bad_fork() or ("native" in self.__dict__ and self.native.in_bad_fork())
-
-    def device_count(self) -> int:
-        """The configured number of devices, less those the program may not see."""
-        return self._count
-
-    @functools.lru_cache(maxsize=64)  # noqa: B019 (one driver lives as long as the process)
-    def facts(self, index: int) -> DeviceFacts:
-        """The processor, presented as a GPU with memory of its own."""
-        major, minor = self.settings.capability
-        return DeviceFacts(
-            name=self.settings.name or f"{hostfacts.processor_name()} (virtual GPU, CUDA compatible)",
-            major=major,
-            minor=minor,
-            total_memory=self.memory.info(index)[1],
-            multi_processor_count=hostfacts.cores(),
-            uuid=hostfacts.device_uuid(index),
-            clock_rate=hostfacts.clock_khz(),
-            L2_cache_size=hostfacts.last_level_cache(),
-            pci_bus_id=index,
-            is_integrated=0,
-        )
 
     def current_device(self) -> int:
         """The calling thread's current device, as torch's C++ keeps it."""
