@@ -101,15 +101,16 @@ def seconds(call: Callable[[], Any]) -> float:
 def least(name: str, largest: int, device: torch.device) -> tuple[int | None, str]:
     """The smallest measured size from which on MLX wins, and the ratios by size."""
     shape = cpu.Shape.of(kernels.overload(name))
-    through = functools.partial(mlx_ops.run, mlx_ops.TABLE[name])
+    through_cpu = cpu.carried(shape, device)
+    through_mlx = cpu.carried(shape, device, inner=functools.partial(mlx_ops.run, mlx_ops.TABLE[name]))
     found, ratios = None, []
     for power in range(SMALLEST, largest + 1, 4):
         made = arguments(name, 1 << power)
         if made is None:
             return None, "not measured"
         given = torch.utils._pytree.tree_map(lambda v: v.to(device) if isinstance(v, torch.Tensor) else v, made)
-        on_cpu = seconds(lambda given=given: cpu.compute(shape, device, given, {}))
-        on_mlx = seconds(lambda given=given: cpu.compute(shape, device, given, {}, through))
+        on_cpu = seconds(lambda given=given: through_cpu(*given))
+        on_mlx = seconds(lambda given=given: through_mlx(*given))
         ratios.append(f"2^{power}: {on_cpu / on_mlx:.2f}")
         found = (found or 1 << power) if on_mlx < 0.9 * on_cpu else None
     return found, "  ".join(ratios)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterator
 
@@ -9,7 +10,8 @@ import torch
 
 _has = torch._C._dispatch_has_kernel_for_dispatch_key
 #: An operator with one of these is made of others: it works wherever those do.
-_COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
+_EXPLICIT = "CompositeExplicitAutograd"
+_COMPOSITE = ("CompositeImplicitAutograd", _EXPLICIT)
 #: Operators that are about the CPU itself, or about nothing at all; a kernel elsewhere would make torch choose them.
 _LEFT_ALONE = ("_test", "_foobar", "_make_dep_token", "_fused_sdp_choice", "quantized_", "to_mkldnn", "mkldnn_")
 _LEFT_ALONE_END = ("_for_cpu", "_for_cpu_backward")
@@ -22,8 +24,32 @@ def missing(key: str) -> Iterator[str]:
         base = plain.partition(".")[0]
         if namespace != "aten" or base.startswith(_LEFT_ALONE) or base.endswith(_LEFT_ALONE_END):
             continue
-        if _has(name, "CPU") and not _has(name, key) and not any(_has(name, other) for other in _COMPOSITE):
+        if _lacking(name, key) or (_has(name, _EXPLICIT) and not _has(name, key) and _lacking(_with_out(name), key)):
             yield name
+
+
+def _lacking(name: str | None, key: str) -> bool:
+    return (
+        name is not None
+        and _has(name, "CPU")
+        and not _has(name, key)
+        and not any(_has(name, other) for other in _COMPOSITE)
+    )
+
+
+def _with_out(name: str) -> str | None:
+    """The operator that writes into ``out`` what this one returns: some make room and leave the work to that one.
+
+    Going to the CPU there would take the empty room along.
+    """
+    base, _, overload = name.partition(".")
+    found = f"{base}.{overload}_out" if overload else f"{base}.out"
+    return found if found in _names() else None
+
+
+@functools.cache
+def _names() -> frozenset[str]:
+    return frozenset(torch._C._dispatch_get_all_op_names())
 
 
 def cut_off(key: str) -> Iterator[str]:

@@ -38,33 +38,41 @@ class Chain:
 
     def left(self, name: str, where: str, why: str) -> None:
         """An operator leaves the accelerator: count it, and say so as the setting wants."""
+        if not departures.counter(name, where, why)() or self._setting == "error":
+            self.announce(name, where, why)
+
+    def announce(self, name: str, where: str, why: str) -> None:
+        """Say that an operator leaves the accelerator, as the setting wants."""
         if self._setting == "error":
             file, line = site()
             raise FallbackError(f"{file}:{line}: {name} would leave the accelerator: {why} (--fallback error)")
-        first = departures.count(name, where, why) == 1
-        if self._setting == "warn" and name not in self._warned:
+        if self._setting == "allow":
+            _log.info("%s runs on %s: %s", name, where, why)
+        elif name not in self._warned:
             self._warned.add(name)
             file, line = site()
             warnings.warn_explicit(f"{name} runs on {where}: {why}", UserWarning, file, line)
-        elif first:
-            _log.info("%s runs on %s: %s", name, where, why)
+
+    def passage(self, name: str, where: str) -> cpu.Passage:
+        """What an operator without a kernel does at the border."""
+        # Where leaving is an error, every time is the first.
+        count = (lambda: 0) if self._setting == "error" else departures.counter(name, where, NO_KERNEL)
+        return cpu.Passage(count, functools.partial(self.announce, name, where, NO_KERNEL), self._note)
 
     def kernel(self, op: Any) -> Callable[..., Any]:
         """The kernel of one operator."""
-        name, device, shape = op.name(), self._device, cpu.Shape.of(op)
+        name, shape = op.name(), cpu.Shape.of(op)
+        on_cpu = cpu.carried(shape, self._device, self.passage(name, "CPU"))
         entry = mlx_ops.TABLE.get(name.removeprefix("aten::"))
+        if entry is None:
+            return on_cpu
+        inner = functools.partial(mlx_ops.run, entry)
+        on_mlx = cpu.carried(shape, self._device, self.passage(name, "MLX"), inner)
 
-        def compute(*args: Any, **kwargs: Any) -> Any:
-            if entry is not None and mlx_ops.wins(entry, args, kwargs):
-                self.left(name, "MLX", NO_KERNEL)
-                made = cpu.compute(shape, device, args, kwargs, functools.partial(mlx_ops.run, entry))
-            else:
-                self.left(name, "CPU", NO_KERNEL)
-                made = cpu.compute(shape, device, args, kwargs)
-            self._note()
-            return made
+        def choose(*args: Any, **kwargs: Any) -> Any:
+            return (on_mlx if mlx_ops.wins(entry, args, kwargs) else on_cpu)(*args, **kwargs)
 
-        return compute
+        return choose
 
 
 def overload(name: str) -> Any:

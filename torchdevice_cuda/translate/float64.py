@@ -60,7 +60,7 @@ class Precision:
         """Count, and warn once per line of the program."""
         name = str(dtype).removeprefix("torch.")
         where = "cpu" if self.choice == "cpu" else str(NARROW[dtype]).removeprefix("torch.")
-        departures.count(name, where, "the GPU has no " + name)
+        departures.counter(name, where, "the GPU has no " + name)()
         file, line = site()
         if (file, line) in self._warned:
             return
