@@ -6,7 +6,6 @@ others are covered, and no error has to be caught.
 
 from __future__ import annotations
 
-import functools
 import logging
 import warnings
 from collections.abc import Callable
@@ -16,8 +15,9 @@ import torch
 
 from ..report.departures import departures
 from ..translate.callers import site
-from . import cpu, mlx_ops
+from . import cpu
 from .capabilities import cut_off, missing
+from .mlx_routes import ON_CPU, Routes
 
 _log = logging.getLogger("torchdevice_cuda")
 NO_KERNEL = "the GPU's backend has no kernel"
@@ -28,13 +28,14 @@ class FallbackError(NotImplementedError):
 
 
 class Chain:
-    """What an operator without a kernel does, by the ``fallback`` setting."""
+    """What an operator without a kernel does, by the ``fallback`` and ``mlx`` settings."""
 
-    def __init__(self, setting: str, device: torch.device, note: Callable[[], None]) -> None:
+    def __init__(self, setting: str, device: torch.device, note: Callable[[], None], mlx: str = "auto") -> None:
         self._setting = setting
         self._device = device
         self._note = note
         self._warned: set[str] = set()
+        self.routes = Routes(mlx, self.left)
 
     def left(self, name: str, where: str, why: str) -> None:
         """An operator leaves the accelerator: count it, and say so as the setting wants."""
@@ -52,15 +53,12 @@ class Chain:
     def kernel(self, op: Any) -> Callable[..., Any]:
         """The kernel of one operator."""
         name, device, shape = op.name(), self._device, cpu.Shape.of(op)
-        entry = mlx_ops.TABLE.get(name.removeprefix("aten::"))
+        route = self.routes.of(shape)
 
         def compute(*args: Any, **kwargs: Any) -> Any:
-            if entry is not None and mlx_ops.wins(entry, args, kwargs):
-                self.left(name, "MLX", NO_KERNEL)
-                made = cpu.compute(shape, device, args, kwargs, functools.partial(mlx_ops.run, entry))
-            else:
-                self.left(name, "CPU", NO_KERNEL)
-                made = cpu.compute(shape, device, args, kwargs)
+            where, inner = ON_CPU if route is None else route(args, kwargs)
+            self.left(name, where, NO_KERNEL)
+            made = cpu.compute(shape, device, args, kwargs, inner)
             self._note()
             return made
 

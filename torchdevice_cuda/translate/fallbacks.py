@@ -17,9 +17,13 @@ def kernels(editor: Editor, driver: Driver) -> None:
     from ..fallback.kernels import Chain, register
 
     device = torch.device(driver.device_type, 0)
-    chain = Chain(editor.settings.fallback, device, driver.memory.note)
+    chain = Chain(editor.settings.fallback, device, driver.memory.note, editor.settings.mlx)
     library, _ = register(chain, "MPS")
+    editor.on_undo(chain.routes.close)
     editor.on_undo(library._destroy)
+    if editor.settings.refusals == "disk":
+        # The emulated device is no Mac, whatever machine it runs on.
+        refusals.keep("emulated" if editor.settings.emulate_mps else driver.device_type)
     editor.on_undo(refusals.clear)
     for owner in (torch, torch.Tensor):
         for name in LIMITED:
