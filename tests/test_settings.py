@@ -25,7 +25,7 @@ def test_every_default_survives_a_child_process(option: settings.Option) -> None
     changed = {
         "driver": "cpu", "policy": "faithful", "allow_redirects": True, "identity": "native", "float64": "raise",
         "devices": 2, "memory": 1 << 30, "capability": (8, 0), "name": "Test GPU", "log_level": "DEBUG",
-        "report": "-", "fallback": "error", "visible_devices": "1", "build": False, "emulate_mps": True,
+        "report": "-", "fallback": "error", "mlx": "always", "refusals": "disk", "visible_devices": "1", "build": False, "emulate_mps": True,
     }  # fmt: skip
     chosen = settings.load({option.field: changed[option.field]}, {})
     assert getattr(chosen, option.field) == changed[option.field]
@@ -44,6 +44,8 @@ def test_every_default_survives_a_child_process(option: settings.Option) -> None
         ("TORCHDEVICE_CAPABILITY", "8"),
         ("TORCHDEVICE_LOG_LEVEL", "LOUD"),
         ("TORCHDEVICE_FALLBACK", "maybe"),
+        ("TORCHDEVICE_MLX", "sometimes"),
+        ("TORCHDEVICE_REFUSALS", "forever"),
     ],
 )
 def test_unreadable_values_name_variable_value_and_what_is_allowed(variable: str, value: str) -> None:

@@ -40,6 +40,8 @@ class Settings:
     log_level: str = "WARNING"
     report: str | None = None
     fallback: str = "allow"
+    mlx: str = "auto"
+    refusals: str = "memory"
     visible_devices: str | None = None
     build: bool = True
     emulate_mps: bool = False
@@ -196,6 +198,22 @@ OPTIONS: tuple[Option, ...] = (
         "allow, warn, error",
         _one_of("allow", "warn", "error"),
         "what an op that leaves the accelerator does",
+    ),
+    Option(
+        "mlx",
+        "TORCHDEVICE_MLX",
+        "--mlx",
+        "auto, off, always",
+        _one_of("auto", "off", "always"),
+        "whether MLX computes what MPS lacks",
+    ),
+    Option(
+        "refusals",
+        "TORCHDEVICE_REFUSALS",
+        "--refusals",
+        "memory, disk",
+        _one_of("memory", "disk"),
+        "where it is remembered what MPS refused",
     ),
     Option(
         "visible_devices",

@@ -131,7 +131,7 @@ class MpsMemory(ProcessMemory):
                 raise RuntimeError(f"invalid device pointer: {address:#x}")
             self._requests[0].add(-1)
 
-    def translated(self, error: RuntimeError) -> Exception:
+    def translated(self, error: Exception) -> Exception:
         """CUDA's out-of-memory error for the Apple GPU's; any other error is returned as it is."""
         if _ABSURD in str(error):
             return self.out_of_memory(sys.maxsize, 0)

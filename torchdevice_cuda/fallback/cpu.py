@@ -44,6 +44,7 @@ def _makes_tensors(schema: Any) -> bool:
 class Shape:
     """What of an operator's schema matters here: who is written to, and what each result is."""
 
+    op: Any
     #: what computes the operator, given its arguments in the schema's order
     call: Callable[..., Any]
     #: names of the arguments the operator writes to
@@ -92,7 +93,7 @@ class Shape:
         plain = not written and not draws and not any(results) and bool(results)
         call = _callable(op) if plain else op
         return cls(
-            call, frozenset(written), frozenset(outs), tuple(results), names, places, unary, single, draws, plain
+            op, call, frozenset(written), frozenset(outs), tuple(results), names, places, unary, single, draws, plain
         )
 
 

@@ -16,8 +16,9 @@ import torch
 
 from ..report.departures import departures
 from ..translate.callers import site
-from . import cpu, mlx_ops
+from . import cpu
 from .capabilities import cut_off, missing
+from .mlx_routes import Routes
 
 _log = logging.getLogger("torchdevice_cuda")
 NO_KERNEL = "the GPU's backend has no kernel"
@@ -28,13 +29,14 @@ class FallbackError(NotImplementedError):
 
 
 class Chain:
-    """What an operator without a kernel does, by the ``fallback`` setting."""
+    """What an operator without a kernel does, by the ``fallback`` and ``mlx`` settings."""
 
-    def __init__(self, setting: str, device: torch.device, note: Callable[[], None]) -> None:
+    def __init__(self, setting: str, device: torch.device, note: Callable[[], None], mlx: str = "auto") -> None:
         self._setting = setting
         self._device = device
         self._note = note
         self._warned: set[str] = set()
+        self.routes = Routes(mlx, self.left)
 
     def left(self, name: str, where: str, why: str) -> None:
         """An operator leaves the accelerator: count it, and say so as the setting wants."""
@@ -63,16 +65,19 @@ class Chain:
         """The kernel of one operator."""
         name, shape = op.name(), cpu.Shape.of(op)
         on_cpu = cpu.carried(shape, self._device, self.passage(name, "CPU"))
-        entry = mlx_ops.TABLE.get(name.removeprefix("aten::"))
-        if entry is None:
+        route = self.routes.of(shape)
+        if route is None:
             return on_cpu
-        inner = functools.partial(mlx_ops.run, entry)
-        on_mlx = cpu.carried(shape, self._device, self.passage(name, "MLX"), inner)
 
-        def choose(*args: Any, **kwargs: Any) -> Any:
-            return (on_mlx if mlx_ops.wins(entry, args, kwargs) else on_cpu)(*args, **kwargs)
+        @functools.lru_cache(maxsize=1)  # MLX's way is the same each time; a measurement's is not
+        def by_way_of(where: str, inner: Callable[..., Any]) -> Callable[..., Any]:
+            return cpu.carried(shape, self._device, self.passage(name, where), inner)
 
-        return choose
+        def compute(*args: Any, **kwargs: Any) -> Any:
+            where, inner = route(args, kwargs)
+            return (on_cpu if inner is None else by_way_of(where, inner))(*args, **kwargs)
+
+        return compute
 
 
 def overload(name: str) -> Any:

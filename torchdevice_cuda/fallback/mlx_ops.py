@@ -1,7 +1,8 @@
 """Operators that MLX can compute: for each its function, with the operator's own arguments, and the dtypes it takes.
 
 Every entry is verified against the CPU over torch's own samples; what MLX does otherwise than torch (other promotion
-rules, other treatment of NaN, fewer dtypes) is left out by the entry's limits.
+rules, other treatment of NaN, fewer dtypes) is left out by the entry's limits. Limits that take a look at the values
+are checked by the functions, which raise :class:`UnfitError`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any
 
 import torch
 
-from . import thresholds
 from .mlx_arrays import mlx, to_mlx, to_torch
 
 F32 = frozenset({torch.float32})
@@ -51,34 +51,30 @@ def _op(names: str, dtypes: frozenset[torch.dtype], accepts: Callable[..., bool]
     return enter
 
 
-def _tensors(values: Iterable[Any]) -> list[torch.Tensor]:
+class UnfitError(ValueError):
+    """MLX computes these values otherwise than torch does."""
+
+
+def tensors(values: Iterable[Any]) -> list[torch.Tensor]:
+    """The tensors among arguments, those in lists too."""
     found: list[torch.Tensor] = []
     for value in values:
         if isinstance(value, torch.Tensor):
             found.append(value)
         elif isinstance(value, (list, tuple)):
-            found += _tensors(value)
+            found += tensors(value)
     return found
 
 
 def fits(entry: Entry, args: tuple, kwargs: dict[str, Any]) -> bool:
     """Whether an entry computes these arguments as torch does."""
-    tensors = _tensors((*args, *kwargs.values()))
-    if mlx() is None or not tensors:
+    found = tensors((*args, *kwargs.values()))
+    if mlx() is None or not found:
         return False
-    for tensor in tensors:
+    for tensor in found:
         if tensor.dtype not in entry.dtypes or tensor.layout is not torch.strided or tensor.numel() == 0:
             return False
     return entry.accepts is None or entry.accepts(*args, **kwargs)
-
-
-def wins(entry: Entry, args: tuple, kwargs: dict[str, Any]) -> bool:
-    """Whether MLX is worth its copies: the tensors are large enough, and it computes them as torch does."""
-    least = thresholds.least(entry.name)
-    if least is None:
-        return False
-    largest = max((tensor.numel() for tensor in _tensors(args)), default=0)
-    return largest >= least and fits(entry, args, kwargs)
 
 
 def run(entry: Entry, *args: Any, **kwargs: Any) -> Any:
@@ -94,35 +90,44 @@ def _unary(mlx_name: str) -> Function:
 
 _UNARY_FLOAT = (
     "acos acosh asin asinh atan atanh cos cosh erf exp expm1 log log10 log1p log2 rsqrt sigmoid sin sinh sqrt tan "
-    "tanh reciprocal ceil floor trunc erfinv"
+    "tanh reciprocal ceil floor trunc erfinv round"
 )
-for _name in _UNARY_FLOAT.split():
-    _op(_name, F32)(_unary(_name))
-_op("neg", REAL)(_unary("negative"))
-_op("abs", REAL)(_unary("abs"))
-_op("sign", REAL)(_unary("sign"))
-_op("sgn", REAL)(_unary("sign"))
-_op("isnan", FLOATS)(_unary("isnan"))
-_op("isposinf", FLOATS)(_unary("isposinf"))
-_op("isneginf", FLOATS)(_unary("isneginf"))
-_op("logical_not", ANY)(_unary("logical_not"))
+#: Operators under MLX's names for them, and their dtypes.
+_UNARY = {
+    **{name: (name, F32) for name in _UNARY_FLOAT.split()},
+    **{name: (name, REAL) for name in ("abs", "sign")},
+    **{name: (name, FLOATS) for name in ("isnan", "isposinf", "isneginf")},
+    "neg": ("negative", REAL),
+    "sgn": ("sign", REAL),
+    "deg2rad": ("radians", F32),
+    "rad2deg": ("degrees", F32),
+    "logical_not": ("logical_not", ANY),
+    "conj_physical": ("conjugate", C64),
+}
+for _name, (_mlx_name, _dtypes) in _UNARY.items():
+    _op(_name, _dtypes)(_unary(_mlx_name))
 _op("bitwise_not", INTS | BOOL)(lambda mx, x: mx.logical_not(x) if x.dtype == mx.bool_ else mx.bitwise_invert(x))
-_op("round", F32)(lambda mx, x: mx.round(x))
-_op("exp2", F32)(lambda mx, x: mx.power(2.0, x))
-_op("erfc", F32)(lambda mx, x: 1 - mx.erf(x))
-_op("frac", F32)(lambda mx, x: x - mx.trunc(x))
-_op("deg2rad", F32)(lambda mx, x: mx.radians(x))
-_op("rad2deg", F32)(lambda mx, x: mx.degrees(x))
 _op("relu", REAL)(lambda mx, x: mx.maximum(x, mx.array(0, x.dtype)))
-_op("silu", F32)(lambda mx, x: x * mx.sigmoid(x))
-_op("mish", F32)(lambda mx, x: x * mx.tanh(mx.logaddexp(x, mx.zeros_like(x))))
-_op("hardsigmoid", F32)(lambda mx, x: mx.clip(x + 3, 0, 6) / 6)
-_op("hardswish", F32)(lambda mx, x: x * mx.clip(x + 3, 0, 6) / 6)
-_op("sinc", F32)(lambda mx, x: mx.where(x == 0, mx.array(1.0), mx.sin(math.pi * x) / (math.pi * x)))
 _op("special_entr", F32)(
     lambda mx, x: mx.where(x > 0, -x * mx.log(x), mx.where(x == 0, mx.array(0.0), mx.where(x < 0, -mx.inf, x)))
 )
-_op("conj_physical", C64)(_unary("conjugate"))
+_FORMULAS: dict[str, Function] = {
+    "exp2": lambda mx, x: mx.power(2.0, x),
+    "erfc": lambda mx, x: 1 - mx.erf(x),
+    "frac": lambda mx, x: x - mx.trunc(x),
+    "silu": lambda mx, x: x * mx.sigmoid(x),
+    "mish": lambda mx, x: x * mx.tanh(mx.logaddexp(x, mx.zeros_like(x))),
+    "hardsigmoid": lambda mx, x: mx.clip(x + 3, 0, 6) / 6,
+    "hardswish": lambda mx, x: x * mx.clip(x + 3, 0, 6) / 6,
+    "sinc": lambda mx, x: mx.where(x == 0, mx.array(1.0), mx.sin(math.pi * x) / (math.pi * x)),
+    "leaky_relu": lambda mx, x, negative_slope=0.01: mx.where(x > 0, x, x * negative_slope),
+    "hardtanh": lambda mx, x, min_val=-1, max_val=1: mx.clip(x, min_val, max_val),
+    "clamp": lambda mx, x, min=None, max=None: mx.clip(x, min, max),
+    "clamp_min": lambda mx, x, least: mx.clip(x, least, None),
+    "clamp_max": lambda mx, x, most: mx.clip(x, None, most),
+}
+for _name, _formula in _FORMULAS.items():
+    _op(_name, F32)(_formula)
 
 
 @_op("gelu", F32)
@@ -142,16 +147,6 @@ def _elu(mx: Any, x: Any, alpha: float = 1, scale: float = 1, input_scale: float
     return mx.where(x > 0, x * scale, mx.expm1(x * input_scale) * (alpha * scale))
 
 
-@_op("leaky_relu", F32)
-def _leaky_relu(mx: Any, x: Any, negative_slope: float = 0.01) -> Any:
-    return mx.where(x > 0, x, x * negative_slope)
-
-
-@_op("hardtanh", F32)
-def _hardtanh(mx: Any, x: Any, min_val: float = -1, max_val: float = 1) -> Any:
-    return mx.clip(x, min_val, max_val)
-
-
 @_op("logit", F32, lambda x, eps=None: eps is None)
 def _logit(mx: Any, x: Any, eps: float | None = None) -> Any:
     return mx.log(x / (1 - x))
@@ -167,12 +162,12 @@ def _nan_to_num(
 # ------------------------------------------------------------------------ two arrays, elementwise
 def _same(*values: Any, **named: Any) -> bool:
     """Whether all tensors are of one dtype: MLX promotes otherwise than torch does."""
-    return len({tensor.dtype for tensor in _tensors((*values, *named.values()))}) == 1
+    return len({tensor.dtype for tensor in tensors((*values, *named.values()))}) == 1
 
 
 def _plain(*values: Any, **named: Any) -> bool:
     """The same, for numbers that do not promote: a float beside integers would."""
-    found = _tensors((*values, *named.values()))
+    found = tensors((*values, *named.values()))
     integral = any(not tensor.is_floating_point() for tensor in found)
     numbers = [value for value in (*values, *named.values()) if isinstance(value, (int, float, complex))]
     promotes = any(isinstance(number, complex) or (integral and not isinstance(number, int)) for number in numbers)
@@ -192,36 +187,54 @@ def _binary(mlx_name: str) -> Function:
 
 _COMPARISONS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal"}
 _COMPARISONS |= {"gt": "greater", "ge": "greater_equal"}
-for _name, _mlx_name in _COMPARISONS.items():
-    _op(f"{_name}.Tensor {_name}.Scalar", REAL, _plain)(_binary(_mlx_name))
-for _name in ("logical_and", "logical_or"):
-    _op(_name, ANY, _same)(_binary(_name))
-_op("logical_xor", BOOL, _same)(_binary("not_equal"))
-for _name in ("and", "or", "xor"):
-    _op(f"bitwise_{_name}.Tensor", INTS, _same)(_binary(f"bitwise_{_name}"))
-_op("maximum", REAL, _same)(_binary("maximum"))
-_op("minimum", REAL, _same)(_binary("minimum"))
-_op("atan2", F32, _same)(_binary("arctan2"))
-_op("logaddexp", F32, _same)(_binary("logaddexp"))
-_op("div.Tensor", F32, _plain)(_binary("divide"))
-_op("mul.Tensor", REAL, _plain)(_binary("multiply"))
-_op("remainder.Tensor remainder.Scalar", F32, _plain)(_binary("remainder"))
-_op("pow.Tensor_Tensor pow.Tensor_Scalar", F32, _plain)(_binary("power"))
+#: Operators under MLX's names for them, their dtypes and what they accept.
+_BINARY = {
+    **{f"{name}.Tensor {name}.Scalar": (mlx_name, REAL, _plain) for name, mlx_name in _COMPARISONS.items()},
+    **{f"bitwise_{name}.Tensor": (f"bitwise_{name}", INTS, _same) for name in ("and", "or", "xor")},
+    **{name: (name, ANY, _same) for name in ("logical_and", "logical_or")},
+    **{name: (name, REAL, _same) for name in ("maximum", "minimum")},
+    "logical_xor": ("not_equal", BOOL, _same),
+    "atan2": ("arctan2", F32, _same),
+    "logaddexp": ("logaddexp", F32, _same),
+    "div.Tensor": ("divide", F32, _plain),
+    "mul.Tensor": ("multiply", REAL, _plain),
+    "remainder.Tensor remainder.Scalar": ("remainder", F32, _plain),
+    "pow.Tensor_Tensor pow.Tensor_Scalar": ("power", F32, _plain),
+}
+for _name, (_mlx_name, _dtypes, _accepts) in _BINARY.items():
+    _op(_name, _dtypes, _accepts)(_binary(_mlx_name))
 _op("pow.Scalar", F32)(lambda mx, x, y: mx.power(_number(mx, x, y), y))
-_op("hypot", F32, _same)(lambda mx, x, y: mx.sqrt(x * x + y * y))
-_op("logaddexp2", F32, _same)(lambda mx, x, y: mx.logaddexp(x * math.log(2), y * math.log(2)) / math.log(2))
 
 
-@_op("add.Tensor", REAL, _plain)
-def _add(mx: Any, x: Any, y: Any, *, alpha: float = 1) -> Any:
-    y = _number(mx, y, x)
-    return x + (y if alpha == 1 else y * mx.array(alpha, x.dtype))
+def _scaled(mlx_name: str) -> Function:
+    """A sum or difference whose second term has a factor."""
+
+    def compute(mx: Any, x: Any, y: Any, *, alpha: float = 1) -> Any:
+        y = _number(mx, y, x)
+        return getattr(mx, mlx_name)(x, y if alpha == 1 else y * mx.array(alpha, x.dtype))
+
+    return compute
 
 
-@_op("sub.Tensor", REAL, _plain)
-def _sub(mx: Any, x: Any, y: Any, *, alpha: float = 1) -> Any:
-    y = _number(mx, y, x)
-    return x - (y if alpha == 1 else y * mx.array(alpha, x.dtype))
+_op("add.Tensor", REAL, _plain)(_scaled("add"))
+_op("sub.Tensor", REAL, _plain)(_scaled("subtract"))
+_SAME_FORMULAS: dict[str, Function] = {
+    "logaddexp2": lambda mx, x, y: mx.logaddexp(x * math.log(2), y * math.log(2)) / math.log(2),
+    "lerp.Scalar lerp.Tensor": lambda mx, x, end, weight: x + weight * (end - x),
+    "addcmul": lambda mx, x, one, other, *, value=1: x + value * one * other,
+    "addcdiv": lambda mx, x, one, other, *, value=1: x + value * (one / other),
+}
+for _name, _formula in _SAME_FORMULAS.items():
+    _op(_name, F32, _same)(_formula)
+
+
+@_op("hypot", F32, _same)
+def _hypot(mx: Any, x: Any, y: Any) -> Any:
+    x, y = mx.abs(x), mx.abs(y)
+    longer, shorter = mx.maximum(x, y), mx.minimum(x, y)
+    ratio = mx.where(shorter == longer, mx.array(1.0), shorter / longer)  # two zeros, two infinities
+    length = longer * mx.sqrt(1 + ratio * ratio)  # squares of the arrays themselves would overflow
+    return mx.where(mx.logical_or(mx.isinf(x), mx.isinf(y)), mx.array(math.inf), length)
 
 
 @_op("div.Tensor_mode", F32, lambda x, y, *, rounding_mode: _plain(x, y) and rounding_mode in (None, "trunc"))
@@ -254,30 +267,6 @@ def _where(mx: Any, condition: Any, x: Any, y: Any) -> Any:
     return mx.where(condition, x, y)
 
 
-@_op("lerp.Scalar lerp.Tensor", F32, _same)
-def _lerp(mx: Any, x: Any, end: Any, weight: Any) -> Any:
-    return x + weight * (end - x)
-
-
-@_op("addcmul", F32, _same)
-def _addcmul(mx: Any, x: Any, one: Any, other: Any, *, value: float = 1) -> Any:
-    return x + value * one * other
-
-
-@_op("addcdiv", F32, _same)
-def _addcdiv(mx: Any, x: Any, one: Any, other: Any, *, value: float = 1) -> Any:
-    return x + value * (one / other)
-
-
-@_op("clamp", F32)
-def _clamp(mx: Any, x: Any, min: float | None = None, max: float | None = None) -> Any:
-    return mx.clip(x, min, max)
-
-
-_op("clamp_min", F32)(lambda mx, x, least: mx.clip(x, least, None))
-_op("clamp_max", F32)(lambda mx, x, most: mx.clip(x, None, most))
-
-
 @_op("masked_fill.Scalar", REAL | BOOL, lambda x, mask, value: mask.dtype is torch.bool and _plain(x, value))
 def _masked_fill(mx: Any, x: Any, mask: Any, value: float) -> Any:
     return mx.where(mask, mx.array(value, x.dtype), x)
@@ -302,15 +291,6 @@ def _has_axes(x: torch.Tensor, *values: Any, **named: Any) -> bool:
     return x.dim() > 0 and named.get("dtype") is None
 
 
-_op("sum", F32, _no_dtype)(lambda mx, x: mx.sum(x))
-_op("mean", F32, _no_dtype)(lambda mx, x: mx.mean(x))
-_op("prod", F32, _no_dtype)(lambda mx, x: mx.prod(x))
-_op("any", BOOL)(lambda mx, x: mx.any(x))
-_op("all", BOOL)(lambda mx, x: mx.all(x))
-_op("max", INTS)(lambda mx, x: mx.max(x))
-_op("min", INTS)(lambda mx, x: mx.min(x))
-
-
 def _reduction(mlx_name: str) -> Function:
     def compute(mx: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
         return getattr(mx, mlx_name)(x, axis=_axes(dim), keepdims=keepdim)
@@ -318,14 +298,22 @@ def _reduction(mlx_name: str) -> Function:
     return compute
 
 
-_op("sum.dim_IntList", F32, _has_axes)(_reduction("sum"))
-_op("mean.dim", F32, _has_axes)(_reduction("mean"))
-_op("prod.dim_int", F32, _has_axes)(_reduction("prod"))
-_op("amax", F32, _has_axes)(_reduction("max"))
-_op("amin", F32, _has_axes)(_reduction("min"))
-_op("any.dim", BOOL, _has_axes)(_reduction("any"))
-_op("all.dim", BOOL, _has_axes)(_reduction("all"))
-_op("logsumexp", F32, _has_axes)(_reduction("logsumexp"))
+#: Operators under MLX's names for them: over everything, then over axes.
+_WHOLE = {**dict.fromkeys(("sum", "mean", "prod"), F32), "any": BOOL, "all": BOOL, "max": INTS, "min": INTS}
+_OVER_AXES = {
+    "sum.dim_IntList": ("sum", F32),
+    "mean.dim": ("mean", F32),
+    "prod.dim_int": ("prod", F32),
+    "amax": ("max", F32),
+    "amin": ("min", F32),
+    "any.dim": ("any", BOOL),
+    "all.dim": ("all", BOOL),
+    "logsumexp": ("logsumexp", F32),
+}
+for _name, _dtypes in _WHOLE.items():
+    _op(_name, _dtypes, _no_dtype)(_unary(_name))
+for _name, (_mlx_name, _dtypes) in _OVER_AXES.items():
+    _op(_name, _dtypes, _has_axes)(_reduction(_mlx_name))
 
 
 def _extreme(indices: str) -> Function:
@@ -338,10 +326,6 @@ def _extreme(indices: str) -> Function:
     return compute
 
 
-_op("max.dim", F32 | INTS, _has_axes)(_extreme("argmax"))
-_op("min.dim", F32 | INTS, _has_axes)(_extreme("argmin"))
-
-
 def _place(mlx_name: str) -> Function:
     def compute(mx: Any, x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
         return getattr(mx, mlx_name)(x, axis=dim, keepdims=keepdim).astype(mx.int64)
@@ -349,8 +333,9 @@ def _place(mlx_name: str) -> Function:
     return compute
 
 
-_op("argmax", F32 | INTS, _has_axes)(_place("argmax"))
-_op("argmin", F32 | INTS, _has_axes)(_place("argmin"))
+for _name in ("max", "min"):
+    _op(f"{_name}.dim", F32 | INTS, _has_axes)(_extreme(f"arg{_name}"))
+    _op(f"arg{_name}", F32 | INTS, _has_axes)(_place(f"arg{_name}"))
 
 
 def _spread(mlx_name: str) -> Function:
@@ -369,8 +354,8 @@ def _whole_correction(x: torch.Tensor, dim: Any = None, *, correction: Any = Non
     return x.dim() > 0 and whole and count > (1 if correction is None else correction)
 
 
-_op("var.correction", F32, _whole_correction)(_spread("var"))
-_op("std.correction", F32, _whole_correction)(_spread("std"))
+for _name in ("var", "std"):
+    _op(f"{_name}.correction", F32, _whole_correction)(_spread(_name))
 
 
 @_op("count_nonzero.dim_IntList", ANY, lambda x, dim: x.dim() > 0 and bool(dim))
@@ -414,9 +399,8 @@ def _along(mlx_name: str) -> Function:
     return lambda mx, x, dim, **named: getattr(mx, mlx_name)(x, axis=dim)
 
 
-_op("cumsum", F32, _has_axes)(_along("cumsum"))
-_op("cumprod", F32, _has_axes)(_along("cumprod"))
-_op("logcumsumexp", F32, _has_axes)(_along("logcumsumexp"))
+for _name in ("cumsum", "cumprod", "logcumsumexp"):
+    _op(_name, F32, _has_axes)(_along(_name))
 _op("flip", ANY, _has_axes)(
     lambda mx, x, dims: x[
         tuple(slice(None, None, -1) if i in {d % x.ndim for d in dims} else slice(None) for i in range(x.ndim))
@@ -429,37 +413,54 @@ def _roll(mx: Any, x: Any, shifts: Any, dims: Any = ()) -> Any:
     return mx.roll(x, shifts, axis=tuple(dims)) if dims else mx.roll(x, shifts[0])
 
 
-def _sortable(x: torch.Tensor) -> bool:
-    """Whether a tensor has an axis to sort along and no NaN, which MLX sorts elsewhere."""
-    return x.dim() > 0 and not (x.is_floating_point() and bool(x.isnan().any()))
+def _check_sortable(mx: Any, x: Any) -> None:
+    """MLX sorts NaN elsewhere."""
+    if mx.issubdtype(x.dtype, mx.floating) and mx.any(mx.isnan(x)).item():
+        raise UnfitError("NaN")
 
 
-@_op("sort", F32 | INTS, lambda x, dim=-1, descending=False: _sortable(x) and not descending)
+@_op("sort", F32 | INTS, lambda x, dim=-1, descending=False: x.dim() > 0 and not descending)
 def _sort(mx: Any, x: Any, dim: int = -1, descending: bool = False) -> Any:
+    _check_sortable(mx, x)
     places = mx.argsort(x, axis=dim)
     return mx.take_along_axis(x, places, axis=dim), places.astype(mx.int64)
 
 
-@_op("topk", F32, lambda x, k, dim=-1, largest=True, sorted=True: _sortable(x) and largest and k > 0)
+@_op("topk", F32, lambda x, k, dim=-1, largest=True, sorted=True: x.dim() > 0 and largest and k > 0)
 def _topk(mx: Any, x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    _check_sortable(mx, x)
+    _check_between(mx, mx.array(k), 1, x.shape[dim])
     places = mx.take(mx.argsort(-x, axis=dim), mx.arange(k), axis=dim)
     return mx.take_along_axis(x, places, axis=dim), places.astype(mx.int64)
 
 
-@_op("kthvalue", F32, lambda x, k, dim=-1, keepdim=False: _sortable(x))
+@_op("kthvalue", F32, lambda x, k, dim=-1, keepdim=False: x.dim() > 0)
 def _kthvalue(mx: Any, x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    _check_sortable(mx, x)
+    _check_between(mx, mx.array(k), 1, x.shape[dim])
     place = mx.take(mx.argsort(x, axis=dim), mx.array([k - 1]), axis=dim)
     found, place = mx.take_along_axis(x, place, axis=dim), place.astype(mx.int64)
     return (found, place) if keepdim else (mx.squeeze(found, dim), mx.squeeze(place, dim))
 
 
 # ----------------------------------------------------------------------------------- indexing
-def _indexed(x: torch.Tensor, *values: Any, **named: Any) -> bool:
-    return x.dim() > 0
+def _check_between(mx: Any, index: Any, least: int, most: int) -> None:
+    """MLX reads whatever lies beyond an array's end."""
+    if mx.any(mx.logical_or(index < least, index > most)).item():
+        raise UnfitError("an index is out of range")
 
 
-_op("index_select", ANY, _indexed)(lambda mx, x, dim, index: mx.take(x, index.reshape(-1), axis=dim))
-_op("take", ANY)(lambda mx, x, index: mx.take(x.reshape(-1), index))
+def _picked(mx: Any, x: Any, index: Any, axis: int | None, wraps: bool = False) -> Any:
+    """Elements along an axis, of the flat array for ``None``; whether negative indices count from the end."""
+    size = x.size if axis is None else x.shape[axis]
+    _check_between(mx, index, -size if wraps else 0, size - 1)
+    return mx.take(x, index, axis=axis)
+
+
+_op("index_select", ANY, lambda x, dim, index: x.dim() > 0)(
+    lambda mx, x, dim, index: _picked(mx, x, index.reshape(-1), dim)
+)
+_op("take", ANY)(lambda mx, x, index: _picked(mx, x, index, None, wraps=True))
 
 
 def _as_many(x: torch.Tensor, dim: int, index: torch.Tensor, *, sparse_grad: bool = False) -> bool:
@@ -468,7 +469,12 @@ def _as_many(x: torch.Tensor, dim: int, index: torch.Tensor, *, sparse_grad: boo
     return x.dim() > 0 and x.dim() == index.dim() and all(x.shape[i] == index.shape[i] for i in others)
 
 
-_op("gather", ANY, _as_many)(lambda mx, x, dim, index, **named: mx.take_along_axis(x, index, axis=dim))
+@_op("gather", ANY, _as_many)
+def _gather(mx: Any, x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    _check_between(mx, index, 0, x.shape[dim] - 1)
+    return mx.take_along_axis(x, index, axis=dim)
+
+
 _op("tril", REAL)(lambda mx, x, diagonal=0: mx.tril(x, diagonal))
 _op("triu", REAL)(lambda mx, x, diagonal=0: mx.triu(x, diagonal))
 _op("cat", ANY, lambda tensors, dim=0: _same(tensors) and all(tensor.dim() > 0 for tensor in tensors))(
@@ -483,7 +489,7 @@ _op("repeat", ANY, lambda x, repeats: x.dim() > 0 and all(count > 0 for count in
 def _embedding(
     mx: Any, weight: Any, indices: Any, padding_idx: int = -1, scale_grad: bool = False, sparse: bool = False
 ) -> Any:
-    return mx.take(weight, indices, axis=0)
+    return _picked(mx, weight, indices, 0)
 
 
 @_op("constant_pad_nd", ANY, lambda x, pad, value=0: x.dim() > 0 and min(pad, default=0) >= 0 and _plain(x, value))
@@ -495,6 +501,8 @@ def _constant_pad(mx: Any, x: Any, pad: Sequence[int], value: float = 0) -> Any:
 
 @_op("searchsorted.Tensor", F32, lambda bounds, x, **named: bounds.dim() == 1 and not any(named.values()))
 def _searchsorted(mx: Any, bounds: Any, x: Any, **named: Any) -> Any:
+    _check_sortable(mx, bounds)
+    _check_sortable(mx, x)
     return mx.searchsorted(bounds, x).astype(mx.int64)
 
 
@@ -506,22 +514,18 @@ def _square(x: torch.Tensor, *values: Any, **named: Any) -> bool:
 _op("mm bmm mv dot", F32)(lambda mx, x, y: x @ y)
 
 
-@_op("addmm baddbmm", F32, _same)
-def _addmm(mx: Any, x: Any, one: Any, other: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-    product = alpha * (one @ other)
-    return product if beta == 0 else beta * x + product
+def _added(product: Function) -> Function:
+    """A product with a factor, added to something with a factor."""
+
+    def compute(mx: Any, x: Any, one: Any, other: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+        given = alpha * product(mx, one, other)
+        return given if beta == 0 else beta * x + given
+
+    return compute
 
 
-@_op("addmv", F32, _same)
-def _addmv(mx: Any, x: Any, matrix: Any, vector: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-    product = alpha * (matrix @ vector)
-    return product if beta == 0 else beta * x + product
-
-
-@_op("addr", F32, _same)
-def _addr(mx: Any, x: Any, one: Any, other: Any, *, beta: float = 1, alpha: float = 1) -> Any:
-    product = alpha * mx.outer(one, other)
-    return product if beta == 0 else beta * x + product
+_op("addmm baddbmm addmv", F32, _same)(_added(lambda mx, one, other: one @ other))
+_op("addr", F32, _same)(_added(lambda mx, one, other: mx.outer(one, other)))
 
 
 @_op("linalg_cross", F32, lambda x, y, *, dim=-1: _same(x, y) and x.shape == y.shape)
@@ -531,7 +535,10 @@ def _cross(mx: Any, x: Any, y: Any, *, dim: int = -1) -> Any:
 
 @_op("linalg_cholesky_ex", F32, _square)
 def _cholesky(mx: Any, x: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
-    return mx.linalg.cholesky(x, upper=upper, stream=mx.cpu), mx.zeros(x.shape[:-2], mx.int32)
+    given = mx.linalg.cholesky(x, upper=upper, stream=mx.cpu)
+    if not mx.all(mx.diagonal(given, axis1=-2, axis2=-1) > 0).item():
+        raise UnfitError("the matrix is not positive-definite, which MLX does not say")
+    return given, mx.zeros(x.shape[:-2], mx.int32)
 
 
 @_op("linalg_inv_ex", F32, _square)
@@ -546,12 +553,17 @@ def _eigh(mx: Any, x: Any, uplo: str = "L", compute_v: bool = True) -> Any:
     return mx.linalg.eigvalsh(x, UPLO=uplo, stream=mx.cpu), mx.zeros((0,))
 
 
-@_op("linalg_eig", F32, _square)
-def _eig(mx: Any, x: Any) -> Any:
-    return mx.linalg.eig(x, stream=mx.cpu)
+def _eigen(function: str) -> Function:
+    def compute(mx: Any, x: Any) -> Any:
+        if not mx.all(mx.isfinite(x)).item():
+            raise UnfitError("infinities or NaN, which torch refuses")
+        return getattr(mx.linalg, function)(x, stream=mx.cpu)
+
+    return compute
 
 
-_op("_linalg_eigvals", F32, _square)(lambda mx, x: mx.linalg.eigvals(x, stream=mx.cpu))
+_op("linalg_eig", F32, _square)(_eigen("eig"))
+_op("_linalg_eigvals", F32, _square)(_eigen("eigvals"))
 
 
 @_op("linalg_qr", F32, lambda x, mode="reduced": x.dim() >= 2 and mode == "reduced" and x.shape[-2] >= x.shape[-1])

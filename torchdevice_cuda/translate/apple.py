@@ -10,26 +10,24 @@ import torch
 from ..drivers import Driver
 from .devices import Translator, names_a_device
 from .factories import LIKE, OVERRIDABLE, injection, takes_generator
-from .float64 import NARROW
+from .float64 import NARROW, conversion
 from .patches import Editor, patch
+from .tensors import NEW
 from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
 
 _CPU = torch.device("cpu")
 #: Looked up rather than asked for their type, which makes a new string each time (0.6 us).
 _GPU = frozenset({torch.device("mps"), torch.device("mps", 0)})
-# ``Tensor.to(device, dtype, non_blocking, copy)``: where ``non_blocking`` stands after the device.
-_NON_BLOCKING = 1
+# ``Tensor.to(device, dtype, non_blocking, copy)``: where ``non_blocking`` stands.
+_NON_BLOCKING = 2
 
 
 def on_apple(editor: Editor, name: str, original: Function) -> Function:
     """A factory: its device is translated, float64 and errors of the GPU are dealt with, memory peaks are seen."""
-    translator, driver = editor.translator, editor.translator.driver
-    injects = injection(translator, name)
+    driver, known = editor.translator.driver, editor.translator.on_cuda
     like, overridable = name in LIKE, name in OVERRIDABLE
-    refused, pinned, note = _refused(editor, name, original), editor.pinned, driver.memory.note
-    known, named = translator.cache, (str, torch.device)
+    refused, uncommon, note = _refused(editor, name, original), _uncommon(editor, name, original), driver.memory.note
     always, plain = overridable or like, not like
-    precision, draws_at_home = editor.precision, _draws_at_home(translator)
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if (modes or always) and (modes or plain or not args or args[0].__class__ not in PLAIN):
@@ -37,6 +35,34 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
             handled = dispatched(wrapper, subjects, args, kwargs)
             if handled is not NotImplemented:
                 return handled
+        # The commonest of all: for CUDA, which has been used before.
+        if kwargs:
+            try:
+                target = known.get(kwargs.get("device"))
+            except TypeError:  # unhashable: torch will say what a device is
+                target = None
+            if target is None or driver.cold or "pin_memory" in kwargs or "generator" in kwargs:
+                return uncommon(args, kwargs)
+            kwargs["device"] = target
+        elif not like:
+            return uncommon(args, kwargs)
+        try:
+            made = original(*args, **kwargs)
+        except (TypeError, RuntimeError) as error:
+            return refused(error, args, kwargs)
+        note()
+        return made
+
+    return wrapper
+
+
+def _uncommon(editor: Editor, name: str, original: Function) -> Callable[[tuple, dict[str, Any]], Any]:
+    """The rest of a call of a factory: for no device, for another, pinned, with a generator, the first for CUDA."""
+    translator, driver, precision = editor.translator, editor.translator.driver, editor.precision
+    injects, draws_at_home = injection(translator, name), _draws_at_home(translator)
+    refused, pinned, note = _refused(editor, name, original), editor.pinned, driver.memory.note
+
+    def finish(args: tuple, kwargs: dict[str, Any]) -> Any:
         asked, target = kwargs.get("device"), None
         if "generator" in kwargs and draws_at_home(asked, kwargs["generator"], args):
             kwargs["device"] = _CPU
@@ -45,8 +71,6 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
             if injects is not None and injects(args, kwargs):
                 kwargs["device"] = target = translator.unasked
                 translator.log("no device", target)
-        elif asked.__class__ in named and asked in known:
-            kwargs["device"] = target = known[asked]
         elif names_a_device(asked):
             kwargs["device"] = target = translator.device(asked)
         if kwargs.get("pin_memory") and target in _GPU and not translator.names_cuda(asked):
@@ -63,7 +87,7 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
         note()
         return made
 
-    return wrapper
+    return finish
 
 
 def _draws_at_home(translator: Translator) -> Callable[[Any, torch.Generator | None, tuple], bool]:
@@ -88,7 +112,7 @@ def _refused(editor: Editor, name: str, original: Function) -> Callable[[Excepti
 
     def resolve(error: Exception, args: tuple, kwargs: dict[str, Any]) -> Any:
         if not precision.refused(error):
-            raise memory.translated(error) if isinstance(error, RuntimeError) else error
+            raise memory.translated(error) from None
         dtype = kwargs.get("dtype") or (torch.get_default_dtype() if random else None)
         if precision.choice == "downcast" and dtype in NARROW:
             precision.note(dtype)
@@ -98,32 +122,156 @@ def _refused(editor: Editor, name: str, original: Function) -> Callable[[Excepti
     return resolve
 
 
-def mover(editor: Editor) -> Callable[..., torch.Tensor]:
-    """The rest of a move whose device has been translated.
+# ---------------------------------------------------------------------------------- moves
+@patch("mps")
+def to(editor: Editor, driver: Driver) -> None:
+    """Tensor.to: with a device, by position or by name, it is translated; float64 becomes what the setting says.
 
     Copies that do not wait are not safe here: one to the CPU can be read before it has arrived, one from memory that
     is not the GPU's can be overtaken by what the program does to its source. All copies wait.
     """
-    original = torch._C.TensorBase.to
-    driver = editor.translator.driver
-    memory = driver.memory
-    note = memory.note
+    original = torch.Tensor.to
+    translator, known, note = editor.translator, editor.translator.on_cuda, driver.memory.note
+    refused, device_class = conversion(editor, "to"), torch.device
 
-    def move(self: torch.Tensor, to_cuda: bool, target: torch.device, args: tuple, kwargs: dict) -> torch.Tensor:
-        if driver.cold and target.type == "mps":
+    def translated(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        """The arguments of a move, with the real device and without haste."""
+        asked = args[0] if args else kwargs.get("device")
+        if asked is None or not names_a_device(asked):
+            return args, kwargs
+        target = translator.device(asked)
+        if driver.cold and target in _GPU:
             torch.cuda._lazy_init()
+        if args:
+            args = (target, *args[1:])
+        else:
+            kwargs["device"] = target
         if "non_blocking" in kwargs:
             kwargs["non_blocking"] = False
         elif len(args) > _NON_BLOCKING:
             args = (*args[:_NON_BLOCKING], False, *args[_NON_BLOCKING + 1 :])
+        return args, kwargs
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if modes or self.__class__ not in PLAIN:
+            handled = dispatched(wrapper, (self,), (self, *args), kwargs)
+            if handled is not NotImplemented:
+                return handled
         try:
-            moved = original(self, target, *args, **kwargs)
-        except RuntimeError as error:
-            raise memory.translated(error) from None
+            if kwargs or len(args) != 1:
+                args, kwargs = translated(args, kwargs)
+                moved = original(self, *args, **kwargs)
+            else:
+                asked = args[0]
+                if asked.__class__ is str or asked.__class__ is device_class:
+                    target = known.get(asked)
+                    if target is None or driver.cold:
+                        ((target,), _) = translated(args, kwargs)
+                    moved = original(self, target)
+                else:
+                    args, kwargs = translated(args, kwargs)
+                    moved = original(self, *args)
+        except (TypeError, RuntimeError) as error:
+            return refused(error, self, args, kwargs)
+        if moved is not self:
+            note()
+        return moved
+
+    install(editor, torch.Tensor, "to", disguise(wrapper, original), original)
+
+
+@patch("mps")
+def cuda(editor: Editor, driver: Driver) -> None:
+    """Tensor.cuda: a move to the GPU."""
+    original, move = torch.Tensor.cuda, torch._C.TensorBase.to
+    translator, note = editor.translator, driver.memory.note
+    refused, target = conversion(editor, "cuda"), torch.device(driver.device_type, 0)
+
+    def arguments(
+        device: Any = None, non_blocking: bool = False, memory_format: torch.memory_format = torch.preserve_format
+    ) -> torch.memory_format:
+        asked = "cuda" if device is None else device
+        translator.device(asked)  # whose errors are CUDA's
+        if not translator.names_cuda(asked):
+            raise RuntimeError(f"Invalid device, must be cuda device but got {torch.device(asked)}")
+        return memory_format
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if modes or self.__class__ not in PLAIN:
+            handled = dispatched(wrapper, (self,), (self, *args), kwargs)
+            if handled is not NotImplemented:
+                return handled
+        if driver.cold:
+            torch.cuda._lazy_init()
+        memory_format = arguments(*args, **kwargs) if args or kwargs else torch.preserve_format
+        try:
+            if memory_format is torch.preserve_format:
+                moved = move(self, target)
+            else:
+                moved = move(self, target, memory_format=memory_format)
+        except (TypeError, RuntimeError) as error:
+            return refused(error, self, args, kwargs)
+        if moved is not self:
+            note()
+        return moved
+
+    install(editor, torch.Tensor, "cuda", disguise(wrapper, original), original)
+
+
+@patch("mps")
+def cpu(editor: Editor, driver: Driver) -> None:
+    """Tensor.cpu is a request for the CPU like any other, where those are redirected."""
+    translator = editor.translator
+    if translator.unasked is None:
+        return
+    original, move, note = torch.Tensor.cpu, torch._C.TensorBase.to, driver.memory.note
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if modes or self.__class__ not in PLAIN:
+            handled = dispatched(wrapper, (self,), (self, *args), kwargs)
+            if handled is not NotImplemented:
+                return handled
+        target = translator.device("cpu")
+        if target not in _GPU:
+            return original(self, *args, **kwargs)
+        if args:
+            kwargs["memory_format"] = args[0]
+        moved = editor.precision.settle(self) if self.dtype in NARROW else move(self, target, **kwargs)
         note()
         return moved
 
-    return move
+    install(editor, torch.Tensor, "cpu", disguise(wrapper, original), original)
+
+
+@patch("mps")
+def new(editor: Editor, driver: Driver) -> None:
+    """Tensor.new_zeros and its kin take a device, and may be asked for float64."""
+    for name in NEW:
+        original = getattr(torch.Tensor, name)
+        install(editor, torch.Tensor, name, disguise(_new(editor, name, original), original), original)
+
+
+def _new(editor: Editor, name: str, original: Function) -> Function:
+    translator, note = editor.translator, editor.translator.driver.memory.note
+    refused = conversion(editor, name)
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if modes or self.__class__ not in PLAIN:
+            handled = dispatched(wrapper, (self,), (self, *args), kwargs)
+            if handled is not NotImplemented:
+                return handled
+        if kwargs:
+            asked = kwargs.get("device")
+            if asked is not None and names_a_device(asked):
+                kwargs["device"] = translator.device(asked)
+        try:
+            made = original(self, *args, **kwargs)
+        except (TypeError, RuntimeError) as error:
+            return refused(error, self, args, kwargs)
+        note()
+        return made
+
+    return wrapper
 
 
 class _CurrentDevice:

@@ -49,7 +49,10 @@ class Translator:
         self._cuda_requests: set[Any] = set()
         self.marks = Marks()
         #: Counts every request where the user asked for a report; answers are not kept then.
-        self.counters = Counters(f"device requests on the {driver.name} driver") if settings.report else None
+        self._disguised = self.accelerator not in ("cuda", CPU) and settings.identity == "cuda"
+        self.counters = None
+        if settings.report:
+            self.counters = Counters(driver.name, self._shown(torch.device(self.accelerator, 0)))
         self._sites: set[tuple[str, int, str]] = set()
         if self.unasked is not None and hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_weak_clear(self))  # a child decides anew
@@ -82,7 +85,7 @@ class Translator:
             translated = device
         if self.counters is not None:
             site = _call_site()
-            self.counters.count(str(device), str(translated), f"{site[0]}:{site[1]}" if site else "torch")
+            self.counters.count(str(device), self._shown(translated), f"{site[0]}:{site[1]}" if site else "torch")
         if isinstance(asked, (str, torch.device)):
             if device.type == "cuda":
                 self._cuda_requests.add(asked)
@@ -93,6 +96,13 @@ class Translator:
                 if device.type == "cuda":
                     self.on_cuda[asked] = translated
         return translated
+
+    def _shown(self, device: torch.device) -> str:
+        """A device in a report: what the program is told it is, then what it really is where that is something else."""
+        if not self._disguised or device.type != self.accelerator:
+            return str(device)
+        index = device.index or 0
+        return f"cuda:{index} ({device.type}:{index})"
 
     def names_cuda(self, asked: Any) -> bool:
         """Whether a request that has been translated names CUDA; an integer always does."""

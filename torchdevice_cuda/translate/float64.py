@@ -7,6 +7,7 @@ The setting says what becomes of them: ``downcast`` halves the precision, warns 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,17 +20,8 @@ from .patches import Editor, patch
 from .wrapping import Function, disguise, install
 
 NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
-#: Methods that give a tensor of another dtype or on another device, and the dtype that their name implies.
-_CONVERSIONS: dict[str, torch.dtype | None] = {
-    "to": None,
-    "cuda": None,
-    "type": None,
-    "double": torch.float64,
-    "cdouble": torch.complex128,
-    **dict.fromkeys(("new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros")),
-}
-#: Functions that compute in a dtype they are given, or in float64 whatever they are given; methods too.
-_COMPUTING = ("sum", "nansum", "mean", "prod", "cumsum", "cumprod", "softmax", "log_softmax", "norm", "float_power")
+#: Methods that only give a tensor of another dtype, and the dtype that their name implies.
+_CONVERSIONS: dict[str, torch.dtype | None] = {"type": None, "double": torch.float64, "cdouble": torch.complex128}
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
 
@@ -92,12 +84,14 @@ def _without_devices(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[s
     return args[1:] if named else args, {key: value for key, value in kwargs.items() if key != "device"}
 
 
-def _conversion(precision: Precision, name: str, implied: torch.dtype | None, original: Function) -> Function:
-    """A method that converts or moves, and finds a way where the GPU refuses float64."""
-    raw = getattr(torch._C.TensorBase, name)
-    makes_new = name.startswith("new_")
+def conversion(editor: Editor, name: str) -> Callable[[Exception, torch.Tensor, tuple, dict[str, Any]], torch.Tensor]:
+    """What to do about an error of a method that converts, moves or makes a tensor: float64 finds another way."""
+    precision, memory = editor.precision, editor.translator.driver.memory
+    raw, implied, makes_new = getattr(torch._C.TensorBase, name), _CONVERSIONS.get(name), name.startswith("new_")
 
-    def instead(self: torch.Tensor, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
+    def resolve(error: Exception, self: torch.Tensor, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
+        if not precision.refused(error):
+            raise memory.translated(error) from None
         if name == "cuda":
             return precision.settle(_home(self))
         if not makes_new:
@@ -113,45 +107,11 @@ def _conversion(precision: Precision, name: str, implied: torch.dtype | None, or
                 return _to(self, NARROW[implied])
             return raw(self, *map(_narrowed, args), **{key: _narrowed(value) for key, value in kwargs.items()})
         at_home = _home(self)
-        if args or kwargs or name in ("double", "cdouble"):
+        if args or kwargs or implied is not None:
             at_home = raw(at_home, *args, **kwargs)
         return precision.settle(at_home)
 
-    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        try:
-            return original(self, *args, **kwargs)
-        except TypeError as error:
-            if not precision.refused(error):
-                raise
-        return instead(self, args, kwargs)
-
-    return wrapper
-
-
-def _computation(precision: Precision, original: Function) -> Function:
-    """A function that computes in float64: on the CPU where the GPU refuses, its result where the setting says."""
-
-    def instead(args: tuple, kwargs: dict[str, Any]) -> Any:
-        return precision.settle(original(*map(_home, args), **{key: _home(value) for key, value in kwargs.items()}))
-
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        # Passing on arguments that are not there costs more than looking whether they are.
-        try:
-            if not kwargs:
-                return original(args[0]) if len(args) == 1 else original(*args)
-            if kwargs.get("dtype") not in NARROW or _is_home(args):
-                return original(*args, **kwargs)
-        except TypeError as error:
-            if not precision.refused(error):
-                raise
-        return instead(args, kwargs)
-
-    return wrapper
-
-
-def _is_home(args: tuple) -> bool:
-    """Whether a call is not about the GPU: its first argument is no tensor there."""
-    return not (args and isinstance(args[0], torch.Tensor)) or args[0].device.type == "cpu"
+    return resolve
 
 
 @patch("mps")
@@ -159,22 +119,20 @@ def conversions(editor: Editor, driver: Driver) -> None:
     """``x.double()`` and its kin, which the GPU refuses: the tensor becomes what the setting says."""
     if editor.settings.float64 == "raise":
         return
-    for name, implied in _CONVERSIONS.items():
+    for name in _CONVERSIONS:
         original = getattr(torch.Tensor, name)
-        wrapper = _conversion(editor.precision, name, implied, original)
+        wrapper = _converting(original, conversion(editor, name))
         install(editor, torch.Tensor, name, disguise(wrapper, original), original)
 
 
-@patch("mps")
-def computations(editor: Editor, driver: Driver) -> None:
-    """``x.sum(dtype=torch.float64)`` and its kin."""
-    if editor.settings.float64 == "raise":
-        return
-    for owner in (torch, torch.Tensor):
-        for name in _COMPUTING:
-            original = getattr(owner, name, None)
-            if original is not None:
-                install(editor, owner, name, disguise(_computation(editor.precision, original), original), original)
+def _converting(original: Function, refused: Callable[..., torch.Tensor]) -> Function:
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        try:
+            return original(self, *args, **kwargs)
+        except (TypeError, RuntimeError) as error:
+            return refused(error, self, args, kwargs)
+
+    return wrapper
 
 
 @patch("mps")

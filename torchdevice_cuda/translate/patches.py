@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..report import write_at_exit
+from ..report.departures import departures
 
 if TYPE_CHECKING:
     from ..drivers import Driver
@@ -160,8 +161,9 @@ class Applied:
 def apply(driver: Driver, settings: Settings) -> Applied:
     """Apply the driver's patches; all of them or none."""
     editor = Editor(driver, settings)
+    editor.on_undo(departures.clear)
     if editor.translator.counters is not None and settings.report is not None:
-        editor.on_undo(write_at_exit(editor.translator.counters, settings.report))
+        editor.on_undo(write_at_exit(editor.translator.counters.tables, settings.report))
     done: list[Patch] = []
     try:
         for entry in registered():

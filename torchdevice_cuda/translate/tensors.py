@@ -10,12 +10,12 @@ import torch
 
 from ..drivers import Driver
 from ..drivers.handles import CStream
-from .apple import mover
 from .devices import host_allocation_error, names_a_device
 from .patches import Editor, patch
 from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
 
-_NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros", "new_tensor")
+#: Methods that make a new tensor.
+NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros", "new_tensor")
 # ``Tensor.to(device, dtype, non_blocking, copy)``: where ``copy`` stands when given by position.
 _COPY_POSITION = 3
 
@@ -24,8 +24,6 @@ def _mover(editor: Editor) -> Callable[..., torch.Tensor]:
     """``move(tensor, to_cuda, target, args, kwargs)``: the rest of a move whose device has been translated."""
     original = torch._C.TensorBase.to
     translator, marks, driver = editor.translator, editor.translator.marks, editor.translator.driver
-    if translator.accelerator == "mps":
-        return mover(editor)
     if translator.accelerator != "cpu":
 
         def move(self: torch.Tensor, to_cuda: bool, target: torch.device, args: tuple, kwargs: dict) -> torch.Tensor:
@@ -64,7 +62,7 @@ def _mover(editor: Editor) -> Callable[..., torch.Tensor]:
     return move_on_host
 
 
-@patch("cpu", "mps", "cuda")
+@patch("cpu", "cuda")
 def to(editor: Editor, driver: Driver) -> None:
     """Tensor.to with a device, by position or by name; with a dtype or another tensor it is not about devices."""
     original = torch.Tensor.to
@@ -112,7 +110,7 @@ def to(editor: Editor, driver: Driver) -> None:
     install(editor, torch.Tensor, "to", disguise(wrapper, original), original)
 
 
-@patch("cpu", "mps")
+@patch("cpu")
 def cuda(editor: Editor, driver: Driver) -> None:
     """Tensor.cuda: a move to the current CUDA device, or the one given."""
     original = torch.Tensor.cuda
@@ -149,7 +147,7 @@ def cuda(editor: Editor, driver: Driver) -> None:
     install(editor, torch.Tensor, "cuda", disguise(wrapper, original), original)
 
 
-@patch("cpu", "mps", "cuda")
+@patch("cpu", "cuda")
 def cpu(editor: Editor, driver: Driver) -> None:
     """Tensor.cpu: a request for the CPU like any other."""
     original = torch.Tensor.cpu
@@ -171,10 +169,10 @@ def cpu(editor: Editor, driver: Driver) -> None:
     install(editor, torch.Tensor, "cpu", disguise(wrapper, original), original)
 
 
-@patch("cpu", "mps", "cuda")
+@patch("cpu", "cuda")
 def new(editor: Editor, driver: Driver) -> None:
     """Tensor.new_zeros and its kin take a device."""
-    for name in _NEW:
+    for name in NEW:
         original = getattr(torch.Tensor, name)
         wrapper = _new_wrapper(editor, original)
         install(editor, torch.Tensor, name, disguise(wrapper, original), original)
