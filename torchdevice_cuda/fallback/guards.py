@@ -50,7 +50,8 @@ class Guard:
                 if kind is not None:
                     return self._at_home(name, original, args, kwargs, kind)
             try:
-                return original(*args, **kwargs)
+                # Handing on keyword arguments that are not there takes longer than to look.
+                return original(*args, **kwargs) if kwargs else original(*args)
             except (RuntimeError, TypeError) as error:
                 kind = refusal(error)
                 subject = self._subject(args, kwargs)

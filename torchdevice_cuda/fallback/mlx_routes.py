@@ -50,7 +50,10 @@ ON_CPU: Step = ("CPU", None)
 
 def installed() -> bool:
     """Whether MLX is there; importing it is left to the first call that could use it."""
-    return importlib.util.find_spec("mlx") is not None and importlib.util.find_spec("mlx.core") is not None
+    try:
+        return importlib.util.find_spec("mlx.core") is not None
+    except (ImportError, ValueError):  # no MLX, or a module of the program's own by that name
+        return False
 
 
 def functional(op: Any) -> str | None:

@@ -132,7 +132,7 @@ def to(editor: Editor, driver: Driver) -> None:
     """
     original = torch.Tensor.to
     translator, known, note = editor.translator, editor.translator.on_cuda, driver.memory.note
-    refused, device_class = conversion(editor, "to"), torch.device
+    refused, device_class, dtype_class = conversion(editor, "to"), torch.device, torch.dtype
 
     def translated(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """The arguments of a move, with the real device and without haste."""
@@ -168,6 +168,8 @@ def to(editor: Editor, driver: Driver) -> None:
                     if target is None or driver.cold:
                         ((target,), _) = translated(args, kwargs)
                     moved = original(self, target)
+                elif asked.__class__ is dtype_class:
+                    moved = original(self, asked)
                 else:
                     args, kwargs = translated(args, kwargs)
                     moved = original(self, *args)
