@@ -24,11 +24,13 @@ def _row(kind: str, error: type[BaseException], words: str) -> Evidence:
 
 
 NO_KERNEL, NO_DOUBLE, NO_DTYPE, NO_SIZE = "no kernel", "no float64", "no such dtype", "a limit of Metal"
+NO_LAYOUT = "no such layout"
 
 #: In the order in which they are tried; ``RuntimeError`` includes ``NotImplementedError``.
 TABLE: tuple[Evidence, ...] = (
     _row(NO_KERNEL, NotImplementedError, r"The operator '[^']+' is not currently (implemented|supported).* MPS"),
     _row(NO_KERNEL, NotImplementedError, r"Could not run '[^']+' with arguments from the '\w*MPS' backend"),
+    _row(NO_LAYOUT, NotImplementedError, r"Could not run 'new_compressed_tensor' from the 'mps:?\d*' device"),
     _row(NO_DOUBLE, TypeError, r"Cannot convert a MPS Tensor to float64 dtype"),
     _row(NO_DOUBLE, TypeError, r"Trying to convert (Complex)?Double to the MPS backend"),
     _row(NO_DTYPE, TypeError, r"Trying to convert \w+ to the MPS backend but it does not have support for that dtype"),

@@ -8,21 +8,42 @@ from collections.abc import Iterator
 import torch
 
 _has = torch._C._dispatch_has_kernel_for_dispatch_key
-#: An operator with one of these is made of others: it works wherever those do.
-_COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
+#: The backend's dispatch keys, by the layout of tensors, and the CPU's for the same.
+_AT_HOME = {"MPS": "CPU", "SparseMPS": "SparseCPU", "SparseCsrMPS": "SparseCsrCPU"}
+#: An operator with one of these is made of others: it works wherever those do. Of sparse tensors only the first says
+#: so: where the CPU has a kernel for them beside the second, that one is for dense tensors.
+_COMPOSITE = {"MPS": ("CompositeImplicitAutograd", "CompositeExplicitAutograd")}
+_COMPOSITE_SPARSE = ("CompositeImplicitAutograd",)
 #: Operators that are about the CPU itself, or about nothing at all; a kernel elsewhere would make torch choose them.
-_LEFT_ALONE = ("_test", "_foobar", "_make_dep_token", "_fused_sdp_choice", "quantized_", "to_mkldnn", "mkldnn_")
+_LEFT_ALONE = (
+    *("_test", "_foobar", "_make_dep_token", "_fused_sdp_choice", "quantized_", "to_mkldnn", "mkldnn_"),
+    *("_pin_memory", "is_pinned"),
+)
 _LEFT_ALONE_END = ("_for_cpu", "_for_cpu_backward")
+
+
+def keys() -> list[str]:
+    """The backend's dispatch keys that the running torch knows."""
+
+    def known(key: str) -> bool:
+        try:
+            _has("aten::add.Tensor", key)
+        except RuntimeError:
+            return False
+        return True
+
+    return [key for key in _AT_HOME if known(key)]
 
 
 def missing(key: str) -> Iterator[str]:
     """The operators of the running torch that the CPU computes and a dispatch key's backend does not."""
+    at_home, composite = _AT_HOME[key], _COMPOSITE.get(key, _COMPOSITE_SPARSE)
     for name in sorted(torch._C._dispatch_get_all_op_names()):
         namespace, _, plain = name.partition("::")
         base = plain.partition(".")[0]
         if namespace != "aten" or base.startswith(_LEFT_ALONE) or base.endswith(_LEFT_ALONE_END):
             continue
-        if _has(name, "CPU") and not _has(name, key) and not any(_has(name, other) for other in _COMPOSITE):
+        if _has(name, at_home) and not _has(name, key) and not any(_has(name, other) for other in composite):
             yield name
 
 

@@ -38,11 +38,11 @@ class Shape:
         owners: dict[str, str] = {}
         written = set()
         for argument in schema.arguments:
-            if argument.alias_info is not None:
+            # What is not written to can only be viewed, and a view of a copy is a tensor of its own.
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                written.add(argument.name)
                 for label in argument.alias_info.before_set:
                     owners[label] = argument.name
-                if argument.alias_info.is_write:
-                    written.add(argument.name)
         results = []
         for result in schema.returns:
             labels = result.alias_info.before_set if result.alias_info is not None else ()
@@ -80,7 +80,11 @@ def away(value: Any, device: torch.device) -> Any:
 def write_back(target: Any, source: Any) -> None:
     """Put what an operator wrote into a copy where it should have gone."""
     if isinstance(target, torch.Tensor):
-        if target.shape != source.shape:
+        if hasattr(target, "become"):
+            target.become(source)
+            return
+        # A sparse tensor takes the shape of what is copied to it.
+        if target.shape != source.shape and target.layout is torch.strided:
             _resize(target, source.shape)
         _copy(target, source)
     elif isinstance(target, (list, tuple)):
@@ -94,6 +98,17 @@ def seeded(generator: torch.Generator | None, device: torch.device) -> torch.Gen
     made = torch._C.Generator()
     made.manual_seed(seed)
     return made
+
+
+#: Operators that keep less for the gradient where none of their arguments requires one.
+ASKING = frozenset({"aten::_sparse_mm_reduce_impl"})
+
+
+def asked(op: Any, *args: Any) -> Any:
+    """Compute one of those as if a gradient were wanted: it is the device's tensors that may require one."""
+    given = [value.detach().requires_grad_() if isinstance(value, torch.Tensor) else value for value in args]
+    with torch._C._AutoDispatchBelowAutograd():
+        return op(*given)
 
 
 def compute(

@@ -16,8 +16,8 @@ import torch
 
 from ..report.departures import departures
 from ..translate.callers import site
-from . import cpu, mlx_ops
-from .capabilities import cut_off, missing
+from . import compressed, cpu, mlx_ops
+from .capabilities import cut_off, keys, missing
 
 _log = logging.getLogger("torchdevice_cuda")
 NO_KERNEL = "the GPU's backend has no kernel"
@@ -53,6 +53,7 @@ class Chain:
         """The kernel of one operator."""
         name, device, shape = op.name(), self._device, cpu.Shape.of(op)
         entry = mlx_ops.TABLE.get(name.removeprefix("aten::"))
+        inner = functools.partial(cpu.asked, op) if name in cpu.ASKING else None
 
         def compute(*args: Any, **kwargs: Any) -> Any:
             if entry is not None and mlx_ops.wins(entry, args, kwargs):
@@ -60,7 +61,7 @@ class Chain:
                 made = cpu.compute(shape, device, args, kwargs, functools.partial(mlx_ops.run, entry))
             else:
                 self.left(name, "CPU", NO_KERNEL)
-                made = cpu.compute(shape, device, args, kwargs)
+                made = cpu.compute(shape, device, args, kwargs, inner)
             self._note()
             return made
 
@@ -73,12 +74,15 @@ def overload(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, base), which or "default")
 
 
-def register(chain: Chain, key: str) -> tuple[Any, list[str]]:
-    """Register a kernel for every missing operator; the library that holds them, and their names."""
+def register(chain: Chain) -> Any:
+    """Register a kernel for every missing operator; the library that holds them."""
     library = torch.library.Library("aten", "IMPL")
-    names = list(missing(key))
-    for name in names:
-        library.impl(name.removeprefix("aten::"), chain.kernel(overload(name)), key)
-    for name in cut_off(key):
-        library.impl(name.removeprefix("aten::"), overload(name).decompose, f"Autograd{key}")
-    return library, names
+    known = keys()
+    for key in known:
+        for name in list(missing(key)):
+            library.impl(name.removeprefix("aten::"), chain.kernel(overload(name)), key)
+    for name in cut_off("MPS"):
+        library.impl(name.removeprefix("aten::"), overload(name).decompose, "AutogradMPS")
+    if "SparseCsrMPS" in known:
+        compressed.register(library, chain.kernel)
+    return library

@@ -4,6 +4,7 @@
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/SparseTensorImpl.h>
+#include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/quantized/QTensorImpl.h>
 
 #include <cstring>
@@ -273,6 +274,12 @@ at::Tensor Aliases::other_to_device(const at::Tensor& r) {
   }
   if (at::sparse_csr::is_sparse_compressed(r)) {
     auto* s = static_cast<at::SparseCsrTensorImpl*>(impl);
+    // PyTorch makes none on an Apple GPU, and says so, unless somebody has taught it to.
+    if (!kIsCuda) {
+      return at::_sparse_compressed_tensor_unsafe(
+          to_device(s->compressed_indices()), to_device(s->plain_indices()), to_device(s->values()), r.sizes(),
+          at::TensorOptions(device(index_)).dtype(r.dtype()).layout(r.layout()));
+    }
     return make_csr(
         r, kSparseCsr, device(index_), to_device(s->compressed_indices()), to_device(s->plain_indices()),
         to_device(s->values()));

@@ -18,8 +18,7 @@ def kernels(editor: Editor, driver: Driver) -> None:
 
     device = torch.device(driver.device_type, 0)
     chain = Chain(editor.settings.fallback, device, driver.memory.note)
-    library, _ = register(chain, "MPS")
-    editor.on_undo(library._destroy)
+    editor.on_undo(register(chain)._destroy)
     editor.on_undo(refusals.clear)
     for owner in (torch, torch.Tensor):
         for name in LIMITED:
