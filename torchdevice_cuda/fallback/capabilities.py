@@ -20,6 +20,12 @@ _LEFT_ALONE = (
     *("_pin_memory", "is_pinned"),
 )
 _LEFT_ALONE_END = ("_for_cpu", "_for_cpu_backward")
+#: Operators of linear algebra, none of them cheap, that gradients of others are made of.
+_MAY_REFUSE = (
+    "_linalg_det _linalg_det.result _linalg_solve_ex _linalg_solve_ex.result linalg_cholesky_ex linalg_cholesky_ex.L "
+    "linalg_inv_ex linalg_inv_ex.inverse linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_qr linalg_qr.out "
+    "linalg_solve_triangular linalg_solve_triangular.out"
+).split()
 
 
 def keys() -> list[str]:
@@ -57,6 +63,15 @@ def cut_off(key: str) -> Iterator[str]:
             continue
         if not _has(name, "Autograd") and not _has(name, f"Autograd{key}"):
             yield name
+
+
+def limited(key: str) -> Iterator[str]:
+    """Operators that the backend has and may refuse.
+
+    None before torch 2.10, where a kernel cannot call the one that it overrides.
+    """
+    if hasattr(torch.library, "get_kernel"):
+        yield from (f"aten::{name}" for name in _MAY_REFUSE if _has(f"aten::{name}", key))
 
 
 class Refusals:

@@ -146,7 +146,8 @@ _OWN = _own()
 
 def register(library: Any, kernel: Callable[[Any], Kernel]) -> None:
     """Have compressed tensors made on the GPU, by torch if it can."""
-    make, validate = _aten._sparse_compressed_tensor_unsafe.default, _aten._validate_sparse_compressed_tensor_args.default
+    make = _aten._sparse_compressed_tensor_unsafe.default
+    validate = _aten._validate_sparse_compressed_tensor_args.default
     kernel = functools.cache(kernel)
     composite = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)  # the key at which a composite is itself
     refused = False

@@ -16,8 +16,8 @@ import torch
 
 from ..report.departures import departures
 from ..translate.callers import site
-from . import compressed, cpu, mlx_ops
-from .capabilities import cut_off, keys, missing
+from . import compressed, cpu, guards, mlx_ops
+from .capabilities import cut_off, keys, limited, missing
 
 _log = logging.getLogger("torchdevice_cuda")
 NO_KERNEL = "the GPU's backend has no kernel"
@@ -32,7 +32,7 @@ class Chain:
 
     def __init__(self, setting: str, device: torch.device, note: Callable[[], None]) -> None:
         self._setting = setting
-        self._device = device
+        self.device = device
         self._note = note
         self._warned: set[str] = set()
 
@@ -51,7 +51,7 @@ class Chain:
 
     def kernel(self, op: Any) -> Callable[..., Any]:
         """The kernel of one operator."""
-        name, device, shape = op.name(), self._device, cpu.Shape.of(op)
+        name, device, shape = op.name(), self.device, cpu.Shape.of(op)
         entry = mlx_ops.TABLE.get(name.removeprefix("aten::"))
         inner = functools.partial(cpu.asked, op) if name in cpu.ASKING else None
 
@@ -75,7 +75,7 @@ def overload(name: str) -> Any:
 
 
 def register(chain: Chain) -> Any:
-    """Register a kernel for every missing operator; the library that holds them."""
+    """Register a kernel for every missing operator, and one over each that refuses; the library that holds them."""
     library = torch.library.Library("aten", "IMPL")
     known = keys()
     for key in known:
@@ -85,4 +85,12 @@ def register(chain: Chain) -> Any:
         library.impl(name.removeprefix("aten::"), overload(name).decompose, "AutogradMPS")
     if "SparseCsrMPS" in known:
         compressed.register(library, chain.kernel)
+    with warnings.catch_warnings():
+        # torch says once that kernels have been overridden; these call the ones they override.
+        warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel")
+        for name in limited("MPS"):
+            op = overload(name)
+            native = torch.library.get_kernel(op, "MPS")
+            kernel = guards.guard_operator(op, native, chain.device, chain.left)
+            library.impl(name.removeprefix("aten::"), kernel, "MPS")
     return library

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "allocator.h"
+#include "refusals.h"
 
 namespace hostdevice {
 namespace {
@@ -295,6 +296,7 @@ at::Tensor Aliases::to_device(at::Tensor r) {
     if (p.cpu.unsafeGetTensorImpl() == impl) return p.dev;
   if (C10_UNLIKELY(impl->layout() != at::kStrided || is_quantized_impl(impl) || is_nested_impl(impl)))
     return other_to_device(r);
+  check_holds(c10::typeMetaToScalarType(impl->dtype()));
   const c10::Storage storage = adopt(impl->unsafe_storage());
   if (C10_LIKELY(r.use_count() == 1)) {
     if (C10_UNLIKELY(storage.unsafeGetStorageImpl() != impl->unsafe_storage().unsafeGetStorageImpl()))

@@ -10,7 +10,7 @@ import torch
 from ..drivers import Driver
 from .devices import Translator, names_a_device
 from .factories import LIKE, OVERRIDABLE, injection, takes_generator
-from .float64 import NARROW
+from .float64 import NARROW, strict
 from .patches import Editor, patch
 from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
 
@@ -24,6 +24,7 @@ _NON_BLOCKING = 1
 def on_apple(editor: Editor, name: str, original: Function) -> Function:
     """A factory: its device is translated, float64 and errors of the GPU are dealt with, memory peaks are seen."""
     translator, driver = editor.translator, editor.translator.driver
+    original = strict(original)
     injects = injection(translator, name)
     like, overridable = name in LIKE, name in OVERRIDABLE
     refused, pinned, note = _refused(editor, name, original), editor.pinned, driver.memory.note

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
+from .._compat import complex128_on_mps
 from ..drivers import Driver
-from ..drivers.refusals import NO_DOUBLE, refusal
+from ..drivers.refusals import NO_DOUBLE, NO_DTYPE, refusal
 from ..report.departures import departures
 from .callers import site
 from .patches import Editor, patch
@@ -32,6 +33,7 @@ _CONVERSIONS: dict[str, torch.dtype | None] = {
 _COMPUTING = ("sum", "nansum", "mean", "prod", "cumsum", "cumprod", "softmax", "log_softmax", "norm", "float_power")
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
+_is_mps = torch._C.TensorBase.is_mps.__get__
 
 
 class Precision:
@@ -117,13 +119,38 @@ def _conversion(precision: Precision, name: str, implied: torch.dtype | None, or
             at_home = raw(at_home, *args, **kwargs)
         return precision.settle(at_home)
 
+    def around(self: torch.Tensor, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
+        """A conversion that the GPU has no code for (of float8, say), on the CPU."""
+        at_home = _home(self)
+        if _without_devices(args, kwargs) != (args, kwargs):
+            return original(at_home, *args, **kwargs)
+        return _to(raw(at_home, *args, **kwargs), self.device)
+
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         try:
             return original(self, *args, **kwargs)
         except TypeError as error:
-            if not precision.refused(error):
+            converts = refusal(error) == NO_DTYPE and not makes_new and self.device.type != "cpu"
+            if not converts and not precision.refused(error):
                 raise
-        return instead(self, args, kwargs)
+        return around(self, args, kwargs) if converts else instead(self, args, kwargs)
+
+    return wrapper
+
+
+def strict(function: Function) -> Function:
+    """A function that refuses complex128 on the GPU, as torch itself does from 2.12 on.
+
+    Before, it makes a tensor there that nothing can compute with.
+    """
+    if not complex128_on_mps(torch.__version__):
+        return function
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        made = function(*args, **kwargs)
+        if isinstance(made, torch.Tensor) and made.dtype is torch.complex128 and _is_mps(made):
+            raise TypeError("Trying to convert ComplexDouble to the MPS backend but it does not have support for it.")
+        return made
 
     return wrapper
 
@@ -161,7 +188,7 @@ def conversions(editor: Editor, driver: Driver) -> None:
         return
     for name, implied in _CONVERSIONS.items():
         original = getattr(torch.Tensor, name)
-        wrapper = _conversion(editor.precision, name, implied, original)
+        wrapper = _conversion(editor.precision, name, implied, strict(original))
         install(editor, torch.Tensor, name, disguise(wrapper, original), original)
 
 
