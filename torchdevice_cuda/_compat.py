@@ -61,3 +61,8 @@ def cudnn_version(version: str) -> tuple[int, int, int]:
 def cusparselt_version(version: str) -> int:
     """The cuSPARSELt version that goes with a torch release, as one number."""
     return _build(version).cusparselt
+
+
+def complex128_on_mps(version: str) -> bool:
+    """Whether torch makes complex128 tensors on MPS, where nothing can compute with them."""
+    return torch_release(version) < (2, 12)

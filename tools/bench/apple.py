@@ -18,12 +18,12 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])  # instead of this folder, where a file is called mlx
 
-import torch
-from torch import nn
-from torch.nn import functional
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
 
-import torchdevice_cuda
-from torchdevice_cuda import settings
+import torchdevice_cuda  # noqa: E402
+from torchdevice_cuda import settings  # noqa: E402
 
 Calls = dict[str, Callable[[], object]]
 COUNT = 256  # elements of a vector

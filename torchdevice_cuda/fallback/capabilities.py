@@ -9,23 +9,48 @@ from collections.abc import Iterator
 
 import torch
 
-from ..drivers.refusals import NO_DTYPE, NO_KERNEL, NO_SIZE
+from ..drivers.refusals import LASTING
 from . import stored
 
 _log = logging.getLogger("torchdevice_cuda")
-#: Where refusals are kept on disk, and those that hold for every call of an operator with a dtype.
+#: Where refusals are kept on disk.
 FILE = "refusals.json"
-KINDS = (NO_KERNEL, NO_DTYPE)
 #: dtype and device of a call, and both with the operator's name
 Subject = tuple[torch.dtype | None, str]
 Refused = tuple[str, torch.dtype | None, str]
 _has = torch._C._dispatch_has_kernel_for_dispatch_key
-#: An operator with one of these is made of others: it works wherever those do.
+#: The backend's dispatch keys, by the layout of tensors, and the CPU's for the same.
+_AT_HOME = {"MPS": "CPU", "SparseMPS": "SparseCPU", "SparseCsrMPS": "SparseCsrCPU"}
+#: An operator with one of these is made of others: it works wherever those do. Of sparse tensors only the first says
+#: so: where the CPU has a kernel for them beside the second, that one is for dense tensors.
 _EXPLICIT = "CompositeExplicitAutograd"
-_COMPOSITE = ("CompositeImplicitAutograd", _EXPLICIT)
+_COMPOSITE = {"MPS": ("CompositeImplicitAutograd", _EXPLICIT)}
+_COMPOSITE_SPARSE = ("CompositeImplicitAutograd",)
 #: Operators that are about the CPU itself, or about nothing at all; a kernel elsewhere would make torch choose them.
-_LEFT_ALONE = ("_test", "_foobar", "_make_dep_token", "_fused_sdp_choice", "quantized_", "to_mkldnn", "mkldnn_")
+_LEFT_ALONE = (
+    *("_test", "_foobar", "_make_dep_token", "_fused_sdp_choice", "quantized_", "to_mkldnn", "mkldnn_"),
+    *("_pin_memory", "is_pinned"),
+)
 _LEFT_ALONE_END = ("_for_cpu", "_for_cpu_backward")
+#: Operators of linear algebra, none of them cheap, that gradients of others are made of.
+_MAY_REFUSE = (
+    "_linalg_det _linalg_det.result _linalg_solve_ex _linalg_solve_ex.result linalg_cholesky_ex linalg_cholesky_ex.L "
+    "linalg_inv_ex linalg_inv_ex.inverse linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_qr linalg_qr.out "
+    "linalg_solve_triangular linalg_solve_triangular.out"
+).split()
+
+
+def keys() -> list[str]:
+    """The backend's dispatch keys that the running torch knows."""
+
+    def known(key: str) -> bool:
+        try:
+            _has("aten::add.Tensor", key)
+        except RuntimeError:
+            return False
+        return True
+
+    return [key for key in _AT_HOME if known(key)]
 
 
 def missing(key: str) -> Iterator[str]:
@@ -40,12 +65,10 @@ def missing(key: str) -> Iterator[str]:
 
 
 def _lacking(name: str | None, key: str) -> bool:
-    return (
-        name is not None
-        and _has(name, "CPU")
-        and not _has(name, key)
-        and not any(_has(name, other) for other in _COMPOSITE)
-    )
+    """Whether an operator has a kernel of its own on the CPU, and none for a dispatch key."""
+    if name is None or not _has(name, _AT_HOME[key]) or _has(name, key):
+        return False
+    return not any(_has(name, composite) for composite in _COMPOSITE.get(key, _COMPOSITE_SPARSE))
 
 
 def _with_out(name: str) -> str | None:
@@ -75,10 +98,19 @@ def cut_off(key: str) -> Iterator[str]:
             yield name
 
 
+def limited(key: str) -> Iterator[str]:
+    """Operators that the backend has and may refuse.
+
+    None before torch 2.10, where a kernel cannot call the one that it overrides.
+    """
+    if hasattr(torch.library, "get_kernel"):
+        yield from (f"aten::{name}" for name in _MAY_REFUSE if _has(f"aten::{name}", key))
+
+
 class Refusals:
     """What the device refused at run time, by operator, dtype and device, so that it is not asked twice.
 
-    A limit of size is one call's, not the operator's, and is not remembered.
+    A limit of shapes or options is one call's, not the operator's, and is not remembered.
     """
 
     def __init__(self) -> None:
@@ -100,7 +132,7 @@ class Refusals:
 
     def add(self, name: str, dtype: torch.dtype | None, device: str, kind: str) -> None:
         """Remember a refusal."""
-        if kind == NO_SIZE:
+        if kind not in LASTING:
             return
         with self._lock:
             self._known.setdefault(name, {})[dtype, device] = kind
@@ -123,7 +155,7 @@ class Refusals:
         try:
             for name, dtype, device, kind in stored.load(FILE, key) or ():
                 known = getattr(torch, dtype, None) if dtype else None
-                if kind not in KINDS or (dtype and not isinstance(known, torch.dtype)):
+                if kind not in LASTING or (dtype and not isinstance(known, torch.dtype)):
                     raise ValueError(f"{dtype!r}, {kind!r}")
                 found[name, known, device] = kind
         except (TypeError, ValueError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -73,13 +74,13 @@ class Shape:
         owners: dict[str, str] = {}
         written, outs = set(), set()
         for argument in schema.arguments:
-            if argument.alias_info is not None:
+            # What is not written to can only be viewed, and a view of a copy is a tensor of its own.
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                written.add(argument.name)
+                if argument.is_out:
+                    outs.add(argument.name)
                 for label in argument.alias_info.before_set:
                     owners[label] = argument.name
-                if argument.alias_info.is_write:
-                    written.add(argument.name)
-                    if argument.is_out:
-                        outs.add(argument.name)
         results = []
         for result in schema.returns:
             labels = result.alias_info.before_set if result.alias_info is not None else ()
@@ -91,7 +92,7 @@ class Shape:
         single = [str(result.type) for result in schema.returns] == ["Tensor"]
         draws = "generator" in names
         plain = not written and not draws and not any(results) and bool(results)
-        call = _callable(op) if plain else op
+        call = functools.partial(_asked, op) if op.name() in _ASKING else _callable(op) if plain else op
         return cls(
             op, call, frozenset(written), frozenset(outs), tuple(results), names, places, unary, single, draws, plain
         )
@@ -133,7 +134,11 @@ def _room(value: Any) -> Any:
 def write_back(target: Any, source: Any) -> None:
     """Put what an operator wrote into a copy where it should have gone."""
     if isinstance(target, torch.Tensor):
-        if target.shape != source.shape:
+        if hasattr(target, "become"):
+            target.become(source)
+            return
+        # A sparse tensor takes the shape of what is copied to it.
+        if target.shape != source.shape and target.layout is torch.strided:
             _resize(target, source.shape)
         _copy(target, source)
     elif isinstance(target, (list, tuple)):
@@ -147,6 +152,17 @@ def seeded(generator: torch.Generator | None, device: torch.device) -> torch.Gen
     made = torch._C.Generator()
     made.manual_seed(seed)
     return made
+
+
+#: Operators that keep less for the gradient where none of their arguments requires one.
+_ASKING = frozenset({"aten::_sparse_mm_reduce_impl"})
+
+
+def _asked(op: Any, *args: Any) -> Any:
+    """Compute one of those as if a gradient were wanted: it is the device's tensors that may require one."""
+    given = [value.detach().requires_grad_() if isinstance(value, torch.Tensor) else value for value in args]
+    with torch._C._AutoDispatchBelowAutograd():
+        return op(*given)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,8 +16,9 @@ import torch
 
 from ..report.departures import departures
 from ..translate.callers import site
-from . import cpu
-from .capabilities import cut_off, missing
+from . import compressed, cpu
+from .capabilities import cut_off, keys, limited, missing
+from .guards import Guard
 from .mlx_routes import Routes
 
 _log = logging.getLogger("torchdevice_cuda")
@@ -33,7 +34,7 @@ class Chain:
 
     def __init__(self, setting: str, device: torch.device, note: Callable[[], None], mlx: str = "auto") -> None:
         self._setting = setting
-        self._device = device
+        self.device = device
         self._note = note
         self._warned: set[str] = set()
         self.routes = Routes(mlx, self.left)
@@ -64,14 +65,14 @@ class Chain:
     def kernel(self, op: Any) -> Callable[..., Any]:
         """The kernel of one operator."""
         name, shape = op.name(), cpu.Shape.of(op)
-        on_cpu = cpu.carried(shape, self._device, self.passage(name, "CPU"))
+        on_cpu = cpu.carried(shape, self.device, self.passage(name, "CPU"))
         route = self.routes.of(shape)
         if route is None:
             return on_cpu
 
         @functools.lru_cache(maxsize=1)  # MLX's way is the same each time; a measurement's is not
         def by_way_of(where: str, inner: Callable[..., Any]) -> Callable[..., Any]:
-            return cpu.carried(shape, self._device, self.passage(name, where), inner)
+            return cpu.carried(shape, self.device, self.passage(name, where), inner)
 
         def compute(*args: Any, **kwargs: Any) -> Any:
             where, inner = route(args, kwargs)
@@ -86,12 +87,22 @@ def overload(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, base), which or "default")
 
 
-def register(chain: Chain, key: str) -> tuple[Any, list[str]]:
-    """Register a kernel for every missing operator; the library that holds them, and their names."""
+def register(chain: Chain, guard: Guard) -> Any:
+    """Register a kernel for every missing operator, and one over each that refuses; the library that holds them."""
     library = torch.library.Library("aten", "IMPL")
-    names = list(missing(key))
-    for name in names:
-        library.impl(name.removeprefix("aten::"), chain.kernel(overload(name)), key)
-    for name in cut_off(key):
-        library.impl(name.removeprefix("aten::"), overload(name).decompose, f"Autograd{key}")
-    return library, names
+    known = keys()
+    for key in known:
+        for name in list(missing(key)):
+            library.impl(name.removeprefix("aten::"), chain.kernel(overload(name)), key)
+    for name in cut_off("MPS"):
+        library.impl(name.removeprefix("aten::"), overload(name).decompose, "AutogradMPS")
+    if "SparseCsrMPS" in known:
+        compressed.register(library, chain.kernel)
+    with warnings.catch_warnings():
+        # torch says once that kernels have been overridden; these call the ones they override.
+        warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel")
+        for name in limited("MPS"):
+            op = overload(name)
+            native = torch.library.get_kernel(op, "MPS")
+            library.impl(name.removeprefix("aten::"), guard.operator(op, native), "MPS")
+    return library

@@ -4,11 +4,13 @@
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/SparseTensorImpl.h>
+#include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/quantized/QTensorImpl.h>
 
 #include <cstring>
 
 #include "allocator.h"
+#include "refusals.h"
 
 namespace hostdevice {
 namespace {
@@ -273,6 +275,12 @@ at::Tensor Aliases::other_to_device(const at::Tensor& r) {
   }
   if (at::sparse_csr::is_sparse_compressed(r)) {
     auto* s = static_cast<at::SparseCsrTensorImpl*>(impl);
+    // PyTorch makes none on an Apple GPU, and says so, unless somebody has taught it to.
+    if (!kIsCuda) {
+      return at::_sparse_compressed_tensor_unsafe(
+          to_device(s->compressed_indices()), to_device(s->plain_indices()), to_device(s->values()), r.sizes(),
+          at::TensorOptions(device(index_)).dtype(r.dtype()).layout(r.layout()));
+    }
     return make_csr(
         r, kSparseCsr, device(index_), to_device(s->compressed_indices()), to_device(s->plain_indices()),
         to_device(s->values()));
@@ -288,6 +296,7 @@ at::Tensor Aliases::to_device(at::Tensor r) {
     if (p.cpu.unsafeGetTensorImpl() == impl) return p.dev;
   if (C10_UNLIKELY(impl->layout() != at::kStrided || is_quantized_impl(impl) || is_nested_impl(impl)))
     return other_to_device(r);
+  check_holds(c10::typeMetaToScalarType(impl->dtype()));
   const c10::Storage storage = adopt(impl->unsafe_storage());
   if (C10_LIKELY(r.use_count() == 1)) {
     if (C10_UNLIKELY(storage.unsafeGetStorageImpl() != impl->unsafe_storage().unsafeGetStorageImpl()))

@@ -23,6 +23,7 @@
 #include "generator.h"
 #include "install.h"
 #include "op_table.h"
+#include "refusals.h"
 #include "streams.h"
 
 namespace hostdevice {
@@ -59,6 +60,8 @@ struct Facts {
   bool asks_grad = false;    // does less when no argument requires a gradient
   bool divides = false;      // by its second argument, where an integer zero is no error on a GPU
   bool reads_back = false;   // hands a value to the host, so waits for the stream
+  bool any_type = true;      // has a kernel for whatever type a tensor can have
+  std::vector<const Limit*> limits;
   std::string method;
 };
 
@@ -138,6 +141,11 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
   f->asks_grad = schema.name() == "aten::_sparse_mm_reduce_impl" || schema.name() == "aten::_fused_sdp_choice";
   f->composite = !op.hasKernelForDispatchKey(DispatchKey::CPU) &&
       op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
+  if (!kIsCuda) {
+    f->any_type = only_moves(schema.name());
+    for (const auto& limit : kLimits)
+      if (schema.name() == limit.name) f->limits.push_back(&limit);
+  }
   f->mixes = mixing_ops().count(schema.name()) != 0;
   f->indexing = indexing_ops().count(schema.name()) != 0;
   f->seeded = !has_generator && op.hasTag(at::Tag::nondeterministic_seeded);
@@ -277,6 +285,11 @@ C10_NOINLINE void divide_by_one_for_zero(Stack& stack, size_t base) {
   if (zero.any().item<bool>()) by = by.toTensor().masked_fill(zero, 1);
 }
 
+C10_NOINLINE void check_type(const Facts& f, c10::ScalarType type, bool first) {
+  check_computes(type);
+  for (const auto* limit : f.limits) TORCH_CHECK(!(first && limit->refused(type)), limit->words);
+}
+
 void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stack* stack) {
   check_fork();
   const size_t base = stack->size() - f.args.size();
@@ -332,6 +345,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
         if (!v.isTensor()) break;
         const at::Tensor& t = v.toTensor();
         if (!is_device_tensor(t)) break;
+        if (C10_UNLIKELY(!f.any_type)) check_type(f, t.scalar_type(), count < 0);
         if (count < 0 || arg.written) count = t.numel();
         at::Tensor alias = aliases.to_cpu(t, arg.written);
         if (C10_UNLIKELY(f.asks_grad) && t.requires_grad()) alias.set_requires_grad(true);
@@ -423,6 +437,7 @@ const Facts& shared_facts(const c10::OperatorHandle& op) {
     if (it != all->end()) return *it->second;
   }
   auto made = make_facts(op);
+  made->any_type = true;  // what computes here is the CPU, by name
   std::unique_lock<std::shared_mutex> lock(mutex);
   return *all->emplace(key, std::move(made)).first->second;
 }

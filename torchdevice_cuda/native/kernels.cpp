@@ -20,27 +20,13 @@
 #include "boxed.h"
 #include "device.h"
 #include "install.h"
+#include "refusals.h"
 #include "streams.h"
 
 namespace hostdevice {
 namespace {
 
 using at::Tensor;
-
-// What an Apple GPU cannot hold.
-void check_dtype(c10::ScalarType type) {
-  if constexpr (kIsCuda) {
-    (void)type;
-  } else {
-    TORCH_CHECK_TYPE(
-        type != c10::ScalarType::Double,
-        "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. Please use "
-        "float32 instead.");
-    TORCH_CHECK_TYPE(
-        type != c10::ScalarType::ComplexDouble,
-        "Trying to convert ComplexDouble to the MPS backend but it does not have support for that dtype.");
-  }
-}
 
 struct OnDevice {
   explicit OnDevice(c10::DeviceIndex index) : saved(t_current_device) {
@@ -62,7 +48,8 @@ Tensor empty_memory_format(
     c10::SymIntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
     std::optional<c10::Device> where, std::optional<bool> pin, std::optional<c10::MemoryFormat> format) {
   const auto type = c10::dtype_or_default(dtype);
-  check_dtype(type);
+  check_holds(type);
+  TORCH_CHECK(kIsCuda || size.size() <= 16, "MPS supports tensors with dimensions <= 16, but got ", size.size(), ".");
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
   TORCH_INTERNAL_ASSERT(c10::layout_or_default(layout) == c10::Layout::Strided);
   const OnDevice here(where.has_value() ? where->index() : c10::DeviceIndex(-1));
@@ -76,7 +63,7 @@ Tensor empty_strided(
     c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::ScalarType> dtype,
     std::optional<c10::Layout>, std::optional<c10::Device> where, std::optional<bool> pin) {
   const auto type = c10::dtype_or_default(dtype);
-  check_dtype(type);
+  check_holds(type);
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
   const OnDevice here(where.has_value() ? where->index() : c10::DeviceIndex(-1));
   Tensor t(at::detail::empty_strided_generic(
@@ -86,6 +73,13 @@ Tensor empty_strided(
   return t;
 }
 
+// A copy that converts computes, where its source is; the GPU has no code for some of what it can hold.
+void check_conversion(const Tensor& self, const Tensor& src) {
+  if (kIsCuda || self.scalar_type() == src.scalar_type() || !is_device_tensor(src)) return;
+  check_computes(src.scalar_type());
+  if (is_device_tensor(self)) check_computes(self.scalar_type());
+}
+
 bool plain_strided(const Tensor& t) {
   return t.layout() == at::kStrided && !t.is_quantized() && !t.is_nested() && !t.is_conj() && !t.is_neg() &&
       !t._is_zerotensor();
@@ -93,6 +87,7 @@ bool plain_strided(const Tensor& t) {
 
 Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   check_fork();
+  check_conversion(self, src);
   const bool to_host = !is_device_tensor(self);
   const auto index = to_host ? src.device().index() : self.device().index();
   if (to_host && !non_blocking) synchronize_current_stream(index);

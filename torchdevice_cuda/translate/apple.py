@@ -10,7 +10,7 @@ import torch
 from ..drivers import Driver
 from .devices import Translator, names_a_device
 from .factories import LIKE, OVERRIDABLE, injection, takes_generator
-from .float64 import NARROW, conversion
+from .float64 import NARROW, conversion, strict
 from .patches import Editor, patch
 from .tensors import NEW
 from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
@@ -25,6 +25,7 @@ _NON_BLOCKING = 2
 def on_apple(editor: Editor, name: str, original: Function) -> Function:
     """A factory: its device is translated, float64 and errors of the GPU are dealt with, memory peaks are seen."""
     driver, known = editor.translator.driver, editor.translator.on_cuda
+    original = strict(original)
     like, overridable = name in LIKE, name in OVERRIDABLE
     refused, uncommon, note = _refused(editor, name, original), _uncommon(editor, name, original), driver.memory.note
     always, plain = overridable or like, not like
@@ -130,7 +131,8 @@ def to(editor: Editor, driver: Driver) -> None:
     Copies that do not wait are not safe here: one to the CPU can be read before it has arrived, one from memory that
     is not the GPU's can be overtaken by what the program does to its source. All copies wait.
     """
-    original = torch.Tensor.to
+    replaced = torch.Tensor.to
+    original = strict(replaced)
     translator, known, note = editor.translator, editor.translator.on_cuda, driver.memory.note
     refused, device_class, dtype_class = conversion(editor, "to"), torch.device, torch.dtype
 
@@ -179,7 +181,7 @@ def to(editor: Editor, driver: Driver) -> None:
             note()
         return moved
 
-    install(editor, torch.Tensor, "to", disguise(wrapper, original), original)
+    install(editor, torch.Tensor, "to", disguise(wrapper, replaced), replaced)
 
 
 @patch("mps")
@@ -255,7 +257,7 @@ def new(editor: Editor, driver: Driver) -> None:
 
 def _new(editor: Editor, name: str, original: Function) -> Function:
     translator, note = editor.translator, editor.translator.driver.memory.note
-    refused = conversion(editor, name)
+    refused, original = conversion(editor, name), strict(original)
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         if modes or self.__class__ not in PLAIN:

@@ -13,20 +13,18 @@ from .wrapping import disguise, install
 def kernels(editor: Editor, driver: Driver) -> None:
     """Every operator without a kernel on the GPU gets one that computes elsewhere and comes back."""
     from ..fallback.capabilities import refusals
-    from ..fallback.guards import Guard, guarded
+    from ..fallback.guards import Guard, functions
     from ..fallback.kernels import Chain, register
 
     device = torch.device(driver.device_type, 0)
     chain = Chain(editor.settings.fallback, device, driver.memory.note, editor.settings.mlx)
-    library, _ = register(chain, "MPS")
+    doubles = editor.precision.choice != "raise"
+    guard = Guard(device, chain.left, editor.precision.settle if doubles else None)
     editor.on_undo(chain.routes.close)
-    editor.on_undo(library._destroy)
+    editor.on_undo(register(chain, guard)._destroy)
     if editor.settings.refusals == "disk":
         # The emulated device is no Mac, whatever machine it runs on.
         refusals.keep("emulated" if editor.settings.emulate_mps else driver.device_type)
     editor.on_undo(refusals.clear)
-    doubles = editor.precision.choice != "raise"
-    guard = Guard(device, chain.left, editor.precision.settle if doubles else None)
-    for owner in (torch, torch.Tensor):
-        for name, original in guarded(owner, doubles).items():
-            install(editor, owner, name, disguise(guard.function(name, original), original), original)
+    for owner, name, original in functions(doubles):
+        install(editor, owner, name, disguise(guard.function(name, original), original), original)

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
+from .._compat import complex128_on_mps
 from ..drivers import Driver
-from ..drivers.refusals import NO_DOUBLE, refusal
+from ..drivers.refusals import NO_DOUBLE, NO_DTYPE, refusal
 from ..report.departures import departures
 from .callers import site
 from .patches import Editor, patch
@@ -24,6 +25,7 @@ NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 _CONVERSIONS: dict[str, torch.dtype | None] = {"type": None, "double": torch.float64, "cdouble": torch.complex128}
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
+_is_mps = torch._C.TensorBase.is_mps.__get__
 
 
 class Precision:
@@ -89,7 +91,15 @@ def conversion(editor: Editor, name: str) -> Callable[[Exception, torch.Tensor, 
     precision, memory = editor.precision, editor.translator.driver.memory
     raw, implied, makes_new = getattr(torch._C.TensorBase, name), _CONVERSIONS.get(name), name.startswith("new_")
 
+    def around(self: torch.Tensor, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
+        """A conversion that the GPU has no code for (of float8, say), on the CPU."""
+        target = next((value for value in (*args, *kwargs.values()) if isinstance(value, torch.device)), self.device)
+        args, kwargs = _without_devices(args, kwargs)
+        return _to(raw(_home(self), *args, **kwargs), target)
+
     def resolve(error: Exception, self: torch.Tensor, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
+        if refusal(error) == NO_DTYPE and not makes_new and self.device.type != "cpu":
+            return around(self, args, kwargs)
         if not precision.refused(error):
             raise memory.translated(error) from None
         if name == "cuda":
@@ -114,6 +124,23 @@ def conversion(editor: Editor, name: str) -> Callable[[Exception, torch.Tensor, 
     return resolve
 
 
+def strict(function: Function) -> Function:
+    """A function that refuses complex128 on the GPU, as torch itself does from 2.12 on.
+
+    Before, it makes a tensor there that nothing can compute with.
+    """
+    if not complex128_on_mps(torch.__version__):
+        return function
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        made = function(*args, **kwargs)
+        if isinstance(made, torch.Tensor) and made.dtype is torch.complex128 and _is_mps(made):
+            raise TypeError("Trying to convert ComplexDouble to the MPS backend but it does not have support for it.")
+        return made
+
+    return wrapper
+
+
 @patch("mps")
 def conversions(editor: Editor, driver: Driver) -> None:
     """``x.double()`` and its kin, which the GPU refuses: the tensor becomes what the setting says."""
@@ -121,7 +148,7 @@ def conversions(editor: Editor, driver: Driver) -> None:
         return
     for name in _CONVERSIONS:
         original = getattr(torch.Tensor, name)
-        wrapper = _converting(original, conversion(editor, name))
+        wrapper = _converting(strict(original), conversion(editor, name))
         install(editor, torch.Tensor, name, disguise(wrapper, original), original)
 
 
