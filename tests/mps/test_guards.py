@@ -52,7 +52,7 @@ def test_errors_of_the_program(error: Exception) -> None:
 
 def test_a_refusal_is_tried_once(on_mps: Callable) -> None:
     body = """
-    from torchdevice_cuda.fallback.guards import guard
+    from torchdevice_cuda.fallback.guards import Guard
     asked, left = [], []
     def sort(x, dim=-1, out=None):
         asked.append(str(x.device.type))
@@ -61,7 +61,7 @@ def test_a_refusal_is_tried_once(on_mps: Callable) -> None:
         if dim > 3:
             raise RuntimeError("dim out of range")
         return torch._C._VariableFunctions.sort(x, dim, out=out)
-    guarded = guard("sort", sort, torch.device("mps", 0), lambda *row: left.append(row))
+    guarded = Guard(torch.device("mps", 0), lambda *row: left.append(row)).function("sort", sort)
     x = torch.tensor([3, 1, 2], device="cuda")
     first, second = guarded(x), guarded(x)
     out = (torch.empty(0, dtype=torch.int64, device="cuda"), torch.empty(0, dtype=torch.int64, device="cuda"))
