@@ -265,13 +265,18 @@ def test_ending_of_other_forms(tmp_path: Path, ending: str, form: str) -> None:
     alike(*words, cwd=tmp_path, stdin=text)
 
 
+def _heed_interrupts() -> None:
+    """What a shell starts in the background ignores interrupts, and so does all that this starts in turn."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_interrupt_from_outside(tmp_path: Path) -> None:
     program = "import time\nprint('ready', flush=True)\ntime.sleep(60)\n"
     ends = []
     for prefix in ([], list(OURS)):
         command = [sys.executable, *prefix, write(tmp_path / "program.py", program)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with subprocess.Popen(command, cwd=tmp_path, env=environment(), text=True, **pipes) as child:
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": _heed_interrupts}
+        with subprocess.Popen(command, cwd=tmp_path, env=environment(), text=True, **options) as child:
             assert child.stdout is not None and child.stdout.readline() == "ready\n"
             time.sleep(0.5)  # until it is asleep: the traceback shows the line
             child.send_signal(signal.SIGINT)

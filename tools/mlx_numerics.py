@@ -36,6 +36,8 @@ REBUILT = {
     "topk": lambda args, out: out[0],
     "kthvalue": lambda args, out: out[0],
 }
+#: Operators whose results are made of their dtype's limits: the CPU's own results are the reference.
+OF_THEIR_DTYPE = ("nan_to_num",)
 TOLERANCE = {torch.float32: 2e-4, torch.complex64: 2e-4, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 
 
@@ -60,7 +62,8 @@ class Witness(TorchDispatchMode):
         try:
             got = mlx_ops.run(entry, *args, **kwargs)
             self.calls[name] += 1
-            self._compare(name, args, expected, got, reference(func, args, kwargs))
+            exact = expected if name in OF_THEIR_DTYPE else reference(func, args, kwargs)
+            self._compare(name, args, expected, got, exact)
         except mlx_ops.UnfitError:
             self.declined[name] += 1
         except Exception as error:
@@ -115,7 +118,7 @@ DIRECT = {
     "_linalg_eigvals": lambda: (torch.tensor([[2.0, 1.0], [0.0, 3.0]]),),
     "all.dim": lambda: (torch.tensor([[True, False], [True, True]]), 1),
     "clamp_max": lambda: (torch.tensor([-1.0, 2.0]), 0.5),
-    "conj_physical": lambda: (torch.tensor([1 + 2j]),),
+    "_conj_physical": lambda: (torch.tensor([1 + 2j]),),
     "count_nonzero.dim_IntList": lambda: (torch.tensor([[1, 0], [2, 3]]), [1]),
     "gt.Scalar": lambda: (torch.tensor([1.0, 3.0]), 2.0),
     "pow.Scalar": lambda: (2.0, torch.tensor([1.0, 3.0])),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,3 +34,13 @@ def on_mps(answer: Callable[..., Any], emulated: dict[str, str]) -> Callable[...
         return answer(body, driver="mps", env={**emulated, **(env or {})}, **options)
 
     return ask
+
+
+@pytest.fixture
+def own_cache(emulated: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """The environment of programs with a cache of their own, which holds nothing but the device that has been built."""
+    from torchdevice_cuda.native import build
+
+    for entry in build.cache_dir().glob("mps-*"):
+        (tmp_path / entry.name).symlink_to(entry)
+    return {"TORCHDEVICE_CACHE_DIR": str(tmp_path)}

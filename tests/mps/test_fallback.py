@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 
 def test_results_come_back(on_mps: Callable) -> None:
     body = """
@@ -126,24 +124,3 @@ def test_general_errors_go_on_unchanged(on_mps: Callable) -> None:
     """
     cpu, cuda = on_mps(body)
     assert cpu == cuda and None not in cpu
-
-
-@pytest.mark.parametrize("least", [None, 0])
-def test_mlx_comes_before_the_cpu_where_it_wins(on_mps: Callable, least: int | None) -> None:
-    pytest.importorskip("mlx.core")
-    body = f"""
-    from torchdevice_cuda.fallback import thresholds
-    from torchdevice_cuda.report.departures import departures
-    thresholds.least = lambda name: {least}
-    x = torch.tensor([-1.0, 0.0, 2.0], device="cuda"); h = torch.full((3,), 0.5, device="cuda")
-    m = torch.tensor([[2.0, 1.0], [1.0, 3.0]], device="cuda", requires_grad=True)
-    w = torch.linalg.eigvalsh(m); w.sum().backward()
-    half = torch.heaviside(x.to(torch.float16), h.to(torch.float16))
-    step = torch.heaviside(x, h)
-    where = sorted({{row[2] for row in departures.rows()}})
-    result = [step.tolist(), str(half.dtype), m.grad.trace().item(), where, step.is_cuda]
-    """
-    steps, dtype, trace, where, on_gpu = on_mps(body)
-    assert steps == [0.0, 0.5, 1.0] and dtype == "torch.float16" and on_gpu
-    assert trace == pytest.approx(2.0, abs=1e-4)
-    assert where == (["CPU"] if least is None else ["MLX"])

@@ -32,60 +32,47 @@ SIZES = ["device", "cpu", "device", "cpu", "device"]
 KNOWN = ["cpu", "cpu"]
 
 
-@pytest.fixture
-def kept(emulated: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    """A cache of one's own, with the device that has been built already."""
-    for entry in Path(emulated["TORCHDEVICE_CACHE_DIR"]).glob("mps-*") if "TORCHDEVICE_CACHE_DIR" in emulated else ():
-        (tmp_path / entry.name).symlink_to(entry)
-    if not any(tmp_path.iterdir()):
-        from torchdevice_cuda.native import build
-
-        for entry in build.cache_dir().glob("mps-*"):
-            (tmp_path / entry.name).symlink_to(entry)
-    return {"TORCHDEVICE_CACHE_DIR": str(tmp_path)}
-
-
-def test_in_memory_each_process_asks(on_mps: Callable, kept: dict[str, str], tmp_path: Path) -> None:
+def test_in_memory_each_process_asks(on_mps: Callable, own_cache: dict[str, str], tmp_path: Path) -> None:
     for _ in range(2):
-        assert on_mps(BODY, env=kept) == [[[1, 2, 3]] * 2, ASKED, SIZES]
+        assert on_mps(BODY, env=own_cache) == [[[1, 2, 3]] * 2, ASKED, SIZES]
     assert not (tmp_path / "refusals.json").exists()
 
 
-def test_on_disk_the_second_process_never_asks(on_mps: Callable, kept: dict[str, str], tmp_path: Path) -> None:
-    assert on_mps(BODY, env=kept, refusals="disk") == [[[1, 2, 3]] * 2, ASKED, SIZES]
-    assert on_mps(BODY, env=kept, refusals="disk") == [[[1, 2, 3]] * 2, KNOWN, SIZES]
-    assert on_mps(BODY, env=kept)[1] == ASKED  # who did not ask for it does not get it
+def test_on_disk_the_second_process_never_asks(on_mps: Callable, own_cache: dict[str, str], tmp_path: Path) -> None:
+    assert on_mps(BODY, env=own_cache, refusals="disk") == [[[1, 2, 3]] * 2, ASKED, SIZES]
+    assert on_mps(BODY, env=own_cache, refusals="disk") == [[[1, 2, 3]] * 2, KNOWN, SIZES]
+    assert on_mps(BODY, env=own_cache)[1] == ASKED  # who did not ask for it does not get it
     stored = json.loads((tmp_path / "refusals.json").read_text())
     assert list(stored.values()) == [[["sort", "int64", "mps:0", "no such dtype"]]]
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith("refusals")] == ["refusals.json"]
 
 
-def test_another_machines_are_not_trusted(on_mps: Callable, kept: dict[str, str], tmp_path: Path) -> None:
-    on_mps(BODY, env=kept, refusals="disk")
+def test_another_machines_are_not_trusted(on_mps: Callable, own_cache: dict[str, str], tmp_path: Path) -> None:
+    on_mps(BODY, env=own_cache, refusals="disk")
     file = tmp_path / "refusals.json"
     (rows,) = json.loads(file.read_text()).values()
     file.write_text(json.dumps({"another machine": rows}))
-    assert on_mps(BODY, env=kept, refusals="disk")[1] == ASKED
+    assert on_mps(BODY, env=own_cache, refusals="disk")[1] == ASKED
     assert len(json.loads(file.read_text())) == 2  # the other machine's are still there
 
 
 @pytest.mark.parametrize("broken", ["not JSON", "[]", "rows", "kind"])
 def test_a_broken_file_is_ignored_with_one_line(
-    on_mps: Callable, run: Callable, emulated: dict[str, str], kept: dict[str, str], tmp_path: Path, broken: str
+    on_mps: Callable, run: Callable, emulated: dict[str, str], own_cache: dict[str, str], tmp_path: Path, broken: str
 ) -> None:
-    on_mps(BODY, env=kept, refusals="disk")
+    on_mps(BODY, env=own_cache, refusals="disk")
     file = tmp_path / "refusals.json"
     (key,) = json.loads(file.read_text())
     wrong = {"rows": {key: 5}, "kind": {key: [["sort", "int64", "mps:0", "a rumour"]]}}
     file.write_text(json.dumps(wrong[broken]) if broken in wrong else broken)
     body = "import torch; print(torch.ones(1, device='cuda').sum().item())"
-    done = run(body, driver="mps", policy="faithful", refusals="disk", env={**emulated, **kept})
+    done = run(body, driver="mps", policy="faithful", refusals="disk", env={**emulated, **own_cache})
     assert done.stdout == "1.0\n"
     assert len([line for line in done.stderr.splitlines() if "refusals.json" in line]) == 1
-    assert on_mps(BODY, env=kept, refusals="disk")[1] == ASKED
+    assert on_mps(BODY, env=own_cache, refusals="disk")[1] == ASKED
 
 
-def test_deactivation_forgets_what_is_in_memory(on_mps: Callable, kept: dict[str, str]) -> None:
+def test_deactivation_forgets_what_is_in_memory(on_mps: Callable, own_cache: dict[str, str]) -> None:
     body = """
     from torchdevice_cuda.fallback.capabilities import refusals
     refusals.add("sort", torch.int64, "mps:0", "no such dtype")
@@ -93,4 +80,4 @@ def test_deactivation_forgets_what_is_in_memory(on_mps: Callable, kept: dict[str
     torchdevice_cuda.deactivate()
     result = [before, bool(refusals)]
     """
-    assert on_mps(body, env=kept, refusals="disk") == [True, False]
+    assert on_mps(body, env=own_cache, refusals="disk") == [True, False]

@@ -1,16 +1,18 @@
-"""Measures from which size on MLX is faster than the CPU for a tensor that comes from the GPU, copies included.
+"""Measures from which size on MLX is faster than the CPU, copies into MLX's arrays and back included.
 
-    python tools/bench/mlx.py [--write] [--largest 22] [--only mm,sort]
+    python tools/bench/mlx.py [--write] [--ship] [--largest 18] [--only mm,sort]
 
-``--write`` keeps the figures in the cache, where the fallback chain reads them; they hold for this machine, this MLX
-and this torch. An operator whose figure is "never" stays on the CPU.
+``--write`` keeps the figures in the cache, so that the fallback chain need not measure on this machine. ``--ship`` puts
+sizes into the table that comes with the package, for MLX's kind of device (``cpu``, ``gpu``): what a machine goes by
+that cannot measure for itself, so that only clear wins enter, at two sizes or more.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
+import json
 import math
+import platform
 import sys
 import time
 from collections.abc import Callable
@@ -22,9 +24,11 @@ if Path(sys.path[0]) == Path(__file__).resolve().parent:
 
 import torch  # noqa: E402
 
-from torchdevice_cuda.fallback import cpu, kernels, mlx_ops, thresholds  # noqa: E402
+from torchdevice_cuda.fallback import kernels, mlx_ops, thresholds  # noqa: E402
+from torchdevice_cuda.fallback.mlx_arrays import mlx  # noqa: E402
 
-SMALLEST = 10  # powers of two, in elements
+SMALLEST, STEP = 10, 4  # powers of two, in elements
+CLEARLY = 0.5  # of the CPU's time, for what other machines are to go by
 
 
 def square(count: int, batch: bool = False) -> torch.Tensor:
@@ -41,12 +45,45 @@ def matrix(count: int) -> torch.Tensor:
     return vector(count).reshape(-1, 64)
 
 
-#: Arguments of operators that are not called with one vector, or with two.
+def mask(count: int) -> torch.Tensor:
+    return torch.rand(count) > 0.5
+
+
+def integers(count: int) -> torch.Tensor:
+    return torch.randint(1, 100, (count,))
+
+
+#: How operators are called that have no arguments of their own below: the first way that is one for them.
+USUAL: tuple[Callable[[int], tuple], ...] = (
+    lambda n: (vector(n),),
+    lambda n: (vector(n), vector(n)),
+    lambda n: (vector(n), 0.5),
+    lambda n: (0.5, vector(n)),
+    lambda n: (vector(n), vector(n), vector(n)),
+    lambda n: (vector(n), vector(n), 0.5),
+    lambda n: (mask(n),),
+    lambda n: (mask(n), mask(n)),
+    lambda n: (mask(n).reshape(-1, 64), 1),
+    lambda n: (integers(n),),
+    lambda n: (integers(n), integers(n)),
+    lambda n: (vector(n).to(torch.complex64),),
+)
+#: Arguments of operators that are called in other ways.
 ARGUMENTS: dict[str, Callable[[int], tuple]] = {
-    **dict.fromkeys(("mm", "linalg_solve_triangular"), lambda n: (square(n), square(n))),
+    "mm": lambda n: (square(n), square(n)),
     "bmm": lambda n: (square(n, True), square(n, True)),
     "mv": lambda n: (square(n), torch.rand(max(2, math.isqrt(n)))),
     "addmm": lambda n: (square(n), square(n), square(n)),
+    "baddbmm": lambda n: (square(n, True), square(n, True), square(n, True)),
+    "addmv": lambda n: (torch.rand(max(2, math.isqrt(n))), square(n), torch.rand(max(2, math.isqrt(n)))),
+    "addr": lambda n: (square(n), torch.rand(max(2, math.isqrt(n))), torch.rand(max(2, math.isqrt(n)))),
+    "linalg_cross": lambda n: (torch.rand(n // 3, 3), torch.rand(n // 3, 3)),
+    "where.self": lambda n: (mask(n), vector(n), vector(n)),
+    "masked_fill.Scalar": lambda n: (vector(n), mask(n), 0.5),
+    "embedding": lambda n: (matrix(n), torch.arange(n // 64).flip(0)),
+    "repeat": lambda n: (matrix(n), [2, 1]),
+    "constant_pad_nd": lambda n: (matrix(n), [1, 1]),
+    "count_nonzero.dim_IntList": lambda n: (matrix(n), [1]),
     **dict.fromkeys(
         ("linalg_cholesky_ex", "linalg_inv_ex", "_linalg_eigh", "linalg_eig", "_linalg_eigvals", "linalg_qr",
          "_linalg_svd", "tril", "triu"), lambda n: (square(n),)),
@@ -74,8 +111,7 @@ ARGUMENTS: dict[str, Callable[[int], tuple]] = {
 def arguments(name: str, count: int) -> tuple | None:
     """Arguments of an operator of about ``count`` elements; ``None`` if nobody has thought of any."""
     entry = mlx_ops.TABLE[name]
-    tries = [ARGUMENTS[name]] if name in ARGUMENTS else [lambda n: (vector(n),), lambda n: (vector(n), vector(n))]
-    for make in tries:
+    for make in (ARGUMENTS[name],) if name in ARGUMENTS else USUAL:
         made = make(count)
         try:
             if mlx_ops.fits(entry, made, {}):
@@ -86,53 +122,88 @@ def arguments(name: str, count: int) -> tuple | None:
     return None
 
 
-def seconds(call: Callable[[], Any]) -> float:
-    """The best of several calls."""
-    call()
-    best, spent = math.inf, 0.0
-    while spent < 0.05:
-        started = time.perf_counter()
-        call()
-        best = min(best, time.perf_counter() - started)
-        spent += time.perf_counter() - started
-    return best
+def both(on_cpu: Callable[[], Any], through_mlx: Callable[[], Any]) -> thresholds.Pair:
+    """The best times of both, taken in turn: what else the machine does meets both.
+
+    The CPU gets the better of one thread and all of them: on busy cores its threads wait for each other.
+    """
+    best, spent, threads = [math.inf, math.inf], 0.0, torch.get_num_threads()
+    for number in (1, threads):
+        torch.set_num_threads(number)
+        on_cpu()
+        while spent < (0.05 if number == 1 else 0.1):
+            for place, call in enumerate((on_cpu, through_mlx)):
+                started = time.perf_counter()
+                call()
+                took = time.perf_counter() - started
+                best[place] = min(best[place], took)
+                spent += took
+    return best[0], best[1]
 
 
-def least(name: str, largest: int, device: torch.device) -> tuple[int | None, str]:
-    """The smallest measured size from which on MLX wins, and the ratios by size."""
-    shape = cpu.Shape.of(kernels.overload(name))
-    through_cpu = cpu.carried(shape, device)
-    through_mlx = cpu.carried(shape, device, inner=functools.partial(mlx_ops.run, mlx_ops.TABLE[name]))
-    found, ratios = None, []
-    for power in range(SMALLEST, largest + 1, 4):
+def measure(name: str, largest: int) -> dict[thresholds.Key, thresholds.Pair]:
+    """Times of an operator by size class; empty where nobody has thought of arguments."""
+    op, entry, found = kernels.overload(name), mlx_ops.TABLE[name], {}
+    for power in range(SMALLEST, largest + 1, STEP):
         made = arguments(name, 1 << power)
         if made is None:
-            return None, "not measured"
-        given = torch.utils._pytree.tree_map(lambda v: v.to(device) if isinstance(v, torch.Tensor) else v, made)
-        on_cpu = seconds(lambda given=given: through_cpu(*given))
-        on_mlx = seconds(lambda given=given: through_mlx(*given))
-        ratios.append(f"2^{power}: {on_cpu / on_mlx:.2f}")
-        found = (found or 1 << power) if on_mlx < 0.9 * on_cpu else None
-    return found, "  ".join(ratios)
+            break
+        tensors = mlx_ops.tensors(made)
+        size = thresholds.size_class(max(tensor.numel() for tensor in tensors))
+        mlx_ops.run(entry, *made)  # compiles, on a GPU
+        pair = both(lambda made=made: op(*made), lambda made=made: mlx_ops.run(entry, *made))
+        found[name, str(tensors[0].dtype).removeprefix("torch."), size] = pair
+    return found
+
+
+def least(found: dict[thresholds.Key, thresholds.Pair], below: float = thresholds.WINS_BELOW) -> int | None:
+    """The size from which on MLX always took less than a part of the CPU's time, ``None`` if there is none."""
+    size = None
+    for key in sorted(found, reverse=True):
+        if found[key][1] >= below * found[key][0]:
+            break
+        size = 1 << (key[2] - 1)
+    return size
+
+
+def ship(figures: dict[str, dict[thresholds.Key, thresholds.Pair]]) -> None:
+    """Replace the shipped sizes of MLX's kind of device."""
+    table = json.loads(thresholds.DEFAULTS.read_text(encoding="utf-8"))
+    sizes: dict[str, dict[str, int]] = {}
+    for name, found in figures.items():
+        size = least(found, CLEARLY)
+        if size is not None and size < 1 << (max(key[2] for key in found) - 1):
+            sizes[name] = {next(iter(found))[1]: size}
+    versions = f"mlx {mlx().__version__}, torch {torch.__version__}, {platform.machine()}"
+    table[thresholds.kind()] = {"measured": versions, "least": sizes}
+    thresholds.DEFAULTS.write_text(json.dumps(table, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true", help="keep the figures for the fallback chain")
-    parser.add_argument("--largest", type=int, default=22, help="the largest size, as a power of two")
+    parser.add_argument("--write", action="store_true", help="keep the figures for the fallback chain on this machine")
+    parser.add_argument("--ship", action="store_true", help="put the sizes into the package's own table")
+    parser.add_argument("--largest", type=int, default=18, help="the largest size, as a power of two")
     parser.add_argument("--only", default="", help="operators, comma-separated")
     options = parser.parse_args()
-    device = torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    print(thresholds.machine(), "- tensors on", device)
-    figures: dict[str, int] = {}
+    print(thresholds.machine())
+    figures: dict[str, dict[thresholds.Key, thresholds.Pair]] = {}
     for name in options.only.split(",") if options.only else sorted(mlx_ops.TABLE):
-        size, ratios = least(name, options.largest, device)
-        print(f"{name:28} {'never' if size is None else f'from {size}':>14}  CPU/MLX  {ratios}", flush=True)
-        if size is not None:
-            figures[name] = size
+        found = figures[name] = measure(name, options.largest)
+        size = least(found)
+        ratios = "  ".join(f"{1 << (key[2] - 1)}: {pair[0] / pair[1]:.2f}" for key, pair in found.items())
+        verdict = "not measured" if not found else "never" if size is None else f"from {size}"
+        print(f"{name:28} {verdict:>14}  CPU/MLX  {ratios}", flush=True)
     if options.write:
-        thresholds.store(figures)
-        print("written to", thresholds.path())
+        known = thresholds.Figures()
+        for found in figures.values():
+            for key, pair in found.items():
+                known.add(key, pair)
+        known.save()
+        print("kept in the cache:", thresholds.FILE)
+    if options.ship:
+        ship(figures)
+        print("written to", thresholds.DEFAULTS)
     return 0
 
 

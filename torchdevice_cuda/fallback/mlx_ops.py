@@ -102,7 +102,7 @@ _UNARY = {
     "deg2rad": ("radians", F32),
     "rad2deg": ("degrees", F32),
     "logical_not": ("logical_not", ANY),
-    "conj_physical": ("conjugate", C64),
+    "_conj_physical": ("conjugate", C64),
 }
 for _name, (_mlx_name, _dtypes) in _UNARY.items():
     _op(_name, _dtypes)(_unary(_mlx_name))

@@ -40,7 +40,7 @@ MLX_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, OverflowError)
 MLX_FAILED = "MLX could not compute it"
 
 #: dtype and size class of a call's tensors
-Subject = tuple[torch.dtype, int]
+Subject = tuple[torch.dtype | None, int]
 Inner = Callable[..., Any]
 #: Where a call goes, and what computes it in the operator's place (``None``: the operator itself).
 Step = tuple[str, Inner | None]
@@ -148,10 +148,17 @@ class Choice:
 
     def route(self, args: tuple, kwargs: dict[str, Any]) -> Step:
         """Where one call goes."""
-        tensors = mlx_ops.tensors(args)
-        if not tensors:
-            return ON_CPU
-        subject = (tensors[0].dtype, thresholds.size_class(max(map(_numel, tensors))))
+        dtype, size = None, 0
+        for value in args:
+            if value.__class__ is list:
+                value = max(mlx_ops.tensors(value), key=_numel, default=None)
+            if isinstance(value, torch.Tensor):
+                count = _numel(value)
+                if dtype is None:
+                    dtype = value.dtype
+                if count > size:
+                    size = count
+        subject = (dtype, thresholds.size_class(size))
         verdict = self._verdicts.get(subject)
         if verdict is None and subject[1] < SMALLEST:
             verdict = self._verdicts[subject] = False
@@ -188,7 +195,9 @@ class Choice:
             self._verdicts[subject] = figures.expected(self._key(subject))
         elif self._budget.busy.acquire(blocking=False):
             try:
-                self._compare(subject, figures, on_cpu, functools.partial(mlx_ops.run, self._entry, *args, **kwargs))
+                if subject not in self._verdicts:  # another thread may have come to one meanwhile
+                    run = functools.partial(mlx_ops.run, self._entry, *args, **kwargs)
+                    self._compare(subject, figures, on_cpu, run)
             finally:
                 self._budget.busy.release()
         return result
