@@ -9,6 +9,7 @@ import torch
 
 from ..drivers import Driver
 from .devices import Translator, names_a_device
+from .errors import Errors
 from .factories import LIKE, OVERRIDABLE, injection, takes_generator
 from .float64 import NARROW
 from .patches import Editor, patch
@@ -83,12 +84,13 @@ def _draws_at_home(translator: Translator) -> Callable[[Any, torch.Generator | N
 
 def _refused(editor: Editor, name: str, original: Function) -> Callable[[Exception, tuple, dict[str, Any]], Any]:
     """What to do about an error of a factory: another dtype, the CPU, or another error."""
-    precision, memory = editor.precision, editor.translator.driver.memory
+    precision = editor.precision
+    translated = Errors(editor.translator.driver, editor.settings.identity == "cuda").translated
     random = takes_generator(name)
 
     def resolve(error: Exception, args: tuple, kwargs: dict[str, Any]) -> Any:
         if not precision.refused(error):
-            raise memory.translated(error) if isinstance(error, RuntimeError) else error
+            raise translated(error)
         dtype = kwargs.get("dtype") or (torch.get_default_dtype() if random else None)
         if precision.choice == "downcast" and dtype in NARROW:
             precision.note(dtype)
@@ -106,8 +108,8 @@ def mover(editor: Editor) -> Callable[..., torch.Tensor]:
     """
     original = torch._C.TensorBase.to
     driver = editor.translator.driver
-    memory = driver.memory
-    note = memory.note
+    translated = Errors(driver, editor.settings.identity == "cuda").translated
+    note = driver.memory.note
 
     def move(self: torch.Tensor, to_cuda: bool, target: torch.device, args: tuple, kwargs: dict) -> torch.Tensor:
         if driver.cold and target.type == "mps":
@@ -119,7 +121,7 @@ def mover(editor: Editor) -> Callable[..., torch.Tensor]:
         try:
             moved = original(self, target, *args, **kwargs)
         except RuntimeError as error:
-            raise memory.translated(error) from None
+            raise translated(error) from None
         note()
         return moved
 

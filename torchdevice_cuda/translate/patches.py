@@ -40,6 +40,7 @@ MODULES = (
     "compiling",
     "yielding",
     "identity",
+    "errors",
     "fallbacks",
     "bound_earlier",
 )
@@ -66,6 +67,11 @@ class Editor:
         before = vars(owner).get(name, _MISSING)
         self._undo.append((owner, name, before))
         setattr(owner, name, value)
+
+    def remove(self, owner: Any, name: str) -> None:
+        """``del owner.name``, to be undone."""
+        self._undo.append((owner, name, vars(owner)[name]))
+        delattr(owner, name)
 
     def item(self, table: dict[Any, Any], key: Any, value: Any) -> None:
         """``table[key] = value``, to be undone."""
