@@ -8,6 +8,7 @@ import types
 from typing import Any
 
 import pytest
+import torch
 
 from torchdevice_cuda.drivers import hostfacts, metal
 
@@ -70,7 +71,7 @@ def test_an_older_metal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that this Metal does not have are answered by the next source."""
     older = types.SimpleNamespace(name=lambda: "Apple M1")
     use(monkeypatch, older, IOREG)
-    monkeypatch.setattr(metal, "_torch_working_set", lambda: 10 << 30)
+    monkeypatch.setattr(metal, "_torch_says", {"_mps_recommendedMaxMemory": 10 << 30}.get)
     gpu = metal.gpu()
     assert (gpu.name, gpu.working_set, gpu.registry_id) == ("Apple M1", 10 << 30, None)
     assert gpu.uuid == hostfacts.device_uuid(0)
@@ -78,9 +79,72 @@ def test_an_older_metal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_pyobjc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "Metal", None)
+    monkeypatch.setattr(metal, "_registry_cores", lambda: None)
     gpu = metal.gpu()
-    assert gpu.name == hostfacts.processor_name() and gpu.cores >= 1 and gpu.unified_memory
-    assert gpu.working_set and gpu.threadgroup_memory == 32768
+    assert (gpu.name, gpu.cores) == (hostfacts.processor_name(), hostfacts.cores()) and gpu.unified_memory
+    assert gpu.working_set == metal.main_memory_share() and gpu.threadgroup_memory == 32768
+    assert gpu.uuid == hostfacts.device_uuid(0)
+
+
+def test_torch_answers_before_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pyobjc and the registry, torch's own backend knows name, cores and memory in its later versions."""
+    monkeypatch.setitem(sys.modules, "Metal", None)
+    monkeypatch.setattr(metal, "_registry_cores", lambda: None)
+    says = {"_mps_get_name": lambda: "Apple M4", "_mps_get_core_count": lambda: 10}
+    says |= {"_mps_recommendedMaxMemory": lambda: 12 << 30, "_mps_is_available": lambda: True}
+    for name, answer in says.items():
+        monkeypatch.setattr(torch._C, name, answer, raising=False)
+    monkeypatch.setattr(torch._C, "_has_mps", True)
+    gpu = metal.gpu()
+    assert (gpu.name, gpu.cores, gpu.working_set) == ("Apple M4", 10, 12 << 30)
+    monkeypatch.setattr(torch._C, "_mps_is_available", lambda: False)
+    metal.gpu.cache_clear()
+    assert metal.gpu().name == hostfacts.processor_name() and metal.gpu().working_set == metal.main_memory_share()
+
+
+def test_without_psutil(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "Metal", None)
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    monkeypatch.setattr(metal, "_torch_says", lambda name: None)
+    assert metal.main_memory_share() is None and metal.gpu().working_set is None
+
+
+@pytest.mark.parametrize("broken", [ImportError("no"), AttributeError("no"), OSError("wrong architecture")])
+def test_a_broken_pyobjc(monkeypatch: pytest.MonkeyPatch, broken: Exception) -> None:
+    use(monkeypatch, FakeDevice(), IOREG)
+
+    def refuse() -> None:
+        raise broken
+
+    monkeypatch.setattr(sys.modules["Metal"], "MTLCreateSystemDefaultDevice", refuse)
+    assert metal.gpu().name != FakeDevice().name() and metal.gpu().cores == 40
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        subprocess.CalledProcessError(1, "ioreg"),
+        subprocess.TimeoutExpired("ioreg", 5),
+        types.SimpleNamespace(stdout="nothing of the kind"),
+    ],
+)
+def test_a_registry_that_does_not_say(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> None:
+    use(monkeypatch, FakeDevice(), IOREG)
+
+    def run(command: list[str], **options: Any) -> Any:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(metal, "_torch_says", lambda name: None)
+    assert metal.gpu().cores == hostfacts.cores()
+
+
+def test_memory_that_is_not_unified(monkeypatch: pytest.MonkeyPatch) -> None:
+    discrete = types.SimpleNamespace(name=lambda: "AMD Radeon", hasUnifiedMemory=lambda: False)
+    use(monkeypatch, discrete, None)
+    assert not metal.gpu().unified_memory
 
 
 def test_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

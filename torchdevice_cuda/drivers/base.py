@@ -255,6 +255,10 @@ class Driver(abc.ABC):
     def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
         """Restore a generator from ``get_state()`` of this driver or from a state saved on a CUDA device."""
 
+    # -------------------------------------------------------------------- profiler
+    def trace(self, on: bool) -> None:  # noqa: B027 (most drivers have no profiler attached)
+        """Let an external profiler collect from here on, or stop: ``cudaProfilerStart`` and ``cudaProfilerStop``."""
+
     # -------------------------------------------------------------------- monitors
     def utilization(self, device: int) -> int:
         """Percent of the last sample period in which the device computed."""

@@ -44,7 +44,7 @@ def _metal_device() -> Any | None:
     """Metal's device object, where pyobjc is installed and there is a GPU."""
     try:
         return importlib.import_module("Metal").MTLCreateSystemDefaultDevice()
-    except (ImportError, AttributeError):
+    except (ImportError, AttributeError, OSError):  # OSError: installed for another system or architecture
         return None
 
 
@@ -64,12 +64,13 @@ def _registry_cores() -> int | None:
     return int(found[1]) if found else None
 
 
-def _torch_working_set() -> int | None:
-    """What torch says of the memory Metal recommends to use."""
+def _torch_says(name: str) -> Any | None:
+    """What a function of torch's MPS backend says; ``None`` where this torch lacks it or finds no GPU."""
     import torch
 
-    ask = getattr(torch._C, "_mps_recommendedMaxMemory", None)
-    return int(ask()) if ask is not None and torch._C._has_mps and torch._C._mps_is_available() else None
+    ask = getattr(torch._C, name, None)
+    usable = ask is not None and torch._C._has_mps and torch._C._mps_is_available()
+    return ask() if usable else None
 
 
 def main_memory_share() -> int | None:
@@ -87,9 +88,13 @@ def gpu() -> GpuFacts:
     device = _metal_device()
     unified = _ask(device, "hasUnifiedMemory")
     return GpuFacts(
-        name=str(_ask(device, "name") or hostfacts.processor_name()),
-        cores=_registry_cores() or hostfacts.cores(),
-        working_set=_ask(device, "recommendedMaxWorkingSetSize") or _torch_working_set() or main_memory_share(),
+        name=str(_ask(device, "name") or _torch_says("_mps_get_name") or hostfacts.processor_name()),
+        cores=_registry_cores() or _torch_says("_mps_get_core_count") or hostfacts.cores(),
+        working_set=(
+            _ask(device, "recommendedMaxWorkingSetSize")
+            or _torch_says("_mps_recommendedMaxMemory")
+            or main_memory_share()
+        ),
         threadgroup_memory=_ask(device, "maxThreadgroupMemoryLength") or _THREADGROUP_MEMORY,
         unified_memory=True if unified is None else bool(unified),
         registry_id=_ask(device, "registryID"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _CUDA_STATE_BYTES = 16  # a CUDA generator's state: seed, then offset
 _EMULATED_NAME = "Emulated Apple GPU"
+_ALREADY_TRACING = "Tracing Signposts is already enabled"
 
 
 def emulate(memory: int, build: bool) -> ModuleType:
@@ -44,6 +46,8 @@ class MpsDriver(Driver):
     redirects_by_default = True
     #: the compiled device, where it is an emulated one
     native: ModuleType | None = None
+    #: what becomes of a default generator before the program sees it
+    shown: Callable[[torch.Generator], torch.Generator] = staticmethod(lambda generator: generator)
 
     def __init__(self, settings: Settings, reason: str) -> None:
         super().__init__(settings, reason)
@@ -93,12 +97,29 @@ class MpsDriver(Driver):
             shared_memory_per_multiprocessor=gpu.threadgroup_memory,
         )
 
+    # ------------------------------------------------------------------- profiler
+    def trace(self, on: bool) -> None:
+        """Have torch emit a signpost for every operation on the GPU, which Instruments records; or stop that.
+
+        Starting twice is no error on CUDA; torch.mps refuses it, also where PYTORCH_MPS_TRACE_SIGNPOSTS has started.
+        """
+        import torch
+
+        if not on:
+            torch.mps.profiler.stop()
+            return
+        try:
+            torch.mps.profiler.start()
+        except RuntimeError as error:
+            if _ALREADY_TRACING not in str(error):
+                raise
+
     # --------------------------------------------------------------------- random
     def generators(self) -> tuple[torch.Generator, ...]:
         """torch.mps's own generator, so that seeding either seeds both."""
         import torch
 
-        return (torch.mps._get_default_mps_generator(),) * self._count
+        return (self.shown(torch._C._mps_get_default_generator()),) * self._count
 
     def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
         """Restore a generator's own state, or start it from the seed and offset of a CUDA state."""

@@ -1,17 +1,19 @@
 """Memory of the Apple GPU, from torch.mps: what tensors hold, what Metal holds for the process, what it recommends.
 
-torch.mps keeps no peaks and no counts. Peaks are the highest figure seen at any query, at every synchronisation and
+torch.mps keeps no peaks, no counts and no list of what is allocated. Peaks are the highest figure seen at any query, at every synchronisation and
 wherever torchdevice_cuda itself has memory allocated (factories, moves, fallbacks); between those one can pass unseen.
 """
 
 from __future__ import annotations
 
 import functools
+import gc
 import re
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from . import metal
+from .base import PoolId
 from .processmemory import Gauge, ProcessMemory
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 _REFUSED = re.compile(r"MPS backend out of memory.*?Tried to allocate ([\d.]+) (bytes|KB|MB|GB|KiB|MiB|GiB)", re.DOTALL)
 _TOO_LARGE = re.compile(r"Invalid buffer size: ([\d.]+) (bytes|KB|MB|GB|KiB|MiB|GiB)")
-_ABSURD = "out of memory. Tried to allocate more than 1EB memory"
+_SMALL = 1 << 20  # CUDA's bound between its small and its large pool
 _UNITS = {"bytes": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
@@ -89,7 +91,7 @@ class MpsMemory(ProcessMemory):
 
     def total(self) -> int:
         """What the device has: as much as Metal recommends to use, or the configured size if that is less."""
-        recommended = self._recommended()
+        recommended = self._recommended() or metal.gpu().working_set or 0
         return min(self._limit or recommended, recommended)
 
     def info(self, device: int) -> tuple[int, int]:
@@ -131,10 +133,21 @@ class MpsMemory(ProcessMemory):
                 raise RuntimeError(f"invalid device pointer: {address:#x}")
             self._requests[0].add(-1)
 
+    def snapshot(self, pool: PoolId | None = None) -> dict[str, Any]:
+        """What living tensors hold, each in a segment of its own, and in one more, without an address, all the rest."""
+        found = super().snapshot(pool)
+        if pool is None:
+            with self._lock:
+                allocated, reserved = self._sample(0).current, self._reserved.current
+            segments = [_segment(address, size, size) for address, size in sorted(_held().items())]
+            known = sum(segment["total_size"] for segment in segments)
+            if reserved > known:
+                segments.insert(0, _segment(0, reserved - known, max(0, allocated - known)))
+            found["segments"] = segments
+        return found
+
     def translated(self, error: Exception) -> Exception:
         """CUDA's out-of-memory error for the Apple GPU's; any other error is returned as it is."""
-        if _ABSURD in str(error):
-            return self.out_of_memory(sys.maxsize, 0)
         match = _REFUSED.search(str(error)) or _TOO_LARGE.search(str(error))
         return self.out_of_memory(int(float(match[1]) * _UNITS[match[2]]), 0) if match else error
 
@@ -147,5 +160,46 @@ class MpsMemory(ProcessMemory):
         import torch
 
         # For torch.mps zero means no limit; CUDA's zero means nothing at all.
-        share = fraction * self.total() / max(1, self._recommended())
+        share = fraction * self.total() / max(1, self._recommended() or self.total())
         torch._C._mps_setMemoryFraction(max(share, 1e-9))
+
+
+def _held() -> dict[int, int]:
+    """Address and size of the memory behind every tensor on the GPU that Python knows of."""
+    import torch
+
+    found = {}
+    for one in gc.get_objects():
+        if not issubclass(type(one), torch.Tensor):
+            continue
+        try:
+            if one.device.type == "mps" and one.layout is torch.strided:
+                storage = one.untyped_storage()
+                found[storage.data_ptr()] = storage.nbytes()
+        except (NotImplementedError, RuntimeError):  # a tensor without memory of its own
+            continue
+    found.pop(0, None)
+    return found
+
+
+def _segment(address: int, size: int, used: int) -> dict[str, Any]:
+    """A segment of a snapshot, of which so much is in use."""
+    parts = ((address, used, "active_allocated"), (address + used, size - used, "inactive"))
+    return {
+        "device": 0,
+        "address": address,
+        "total_size": size,
+        "allocated_size": used,
+        "active_size": used,
+        "requested_size": used,
+        "stream": 0,
+        "segment_type": "large" if size > _SMALL else "small",
+        "segment_pool_id": (0, 0),
+        "is_expandable": False,
+        "frames": [],
+        "blocks": [
+            {"address": start, "size": length, "requested_size": length, "state": state, "frames": []}
+            for start, length, state in parts
+            if length
+        ],
+    }

@@ -851,8 +851,12 @@ c10::DataPtr allocate(size_t bytes, c10::DeviceIndex index) {
   mark_used();
   check_index(index);
   if (bytes == 0) return {nullptr, device(index)};
-  if (C10_UNLIKELY(bytes >= kOneExabyte)) {
-    TORCH_CHECK_WITH(OutOfMemoryError, false, kName, " out of memory. Tried to allocate more than 1EB memory.");
+  if constexpr (kIsCuda) {
+    if (C10_UNLIKELY(bytes >= kOneExabyte))
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate more than 1EB memory.");
+  } else {
+    // No buffer of an Apple GPU is as large as its memory, and its refusals are plain errors.
+    TORCH_CHECK(bytes < memory_info(index).second, "Invalid buffer size: ", format_size(bytes));
   }
   Block* b = memory_of(index).allocate(bytes, current_stream(index));
   return {b->ptr, b->ptr, &delete_memory, device(index)};

@@ -136,7 +136,7 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
       "aten::floor_divide", "aten::floor_divide_", "aten::div", "aten::div_", "aten::remainder", "aten::remainder_",
       "aten::fmod", "aten::fmod_"};
   // div and div_ divide truly unless they are given a rounding mode.
-  f->divides = kIsCuda && divisions->count(schema.name()) != 0 &&
+  f->divides = divisions->count(schema.name()) != 0 &&
       (schema.name().find("div") != 6 || schema.overload_name().find("mode") != std::string::npos);
   f->asks_grad = schema.name() == "aten::_sparse_mm_reduce_impl" || schema.name() == "aten::_fused_sdp_choice";
   f->composite = !op.hasKernelForDispatchKey(DispatchKey::CPU) &&

@@ -5,8 +5,11 @@
 #include <ATen/detail/MPSHooksInterface.h>
 #endif
 
+#include <atomic>
 #include <mutex>
 #include <new>
+#include <sstream>
+#include <string>
 #include <unordered_map>
 
 #include "allocator.h"
@@ -170,8 +173,19 @@ struct Hooks final : HooksBase {
     TORCH_CHECK(ratio >= 0 && ratio <= 2, "invalid fraction:", ratio);
     set_memory_fraction(0, ratio > 1 || ratio == 0 ? 1.0 : ratio);
   }
-  void profilerStartTrace(const std::string&, bool) const override {}
-  void profilerStopTrace() const override {}
+  // Nobody reads signposts here; what is refused is refused.
+  void profilerStartTrace(const std::string& mode, bool) const override {
+    TORCH_CHECK(!tracing().exchange(true), "Tracing Signposts is already enabled ");
+    std::stringstream modes(mode);
+    for (std::string one; std::getline(modes, one, ',');)
+      if (one != "interval" && one != "event") {
+        tracing() = false;
+        TORCH_CHECK(false, "Invalid Signpost trace mode: ", one);
+      }
+  }
+  void profilerStopTrace() const override {
+    tracing() = false;
+  }
   uint32_t acquireEvent(bool timing) const override {
     auto& e = mps_events();
     std::lock_guard<std::mutex> lock(e.mutex);
@@ -215,6 +229,12 @@ struct Hooks final : HooksBase {
     TORCH_CHECK(
         a.time_ns >= 0 && b.time_ns >= 0, "Both events must be recorded before calculating elapsed time");
     return event_elapsed_ms(a, b);
+  }
+
+ private:
+  static std::atomic<bool>& tracing() {
+    static std::atomic<bool> on{false};
+    return on;
   }
 #endif
 };

@@ -108,12 +108,12 @@ def _draws_at_home(translator: Translator) -> Callable[[Any, torch.Generator | N
 
 def _refused(editor: Editor, name: str, original: Function) -> Callable[[Exception, tuple, dict[str, Any]], Any]:
     """What to do about an error of a factory: another dtype, the CPU, or another error."""
-    precision, memory = editor.precision, editor.translator.driver.memory
+    precision, translated = editor.precision, editor.errors.translated
     random = takes_generator(name)
 
     def resolve(error: Exception, args: tuple, kwargs: dict[str, Any]) -> Any:
         if not precision.refused(error):
-            raise memory.translated(error) from None
+            raise translated(error) from None
         dtype = kwargs.get("dtype") or (torch.get_default_dtype() if random else None)
         if precision.choice == "downcast" and dtype in NARROW:
             precision.note(dtype)

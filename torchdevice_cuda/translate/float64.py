@@ -88,7 +88,7 @@ def _without_devices(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[s
 
 def conversion(editor: Editor, name: str) -> Callable[[Exception, torch.Tensor, tuple, dict[str, Any]], torch.Tensor]:
     """What to do about an error of a method that converts, moves or makes a tensor: float64 finds another way."""
-    precision, memory = editor.precision, editor.translator.driver.memory
+    precision, translated = editor.precision, editor.errors.translated
     raw, implied, makes_new = getattr(torch._C.TensorBase, name), _CONVERSIONS.get(name), name.startswith("new_")
 
     def around(self: torch.Tensor, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
@@ -101,7 +101,7 @@ def conversion(editor: Editor, name: str) -> Callable[[Exception, torch.Tensor, 
         if refusal(error) == NO_DTYPE and not makes_new and self.device.type != "cpu":
             return around(self, args, kwargs)
         if not precision.refused(error):
-            raise memory.translated(error) from None
+            raise translated(error) from None
         if name == "cuda":
             return precision.settle(_home(self))
         if not makes_new:

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -13,11 +15,12 @@ import torch
 
 from ..drivers import Driver
 from .patches import Editor, patch
+from .random import CudaGenerator
 from .wrapping import disguise, install
 
 _frame = sys._getframe
-#: The roots of modules that are told the truth.
-_INSIDERS = ("torch", "torchdevice_cuda")
+#: The roots of modules that are told the truth; torch.cuda is ours, and sees what the program sees.
+_INSIDERS, _OURS = ("torch", "torchdevice_cuda"), ("torch.cuda", "torch.cuda.")
 _CUDA = torch.device("cuda", 0)
 #: The real devices, and what the program is told they are.
 _ANSWERS = {torch.device("mps", 0): _CUDA, torch.device("mps"): _CUDA}
@@ -27,7 +30,9 @@ class _Insiders(dict):
     """Whether code of a module is told the truth, remembered by the module's name."""
 
     def __missing__(self, module: str | None) -> bool:
-        inside = self[module] = (module or "").partition(".")[0] in _INSIDERS
+        name = module or ""
+        ours = name == _OURS[0] or name.startswith(_OURS[1])
+        inside = self[module] = name.partition(".")[0] in _INSIDERS and not ours
         return inside
 
 
@@ -43,6 +48,26 @@ def _masked(getter: Callable[[Any], Any], on_gpu: Callable[[Any], bool], answer:
         return getter(self)
 
     return property(read, doc=getattr(getter, "__doc__", None))
+
+
+def as_program(function: types.FunctionType) -> types.FunctionType:
+    """A copy of a function of torch that is told what the program is told."""
+    names = {**function.__globals__, "__name__": "__program__"}
+    copy = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return functools.update_wrapper(copy, function, updated=("__dict__",))
+
+
+def _by_caller(original: types.FunctionType) -> Callable[..., Any]:
+    """A function of torch that tells the program what the program is to see, and torch the truth."""
+    shown = as_program(original)
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        inside = _inside[_frame(1).f_globals.get("__name__")]
+        return (original if inside else shown)(*args, **kwargs)
+
+    return wrapper
 
 
 def _wanted(editor: Editor) -> bool:
@@ -83,6 +108,66 @@ def storages(editor: Editor, driver: Driver) -> None:
 
         editor.set(owner, "device", _masked(device_of, on_gpu, _CUDA))
         editor.set(owner, "is_cuda", _masked(on_cuda, on_gpu, True))
+
+
+@patch("mps")
+def storage_names(editor: Editor, driver: Driver) -> None:
+    """How a storage prints, the name of its type, and ``isinstance(s, torch.cuda.FloatStorage)``."""
+    if not _wanted(editor):
+        return
+    from torch import storage
+
+    for owner, name in (
+        (storage._StorageBase, "__repr__"),
+        (storage.TypedStorage, "__str__"),
+        (storage.TypedStorage, "_get_legacy_storage_class"),
+        (storage._LegacyStorageMeta, "__instancecheck__"),
+    ):
+        editor.set(owner, name, as_program(vars(owner)[name]))
+
+
+@patch("mps")
+def exchange(editor: Editor, driver: Driver) -> None:
+    """``__dlpack_device__`` names CUDA to the program, and ``__cuda_array_interface__`` is there.
+
+    Under ``accelerate`` data comes home before it is exchanged.
+    """
+    if not _wanted(editor):
+        return
+    if editor.translator.unasked is None:
+        name = "__dlpack_device__"
+        editor.set(torch.Tensor, name, _by_caller(vars(torch.Tensor)[name]))
+    original = vars(torch.Tensor)["__cuda_array_interface__"]
+    editor.set(torch.Tensor, "__cuda_array_interface__", property(as_program(original.fget), doc=original.__doc__))
+
+
+@patch("mps")
+def data_parallel(editor: Editor, driver: Driver) -> None:
+    """DataParallel compares its parameters' device with the ``cuda:i`` it made itself."""
+    if not _wanted(editor):
+        return
+    from torch.nn import parallel
+
+    editor.set(parallel.DataParallel, "forward", as_program(parallel.DataParallel.forward))
+    for owner in (parallel, sys.modules["torch.nn.parallel.data_parallel"]):
+        editor.set(owner, "data_parallel", as_program(owner.data_parallel))
+
+
+@patch("mps")
+def generators(editor: Editor, driver: Driver) -> None:
+    """The default generators say that they are CUDA's; those that the program makes do by themselves."""
+    if not _wanted(editor):
+        return
+
+    def shown(generator: torch.Generator) -> torch.Generator:
+        return CudaGenerator.over(generator, _CUDA)
+
+    def read(self: CudaGenerator) -> torch.device:
+        return device(self) if _inside[_frame(1).f_globals.get("__name__")] else self._shown
+
+    device = vars(CudaGenerator.__base__)["device"].__get__
+    editor.set(CudaGenerator, "device", property(read, doc="The device that the generator draws on."))
+    editor.set(driver, "shown", shown)
 
 
 @patch("mps")

@@ -16,6 +16,8 @@ from .patches import Editor, patch
 @patch("cpu", "mps")
 def data_parallel(editor: Editor, driver: Driver) -> None:
     """DataParallel compares its parameters' device with the ``cuda:i`` it made itself; they live where CUDA goes."""
+    if driver.device_type == "mps" and editor.settings.identity == "cuda":
+        return  # it is told that they live on CUDA
     from torch.nn.parallel import DataParallel
 
     original = DataParallel.__init__

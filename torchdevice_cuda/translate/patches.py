@@ -41,6 +41,7 @@ MODULES = (
     "compiling",
     "yielding",
     "identity",
+    "errors",
     "fallbacks",
     "bound_earlier",
 )
@@ -51,12 +52,14 @@ class Editor:
 
     def __init__(self, driver: Driver, settings: Settings) -> None:
         from .devices import Translator
+        from .errors import Errors
         from .float64 import Precision
         from .pinning import Pinned
 
         self.settings = settings
         self.translator = Translator(driver, settings)
         self.pinned = Pinned(driver)
+        self.errors = Errors(driver, settings.identity == "cuda")
         self.precision = Precision(settings.float64, driver.device_type)
         #: originals by id, with their wrappers
         self.wrapped: dict[int, tuple[Any, Any]] = {}
@@ -67,6 +70,11 @@ class Editor:
         before = vars(owner).get(name, _MISSING)
         self._undo.append((owner, name, before))
         setattr(owner, name, value)
+
+    def remove(self, owner: Any, name: str) -> None:
+        """``del owner.name``, to be undone."""
+        self._undo.append((owner, name, vars(owner)[name]))
+        delattr(owner, name)
 
     def item(self, table: dict[Any, Any], key: Any, value: Any) -> None:
         """``table[key] = value``, to be undone."""

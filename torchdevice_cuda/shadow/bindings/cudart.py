@@ -32,12 +32,14 @@ def cudaGetErrorString(error: Any) -> str:
 
 
 def cudaProfilerStart() -> Any:
-    """Let a profiler collect from here; the host has none attached to this call, which is no error on CUDA either."""
+    """Let a profiler collect from here; where none is attached that is no error, here as on CUDA."""
+    active().trace(True)
     return cudaError.success
 
 
 def cudaProfilerStop() -> Any:
     """Let a profiler stop collecting."""
+    active().trace(False)
     return cudaError.success
 
 
