@@ -26,6 +26,19 @@ LATE_DYNAMO = "import torch, torch._dynamo; import torchdevice_cuda; torchdevice
 ORDERS = {"before": BEFORE, "after": AFTER, "after dynamo": LATE_DYNAMO}
 
 
+#: What programs that are to run everywhere run on: settings of activate(). The Apple GPU is emulated.
+PLACES: dict[str, dict[str, str]] = {
+    "cpu": {"driver": "cpu"},
+    "virtual": {"driver": "virtual"},
+    "mps accelerate": {"driver": "mps", "policy": "accelerate"},
+    "mps faithful": {"driver": "mps", "policy": "faithful"},
+}
+#: The environment in which a driver stands on a device of ours.
+EMULATION: dict[str, dict[str, str]] = {"mps": {"TORCHDEVICE_EMULATE_MPS": "1"}}
+#: Drivers on which a tensor on the device says "cuda".
+TRUE_TO_IDENTITY = frozenset({"virtual", "mps"})
+
+
 def clean_environment(**extra: str) -> dict[str, str]:
     kept = {key: value for key, value in os.environ.items() if key in KEPT or not key.startswith(OURS)}
     path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))

@@ -11,6 +11,7 @@ import torch
 from ..drivers import Driver
 from .devices import Translator, host_allocation_error, names_a_device
 from .patches import Editor, patch
+from .policy import CPU
 from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
 
 # Beyond torch's own list of functions that a default device applies to: functions that take a device all the same.
@@ -24,7 +25,7 @@ _OTHERS = (
 )
 # Functions that bring host data in and take no device, or none but the CPU: what they give follows the table, so that
 # the data can meet the rest.
-_ENTRANCES = ("from_numpy", "frombuffer", "from_file")
+_ENTRANCES = ("from_numpy", "frombuffer", "from_file", "from_dlpack")
 # Functions that give the data itself where it is on the device already.
 _ADOPTING = frozenset({"as_tensor", "asarray"})
 # Functions that may be given tensors, and hand the call to the tensors' own torch functions.
@@ -254,6 +255,25 @@ def injection(translator: Translator, name: str) -> Callable[[tuple, dict[str, A
     return injects
 
 
+def entering(editor: Editor) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What becomes of a CPU tensor that a program made without naming a device: it goes where the table says."""
+    translator, precision = editor.translator, editor.precision
+    move = torch._C.TensorBase.to
+
+    def enter(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.device.type != CPU or not translator.injects():
+            return tensor
+        translator.log("host data", translator.unasked)
+        try:
+            return move(tensor, translator.unasked)
+        except TypeError as error:
+            if not precision.refused(error):
+                raise
+        return precision.settle(tensor)
+
+    return enter
+
+
 # -------------------------------------------------------------------------------- patches
 @patch("cpu", "mps", "cuda")
 def constructors(editor: Editor, driver: Driver) -> None:
@@ -268,19 +288,14 @@ def constructors(editor: Editor, driver: Driver) -> None:
 @patch("cpu", "mps", "cuda")
 def entrances(editor: Editor, driver: Driver) -> None:
     """from_numpy and its kin give CPU tensors; where unasked requests go to the accelerator, these follow."""
-    translator = editor.translator
-    if translator.unasked is None:
+    if editor.translator.unasked is None:
         return
-    move = torch._C.TensorBase.to
+    enter = entering(editor)
     for name in _ENTRANCES:
         original = getattr(torch, name)
 
         def wrapper(*args: Any, _original: Function = original, **kwargs: Any) -> torch.Tensor:
-            made = _original(*args, **kwargs)
-            if not translator.injects():
-                return made
-            translator.log("host data", translator.unasked)
-            return move(made, translator.unasked)
+            return enter(_original(*args, **kwargs))
 
         install(editor, torch, name, disguise(wrapper, original), original)
 

@@ -30,7 +30,7 @@ class Pinned:
     def __contains__(self, tensor: torch.Tensor) -> bool:
         if not (self._storages or self._registered):
             return False
-        if tensor.layout is not torch.strided or tensor.device.type != "cpu":
+        if tensor.layout is not torch.strided:
             return False
         address = tensor.untyped_storage().data_ptr()
         return address in self._storages or any(

@@ -117,23 +117,29 @@ def datasets(editor: Editor, driver: Driver) -> None:
 
 @patch("mps")
 def batches(editor: Editor, driver: Driver) -> None:
-    """What workers made enters the program like any data from outside: where the table says."""
+    """What workers made, and what was pinned, enters the program like any data from outside: where the table says.
+
+    A pinned batch goes on answering that it is: the Apple GPU's memory is the host's.
+    """
     from torch.utils.data import dataloader
 
-    translator, precision = editor.translator, editor.precision
-    original = dataloader._MultiProcessingDataLoaderIter._next_data
+    translator, precision, pinned = editor.translator, editor.precision, editor.pinned
 
     def enter(tensor: torch.Tensor) -> torch.Tensor:
-        return precision.settle(tensor) if tensor.device.type == "cpu" else tensor
+        if tensor.device.type != "cpu":
+            return tensor
+        entered = precision.settle(tensor)
+        return pinned.adopt(entered) if tensor in pinned else entered
 
-    def _next_data(self: Any) -> Any:
-        data = original(self)
-        # Pinned batches are on their way to the GPU by the program's own hand.
-        if translator.unasked is None or self._pin_memory:
-            return data
-        return _mapped(data, enter)
+    for kind in (dataloader._SingleProcessDataLoaderIter, dataloader._MultiProcessingDataLoaderIter):
+        original = kind._next_data
 
-    editor.set(dataloader._MultiProcessingDataLoaderIter, "_next_data", disguise(_next_data, original))
+        def _next_data(self: Any, _original: Callable[[Any], Any] = original) -> Any:
+            data = _original(self)
+            outside = self._pin_memory or self._num_workers
+            return _mapped(data, enter) if outside and translator.unasked is not None else data
+
+        editor.set(kind, "_next_data", disguise(_next_data, original))
 
 
 def _rebuilt(tensor: torch.Tensor, requires_grad: bool, parameter: bool) -> torch.Tensor:
@@ -177,12 +183,13 @@ def sent_tensors(editor: Editor, driver: Driver) -> None:
 # ------------------------------------------------------------------------------ arguments
 @patch("mps")
 def sequence_lengths(editor: Editor, driver: Driver) -> None:
-    """``pack_padded_sequence`` takes its lengths on the CPU only; those that went to the GPU unasked come home."""
+    """Lengths of packed sequences are the CPU's: those that went to the GPU unasked come home, and go back there."""
     from torch.nn.utils import rnn
 
-    if editor.translator.unasked is None:
+    translator = editor.translator
+    if translator.unasked is None:
         return
-    original = torch._VF._pack_padded_sequence
+    pack, pad = torch._VF._pack_padded_sequence, torch._VF._pad_packed_sequence
 
     class Functions:
         """torch._VF as the module sees it."""
@@ -192,7 +199,12 @@ def sequence_lengths(editor: Editor, driver: Driver) -> None:
 
         @staticmethod
         def _pack_padded_sequence(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
-            return original(input, _to(lengths, _CPU), batch_first)
+            return pack(input, _to(lengths, _CPU), batch_first)
+
+        @staticmethod
+        def _pad_packed_sequence(*args: Any) -> tuple[torch.Tensor, torch.Tensor]:
+            padded, lengths = pad(*args)
+            return padded, _to(lengths, translator.unasked) if translator.injects() else lengths
 
     editor.set(rnn, "_VF", Functions())
 
