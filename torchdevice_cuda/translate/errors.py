@@ -1,12 +1,12 @@
 """Errors of the Apple GPU become CUDA's, and calls that raise none pay nothing.
 
-torch's C++ raises wherever an operator is called, and wrapping every operator to see its errors would slow down all that
-go well. From Python 3.12 on the interpreter itself tells of an exception as it is raised (``sys.monitoring``): out of
-memory becomes ``torch.cuda.OutOfMemoryError``, and texts that name the device name CUDA's.
+torch's C++ raises wherever an operator is called, and wrapping every operator to see its errors would slow down all
+that go well. From Python 3.12 on the interpreter itself tells of an exception as it is raised (``sys.monitoring``): out
+of memory becomes ``torch.cuda.OutOfMemoryError``, and texts that name the device name CUDA's.
 
-Before, errors are seen where torchdevice_cuda calls torch itself (factories, moves, the backward pass), and out of memory
-also when the program asks for the class to catch: ``except torch.cuda.OutOfMemoryError`` looks the name up while the
-error is in flight.
+Before, errors are seen where torchdevice_cuda calls torch itself (factories, moves, the backward pass), and out of
+memory also when the program asks for the class to catch: ``except torch.cuda.OutOfMemoryError`` looks the name up while
+the error is in flight.
 """
 
 from __future__ import annotations
