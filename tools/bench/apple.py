@@ -102,6 +102,19 @@ def factories(device: str) -> Calls:
     }
 
 
+def unasked(device: str) -> Calls:
+    """The same without naming a device, where the policy sends that to the GPU; inactive, the device is named."""
+    where = {} if device == "cuda" else {"device": device}
+    layer = nn.Linear(64, 64, **where)
+    x = torch.rand(64, 64, **where)
+    return {
+        "zeros(n)": lambda: torch.zeros(COUNT, **where),
+        "rand(n)": lambda: torch.rand(COUNT, **where),
+        "tensor([..])": lambda: torch.tensor([1.0, 2.0], **where),
+        "linear": lambda: layer(x),
+    }
+
+
 def lacking(device: str) -> dict[str, tuple[Callable[..., object], tuple]]:
     """Operators that the GPU has not, with their arguments."""
     found = {}
@@ -135,7 +148,7 @@ def mean(ratios: list[float]) -> float:
 
 
 def in_turns(
-    make: Callable[[str], Calls], options: argparse.Namespace, control: bool = False
+    make: Callable[[str], Calls], options: argparse.Namespace, control: bool = False, policy: str = "faithful"
 ) -> dict[str, tuple[float, float]]:
     """Best times of every call, inactive and active; with ``control`` both are inactive."""
     found: dict[str, list[float]] = {}
@@ -143,7 +156,7 @@ def in_turns(
         for side in (0, 1):
             active = side == 1 and not control
             if active:
-                torchdevice_cuda.activate(driver="mps", policy="faithful", identity=options.identity)
+                torchdevice_cuda.activate(driver="mps", policy=policy, identity=options.identity)
             try:
                 for name, call in make("cuda" if active else "mps").items():
                     if options.only in name and name != options.skip:
@@ -208,6 +221,7 @@ def main() -> int:
         "inactive against itself": in_turns(supported, options, control=True),
         "operators the GPU has": in_turns(supported, options),
         "factories and moves": in_turns(factories, options),
+        "no device named, policy accelerate": in_turns(unasked, options, policy="accelerate"),
         "fallbacks against copies + CPU": fallbacks(options),
     }
     if options.json:

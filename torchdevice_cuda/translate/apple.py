@@ -28,10 +28,10 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
     original = strict(original)
     like, overridable = name in LIKE, name in OVERRIDABLE
     refused, uncommon, note = _refused(editor, name, original), _uncommon(editor, name, original), driver.memory.note
-    always, plain = overridable or like, not like
+    injecting, overridden = injection(editor.translator, name) is not None, torch._C._has_torch_function
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if (modes or always) and (modes or plain or not args or args[0].__class__ not in PLAIN):
+        if modes or (like and (not args or args[0].__class__ not in PLAIN)) or (overridable and overridden(args)):
             subjects = (args[0] if args else kwargs.get("input"),) if like else args if overridable else ()
             handled = dispatched(wrapper, subjects, args, kwargs)
             if handled is not NotImplemented:
@@ -46,9 +46,9 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
                 return uncommon(args, kwargs)
             kwargs["device"] = target
         elif not like:
-            return uncommon(args, kwargs)
+            return uncommon(args, kwargs) if injecting else original(*args)
         try:
-            made = original(*args, **kwargs)
+            made = original(*args, **kwargs) if kwargs else original(*args)
         except (TypeError, RuntimeError) as error:
             return refused(error, args, kwargs)
         note()
@@ -269,7 +269,7 @@ def _new(editor: Editor, name: str, original: Function) -> Function:
             if asked is not None and names_a_device(asked):
                 kwargs["device"] = translator.device(asked)
         try:
-            made = original(self, *args, **kwargs)
+            made = original(self, *args, **kwargs) if kwargs else original(self, *args)
         except (TypeError, RuntimeError) as error:
             return refused(error, self, args, kwargs)
         note()

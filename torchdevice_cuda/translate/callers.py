@@ -25,32 +25,32 @@ PASSING = (
     # A batch that is put together in the program's own process; in a worker nothing is redirected.
     "torch.utils.data._utils.collate",
 )
-_known: dict[str, bool] = {}
+#: What a module's code does with requests: ``True`` makes or hands on the program's, ``False`` makes torch's own,
+#: ``None`` is ours, and whoever called it asks.
+Verdict = bool | None
 
 
-def passes_on(module: str) -> bool:
-    """Whether a request made by code of this module is the program's: made by it, or on its behalf."""
-    known = _known.get(module)
-    if known is None:
-        inside = module.partition(".")[0] in OURS
-        known = _known[module] = not inside or any(
-            module.startswith(entry) if entry.endswith(".") else module == entry for entry in PASSING
-        )
-    return known
+class _Verdicts(dict):
+    """The verdict on a module, remembered by the module's name: factories ask each time they are called."""
+
+    def __missing__(self, module: str | None) -> Verdict:
+        name = module or ""
+        passing = any(name.startswith(entry) if entry.endswith(".") else name == entry for entry in PASSING)
+        verdict = None if name.startswith("torchdevice_cuda") else passing or name.partition(".")[0] not in OURS
+        self[module] = verdict
+        return verdict
 
 
-def is_ours(module: str) -> bool:
-    """Whether a module is torchdevice_cuda's, or torch's own shadow of it."""
-    return module.startswith("torchdevice_cuda")
+_verdicts = _Verdicts()
 
 
 def asked_by_program() -> bool:
     """Whether the code that called into torchdevice_cuda asks for the program."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        module = frame.f_globals.get("__name__") or ""
-        if not is_ours(module):
-            return passes_on(module)
+        verdict = _verdicts[frame.f_globals.get("__name__")]
+        if verdict is not None:
+            return verdict
         frame = frame.f_back
     return True
 

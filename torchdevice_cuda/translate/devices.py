@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("torchdevice_cuda")
 _TOGGLE = "cpu:-1"
+_worker_info = torch.utils.data.get_worker_info
 _SWEEP_ABOVE = 4096
 
 
@@ -54,8 +55,9 @@ class Translator:
         if settings.report:
             self.counters = Counters(driver.name, self._shown(torch.device(self.accelerator, 0)))
         self._sites: set[tuple[str, int, str]] = set()
+        self.forked = False
         if self.unasked is not None and hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_weak_clear(self))  # a child decides anew
+            os.register_at_fork(after_in_child=_in_child(self))
 
     def device(self, asked: Any) -> torch.device:
         """Where a request goes; torch's and CUDA's own errors for what is no device or does not exist."""
@@ -126,9 +128,7 @@ class Translator:
 
     def _stays_home(self) -> bool:
         """Whether this process prepares data or was forked: requests for the CPU are meant there."""
-        return self.unasked is not None and (
-            self.driver.in_bad_fork() or torch.utils.data.get_worker_info() is not None
-        )
+        return self.unasked is not None and ((self.forked and self.driver.in_bad_fork()) or _worker_info() is not None)
 
     def stay_home(self) -> None:
         """From now on leave what does not name CUDA on the CPU: for forked children and workers."""
@@ -156,16 +156,17 @@ def _call_site() -> tuple[str, int] | None:
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
-def _weak_clear(translator: Translator) -> Callable[[], None]:
-    """What a forked child runs. Holds the translator weakly: fork handlers live for ever."""
+def _in_child(translator: Translator) -> Callable[[], None]:
+    """What a forked child runs: it decides anew. Holds the translator weakly, fork handlers live for ever."""
     reference = weakref.ref(translator)
 
-    def clear() -> None:
+    def forked() -> None:
         living = reference()
         if living is not None:
+            living.forked = True
             living.cache.clear()
 
-    return clear
+    return forked
 
 
 def as_device(asked: Any) -> torch.device:
