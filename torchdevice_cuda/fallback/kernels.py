@@ -90,7 +90,7 @@ def overload(name: str) -> Any:
 def register(chain: Chain, guard: Guard) -> Any:
     """Register a kernel for every missing operator, and one over each that refuses; the library that holds them."""
     library = torch.library.Library("aten", "IMPL")
-    known = keys()
+    known, refusing = keys(), list(limited("MPS"))
     for key in known:
         for name in list(missing(key)):
             library.impl(name.removeprefix("aten::"), chain.kernel(overload(name)), key)
@@ -101,7 +101,7 @@ def register(chain: Chain, guard: Guard) -> Any:
     with warnings.catch_warnings():
         # torch says once that kernels have been overridden; these call the ones they override.
         warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel")
-        for name in limited("MPS"):
+        for name in refusing:
             op = overload(name)
             native = torch.library.get_kernel(op, "MPS")
             library.impl(name.removeprefix("aten::"), guard.operator(op, native), "MPS")
