@@ -87,6 +87,8 @@ def test_gradients_flow(on_mps: Callable) -> None:
         "eigvalsh": lambda x: torch.linalg.eigvalsh(x + x.T), "eigh": lambda x: torch.linalg.eigh(x + x.T)[1].abs(),
         "eig": lambda x: torch.linalg.eig(x)[0].abs().sort()[0], "take": lambda x: x.take(index.to(x.device)),
         "logit_": lambda x: (x.sigmoid() * 1).logit_(),
+        "pool": lambda x: torch.nn.functional.adaptive_avg_pool3d(x.reshape(1, 1, 4, 2, 2), (2, 1, 2)),
+        "shuffle": lambda x: torch.nn.functional.channel_shuffle(x[None], 2),
     }
     result = {}
     for name, f in cases.items():

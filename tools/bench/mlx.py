@@ -102,6 +102,8 @@ ARGUMENTS: dict[str, Callable[[int], tuple]] = {
     "flip": lambda n: (matrix(n), [1]),
     "roll": lambda n: (matrix(n), [3], [1]),
     "cat": lambda n: ([matrix(n), matrix(n)],),
+    "_adaptive_avg_pool3d": lambda n: (vector(n).reshape(-1, 8, 8, 8), [2, 2, 2]),
+    "channel_shuffle": lambda n: (vector(n).reshape(1, 16, -1), 4),
     "convolution": lambda n: (
         torch.rand(1, 16, max(4, math.isqrt(n // 16)), max(4, math.isqrt(n // 16))), torch.rand(16, 16, 3, 3), None,
         [1, 1], [1, 1], [1, 1], False, [0, 0], 1),

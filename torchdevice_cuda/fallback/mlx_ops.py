@@ -606,7 +606,7 @@ def _irfft(mx: Any, x: Any, dim: Sequence[int], normalization: int, last_dim_siz
     return mx.fft.irfftn(x, s=sizes, axes=list(dim)) * count * _NORMS[normalization](count)
 
 
-# ---------------------------------------------------------------------------------- convolutions
+# ------------------------------------------------------------------------ convolutions and pooling
 def _convolvable(
     x: torch.Tensor, weight: torch.Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
     output_padding: Any, groups: int,
@@ -625,3 +625,21 @@ def _convolution(
         x, weight, stride=list(stride), padding=list(padding), kernel_dilation=list(dilation), groups=groups
     )
     return mx.moveaxis(given if bias is None else given + bias, -1, 1)
+
+
+def _even_windows(x: torch.Tensor, output_size: Sequence[int]) -> bool:
+    """Whether every window has the same size and none overlap."""
+    return x.dim() >= 4 and all(n > 0 and size % n == 0 for size, n in zip(x.shape[-3:], output_size, strict=True))
+
+
+@_op("_adaptive_avg_pool3d", F32, _even_windows)
+def _adaptive_avg_pool3d(mx: Any, x: Any, output_size: Sequence[int]) -> Any:
+    outer = x.shape[:-3]
+    windows = [part for size, n in zip(x.shape[-3:], output_size, strict=True) for part in (n, size // n)]
+    return mx.mean(x.reshape(*outer, *windows), axis=(-5, -3, -1))
+
+
+@_op("channel_shuffle", F32, lambda x, groups: x.dim() >= 3 and groups > 0 and x.shape[1] % groups == 0)
+def _channel_shuffle(mx: Any, x: Any, groups: int) -> Any:
+    batch, channels, *rest = x.shape
+    return mx.swapaxes(x.reshape(batch, groups, channels // groups, *rest), 1, 2).reshape(x.shape)
