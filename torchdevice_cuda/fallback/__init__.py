@@ -2,5 +2,5 @@
 
 ``capabilities`` knows which operators those are, ``kernels`` registers one for each of them, ``mlx_ops`` and ``cpu``
 are the two places where they can be computed, ``thresholds`` says from which size MLX is worth its copies. ``guards``
-are for operators that the backend has, but not for every dtype.
+are for operators that the backend has, but not for every dtype, ``compressed`` for a layout that it does not have.
 """
