@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import torch
 
-_has = torch._C._dispatch_has_kernel_for_dispatch_key
 #: The backend's dispatch keys, by the layout of tensors, and the CPU's for the same.
 _AT_HOME = {"MPS": "CPU", "SparseMPS": "SparseCPU", "SparseCsrMPS": "SparseCsrCPU"}
 #: An operator with one of these is made of others: it works wherever those do. Of sparse tensors only the first says
@@ -28,12 +26,17 @@ _MAY_REFUSE = (
 ).split()
 
 
+def _with(key: str) -> frozenset[str]:
+    """The operators that have a kernel at a dispatch key."""
+    return frozenset(torch._C._dispatch_get_registrations_for_dispatch_key(key))
+
+
 def keys() -> list[str]:
     """The backend's dispatch keys that the running torch knows."""
 
     def known(key: str) -> bool:
         try:
-            _has("aten::add.Tensor", key)
+            torch._C._dispatch_has_kernel_for_dispatch_key("aten::add.Tensor", key)
         except RuntimeError:
             return False
         return True
@@ -41,37 +44,35 @@ def keys() -> list[str]:
     return [key for key in _AT_HOME if known(key)]
 
 
-def missing(key: str) -> Iterator[str]:
+def missing(key: str) -> list[str]:
     """The operators of the running torch that the CPU computes and a dispatch key's backend does not."""
-    at_home, composite = _AT_HOME[key], _COMPOSITE.get(key, _COMPOSITE_SPARSE)
-    for name in sorted(torch._C._dispatch_get_all_op_names()):
+    composite = frozenset().union(*map(_with, _COMPOSITE.get(key, _COMPOSITE_SPARSE)))
+
+    def wanted(name: str) -> bool:
         namespace, _, plain = name.partition("::")
         base = plain.partition(".")[0]
-        if namespace != "aten" or base.startswith(_LEFT_ALONE) or base.endswith(_LEFT_ALONE_END):
-            continue
-        if _has(name, at_home) and not _has(name, key) and not any(_has(name, other) for other in composite):
-            yield name
+        return namespace == "aten" and not base.startswith(_LEFT_ALONE) and not base.endswith(_LEFT_ALONE_END)
+
+    return sorted(filter(wanted, _with(_AT_HOME[key]) - _with(key) - composite))
 
 
-def cut_off(key: str) -> Iterator[str]:
+def cut_off(key: str) -> list[str]:
     """Operators made of others that the backend replaced by a kernel of its own, and thereby cut off from autograd.
 
     torch sends ``linalg_svd`` to the CPU as a whole on MPS: it runs, and its gradients are lost.
     """
-    for name in sorted(torch._C._dispatch_get_all_op_names()):
-        if not (name.startswith("aten::") and _has(name, key) and _has(name, "CompositeImplicitAutograd")):
-            continue
-        if not _has(name, "Autograd") and not _has(name, f"Autograd{key}"):
-            yield name
+    replaced = _with(key) & _with("CompositeImplicitAutograd") - _with("Autograd") - _with(f"Autograd{key}")
+    return sorted(name for name in replaced if name.startswith("aten::"))
 
 
-def limited(key: str) -> Iterator[str]:
+def limited(key: str) -> list[str]:
     """Operators that the backend has and may refuse.
 
     None before torch 2.10, where a kernel cannot call the one that it overrides.
     """
-    if hasattr(torch.library, "get_kernel"):
-        yield from (f"aten::{name}" for name in _MAY_REFUSE if _has(f"aten::{name}", key))
+    if not hasattr(torch.library, "get_kernel"):
+        return []
+    return sorted({f"aten::{name}" for name in _MAY_REFUSE} & _with(key))
 
 
 class Refusals:
