@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import threading
-from collections.abc import Iterator
 
 import torch
 
@@ -18,7 +16,6 @@ FILE = "refusals.json"
 #: dtype and device of a call, and both with the operator's name
 Subject = tuple[torch.dtype | None, str]
 Refused = tuple[str, torch.dtype | None, str]
-_has = torch._C._dispatch_has_kernel_for_dispatch_key
 #: The backend's dispatch keys, by the layout of tensors, and the CPU's for the same.
 _AT_HOME = {"MPS": "CPU", "SparseMPS": "SparseCPU", "SparseCsrMPS": "SparseCsrCPU"}
 #: An operator with one of these is made of others: it works wherever those do. Of sparse tensors only the first says
@@ -40,12 +37,17 @@ _MAY_REFUSE = (
 ).split()
 
 
+def _with(key: str) -> frozenset[str]:
+    """The operators that have a kernel at a dispatch key."""
+    return frozenset(torch._C._dispatch_get_registrations_for_dispatch_key(key))
+
+
 def keys() -> list[str]:
     """The backend's dispatch keys that the running torch knows."""
 
     def known(key: str) -> bool:
         try:
-            _has("aten::add.Tensor", key)
+            torch._C._dispatch_has_kernel_for_dispatch_key("aten::add.Tensor", key)
         except RuntimeError:
             return False
         return True
@@ -53,58 +55,45 @@ def keys() -> list[str]:
     return [key for key in _AT_HOME if known(key)]
 
 
-def missing(key: str) -> Iterator[str]:
+def missing(key: str) -> list[str]:
     """The operators of the running torch that the CPU computes and a dispatch key's backend does not."""
-    for name in sorted(torch._C._dispatch_get_all_op_names()):
+    composite = frozenset().union(*map(_with, _COMPOSITE.get(key, _COMPOSITE_SPARSE)))
+
+    def wanted(name: str) -> bool:
         namespace, _, plain = name.partition("::")
         base = plain.partition(".")[0]
-        if namespace != "aten" or base.startswith(_LEFT_ALONE) or base.endswith(_LEFT_ALONE_END):
-            continue
-        if _lacking(name, key) or (_has(name, _EXPLICIT) and not _has(name, key) and _lacking(_with_out(name), key)):
-            yield name
+        return namespace == "aten" and not base.startswith(_LEFT_ALONE) and not base.endswith(_LEFT_ALONE_END)
+
+    lacking = _with(_AT_HOME[key]) - _with(key) - composite
+    # Some operators only make room and leave the work to the one that writes into ``out``. Going to the CPU there would
+    # take the empty room along.
+    makes_room = {name for name in _with(_EXPLICIT) - _with(key) if key == "MPS" and _with_out(name) in lacking}
+    return sorted(filter(wanted, lacking | makes_room))
 
 
-def _lacking(name: str | None, key: str) -> bool:
-    """Whether an operator has a kernel of its own on the CPU, and none for a dispatch key."""
-    if name is None or not _has(name, _AT_HOME[key]) or _has(name, key):
-        return False
-    return not any(_has(name, composite) for composite in _COMPOSITE.get(key, _COMPOSITE_SPARSE))
-
-
-def _with_out(name: str) -> str | None:
-    """The operator that writes into ``out`` what this one returns: some make room and leave the work to that one.
-
-    Going to the CPU there would take the empty room along.
-    """
+def _with_out(name: str) -> str:
+    """The operator that writes into ``out`` what this one returns, if there is one."""
     base, _, overload = name.partition(".")
-    found = f"{base}.{overload}_out" if overload else f"{base}.out"
-    return found if found in _names() else None
+    return f"{base}.{overload}_out" if overload else f"{base}.out"
 
 
-@functools.cache
-def _names() -> frozenset[str]:
-    return frozenset(torch._C._dispatch_get_all_op_names())
-
-
-def cut_off(key: str) -> Iterator[str]:
+def cut_off(key: str) -> list[str]:
     """Operators made of others that the backend replaced by a kernel of its own, and thereby cut off from autograd.
 
     torch sends ``linalg_svd`` to the CPU as a whole on MPS: it runs, and its gradients are lost.
     """
-    for name in sorted(torch._C._dispatch_get_all_op_names()):
-        if not (name.startswith("aten::") and _has(name, key) and _has(name, "CompositeImplicitAutograd")):
-            continue
-        if not _has(name, "Autograd") and not _has(name, f"Autograd{key}"):
-            yield name
+    replaced = _with(key) & _with("CompositeImplicitAutograd") - _with("Autograd") - _with(f"Autograd{key}")
+    return sorted(name for name in replaced if name.startswith("aten::"))
 
 
-def limited(key: str) -> Iterator[str]:
+def limited(key: str) -> list[str]:
     """Operators that the backend has and may refuse.
 
     None before torch 2.10, where a kernel cannot call the one that it overrides.
     """
-    if hasattr(torch.library, "get_kernel"):
-        yield from (f"aten::{name}" for name in _MAY_REFUSE if _has(f"aten::{name}", key))
+    if not hasattr(torch.library, "get_kernel"):
+        return []
+    return sorted({f"aten::{name}" for name in _MAY_REFUSE} & _with(key))
 
 
 class Refusals:

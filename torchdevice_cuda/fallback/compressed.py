@@ -137,6 +137,7 @@ def _own() -> dict[Any, Kernel]:
     }
     for name, function in asked.items():
         own[getattr(_aten, name).default] = own[getattr(_aten, f"sym_{name}").default] = function
+    own[_aten.is_non_overlapping_and_dense.default] = lambda self: False
     own[_aten.is_contiguous.default] = own[_aten.is_contiguous.memory_format] = _ask(_base.is_contiguous)
     return own
 

@@ -134,7 +134,7 @@ def _room(value: Any) -> Any:
 def write_back(target: Any, source: Any) -> None:
     """Put what an operator wrote into a copy where it should have gone."""
     if isinstance(target, torch.Tensor):
-        if hasattr(target, "become"):
+        if target.layout is not torch.strided and hasattr(target, "become"):
             target.become(source)
             return
         # A sparse tensor takes the shape of what is copied to it.

@@ -92,7 +92,7 @@ def register(chain: Chain, guard: Guard) -> Any:
     library = torch.library.Library("aten", "IMPL")
     known, refusing = keys(), list(limited("MPS"))
     for key in known:
-        for name in list(missing(key)):
+        for name in missing(key):
             library.impl(name.removeprefix("aten::"), chain.kernel(overload(name)), key)
     for name in cut_off("MPS"):
         library.impl(name.removeprefix("aten::"), overload(name).decompose, "AutogradMPS")
