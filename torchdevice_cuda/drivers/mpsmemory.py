@@ -1,7 +1,8 @@
 """Memory of the Apple GPU, from torch.mps: what tensors hold, what Metal holds for the process, what it recommends.
 
-torch.mps keeps no peaks, no counts and no list of what is allocated. Peaks are the highest figure seen at any query, at every synchronisation and
-wherever torchdevice_cuda itself has memory allocated (factories, moves, fallbacks); between those one can pass unseen.
+torch.mps keeps no peaks, no counts and no list of what is allocated. Peaks are the highest figure seen at any query, at
+every synchronisation and wherever torchdevice_cuda itself has memory allocated (factories, moves, fallbacks); between
+those one can pass unseen. Counts are of raw allocations alone. A snapshot lists what tensors that Python knows of hold.
 """
 
 from __future__ import annotations
