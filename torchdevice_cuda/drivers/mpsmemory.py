@@ -2,7 +2,7 @@
 
 torch.mps keeps no peaks, no counts and no list of what is allocated. Peaks are the highest figure seen at any query, at
 every synchronisation and wherever torchdevice_cuda itself has memory allocated (factories, moves, fallbacks); between
-those one can pass unseen.
+those one can pass unseen. Counts are of raw allocations alone. A snapshot lists what tensors that Python knows of hold.
 """
 
 from __future__ import annotations

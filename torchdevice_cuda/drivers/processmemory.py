@@ -222,7 +222,7 @@ class ProcessMemory(Memory):
         self._ooms[device] += 1
         for observer in self._observers:
             observer(device, size, total, free)
-        if size > _EXABYTE:
+        if size >= _EXABYTE:
             return torch._C.OutOfMemoryError("CUDA out of memory. Tried to allocate more than 1EB memory.")
         used = self._used[device].current
         gib = 1 << 30

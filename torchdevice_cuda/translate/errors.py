@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
+from ..drivers.mpsmemory import MpsMemory
 from .patches import Editor, patch
 from .words import in_cudas_words
 from .wrapping import disguise
@@ -111,31 +112,39 @@ def out_of_memory(editor: Editor, driver: Driver) -> None:
     """
     if _TOLD_OF_ERRORS:
         return
-    memory = driver.memory
+    in_flight = InFlight(driver.memory)
     for module in (torch.cuda, torch):
-        editor.set(module, "__getattr__", _catching(module, memory))
+        editor.set(module, "__getattr__", in_flight.attributes_of(module))
         editor.remove(module, _OUT_OF_MEMORY)
 
 
-def _catching(module: ModuleType, memory: Any) -> Callable[[str], Any]:
-    """A module's ``__getattr__`` that serves the class which catches the error in flight."""
-    original = vars(module).get("__getattr__")
-    real = torch._C.OutOfMemoryError
-    latest: str | None = None  # the text of the error that was last given CUDA's words
+class InFlight:
+    """Which class catches the error in flight where the program wants to catch that memory ran out."""
 
-    def __getattr__(name: str) -> Any:
-        nonlocal latest
-        if name != _OUT_OF_MEMORY:
+    def __init__(self, memory: MpsMemory) -> None:
+        self._memory = memory
+        self._latest: str | None = None  # the text of the error that was last given CUDA's words
+
+    def out_of_memory(self) -> type[BaseException]:
+        """CUDA's class, or that of the GPU's own error if it is the one in flight."""
+        error = sys.exc_info()[1]
+        if error.__class__ is not RuntimeError:
+            return torch._C.OutOfMemoryError
+        other = self._memory.translated(error)
+        if other is not error:
+            error.args = other.args
+            self._latest = str(error)
+        return RuntimeError if str(error) == self._latest else torch._C.OutOfMemoryError
+
+    def attributes_of(self, module: ModuleType) -> Callable[[str], Any]:
+        """The ``__getattr__`` of a module that has lost the class to this."""
+        original = vars(module).get("__getattr__")
+
+        def __getattr__(name: str) -> Any:
+            if name == _OUT_OF_MEMORY:
+                return self.out_of_memory()
             if original is not None:
                 return original(name)
             raise AttributeError(f"module '{module.__name__}' has no attribute '{name}'")
-        error = sys.exc_info()[1]
-        if error.__class__ is not RuntimeError:
-            return real
-        other = memory.translated(error)
-        if other is not error:
-            error.args = other.args
-            latest = str(error)
-        return RuntimeError if str(error) == latest else real
 
-    return __getattr__
+        return __getattr__

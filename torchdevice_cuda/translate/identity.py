@@ -26,6 +26,10 @@ _CUDA = torch.device("cuda", 0)
 _ANSWERS = {torch.device("mps", 0): _CUDA, torch.device("mps"): _CUDA}
 
 
+#: The names that torch's own getters have while others stand in their places.
+_OWN_NAMES = {"device": "_torchdevice_device", "is_cuda": "_torchdevice_is_cuda", "is_mps": "_torchdevice_on_gpu"}
+
+
 class _Insiders(dict):
     """Whether code of a module is told the truth, remembered by the module's name."""
 
@@ -76,13 +80,39 @@ def _wanted(editor: Editor) -> bool:
 
 @patch("mps")
 def tensors(editor: Editor, driver: Driver) -> None:
-    """Tensors on the GPU say ``cuda:0``, are CUDA's and not MPS's."""
+    """Tensors on the GPU say ``cuda:0``, are CUDA's and not MPS's.
+
+    torch's own getters get further names, under which an attribute costs what it always does; calling them as functions
+    costs four times as much, and these are the attributes that programs read most.
+    """
     if not _wanted(editor):
         return
-    base = torch._C.TensorBase
-    on_gpu = base.is_mps.__get__
-    for name, answer in (("device", _CUDA), ("is_cuda", True), ("is_mps", False)):
-        editor.set(torch.Tensor, name, _masked(vars(base)[name].__get__, on_gpu, answer))
+    for name, own in _OWN_NAMES.items():
+        editor.set(torch.Tensor, own, vars(torch._C.TensorBase)[name])
+    readers = ((_device, "device"), (_is_cuda, "is_cuda"), (_is_mps, "is_mps"))
+    for read, name in readers:
+        editor.set(torch.Tensor, name, property(read, doc=vars(torch._C.TensorBase)[name].__doc__))
+
+
+def _device(self: Any) -> torch.device:
+    if self._torchdevice_on_gpu:
+        try:
+            if _inside[_frame(1).f_globals["__name__"]]:
+                return self._torchdevice_device
+        except KeyError:  # code that was executed without a name is the program's
+            pass
+        return _CUDA
+    return self._torchdevice_device
+
+
+def _is_cuda(self: Any) -> bool:
+    if self._torchdevice_on_gpu:
+        return not _inside[_frame(1).f_globals.get("__name__")]
+    return self._torchdevice_is_cuda
+
+
+def _is_mps(self: Any) -> bool:
+    return self._torchdevice_on_gpu and _inside[_frame(1).f_globals.get("__name__")]
 
 
 @patch("mps")

@@ -86,12 +86,22 @@ class AppleScatter(HostScatter):
         return HostScatter.apply(target_gpus, chunk_sizes, dim, tensor.to("cuda"))
 
 
+class AppleGather(HostGather):
+    """Tensors of the one GPU in one, there or on the CPU."""
+
+    @staticmethod
+    def apply(target_device: Any, dim: int, *inputs: torch.Tensor) -> torch.Tensor:
+        """The inputs, one behind the other along a dimension; -1 is the CPU."""
+        gathered = HostGather.apply(target_device, dim, *inputs)
+        return gathered.to("cpu" if target_device == -1 else target_device)
+
+
 @patch("mps")
 def functions_on_apple(editor: Editor, driver: Driver) -> None:
     """The functions behind scatter, gather and replicate look for streams of the device type that tensors are of."""
     from torch.nn.parallel import _functions, scatter_gather
 
-    for name, replacement in (("Broadcast", HostBroadcast), ("Scatter", AppleScatter), ("Gather", HostGather)):
+    for name, replacement in (("Broadcast", HostBroadcast), ("Scatter", AppleScatter), ("Gather", AppleGather)):
         for module in (_functions, scatter_gather):
             if hasattr(module, name):
                 editor.set(module, name, replacement)
