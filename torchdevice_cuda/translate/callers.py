@@ -25,32 +25,39 @@ PASSING = (
     # A batch that is put together in the program's own process; in a worker nothing is redirected.
     "torch.utils.data._utils.collate",
 )
-_known: dict[str, bool] = {}
+#: Packages that carry what the program sends to another process, and hand over what it receives.
+CARRYING = ("multiprocessing", "torch.multiprocessing")
+_known: dict[str, bool | None] = {}
 
 
-def passes_on(module: str) -> bool:
-    """Whether a request made by code of this module is the program's: made by it, or on its behalf."""
-    known = _known.get(module)
-    if known is None:
-        inside = module.partition(".")[0] in OURS
-        known = _known[module] = not inside or any(
-            module.startswith(entry) if entry.endswith(".") else module == entry for entry in PASSING
-        )
-    return known
+def _listed(module: str, entries: tuple[str, ...]) -> bool:
+    return any(module.startswith(entry) if entry.endswith(".") else module == entry for entry in entries)
 
 
-def is_ours(module: str) -> bool:
-    """Whether a module is torchdevice_cuda's, or torch's own shadow of it."""
-    return module.startswith("torchdevice_cuda")
+def _within(module: str, packages: tuple[str, ...]) -> bool:
+    return any(module == package or module.startswith(package + ".") for package in packages)
+
+
+def passes_on(module: str) -> bool | None:
+    """Whether a request made by code of this module is the program's: made by it, or on its behalf.
+
+    ``None`` for code that asks for whoever called it: ours, and what carries tensors between processes.
+    """
+    if module not in _known:
+        if _within(module, ("torchdevice_cuda", *CARRYING)):
+            _known[module] = None
+        else:
+            _known[module] = not _within(module, OURS) or _listed(module, PASSING)
+    return _known[module]
 
 
 def asked_by_program() -> bool:
     """Whether the code that called into torchdevice_cuda asks for the program."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        module = frame.f_globals.get("__name__") or ""
-        if not is_ours(module):
-            return passes_on(module)
+        verdict = passes_on(frame.f_globals.get("__name__") or "")
+        if verdict is not None:
+            return verdict
         frame = frame.f_back
     return True
 
