@@ -33,8 +33,9 @@ PLACES: dict[str, dict[str, str]] = {
     "mps accelerate": {"driver": "mps", "policy": "accelerate"},
     "mps faithful": {"driver": "mps", "policy": "faithful"},
 }
-#: The environment in which a driver stands on a device of ours.
+#: The environment in which a driver stands on a device of ours, and which device that is.
 EMULATION: dict[str, dict[str, str]] = {"mps": {"TORCHDEVICE_EMULATE_MPS": "1"}}
+NATIVE = {"virtual": "cuda", "mps": "mps"}
 #: Drivers on which a tensor on the device says "cuda".
 TRUE_TO_IDENTITY = frozenset({"virtual", "mps"})
 
@@ -93,6 +94,21 @@ def answer(run: Callable[..., subprocess.CompletedProcess]) -> Callable[..., Any
         return json.loads(out.rpartition("RESULT ")[2])
 
     return asker
+
+
+@pytest.fixture(params=list(PLACES))
+def place(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Each place in turn; the device it needs is built, which may take longer than a program has."""
+    from torchdevice_cuda.native import build
+
+    settings = PLACES[request.param]
+    kind = NATIVE.get(settings["driver"])
+    if kind is not None:
+        try:
+            build.library(kind)
+        except build.BuildError as error:
+            pytest.skip(str(error))
+    return settings
 
 
 @pytest.fixture(params=list(ORDERS))

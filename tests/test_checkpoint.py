@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import EMULATION, PLACES, ROOT, TRUE_TO_IDENTITY
+from conftest import EMULATION, ROOT, TRUE_TO_IDENTITY
 
 FILE = ROOT / "tests" / "data" / "checkpoint-cuda.pt"
 pytestmark = pytest.mark.skipif(
@@ -44,15 +44,10 @@ FILE = {str(FILE)!r}
 """
 
 
-@pytest.fixture(params=PLACES)
-def settings(request: pytest.FixtureRequest) -> dict[str, str]:
-    return PLACES[request.param]
-
-
 @pytest.fixture
-def train_on(run: Callable[..., Any], settings: dict[str, str]) -> Callable[[str], Any]:
+def train_on(run: Callable[..., Any], place: dict[str, str]) -> Callable[[str], Any]:
     """Run a program that has the checkpoint."""
-    return lambda body: run(PROGRAM + _dedented(body), env=EMULATION.get(settings["driver"]), **settings)
+    return lambda body: run(PROGRAM + _dedented(body), env=EMULATION.get(place["driver"]), **place)
 
 
 def test_the_file_was_written_on_a_gpu() -> None:
@@ -114,11 +109,11 @@ def test_cuda_random_state_is_restored(train_on: Callable[[str], Any]) -> None:
     train_on(program)
 
 
-def test_every_way_to_say_where(train_on: Callable[[str], Any], settings: dict[str, str]) -> None:
+def test_every_way_to_say_where(train_on: Callable[[str], Any], place: dict[str, str]) -> None:
     """One process loads the file in each way; the values are always the same."""
-    identity = settings["driver"] in TRUE_TO_IDENTITY
+    identity = place["driver"] in TRUE_TO_IDENTITY
     # Where requests for the CPU go to the accelerator, what is loaded for it does too.
-    at_home = "cuda" if settings.get("policy") == "accelerate" else "cpu"
+    at_home = "cuda" if place.get("policy") == "accelerate" else "cpu"
     lines = []
     for arguments, kind in LOCATIONS.items():
         call = f"torch.load(FILE{', ' + arguments if arguments else ''})"

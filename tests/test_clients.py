@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import EMULATION, PLACES, TRUE_TO_IDENTITY, clean_environment
+from conftest import EMULATION, TRUE_TO_IDENTITY, clean_environment
 
 pytestmark = pytest.mark.slow
 
@@ -66,19 +66,17 @@ def test_every_program_is_run() -> None:
     assert {path.stem for path in CLIENTS.glob("[!_]*.py")} == set(PROGRAMS)
 
 
-@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_client(program: str, place: str) -> None:
+def test_client(program: str, place: dict[str, str]) -> None:
     _require(PROGRAMS[program])
-    settings = PLACES[place]
-    driver = settings["driver"]
+    driver = place["driver"]
     identity = {"CLIENT_IDENTITY": "cuda"} if driver in TRUE_TO_IDENTITY else {}
-    options = [part for name, value in settings.items() for part in (f"--{name}", value)]
+    options = [part for name, value in place.items() for part in (f"--{name}", value)]
     reported = _run(
         [sys.executable, "-m", "torchdevice_cuda", *options], program, **identity, **EMULATION.get(driver, {})
     )
     # Under accelerate what names no device is drawn on the device too: models start from other numbers.
-    draws_on_device = program in DRAWS_ON_DEVICE or settings.get("policy") == "accelerate"
+    draws_on_device = program in DRAWS_ON_DEVICE or place.get("policy") == "accelerate"
     if driver in OWN_SEQUENCE and draws_on_device:
         return  # its own assertions hold: losses finite and falling
     tolerance = TOLERANCE.get(driver, OTHER_TOLERANCE)

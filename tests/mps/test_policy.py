@@ -26,7 +26,33 @@ WAYS = {
     "context": lambda d: context(d),
     "as_tensor": lambda d: torch.as_tensor(numpy.ones(2, "float32"), **d),
     "load": lambda d: load(d),
+    "legacy": lambda d: legacy(d),
+    "type": lambda d: torch.zeros(2).type(TYPES[kind(d)]) if d else torch.FloatTensor(2),
+    "parameter": lambda d: torch.nn.Parameter(torch.Tensor(2)).to(**d) if d else torch.nn.Parameter(torch.Tensor(2)),
+    "randperm": lambda d: torch.randperm(3, **d),
+    "entering": lambda d: entering(d, torch.from_numpy(numpy.ones(2))),
+    "dlpack": lambda d: entering(d, torch.from_dlpack(numpy.ones(2, "float32"))),
+    "default": lambda d: default(d),
+    "empty": lambda d: torch.nn.Linear(2, 2, device="meta").to_empty(**(d or {"device": torch.zeros(1).device})).weight,
 }
+TYPES = {"cpu": torch.FloatTensor, "cuda": torch.cuda.FloatTensor, "mps": "torch.cuda.FloatTensor"}
+
+def kind(d):
+    return torch.device(d["device"]).type
+
+def legacy(d):
+    if not d:
+        return torch.LongTensor([1, 2])
+    return getattr(torch if kind(d) == "cpu" else torch.cuda, "LongTensor")([1, 2])
+
+def entering(d, x):
+    return x.to(**d) if d else x
+
+def default(d):
+    torch.set_default_device(d.get("device"))
+    made = torch.zeros(2)
+    torch.set_default_device(None)
+    return made
 
 def context(d):
     if not d:
@@ -40,13 +66,15 @@ def load(d):
     file.seek(0)
     return torch.load(file, map_location=d.get("device"))
 
-REQUESTS = {"none": {}, "cpu": {"device": "cpu"}, "mps": {"device": "mps"}, "mps:0": {"device": "mps:0"},
+warnings.simplefilter("ignore")  # float64 becomes float32
+
+REQUESTS = {"none": {}, "cpu": {"device": "cpu"}, "cpu:0": {"device": "cpu:0"}, "mps": {"device": "mps"}, "mps:0": {"device": "mps:0"},
             "cuda": {"device": "cuda"}, "cuda:0": {"device": "cuda:0"},
             "device(cuda)": {"device": torch.device("cuda")}, "device(cpu)": {"device": torch.device("cpu")}}
 """
 
 TABLE = ASK + "result = {asked: {way: real(make(d)) for way, make in WAYS.items()} for asked, d in REQUESTS.items()}"
-HOME = {"none", "cpu", "device(cpu)"}
+HOME = {"none", "cpu", "cpu:0", "device(cpu)"}
 
 
 @pytest.mark.parametrize("policy", ["accelerate", "faithful"])
@@ -100,6 +128,51 @@ def test_data_leaves_and_enters(on_mps: Callable) -> None:
     """
     *left, entered = on_mps(body, policy="accelerate")
     assert left == [[0, 1, 2]] * 4 and entered == ["mps"] * 4
+
+
+def test_lengths_of_padded_sequences_meet_the_rest(on_mps: Callable) -> None:
+    body = """
+    from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+    x = torch.ones(2, 3, 4)
+    for ordered in (True, False):
+        packed = pack_padded_sequence(x, torch.tensor([3, 1]), batch_first=True, enforce_sorted=ordered)
+        padded, lengths = pad_packed_sequence(packed, batch_first=True)
+        mask = torch.arange(3)[None, :] < lengths[:, None]
+        result = [mask.tolist(), padded[mask].shape[0]]
+    """
+    assert on_mps(body, policy="accelerate") == [[[True] * 3, [True, False, False]], 4]
+
+
+def test_batches_meet_the_rest(on_mps: Callable) -> None:
+    """Labels that collating makes of numbers, and pinned batches, can be compared with what was brought to the CPU."""
+    body = """
+    from torch.utils.data import DataLoader
+    rows = [(torch.ones(2) * n, n, float(n)) for n in range(4)]
+    result = []
+    for pinned in (False, True):
+        for x, label, weight in DataLoader(rows, 4, pin_memory=pinned):
+            home = x.cuda(non_blocking=True).sum(1).cpu() / 2
+            result.append([(home == label).all().item(), (home == weight).all().item(), label.is_pinned()])
+    """
+    assert on_mps(body, policy="accelerate") == [[True, True, False], [True, True, True]]
+
+
+def test_legacy_types_stay_types(on_mps: Callable) -> None:
+    body = """
+    import pickle
+    x = torch.FloatTensor([1, 2])
+    stored = torch.FloatStorage([1.0, 2.0])
+    around = torch.FloatTensor(stored); stored[0] = 5.0
+    torch.set_default_tensor_type(torch.DoubleTensor)
+    double = torch.get_default_dtype()
+    torch.set_default_tensor_type("torch.FloatTensor")
+    result = [isinstance(torch.zeros(1, device="cpu:-1"), torch.FloatTensor), isinstance(x, torch.LongTensor),
+              isinstance(x, torch.cuda.FloatTensor), x.type(torch.LongTensor).dtype == torch.int64,
+              pickle.loads(pickle.dumps(torch.FloatTensor)) is torch.FloatTensor, around[0].item(), str(double),
+              type(torch.Tensor([1.0])) is torch.Tensor, str(torch.get_default_dtype())]
+    """
+    expected = [True, False, True, True, True, 5.0, "torch.float64", True, "torch.float32"]
+    assert on_mps(body, policy="accelerate") == expected
 
 
 def test_packed_sequences_take_lengths_from_anywhere(on_mps: Callable) -> None:

@@ -98,3 +98,52 @@ def test_a_spawned_child_has_the_gpu(emulated: dict[str, str], policy: str, unas
     code = f"import torchdevice_cuda; torchdevice_cuda.activate(driver='mps', policy={policy!r})\n" + SPAWNING
     seen = json.loads(run_python(code, **emulated).stdout.rpartition("RESULT ")[2])
     assert seen == ["cuda:0", [2, 2], unasked, "Parameter", True]
+
+
+QUEUES = """
+import json
+import sys
+import torch
+import torch.multiprocessing as mp
+
+def produce(queue, done):
+    for number in range(2):
+        queue.put((number, torch.full((2,), float(number)), torch.nn.Parameter(torch.ones(1))))
+    done.wait(60)
+
+def square(x):
+    return (x * x).sum()
+
+if __name__ == "__main__":
+    seen = {}
+    for method in ("fork", "spawn"):
+        context = mp.get_context(method)
+        queue, done = context.Queue(), context.Event()
+        child = context.Process(target=produce, args=(queue, done))
+        child.start()
+        got = [queue.get(timeout=100) for _ in range(2)]
+        done.set(); child.join()
+        with context.Pool(2) as pool:
+            mapped = [value.item() for value in pool.map(square, [torch.ones(2) * n for n in range(3)])]
+        # What arrives can meet what is made here.
+        seen[method] = [[n, (x + torch.ones(2)).tolist(), type(p).__name__, p.requires_grad] for n, x, p in got]
+        seen[method].append(mapped)
+    print("RESULT " + json.dumps(seen))
+"""
+
+
+@pytest.mark.parametrize("policy", ["accelerate", "faithful"])
+def test_tensors_through_queues(emulated: dict[str, str], policy: str) -> None:
+    code = f"import torchdevice_cuda; torchdevice_cuda.activate(driver='mps', policy={policy!r})\n" + QUEUES
+    seen = json.loads(run_python(code, **emulated).stdout.rpartition("RESULT ")[2])
+    expected = [[0, [1, 1], "Parameter", True], [1, [2, 2], "Parameter", True], [0, 2, 8]]
+    assert seen == {"fork": expected, "spawn": expected}
+
+
+def test_sharing_the_gpus_memory_is_warned_about(emulated: dict[str, str]) -> None:
+    body = "import torch\nx = torch.ones(1); x.share_memory_(); torch.ones(1).share_memory_()\n"
+    said = {}
+    for policy in ("accelerate", "faithful"):
+        code = f"import torchdevice_cuda; torchdevice_cuda.activate(driver='mps', policy={policy!r})\n" + body
+        said[policy] = run_python(code, **emulated).stderr.count("memory of the GPU is not shared")
+    assert said == {"accelerate": 1, "faithful": 0}

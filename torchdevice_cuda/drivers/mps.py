@@ -59,6 +59,13 @@ class MpsDriver(Driver):
         if self.settings.emulate_mps:
             self.native = emulate(self.settings.memory or metal.main_memory_share() or 1 << 33, self.settings.build)
 
+    def enable_compiler(self) -> None:
+        """Inductor compiles for Metal by itself; an emulated device has no Metal, and its graphs become C++."""
+        if self.native is not None:
+            from ..native import inductor
+
+            inductor.enable(self.native)
+
     @functools.cached_property
     def memory(self) -> MpsMemory:
         """The device's memory; made at first use, when torch is complete."""

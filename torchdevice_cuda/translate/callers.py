@@ -25,9 +25,19 @@ PASSING = (
     # A batch that is put together in the program's own process; in a worker nothing is redirected.
     "torch.utils.data._utils.collate",
 )
+#: Packages that carry what the program sends to another process, and hand over what it receives.
+CARRYING = ("multiprocessing", "torch.multiprocessing")
 #: What a module's code does with requests: ``True`` makes or hands on the program's, ``False`` makes torch's own,
-#: ``None`` is ours, and whoever called it asks.
+#: ``None`` asks for whoever called it: our code, and what carries tensors between processes.
 Verdict = bool | None
+
+
+def _listed(module: str, entries: tuple[str, ...]) -> bool:
+    return any(module.startswith(entry) if entry.endswith(".") else module == entry for entry in entries)
+
+
+def _within(module: str, packages: tuple[str, ...]) -> bool:
+    return any(module == package or module.startswith(package + ".") for package in packages)
 
 
 class _Verdicts(dict):
@@ -35,8 +45,8 @@ class _Verdicts(dict):
 
     def __missing__(self, module: str | None) -> Verdict:
         name = module or ""
-        passing = any(name.startswith(entry) if entry.endswith(".") else name == entry for entry in PASSING)
-        verdict = None if name.startswith("torchdevice_cuda") else passing or name.partition(".")[0] not in OURS
+        asks_for_another = _within(name, ("torchdevice_cuda", *CARRYING))
+        verdict = None if asks_for_another else not _within(name, OURS) or _listed(name, PASSING)
         self[module] = verdict
         return verdict
 

@@ -158,8 +158,8 @@ def default_type(editor: Editor, driver: Driver) -> None:
     def set_default_tensor_type(t: Any) -> None:
         name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
         on_cuda = name.startswith("torch.cuda.")
-        ours = on_cuda or isinstance(t, TensorType)
-        original(name.replace("torch.cuda.", "torch.", 1) if ours else t)
+        known = getattr(torch, name.rpartition(".")[2], t) if on_cuda or isinstance(t, (str, TensorType)) else t
+        original(getattr(known, "_host", known))
         if translator.accelerator != "cpu":
             torch.set_default_device("cuda" if on_cuda else None)
 
