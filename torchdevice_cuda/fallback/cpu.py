@@ -215,12 +215,9 @@ def _plain(shape: Shape, device: torch.device, passage: Passage, call: Callable[
             made = call(_cpu(args[0]), *args[1:], **kwargs)
         else:
             made = call(_cpu(args[0]))
-        if single:
-            try:
-                made = _to(made, device)
-            except TypeError:  # a dtype that the device has not
-                made = away(made, device)
-        else:
+        try:
+            made = _to(made, device) if single else tuple([_to(one, device) for one in made])
+        except TypeError:  # a dtype that the device has not; a list of tensors, or none where one could be
             made = away(made, device)
         note()
         return made

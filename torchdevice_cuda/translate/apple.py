@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -24,11 +25,12 @@ _NON_BLOCKING = 2
 
 def on_apple(editor: Editor, name: str, original: Function) -> Function:
     """A factory: its device is translated, float64 and errors of the GPU are dealt with, memory peaks are seen."""
-    driver, known = editor.translator.driver, editor.translator.on_cuda
+    translator, driver, known = editor.translator, editor.translator.driver, editor.translator.on_cuda
     original = strict(original)
     like, overridable = name in LIKE, name in OVERRIDABLE
     refused, uncommon, note = _refused(editor, name, original), _uncommon(editor, name, original), driver.memory.note
-    injecting, overridden = injection(editor.translator, name) is not None, torch._C._has_torch_function
+    injecting, overridden = injection(translator, name) is not None, torch._C._has_torch_function
+    caller = sys._getframe
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes or (like and (not args or args[0].__class__ not in PLAIN)) or (overridable and overridden(args)):
@@ -36,17 +38,24 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
             handled = dispatched(wrapper, subjects, args, kwargs)
             if handled is not NotImplemented:
                 return handled
-        # The commonest of all: for CUDA, which has been used before.
-        if kwargs:
+        # The commonest of all: for CUDA, which has been used before, or for no device, by the program itself.
+        if driver.cold or "pin_memory" in kwargs or "generator" in kwargs or "out" in kwargs:
+            return uncommon(args, kwargs)
+        asked = kwargs.get("device")
+        if asked is not None:
             try:
-                target = known.get(kwargs.get("device"))
+                target = known.get(asked)
             except TypeError:  # unhashable: torch will say what a device is
                 target = None
-            if target is None or driver.cold or "pin_memory" in kwargs or "generator" in kwargs:
+            if target is None:
                 return uncommon(args, kwargs)
             kwargs["device"] = target
         elif not like:
-            return uncommon(args, kwargs) if injecting else original(*args)
+            if not injecting and not kwargs:
+                return original(*args)
+            if overridable or not injecting or not translator.injects_for(caller(1)):
+                return uncommon(args, kwargs)
+            kwargs["device"] = translator.unasked
         try:
             made = original(*args, **kwargs) if kwargs else original(*args)
         except (TypeError, RuntimeError) as error:

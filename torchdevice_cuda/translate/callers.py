@@ -51,14 +51,14 @@ class _Verdicts(dict):
         return verdict
 
 
-_verdicts = _Verdicts()
+verdicts = _Verdicts()
 
 
 def asked_by_program() -> bool:
     """Whether the code that called into torchdevice_cuda asks for the program."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        verdict = _verdicts[frame.f_globals.get("__name__")]
+        verdict = verdicts[frame.f_globals.get("__name__")]
         if verdict is not None:
             return verdict
         frame = frame.f_back

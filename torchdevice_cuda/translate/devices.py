@@ -13,12 +13,13 @@ import re
 import sys
 import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..report import Counters
-from .callers import asked_by_program
+from .callers import asked_by_program, verdicts
 from .policy import CPU, FAITHFUL, Override, Request, default_policy, destination
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("torchdevice_cuda")
 _TOGGLE = "cpu:-1"
 _worker_info = torch.utils.data.get_worker_info
+_function_modes = torch._C._is_torch_function_mode_enabled
 _SWEEP_ABOVE = 4096
 
 
@@ -121,9 +123,20 @@ class Translator:
         return (
             self.unasked is not None
             # With torch.device(...) and set_default_device(...) are function modes; the program's own have been called.
-            and not torch._C._is_torch_function_mode_enabled()
+            and not _function_modes()
             and not self._stays_home()
             and asked_by_program()
+        )
+
+    def injects_for(self, frame: FrameType) -> bool:
+        """The same for a request made by this frame, as far as that can be told at once; ``False`` says nothing."""
+        return bool(
+            verdicts[frame.f_globals.get("__name__")]
+            and self.unasked is not None
+            and not self.forked
+            and not _function_modes()
+            and _worker_info() is None
+            and not _log.isEnabledFor(logging.INFO)
         )
 
     def _stays_home(self) -> bool:
