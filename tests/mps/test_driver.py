@@ -84,6 +84,28 @@ def test_streams_and_events(on_mps: Callable) -> None:
     assert on_mps(body) == [True] * 6
 
 
+BACKWARD_STREAM = """
+stream, seen = torch.cuda.Stream(), []
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a): return a * 2
+    @staticmethod
+    def backward(ctx, g): seen.append(torch.cuda.current_stream() == stream); return g * 2
+x = torch.ones(3, device="cuda", requires_grad=True)
+with torch.cuda.stream(stream):
+    y = Twice.apply(x).sum()
+y.backward()
+Twice.apply(x).sum().backward()
+result = [seen, x.grad.tolist(), torch.cuda.current_stream() == torch.cuda.default_stream()]
+"""
+
+
+def test_backward_runs_in_the_stream_of_forward(on_mps: Callable, answer: Callable) -> None:
+    expected = [[True, False], [4, 4, 4], True]
+    assert on_mps(BACKWARD_STREAM) == expected
+    assert answer(BACKWARD_STREAM, driver="cpu") == expected
+
+
 def test_random_state(on_mps: Callable) -> None:
     body = """
     torch.cuda.manual_seed(7); a = torch.rand(3, device="cuda")

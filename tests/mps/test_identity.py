@@ -58,6 +58,26 @@ def test_compile_and_script(on_mps: Callable) -> None:
     assert on_mps(body) == [[2, 2], [2, 2], [1, 1], "cuda:0", [2, 2]]
 
 
+def test_compiled_code_sees_what_the_program_sees(on_mps: Callable, order: str) -> None:
+    """torch.compile folds the device into the graph: compiled and not, the same branch is taken."""
+    body = """
+    def by_type(x): return x * 2 if x.device.type == "cuda" else x * 3
+    def by_flag(x): return x * 2 if x.is_cuda and not x.is_mps else x * 3
+    def by_device(x): return torch.zeros(2, device=x.device) + x if x.device == torch.device("cuda:0") else x * 5
+    class Net(torch.nn.Module):
+        def __init__(self): super().__init__(); self.inner = torch.nn.Linear(2, 2)
+        def forward(self, x): return self.inner(x.to(self.inner.weight.device)) if self.inner.weight.is_cuda else x * 9
+    x, net = torch.ones(2, device="cuda"), Net().cuda()
+    result = [torch.equal(f(x), torch.compile(f, backend=backend, fullgraph=True)(x))
+              for f in (by_type, by_flag, by_device, net) for backend in ("eager", "aot_eager")]
+    from torch._subclasses import FakeTensorMode
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(x)
+        result += [str(fake.device) == str((fake + 1).device) == "cuda:0", fake.is_cuda]
+    """
+    assert on_mps(body, order=order) == [True] * 10
+
+
 def test_torch_functions_of_subclasses(on_mps: Callable) -> None:
     body = """
     seen = []
@@ -89,7 +109,8 @@ def test_checkpoints_are_cudas(on_mps: Callable) -> None:
 def test_libraries_find_cuda_and_not_mps(on_mps: Callable) -> None:
     body = """
     exec("import torch; ask = lambda: torch.backends.mps.is_available()", within := {"__name__": "torch.inner"})
-    result = [torch.backends.mps.is_available(), torch.cuda.is_available(), within["ask"]()]
+    mps = torch.backends.mps
+    result = [mps.is_available(), mps.is_built(), torch.cuda.is_available(), within["ask"]()]
     """
-    assert on_mps(body) == [False, True, True]
-    assert on_mps(body, identity="native") == [True, True, True]
+    assert on_mps(body) == [False, False, True, True]
+    assert on_mps(body, identity="native") == [True, True, True, True]

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
+from ..finder import ShadowFinder
 from .patches import Editor, patch
 from .random import CudaGenerator
 from .wrapping import disguise, install
@@ -211,6 +212,61 @@ def packed_sequences(editor: Editor, driver: Driver) -> None:
 
 
 @patch("mps")
+def traced_tensors(editor: Editor, driver: Driver) -> None:
+    """``torch.compile`` reads a tensor's device itself and folds it into the graph: as the traced code is to see it."""
+    if not _wanted(editor):
+        return
+    name = "torch._dynamo.variables.tensor"
+    if name in sys.modules:
+        _trace_as_program(editor, sys.modules[name])
+        return
+    finder = ShadowFinder(after={name: lambda module: _trace_as_program(editor, module)})
+    finder.install()
+    editor.on_undo(finder.remove)
+
+
+def _trace_as_program(editor: Editor, module: types.ModuleType) -> None:
+    """Have traced code of the program fold CUDA's answers, and traced code of torch the real ones.
+
+    The methods look at nothing of the traced tensor but its device: a stand-in has the one that is to be seen.
+    """
+    traced = module.TensorVariable
+    device, is_cuda = traced.method_attr_device, traced.method_attr_is_cuda
+    on_cuda, elsewhere = types.SimpleNamespace(device=_CUDA), types.SimpleNamespace(device=torch.device("cpu"))
+
+    def masked(self: Any, tx: Any) -> bool:
+        return self.device in _ANSWERS and not _inside[tx.f_globals.get("__name__")]
+
+    def method_attr_device(self: Any, tx: Any) -> Any:
+        return device(on_cuda if masked(self, tx) else self, tx)
+
+    def method_attr_is_cuda(self: Any, tx: Any) -> Any:
+        return is_cuda(on_cuda if masked(self, tx) else self, tx)
+
+    def method_attr_is_mps(self: Any, tx: Any) -> Any:
+        return is_cuda(on_cuda if self.device in _ANSWERS and not masked(self, tx) else elsewhere, tx)
+
+    for replacement in (method_attr_device, method_attr_is_cuda, method_attr_is_mps):
+        editor.set(traced, replacement.__name__, replacement)
+
+
+@patch("mps")
+def fake_tensors(editor: Editor, driver: Driver) -> None:
+    """Fake tensors, which stand for real ones while programs are traced, have a device of their own."""
+    if not _wanted(editor):
+        return
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    original = vars(FakeTensor)["device"]
+
+    def read(self: Any) -> torch.device:
+        found = original.fget(self)
+        return found if _inside[_frame(1).f_globals.get("__name__")] else _ANSWERS.get(found, found)
+
+    editor.set(FakeTensor, "device", property(read, original.fset, doc=original.__doc__))
+
+
+@patch("mps")
 def type_names(editor: Editor, driver: Driver) -> None:
     """``x.type()`` names the class that ``torch.cuda`` has for it."""
     if not _wanted(editor):
@@ -230,12 +286,13 @@ def availability(editor: Editor, driver: Driver) -> None:
     """Libraries that find an Apple GPU choose it before CUDA, and then do without CUDA's features: they find CUDA."""
     if not _wanted(editor):
         return
-    original = torch.backends.mps.is_available
+    for name in ("is_available", "is_built"):
+        original = getattr(torch.backends.mps, name)
 
-    def is_available() -> bool:
-        return bool(_inside[_frame(1).f_globals.get("__name__")]) and original()
+        def answer(_original: Callable[[], bool] = original) -> bool:
+            return bool(_inside[_frame(1).f_globals.get("__name__")]) and _original()
 
-    editor.set(torch.backends.mps, "is_available", disguise(is_available, original))
+        editor.set(torch.backends.mps, name, disguise(answer, original))
 
 
 @patch("mps")
