@@ -17,8 +17,10 @@ from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
 _CPU = torch.device("cpu")
 #: Looked up rather than asked for their type, which makes a new string each time (0.6 us).
 _GPU = frozenset({torch.device("mps"), torch.device("mps", 0)})
-# ``Tensor.to(device, dtype, non_blocking, copy)``: where ``non_blocking`` stands after the device.
+# ``Tensor.to(device, dtype, non_blocking, copy)``: where the last two stand after the device.
 _NON_BLOCKING = 1
+_COPY = 2
+_on_gpu = torch._C.TensorBase.is_mps.__get__
 
 
 def on_apple(editor: Editor, name: str, original: Function) -> Function:
@@ -30,6 +32,7 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
     known, named = translator.cache, (str, torch.device)
     always, plain = overridable or like, not like
     precision, draws_at_home = editor.precision, _draws_at_home(translator)
+    redirects = translator.unasked is not None
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if (modes or always) and (modes or plain or not args or args[0].__class__ not in PLAIN):
@@ -37,7 +40,7 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
             handled = dispatched(wrapper, subjects, args, kwargs)
             if handled is not NotImplemented:
                 return handled
-        asked, target = kwargs.get("device"), None
+        asked, target, at_home = kwargs.get("device"), None, False
         if "generator" in kwargs and draws_at_home(asked, kwargs["generator"], args):
             kwargs["device"] = _CPU
             return precision.settle(original(*args, **kwargs))
@@ -45,10 +48,12 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
             if injects is not None and injects(args, kwargs):
                 kwargs["device"] = target = translator.unasked
                 translator.log("no device", target)
+                at_home = True
         elif asked.__class__ in named and asked in known:
             kwargs["device"] = target = known[asked]
         elif names_a_device(asked):
             kwargs["device"] = target = translator.device(asked)
+            at_home = redirects and target in _GPU and not translator.names_accelerator(asked)
         if kwargs.get("pin_memory") and target in _GPU and not translator.names_cuda(asked):
             kwargs["device"] = target = _CPU  # pinned memory is the host's by definition
         if target not in _GPU:
@@ -61,7 +66,7 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
         except (TypeError, RuntimeError) as error:
             return refused(error, args, kwargs)
         note()
-        return made
+        return translator.at_home.add(made) if at_home else made
 
     return wrapper
 
@@ -103,9 +108,12 @@ def mover(editor: Editor) -> Callable[..., torch.Tensor]:
 
     Copies that do not wait are not safe here: one to the CPU can be read before it has arrived, one from memory that
     is not the GPU's can be overtaken by what the program does to its source. All copies wait.
+
+    Where requests for the CPU go to the GPU too, a move between the two still copies: a program changes the one and
+    goes on with the other.
     """
     original = torch._C.TensorBase.to
-    driver = editor.translator.driver
+    translator, driver = editor.translator, editor.translator.driver
     memory = driver.memory
     note = memory.note
 
@@ -116,12 +124,15 @@ def mover(editor: Editor) -> Callable[..., torch.Tensor]:
             kwargs["non_blocking"] = False
         elif len(args) > _NON_BLOCKING:
             args = (*args[:_NON_BLOCKING], False, *args[_NON_BLOCKING + 1 :])
+        crosses = translator.unasked is not None and _on_gpu(self) and translator.is_at_home(self) == to_cuda
+        if crosses and target.type == "mps":
+            args, kwargs = args[:_COPY], {**kwargs, "copy": True}
         try:
             moved = original(self, target, *args, **kwargs)
         except RuntimeError as error:
             raise memory.translated(error) from None
         note()
-        return moved
+        return translator.at_home.add(moved) if crosses and not to_cuda and _on_gpu(moved) else moved
 
     return move
 

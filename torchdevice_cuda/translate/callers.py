@@ -20,6 +20,7 @@ PASSING = (
     "torch.utils._device",
     "torch.signal.",
     "torch.functional",
+    "torch.quasirandom",
     "torch.func",
     "torch.cuda.",
     # A batch that is put together in the program's own process; in a worker nothing is redirected.

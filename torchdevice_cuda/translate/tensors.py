@@ -73,6 +73,7 @@ def to(editor: Editor, driver: Driver) -> None:
     known, marked = translator.on_cuda, marks.refs.get
     device_class, dtype_class, tracing = torch.device, torch.dtype, torch._C._get_tracing_state
     on_host = translator.accelerator == "cpu"
+    names = translator.names_cuda if translator.unasked is None else translator.names_accelerator
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         if modes or self.__class__ not in PLAIN:
@@ -97,7 +98,7 @@ def to(editor: Editor, driver: Driver) -> None:
             elif not names_a_device(asked):
                 return original(self, *args, **kwargs)
             target = translator.device(asked)
-            return move(self, translator.names_cuda(asked), target, args[1:], kwargs)
+            return move(self, names(asked), target, args[1:], kwargs)
         asked = kwargs.get("device")
         if asked is None or not names_a_device(asked):
             return original(self, *args, **kwargs)
@@ -107,7 +108,7 @@ def to(editor: Editor, driver: Driver) -> None:
             if mark is not None and mark() is self and tracing() is None:
                 return self
         target = translator.device(asked)
-        return move(self, translator.names_cuda(asked), target, (), kwargs)
+        return move(self, names(asked), target, (), kwargs)
 
     install(editor, torch.Tensor, "to", disguise(wrapper, original), original)
 
