@@ -21,6 +21,7 @@ _CPU = torch.device("cpu")
 _GPU = frozenset({torch.device("mps"), torch.device("mps", 0)})
 # ``Tensor.to(device, dtype, non_blocking, copy)``: where ``non_blocking`` stands.
 _NON_BLOCKING = 2
+_on_gpu = torch._C.TensorBase.is_mps.__get__
 
 
 def on_apple(editor: Editor, name: str, original: Function) -> Function:
@@ -61,7 +62,7 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
         except (TypeError, RuntimeError) as error:
             return refused(error, args, kwargs)
         note()
-        return made
+        return made if asked is not None or like else translator.at_home.add(made)
 
     return wrapper
 
@@ -70,10 +71,11 @@ def _uncommon(editor: Editor, name: str, original: Function) -> Callable[[tuple,
     """The rest of a call of a factory: for no device, for another, pinned, with a generator, the first for CUDA."""
     translator, driver, precision = editor.translator, editor.translator.driver, editor.precision
     injects, draws_at_home = injection(translator, name), _draws_at_home(translator)
+    redirects = translator.unasked is not None
     refused, pinned, note = _refused(editor, name, original), editor.pinned, driver.memory.note
 
     def finish(args: tuple, kwargs: dict[str, Any]) -> Any:
-        asked, target = kwargs.get("device"), None
+        asked, target, at_home = kwargs.get("device"), None, False
         if "generator" in kwargs and draws_at_home(asked, kwargs["generator"], args):
             kwargs["device"] = _CPU
             return precision.settle(original(*args, **kwargs))
@@ -81,8 +83,10 @@ def _uncommon(editor: Editor, name: str, original: Function) -> Callable[[tuple,
             if injects is not None and injects(args, kwargs):
                 kwargs["device"] = target = translator.unasked
                 translator.log("no device", target)
+                at_home = True
         elif names_a_device(asked):
             kwargs["device"] = target = translator.device(asked)
+            at_home = redirects and target in _GPU and not translator.names_accelerator(asked)
         if kwargs.get("pin_memory") and target in _GPU and not translator.names_cuda(asked):
             kwargs["device"] = target = _CPU  # pinned memory is the host's by definition
         if target not in _GPU:
@@ -95,7 +99,7 @@ def _uncommon(editor: Editor, name: str, original: Function) -> Callable[[tuple,
         except (TypeError, RuntimeError) as error:
             return refused(error, args, kwargs)
         note()
-        return made
+        return translator.at_home.add(made) if at_home else made
 
     return finish
 
@@ -133,17 +137,30 @@ def _refused(editor: Editor, name: str, original: Function) -> Callable[[Excepti
 
 
 # ---------------------------------------------------------------------------------- moves
+def _crossing(translator: Translator) -> Callable[[torch.Tensor, bool], bool]:
+    """Whether a tensor on the GPU that is to stay there goes from the CPU to CUDA, or back, as the program sees it."""
+
+    def crosses(tensor: torch.Tensor, wants_gpu: bool) -> bool:
+        return translator.unasked is not None and _on_gpu(tensor) and translator.is_at_home(tensor) == wants_gpu
+
+    return crosses
+
+
 @patch("mps")
 def to(editor: Editor, driver: Driver) -> None:
     """Tensor.to: with a device, by position or by name, it is translated; float64 becomes what the setting says.
 
     Copies that do not wait are not safe here: one to the CPU can be read before it has arrived, one from memory that
     is not the GPU's can be overtaken by what the program does to its source. All copies wait.
+
+    Where requests for the CPU go to the GPU too, a move between the two still copies: a program changes the one and
+    goes on with the other.
     """
     replaced = torch.Tensor.to
     original = strict(replaced)
     translator, known, note = editor.translator, editor.translator.on_cuda, driver.memory.note
     refused, device_class, dtype_class = conversion(editor, "to"), torch.device, torch.dtype
+    redirects, crosses = translator.unasked is not None, _crossing(translator)
 
     def translated(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """The arguments of a move, with the real device and without haste."""
@@ -163,13 +180,28 @@ def to(editor: Editor, driver: Driver) -> None:
             args = (*args[:_NON_BLOCKING], False, *args[_NON_BLOCKING + 1 :])
         return args, kwargs
 
+    def redirected(self: torch.Tensor, args: tuple, kwargs: dict[str, Any]) -> torch.Tensor:
+        """A move where requests for the CPU go to the GPU too."""
+        asked = args[0] if args else kwargs.get("device")
+        if asked is None or not names_a_device(asked):
+            return original(self, *args, **kwargs)
+        wants_gpu = translator.names_accelerator(asked)
+        args, kwargs = translated(args, kwargs)
+        to_gpu = (args[0] if args else kwargs["device"]) in _GPU
+        if to_gpu and crosses(self, wants_gpu):
+            args, kwargs = args[:_NON_BLOCKING], {**kwargs, "copy": True}
+        moved = original(self, *args, **kwargs)
+        return translator.at_home.add(moved) if to_gpu and not wants_gpu and moved is not self else moved
+
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         if modes or self.__class__ not in PLAIN:
             handled = dispatched(wrapper, (self,), (self, *args), kwargs)
             if handled is not NotImplemented:
                 return handled
         try:
-            if kwargs or len(args) != 1:
+            if redirects:
+                moved = redirected(self, args, kwargs)
+            elif kwargs or len(args) != 1:
                 args, kwargs = translated(args, kwargs)
                 moved = original(self, *args, **kwargs)
             else:
@@ -199,6 +231,7 @@ def cuda(editor: Editor, driver: Driver) -> None:
     original, move = torch.Tensor.cuda, torch._C.TensorBase.to
     translator, note = editor.translator, driver.memory.note
     refused, target = conversion(editor, "cuda"), torch.device(driver.device_type, 0)
+    redirects, crosses = translator.unasked is not None, _crossing(translator)
 
     def arguments(
         device: Any = None, non_blocking: bool = False, memory_format: torch.memory_format = torch.preserve_format
@@ -218,10 +251,11 @@ def cuda(editor: Editor, driver: Driver) -> None:
             torch.cuda._lazy_init()
         memory_format = arguments(*args, **kwargs) if args or kwargs else torch.preserve_format
         try:
-            if memory_format is torch.preserve_format:
+            copy = redirects and crosses(self, True)
+            if memory_format is torch.preserve_format and not copy:
                 moved = move(self, target)
             else:
-                moved = move(self, target, memory_format=memory_format)
+                moved = move(self, target, copy=copy, memory_format=memory_format)
         except (TypeError, RuntimeError) as error:
             return refused(error, self, args, kwargs)
         if moved is not self:
@@ -238,6 +272,7 @@ def cpu(editor: Editor, driver: Driver) -> None:
     if translator.unasked is None:
         return
     original, move, note = torch.Tensor.cpu, torch._C.TensorBase.to, driver.memory.note
+    crosses = _crossing(translator)
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         if modes or self.__class__ not in PLAIN:
@@ -249,9 +284,12 @@ def cpu(editor: Editor, driver: Driver) -> None:
             return original(self, *args, **kwargs)
         if args:
             kwargs["memory_format"] = args[0]
-        moved = editor.precision.settle(self) if self.dtype in NARROW else move(self, target, **kwargs)
+        if self.dtype in NARROW:
+            moved = editor.precision.settle(self)
+        else:
+            moved = move(self, target, copy=crosses(self, False), **kwargs)
         note()
-        return moved
+        return moved if moved is self else translator.at_home.add(moved)
 
     install(editor, torch.Tensor, "cpu", disguise(wrapper, original), original)
 

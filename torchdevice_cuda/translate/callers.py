@@ -20,10 +20,9 @@ PASSING = (
     "torch.utils._device",
     "torch.signal.",
     "torch.functional",
+    "torch.quasirandom",
     "torch.func",
     "torch.cuda.",
-    # A batch that is put together in the program's own process; in a worker nothing is redirected.
-    "torch.utils.data._utils.collate",
 )
 #: Packages that carry what the program sends to another process, and hand over what it receives.
 CARRYING = ("multiprocessing", "torch.multiprocessing")

@@ -51,6 +51,8 @@ class Translator:
         self.on_cuda: dict[Any, torch.device] = {}
         self._cuda_requests: set[Any] = set()
         self.marks = Marks()
+        #: Tensors that went to the accelerator unasked: to the program they are the CPU's.
+        self.at_home = Marks()
         #: Counts every request where the user asked for a report; answers are not kept then.
         self._disguised = self.accelerator not in ("cuda", CPU) and settings.identity == "cuda"
         self.counters = None
@@ -113,6 +115,14 @@ class Translator:
         if asked.__class__ is str or asked.__class__ is torch.device:
             return asked in self._cuda_requests
         return isinstance(asked, str) and asked in self._cuda_requests or as_device(asked).type == "cuda"
+
+    def names_accelerator(self, asked: Any) -> bool:
+        """Whether a request names CUDA, or this machine's accelerator by its own name."""
+        return self.names_cuda(asked) or (self.accelerator != CPU and as_device(asked).type == self.accelerator)
+
+    def is_at_home(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor on the accelerator, or the one it is a view of, is the CPU's to the program."""
+        return tensor in self.at_home or (tensor._base is not None and tensor._base in self.at_home)
 
     def injects(self) -> bool:
         """Whether requests for no device go to the accelerator here and now.

@@ -265,7 +265,7 @@ def entering(editor: Editor) -> Callable[[torch.Tensor], torch.Tensor]:
             return tensor
         translator.log("host data", translator.unasked)
         try:
-            return move(tensor, translator.unasked)
+            return translator.at_home.add(move(tensor, translator.unasked))
         except TypeError as error:
             if not precision.refused(error):
                 raise

@@ -83,7 +83,11 @@ def _without_devices(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[s
     named = args and (
         isinstance(args[0], (torch.device, int)) or (isinstance(args[0], str) and "Tensor" not in args[0])
     )
-    return args[1:] if named else args, {key: value for key, value in kwargs.items() if key != "device"}
+    args = args[1:] if named else args
+    rest = {key: value for key, value in kwargs.items() if key != "device"}
+    if args and args[0] is None:  # ``to(device, None, False)``, as modules say it: there is no such form without one
+        return (), dict(zip(("non_blocking", "copy"), args[1:], strict=False)) | rest
+    return args, rest
 
 
 def conversion(editor: Editor, name: str) -> Callable[[Exception, torch.Tensor, tuple, dict[str, Any]], torch.Tensor]:

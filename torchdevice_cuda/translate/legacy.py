@@ -97,7 +97,7 @@ def _entering(editor: Editor) -> Callable[[torch.Tensor, tuple], torch.Tensor]:
     return settle
 
 
-@patch("mps", "cuda")
+@patch("mps")
 def host_classes(editor: Editor, driver: Driver) -> None:
     """``torch.FloatTensor(3)`` names no device: where such requests go to the accelerator, it does too."""
     if editor.translator.unasked is None:
@@ -111,7 +111,7 @@ def host_classes(editor: Editor, driver: Driver) -> None:
         editor.set(torch, name, HostTensorType(name, (), namespace | shown))
 
 
-@patch("mps", "cuda")
+@patch("mps")
 def construction(editor: Editor, driver: Driver) -> None:
     """The same for ``torch.Tensor(2, 3)``, of which many a parameter is made; subclasses make themselves."""
     if editor.translator.unasked is None:

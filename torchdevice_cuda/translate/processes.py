@@ -126,7 +126,7 @@ def datasets(editor: Editor, driver: Driver) -> None:
 
 @patch("mps")
 def batches(editor: Editor, driver: Driver) -> None:
-    """What workers made, and what was pinned, enters the program like any data from outside: where the table says.
+    """What workers, collating and pinning made enters the program like any data from outside: where the table says.
 
     A pinned batch goes on answering that it is: the Apple GPU's memory is the host's.
     """
@@ -145,8 +145,9 @@ def batches(editor: Editor, driver: Driver) -> None:
 
         def _next_data(self: Any, _original: Callable[[Any], Any] = original) -> Any:
             data = _original(self)
-            outside = self._pin_memory or self._num_workers
-            return _mapped(data, enter) if outside and translator.unasked is not None else data
+            # While explicit requests for the CPU are meant, a batch may be on the CPU because it was asked to be.
+            follows = translator.unasked is not None and not translator.override.on
+            return _mapped(data, enter) if follows else data
 
         editor.set(kind, "_next_data", disguise(_next_data, original))
 
