@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import subprocess
@@ -38,6 +39,11 @@ EMULATION: dict[str, dict[str, str]] = {"mps": {"TORCHDEVICE_EMULATE_MPS": "1"}}
 NATIVE = {"virtual": "cuda", "mps": "mps"}
 #: Drivers on which a tensor on the device says "cuda".
 TRUE_TO_IDENTITY = frozenset({"virtual", "mps"})
+
+
+def pytest_configure() -> None:
+    """Compile the package once, not in each of the children: they may be told not to write what they compiled."""
+    compileall.compile_dir(ROOT / "torchdevice_cuda", quiet=2)
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
