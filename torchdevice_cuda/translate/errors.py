@@ -64,7 +64,12 @@ def watch(editor: Editor, translated: Callable[[BaseException], BaseException]) 
         if error.__class__ in plain:
             other = translated(error)
             if other is not error:
-                raise other.with_traceback(error.__traceback__) from None
+                try:
+                    raise other.with_traceback(error.__traceback__) from None
+                finally:
+                    # This frame is in the error's traceback: what it names would hold the error, and through it all
+                    # the tensors of the frames that failed, until the next garbage collection.
+                    del other, error
 
     monitoring.use_tool_id(free[0], "torchdevice_cuda")
     editor.on_undo(lambda: monitoring.free_tool_id(free[0]))
