@@ -78,6 +78,7 @@ def register(chain: Chain) -> Any:
     """Register a kernel for every missing operator, and one over each that refuses; the library that holds them."""
     library = torch.library.Library("aten", "IMPL")
     known = keys()
+    refusing = limited("MPS")  # before those that are missing have kernels too
     for key in known:
         for name in missing(key):
             library.impl(name.removeprefix("aten::"), chain.kernel(overload(name)), key)
@@ -88,7 +89,7 @@ def register(chain: Chain) -> Any:
     with warnings.catch_warnings():
         # torch says once that kernels have been overridden; these call the ones they override.
         warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel")
-        for name in limited("MPS"):
+        for name in refusing:
             op = overload(name)
             native = torch.library.get_kernel(op, "MPS")
             kernel = guards.guard_operator(op, native, chain.device, chain.left)
