@@ -90,7 +90,8 @@ def overload(name: str) -> Any:
 def register(chain: Chain, guard: Guard) -> Any:
     """Register a kernel for every missing operator, and one over each that refuses; the library that holds them."""
     library = torch.library.Library("aten", "IMPL")
-    known, refusing = keys(), list(limited("MPS"))
+    known = keys()
+    refusing = limited("MPS")  # before those that are missing have kernels too
     for key in known:
         for name in missing(key):
             library.impl(name.removeprefix("aten::"), chain.kernel(overload(name)), key)
