@@ -143,14 +143,14 @@ def test_a_refusal_is_tried_once(on_mps: Callable) -> None:
 
 def test_a_shape_that_is_refused_says_nothing_about_the_next(on_mps: Callable) -> None:
     body = """
-    from torchdevice_cuda.fallback.guards import guard
+    from torchdevice_cuda.fallback.guards import Guard
     asked = []
     def pool(x, size):
         asked.append(str(x.device.type))
         if x.is_cuda and x.shape[0] % size:
             raise NotImplementedError("Adaptive pool MPS: input sizes must be divisible by output sizes. Non-divisible")
         return x[:size]
-    guarded = guard("pool", pool, torch.device("mps", 0), lambda *row: None)
+    guarded = Guard(torch.device("mps", 0), lambda *row: None).function("pool", pool)
     x = torch.arange(6.0, device="cuda", requires_grad=True)
     out = [guarded(x, 4), guarded(x, 3), guarded(x=x, size=4)]
     sum(part.sum() for part in out).backward()
@@ -184,7 +184,7 @@ cases = {
     "inv, backward": lambda d: gradient(torch.linalg.inv, d),
     "eig, whose gradient solves": lambda d: gradient(torch.linalg.eigvals, d),
     "index_reduce": reduced, "index_reduce_": lambda d: reduced(d, "index_reduce_"),
-    "from float8": lambda d: float8(d).to(torch.float32), "float": lambda d: float8(d).float(),
+    "from float8": lambda d: float8(d).to(torch.float32),
     "to float8": lambda d: float8(d).view(torch.uint8), "elsewhere": lambda d: float8(d).to("cuda", torch.float16),
 }
 """

@@ -10,7 +10,7 @@ import pytest
 
 # A function of torch that the device has, but not for every dtype; who was asked is what the device would see.
 BODY = """
-from torchdevice_cuda.fallback.guards import guard
+from torchdevice_cuda.fallback.guards import Guard
 asked = []
 def sort(x):
     on_device = torch._C.TensorBase.is_mps.__get__(x)
@@ -20,7 +20,7 @@ def sort(x):
     if on_device and len(x) > 4:
         raise RuntimeError("MPSGraph does not support tensor dims larger than INT_MAX")
     return torch._C._VariableFunctions.sort(x)
-guarded = guard("sort", sort, torch.device("mps", 0), lambda *row: None)
+guarded = Guard(torch.device("mps", 0), lambda *row: None).function("sort", sort)
 values = [guarded(torch.tensor([3, 1, 2], device="cuda")).values.tolist() for _ in range(2)]
 long = [guarded(torch.arange(5.0, device="cuda")).values.tolist() for _ in range(2)]
 small = guarded(torch.ones(2, device="cuda")).values.is_cuda
@@ -76,8 +76,8 @@ def test_deactivation_forgets_what_is_in_memory(on_mps: Callable, own_cache: dic
     body = """
     from torchdevice_cuda.fallback.capabilities import refusals
     refusals.add("sort", torch.int64, "mps:0", "no such dtype")
-    before = bool(refusals)
+    before = bool(refusals.of("sort"))
     torchdevice_cuda.deactivate()
-    result = [before, bool(refusals)]
+    result = [before, bool(refusals.of("sort"))]
     """
     assert on_mps(body, env=own_cache, refusals="disk") == [True, False]

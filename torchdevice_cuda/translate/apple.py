@@ -185,8 +185,8 @@ def to(editor: Editor, driver: Driver) -> None:
         asked = args[0] if args else kwargs.get("device")
         if asked is None or not names_a_device(asked):
             return original(self, *args, **kwargs)
-        wants_gpu = translator.names_accelerator(asked)
         args, kwargs = translated(args, kwargs)
+        wants_gpu = translator.names_accelerator(asked)
         to_gpu = (args[0] if args else kwargs["device"]) in _GPU
         if to_gpu and crosses(self, wants_gpu):
             args, kwargs = args[:_NON_BLOCKING], {**kwargs, "copy": True}
