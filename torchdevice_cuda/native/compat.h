@@ -7,9 +7,11 @@
 #endif
 
 #include <c10/core/Allocator.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
 
 #include <string>
+#include <utility>
 
 #if HOSTDEVICE_TORCH >= 209
 #include <c10/core/CachingDeviceAllocator.h>
@@ -25,6 +27,13 @@ using AllocatorBase = c10::DeviceAllocator;
 #else
 using AllocatorBase = c10::Allocator;
 #endif
+
+// Whether PyTorch lets these throw: older versions declare them noexcept, and so must whoever overrides them.
+using GuardInterface = c10::impl::DeviceGuardImplInterface;
+inline constexpr bool kGetStreamNoexcept =
+    noexcept(std::declval<const GuardInterface&>().getStream(std::declval<c10::Device>()));
+inline constexpr bool kExchangeStreamNoexcept =
+    noexcept(std::declval<const GuardInterface&>().exchangeStream(std::declval<c10::Stream>()));
 
 // torch.AcceleratorError carries the runtime's error code; before it existed CUDA errors were plain RuntimeErrors.
 [[noreturn]] inline void throw_accelerator_error(int code, const std::string& message) {

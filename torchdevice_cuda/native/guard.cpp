@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "allocator.h"
+#include "compat.h"
 #include "device.h"
 #include "install.h"
 #include "streams.h"
@@ -34,7 +35,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device d) const noexcept override {
     if (d.index() >= 0 && d.index() < device_count()) t_current_device = d.index();
   }
-  c10::Stream getStream(c10::Device d) const override {
+  c10::Stream getStream(c10::Device d) const noexcept(kGetStreamNoexcept) override {
     const auto i = resolve(d.index());
     return stream(i, current_stream(i));
   }
@@ -49,7 +50,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     const auto i = resolve(d.index());
     return stream(i, new_stream(i, priority));
   }
-  c10::Stream exchangeStream(c10::Stream s) const override {
+  c10::Stream exchangeStream(c10::Stream s) const noexcept(kExchangeStreamNoexcept) override {
     return stream(s.device_index(), exchange_stream(s.device_index(), s.id()));
   }
   c10::DeviceIndex deviceCount() const noexcept override {
