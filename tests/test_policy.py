@@ -167,10 +167,12 @@ def test_toggle_through_the_translator(accelerator: str) -> None:
 
 
 def test_forked_children_keep_the_cpu() -> None:
+    from torchdevice_cuda.translate.devices import _in_child
+
     made = translator("cuda", A)
     assert made.device("cpu").type == "cuda" and made.injects()
     made.driver.forked = True
-    made.cache.clear()  # as a fork does
+    _in_child(made)()
     assert made.device("cpu").type == "cpu" and not made.injects()
 
 

@@ -46,10 +46,15 @@ def test_an_apple_gpu() -> None:
                 "The operator 'aten::_linalg_eigh.eigenvalues' is not currently implemented for the MPS device."), error
         else:
             raise AssertionError
-        try:
-            torch.empty(1 << 40, device="mps")
-        except RuntimeError as error:
-            assert str(error).startswith("MPS backend out of memory (MPS allocated: "), error
+        kept = torch.empty(9 << 28, device="mps")  # of 16 GiB
+        for size, words in ((9 << 28, "MPS backend out of memory (MPS allocated: "), (1 << 40, "Invalid buffer size: ")):
+            try:
+                torch.empty(size, device="mps")
+            except RuntimeError as error:
+                assert type(error) is RuntimeError and str(error).startswith(words), error
+            else:
+                raise AssertionError
+        del kept
         model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.MaxPool2d(2),
                                     torch.nn.Flatten(), torch.nn.Linear(36, 2)).to("mps")
         model(torch.ones(2, 3, 8, 8, device="mps")).sum().backward()
