@@ -23,6 +23,25 @@ def test_results_come_back(on_mps: Callable) -> None:
     assert [1, "aten::_linalg_eigh", "CPU", "the GPU's backend has no kernel"] in seen["rows"]
 
 
+def test_arguments_that_have_their_defaults(on_mps: Callable) -> None:
+    """The dispatcher leaves them out; what computes in the operator's place must read the same defaults."""
+    body = """
+    from torch.nn import functional as F
+    x, t = torch.linspace(0, 1, 15).reshape(3, 5), torch.tensor([1, 2, 0])
+    calls = [
+        *(lambda x, t, r=r: F.multi_margin_loss(x, t, reduction=r) for r in ("mean", "sum", "none")),
+        lambda x, t: F.multilabel_margin_loss(x[0, :3], t), lambda x, t: torch.mode(x), lambda x, t: torch.frexp(x),
+        lambda x, t: torch.linalg.ldl_factor(x[:, :3] + x[:, :3].T), lambda x, t: torch.ormqr(x.T, x[0, :3], x.T),
+    ]
+    home = lambda value: torch.utils._pytree.tree_map(lambda v: v.cpu(), value)
+    leaves = torch.utils._pytree.tree_leaves
+    result = [[(a.shape == b.shape, torch.allclose(a, b)) for a, b in zip(
+                  leaves(home(call(x.cuda(), t.cuda()))), leaves(call(x, t)))] for call in calls]
+    """
+    for number, pairs in enumerate(on_mps(body)):
+        assert pairs and all(pair == [True, True] for pair in pairs), number
+
+
 def test_writing_where_it_should(on_mps: Callable) -> None:
     body = """
     x = torch.tensor([-1.0, 0.0, 2.0], device="cuda"); h = torch.full((3,), 0.5, device="cuda")

@@ -184,7 +184,7 @@ cases = {
     "inv, backward": lambda d: gradient(torch.linalg.inv, d),
     "eig, whose gradient solves": lambda d: gradient(torch.linalg.eigvals, d),
     "index_reduce": reduced, "index_reduce_": lambda d: reduced(d, "index_reduce_"),
-    "from float8": lambda d: float8(d).to(torch.float32),
+    "from float8": lambda d: float8(d).to(torch.float32), "float": lambda d: float8(d).float(),
     "to float8": lambda d: float8(d).view(torch.uint8), "elsewhere": lambda d: float8(d).to("cuda", torch.float16),
 }
 """

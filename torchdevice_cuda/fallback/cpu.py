@@ -25,8 +25,13 @@ _BINDINGS = tuple(
 
 
 def _callable(op: Any) -> Callable[..., Any]:
-    """What computes an operator: torch's function of that name, where no other overload can be meant by it."""
+    """What computes an operator: torch's function of that name, where no other overload can be meant by it.
+
+    Arguments that have their default are left out of a call; torch's functions read ``reduction=Mean`` as none.
+    """
     packet = op.overloadpacket
+    if any(argument.name == "reduction" for argument in op._schema.arguments):
+        return op
     base = packet.__name__
     if [name for name in packet.overloads() if _makes_tensors(getattr(packet, name)._schema)] == [op._overloadname]:
         for owner in _BINDINGS:

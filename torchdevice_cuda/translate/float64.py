@@ -23,6 +23,8 @@ from .wrapping import Function, disguise, install
 NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 #: Methods that only give a tensor of another dtype, and the dtype that their name implies.
 _CONVERSIONS: dict[str, torch.dtype | None] = {"type": None, "double": torch.float64, "cdouble": torch.complex128}
+#: Methods that convert to a dtype that the GPU has.
+_FROM_FLOAT8 = ("float", "half", "bfloat16")
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
 _is_mps = torch._C.TensorBase.is_mps.__get__
@@ -147,10 +149,11 @@ def strict(function: Function) -> Function:
 
 @patch("mps")
 def conversions(editor: Editor, driver: Driver) -> None:
-    """``x.double()`` and its kin, which the GPU refuses: the tensor becomes what the setting says."""
-    if editor.settings.float64 == "raise":
-        return
-    for name in _CONVERSIONS:
+    """``x.double()`` and its kin, which the GPU refuses: the tensor becomes what the setting says.
+
+    The GPU can hold float8 and has no code to convert it: ``x.float()`` goes through the CPU then.
+    """
+    for name in (*_CONVERSIONS, *_FROM_FLOAT8):
         original = getattr(torch.Tensor, name)
         wrapper = _converting(strict(original), conversion(editor, name))
         install(editor, torch.Tensor, name, disguise(wrapper, original), original)
