@@ -122,6 +122,7 @@ def lacking(device: str) -> dict[str, tuple[Callable[..., object], tuple]]:
         x = torch.rand(count, device=device)
         found[f"special.ndtri {count}"] = (torch.special.ndtri, (x,))
         found[f"frexp {count}"] = (torch.frexp, (x,))
+        found[f"heaviside {count}"] = (torch.heaviside, (x, x))
     side = torch.rand(32, 32, device=device)
     found["linalg.eigvals 32x32"] = (torch.linalg.eigvals, (side,))
     return found
