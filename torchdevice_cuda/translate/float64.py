@@ -155,14 +155,15 @@ def conversions(editor: Editor, driver: Driver) -> None:
     """
     for name in (*_CONVERSIONS, *_FROM_FLOAT8):
         original = getattr(torch.Tensor, name)
-        wrapper = _converting(strict(original), conversion(editor, name))
+        asked = strict(original) if name in _CONVERSIONS else original
+        wrapper = _converting(asked, conversion(editor, name))
         install(editor, torch.Tensor, name, disguise(wrapper, original), original)
 
 
 def _converting(original: Function, refused: Callable[..., torch.Tensor]) -> Function:
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         try:
-            return original(self, *args, **kwargs)
+            return original(self, *args, **kwargs) if args or kwargs else original(self)
         except (TypeError, RuntimeError) as error:
             return refused(error, self, args, kwargs)
 
