@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from conftest import run_python
 
 
 def test_the_device(on_mps: Callable) -> None:
@@ -153,7 +154,7 @@ def test_training_with_autocast(on_mps: Callable, dtype: str) -> None:
     assert on_mps(body) == [f"torch.{dtype}", "torch.float32", False, True]
 
 
-def test_deactivation_puts_everything_back(on_mps: Callable) -> None:
+def test_deactivation_lets_the_gpu_be_itself(on_mps: Callable) -> None:
     body = """
     import torchdevice_cuda
     x = torch.ones(2, device="cuda")
@@ -165,3 +166,37 @@ def test_deactivation_puts_everything_back(on_mps: Callable) -> None:
     result = [str(x.device), x.is_mps, torch.cuda.is_available(), refused, "device" in vars(torch.Tensor)]
     """
     assert on_mps(body, order="after") == ["mps:0", True, False, True, False]
+
+
+SCAN = """
+import sys, torch, torch._dynamo, torch._inductor.compile_fx, torch.distributed
+import torchdevice_cuda
+from torchdevice_cuda.drivers.mps import emulate
+emulate(1 << 30, True)  # which stays for as long as the process lives
+
+def scan():
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if module is not None and (name == "torch" or name.startswith("torch.")):
+            for attribute, value in list(vars(module).items()):
+                found[name, attribute] = value
+                if isinstance(value, type) and value.__module__.startswith("torch"):
+                    found.update({(name, attribute, inner): held for inner, held in list(vars(value).items())})
+    return found
+
+before = scan()
+for policy in ("faithful", "accelerate"):
+    torchdevice_cuda.activate(driver="mps", policy=policy)
+    x = torch.randn(4, 4, device="cuda", requires_grad=True)
+    (x @ x).sum().backward(); torch.linalg.eigh(x.detach()); torch.nn.LSTM(4, 4).cuda()(x[None])
+    del x
+    torchdevice_cuda.deactivate()
+    after = scan()
+    # A class counts its instances, say, in attributes of its own: only what is callable, or was, is compared.
+    changed = [key for key, held in before.items() if after.get(key) is not held and (callable(held) or len(key) == 2)]
+    assert not changed, changed[:20]
+"""
+
+
+def test_deactivation_puts_every_attribute_back(emulated: dict[str, str]) -> None:
+    run_python(SCAN, **emulated)

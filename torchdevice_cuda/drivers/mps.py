@@ -59,12 +59,16 @@ class MpsDriver(Driver):
         if self.settings.emulate_mps:
             self.native = emulate(self.settings.memory or metal.main_memory_share() or 1 << 33, self.settings.build)
 
-    def enable_compiler(self) -> None:
-        """Inductor compiles for Metal by itself; an emulated device has no Metal, and its graphs become C++."""
-        if self.native is not None:
-            from ..native import inductor
+    def enable_compiler(self) -> Callable[[], None]:
+        """Inductor compiles for Metal by itself; an emulated device has no Metal, and its graphs become C++.
 
-            inductor.enable(self.native)
+        What is returned takes that back.
+        """
+        if self.native is None:
+            return lambda: None
+        from ..native import inductor
+
+        return inductor.enable(self.native)
 
     @functools.cached_property
     def memory(self) -> MpsMemory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -46,11 +47,11 @@ class VirtualDriver(HostDriver):
         if self._count:
             self.native.device_count()
 
-    def enable_compiler(self) -> None:
-        """Have ``torch.compile`` compile graphs of this device."""
+    def enable_compiler(self) -> Callable[[], None]:
+        """Have ``torch.compile`` compile graphs of this device; what is returned takes that back."""
         from ..native import inductor
 
-        inductor.enable(self.native)
+        return inductor.enable(self.native)
 
     @functools.cached_property
     def streams(self) -> NativeStreams:

@@ -13,35 +13,40 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-_installed = False
 
+def enable(native: ModuleType) -> Callable[[], None]:
+    """Makes ``torch.compile`` serve the device of `native`; what is returned takes that back.
 
-def enable(native: ModuleType) -> None:
-    """Makes ``torch.compile`` serve the device of `native`; inductor is only imported when something compiles."""
-    global _installed
-    if _installed:
-        return
-    _installed = True
+    Inductor is only imported when something compiles.
+    """
     import torch
 
     wrapper = torch._TorchCompileInductorWrapper
     original = wrapper.__call__
+    undo: list[Callable[[], None]] = []
 
     @functools.wraps(original)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _patch_inductor(native)
+        if not undo:
+            undo.append(_patch_inductor(native))
         return original(self, *args, **kwargs)
 
+    def disable() -> None:
+        wrapper.__call__ = original
+        while undo:
+            undo.pop()()
+
     wrapper.__call__ = call
+    return disable
 
 
-@functools.cache
-def _patch_inductor(native: ModuleType) -> None:
-    import torch._functorch.config
+def _patch_inductor(native: ModuleType) -> Callable[[], None]:
+    """Has inductor compile graphs of the device; what is returned takes that back."""
+    import torch._functorch.config as config
     import torch._inductor.compile_fx as module
 
     # Its entries hold inductor's own objects; ours stand around those. Inductor's graph cache still works.
-    torch._functorch.config.enable_autograd_cache = False
+    cached, config.enable_autograd_cache = config.enable_autograd_cache, False
     compile_fx, compile_fx_inner = module.compile_fx, module.compile_fx_inner
 
     @functools.wraps(compile_fx_inner)
@@ -54,7 +59,11 @@ def _patch_inductor(native: ModuleType) -> None:
             kwargs.setdefault("inner_compile", inner)
         return compile_fx(model, example_inputs, *args, **kwargs)
 
+    def undo() -> None:
+        module.compile_fx, config.enable_autograd_cache = compile_fx, cached
+
     module.compile_fx = outer
+    return undo
 
 
 def _values(gm: Any) -> list[Any]:

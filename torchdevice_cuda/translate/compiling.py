@@ -14,13 +14,13 @@ from .wrapping import disguise
 @patch("virtual")
 def inductor(editor: Editor, driver: Driver) -> None:
     """Inductor takes ``cuda`` to mean Triton; graphs of the virtual GPU are compiled by its C++ backend."""
-    driver.enable_compiler()
+    editor.on_undo(driver.enable_compiler())
 
 
 @patch("mps")
 def kind_of_gpu(editor: Editor, driver: Driver) -> None:
     """Inductor wants one kind of GPU on a machine; it finds CUDA, which is ours, beside MPS, which is the real one."""
-    driver.enable_compiler()
+    editor.on_undo(driver.enable_compiler())
     wrapper = torch._TorchCompileInductorWrapper
     original = wrapper.__call__
 
