@@ -81,6 +81,7 @@ def install(editor: Editor, owner: Any, name: str, wrapper: Function, original: 
     _tell_torchscript(editor, wrapper, original)
     _tell_device_contexts(editor, wrapper, original)
     _tell_dynamo(editor, wrapper, original)
+    _tell_lazy_parameters(editor, wrapper, original)
     editor.wrapped[id(original)] = (original, wrapper)
 
 
@@ -118,6 +119,16 @@ def _tell_dynamo(editor: Editor, wrapper: Function, original: Function) -> None:
         table = getattr(variables, name, None)
         if isinstance(table, dict) and original in table:
             editor.item(table, wrapper, table[original])
+
+
+def _tell_lazy_parameters(editor: Editor, wrapper: Function, original: Function) -> None:
+    """A parameter of a lazy module has no shape yet, and allows only methods that need none: a fixed list."""
+    from torch.nn.parameter import UninitializedTensorMixin
+
+    allowed = UninitializedTensorMixin._allowed_methods
+    if original in allowed:
+        allowed.append(wrapper)
+        editor.on_undo(lambda: allowed.remove(wrapper))
 
 
 def forget_derived(editor: Editor) -> None:
