@@ -1,14 +1,16 @@
 """What the mps driver costs: operators the GPU has, active against inactive, and operators that it has not.
 
-    TORCHDEVICE_EMULATE_MPS=1 python tools/bench/apple.py [--rounds 5] [--only sum] [--identity cuda] [--json]
+    TORCHDEVICE_EMULATE_MPS=1 python tools/bench/apple.py [--rounds 5] [--elements 256] [--only sum] [--json]
 
-Both sides run in one process on the same device, in turns; a figure is the best of all turns. Sizes are small, where an
-overhead shows; every ratio is the worst that a program can meet. On a Mac leave the variable out.
+Both sides run in one process on the same device, in turns; a figure is the best of all turns. Sizes are small unless
+told otherwise: an overhead shows there, and every ratio is the worst that a program can meet. On a Mac leave the
+variable out.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import sys
@@ -26,19 +28,21 @@ import torchdevice_cuda  # noqa: E402
 from torchdevice_cuda import settings  # noqa: E402
 
 Calls = dict[str, Callable[[], object]]
-COUNT = 256  # elements of a vector
+COUNT = 256  # elements of a vector, unless told otherwise
+SIDE = 64  # of a matrix, at least
 
 
-def supported(device: str) -> Calls:
+def supported(device: str, count: int = COUNT) -> Calls:
     """Operators that the GPU computes itself."""
-    a, b = torch.rand(COUNT, device=device), torch.rand(COUNT, device=device)
-    m, n = torch.rand(64, 64, device=device), torch.rand(64, 64, device=device)
-    image, kernel = torch.rand(1, 8, 16, 16, device=device), torch.rand(8, 8, 3, 3, device=device)
-    index = torch.randint(COUNT, (COUNT,), device=device)
-    weight = torch.rand(64, device=device)
-    leaf = torch.rand(COUNT, device=device, requires_grad=True)
-    linear, lstm = nn.Linear(64, 64).to(device), nn.LSTM(64, 64).to(device)
-    sequence = torch.rand(4, 1, 64, device=device)
+    side = max(SIDE, math.isqrt(count))
+    a, b = torch.rand(count, device=device), torch.rand(count, device=device)
+    m, n = torch.rand(side, side, device=device), torch.rand(side, side, device=device)
+    image, kernel = torch.rand(1, 8, side // 4, side // 4, device=device), torch.rand(8, 8, 3, 3, device=device)
+    index = torch.randint(count, (count,), device=device)
+    weight = torch.rand(side, device=device)
+    leaf = torch.rand(count, device=device, requires_grad=True)
+    linear, lstm = nn.Linear(side, side).to(device), nn.LSTM(side, side).to(device)
+    sequence = torch.rand(4, 1, side, device=device)
     return {
         "x + y": lambda: a + b,
         "x * 2": lambda: a * 2,
@@ -50,7 +54,7 @@ def supported(device: str) -> Calls:
         "mm": lambda: m @ n,
         "linear": lambda: linear(m),
         "conv2d": lambda: functional.conv2d(image, kernel),
-        "layer_norm": lambda: functional.layer_norm(m, (64,), weight, weight),
+        "layer_norm": lambda: functional.layer_norm(m, (side,), weight, weight),
         "F.softmax": lambda: functional.softmax(m, dim=-1),
         "torch.softmax": lambda: torch.softmax(m, dim=-1),
         "x.sum()": lambda: a.sum(),
@@ -77,7 +81,7 @@ def supported(device: str) -> Calls:
         "x.to(device), there": lambda: a.to(device),
         "x.item()": lambda: weight[0].item(),
         "x.shape": lambda: a.shape,
-        "cross_entropy": lambda: functional.cross_entropy(m, index[:64] % 64),
+        "cross_entropy": lambda: functional.cross_entropy(m, index[:side] % side),
         "attention": lambda: functional.scaled_dot_product_attention(m[None, None], n[None, None], n[None, None]),
         "lstm": lambda: lstm(sequence),
         "backward": lambda: (leaf * 2).sum().backward(),
@@ -208,6 +212,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--budget", type=float, default=0.02, help="seconds per operator and turn")
+    parser.add_argument("--elements", type=int, default=COUNT, help="of a vector that an operator is called with")
     parser.add_argument("--only", default="", help="only operators whose name contains this")
     parser.add_argument("--skip", default="", help="leave this one out")
     parser.add_argument("--identity", default="cuda", choices=("cuda", "native"))
@@ -218,9 +223,10 @@ def main() -> int:
         # Before the first turn, so that the inactive side has the device too.
         torchdevice_cuda.activate(driver="mps", policy="faithful")
         torchdevice_cuda.deactivate()
+    operators = functools.partial(supported, count=options.elements)
     results = {
-        "inactive against itself": in_turns(supported, options, control=True),
-        "operators the GPU has": in_turns(supported, options),
+        "inactive against itself": in_turns(operators, options, control=True),
+        "operators the GPU has": in_turns(operators, options),
         "factories and moves": in_turns(factories, options),
         "no device named, policy accelerate": in_turns(unasked, options, policy="accelerate"),
         "fallbacks against copies + CPU": fallbacks(options),

@@ -11,7 +11,7 @@ import torch
 from ..drivers import Driver
 from .devices import Translator, names_a_device
 from .factories import LIKE, OVERRIDABLE, injection, takes_generator
-from .float64 import NARROW, conversion, strict
+from .float64 import LENIENT, NARROW, conversion, refuse_complex128
 from .patches import Editor, patch
 from .tensors import NEW
 from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
@@ -27,7 +27,6 @@ _on_gpu = torch._C.TensorBase.is_mps.__get__
 def on_apple(editor: Editor, name: str, original: Function) -> Function:
     """A factory: its device is translated, float64 and errors of the GPU are dealt with, memory peaks are seen."""
     translator, driver, known = editor.translator, editor.translator.driver, editor.translator.on_cuda
-    original = strict(original)
     like, overridable = name in LIKE, name in OVERRIDABLE
     refused, uncommon, note = _refused(editor, name, original), _uncommon(editor, name, original), driver.memory.note
     injecting, overridden = injection(translator, name) is not None, torch._C._has_torch_function
@@ -59,6 +58,8 @@ def on_apple(editor: Editor, name: str, original: Function) -> Function:
             kwargs["device"] = translator.unasked
         try:
             made = original(*args, **kwargs) if kwargs else original(*args)
+            if LENIENT:
+                refuse_complex128(made)
         except (TypeError, RuntimeError) as error:
             return refused(error, args, kwargs)
         note()
@@ -96,6 +97,8 @@ def _uncommon(editor: Editor, name: str, original: Function) -> Callable[[tuple,
             torch.cuda._lazy_init()
         try:
             made = original(*args, **kwargs)
+            if LENIENT:
+                refuse_complex128(made)
         except (TypeError, RuntimeError) as error:
             return refused(error, args, kwargs)
         note()
@@ -156,8 +159,7 @@ def to(editor: Editor, driver: Driver) -> None:
     Where requests for the CPU go to the GPU too, a move between the two still copies: a program changes the one and
     goes on with the other.
     """
-    replaced = torch.Tensor.to
-    original = strict(replaced)
+    original = torch.Tensor.to
     translator, known, note = editor.translator, editor.translator.on_cuda, driver.memory.note
     refused, device_class, dtype_class = conversion(editor, "to"), torch.device, torch.dtype
     redirects, crosses = translator.unasked is not None, _crossing(translator)
@@ -211,18 +213,20 @@ def to(editor: Editor, driver: Driver) -> None:
                     if target is None or driver.cold:
                         ((target,), _) = translated(args, kwargs)
                     moved = original(self, target)
-                elif asked.__class__ is dtype_class:
-                    moved = original(self, asked)
+                elif asked.__class__ is dtype_class and not LENIENT:
+                    return original(self, asked)
                 else:
                     args, kwargs = translated(args, kwargs)
                     moved = original(self, *args)
+            if LENIENT:
+                refuse_complex128(moved)
         except (TypeError, RuntimeError) as error:
             return refused(error, self, args, kwargs)
         if moved is not self:
             note()
         return moved
 
-    install(editor, torch.Tensor, "to", disguise(wrapper, replaced), replaced)
+    install(editor, torch.Tensor, "to", disguise(wrapper, original), original)
 
 
 @patch("mps")
@@ -304,7 +308,7 @@ def new(editor: Editor, driver: Driver) -> None:
 
 def _new(editor: Editor, name: str, original: Function) -> Function:
     translator, note = editor.translator, editor.translator.driver.memory.note
-    refused, original = conversion(editor, name), strict(original)
+    refused = conversion(editor, name)
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         if modes or self.__class__ not in PLAIN:
@@ -317,6 +321,8 @@ def _new(editor: Editor, name: str, original: Function) -> Function:
                 kwargs["device"] = translator.device(asked)
         try:
             made = original(self, *args, **kwargs) if kwargs else original(self, *args)
+            if LENIENT:
+                refuse_complex128(made)
         except (TypeError, RuntimeError) as error:
             return refused(error, self, args, kwargs)
         note()

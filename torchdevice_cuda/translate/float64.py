@@ -130,21 +130,14 @@ def conversion(editor: Editor, name: str) -> Callable[[Exception, torch.Tensor, 
     return resolve
 
 
-def strict(function: Function) -> Function:
-    """A function that refuses complex128 on the GPU, as torch itself does from 2.12 on.
+#: Whether torch makes complex128 tensors on the GPU, where nothing can compute with them: then they are refused here.
+LENIENT = complex128_on_mps(torch.__version__)
 
-    Before, it makes a tensor there that nothing can compute with.
-    """
-    if not complex128_on_mps(torch.__version__):
-        return function
 
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        made = function(*args, **kwargs)
-        if isinstance(made, torch.Tensor) and made.dtype is torch.complex128 and _is_mps(made):
-            raise TypeError("Trying to convert ComplexDouble to the MPS backend but it does not have support for it.")
-        return made
-
-    return wrapper
+def refuse_complex128(made: torch.Tensor) -> None:
+    """Raise what torch raises from 2.12 on for a complex128 tensor on the GPU."""
+    if made.dtype is torch.complex128 and _is_mps(made):
+        raise TypeError("Trying to convert ComplexDouble to the MPS backend but it does not have support for it.")
 
 
 @patch("mps")
@@ -155,15 +148,17 @@ def conversions(editor: Editor, driver: Driver) -> None:
     """
     for name in (*_CONVERSIONS, *_FROM_FLOAT8):
         original = getattr(torch.Tensor, name)
-        asked = strict(original) if name in _CONVERSIONS else original
-        wrapper = _converting(asked, conversion(editor, name))
+        wrapper = _converting(original, conversion(editor, name), LENIENT and name in _CONVERSIONS)
         install(editor, torch.Tensor, name, disguise(wrapper, original), original)
 
 
-def _converting(original: Function, refused: Callable[..., torch.Tensor]) -> Function:
+def _converting(original: Function, refused: Callable[..., torch.Tensor], lenient: bool) -> Function:
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         try:
-            return original(self, *args, **kwargs) if args or kwargs else original(self)
+            made = original(self, *args, **kwargs) if args or kwargs else original(self)
+            if lenient and isinstance(made, torch.Tensor):  # ``x.type()`` gives a name
+                refuse_complex128(made)
+            return made
         except (TypeError, RuntimeError) as error:
             return refused(error, self, args, kwargs)
 
