@@ -260,6 +260,8 @@ def cuda(editor: Editor, driver: Driver) -> None:
                 moved = move(self, target)
             else:
                 moved = move(self, target, copy=copy, memory_format=memory_format)
+            if LENIENT:
+                refuse_complex128(moved)
         except (TypeError, RuntimeError) as error:
             return refused(error, self, args, kwargs)
         if moved is not self:
