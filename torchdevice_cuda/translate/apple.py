@@ -213,8 +213,10 @@ def to(editor: Editor, driver: Driver) -> None:
                     if target is None or driver.cold:
                         ((target,), _) = translated(args, kwargs)
                     moved = original(self, target)
-                elif asked.__class__ is dtype_class and not LENIENT:
-                    return original(self, asked)
+                elif asked.__class__ is dtype_class:
+                    moved = original(self, asked)
+                    if not LENIENT:
+                        return moved
                 else:
                     args, kwargs = translated(args, kwargs)
                     moved = original(self, *args)
