@@ -32,6 +32,7 @@ WAYS = {
     "randperm": lambda d: torch.randperm(3, **d),
     "entering": lambda d: entering(d, torch.from_numpy(numpy.ones(2))),
     "dlpack": lambda d: entering(d, torch.from_dlpack(numpy.ones(2, "float32"))),
+    "dlpack of old": lambda d: entering(d, torch.utils.dlpack.from_dlpack(numpy.ones(2, "float32"))),
     "default": lambda d: default(d),
     "empty": lambda d: torch.nn.Linear(2, 2, device="meta").to_empty(**(d or {"device": torch.zeros(1).device})).weight,
 }

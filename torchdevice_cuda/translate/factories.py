@@ -298,6 +298,8 @@ def entrances(editor: Editor, driver: Driver) -> None:
             return enter(_original(*args, **kwargs))
 
         install(editor, torch, name, disguise(wrapper, original), original)
+    # The name under which programs older than torch.from_dlpack know it.
+    editor.set(torch.utils.dlpack, "from_dlpack", torch.from_dlpack)
 
 
 @patch("cpu", "mps", "cuda")
