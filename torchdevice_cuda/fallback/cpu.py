@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 
+from ..translate.float64 import NARROW
+
 _CPU = torch.device("cpu")
 _base = torch._C.TensorBase
 _to, _cpu, _copy, _resize = _base.to, _base.cpu, _base.copy_, _base.resize_
 _is_cpu = _base.is_cpu.__get__  # a device's type makes a new string each time it is asked for
-NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 
 
 #: Where torch keeps the functions that its operators are called by; calling one costs a third less than the operator.
