@@ -161,8 +161,9 @@ def test_failure_half_way_leaves_torch_untouched(step: str) -> None:
         SCAN
         + f"""
 import torch
-from torchdevice_cuda import activation, inplace, shadow
-from torchdevice_cuda.translate import patches
+from torchdevice_cuda import activation, shadow
+from torchdevice_cuda.importing import inplace
+from torchdevice_cuda.translate.core import registry as patches
 import torchdevice_cuda
 before = scan()
 

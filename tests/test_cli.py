@@ -20,7 +20,8 @@ from pathlib import Path
 import pytest
 
 import torchdevice_cuda
-from torchdevice_cuda import cli, settings
+from torchdevice_cuda import settings
+from torchdevice_cuda.launch import cli
 
 REPOSITORY = Path(torchdevice_cuda.__file__).parents[1]
 OURS = ("-m", "torchdevice_cuda")
@@ -141,7 +142,7 @@ def test_safe_path(show: Path, words: list[str]) -> None:
 
 def test_installed_command(show: Path) -> None:
     """The launcher that pip writes for the ``torchdevice-cuda`` command."""
-    write(show / "bin/launcher", "import sys; from torchdevice_cuda.cli import main; sys.exit(main())")
+    write(show / "bin/launcher", "import sys; from torchdevice_cuda.launch.cli import main; sys.exit(main())")
     write(show / "broken.py", "1 / 0")
     for words in (["show.py", "x"], ["-m", "show"], ["-c", textwrap.dedent(SHOW)], ["broken.py"], ["-m", "broken"]):
         assert python("bin/launcher", *words, cwd=show) == python(*words, cwd=show)
@@ -387,7 +388,7 @@ def test_help() -> None:
 
 
 def test_version() -> None:
-    code = "import sys; from torchdevice_cuda import cli; cli.main(['--version']); assert 'torch' not in sys.modules"
+    code = "import sys; from torchdevice_cuda.launch import cli; cli.main(['--version']); assert 'torch' not in sys.modules"
     version = ".".join(map(str, sys.version_info[:3]))
     torch = importlib.metadata.version("torch")
     expected = f"torchdevice-cuda {torchdevice_cuda.__version__} (torch {torch}, Python {version}"
@@ -419,7 +420,7 @@ def test_command_line_default_wins_in_children_too(tmp_path: Path) -> None:
 def test_grandchildren_get_one_path_entry(tmp_path: Path) -> None:
     inner = "import os; print(os.environ['PYTHONPATH'].split(os.pathsep))"
     nested = f"import subprocess, sys; subprocess.run([sys.executable, '-m', 'torchdevice_cuda', '-c', {inner!r}])"
-    folder = REPOSITORY / "torchdevice_cuda" / "children"
+    folder = REPOSITORY / "torchdevice_cuda" / "launch" / "children"
     assert run_with_child(tmp_path, child=nested).out == f"{[str(folder), str(REPOSITORY)]}\n"
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from torchdevice_cuda.finder import Shadow, ShadowFinder
-from torchdevice_cuda.inplace import Rewrite
+from torchdevice_cuda.importing.finder import Shadow, ShadowFinder
+from torchdevice_cuda.importing.inplace import Rewrite
 
 STOCK = {
     "host/__init__.py": "from . import tree\ncomplete = True\n",

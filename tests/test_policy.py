@@ -13,8 +13,8 @@ import pytest
 from cases import harness
 from conftest import ORDERS, run_python
 
-from torchdevice_cuda.translate import policy
-from torchdevice_cuda.translate.policy import Override, Request, default_policy, destination
+from torchdevice_cuda.translate.core import policy
+from torchdevice_cuda.translate.core.policy import Override, Request, default_policy, destination
 
 A, F = policy.ACCELERATE, policy.FAITHFUL
 CPU, MPS, CUDA = Request("cpu"), Request("mps"), Request("cuda")
@@ -119,7 +119,7 @@ class Machine:
 def translator(accelerator: str, chosen: str) -> Any:
     pytest.importorskip("torch")
     from torchdevice_cuda import settings
-    from torchdevice_cuda.translate.devices import Translator
+    from torchdevice_cuda.translate.core.requests import Translator
 
     return Translator(Machine(accelerator), settings.load({"policy": chosen}))  # type: ignore[arg-type]
 
@@ -167,7 +167,7 @@ def test_toggle_through_the_translator(accelerator: str) -> None:
 
 
 def test_forked_children_keep_the_cpu() -> None:
-    from torchdevice_cuda.translate.devices import _in_child
+    from torchdevice_cuda.translate.core.requests import _in_child
 
     made = translator("cuda", A)
     assert made.device("cpu").type == "cuda" and made.injects()

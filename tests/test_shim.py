@@ -17,7 +17,7 @@ import torchdevice_cuda
 
 REPOSITORY = Path(torchdevice_cuda.__file__).parents[1]
 SHIM = REPOSITORY / "shim"
-CHILDREN = REPOSITORY / "torchdevice_cuda" / "children"
+CHILDREN = REPOSITORY / "torchdevice_cuda" / "launch" / "children"
 _bench = runpy.run_path(str(REPOSITORY / "tools" / "bench" / "startup.py"))
 make_environment, our_packages = _bench["make_environment"], _bench["our_packages"]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-
-from torchdevice_cuda.drivers.streams import EventState, Streams
+from torchdevice_cuda.drivers.host.driver.streams import EventState, Streams
 
 CYCLES = 1e9  # cycles per second: one cycle is a nanosecond
 

@@ -183,7 +183,7 @@ def test_many_translated_calls_leave_memory_flat(run) -> None:
 
 def test_marks_die_with_their_tensors() -> None:
     torch = pytest.importorskip("torch")
-    from torchdevice_cuda.translate.devices import Marks
+    from torchdevice_cuda.translate.core.requests import Marks
 
     marks = Marks()
     kept = [marks.add(torch.empty(0)) for _ in range(100)]

@@ -2,10 +2,10 @@
 
 import sys
 
-from . import program
+from .launch import program
 
 if __name__ == "__main__":
     program.drop_first_entry()
-    from .cli import main
+    from .launch.cli import main
 
     sys.exit(main())

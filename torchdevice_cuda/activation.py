@@ -15,10 +15,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from . import _compat, drivers, finder, settings, shadow
+from . import _compat, drivers, settings, shadow
 from .drivers.selection import DriverUnavailable, select
-from .inplace import Rewrite
-from .translate import patches
+from .importing import finder
+from .importing.inplace import Rewrite
+from .translate.core import registry as patches
 
 ROOT = "torch.cuda"
 #: The shim waits for torch to be imported before it calls activate().

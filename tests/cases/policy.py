@@ -104,7 +104,7 @@ def case_other_devices_pass_through() -> None:
 
 def case_toggling_from_threads() -> None:
     """An even number of toggles from many threads leaves the override as it was, whatever their order."""
-    from torchdevice_cuda.translate.policy import Override
+    from torchdevice_cuda.translate.core.policy import Override
 
     override = Override()
 

@@ -171,7 +171,7 @@ def test_deactivation_lets_the_gpu_be_itself(on_mps: Callable) -> None:
 SCAN = """
 import sys, torch, torch._dynamo, torch._inductor.compile_fx, torch.distributed
 import torchdevice_cuda
-from torchdevice_cuda.drivers.mps import emulate
+from torchdevice_cuda.drivers.mps.driver import emulate
 emulate(1 << 30, True)  # which stays for as long as the process lives
 
 def scan():

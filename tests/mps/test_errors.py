@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from torchdevice_cuda.translate.words import in_cudas_words
+from torchdevice_cuda.translate.core.words import in_cudas_words
 
 told_of_errors = pytest.mark.skipif(sys.version_info < (3, 12), reason="the interpreter tells of errors from 3.12 on")
 before = pytest.mark.skipif(sys.version_info >= (3, 12), reason="every error is seen as it is raised")

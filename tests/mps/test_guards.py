@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from torchdevice_cuda.drivers import refusals
+from torchdevice_cuda.fallback import refusals
 
 #: Words of PyTorch's MPS sources (aten/src/ATen/mps, aten/src/ATen/native/mps), of several versions, by what they mean.
 COMPATIBILITY: dict[str, list[Exception]] = {
@@ -203,7 +203,7 @@ def test_the_double_has_these_limits(on_mps: Callable) -> None:
     body = (
         LIMITS
         + """
-from torchdevice_cuda.drivers.refusals import refusal
+from torchdevice_cuda.fallback.refusals import refusal
 members = {"inv": matrix("cuda"), "float8": float8("cuda"), "sum": torch.ones(2, device="cuda")}
 torchdevice_cuda.deactivate()
 asked = {"inv": lambda x: torch.linalg.inv(x), "float8": lambda x: x.float(), "sum": lambda x: x.cumsum(0, dtype=torch.float64)}

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import watching  # noqa: E402  (found through the line above)
 
-from torchdevice_cuda.drivers.refusals import refusal  # noqa: E402
+from torchdevice_cuda.fallback.refusals import refusal  # noqa: E402
 
 
 def worker(options: argparse.Namespace) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from ..settings import Settings
-    from .streams import Streams
+    from .host.streams import Streams
 
 PoolId = tuple[int, int]
 

@@ -13,7 +13,7 @@ import torch._C
 
 from . import active
 from .errors import cuda_error
-from .streams import EventState, StreamState
+from .host.streams import EventState, StreamState
 
 CUDA_TYPE = 1  # c10::DeviceType::CUDA
 

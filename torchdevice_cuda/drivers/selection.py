@@ -42,7 +42,7 @@ class Machine:
 
 
 def _cuda(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | None, str]:
-    from .cuda import CudaDriver
+    from .cuda.driver import CudaDriver
 
     if machine.cuda_devices:
         return CudaDriver, f"torch sees {machine.cuda_devices} CUDA GPU(s)"
@@ -51,7 +51,7 @@ def _cuda(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] |
 
 def _mps(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | None, str]:
     from ..native import build
-    from .mps import MpsDriver
+    from .mps.driver import MpsDriver
 
     if machine.mps_available and not settings.emulate_mps:
         return MpsDriver, "torch sees an Apple GPU"
@@ -66,7 +66,7 @@ def _mps(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | 
 
 def _virtual(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | None, str]:
     from ..native import build
-    from .virtual import VirtualDriver
+    from .virtual.driver import VirtualDriver
 
     try:
         build.library("cuda", build=settings.build)
@@ -76,7 +76,7 @@ def _virtual(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver
 
 
 def _cpu(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | None, str]:
-    from .cpu import CpuDriver
+    from .cpu.driver import CpuDriver
 
     return CpuDriver, "the CPU is always there"
 

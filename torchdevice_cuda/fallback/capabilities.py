@@ -7,8 +7,8 @@ import threading
 
 import torch
 
-from ..drivers.refusals import LASTING
 from . import stored
+from .refusals import LASTING
 
 _log = logging.getLogger("torchdevice_cuda")
 #: Where refusals are kept on disk.

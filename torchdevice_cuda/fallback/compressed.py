@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from ..drivers.refusals import NO_LAYOUT, refusal
 from . import cpu
+from .refusals import NO_LAYOUT, refusal
 
 _aten = torch.ops.aten
 _base = torch._C.TensorBase

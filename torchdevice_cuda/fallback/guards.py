@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from ..drivers.refusals import NO_DOUBLE, refusal
 from . import cpu
 from .capabilities import Subject, refusals
+from .refusals import NO_DOUBLE, refusal
 
 #: Functions whose operators have limits on MPS in some version of macOS or torch that CUDA does not have, by the module
 #: that holds them; methods of the names under ``torch`` too.

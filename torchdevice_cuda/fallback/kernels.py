@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..report.departures import departures
-from ..translate.callers import site
+from ..translate.core.callers import site
 from . import compressed, cpu
 from .capabilities import cut_off, keys, limited, missing
 from .guards import Guard

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ..drivers.hostfacts import processor_name
+from ..drivers.host.facts import processor_name
 from ..native.build import cache_dir
 
 _log = logging.getLogger("torchdevice_cuda")

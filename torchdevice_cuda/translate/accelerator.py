@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..drivers import Driver
-from .patches import Editor, patch
+from .core.registry import Editor, patch
 
 
 def _functions(driver: Driver) -> dict[str, Callable[..., Any]]:

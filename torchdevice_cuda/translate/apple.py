@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
-from .devices import Translator, names_a_device
+from .core.registry import Editor, patch
+from .core.requests import Translator, names_a_device
+from .core.wrapping import PLAIN, Function, disguise, dispatched, install, modes
 from .factories import LIKE, OVERRIDABLE, injection, takes_generator
 from .float64 import LENIENT, NARROW, conversion, refuse_complex128
-from .patches import Editor, patch
 from .tensors import NEW
-from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
 
 _CPU = torch.device("cpu")
 #: Looked up rather than asked for their type, which makes a new string each time (0.6 us).

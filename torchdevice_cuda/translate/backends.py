@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from ..drivers import Driver
-from .patches import Editor, patch
-from .wrapping import disguise
+from .core.registry import Editor, patch
+from .core.wrapping import disguise
 
 _PLAN_CACHE_SIZE = 4096  # cuFFT plans CUDA keeps per device unless told otherwise
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..drivers import Driver
-from .patches import Editor, patch
-from .wrapping import follow, forget_derived, modes
+from .core.registry import Editor, patch
+from .core.wrapping import follow, forget_derived, modes
 
 
 @patch("cpu", "mps", "cuda")

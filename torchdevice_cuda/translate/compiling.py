@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
-from .patches import Editor, patch
-from .wrapping import disguise
+from .core.registry import Editor, patch
+from .core.wrapping import disguise
 
 
 @patch("virtual")

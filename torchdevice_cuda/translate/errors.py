@@ -19,10 +19,10 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
-from ..drivers.mpsmemory import MpsMemory
-from .patches import Editor, patch
-from .words import in_cudas_words
-from .wrapping import disguise
+from ..drivers.mps.memory import MpsMemory
+from .core.registry import Editor, patch
+from .core.words import in_cudas_words
+from .core.wrapping import disguise
 
 _TOLD_OF_ERRORS = hasattr(sys, "monitoring")
 #: Exactly these: torch's C++ raises no classes of its own for what is translated here.

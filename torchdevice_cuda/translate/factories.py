@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
-from .devices import Translator, host_allocation_error, names_a_device
-from .patches import Editor, patch
-from .policy import CPU
-from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
+from .core.policy import CPU
+from .core.registry import Editor, patch
+from .core.requests import Translator, host_allocation_error, names_a_device
+from .core.wrapping import PLAIN, Function, disguise, dispatched, install, modes
 
 # Beyond torch's own list of functions that a default device applies to: functions that take a device all the same.
 LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")

@@ -14,11 +14,11 @@ import torch
 
 from .._compat import complex128_on_mps
 from ..drivers import Driver
-from ..drivers.refusals import NO_DOUBLE, NO_DTYPE, refusal
+from ..fallback.refusals import NO_DOUBLE, NO_DTYPE, refusal
 from ..report.departures import departures
-from .callers import site
-from .patches import Editor, patch
-from .wrapping import Function, disguise, install
+from .core.callers import site
+from .core.registry import Editor, patch
+from .core.wrapping import Function, disguise, install
 
 NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 #: Methods that only give a tensor of another dtype, and the dtype that their name implies.

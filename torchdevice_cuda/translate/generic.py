@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..drivers import Driver
-from .patches import Editor, patch
-from .wrapping import disguise
+from .core.registry import Editor, patch
+from .core.wrapping import disguise
 
 _DEFAULT_STREAM = 0
 

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
-from ..finder import ShadowFinder
-from .patches import Editor, patch
+from ..importing.finder import ShadowFinder
+from .core.registry import Editor, patch
+from .core.wrapping import disguise, install
 from .random import CudaGenerator
-from .wrapping import disguise, install
 
 _frame = sys._getframe
 #: The roots of modules that are told the truth; torch.cuda is ours, and sees what the program sees.

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
+from .core.registry import Editor, patch
+from .core.wrapping import disguise, install
 from .factories import entering
-from .patches import Editor, patch
-from .wrapping import disguise, install
 
 _NAMES = ["BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short"]
 

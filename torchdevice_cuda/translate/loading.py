@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
-from .patches import Editor, patch
-from .wrapping import disguise
+from .core.registry import Editor, patch
+from .core.wrapping import disguise
 
 _BEFORE_CUDA = 19  # torch registers CUDA's own restorer at 20
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..drivers import Driver
-from .patches import Editor, patch
+from .core.registry import Editor, patch
 
 
 @patch("cpu", "mps")

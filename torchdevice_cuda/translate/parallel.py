@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
-from .patches import Editor, patch
+from .core.registry import Editor, patch
 
 
 @patch("cpu", "mps")

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
-from .patches import Editor, patch
-from .wrapping import disguise, install
+from .core.registry import Editor, patch
+from .core.wrapping import disguise, install
 
 
 class Pinned:

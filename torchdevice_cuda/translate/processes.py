@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
-from .callers import site
+from .core.callers import site
+from .core.registry import Editor, patch
+from .core.wrapping import PLAIN, disguise
 from .factories import entering
-from .patches import Editor, patch
-from .wrapping import PLAIN, disguise
 
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to

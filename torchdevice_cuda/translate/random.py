@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
-from .devices import as_device
-from .patches import Editor, patch
+from .core.registry import Editor, patch
+from .core.requests import as_device
 
 _Generator: type = torch._C.Generator
 _device_of = _Generator.device.__get__

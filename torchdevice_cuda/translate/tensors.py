@@ -10,9 +10,9 @@ import torch
 
 from ..drivers import Driver
 from ..drivers.handles import CStream
-from .devices import host_allocation_error, names_a_device
-from .patches import Editor, patch
-from .wrapping import PLAIN, Function, disguise, dispatched, install, modes
+from .core.registry import Editor, patch
+from .core.requests import host_allocation_error, names_a_device
+from .core.wrapping import PLAIN, Function, disguise, dispatched, install, modes
 
 #: Methods that make a new tensor.
 NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros", "new_tensor")

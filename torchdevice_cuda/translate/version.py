@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._compat import cuda_version
 from ..drivers import Driver
-from .patches import Editor, patch
+from .core.registry import Editor, patch
 
 
 @patch()

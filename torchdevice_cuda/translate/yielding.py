@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
-from .patches import Editor, patch
-from .wrapping import disguise, install
+from .core.registry import Editor, patch
+from .core.wrapping import disguise, install
 
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from . import hostfacts
-from .base import DeviceFacts, Driver
+from ..base import DeviceFacts, Driver
+from . import facts as hostfacts
 from .visible import visible_count
 
 if TYPE_CHECKING:
-    from ..settings import Settings
+    from ...settings import Settings
 
 
 class HostDriver(Driver):

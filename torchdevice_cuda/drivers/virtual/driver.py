@@ -7,9 +7,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from .host import HostDriver
-from .nativememory import NativeMemory
-from .nativestreams import NativeStreams
+from ..host.driver import HostDriver
+from .memory import NativeMemory
+from .streams import NativeStreams
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +28,7 @@ class VirtualDriver(HostDriver):
     @functools.cached_property
     def native(self) -> ModuleType:
         """The compiled device, installed in this process."""
-        from ..native import build
+        from ...native import build
 
         module = build.load("cuda", build=self.settings.build)
         if not module.device_count():
@@ -49,7 +49,7 @@ class VirtualDriver(HostDriver):
 
     def enable_compiler(self) -> Callable[[], None]:
         """Have ``torch.compile`` compile graphs of this device; what is returned takes that back."""
-        from ..native import inductor
+        from ...native import inductor
 
         return inductor.enable(self.native)
 

@@ -13,9 +13,9 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..base import PoolId
+from ..host.memory import Gauge, ProcessMemory
 from . import metal
-from .base import PoolId
-from .processmemory import Gauge, ProcessMemory
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,8 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 
-from . import __version__, program, settings
+from .. import __version__, settings
+from . import program
 
 NAME = "torchdevice-cuda"
 FLAGS = {option.flag: option for option in settings.OPTIONS if option.flag is not None}
@@ -151,7 +152,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
     program.drop_first_entry()
-    from . import activation, children
+    from .. import activation
+    from . import children
 
     try:
         chosen = settings.load(request.overrides)
@@ -170,7 +172,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _build() -> int:
-    from .native import build
+    from ..native import build
 
     try:
         print(build.library("cuda"))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from .host import HostDriver
-from .processmemory import ProcessMemory
-from .streams import Streams
+from ..host.driver import HostDriver
+from ..host.memory import ProcessMemory
+from ..host.streams import Streams
 
 if TYPE_CHECKING:
     import torch
 
-    from ..settings import Settings
+    from ...settings import Settings
 
 _CUDA_STATE_BYTES = 16  # a CUDA generator's state: seed, then offset
 

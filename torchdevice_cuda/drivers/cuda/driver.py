@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from .base import DeviceFacts, Driver
+from ..base import DeviceFacts, Driver
 
 if TYPE_CHECKING:
     import torch

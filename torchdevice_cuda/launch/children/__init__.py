@@ -12,10 +12,10 @@ from collections.abc import Iterable, MutableMapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from .. import settings
+from ... import settings
 
 FOLDER = Path(__file__).parent
-PACKAGE = FOLDER.parent
+PACKAGE = FOLDER.parents[1]
 
 
 def export(

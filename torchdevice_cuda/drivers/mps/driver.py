@@ -7,16 +7,17 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from . import hostfacts, metal
-from .base import DeviceFacts, Driver
-from .mpsmemory import MpsMemory
-from .mpsstreams import MpsStreams
-from .visible import visible_count
+from ..base import DeviceFacts, Driver
+from ..host import facts as hostfacts
+from ..host.visible import visible_count
+from . import metal
+from .memory import MpsMemory
+from .streams import MpsStreams
 
 if TYPE_CHECKING:
     import torch
 
-    from ..settings import Settings
+    from ...settings import Settings
 
 _CUDA_STATE_BYTES = 16  # a CUDA generator's state: seed, then offset
 _EMULATED_NAME = "Emulated Apple GPU"
@@ -27,7 +28,7 @@ def emulate(memory: int, build: bool) -> ModuleType:
     """Have a device in host memory answer as the Apple GPU: the same operators, the same refusals, the same module."""
     import torch
 
-    from ..native import build as native_build
+    from ...native import build as native_build
 
     native = native_build.load("mps", build=build)
     if not native.device_count():
@@ -66,7 +67,7 @@ class MpsDriver(Driver):
         """
         if self.native is None:
             return lambda: None
-        from ..native import inductor
+        from ...native import inductor
 
         return inductor.enable(self.native)
 

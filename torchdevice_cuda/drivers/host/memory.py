@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .base import Memory, PoolId
+from ..base import Memory, PoolId
 
 _POOLS = ("all", "small_pool", "large_pool")
 _COUNTED = ("allocation", "segment", "active", "inactive_split")

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
-from .patches import Editor
+from .registry import Editor
 
 Function = Callable[..., Any]
 #: Classes of tensors that no torch function of a program's own can belong to.

@@ -13,7 +13,7 @@ import subprocess
 import uuid
 from typing import Any
 
-from . import hostfacts
+from ..host import facts as hostfacts
 
 _IOREG = ["/usr/sbin/ioreg", "-rc", "AGXAccelerator", "-d", "1"]
 _CORES = re.compile(r'"gpu-core-count"\s*=\s*(\d+)')

@@ -11,7 +11,7 @@ import dataclasses
 import time
 from typing import Any
 
-from .streams import EventState, Streams
+from ..host.streams import EventState, Streams
 
 
 @dataclasses.dataclass

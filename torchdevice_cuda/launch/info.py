@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from . import __version__, activation, settings
+from .. import __version__, activation, settings
 
 if TYPE_CHECKING:
-    from .drivers import Driver
+    from ..drivers import Driver
 
 Row = tuple[str, str]
 

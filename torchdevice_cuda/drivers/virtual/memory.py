@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from .base import Memory, PoolId
+from ..base import Memory, PoolId
 
 _MAX_FRAMES = 64
 

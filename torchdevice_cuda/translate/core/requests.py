@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..report import Counters
+from ...report import Counters
 from .callers import asked_by_program, verdicts
 from .policy import CPU, FAITHFUL, Override, Request, default_policy, destination
 
 if TYPE_CHECKING:
-    from ..drivers import Driver
-    from ..settings import Settings
+    from ...drivers import Driver
+    from ...settings import Settings
 
 _log = logging.getLogger("torchdevice_cuda")
 _TOGGLE = "cpu:-1"

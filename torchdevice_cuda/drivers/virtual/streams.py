@@ -6,8 +6,8 @@ import dataclasses
 from types import ModuleType
 from typing import Any
 
-from .errors import cuda_error, invalid_ordinal
-from .streams import DEFAULT_STREAM, LEAST_PRIORITY, EventState, StreamState
+from ..errors import cuda_error, invalid_ordinal
+from ..host.streams import DEFAULT_STREAM, LEAST_PRIORITY, EventState, StreamState
 
 
 @dataclasses.dataclass

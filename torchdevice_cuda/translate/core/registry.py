@@ -11,12 +11,12 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..report import write_at_exit
-from ..report.departures import departures
+from ...report import write_at_exit
+from ...report.departures import departures
 
 if TYPE_CHECKING:
-    from ..drivers import Driver
-    from ..settings import Settings
+    from ...drivers import Driver
+    from ...settings import Settings
 
 _MISSING = object()
 #: Modules that register patches, in the order in which their patches are applied.
@@ -53,10 +53,10 @@ class Editor:
     """Sets attributes and remembers what they replaced; carries what the patches share."""
 
     def __init__(self, driver: Driver, settings: Settings) -> None:
-        from .devices import Translator
-        from .errors import Errors
-        from .float64 import Precision
-        from .pinning import Pinned
+        from ..errors import Errors
+        from ..float64 import Precision
+        from ..pinning import Pinned
+        from .requests import Translator
 
         self.settings = settings
         self.translator = Translator(driver, settings)
@@ -150,7 +150,7 @@ def patch(*drivers: str) -> Callable[[Callable[[Editor, Driver], None]], Callabl
 def registered() -> tuple[Patch, ...]:
     """Every patch there is, in order."""
     for module in MODULES:
-        importlib.import_module(f"{__package__}.{module}")
+        importlib.import_module(f"torchdevice_cuda.translate.{module}")
     # Modules import each other: the order of the list is what counts, not that of the imports.
     places = {module: place for place, module in enumerate(MODULES)}
     return tuple(sorted(_registry.values(), key=lambda entry: places.get(entry.name.partition(".")[0], len(places))))

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from .errors import cuda_error, invalid_ordinal
+from ..errors import cuda_error, invalid_ordinal
 
 DEFAULT_STREAM = 0
 POOL_SIZE = 32  # CUDA hands out 32 streams per priority and device, then starts over
