@@ -10,6 +10,7 @@ import dataclasses
 import os
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 DEFAULT_CAPABILITY = (7, 0)
@@ -274,6 +275,19 @@ def load(overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] 
         text = value if isinstance(value, str) else option.write(value)
         values[field] = _read(option, option.flag or field, text)
     return Settings(**values)
+
+
+def cache_dir() -> Path:
+    """Where what was built and learned is kept: ``$TORCHDEVICE_CACHE_DIR``, or the user's cache folder.
+
+    Not a field of :class:`Settings`: it is asked for before there are any, and by tools that never activate.
+    """
+    named = os.environ.get("TORCHDEVICE_CACHE_DIR", "").strip()
+    if named:
+        return Path(named).expanduser()
+    import platformdirs
+
+    return platformdirs.user_cache_path("torchdevice-cuda", appauthor=False)
 
 
 def as_environment(settings: Settings) -> dict[str, str]:

@@ -39,8 +39,8 @@ def on_mps(answer: Callable[..., Any], emulated: dict[str, str]) -> Callable[...
 @pytest.fixture
 def own_cache(emulated: dict[str, str], tmp_path: Path) -> dict[str, str]:
     """The environment of programs with a cache of their own, which holds nothing but the device that has been built."""
-    from torchdevice_cuda.native import build
+    from torchdevice_cuda import settings
 
-    for entry in build.cache_dir().glob("mps-*"):
+    for entry in settings.cache_dir().glob("mps-*"):
         (tmp_path / entry.name).symlink_to(entry)
     return {"TORCHDEVICE_CACHE_DIR": str(tmp_path)}

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..drivers.host.facts import processor_name
-from ..native.build import cache_dir
+from ..settings import cache_dir
 
 _log = logging.getLogger("torchdevice_cuda")
 

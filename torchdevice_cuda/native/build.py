@@ -28,6 +28,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from types import ModuleType
 
+from ..settings import cache_dir
 from . import op_table
 
 KINDS = ("cuda", "mps")
@@ -112,18 +113,6 @@ def has_compiler() -> bool:
     with contextlib.suppress(BuildError):
         return bool(compiler())
     return False
-
-
-def cache_dir() -> Path:
-    """Where built libraries are kept: $TORCHDEVICE_CACHE_DIR, or the platform's cache directory."""
-    named = os.environ.get("TORCHDEVICE_CACHE_DIR", "").strip()
-    if named:
-        return Path(named).expanduser()
-    if platform.system() == "Darwin":
-        return Path.home() / "Library" / "Caches" / "torchdevice-cuda"
-    if platform.system() == "Windows":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "torchdevice-cuda"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "torchdevice-cuda"
 
 
 @functools.cache
