@@ -14,6 +14,14 @@ from pathlib import Path
 from typing import Any
 
 DEFAULT_CAPABILITY = (7, 0)
+#: Every driver, in the order in which ``auto`` tries them, with the module that makes it. A new driver is a folder, and
+#: its line here.
+DRIVERS = {
+    "cuda": "torchdevice_cuda.drivers.cuda.driver",
+    "mps": "torchdevice_cuda.drivers.mps.driver",
+    "virtual": "torchdevice_cuda.drivers.virtual.driver",
+    "cpu": "torchdevice_cuda.drivers.cpu.driver",
+}
 
 _UNITS = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
@@ -113,8 +121,8 @@ OPTIONS: tuple[Option, ...] = (
         "driver",
         "TORCHDEVICE_DRIVER",
         "--driver",
-        "auto, cuda, mps, virtual, cpu",
-        _one_of("auto", "cuda", "mps", "virtual", "cpu"),
+        ", ".join(("auto", *DRIVERS)),
+        lambda text: _one_of("auto", *DRIVERS)(text),
         "what stands in for the GPU",
     ),
     Option(

@@ -1,8 +1,8 @@
 """The driver protocol: everything the shadow tree and the translation core may ask of what stands in for the GPU.
 
-A driver answers for devices, the current device, streams and events, memory, random generators and forks. It knows
-nothing of modules, patches or the program. The parts that are the same on every host (the current device of a thread,
-forks) are implemented here; a driver replaces what its device does itself.
+A driver answers for devices, the current device, streams and events, memory, random generators and forks, and declares
+its traits. It knows nothing of modules, patches or the program. The parts that are the same on every host (the current
+device of a thread, forks) are implemented here; a driver replaces what its device does itself.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ import threading
 import uuid
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .errors import bad_fork, invalid_ordinal
+from .memory import Memory
+from .streams import Streams
+from .traits import Trait
 
 if TYPE_CHECKING:
     import torch
 
+    from ..native.interface import Native
     from ..settings import Settings
-    from .host.streams import Streams
-
-PoolId = tuple[int, int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,112 +61,38 @@ class DeviceFacts:
         return self.name
 
 
-class Memory(abc.ABC):
-    """The memory of a driver's devices, as CUDA's caching allocator shows its own."""
-
-    source: str  # where the figures come from, for --info
-
-    @abc.abstractmethod
-    def stats(self, device: int) -> dict[str, Any]:
-        """The nested statistics of ``torch.cuda.memory_stats_as_nested_dict``."""
-
-    @abc.abstractmethod
-    def reset_peak(self, device: int) -> None:
-        """Start a device's peaks from the present figures."""
-
-    @abc.abstractmethod
-    def reset_accumulated(self, device: int) -> None:
-        """Start a device's sums from zero."""
-
-    @abc.abstractmethod
-    def info(self, device: int) -> tuple[int, int]:
-        """``(free, total)`` bytes of the device."""
-
-    @abc.abstractmethod
-    def empty_cache(self) -> None:
-        """Give memory kept for reuse back."""
-
-    @abc.abstractmethod
-    def allocate(self, size: int, device: int, stream: int) -> int:
-        """Take ``size`` raw bytes; the address."""
-
-    @abc.abstractmethod
-    def release(self, address: int) -> None:
-        """Free raw memory."""
-
-    @abc.abstractmethod
-    def snapshot(self, pool: PoolId | None = None) -> dict[str, Any]:
-        """``{"segments": [...], "device_traces": [...], ...}`` as ``torch.cuda.memory._snapshot`` gives it."""
-
-    @abc.abstractmethod
-    def record_history(self, enabled: str | None, max_entries: int, clear: bool) -> None:
-        """Keep, or stop keeping, a history of allocations."""
-
-    @abc.abstractmethod
-    def fraction(self, device: int) -> float:
-        """The share of a device's memory that this process may take."""
-
-    @abc.abstractmethod
-    def set_fraction(self, fraction: float, device: int) -> None:
-        """Set that share."""
-
-    @abc.abstractmethod
-    def host_stats(self) -> dict[str, Any]:
-        """The nested statistics of pinned host memory."""
-
-    @abc.abstractmethod
-    def reset_host_peak(self) -> None:
-        """Start the peaks of pinned memory from the present figures."""
-
-    @abc.abstractmethod
-    def reset_host_accumulated(self) -> None:
-        """Start the sums of pinned memory from zero."""
-
-    @abc.abstractmethod
-    def enter_pool(self, device: int, pool: PoolId) -> None:
-        """File the calling thread's allocations on a device under a pool."""
-
-    @abc.abstractmethod
-    def leave_pool(self, device: int, pool: PoolId) -> None:
-        """Stop filing allocations under a pool."""
-
-    @abc.abstractmethod
-    def on_out_of_memory(self, observer: Callable[[int, int, int, int], None]) -> None:
-        """Call ``observer(device, wanted, total, free)`` when memory runs out."""
-
-    @abc.abstractmethod
-    def out_of_memory(self, size: int, device: int) -> Exception:
-        """The error for a request of ``size`` bytes that does not fit, counted."""
-
-    @abc.abstractmethod
-    def in_use(self, device: int) -> int:
-        """Bytes of the device in use by every process on the machine."""
-
-
-def _weak_setter(driver: Driver) -> Callable[[], None]:
-    """What a forked child runs: its driver is cold again. Holds the driver weakly, fork handlers live for ever."""
+def _marking_children(driver: Driver) -> Callable[[], None]:
+    """What a forked child runs: its device is not up. Holds the driver weakly, fork handlers live for ever."""
     reference = weakref.ref(driver)
 
-    def set_cold() -> None:
+    def mark() -> None:
         living = reference()
         if living is not None:
-            living.cold = True
+            living.needs_init = True
 
-    return set_cold
+    return mark
+
+
+@dataclasses.dataclass(frozen=True)
+class Offer:
+    """What a driver says about itself on this machine: how to make it, ``None`` if it cannot work, and why."""
+
+    make: Callable[[Settings, str], Driver] | None
+    reason: str
 
 
 class Driver(abc.ABC):
-    """What stands in for the GPU."""
+    """What stands in for the GPU. Its module has a function ``offer(settings, torch_c) -> Offer``."""
 
     name: str
     #: torch's type of the device that a "cuda" tensor really lives on ("cpu", "mps", "cuda")
     device_type: str
+    #: what its devices are like; patches are selected by these
+    traits: Trait
     #: whether requests that do not name CUDA are redirected to the accelerator unless the user says otherwise
     redirects_by_default: bool = False
     #: why drivers that ``auto`` prefers were not taken
     passed_over: tuple[str, ...] = ()
-    streams: Streams
-    memory: Memory
 
     def __init__(self, settings: Settings, reason: str) -> None:
         self.settings = settings
@@ -176,9 +103,25 @@ class Driver(abc.ABC):
         self._initialized_by: int | None = None
         #: whether the device must be brought up before it is used: at first, and in a forked child. Hot paths look at
         #: this flag instead of asking for the process id.
-        self.cold = True
+        self.needs_init = True
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_weak_setter(self))
+            os.register_at_fork(after_in_child=_marking_children(self))
+
+    # -------------------------------------------------------------------- parts
+    @property
+    @abc.abstractmethod
+    def memory(self) -> Memory:
+        """The memory of its devices."""
+
+    @property
+    @abc.abstractmethod
+    def streams(self) -> Streams:
+        """The streams of its devices."""
+
+    @property
+    def native(self) -> Native | None:
+        """The compiled device behind it, for drivers with the trait ``NATIVE``."""
+        return None
 
     # ------------------------------------------------------------------ devices
     @abc.abstractmethod
@@ -228,7 +171,7 @@ class Driver(abc.ABC):
         if self.in_bad_fork():
             raise bad_fork()
         self._initialized_by = os.getpid()
-        self.cold = False
+        self.needs_init = False
 
     def initialized(self) -> bool:
         """Whether this process has brought the device up."""
@@ -242,6 +185,10 @@ class Driver(abc.ABC):
     @abc.abstractmethod
     def generators(self) -> tuple[torch.Generator, ...]:
         """The default random generator of each device."""
+
+    def show_generators_as(self, shown: Callable[[torch.Generator], torch.Generator]) -> Callable[[], None]:
+        """Pass the default generators through this before the program sees them; what is returned ends that."""
+        return lambda: None
 
     def state_offset(self, generator: torch.Generator) -> int:
         """How far a generator has advanced, in CUDA's units."""

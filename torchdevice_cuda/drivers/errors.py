@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 _DEBUGGING = (
     "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
     "incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to enable "
@@ -65,10 +67,10 @@ def cuda_error(code: int) -> Exception:
             "more information.\n"
         )
     # torch.AcceleratorError came with torch 2.8; before it CUDA errors were plain RuntimeErrors.
-    kind = getattr(torch._C, "AcceleratorError", RuntimeError)
-    error = kind(f"CUDA error: {text}\n{hint}{_DEBUGGING}")
+    kind: Any = getattr(torch._C, "AcceleratorError", RuntimeError)
+    error: Exception = kind(f"CUDA error: {text}\n{hint}{_DEBUGGING}")
     if kind is not RuntimeError:
-        error.error_code = code
+        error.error_code = code  # type: ignore[attr-defined]
     return error
 
 

@@ -13,12 +13,13 @@ import torch._C
 
 from . import active
 from .errors import cuda_error
-from .host.streams import EventState, StreamState
+from .streams import EventState, StreamState
 
 CUDA_TYPE = 1  # c10::DeviceType::CUDA
 
-CStream: type = torch._C.Stream
-CEvent: type = torch._C.Event
+#: torch's own types; while a driver is in place the names in torch mean the ones below.
+CStream: Any = torch._C.Stream
+CEvent: Any = torch._C.Event
 
 
 class StreamMethods:
@@ -26,6 +27,7 @@ class StreamMethods:
 
     stream_id: int
     device_index: int
+    _entered: list[tuple[int, int, int]]
 
     def _state(self) -> StreamState:
         return active().streams.state(self.stream_id, self.device_index)
@@ -80,7 +82,11 @@ class StreamMethods:
 
 
 def stream_of(stream: Any) -> tuple[int, int]:
-    """``(stream id, device index)`` of a stream argument, or CUDA's error."""
+    """``(stream id, device index)`` of a stream argument, the current stream's for none; or CUDA's error."""
+    if stream is None:
+        driver = active()
+        device = driver.current_device()
+        return driver.streams.current(device), device
     if not isinstance(stream, CStream):
         raise RuntimeError("expected stream to be a torch.Stream or torch.cuda.Stream object")
     return stream.stream_id, stream.device_index
@@ -99,25 +105,14 @@ class EventMethods:
 
     def record(self, stream: Any = None) -> None:
         """Record the event in a stream, the current one unless one is given."""
-        driver = active()
-        if stream is None:
-            device = driver.current_device()
-            stream_id = driver.streams.current(device)
-        else:
-            stream_id, device = stream_of(stream)
+        where = stream_of(stream)
         if self._interprocess and self._event.timing:
             raise cuda_error(1)
-        driver.streams.record(self._event, stream_id, device)
+        active().streams.record(self._event, *where)
 
     def wait(self, stream: Any = None) -> None:
         """Hold work given to a stream from now on until the event completes."""
-        driver = active()
-        if stream is None:
-            device = driver.current_device()
-            stream_id = driver.streams.current(device)
-        else:
-            stream_id, device = stream_of(stream)
-        driver.streams.wait(self._event, stream_id, device)
+        active().streams.wait(self._event, *stream_of(stream))
 
     def query(self) -> bool:
         """Whether all work captured by the event is done; True for an event never recorded."""
@@ -142,14 +137,22 @@ class EventMethods:
         return streams.elapsed_ms(self._event, other)
 
 
-class _StreamMeta(type):
-    """Makes ``torch.Stream`` the C type for every test, and a driver's stream for CUDA requests."""
+class _AsC(type):
+    """The type of a class that is torch's C type for every test."""
+
+    _c_type: Any
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, CStream)
+        return isinstance(instance, cls._c_type)
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        return issubclass(subclass, CStream)
+        return issubclass(subclass, cls._c_type)
+
+
+class _StreamMeta(_AsC):
+    """Calls of ``torch.Stream``: CUDA requests get a driver's stream."""
+
+    _c_type = CStream
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         device = kwargs.get("device", args[0] if args else None)
@@ -177,22 +180,19 @@ def requested_index(device: Any) -> int:
     return active().current_device() if index is None else active().check(index)
 
 
-class GenericStream(StreamMethods, CStream, metaclass=_StreamMeta):  # type: ignore[misc, valid-type]
+class GenericStream(StreamMethods, CStream, metaclass=_StreamMeta):  # type: ignore[misc]
     """``torch.Stream`` of type ``cuda``."""
 
     @classmethod
     def _wrap(cls, stream_id: int, device: int) -> GenericStream:
-        return CStream.__new__(cls, stream_id=stream_id, device_index=device, device_type=CUDA_TYPE)
+        made: GenericStream = CStream.__new__(cls, stream_id=stream_id, device_index=device, device_type=CUDA_TYPE)
+        return made
 
 
-class _EventMeta(type):
-    """Makes ``torch.Event`` the C type for every test, and a driver's event for CUDA requests."""
+class _EventMeta(_AsC):
+    """Calls of ``torch.Event``: CUDA requests get a driver's event."""
 
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, CEvent)
-
-    def __subclasscheck__(cls, subclass: type) -> bool:
-        return issubclass(subclass, CEvent)
+    _c_type = CEvent
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         device = kwargs.get("device", args[0] if args else None)
@@ -204,12 +204,12 @@ class _EventMeta(type):
         )
 
 
-class GenericEvent(EventMethods, CEvent, metaclass=_EventMeta):  # type: ignore[misc, valid-type]
+class GenericEvent(EventMethods, CEvent, metaclass=_EventMeta):  # type: ignore[misc]
     """``torch.Event`` of type ``cuda``."""
 
     @classmethod
     def _make(cls, timing: bool = False, interprocess: bool = False) -> GenericEvent:
-        self = CEvent.__new__(cls, "cpu")
+        self: GenericEvent = CEvent.__new__(cls, "cpu")
         self._event = active().streams.event(timing)
         self._interprocess = interprocess
         return self

@@ -2,88 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
+import importlib
 import os
 import sys
-from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from ..settings import DRIVERS
+
 if TYPE_CHECKING:
     from ..settings import Settings
-    from .base import Driver
+    from .base import Driver, Offer
 
 
 class DriverUnavailable(RuntimeError):
     """The driver that was asked for cannot work on this machine."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Machine:
-    """What this machine's torch can reach; read from ``torch._C``, which exists before torch.cuda does."""
-
-    cuda_build: bool
-    cuda_devices: int
-    mps_build: bool = False
-    mps_available: bool = False
-
-    @classmethod
-    def look(cls, torch_c: ModuleType) -> Machine:
-        """Ask the compiled part of torch."""
-        built = bool(getattr(torch_c, "_has_cuda", False))
-        count = getattr(torch_c, "_cuda_getDeviceCount", None)
-        mps_built, mps = bool(getattr(torch_c, "_has_mps", False)), getattr(torch_c, "_mps_is_available", None)
-        return cls(
-            cuda_build=built,
-            cuda_devices=count() if built and count is not None else 0,
-            mps_build=mps_built,
-            mps_available=bool(mps_built and mps is not None and mps()),
-        )
-
-
-def _cuda(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | None, str]:
-    from .cuda.driver import CudaDriver
-
-    if machine.cuda_devices:
-        return CudaDriver, f"torch sees {machine.cuda_devices} CUDA GPU(s)"
-    return None, "no CUDA GPU answers" if machine.cuda_build else "this torch is built without CUDA"
-
-
-def _mps(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | None, str]:
-    from ..native import build
-    from .mps.driver import MpsDriver
-
-    if machine.mps_available and not settings.emulate_mps:
-        return MpsDriver, "torch sees an Apple GPU"
-    if settings.emulate_mps:
-        try:
-            build.library("mps", build=settings.build)
-        except build.BuildError as error:
-            return None, str(error)
-        return MpsDriver, "TORCHDEVICE_EMULATE_MPS=1: a device in host memory answers as the Apple GPU"
-    return None, "no Apple GPU answers" if machine.mps_build else "this torch is built without MPS"
-
-
-def _virtual(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | None, str]:
-    from ..native import build
-    from .virtual.driver import VirtualDriver
-
-    try:
-        build.library("cuda", build=settings.build)
-    except build.BuildError as error:
-        return None, str(error)
-    return VirtualDriver, "the native device is built"
-
-
-def _cpu(settings: Settings, machine: Machine) -> tuple[Callable[..., Driver] | None, str]:
-    from .cpu.driver import CpuDriver
-
-    return CpuDriver, "the CPU is always there"
-
-
-_Candidate = Callable[["Settings", Machine], "tuple[Callable[..., Driver] | None, str]"]
-#: In the order in which ``auto`` tries them.
-CANDIDATES: dict[str, _Candidate] = {"cuda": _cuda, "mps": _mps, "virtual": _virtual, "cpu": _cpu}
+#: The driver that always works: where it is all there is, a hint tells how to get more.
+_LAST = "cpu"
+_HINTED = "_TORCHDEVICE_HINTED"
 
 
 def _hint() -> None:
@@ -95,30 +33,31 @@ def _hint() -> None:
         )
 
 
-_HINTED = "_TORCHDEVICE_HINTED"
+def offer(name: str, settings: Settings, torch_c: ModuleType) -> Offer:
+    """What a driver says about itself on this machine; ``torch_c`` exists before torch.cuda does."""
+    made: Offer = importlib.import_module(DRIVERS[name]).offer(settings, torch_c)
+    return made
 
 
 def select(settings: Settings, torch_c: ModuleType) -> Driver:
     """The driver for these settings on this machine; :class:`DriverUnavailable` where the one asked for cannot work."""
-    machine = Machine.look(torch_c)
     if settings.driver != "auto":
-        candidate = CANDIDATES.get(settings.driver)
-        if candidate is None:
+        if settings.driver not in DRIVERS:
             raise DriverUnavailable(
-                f"driver {settings.driver!r} is not part of this version; there are: {', '.join(CANDIDATES)}"
+                f"driver {settings.driver!r} is not part of this version; there are: {', '.join(DRIVERS)}"
             )
-        make, reason = candidate(settings, machine)
-        if make is None:
-            raise DriverUnavailable(f"driver {settings.driver!r} was asked for, but {reason}")
-        return make(settings, f"asked for ({reason})")
+        offered = offer(settings.driver, settings, torch_c)
+        if offered.make is None:
+            raise DriverUnavailable(f"driver {settings.driver!r} was asked for, but {offered.reason}")
+        return offered.make(settings, f"asked for ({offered.reason})")
     passed_over: list[str] = []
-    for name, candidate in CANDIDATES.items():
-        make, reason = candidate(settings, machine)
-        if make is not None:
-            if name == "cpu" and not settings.build:
+    for name in DRIVERS:
+        offered = offer(name, settings, torch_c)
+        if offered.make is not None:
+            if name == _LAST and not settings.build:
                 _hint()
-            driver = make(settings, reason)
+            driver = offered.make(settings, offered.reason)
             driver.passed_over = tuple(passed_over)
             return driver
-        passed_over.append(f"not {name}: {reason}")
-    raise AssertionError("the cpu driver is always available")
+        passed_over.append(f"not {name}: {offered.reason}")
+    raise AssertionError(f"the {_LAST} driver is always available")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+from types import ModuleType
 from typing import TYPE_CHECKING
 
+from ..base import Offer
 from ..host.driver import HostDriver
 from ..host.memory import ProcessMemory
-from ..host.streams import Streams
+from ..host.streams import HostStreams
+from ..traits import Trait
 
 if TYPE_CHECKING:
     import torch
@@ -22,10 +25,12 @@ class CpuDriver(HostDriver):
 
     name = "cpu"
     device_type = "cpu"
+    traits = Trait.SUBSTITUTE | Trait.TRANSLATED | Trait.REDIRECTS | Trait.HOST_MEMORY
 
-    def __init__(self, settings: Settings, reason: str) -> None:
-        super().__init__(settings, reason)
-        self.streams = Streams(self._count, lambda device: self.facts(device).clock_rate * 1000.0)
+    @functools.cached_property
+    def streams(self) -> HostStreams:
+        """Streams on the host's clock."""
+        return HostStreams(self._count, lambda device: self.facts(device).clock_rate * 1000.0)
 
     @functools.cached_property
     def memory(self) -> ProcessMemory:
@@ -83,7 +88,7 @@ class CpuDriver(HostDriver):
         """Percent of the processor in use by the machine since the last call."""
         import psutil
 
-        return round(psutil.cpu_percent(interval=None))
+        return int(round(psutil.cpu_percent(interval=None)))
 
     def temperature(self, device: int) -> int:
         """The hottest processor sensor, where the system shows one."""
@@ -91,3 +96,8 @@ class CpuDriver(HostDriver):
 
         readings = [r.current for rs in getattr(psutil, "sensors_temperatures", dict)().values() for r in rs]
         return round(max(readings)) if readings else super().temperature(device)
+
+
+def offer(settings: Settings, torch_c: ModuleType) -> Offer:
+    """The last resort."""
+    return Offer(CpuDriver, "the CPU is always there")

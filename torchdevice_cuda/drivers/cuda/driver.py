@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import functools
+from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ..base import DeviceFacts, Driver
+from ..base import DeviceFacts, Driver, Offer
+from ..memory import Memory
+from ..streams import Streams
+from ..traits import Trait
 
 if TYPE_CHECKING:
     import torch
+
+    from ...settings import Settings
 
 
 class CudaDriver(Driver):
@@ -16,7 +22,18 @@ class CudaDriver(Driver):
 
     name = "cuda"
     device_type = "cuda"
+    traits = Trait.REDIRECTS
     redirects_by_default = True
+
+    @property
+    def memory(self) -> Memory:
+        """Stock torch.cuda answers for it."""
+        raise RuntimeError("on a real CUDA device torch.cuda itself answers for memory")
+
+    @property
+    def streams(self) -> Streams:
+        """Stock torch.cuda answers for them."""
+        raise RuntimeError("on a real CUDA device torch.cuda itself answers for streams")
 
     def device_count(self) -> int:
         """What CUDA counts."""
@@ -77,3 +94,13 @@ class CudaDriver(Driver):
     def describe(self) -> list[tuple[str, str]]:
         """Memory figures are CUDA's."""
         return [("memory figures", "CUDA's caching allocator")]
+
+
+def offer(settings: Settings, torch_c: ModuleType) -> Offer:
+    """Where torch is built with CUDA and sees a GPU."""
+    built = bool(getattr(torch_c, "_has_cuda", False))
+    count = getattr(torch_c, "_cuda_getDeviceCount", None)
+    devices = count() if built and count is not None else 0
+    if devices:
+        return Offer(CudaDriver, f"torch sees {devices} CUDA GPU(s)")
+    return Offer(None, "no CUDA GPU answers" if built else "this torch is built without CUDA")

@@ -8,13 +8,14 @@ taken through ``caching_allocator_alloc`` are kept one by one.
 from __future__ import annotations
 
 import ctypes
+import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
-from ..base import Memory, PoolId
+from ..memory import Memory, OutOfMemoryObserver, PoolId
 
 _POOLS = ("all", "small_pool", "large_pool")
 _COUNTED = ("allocation", "segment", "active", "inactive_split")
@@ -23,10 +24,16 @@ _OVERSIZE = ("oversize_allocations", "oversize_segments")
 _ROUNDING = 512
 _EXABYTE = 1 << 60
 _DEFAULT_POOL: PoolId = (0, 0)
+_HOST_FULL = re.compile(r"DefaultCPUAllocator: .*you tried to allocate (\d+) bytes")
 
 
 def _zero() -> dict[str, int]:
     return {"current": 0, "peak": 0, "allocated": 0, "freed": 0}
+
+
+def _as_id(pool: Sequence[int]) -> PoolId:
+    """A pool's id; torch hands them over as lists, too."""
+    return pool[0], pool[1]
 
 
 def high_water_mark() -> int | None:
@@ -105,7 +112,7 @@ class ProcessMemory(Memory):
         self._history: list[list[dict[str, Any]]] = [[] for _ in range(device_count)]
         self._history_limit = 0
         self._thread = threading.local()
-        self._observers: list[Callable[[int, int, int, int], None]] = []
+        self._observers: list[OutOfMemoryObserver] = []
 
     # ------------------------------------------------------------------ sampling
     def start(self) -> None:
@@ -232,6 +239,11 @@ class ProcessMemory(Memory):
             f"has {used / gib:.2f} GiB memory in use."
         )
 
+    def translated(self, error: BaseException, device: int = 0) -> BaseException:
+        """CUDA's out-of-memory error for the one of torch's allocator on the host."""
+        match = _HOST_FULL.search(str(error))
+        return self.out_of_memory(int(match[1]), device) if match else error
+
     # ------------------------------------------------------------------ snapshots
     def _trace(self, action: str, block: _Block) -> None:
         if self._history_limit:
@@ -300,14 +312,14 @@ class ProcessMemory(Memory):
 
     def enter_pool(self, device: int, pool: PoolId) -> None:
         """File the calling thread's raw allocations under a pool."""
-        self._pools(device).append(tuple(pool))
+        self._pools(device).append(_as_id(pool))
 
     def leave_pool(self, device: int, pool: PoolId) -> None:
         """Stop filing raw allocations under a pool."""
-        if tuple(pool) in self._pools(device):
-            self._pools(device).remove(tuple(pool))
+        if _as_id(pool) in self._pools(device):
+            self._pools(device).remove(_as_id(pool))
 
-    def on_out_of_memory(self, observer: Callable[[int, int, int, int], None]) -> None:
+    def on_out_of_memory(self, observer: OutOfMemoryObserver) -> None:
         """Call a function when a raw allocation is refused."""
         self._observers.append(observer)
 

@@ -8,41 +8,17 @@ raises the waiter's to the event's.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import threading
 import time
 from collections.abc import Callable
 
 from ..errors import cuda_error, invalid_ordinal
+from ..streams import DEFAULT_STREAM, GREATEST_PRIORITY, LEAST_PRIORITY, EventState, Streams, StreamState
 
-DEFAULT_STREAM = 0
 POOL_SIZE = 32  # CUDA hands out 32 streams per priority and device, then starts over
-LEAST_PRIORITY, GREATEST_PRIORITY = 0, -3
 
 _NS_PER_S = 1_000_000_000
-
-
-@dataclasses.dataclass
-class StreamState:
-    """One stream of one device."""
-
-    device: int
-    stream_id: int
-    priority: int
-    handle: int
-    idle_at: int = 0  # nanoseconds on the monotonic clock
-
-
-@dataclasses.dataclass
-class EventState:
-    """One event; ``device`` is ``None`` until it is recorded."""
-
-    timing: bool
-    device: int | None = None
-    handle: int = 0
-    completes_at: int = 0
-    recorded: bool = False
 
 
 def pool_stream_id(priority: int, index: int) -> int:
@@ -55,8 +31,8 @@ def _is_pool_id(stream_id: int) -> bool:
     return bool(stream_id & 1) and 1 <= kind <= 1 - GREATEST_PRIORITY and stream_id >> 5 < POOL_SIZE
 
 
-class Streams:
-    """The streams of a driver's devices; thread-safe, with a current stream per thread and device."""
+class HostStreams(Streams):
+    """Streams whose work is done when the call that gave it returns; thread-safe."""
 
     def __init__(self, device_count: int, cycles_per_second: Callable[[int], float]) -> None:
         self._device_count = device_count
@@ -122,7 +98,8 @@ class Streams:
     def current(self, device: int) -> int:
         """The calling thread's current stream on a device."""
         self._valid(device)
-        return getattr(self._thread, "current", {}).get(device, DEFAULT_STREAM)
+        current: dict[int, int] = getattr(self._thread, "current", {})
+        return current.get(device, DEFAULT_STREAM)
 
     def set_current(self, stream_id: int, device: int) -> None:
         """Make a stream the calling thread's current one on its device."""

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ..base import DeviceFacts, Driver
+from ..base import DeviceFacts, Driver, Offer
 from ..host import facts as hostfacts
 from ..host.visible import visible_count
+from ..traits import Trait
 from . import metal
 from .memory import MpsMemory
 from .streams import MpsStreams
@@ -17,25 +18,22 @@ from .streams import MpsStreams
 if TYPE_CHECKING:
     import torch
 
+    from ...native.interface import Native
     from ...settings import Settings
 
+_TRAITS = Trait.SUBSTITUTE | Trait.TRANSLATED | Trait.REDIRECTS | Trait.PARTIAL | Trait.UNSHARED | Trait.RACING_COPIES
 _CUDA_STATE_BYTES = 16  # a CUDA generator's state: seed, then offset
 _EMULATED_NAME = "Emulated Apple GPU"
 _ALREADY_TRACING = "Tracing Signposts is already enabled"
 
 
-def emulate(memory: int, build: bool) -> ModuleType:
+def emulate(memory: int, build: bool) -> Native:
     """Have a device in host memory answer as the Apple GPU: the same operators, the same refusals, the same module."""
-    import torch
-
     from ...native import build as native_build
 
     native = native_build.load("mps", build=build)
     if not native.device_count():
         native.install(1, [memory])
-    torch._C._has_mps = True
-    for function in (torch.backends.mps.is_available, torch.backends.mps.is_built):
-        getattr(function, "cache_clear", lambda: None)()
     return native
 
 
@@ -45,31 +43,32 @@ class MpsDriver(Driver):
     name = "mps"
     device_type = "mps"
     redirects_by_default = True
-    #: the compiled device, where it is an emulated one
-    native: ModuleType | None = None
-    #: what becomes of a default generator before the program sees it
-    shown: Callable[[torch.Generator], torch.Generator] = staticmethod(lambda generator: generator)
 
     def __init__(self, settings: Settings, reason: str) -> None:
         super().__init__(settings, reason)
         self._count = visible_count(1, settings.visible_devices)
-        self.streams = MpsStreams(self._count, lambda device: self.facts(device).clock_rate * 1000.0)
+        self._native: Native | None = None
+        self._shown: Callable[[torch.Generator], torch.Generator] | None = None
+        self.traits = _TRAITS
+        if settings.identity == "cuda":
+            self.traits |= Trait.DISGUISED
+        if settings.emulate_mps:
+            self.traits |= Trait.NATIVE
+
+    @property
+    def native(self) -> Native | None:
+        """The compiled device, where the Apple GPU is an emulated one."""
+        return self._native
 
     def prepare(self) -> None:
         """Put the emulated device in place where one is asked for."""
         if self.settings.emulate_mps:
-            self.native = emulate(self.settings.memory or metal.main_memory_share() or 1 << 33, self.settings.build)
+            self._native = emulate(self.settings.memory or metal.main_memory_share() or 1 << 33, self.settings.build)
 
-    def enable_compiler(self) -> Callable[[], None]:
-        """Inductor compiles for Metal by itself; an emulated device has no Metal, and its graphs become C++.
-
-        What is returned takes that back.
-        """
-        if self.native is None:
-            return lambda: None
-        from ...native import inductor
-
-        return inductor.enable(self.native)
+    @functools.cached_property
+    def streams(self) -> MpsStreams:
+        """CUDA's streams over the one queue."""
+        return MpsStreams(self._count, lambda device: self.facts(device).clock_rate * 1000.0)
 
     @functools.cached_property
     def memory(self) -> MpsMemory:
@@ -131,7 +130,17 @@ class MpsDriver(Driver):
         """torch.mps's own generator, so that seeding either seeds both."""
         import torch
 
-        return (self.shown(torch._C._mps_get_default_generator()),) * self._count
+        generator = torch._C._mps_get_default_generator()
+        return (generator if self._shown is None else self._shown(generator),) * self._count
+
+    def show_generators_as(self, shown: Callable[[torch.Generator], torch.Generator]) -> Callable[[], None]:
+        """Have the default generator say what the program is to see."""
+
+        def end() -> None:
+            self._shown = None
+
+        self._shown = shown
+        return end
 
     def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
         """Restore a generator's own state, or start it from the seed and offset of a CUDA state."""
@@ -147,3 +156,19 @@ class MpsDriver(Driver):
                 generator.set_offset(words[1])
         else:
             raise RuntimeError("RNG state is wrong size")
+
+
+def offer(settings: Settings, torch_c: ModuleType) -> Offer:
+    """Where torch sees an Apple GPU, or one is to be emulated."""
+    if settings.emulate_mps:
+        from ...native import build
+
+        try:
+            build.library("mps", build=settings.build)
+        except build.BuildError as error:
+            return Offer(None, str(error))
+        return Offer(MpsDriver, "TORCHDEVICE_EMULATE_MPS=1: a device in host memory answers as the Apple GPU")
+    built, available = bool(getattr(torch_c, "_has_mps", False)), getattr(torch_c, "_mps_is_available", None)
+    if built and available is not None and available():
+        return Offer(MpsDriver, "torch sees an Apple GPU")
+    return Offer(None, "no Apple GPU answers" if built else "this torch is built without MPS")

@@ -69,8 +69,8 @@ def _torch_says(name: str) -> Any | None:
     import torch
 
     ask = getattr(torch._C, name, None)
-    usable = ask is not None and torch._C._has_mps and torch._C._mps_is_available()
-    return ask() if usable else None
+    usable = torch._C._has_mps and torch._C._mps_is_available()
+    return ask() if usable and ask is not None else None
 
 
 def main_memory_share() -> int | None:

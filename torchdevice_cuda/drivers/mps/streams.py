@@ -7,22 +7,13 @@ Streams that the program itself keeps busy (``torch.cuda._sleep``) are kept on t
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from typing import Any
 
-from ..host.streams import EventState, Streams
-
-
-@dataclasses.dataclass
-class MpsEvent(EventState):
-    """An event with its counterpart in the queue, made when it is first recorded."""
-
-    native: Any = None
-    held_by_host: bool = False  # the stream was asleep when the event was recorded: the host's clock tells its moment
+from ..host.streams import HostStreams
+from ..streams import EventState
 
 
-class MpsStreams(Streams):
+class MpsStreams(HostStreams):
     """Streams whose waiting also waits for the queue."""
 
     def _idle(self) -> bool:
@@ -51,33 +42,31 @@ class MpsStreams(Streams):
         super().synchronize_device(device)
         torch._C._mps_deviceSynchronize()
 
-    def event(self, timing: bool) -> MpsEvent:
-        """A new event, not yet recorded."""
-        return MpsEvent(timing)
-
-    def record(self, event: MpsEvent, stream_id: int, device: int) -> None:
+    def record(self, event: EventState, stream_id: int, device: int) -> None:
         """Let the event complete when all work now in the queue has."""
         import torch
 
         super().record(event, stream_id, device)
         event.held_by_host = event.completes_at > time.monotonic_ns()
         if event.native is None:
+            # The event's counterpart in the queue.
             event.native = torch.mps.Event(enable_timing=event.timing)
         event.native.record()
 
-    def query_event(self, event: MpsEvent) -> bool:
+    def query_event(self, event: EventState) -> bool:
         """Whether the event has completed."""
         return super().query_event(event) and (event.native is None or event.native.query())
 
-    def synchronize_event(self, event: MpsEvent) -> None:
+    def synchronize_event(self, event: EventState) -> None:
         """Wait for the event."""
         super().synchronize_event(event)
         if event.native is not None:
             event.native.synchronize()
 
-    def elapsed_ms(self, start: MpsEvent, end: MpsEvent) -> float:
+    def elapsed_ms(self, start: EventState, end: EventState) -> float:
         """Milliseconds of the GPU between two completed events; of the host where a sleeping stream held one up."""
         on_host = super().elapsed_ms(start, end)
         if start.held_by_host or end.held_by_host:
             return on_host
-        return start.native.elapsed_time(end.native)
+        elapsed: float = start.native.elapsed_time(end.native)
+        return elapsed

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from ...native.interface import Native
+from ..base import Offer
 from ..host.driver import HostDriver
+from ..traits import Trait
 from .memory import NativeMemory
 from .streams import NativeStreams
 
 if TYPE_CHECKING:
     import torch
+
+    from ...settings import Settings
 
 _SHARE_OF_HOST = 0.9  # of main memory, for all virtual GPUs together, unless the user gives each a size
 
@@ -22,11 +26,12 @@ class VirtualDriver(HostDriver):
 
     name = "virtual"
     device_type = "cuda"
+    traits = Trait.SUBSTITUTE | Trait.HOST_MEMORY | Trait.NATIVE
     label = "virtual GPU, CUDA compatible"
     integrated = 0
 
     @functools.cached_property
-    def native(self) -> ModuleType:
+    def native(self) -> Native:
         """The compiled device, installed in this process."""
         from ...native import build
 
@@ -46,12 +51,6 @@ class VirtualDriver(HostDriver):
         """Register the device with torch."""
         if self._count:
             self.native.device_count()
-
-    def enable_compiler(self) -> Callable[[], None]:
-        """Have ``torch.compile`` compile graphs of this device; what is returned takes that back."""
-        from ...native import inductor
-
-        return inductor.enable(self.native)
 
     @functools.cached_property
     def streams(self) -> NativeStreams:
@@ -87,3 +86,14 @@ class VirtualDriver(HostDriver):
     def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
         """Restore a generator."""
         generator.set_state(state)
+
+
+def offer(settings: Settings, torch_c: ModuleType) -> Offer:
+    """Where the native device is built, or can be."""
+    from ...native import build
+
+    try:
+        build.library("cuda", build=settings.build)
+    except build.BuildError as error:
+        return Offer(None, str(error))
+    return Offer(VirtualDriver, "the native device is built")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from types import ModuleType
+from types import FrameType
 from typing import Any
 
-from ..base import Memory, PoolId
+from ...native.interface import Native
+from ..memory import Memory, OutOfMemoryObserver, PoolId
 
 _MAX_FRAMES = 64
 
 
 def _frames() -> list[dict[str, Any]]:
     """The Python stack of an allocation, innermost first, as memory viewers read it."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     found: list[dict[str, Any]] = []
     while frame is not None and len(found) < _MAX_FRAMES:
         code = frame.f_code
@@ -24,14 +24,14 @@ def _frames() -> list[dict[str, Any]]:
 
 
 class NativeMemory(Memory):
-    """The interface of :class:`~torchdevice_cuda.drivers.base.Memory` over the native module."""
+    """Memory over the native module."""
 
     source = "the virtual GPU's own allocator: every allocation, rounded and cached as CUDA's does"
 
-    def __init__(self, native: ModuleType, device_count: int) -> None:
+    def __init__(self, native: Native, device_count: int) -> None:
         self._native = native
         self._device_count = device_count
-        self._observers: list[Callable[[int, int, int, int], None]] = []
+        self._observers: list[OutOfMemoryObserver] = []
 
     def _check(self, device: int) -> int:
         if not 0 <= device < self._device_count:
@@ -118,7 +118,7 @@ class NativeMemory(Memory):
         """Stop sending allocations to a pool."""
         self._native.pool_end(device, *pool)
 
-    def on_out_of_memory(self, observer: Callable[[int, int, int, int], None]) -> None:
+    def on_out_of_memory(self, observer: OutOfMemoryObserver) -> None:
         """Remember an observer; the native allocator raises without asking Python."""
         self._observers.append(observer)
 

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from types import ModuleType
-from typing import Any
-
+from ...native.interface import Native
 from ..errors import cuda_error, invalid_ordinal
-from ..host.streams import DEFAULT_STREAM, LEAST_PRIORITY, EventState, StreamState
+from ..streams import DEFAULT_STREAM, LEAST_PRIORITY, EventState, Streams, StreamState
 
 
-@dataclasses.dataclass
-class NativeEvent(EventState):
-    """An event with its native counterpart."""
+class NativeStreams(Streams):
+    """Streams over the native module."""
 
-    native: Any = None
-
-
-class NativeStreams:
-    """The interface of :class:`~torchdevice_cuda.drivers.streams.Streams` over the native module."""
-
-    def __init__(self, native: ModuleType, device_count: int) -> None:
+    def __init__(self, native: Native, device_count: int) -> None:
         self._native = native
         self._device_count = device_count
 
@@ -81,17 +71,17 @@ class NativeStreams:
         return False
 
     # ------------------------------------------------------------------- events
-    def event(self, timing: bool) -> NativeEvent:
+    def event(self, timing: bool) -> EventState:
         """A new event, not yet recorded."""
-        return NativeEvent(timing, native=self._native.Event())
+        return EventState(timing, native=self._native.Event())
 
-    def create_event(self, event: NativeEvent, device: int) -> None:
+    def create_event(self, event: EventState, device: int) -> None:
         """Give an event its device and handle, as the first record (or an IPC handle) does."""
         if not event.handle:
             event.device = self._valid(device)
             event.handle = event.native.handle
 
-    def record(self, event: NativeEvent, stream_id: int, device: int) -> None:
+    def record(self, event: EventState, stream_id: int, device: int) -> None:
         """Let the event complete when all work now in the stream has."""
         self.create_event(event, device)
         if event.device != device:
@@ -99,20 +89,21 @@ class NativeStreams:
         event.native.record(device, stream_id)
         event.recorded = True
 
-    def wait(self, event: NativeEvent, stream_id: int, device: int) -> None:
+    def wait(self, event: EventState, stream_id: int, device: int) -> None:
         """Hold later work of the stream until the event completes."""
         event.native.block(self._valid(device), stream_id)
 
-    def query_event(self, event: NativeEvent) -> bool:
+    def query_event(self, event: EventState) -> bool:
         """Whether the event has completed."""
-        return event.native.query()
+        return bool(event.native.query())
 
-    def synchronize_event(self, event: NativeEvent) -> None:
+    def synchronize_event(self, event: EventState) -> None:
         """Wait for the event."""
         event.native.synchronize()
 
-    def elapsed_ms(self, start: NativeEvent, end: NativeEvent) -> float:
+    def elapsed_ms(self, start: EventState, end: EventState) -> float:
         """Milliseconds between two completed events of one device."""
         if start.device != end.device:
             raise cuda_error(400)
-        return start.native.elapsed_time(end.native)
+        elapsed: float = start.native.elapsed_time(end.native)
+        return elapsed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...drivers import active
-from ...drivers.base import PoolId
+from ...drivers.memory import PoolId
 from .graphs import next_pool_id
 
 __all__ = [

@@ -10,7 +10,7 @@ import torch._C
 from ...drivers import active
 from ...drivers.errors import cuda_error
 from ...drivers.handles import CUDA_TYPE, CEvent, CStream, EventMethods, StreamMethods
-from ...drivers.host.streams import GREATEST_PRIORITY, LEAST_PRIORITY
+from ...drivers.streams import GREATEST_PRIORITY, LEAST_PRIORITY
 
 __all__ = [
     "_CudaEventBase",

@@ -1,0 +1,1 @@
+"""The ``cuda`` driver: a real one."""

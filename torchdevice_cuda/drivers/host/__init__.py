@@ -1,0 +1,1 @@
+"""What drivers that compute on the host's processor share."""

@@ -1,0 +1,1 @@
+"""The ``mps`` driver: the Apple GPU."""

@@ -1,0 +1,112 @@
+"""Streams and events of a driver's devices: what the others may ask of them."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from typing import Any
+
+DEFAULT_STREAM = 0
+LEAST_PRIORITY, GREATEST_PRIORITY = 0, -3
+
+
+@dataclasses.dataclass
+class StreamState:
+    """One stream of one device."""
+
+    device: int
+    stream_id: int
+    priority: int
+    handle: int
+    idle_at: int = 0  # nanoseconds on the monotonic clock
+
+
+@dataclasses.dataclass
+class EventState:
+    """One event; ``device`` is ``None`` until it is recorded."""
+
+    timing: bool
+    device: int | None = None
+    handle: int = 0
+    completes_at: int = 0
+    recorded: bool = False
+    #: the device's own event behind it, for drivers whose devices have some
+    native: Any = None
+    #: the stream was asleep when the event was recorded: the host's clock tells its moment, whatever the device says
+    held_by_host: bool = False
+
+
+class Streams(abc.ABC):
+    """The streams of a driver's devices, with a current one per thread and device. Streams are named by their ids."""
+
+    # ------------------------------------------------------------------- making
+    @abc.abstractmethod
+    def new(self, device: int, priority: int = 0) -> int:
+        """The next stream of the device's pool for this priority; its id."""
+
+    @abc.abstractmethod
+    def external(self, device: int, handle: int) -> int:
+        """Adopt a stream made elsewhere; as on CUDA, its id is its handle."""
+
+    @abc.abstractmethod
+    def state(self, stream_id: int, device: int) -> StreamState:
+        """The stream with this id; ids of the pool exist before anyone asked for them, as on CUDA."""
+
+    # ------------------------------------------------------------------ current
+    @abc.abstractmethod
+    def current(self, device: int) -> int:
+        """The calling thread's current stream on a device."""
+
+    @abc.abstractmethod
+    def set_current(self, stream_id: int, device: int) -> None:
+        """Make a stream the calling thread's current one on its device."""
+
+    # ------------------------------------------------------------------ waiting
+    @abc.abstractmethod
+    def sleep(self, cycles: int, device: int) -> None:
+        """Keep the current stream busy for this many device cycles, without holding up the caller."""
+
+    @abc.abstractmethod
+    def query(self, stream_id: int, device: int) -> bool:
+        """Whether all work of a stream is done."""
+
+    @abc.abstractmethod
+    def synchronize(self, stream_id: int, device: int) -> None:
+        """Wait for all work of a stream."""
+
+    @abc.abstractmethod
+    def synchronize_device(self, device: int) -> None:
+        """Wait for all work of all streams of a device."""
+
+    @abc.abstractmethod
+    def is_capturing(self, stream_id: int, device: int) -> bool:
+        """Whether a graph is being captured on a stream."""
+
+    # ------------------------------------------------------------------- events
+    @abc.abstractmethod
+    def event(self, timing: bool) -> EventState:
+        """A new event, not yet recorded. The methods below are given only events that this one made."""
+
+    @abc.abstractmethod
+    def create_event(self, event: EventState, device: int) -> None:
+        """Give an event its device and handle, as the first record (or an IPC handle) does."""
+
+    @abc.abstractmethod
+    def record(self, event: EventState, stream_id: int, device: int) -> None:
+        """Let the event complete when all work now in the stream has."""
+
+    @abc.abstractmethod
+    def wait(self, event: EventState, stream_id: int, device: int) -> None:
+        """Hold later work of the stream until the event completes; no wait for an event never recorded."""
+
+    @abc.abstractmethod
+    def query_event(self, event: EventState) -> bool:
+        """Whether the event has completed; an event never recorded has."""
+
+    @abc.abstractmethod
+    def synchronize_event(self, event: EventState) -> None:
+        """Wait for the event."""
+
+    @abc.abstractmethod
+    def elapsed_ms(self, start: EventState, end: EventState) -> float:
+        """Milliseconds between two completed events of one device."""

@@ -1,0 +1,1 @@
+"""The ``virtual`` driver: a GPU in host memory."""

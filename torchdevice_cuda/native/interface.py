@@ -1,0 +1,152 @@
+"""What the compiled module offers, as its Python callers see it: ``csrc/bindings`` in types.
+
+A ``device`` is an index; streams are named by ``(device, id)``; a private pool by its two numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+
+class NativeEvent(Protocol):
+    """An event on the device's timeline."""
+
+    handle: int
+    recorded: bool
+
+    def record(self, device: int, stream: int) -> None:
+        """Complete when all work now in the stream has."""
+
+    def block(self, device: int, stream: int) -> None:
+        """Hold later work of the stream until the event completes."""
+
+    def query(self) -> bool:
+        """Whether it has completed."""
+
+    def synchronize(self) -> None:
+        """Wait for it."""
+
+    def elapsed_time(self, end: Any) -> float:
+        """Milliseconds to another event."""
+
+
+class Native(Protocol):
+    """The compiled module."""
+
+    device_type: str
+    Event: Callable[[], NativeEvent]
+
+    # ------------------------------------------------------------------ devices
+    def install(self, device_count: int, memory_limits: list[int]) -> bool:
+        """Register everything with torch, once per process; one limit in bytes per device."""
+
+    def device_count(self) -> int:
+        """How many devices are installed."""
+
+    def in_bad_fork(self) -> bool:
+        """Whether this process was forked from one that had used the device."""
+
+    def mark_used(self) -> None:
+        """From here on a forked child may not use the device."""
+
+    def get_device(self) -> int:
+        """The thread's current device."""
+
+    def set_device(self, index: int) -> None:
+        """Set it."""
+
+    # ------------------------------------------------------------------- memory
+    def memory_stats(self, device: int) -> dict[str, Any]:
+        """Nested statistics."""
+
+    def mem_info(self, device: int) -> tuple[int, int]:
+        """Free and total bytes."""
+
+    def reset_peak_stats(self, device: int) -> None:
+        """Start the peaks from the present."""
+
+    def reset_accumulated_stats(self, device: int) -> None:
+        """Start the sums from zero."""
+
+    def set_fraction(self, fraction: float, device: int) -> None:
+        """Limit this process to a share of the device."""
+
+    def get_fraction(self, device: int) -> float:
+        """That share."""
+
+    def empty_cache(self) -> None:
+        """Give segments that nothing uses back to the host."""
+
+    def raw_alloc(self, size: int, device: int, stream: int) -> int:
+        """Raw memory; its address."""
+
+    def raw_delete(self, address: int) -> None:
+        """Free raw memory."""
+
+    def allocator_address(self) -> int:
+        """torch's pointer to the allocator."""
+
+    def allocate_on(self, device: int) -> int:
+        """Serve this thread's CPU allocations from a device, -1 for the host; the device before."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """Segments, blocks and history."""
+
+    def record_history(
+        self, enabled: str | None, frames: Callable[[], list[dict[str, Any]]] | None = None, max_entries: int = 1
+    ) -> None:
+        """Keep a history, or stop keeping one."""
+
+    def pool_begin(self, device: int, a: int, b: int, this_thread_only: bool) -> None:
+        """Send allocations to a private pool."""
+
+    def pool_end(self, device: int, a: int, b: int) -> None:
+        """Stop sending them there."""
+
+    def host_stats(self) -> dict[str, Any]:
+        """Statistics of pinned memory."""
+
+    def host_reset_peak_stats(self) -> None:
+        """Start the peaks of pinned memory from the present."""
+
+    def host_reset_accumulated_stats(self) -> None:
+        """Start the sums of pinned memory from zero."""
+
+    # ------------------------------------------------------------------ streams
+    def stream_new(self, device: int, priority: int) -> int:
+        """The next stream of the pool."""
+
+    def stream_current(self, device: int) -> int:
+        """The thread's current stream."""
+
+    def stream_set(self, device: int, stream: int) -> int:
+        """Set it; the one before."""
+
+    def stream_query(self, device: int, stream: int) -> bool:
+        """Whether all its work is done."""
+
+    def stream_synchronize(self, device: int, stream: int) -> None:
+        """Wait for its work."""
+
+    def stream_priority(self, device: int, stream: int) -> int:
+        """Its priority."""
+
+    def stream_handle(self, device: int, stream: int) -> int:
+        """Its handle."""
+
+    def synchronize(self, device: int) -> None:
+        """Wait for all streams of a device."""
+
+    def sleep(self, cycles: int, device: int) -> None:
+        """Keep the current stream busy."""
+
+    # ------------------------------------------------------------------- random
+    def default_generator(self, device: int) -> torch.Generator:
+        """The device's own generator."""
+
+    def next_seed(self, device: int, count: int = 1) -> int:
+        """A seed drawn from it."""
