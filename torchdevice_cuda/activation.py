@@ -13,13 +13,15 @@ import threading
 import warnings
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import _compat, drivers, settings, shadow
+from . import _compat, drivers, settings, shadow, translate
 from .drivers.selection import DriverUnavailable, select
 from .importing import finder
 from .importing.inplace import Rewrite
-from .translate.core import registry as patches
+
+if TYPE_CHECKING:
+    from .translate.core.registry import Applied, Row
 
 ROOT = "torch.cuda"
 #: The shim waits for torch to be imported before it calls activate().
@@ -39,7 +41,7 @@ class _State:
         self.finder: finder.ShadowFinder | None = None
         self.rewrite: Rewrite | None = None
         self.bindings: shadow.Bindings | None = None
-        self.patches: patches.Applied | None = None
+        self.patches: Applied | None = None
         self.failed: BaseException | None = None
 
 
@@ -110,6 +112,12 @@ def driver() -> drivers.Driver:
     return drivers.active()
 
 
+def changes() -> list[Row]:
+    """What is changed in torch now: each target, the file that changes it, and why; imports torch."""
+    driver()
+    return [] if _state is None or _state.patches is None else _state.patches.rows()
+
+
 # ------------------------------------------------------------------------ both ways
 def _choose(state: _State) -> finder.Files:
     """Choose the driver and put it and its ``torch._C`` names in place; the files to serve for it."""
@@ -117,7 +125,7 @@ def _choose(state: _State) -> finder.Files:
     chosen = select(state.settings, torch_c)
     drivers.install(chosen)
     _log.info("driver %s: %s", chosen.name, chosen.reason)
-    if chosen.name == "cuda":
+    if drivers.Trait.SUBSTITUTE not in chosen.traits:
         return {}
     state.bindings = shadow.Bindings(torch_c)
     state.bindings.apply()
@@ -144,7 +152,7 @@ def _finish(state: _State, torch: ModuleType) -> None:
     """What needs a complete torch: the patches outside torch.cuda."""
     _warn_of_version(torch.__version__)
     drivers.active().prepare()
-    state.patches = patches.apply(drivers.active(), state.settings)
+    state.patches = translate.apply(drivers.active(), state.settings, finder.when_imported)
 
 
 # --------------------------------------------------------------------- before torch

@@ -103,6 +103,16 @@ class Shadow:
         spec.loader.exec_module(module)
 
 
+def when_imported(name: str, callback: Callable[[ModuleType], None]) -> Callable[[], None]:
+    """Call back with a module once it has been imported, at once if it has been; what is returned ends the wait."""
+    if name in sys.modules:
+        callback(sys.modules[name])
+        return lambda: None
+    finder = ShadowFinder(after={name: callback})
+    finder.install()
+    return finder.remove
+
+
 class ShadowFinder:
     """Serves shadows and runs callbacks after the modules they wait for have been executed."""
 

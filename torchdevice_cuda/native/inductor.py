@@ -10,44 +10,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import Any
 
+from .interface import Native
 
-def enable(native: ModuleType) -> Callable[[], None]:
-    """Makes ``torch.compile`` serve the device of `native`; what is returned takes that back.
-
-    Inductor is only imported when something compiles.
-    """
-    import torch
-
-    wrapper = torch._TorchCompileInductorWrapper
-    original = wrapper.__call__
-    undo: list[Callable[[], None]] = []
-
-    @functools.wraps(original)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not undo:
-            undo.append(_patch_inductor(native))
-        return original(self, *args, **kwargs)
-
-    def disable() -> None:
-        wrapper.__call__ = original
-        while undo:
-            undo.pop()()
-
-    wrapper.__call__ = call
-    return disable
+Function = Callable[..., Any]
 
 
-def _patch_inductor(native: ModuleType) -> Callable[[], None]:
-    """Has inductor compile graphs of the device; what is returned takes that back."""
-    import torch._functorch.config as config
-    import torch._inductor.compile_fx as module
-
-    # Its entries hold inductor's own objects; ours stand around those. Inductor's graph cache still works.
-    cached, config.enable_autograd_cache = config.enable_autograd_cache, False
-    compile_fx, compile_fx_inner = module.compile_fx, module.compile_fx_inner
+def compiling(native: Native, compile_fx: Function, compile_fx_inner: Function) -> Function:
+    """Inductor's ``compile_fx``, with graphs of the device of ``native`` compiled as described above."""
 
     @functools.wraps(compile_fx_inner)
     def inner(gm: Any, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
@@ -59,11 +30,7 @@ def _patch_inductor(native: ModuleType) -> Callable[[], None]:
             kwargs.setdefault("inner_compile", inner)
         return compile_fx(model, example_inputs, *args, **kwargs)
 
-    def undo() -> None:
-        module.compile_fx, config.enable_autograd_cache = compile_fx, cached
-
-    module.compile_fx = outer
-    return undo
+    return outer
 
 
 def _values(gm: Any) -> list[Any]:
@@ -73,7 +40,7 @@ def _values(gm: Any) -> list[Any]:
 
 
 def _compile(
-    native: ModuleType,
+    native: Native,
     compile_fx_inner: Callable[..., Any],
     gm: Any,
     example_inputs: Sequence[Any],
@@ -151,7 +118,7 @@ class _OnDevice:
 
     def __init__(
         self,
-        native: ModuleType,
+        native: Native,
         compiled: Callable[[list[Any]], Any],
         index: int,
         devices: list[int | None],

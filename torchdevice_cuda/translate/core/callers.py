@@ -1,4 +1,4 @@
-"""Whose request it is: the program's, or torch's own.
+"""Who is asking: the program, or torch itself. Every look at the frames of callers is here.
 
 Code of torch sees the real device and means what it says. A program's request often passes through torch on its way
 (``nn.Linear(3, 3)`` calls ``torch.empty``): modules that ask on behalf of the program are listed here.
@@ -39,7 +39,7 @@ def _within(module: str, packages: tuple[str, ...]) -> bool:
     return any(module == package or module.startswith(package + ".") for package in packages)
 
 
-class _Verdicts(dict):
+class _Verdicts(dict[str | None, Verdict]):
     """The verdict on a module, remembered by the module's name: factories ask each time they are called."""
 
     def __missing__(self, module: str | None) -> Verdict:
@@ -64,13 +64,37 @@ def asked_by_program() -> bool:
     return True
 
 
-def site() -> tuple[str, int]:
-    """File and line of the program's own code that is being executed."""
-    frame: FrameType | None = sys._getframe(1)
-    last = ("<unknown>", 0)
-    while frame is not None:
-        last = (frame.f_code.co_filename, frame.f_lineno)
-        if (frame.f_globals.get("__name__") or "").partition(".")[0] not in OURS:
-            return last
+def _program_frame(frame: FrameType) -> tuple[FrameType, bool]:
+    """The innermost frame of the program from here on outwards, else the outermost of all; and whether it is its."""
+    while (frame.f_globals.get("__name__") or "").partition(".")[0] in OURS:
+        if frame.f_back is None:
+            return frame, False
         frame = frame.f_back
-    return last
+    return frame, True
+
+
+def program_site() -> tuple[str, int] | None:
+    """File and line of the program's own code that is being executed; ``None`` if torch works by itself."""
+    frame, is_program = _program_frame(sys._getframe(1))
+    return (frame.f_code.co_filename, frame.f_lineno) if is_program else None
+
+
+def site() -> tuple[str, int]:
+    """The same, or where torch itself began."""
+    frame, _ = _program_frame(sys._getframe(1))
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+# ------------------------------------------------------------------------------- disguises
+class _Insiders(dict[str | None, bool]):
+    """Whether code of a module is told what a tensor really is, remembered by the module's name.
+
+    torch and torchdevice_cuda are; torch.cuda is ours and sees what the program sees.
+    """
+
+    def __missing__(self, module: str | None) -> bool:
+        inside = self[module] = _within(module or "", OURS) and not _within(module or "", ("torch.cuda",))
+        return inside
+
+
+inside = _Insiders()

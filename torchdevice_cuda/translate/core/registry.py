@@ -1,125 +1,25 @@
-"""The registry of patches: one documented function each, applied in order and undone backwards.
+"""The registry of patches: one documented function each, selected by traits, applied in order and undone backwards.
 
-A patch function is given an :class:`Editor` and the driver, and changes torch only through the editor, which remembers
-what was there.
+A patch says its targets in torch, the traits of the drivers that it is for, and why. It changes torch only through the
+context's editor.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-from ...report import write_at_exit
-from ...report.departures import departures
+from ...drivers.traits import NONE, Trait
 
 if TYPE_CHECKING:
-    from ...drivers import Driver
-    from ...settings import Settings
+    from .context import Context
+    from .editor import Editor
 
-_MISSING = object()
-#: Modules that register patches, in the order in which their patches are applied.
-MODULES = (
-    "version",
-    "generic",
-    "accelerator",
-    "backends",
-    "factories",
-    "tensors",
-    "apple",
-    "float64",
-    "pinning",
-    "random",
-    "storages",
-    "legacy",
-    "modules",
-    "loading",
-    "amp",
-    "optimizers",
-    "parallel",
-    "distributed",
-    "compiling",
-    "processes",
-    "yielding",
-    "identity",
-    "errors",
-    "fallbacks",
-    "bound_earlier",
-)
-
-
-class Editor:
-    """Sets attributes and remembers what they replaced; carries what the patches share."""
-
-    def __init__(self, driver: Driver, settings: Settings) -> None:
-        from ..errors import Errors
-        from ..float64 import Precision
-        from ..pinning import Pinned
-        from .requests import Translator
-
-        self.settings = settings
-        self.translator = Translator(driver, settings)
-        self.pinned = Pinned(driver)
-        self.errors = Errors(driver, settings.identity == "cuda")
-        self.precision = Precision(settings.float64, driver.device_type)
-        #: originals by id, with their wrappers
-        self.wrapped: dict[int, tuple[Any, Any]] = {}
-        self._undo: list[tuple[Any, str, Any]] = []
-
-    def set(self, owner: Any, name: str, value: Any) -> None:
-        """``owner.name = value``, to be undone."""
-        before = vars(owner).get(name, _MISSING)
-        self._undo.append((owner, name, before))
-        setattr(owner, name, value)
-
-    def remove(self, owner: Any, name: str) -> None:
-        """``del owner.name``, to be undone."""
-        self._undo.append((owner, name, vars(owner)[name]))
-        delattr(owner, name)
-
-    def item(self, table: dict[Any, Any], key: Any, value: Any) -> None:
-        """``table[key] = value``, to be undone."""
-        self._undo.append((_Table(table), key, table.get(key, _MISSING)))
-        table[key] = value
-
-    def on_undo(self, action: Callable[[], None]) -> None:
-        """Have something else done when the patches are taken out."""
-        self._undo.append((_Action(action), "", _MISSING))
-
-    def undo(self) -> None:
-        """Put back everything, latest first."""
-        while self._undo:
-            owner, name, before = self._undo.pop()
-            if isinstance(owner, _Action):
-                owner.run()
-            elif isinstance(owner, _Table):
-                owner.restore(name, before)
-            elif before is _MISSING:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, before)
-
-
-@dataclasses.dataclass
-class _Action:
-    """Something to do when the patches are taken out."""
-
-    run: Callable[[], None]
-
-
-@dataclasses.dataclass
-class _Table:
-    """A dictionary whose entry was set."""
-
-    table: dict[Any, Any]
-
-    def restore(self, key: Any, before: Any) -> None:
-        """Put the entry back, or remove it if there was none."""
-        if before is _MISSING:
-            self.table.pop(key, None)
-        else:
-            self.table[key] = before
+Apply = Callable[["Context"], None]
+#: ``<name>`` in a target stands for each of several names that are listed elsewhere.
+_SEVERAL = re.compile(r"<\w+>")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,59 +27,85 @@ class Patch:
     """One registered patch."""
 
     name: str
-    apply: Callable[[Editor, Driver], None]
+    module: str
+    targets: tuple[str, ...]
+    apply: Apply
     why: str
-    drivers: frozenset[str] | None  # None: every driver but real CUDA
+    traits: Trait
+    without: Trait = NONE
+
+    def wanted(self, traits: Trait) -> bool:
+        """Whether it is for a driver with these traits."""
+        return self.traits in traits and not self.without & traits
+
+    def covers(self, target: str) -> bool:
+        """Whether a name in torch is among its targets."""
+        return any(_pattern(declared).fullmatch(target) for declared in self.targets)
 
 
-_registry: dict[str, Patch] = {}
+def _pattern(declared: str) -> re.Pattern[str]:
+    return re.compile(r"\w+".join(re.escape(part) for part in _SEVERAL.split(declared)))
 
 
-def patch(*drivers: str) -> Callable[[Callable[[Editor, Driver], None]], Callable[[Editor, Driver], None]]:
-    """Register a patch for these drivers; for every driver but real CUDA if none is named."""
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A line of ``--patches``: what is changed, in which file, and why."""
 
-    def register(function: Callable[[Editor, Driver], None]) -> Callable[[Editor, Driver], None]:
-        name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
-        why = (function.__doc__ or "").strip().splitlines()[0]
-        _registry[name] = Patch(name, function, why, frozenset(drivers) or None)
+    target: str
+    file: str
+    why: str
+
+
+_registry: dict[str, list[Patch]] = {}
+
+
+def patch(*targets: str, traits: Trait, without: Trait = NONE) -> Callable[[Apply], Apply]:
+    """Register a patch of these targets for drivers that have all of ``traits`` and none of ``without``."""
+
+    def register(function: Apply) -> Apply:
+        module = function.__module__
+        name = f"{module.partition('.patches.')[2] or module}.{function.__name__}"
+        why = " ".join((function.__doc__ or "").partition("\n\n")[0].split())
+        _registry.setdefault(module, []).append(Patch(name, module, targets, function, why, traits, without))
         return function
 
     return register
 
 
-def registered() -> tuple[Patch, ...]:
-    """Every patch there is, in order."""
-    for module in MODULES:
-        importlib.import_module(f"torchdevice_cuda.translate.{module}")
-    # Modules import each other: the order of the list is what counts, not that of the imports.
-    places = {module: place for place, module in enumerate(MODULES)}
-    return tuple(sorted(_registry.values(), key=lambda entry: places.get(entry.name.partition(".")[0], len(places))))
+def of_module(module: str) -> tuple[Patch, ...]:
+    """The patches that a module registered, in the order in which they stand there."""
+    return tuple(_registry.get(module, ()))
 
 
 class Applied:
     """The patches in force."""
 
-    def __init__(self, editor: Editor, patches: list[Patch]) -> None:
+    def __init__(self, editor: Editor, patches: Iterable[Patch]) -> None:
         self._editor = editor
         self.patches = tuple(patches)
+
+    def rows(self) -> list[Row]:
+        """What is changed in torch, by whom and why."""
+        by = {patch.name: patch for patch in self.patches}
+        return [
+            Row(change.target, f"{by[change.by].module.replace('.', '/')}.py", by[change.by].why)
+            for change in self._editor.changes
+            if change.by in by
+        ]
 
     def undo(self) -> None:
         """Take all of them out."""
         self._editor.undo()
 
 
-def apply(driver: Driver, settings: Settings) -> Applied:
-    """Apply the driver's patches; all of them or none."""
-    editor = Editor(driver, settings)
-    editor.on_undo(departures.clear)
-    if editor.translator.counters is not None and settings.report is not None:
-        editor.on_undo(write_at_exit(editor.translator.counters.tables, settings.report))
-    done: list[Patch] = []
+def apply(context: Context, patches: Iterable[Patch]) -> Applied:
+    """Apply the patches that are for the context's traits; all of them or none."""
+    editor, done = context.editor, []
     try:
-        for entry in registered():
-            wanted = driver.name != "cuda" if entry.drivers is None else driver.name in entry.drivers
-            if wanted:
-                entry.apply(editor, driver)
+        for entry in patches:
+            if entry.wanted(context.traits):
+                editor.by = entry.name
+                entry.apply(context)
                 done.append(entry)
     except BaseException:
         editor.undo()

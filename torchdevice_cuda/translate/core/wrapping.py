@@ -12,19 +12,21 @@ import inspect
 import sys
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
-from .registry import Editor
+if TYPE_CHECKING:
+    from .context import Context
+    from .editor import Editor
 
 Function = Callable[..., Any]
 #: Classes of tensors that no torch function of a program's own can belong to.
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
-class Modes(list):
+class Modes(list[None]):
     """The function modes of the program in force in any thread; a wrapper looks only at whether there is one.
 
     A list, since appending and popping need no lock. ``with torch.device(...)`` is a mode too, but torch knows the
@@ -55,23 +57,30 @@ class Modes(list):
 modes = Modes()
 
 
-def dispatched(wrapper: Function, subjects: tuple, args: tuple, kwargs: dict[str, Any]) -> Any:
+def handed_over(wrapper: Function, subjects: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Hand a call to the program's torch functions under the wrapper's own identity.
 
-    ``NotImplemented`` if there is none to hand it to. ``subjects`` are the arguments that may have one.
+    ``NotImplemented`` if there is none to hand it to. ``subjects`` are the arguments that may have one. Wrappers ask
+    first whether it can be at all (``modes``, ``PLAIN``): that stands in each of them, as a call costs more than both.
     """
     if torch._C._has_torch_function(subjects) or (modes and torch._C._is_torch_function_mode_enabled()):
         return handle_torch_function(wrapper, subjects, *args, **kwargs)
     return NotImplemented
 
 
-def disguise(wrapper: Function, original: Function) -> Function:
-    """Give a wrapper the original's outward appearance."""
+def hand(method: Function, self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The same for a method of a tensor: ``NotImplemented``, or what came of it."""
+    return handed_over(method, (self,), (self, *args), kwargs)
+
+
+def resembling(wrapper: Function, original: Function) -> Function:
+    """A wrapper with the original's outward appearance."""
     return functools.update_wrapper(wrapper, original, updated=())
 
 
-def install(editor: Editor, owner: Any, name: str, wrapper: Function, original: Function) -> None:
-    """Put a wrapper in an original's place, everywhere the original is known."""
+def install(context: Context, owner: Any, name: str, wrapper: Function, original: Function) -> None:
+    """Put a wrapper that resembles the original in its place, everywhere the original is known."""
+    editor, wrapper = context.editor, resembling(wrapper, original)
     if not isinstance(original, types.FunctionType):
         # Builtins pickle by other means than functions, which are looked up by these two names.
         in_class = inspect.isclass(owner)
@@ -82,7 +91,7 @@ def install(editor: Editor, owner: Any, name: str, wrapper: Function, original: 
     _tell_device_contexts(editor, wrapper, original)
     _tell_dynamo(editor, wrapper, original)
     _tell_lazy_parameters(editor, wrapper, original)
-    editor.wrapped[id(original)] = (original, wrapper)
+    context.wrapped[id(original)] = (original, wrapper)
 
 
 def _tell_torchscript(editor: Editor, wrapper: Function, original: Function) -> None:
@@ -100,8 +109,7 @@ def _tell_device_contexts(editor: Editor, wrapper: Function, original: Function)
 
     constructors = _device_constructors()
     if original in constructors and wrapper not in constructors:
-        constructors.add(wrapper)
-        editor.on_undo(lambda: constructors.discard(wrapper))
+        editor.member(constructors, wrapper)
 
 
 def _tell_dynamo(editor: Editor, wrapper: Function, original: Function) -> None:
@@ -127,8 +135,7 @@ def _tell_lazy_parameters(editor: Editor, wrapper: Function, original: Function)
 
     allowed = UninitializedTensorMixin._allowed_methods
     if original in allowed:
-        allowed.append(wrapper)
-        editor.on_undo(lambda: allowed.remove(wrapper))
+        editor.member(allowed, wrapper)
 
 
 def forget_derived(editor: Editor) -> None:
@@ -155,12 +162,12 @@ _DERIVED = (
 )
 
 
-def follow(editor: Editor) -> None:
+def follow(context: Context) -> None:
     """Names that the program bound before activation (``from torch import zeros``) follow."""
     for name, module in list(sys.modules.items()):
         if module is None or name.split(".")[0] in ("torch", "torchdevice_cuda"):
             continue
         for attribute, value in list(getattr(module, "__dict__", {}).items()):
-            entry = editor.wrapped.get(id(value))
+            entry = context.wrapped.get(id(value))
             if entry is not None and entry[0] is value:
-                editor.set(module, attribute, entry[1])
+                context.editor.set(module, attribute, entry[1])

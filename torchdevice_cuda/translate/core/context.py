@@ -1,0 +1,51 @@
+"""What the patches of one activation share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...drivers.traits import NONE, Trait
+from .editor import Editor
+from .errors import Errors
+from .pinned import Pinned
+from .precision import Precision
+from .requests import Translator
+
+if TYPE_CHECKING:
+    from ...drivers import Driver
+    from ...settings import Settings
+
+#: Calls a function with a module once it has been imported, now if it has been; what is returned ends the wait.
+WhenImported = Callable[[str, Callable[[ModuleType], None]], Callable[[], None]]
+
+
+class Context:
+    """The driver, the settings, and the state that more than one patch reads."""
+
+    def __init__(self, driver: Driver, settings: Settings, when_imported: WhenImported) -> None:
+        self.driver = driver
+        self.settings = settings
+        self.when_imported = when_imported
+        self.editor = Editor()
+        self.translator = Translator(driver, settings)
+        self.traits = driver.traits
+        if Trait.REDIRECTS in driver.traits and self.translator.default_target is not None:
+            self.traits |= Trait.ACCELERATES
+        #: The devices that are the accelerator. Looked up rather than asked for their type, which makes a new string
+        #: each time (0.6 us).
+        self.gpu = frozenset({torch.device(driver.device_type), torch.device(driver.device_type, 0)})
+        #: Whether a tensor is on the accelerator; torch's own getter, which no disguise reaches.
+        self.on_gpu: Callable[[torch.Tensor], bool] = getattr(torch._C.TensorBase, f"is_{driver.device_type}").__get__
+        self.pinned = Pinned(driver.registered_host_memory)
+        self.errors = Errors(driver, words=Trait.DISGUISED in self.traits)
+        self.precision = Precision(settings.float64, driver.device_type)
+        #: Originals by id, with the wrappers that stand in their places.
+        self.wrapped: dict[int, tuple[Any, Any]] = {}
+
+    def has(self, traits: Trait, without: Trait = NONE) -> bool:
+        """Whether the driver has all of these traits, and none of those."""
+        return traits in self.traits and not without & self.traits

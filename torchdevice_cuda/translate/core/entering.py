@@ -1,0 +1,35 @@
+"""Host data that enters the program where requests for no device go to the accelerator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+
+from .policy import CPU
+
+if TYPE_CHECKING:
+    from .context import Context
+
+Enter = Callable[[torch.Tensor], torch.Tensor]
+
+
+def entering(context: Context) -> Enter:
+    """What becomes of a CPU tensor that a program made without naming a device: it goes where the table says."""
+    translator, precision = context.translator, context.precision
+    move = torch._C.TensorBase.to
+
+    def enter(tensor: torch.Tensor) -> torch.Tensor:
+        target = translator.default_target
+        if target is None or tensor.device.type != CPU or not translator.injects():
+            return tensor
+        translator.log("host data", target)
+        try:
+            return translator.believed_cpu.add(move(tensor, target))
+        except TypeError as error:
+            if not precision.is_refusal(error):
+                raise
+        return precision.admit(tensor)
+
+    return enter

@@ -1,0 +1,51 @@
+"""What is changed in torch, by torch's own names: everything that happens to a name is in one file."""
+
+from __future__ import annotations
+
+import importlib
+
+from ..core.registry import Patch, of_module
+
+#: In the order in which their patches are applied. It matters at both ends: a device that torch was built without is
+#: announced before anything asks for it, and names that the program bound earlier follow when every name has changed.
+MODULES = (
+    "mps",
+    "version",
+    "streams",
+    "accelerator",
+    "backends",
+    "profiler",
+    "factories",
+    "default_device",
+    "tensor.moves",
+    "tensor.new",
+    "tensor.conversion",
+    "tensor.copies",
+    "tensor.exchange",
+    "tensor.pinning",
+    "identity",
+    "random",
+    "storage",
+    "legacy_types",
+    "nn_module",
+    "nn_parallel",
+    "nn_rnn",
+    "serialization",
+    "amp",
+    "optim",
+    "distributed",
+    "compile",
+    "dataloader",
+    "multiprocessing",
+    "errors",
+    "operators",
+    "names",
+)
+
+
+def registered() -> tuple[Patch, ...]:
+    """Every patch there is, in order."""
+    names = [f"{__name__}.{module}" for module in MODULES]
+    for name in names:
+        importlib.import_module(name)
+    return tuple(patch for name in names for patch in of_module(name))

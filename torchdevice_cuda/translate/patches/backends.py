@@ -1,0 +1,86 @@
+"""``torch.backends.cuda`` and ``torch.backends.cudnn``: what they read from functions of CUDA builds."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+from ...drivers.traits import Trait
+from ..core.context import Context
+from ..core.registry import patch
+
+_PLAN_CACHE_SIZE = 4096  # cuFFT plans CUDA keeps per device unless told otherwise
+_PLAN_CACHE = "torch.backends.cuda.cuFFTPlanCache"
+
+
+@patch(f"{_PLAN_CACHE}.size", f"{_PLAN_CACHE}.max_size", "torch._cufft_clear_plan_cache", traits=Trait.TRANSLATED)
+def fft_plan_cache(context: Context) -> None:
+    """The plan cache of FFTs asks the cuFFT library; the host's FFT keeps no plans, and its size says so."""
+    editor, driver = context.editor, context.driver
+    largest: dict[int, int] = {}
+
+    def checked(device: int) -> int:
+        count = driver.device_count()
+        if not 0 <= device < count:
+            raise RuntimeError(
+                f"cufft_plan_cache: expected 0 <= device index < {count}, but got device with index {device}"
+            )
+        return device
+
+    def max_size(device_index: int) -> int:
+        return largest.get(checked(device_index), _PLAN_CACHE_SIZE)
+
+    def set_max_size(device_index: int, max_size: int) -> None:
+        largest[checked(device_index)] = max_size
+
+    def size(device_index: int) -> int:
+        checked(device_index)
+        return 0
+
+    def clear(device_index: int) -> None:
+        checked(device_index)
+
+    from torch.backends.cuda import cuFFTPlanCache
+
+    # The class took the C functions when it was defined; its two attributes hold them.
+    attributes = vars(cuFFTPlanCache)
+    editor.set(attributes["size"], "getter", size, f"{_PLAN_CACHE}.size")
+    editor.set(attributes["max_size"], "getter", max_size, f"{_PLAN_CACHE}.max_size")
+    editor.set(attributes["max_size"], "setter", set_max_size, f"{_PLAN_CACHE}.max_size")
+    editor.set(torch, "_cufft_clear_plan_cache", clear)
+
+
+@patch("torch._C._is_flash_attention_available", traits=Trait.SUBSTITUTE)
+def attention(context: Context) -> None:
+    """Whether fused attention is compiled in is asked of the CUDA part of torch; the host has its own fused kernel."""
+    if hasattr(torch._C, "_is_flash_attention_available"):
+        context.editor.set(torch._C, "_is_flash_attention_available", lambda: True)
+
+
+_CUDNN = "torch.backends.cudnn"
+
+
+@patch(
+    *(f"{_CUDNN}.{name}" for name in ("__cudnn_version", "_init", "_cudnn", "rnn._cudnn")),
+    "torch.backends.cusparselt._cusparselt",
+    traits=Trait.SUBSTITUTE,
+)
+def cudnn(context: Context) -> None:
+    """torch.backends.cudnn looks for its C module once, when it is imported, and keeps what it found."""
+    from torch.backends import cudnn as backend
+    from torch.backends import cusparselt
+
+    editor = context.editor
+    module = getattr(backend, "m", backend)  # the settings object wraps the module proper
+
+    def _init() -> bool:
+        vars(module)["__cudnn_version"] = torch._C._cudnn.getVersionInt()
+        return True
+
+    editor.set(module, "__cudnn_version", None)
+    editor.set(module, "_init", _init)
+    for user in (module, sys.modules.get("torch.backends.cudnn.rnn")):
+        if user is not None:  # torch 2.10 and older import it with the first recurrent layer
+            editor.set(user, "_cudnn", torch._C._cudnn)
+    editor.set(cusparselt, "_cusparselt", torch._C._cusparselt)

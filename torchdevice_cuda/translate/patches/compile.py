@@ -1,0 +1,130 @@
+"""``torch.compile``: inductor over our devices, and what traced code is told of them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from ...drivers.traits import Trait
+from ..core.callers import inside
+from ..core.context import Context
+from ..core.disguise import CUDA, disguised
+from ..core.registry import patch
+from ..core.wrapping import Function, resembling
+
+_frame = sys._getframe
+_WRAPPER = torch._TorchCompileInductorWrapper
+_CALL = "torch._TorchCompileInductorWrapper.__call__"
+
+
+def _before_compiling(context: Context, prepare: Function) -> None:
+    """Have something done whenever inductor is about to compile: it is only imported then."""
+    original: Function = _WRAPPER.__call__
+
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        prepare()
+        return original(self, *args, **kwargs)
+
+    context.editor.set(_WRAPPER, "__call__", resembling(__call__, original))
+
+
+_CACHE = "enable_autograd_cache"
+
+
+@patch(_CALL, "torch._inductor.compile_fx.compile_fx", f"torch._functorch.config.{_CACHE}", traits=Trait.NATIVE)
+def inductor(context: Context) -> None:
+    """Inductor takes ``cuda`` to mean Triton; graphs of a compiled device are compiled by its C++ backend."""
+    native = context.driver.native
+    done: list[bool] = []
+    if native is None:  # no device is visible to the program
+        return
+
+    def prepare() -> None:
+        if done:
+            return
+        done.append(True)
+        import torch._functorch.config as config
+        import torch._inductor.compile_fx as module
+
+        from ...native.inductor import compiling
+
+        # Its entries hold inductor's own objects; ours stand around those. Inductor's graph cache still works.
+        context.editor.configure(config, _CACHE, False)
+        context.editor.set(module, "compile_fx", compiling(native, module.compile_fx, module.compile_fx_inner))
+
+    context.editor.on_undo(done.clear)
+    _before_compiling(context, context.editor.later(prepare))
+
+
+@patch(_CALL, traits=Trait.TRANSLATED, without=Trait.HOST_MEMORY)
+def kind_of_gpu(context: Context) -> None:
+    """Inductor wants one kind of GPU on a machine; it finds CUDA, which is ours, beside MPS, which is the real one."""
+    kind = context.driver.device_type
+
+    def prepare() -> None:
+        """Have it find the right one, once: it keeps the answer, and all its modules hold the same function."""
+        from torch._inductor import utils
+
+        if kind not in utils.GPU_TYPES or utils.get_gpu_type.cache_info().currsize:
+            return
+        every = list(utils.GPU_TYPES)
+        utils.GPU_TYPES[:] = [kind]
+        try:
+            utils.get_gpu_type()
+        finally:
+            utils.GPU_TYPES[:] = every
+        context.editor.on_undo(utils.get_gpu_type.cache_clear)
+
+    _before_compiling(context, prepare)
+
+
+_TRACED = "torch._dynamo.variables.tensor"
+
+
+@patch(f"{_TRACED}.TensorVariable.method_attr_<name>", traits=Trait.DISGUISED)
+def traced_tensors(context: Context) -> None:
+    """``torch.compile`` reads a tensor's device itself and folds it into the graph: as the traced code is to see it."""
+    change = context.editor.later(functools.partial(_trace_as_program, context))
+    context.editor.on_undo(context.when_imported(_TRACED, change))
+
+
+def _trace_as_program(context: Context, module: types.ModuleType) -> None:
+    """Have traced code of the program fold CUDA's answers, and traced code of torch the real ones.
+
+    The methods look at nothing of the traced tensor but its device: a stand-in has the one that is to be seen.
+    """
+    traced, gpu = module.TensorVariable, context.gpu
+    device, is_cuda = traced.method_attr_device, traced.method_attr_is_cuda
+    on_cuda, elsewhere = types.SimpleNamespace(device=CUDA), types.SimpleNamespace(device=torch.device("cpu"))
+
+    def masked(self: Any, tx: Any) -> bool:
+        return self.device in gpu and not inside[tx.f_globals.get("__name__")]
+
+    def method_attr_device(self: Any, tx: Any) -> Any:
+        return device(on_cuda if masked(self, tx) else self, tx)
+
+    def method_attr_is_cuda(self: Any, tx: Any) -> Any:
+        return is_cuda(on_cuda if masked(self, tx) else self, tx)
+
+    def method_attr_is_mps(self: Any, tx: Any) -> Any:
+        return is_cuda(on_cuda if self.device in gpu and not masked(self, tx) else elsewhere, tx)
+
+    for replacement in (method_attr_device, method_attr_is_cuda, method_attr_is_mps):
+        context.editor.set(traced, replacement.__name__, replacement)
+
+
+@patch("torch._subclasses.fake_tensor.FakeTensor.device", traits=Trait.DISGUISED)
+def fake_tensors(context: Context) -> None:
+    """Fake tensors, which stand for real ones while programs are traced, have a device of their own."""
+    original = vars(FakeTensor)["device"]
+
+    def read(self: Any) -> Any:
+        found = original.fget(self)
+        return found if inside[_frame(1).f_globals.get("__name__")] else disguised(context, found)
+
+    context.editor.set(FakeTensor, "device", property(read, original.fset, doc=original.__doc__))

@@ -1,0 +1,42 @@
+"""``with torch.device(...)``, ``torch.set_default_device`` and ``torch.get_default_device``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._device import DeviceContext, _device_constructors
+
+from ...drivers.traits import Trait
+from ..core.context import Context
+from ..core.disguise import disguised
+from ..core.registry import patch
+from ..core.wrapping import Function, install, resembling
+
+
+@patch("torch.utils._device.DeviceContext.__torch_function__", traits=Trait.REDIRECTS)
+def device_contexts(context: Context) -> None:
+    """``with torch.device("cuda")`` fills the device in and calls the original: it must call the wrapper."""
+    original = DeviceContext.__torch_function__
+    wrapped = context.wrapped
+
+    def __torch_function__(self: Any, func: Function, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _device_constructors() and kwargs.get("device") is None:
+            kwargs["device"] = self.device
+            entry = wrapped.get(id(func))
+            func = entry[1] if entry is not None else func
+        return func(*args, **kwargs)
+
+    context.editor.set(DeviceContext, "__torch_function__", resembling(__torch_function__, original))
+
+
+@patch("torch.get_default_device", traits=Trait.DISGUISED)
+def default_device(context: Context) -> None:
+    """It makes a tensor to learn the device's index, and reads its real device."""
+    original = torch.get_default_device
+
+    def get_default_device() -> torch.device:
+        return disguised(context, original())
+
+    install(context, torch, "get_default_device", get_default_device, original)

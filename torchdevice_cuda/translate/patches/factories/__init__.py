@@ -1,0 +1,54 @@
+"""Functions that make tensors: their ``device`` argument is translated, and only it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ....drivers.traits import NONE, Trait
+from ...core.context import Context
+from ...core.entering import entering
+from ...core.registry import patch
+from ...core.wrapping import Function, install
+from ..random import draws_on_its_generator
+from .common import ENTRANCES, constructors
+from .host import on_host
+from .partial import on_partial
+from .separate import on_separate
+
+Maker = Callable[[Context, str, Function], Function]
+#: How a factory is wrapped, by the first trait that the driver has.
+_MAKERS: tuple[tuple[Trait, Maker], ...] = (
+    (Trait.HOST_MEMORY, on_host),
+    (Trait.PARTIAL, on_partial),
+    (NONE, on_separate),
+)
+
+
+@patch("torch.<factory>", "torch.fft.<factory>", "torch.nested.nested_tensor", traits=Trait.REDIRECTS)
+def factories(context: Context) -> None:
+    """Every function of torch that makes a tensor on a device it is given, or on none."""
+    make = next(maker for trait, maker in _MAKERS if trait in context.traits)
+    for name, (owner, attribute, original) in constructors().items():
+        wrapper = make(context, name, original)
+        # Made of tensors, it draws like other functions of tensors.
+        if name == "normal" and context.has(Trait.ACCELERATES | Trait.PARTIAL):
+            wrapper = draws_on_its_generator(context, wrapper)
+        install(context, owner, attribute, wrapper, original)
+
+
+@patch("torch.<entrance>", "torch.utils.dlpack.from_dlpack", traits=Trait.ACCELERATES)
+def entrances(context: Context) -> None:
+    """from_numpy and its kin give CPU tensors; where requests for no device go to the accelerator, these follow."""
+    enter = entering(context)
+    for name in ENTRANCES:
+        original = getattr(torch, name)
+
+        def wrapper(*args: Any, _original: Function = original, **kwargs: Any) -> torch.Tensor:
+            return enter(_original(*args, **kwargs))
+
+        install(context, torch, name, wrapper, original)
+    # The name under which programs older than torch.from_dlpack know it.
+    context.editor.set(torch.utils.dlpack, "from_dlpack", torch.from_dlpack)

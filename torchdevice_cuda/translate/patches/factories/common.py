@@ -1,0 +1,74 @@
+"""Which functions of torch make tensors, and what is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...core.requests import Translator
+from ...core.wrapping import Function
+
+# Beyond torch's own list of functions that a default device applies to: functions that take a device all the same.
+LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
+_OTHERS = (
+    "normal",
+    "from_file",
+    "_efficientzerotensor",
+    "_empty_affine_quantized",
+    "_empty_per_channel_affine_quantized",
+)
+# Functions that bring host data in and take no device, or none but the CPU: what they give follows the table, so that
+# the data can meet the rest.
+ENTRANCES = ("from_numpy", "frombuffer", "from_file", "from_dlpack")
+# Functions that may be given tensors, and hand the call to the tensors' own torch functions.
+OVERRIDABLE = frozenset({"arange", "full", "linspace", "logspace", "normal", "range", "scalar_tensor"})
+
+Arguments = tuple[Any, ...]
+Keywords = dict[str, Any]
+
+
+def constructors() -> dict[str, tuple[Any, str, Function]]:
+    """Every function to wrap: ``{dotted name: (owner, attribute, function)}``."""
+    from torch.utils._device import _device_constructors
+
+    owners: dict[int, tuple[Any, str]] = {
+        id(value): (torch, name) for name, value in vars(torch).items() if callable(value)
+    }
+    owners.update({id(torch.fft.fftfreq): (torch.fft, "fftfreq"), id(torch.fft.rfftfreq): (torch.fft, "rfftfreq")})
+    owners[id(torch.nested.nested_tensor)] = (torch.nested, "nested_tensor")
+    found: dict[str, tuple[Any, str, Function]] = {}
+    for function in _device_constructors():
+        if id(function) in owners:
+            owner, name = owners[id(function)]
+            found[name] = (owner, name, function)
+    for name in (*LIKE, *_OTHERS):
+        if hasattr(torch, name):
+            found[name] = (torch, name, getattr(torch, name))
+    return found
+
+
+def takes_generator(name: str) -> bool:
+    """Whether every form of a function can be given a generator, as only random functions can."""
+    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
+    return any(argument.name == "generator" for schema in schemas for argument in schema.arguments)
+
+
+def injection(translator: Translator, name: str) -> Callable[[Arguments, Keywords], bool] | None:
+    """Whether a call that names no device is to be given one; ``None`` if never."""
+    if translator.default_target is None or name in LIKE or name in ENTRANCES:
+        return None
+    overridable = name in OVERRIDABLE
+
+    def injects(args: Arguments, kwargs: Keywords) -> bool:
+        # Pinned memory is the host's by definition.
+        if kwargs.get("out") is not None or kwargs.get("pin_memory") or not translator.injects():
+            return False
+        generator = kwargs.get("generator")
+        if generator is not None and generator.device.type != translator.accelerator:
+            return False
+        # With tensors among their arguments, these take the tensors' device.
+        return not (overridable and any(isinstance(arg, torch.Tensor) for arg in args))
+
+    return injects

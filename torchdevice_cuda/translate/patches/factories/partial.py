@@ -1,0 +1,135 @@
+"""Factories where the accelerator lacks dtypes: float64 and the device's errors are dealt with, memory peaks seen."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ....fallback.refusals import NARROW
+from ...core.context import Context
+from ...core.precision import LENIENT, refuse_complex128
+from ...core.requests import names_a_device
+from ...core.wrapping import PLAIN, Function, handed_over, modes
+from .common import LIKE, OVERRIDABLE, Arguments, Keywords, injection, takes_generator
+
+_CPU = torch.device("cpu")
+
+
+def on_partial(context: Context, name: str, original: Function) -> Function:
+    """A factory: its device is translated, float64 and errors of the GPU are dealt with, memory peaks are seen."""
+    translator, driver, known = context.translator, context.driver, context.translator.on_cuda
+    like, overridable = name in LIKE, name in OVERRIDABLE
+    on_refusal, slow_path = _on_refusal(context, name, original), _slow_path(context, name, original)
+    observe = driver.memory.observe
+    injecting, overridden = injection(translator, name) is not None, torch._C._has_torch_function
+    caller = sys._getframe
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if modes or (like and (not args or args[0].__class__ not in PLAIN)) or (overridable and overridden(args)):
+            subjects = (args[0] if args else kwargs.get("input"),) if like else args if overridable else ()
+            if (handled := handed_over(wrapper, subjects, args, kwargs)) is not NotImplemented:
+                return handled
+        # The commonest of all: for CUDA, which has been used before, or for no device, by the program itself.
+        if driver.needs_init or "pin_memory" in kwargs or "generator" in kwargs or "out" in kwargs:
+            return slow_path(args, kwargs)
+        asked = kwargs.get("device")
+        if asked is not None:
+            try:
+                target = known.get(asked)
+            except TypeError:  # unhashable: torch will say what a device is
+                target = None
+            if target is None:
+                return slow_path(args, kwargs)
+            kwargs["device"] = target
+        elif not like:
+            if not injecting and not kwargs:
+                return original(*args)
+            if overridable or not injecting or not translator.injects_for(caller(1)):
+                return slow_path(args, kwargs)
+            kwargs["device"] = translator.default_target
+        try:
+            made = original(*args, **kwargs) if kwargs else original(*args)
+            if LENIENT:
+                refuse_complex128(made)
+        except (TypeError, RuntimeError) as error:
+            return on_refusal(error, args, kwargs)
+        observe()
+        return made if asked is not None or like else translator.believed_cpu.add(made)
+
+    return wrapper
+
+
+def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arguments, Keywords], Any]:
+    """The rest of a call of a factory: for no device, for another, pinned, with a generator, the first for CUDA."""
+    translator, driver, precision = context.translator, context.driver, context.precision
+    injects, draws_on_cpu = injection(translator, name), _draws_on_cpu(context)
+    redirects, gpu = translator.default_target is not None, context.gpu
+    on_refusal, pinned, observe = _on_refusal(context, name, original), context.pinned, driver.memory.observe
+
+    def finish(args: Arguments, kwargs: Keywords) -> Any:
+        asked, believed_cpu = kwargs.get("device"), False
+        target: torch.device | None = None
+        if "generator" in kwargs and draws_on_cpu(asked, kwargs["generator"], args):
+            kwargs["device"] = _CPU
+            return precision.admit(original(*args, **kwargs))
+        if asked is None:
+            if injects is not None and injects(args, kwargs):
+                kwargs["device"] = target = translator.default_target
+                translator.log("no device", target)
+                believed_cpu = True
+        elif names_a_device(asked):
+            kwargs["device"] = target = translator.device(asked)
+            believed_cpu = redirects and target in gpu and not translator.names_accelerator(asked)
+        if kwargs.get("pin_memory") and target in gpu and not translator.names_cuda(asked):
+            kwargs["device"] = target = _CPU  # pinned memory is the host's by definition
+        if target not in gpu:
+            if kwargs.pop("pin_memory", False):
+                return pinned.adopt(original(*args, **kwargs))
+        elif driver.needs_init:
+            torch.cuda._lazy_init()
+        try:
+            made = original(*args, **kwargs)
+            if LENIENT:
+                refuse_complex128(made)
+        except (TypeError, RuntimeError) as error:
+            return on_refusal(error, args, kwargs)
+        observe()
+        return translator.believed_cpu.add(made) if believed_cpu else made
+
+    return finish
+
+
+def _draws_on_cpu(context: Context) -> Callable[[Any, torch.Generator | None, Arguments], bool]:
+    """Whether a random tensor that goes to the GPU unasked is drawn from a generator of the CPU: it is moved then."""
+    translator, gpu = context.translator, context.gpu
+
+    def draws(asked: Any, generator: torch.Generator | None, args: Arguments) -> bool:
+        if translator.default_target is None or generator is None or generator.device.type != "cpu":
+            return False
+        if any(isinstance(value, torch.Tensor) for value in args):
+            return False  # whose device is the result's
+        if asked is None:
+            return translator.injects()
+        return names_a_device(asked) and translator.device(asked) in gpu and not translator.names_cuda(asked)
+
+    return draws
+
+
+def _on_refusal(context: Context, name: str, original: Function) -> Callable[[Exception, Arguments, Keywords], Any]:
+    """What to do about an error of a factory: another dtype, the CPU, or another error."""
+    precision, translated = context.precision, context.errors.translated
+    random = takes_generator(name)
+
+    def resolve(error: Exception, args: Arguments, kwargs: Keywords) -> Any:
+        if not precision.is_refusal(error):
+            raise translated(error) from None
+        dtype = kwargs.get("dtype") or (torch.get_default_dtype() if random else None)
+        if precision.choice == "downcast" and dtype in NARROW:
+            precision.count(dtype)
+            return original(*args, **{**kwargs, "dtype": NARROW[dtype]})
+        return precision.admit(original(*args, **{**kwargs, "device": _CPU}))
+
+    return resolve

@@ -1,0 +1,80 @@
+"""``torch.cuda.FloatTensor`` and its kin: constructors, types and default types of old."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.cuda.sparse
+
+from ...drivers.traits import Trait
+from ..core.context import Context
+from ..core.entering import entering
+from ..core.legacy import PREFIXES, HostTensorType, TensorType, legacy_class
+from ..core.registry import patch
+from ..core.wrapping import install, resembling
+
+_STORAGES = (torch.UntypedStorage, torch.TypedStorage)
+
+
+@patch("torch.cuda.<type>", "torch.cuda.sparse.<type>", traits=Trait.SUBSTITUTE)
+def classes(context: Context) -> None:
+    """torch's C++ makes these classes for CUDA builds to use; on others they refuse every call."""
+    for owner, host in ((torch.cuda, torch), (torch.cuda.sparse, torch.sparse)):
+        for prefix in PREFIXES:
+            name = f"{prefix}Tensor"
+            if hasattr(owner, name) and hasattr(host, name):
+                made = legacy_class(context.translator, name, owner.__name__, getattr(host, name))
+                context.editor.set(owner, name, made)
+
+
+def _entering(context: Context) -> Callable[[torch.Tensor, tuple[Any, ...]], torch.Tensor]:
+    """What becomes of a tensor that was made of these arguments; one around a storage stays with it."""
+    enter = entering(context)
+
+    def entered(made: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
+        return made if args and isinstance(args[0], _STORAGES) else enter(made)
+
+    return entered
+
+
+@patch("torch.<type>", traits=Trait.ACCELERATES | Trait.PARTIAL)
+def host_classes(context: Context) -> None:
+    """``torch.FloatTensor(3)`` names no device: where such requests go to the accelerator, it does too."""
+    enter = _entering(context)
+    for prefix in PREFIXES:
+        name = f"{prefix}Tensor"
+        host = getattr(torch, name)
+        namespace = {"__module__": "torch", "__doc__": host.__doc__, "_host": host, "_enter": staticmethod(enter)}
+        shown = {key: getattr(host, key) for key in ("dtype", "layout", "is_cuda", "is_sparse")}
+        context.editor.set(torch, name, HostTensorType(name, (), namespace | shown))
+
+
+@patch("torch.Tensor.__new__", traits=Trait.ACCELERATES | Trait.PARTIAL)
+def construction(context: Context) -> None:
+    """The same for ``torch.Tensor(2, 3)``, of which many a parameter is made; subclasses make themselves."""
+    enter, original = _entering(context), torch.Tensor.__new__
+
+    def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
+        made = original(cls, *args, **kwargs)
+        return enter(made, args) if cls is torch.Tensor else made
+
+    context.editor.set(torch.Tensor, "__new__", staticmethod(resembling(__new__, original)))
+
+
+@patch("torch.set_default_tensor_type", traits=Trait.SUBSTITUTE)
+def default_type(context: Context) -> None:
+    """``torch.set_default_tensor_type`` with a CUDA type sets the data type, and CUDA as the default device."""
+    original = torch.set_default_tensor_type
+    translator = context.translator
+
+    def set_default_tensor_type(t: Any) -> None:
+        name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
+        on_cuda = name.startswith("torch.cuda.")
+        known = getattr(torch, name.rpartition(".")[2], t) if on_cuda or isinstance(t, (str, TensorType)) else t
+        original(getattr(known, "_host", known))
+        if translator.accelerator != "cpu":
+            torch.set_default_device("cuda" if on_cuda else None)
+
+    install(context, torch, "set_default_tensor_type", set_default_tensor_type, original)

@@ -1,0 +1,117 @@
+"""``torch.multiprocessing`` and forks: other processes, and tensors that are sent to and from them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+import weakref
+from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import torch
+from torch.multiprocessing import reductions
+
+from ... import drivers
+from ...drivers.traits import Trait
+from ..core.callers import site
+from ..core.context import Context
+from ..core.entering import Enter, entering
+from ..core.registry import patch
+from ..core.sending import stays_on_cpu
+from ..core.wrapping import PLAIN, resembling
+
+_CPU = torch.device("cpu")
+_to = torch._C.TensorBase.to
+#: What becomes of a CPU tensor that has come from another process, while redirection is in force.
+_enter: list[Enter] = []
+
+
+@patch(traits=Trait.UNSHARED)
+def forked_children(context: Context) -> None:
+    """The GPU does not survive a fork: a child leaves on the CPU what does not name CUDA."""
+    if not hasattr(os, "register_at_fork"):
+        return
+    driver, reference = context.driver, weakref.ref(context.translator)
+
+    def stay_on_cpu() -> None:
+        translator = reference()
+        if translator is not None and driver.in_bad_fork():
+            translator.stay_on_cpu()
+
+    os.register_at_fork(after_in_child=stay_on_cpu)
+
+
+def _like(made: torch.Tensor, requires_grad: bool, parameter: bool) -> torch.Tensor:
+    """A tensor as the one that was sent is: a parameter, or one that wants its gradient."""
+    return torch.nn.Parameter(made, requires_grad) if parameter else made.requires_grad_(requires_grad)
+
+
+def _rebuilt(tensor: torch.Tensor, requires_grad: bool, parameter: bool) -> torch.Tensor:
+    """A tensor that another process sent from its GPU, on this one's where it has one to use."""
+    driver = drivers.installed()
+    if driver is not None and not driver.in_bad_fork() and torch.utils.data.get_worker_info() is None:
+        tensor = _to(tensor, torch.device(driver.device_type))
+    return _like(tensor, requires_grad, parameter)
+
+
+def _entered(rebuild: Callable[..., torch.Tensor], arguments: tuple[Any, ...]) -> torch.Tensor:
+    """A tensor that another process sent from its CPU: it enters the program like any data from outside."""
+    tensor = rebuild(*arguments)
+    if not _enter or tensor.__class__ not in PLAIN:
+        return tensor
+    moved = _enter[-1](tensor.detach())
+    stayed = moved.device.type == tensor.device.type
+    return tensor if stayed else _like(moved, tensor.requires_grad, isinstance(tensor, torch.nn.Parameter))
+
+
+@patch("torch.multiprocessing.reductions.reduce_tensor", traits=Trait.UNSHARED)
+def sent_tensors(context: Context) -> None:
+    """Tensors on the GPU that are sent to another process travel through the host's shared memory.
+
+    Where requests for the CPU are redirected, tensors of the CPU come from children that stay there. They follow the
+    table at their destination, unless they are in shared memory: that is what the program wants of them.
+    """
+    editor, real = context.editor, context.driver.device_type
+    original = reductions.reduce_tensor
+    redirected = Trait.ACCELERATES in context.traits
+    if redirected:
+        _enter.append(entering(context))
+        editor.on_undo(_enter.clear)
+    # As on CUDA, what was sent must live until it has arrived: the copy lives as long as the tensor it is of.
+    kept: dict[int, torch.Tensor] = {}
+
+    def reduce_tensor(tensor: torch.Tensor) -> Any:
+        if tensor.device.type != real:
+            follows = redirected and tensor.device.type == "cpu" and not tensor.is_shared() and not stays_on_cpu.get()
+            return (_entered, original(tensor)) if follows else original(tensor)
+        if tensor.requires_grad and not tensor.is_leaf:
+            return original(tensor)  # whose error says why this is not possible
+        on_cpu = kept[id(tensor)] = _to(tensor.detach(), _CPU)
+        weakref.finalize(tensor, kept.pop, id(tensor), None)
+        return _rebuilt, (on_cpu, tensor.requires_grad, isinstance(tensor, torch.nn.Parameter))
+
+    editor.set(reductions, "reduce_tensor", resembling(reduce_tensor, original))
+    for kind in (*torch._tensor_classes, torch.Tensor, torch.nn.Parameter):
+        if ForkingPickler._extra_reducers.get(kind) is original:
+            editor.item(ForkingPickler._extra_reducers, kind, reduce_tensor)
+
+
+@patch("torch.Tensor.share_memory_", traits=Trait.UNSHARED | Trait.ACCELERATES)
+def shared_memory(context: Context) -> None:
+    """Memory of the GPU cannot be shared: a program that shares what went there unasked is told how to keep it."""
+    original, real = torch.Tensor.share_memory_, context.driver.device_type
+    warned: set[str] = set()
+
+    def share_memory_(self: torch.Tensor) -> torch.Tensor:
+        if self.device.type == real and not warned:
+            warned.add(real)
+            warnings.warn_explicit(
+                "memory of the GPU is not shared with other processes, they get copies: "
+                "--policy faithful leaves on the CPU what does not name CUDA",
+                UserWarning,
+                *site(),
+            )
+        return original(self)
+
+    context.editor.set(torch.Tensor, "share_memory_", resembling(share_memory_, original))

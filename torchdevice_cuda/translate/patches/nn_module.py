@@ -1,0 +1,59 @@
+"""``torch.nn.Module``: how ``to`` reads its arguments, and ``to_empty``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+
+from ...drivers.traits import Trait
+from ..core.callers import inside
+from ..core.context import Context
+from ..core.disguise import disguised
+from ..core.registry import patch
+from ..core.wrapping import install
+
+_frame = sys._getframe
+
+
+@patch("torch._C._nn._parse_to", traits=Trait.REDIRECTS)
+def parse_to(context: Context) -> None:
+    """``Module.to`` and Lightning parse the arguments of ``to`` in C, which knows only compiled-in accelerators.
+
+    An integer means the accelerator, and the toggle is no device at all: both are named before C++ sees them. The
+    device is returned as the program named it: the tensors' own ``to`` translates it, and modules that keep it
+    (``LightningModule.device``) say ``cuda``. Libraries that parse with it themselves keep the device they are given,
+    and show it: a disguised one stays so.
+    """
+    original = torch._C._nn._parse_to
+    translator, is_disguised = context.translator, Trait.DISGUISED in context.traits
+
+    def named(asked: Any) -> Any:
+        if asked.__class__ is int:
+            return torch.device("cuda", asked)
+        return translator.device(asked) if asked.__class__ is str and asked == "cpu:-1" else asked
+
+    def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        if args:
+            args = (named(args[0]), *args[1:])
+        if "device" in kwargs:
+            kwargs["device"] = named(kwargs["device"])
+        device, *rest = original(*args, **kwargs)
+        if is_disguised and device is not None and not inside[_frame(1).f_globals.get("__name__")]:
+            device = disguised(context, device)
+        return (device, *rest)
+
+    context.editor.set(torch._C._nn, "_parse_to", _parse_to)
+
+
+@patch("torch.nn.modules.module.Module.to_empty", traits=Trait.TRANSLATED)
+def empty(context: Context) -> None:
+    """``Module.to_empty(device="cuda")`` hands the device to ``torch.empty_like``, and accepts integers."""
+    original = torch.nn.Module.to_empty
+    translator = context.translator
+
+    def to_empty(self: torch.nn.Module, *, device: Any, recurse: bool = True) -> torch.nn.Module:
+        return original(self, device=None if device is None else translator.device(device), recurse=recurse)
+
+    install(context, torch.nn.Module, "to_empty", to_empty, original)

@@ -1,0 +1,100 @@
+"""Recurrent layers: ``PackedSequence``, the functions that pack and unpack, and the LSTM's kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.utils import rnn
+from torch.nn.utils.rnn import PackedSequence
+
+from ...drivers.traits import Trait
+from ..core.context import Context
+from ..core.disguise import CUDA
+from ..core.registry import patch
+from ..core.wrapping import Function, install
+
+_CPU = torch.device("cpu")
+_to = torch._C.TensorBase.to
+
+
+@patch("torch.nn.utils.rnn.PackedSequence.cuda", traits=Trait.TRANSLATED)
+def packed_cuda(context: Context) -> None:
+    """PackedSequence.cuda looks whether a tensor it moved says it is on CUDA, and asks twice if it does not."""
+    original = PackedSequence.cuda
+
+    def cuda(self: PackedSequence, *args: Any, **kwargs: Any) -> PackedSequence:
+        if not args and kwargs.get("device") is None:
+            kwargs["device"] = "cuda"
+        return self.to(*args, **kwargs)
+
+    install(context, PackedSequence, "cuda", cuda, original)
+
+
+@patch("torch.nn.utils.rnn.PackedSequence.is_cuda", traits=Trait.DISGUISED)
+def packed_identity(context: Context) -> None:
+    """A packed sequence asks its data, from torch's own code, whether it is CUDA's."""
+    on_cuda = ("cuda", context.driver.device_type)
+    context.editor.set(PackedSequence, "is_cuda", property(lambda self: self.data.device.type in on_cuda))
+
+
+class _Functions:
+    """``torch._VF`` as one module sees it: some functions are others."""
+
+    def __init__(self, **replaced: Function) -> None:
+        vars(self).update(replaced)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch._VF, name)
+
+
+@patch("torch.nn.utils.rnn._VF", traits=Trait.ACCELERATES | Trait.PARTIAL)
+def lengths(context: Context) -> None:
+    """Lengths of packed sequences are the CPU's: those that went to the GPU unasked are brought back, and go again."""
+    translator = context.translator
+    pack, pad = torch._VF._pack_padded_sequence, torch._VF._pad_packed_sequence
+
+    def pack_padded(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
+        return pack(input, _to(lengths, _CPU), batch_first)
+
+    def pad_packed(*args: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        padded, lengths = pad(*args)
+        target = translator.default_target
+        return padded, _to(lengths, target) if target is not None and translator.injects() else lengths
+
+    context.editor.set(rnn, "_VF", _Functions(_pack_padded_sequence=pack_padded, _pad_packed_sequence=pad_packed))
+
+
+@patch("torch.nn.utils.rnn._VF", traits=Trait.DISGUISED, without=Trait.ACCELERATES)
+def lengths_refusal(context: Context) -> None:
+    """``pack_padded_sequence`` refuses lengths on the GPU, and its refusal names the device that the program knows."""
+    original, gpu = rnn._VF._pack_padded_sequence, context.gpu
+
+    def pack_padded(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
+        if lengths.device in gpu:
+            kind = lengths.type().rpartition(".")[2].removesuffix("Tensor")
+            raise RuntimeError(
+                f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D {CUDA} {kind} tensor"
+            )
+        return original(input, lengths, batch_first)
+
+    context.editor.set(rnn, "_VF", _Functions(_pack_padded_sequence=pack_padded))
+
+
+@patch("torch._VF.lstm", traits=Trait.PARTIAL)
+def projected_lstm(context: Context) -> None:
+    """The GPU's LSTM kernel refuses projections; over a packed sequence torch makes the LSTM of other operators."""
+    original, real = torch._VF.lstm, context.driver.device_type
+
+    def lstm(*args: Any) -> Any:
+        packed = len(args) > 1 and isinstance(args[1], torch.Tensor)  # the sizes of its batches
+        if packed or args[0].device.type != real or args[1][0].size(-1) == args[1][1].size(-1):
+            return original(*args)
+        data, states, *options, batch_first = args
+        steps = data.transpose(0, 1) if batch_first else data
+        sizes = torch._C._VariableFunctions.full((steps.size(0),), steps.size(1), dtype=torch.int64, device="cpu")
+        out, *last = original(steps.flatten(0, 1), sizes, states, *options)
+        out = out.unflatten(0, steps.shape[:2])
+        return (out.transpose(0, 1) if batch_first else out, *last)
+
+    install(context, torch._VF, "lstm", lstm, original)

@@ -1,0 +1,26 @@
+"""``torch.optim``: options that are checked against a list of device types."""
+
+from __future__ import annotations
+
+import sys
+
+from torch.optim import optimizer
+
+from ...drivers.traits import Trait
+from ..core.context import Context
+from ..core.registry import patch
+
+_NAME = "_get_capturable_supported_devices"
+
+
+@patch(f"torch.optim.<module>.{_NAME}", traits=Trait.TRANSLATED)
+def capturable(context: Context) -> None:
+    """``capturable=True`` is refused for parameters on device types that have no graphs; CUDA's are of ours here."""
+    original, real = getattr(optimizer, _NAME), context.driver.device_type
+
+    def supported(supports_xla: bool = True) -> list[str]:
+        return [*original(supports_xla), real]
+
+    for module in [module for key, module in sys.modules.items() if key.startswith("torch.optim.")]:
+        if getattr(module, _NAME, None) is original:
+            context.editor.set(module, _NAME, supported)

@@ -1,0 +1,75 @@
+"""``torch.profiler`` and ``torch.autograd.profiler``: what they ask of CUDA."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+import torch.autograd.profiler
+import torch.profiler
+from torch.autograd.profiler import ProfilerState, emit_nvtx, profile
+
+from ...drivers.traits import Trait
+from ..core.context import Context
+from ..core.registry import patch
+from ..core.wrapping import resembling
+
+_ASKING = (torch.autograd, torch.autograd.profiler, torch.profiler)
+
+
+@patch(*(f"{module.__name__}._supported_activities" for module in _ASKING), traits=Trait.SUBSTITUTE)
+def activities(context: Context) -> None:
+    """Programs ask the profiler for CUDA activity if it is supported; here it records the host doing that work.
+
+    The profiler itself asks too, under a name of its own: told no, it times every operator with CUDA events, which a
+    CPU build cannot make, and prints a warning with a stack for each.
+    """
+    original = torch.autograd._supported_activities
+
+    def _supported_activities() -> set[torch.profiler.ProfilerActivity]:
+        return {*original(), torch.profiler.ProfilerActivity.CUDA}
+
+    replacement = resembling(_supported_activities, original)
+    for module in _ASKING:
+        if getattr(module, "_supported_activities", None) is original:
+            context.editor.set(module, "_supported_activities", replacement)
+
+
+@patch("torch.autograd.profiler.profile.__init__", traits=Trait.SUBSTITUTE)
+def events(context: Context) -> None:
+    """``autograd.profiler.profile(use_device="cuda")`` times operators with CUDA events; here the host's clock does."""
+    original = profile.__init__
+
+    def __init__(self: profile, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        # Absent on a profile that is not enabled.
+        if getattr(self, "profiler_kind", None) is ProfilerState.KINETO_GPU_FALLBACK:
+            self.profiler_kind = ProfilerState.KINETO
+
+    context.editor.set(profile, "__init__", functools.wraps(original)(__init__))
+
+
+@patch(
+    "torch.autograd.profiler.emit_nvtx.__enter__", "torch.autograd.profiler.emit_nvtx.__exit__", traits=Trait.SUBSTITUTE
+)
+def nvtx_ranges(context: Context) -> None:
+    """``emit_nvtx`` starts a profiler that only CUDA builds have; with no NVTX tool attached nobody sees its ranges."""
+
+    def __enter__(self: emit_nvtx) -> emit_nvtx | None:
+        if not self.enabled:
+            return None
+        if self.entered:
+            raise RuntimeError("NVTX annotation context manager is not reentrant")
+        self.entered = True
+        torch.cuda.synchronize()
+        return self
+
+    def __exit__(self: emit_nvtx, kind: object, value: object, traceback: object) -> bool | None:
+        if not self.enabled:
+            return None
+        torch.cuda.synchronize()
+        return False
+
+    context.editor.set(emit_nvtx, "__enter__", __enter__)
+    context.editor.set(emit_nvtx, "__exit__", __exit__)

@@ -1,0 +1,174 @@
+"""Random numbers: ``torch.Generator``, the default generators, their states, and functions that draw."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.cuda.random
+import torch.random
+
+from ...drivers.traits import Trait
+from ..core.callers import inside
+from ..core.context import Context
+from ..core.disguise import CUDA
+from ..core.registry import patch
+from ..core.requests import as_device
+from ..core.wrapping import Function, install
+
+_CPU = torch.device("cpu")
+_to = torch._C.TensorBase.to
+_frame = sys._getframe
+_Generator: Any = torch._C.Generator
+_device_of = _Generator.device.__get__
+
+
+class CudaGenerator(_Generator):  # type: ignore[misc]
+    """A generator of the accelerator that says it is CUDA's when the program asks.
+
+    To torch's C code it is a generator like any other.
+    """
+
+    _shown: torch.device
+
+    @classmethod
+    def on(cls, target: torch.device, shown: torch.device) -> CudaGenerator:
+        """A new generator on ``target`` that says ``shown``."""
+        made: CudaGenerator = cls.__new__(cls, target)
+        made._shown = shown
+        return made
+
+    @classmethod
+    def over(cls, generator: torch.Generator, shown: torch.device) -> torch.Generator:
+        """The same generator, saying ``shown``; itself where its object is not laid out as is known.
+
+        torch makes the object of a default generator itself, and of its own class; C++ gives no way to make another
+        around the same generator. So two objects, it and a new one, exchange what they hold: one pointer each, which
+        both name as ``_cdata``, so that nothing is guessed.
+        """
+        made = cls.on(_device_of(generator), shown)
+        held = [ctypes.c_void_p.from_address(id(one) + object.__basicsize__) for one in (generator, made)]
+        if [pointer.value for pointer in held] != [generator._cdata, made._cdata]:
+            return generator
+        held[0].value, held[1].value = held[1].value, held[0].value
+        return made
+
+    def clone_state(self) -> torch.Generator:
+        """A new generator in the same state."""
+        made = CudaGenerator.on(_device_of(self), self._shown)
+        made.set_state(self.get_state())
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        _, _, *state = super().__reduce__()
+        return (torch.Generator, (self._shown,), *state)
+
+
+CudaGenerator.__name__ = CudaGenerator.__qualname__ = _Generator.__name__
+CudaGenerator.__module__ = _Generator.__module__
+
+
+def _generator_class(context: Context, original: type) -> type:
+    """A class that is torch's for every test, and whose calls have their device translated."""
+    make: Callable[[Any], torch.Generator] = original
+    translator, is_disguised = context.translator, Trait.DISGUISED in context.traits
+
+    class Meta(type):
+        def __instancecheck__(cls, instance: Any) -> bool:
+            return isinstance(instance, original)
+
+        def __subclasscheck__(cls, subclass: type) -> bool:
+            return issubclass(subclass, original)
+
+        def __call__(cls, device: Any = "cpu") -> torch.Generator:
+            if translator.driver.device_type != "cuda" and str(device).startswith("cuda"):
+                torch.cuda._lazy_init()
+            # A generator that is asked for on the CPU serves CPU work (samplers): no policy moves it.
+            asked = "cpu" if device is None else device
+            named_cpu = isinstance(asked, (str, torch.device)) and torch.device(asked).type == "cpu"
+            target = asked if named_cpu else translator.device(asked)
+            if is_disguised and not named_cpu and target.type == translator.accelerator:
+                return CudaGenerator.on(target, torch.device("cuda", as_device(asked).index))
+            return make(target)
+
+    # Generators pickle as a call of ``torch.Generator``.
+    namespace = {"__doc__": original.__doc__, "__module__": "torch", "__slots__": ()}
+    return Meta(
+        "Generator", (), namespace | {name: getattr(original, name) for name in dir(original) if name[0] != "_"}
+    )
+
+
+@patch("torch.Generator", traits=Trait.TRANSLATED)
+def generators(context: Context) -> None:
+    """torch.Generator(device="cuda") needs CUDA's part of torch; it stays a class."""
+    context.editor.set(torch, "Generator", _generator_class(context, torch.Generator))
+
+
+@patch("torch._C.Generator.device", traits=Trait.DISGUISED)
+def default_generators(context: Context) -> None:
+    """The default generators say that they are CUDA's; those that the program makes do by themselves."""
+
+    def shown(generator: torch.Generator) -> torch.Generator:
+        return CudaGenerator.over(generator, CUDA)
+
+    def read(self: CudaGenerator) -> torch.device:
+        return _device_of(self) if inside[_frame(1).f_globals.get("__name__")] else self._shown
+
+    context.editor.set(CudaGenerator, "device", property(read, doc="The device that the generator draws on."))
+    context.editor.on_undo(context.driver.show_generators_as(shown))
+
+
+@patch(
+    *(f"torch.{place}set_rng_state" for place in ("", "random.", "cuda.", "cuda.random.")),
+    traits=Trait.ACCELERATES | Trait.PARTIAL,
+)
+def states(context: Context) -> None:
+    """States of generators are bytes of the CPU; one that was loaded onto the GPU unasked is brought back."""
+    for owner, also in ((torch.random, torch), (torch.cuda.random, torch.cuda)):
+        original = owner.set_rng_state
+
+        def set_rng_state(new_state: torch.Tensor, *args: Any, _original: Any = original, **kwargs: Any) -> None:
+            _original(_to(new_state, _CPU), *args, **kwargs)
+
+        for place in (owner, also):
+            install(context, place, "set_rng_state", set_rng_state, original)
+
+
+# ------------------------------------------------------------------------------ drawing
+#: Functions that draw from a tensor they are given, methods that do, and methods that draw into one. ``torch.normal``
+#: is a factory too, and wrapped as one.
+_FUNCTIONS = ("bernoulli", "multinomial", "poisson", "binomial")
+_METHODS = ("bernoulli", "multinomial")
+_IN_PLACE = ("bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_", "uniform_")
+
+
+def draws_on_its_generator(context: Context, original: Function, in_place: bool = False) -> Function:
+    """A function that draws on the CPU where it is given a generator of the CPU, also for a tensor on the GPU."""
+    real = context.driver.device_type
+
+    def on_cpu(value: Any) -> Any:
+        return _to(value, _CPU) if isinstance(value, torch.Tensor) else value
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        generator = kwargs.get("generator")
+        subject = args[0] if args else None
+        if generator is None or not isinstance(subject, torch.Tensor) or subject.device.type != real:
+            return original(*args, **kwargs)
+        if generator.device.type != "cpu":
+            return original(*args, **kwargs)
+        drawn = original(*map(on_cpu, args), **kwargs)
+        return subject.copy_(drawn) if in_place else _to(drawn, subject.device)
+
+    return wrapper
+
+
+@patch("torch.<function>", "torch.Tensor.<method>", traits=Trait.ACCELERATES | Trait.PARTIAL)
+def drawing(context: Context) -> None:
+    """A generator of the CPU draws on the CPU, also for a tensor that went to the GPU unasked."""
+    for owner, names in ((torch, _FUNCTIONS), (torch.Tensor, _METHODS), (torch.Tensor, _IN_PLACE)):
+        for name in names:
+            original = getattr(owner, name)
+            install(context, owner, name, draws_on_its_generator(context, original, names is _IN_PLACE), original)

@@ -1,0 +1,126 @@
+"""``torch.save`` and ``torch.load``: checkpoints written on CUDA, and for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch._utils
+from torch import serialization
+from torch.jit import _serialization
+
+from ...drivers.traits import Trait
+from ...fallback.refusals import NARROW
+from ..core.context import Context
+from ..core.disguise import CUDA
+from ..core.registry import patch
+from ..core.wrapping import resembling
+
+#: Before torch's own entries, which begin at 10; and before its entry for CUDA. No two alike: torch sorts the entries.
+_TAGGING, _LOADED, _BEFORE_CUDA = 8, 9, 19
+_REGISTRY = "torch.serialization._package_registry"
+
+Tag = Callable[[Any], str | None]
+Restore = Callable[[Any, str], Any]
+
+
+def _register(
+    context: Context, priority: int, *, tag: Tag = lambda _: None, restore: Restore = lambda _, __: None
+) -> None:
+    """An entry that says how storages are tagged when they are saved, and restored by their tags."""
+    before = list(serialization._package_registry)
+    serialization.register_package(priority, tag, restore)
+    (entry,) = (row for row in serialization._package_registry if row not in before)
+    context.editor.undone(_REGISTRY, lambda: serialization._package_registry.remove(entry))
+
+
+@patch(_REGISTRY, traits=Trait.TRANSLATED)
+def restoring(context: Context) -> None:
+    """A storage tagged ``cuda`` is restored where CUDA requests go; an index that does not exist is torch's error."""
+    translator = context.translator
+
+    def restore(storage: Any, location: str) -> Any:
+        if location == "cuda" or location.startswith("cuda:"):
+            serialization._validate_device(location, "cuda")
+            target = translator.device("cuda")
+            return storage if target.type == "cpu" else storage.to(device=target)
+        return None
+
+    _register(context, _BEFORE_CUDA, restore=restore)
+
+
+@patch(_REGISTRY, traits=Trait.ACCELERATES | Trait.PARTIAL)
+def loaded_storages(context: Context) -> None:
+    """Storages that ``torch.load`` restores on the CPU follow the table, so that they can meet the rest."""
+    translator = context.translator
+
+    def restore(storage: Any, location: str) -> Any:
+        target = None if translator.override.on else translator.default_target
+        return storage.to(device=target) if location == "cpu" and target is not None else None
+
+    _register(context, _LOADED, restore=restore)
+
+
+@patch(_REGISTRY, traits=Trait.DISGUISED)
+def tagging(context: Context) -> None:
+    """A storage saved from the GPU is tagged as CUDA's: what a program saves here loads where it was written for."""
+    real = context.driver.device_type
+    _register(context, _TAGGING, tag=lambda storage: str(CUDA) if storage.device.type == real else None)
+
+
+@patch("torch.serialization._get_restore_location", traits=Trait.REDIRECTS, without=Trait.HOST_MEMORY)
+def locations(context: Context) -> None:
+    """``map_location`` is a request like any other, and what is loaded for the CPU follows the table.
+
+    It has to: torch builds a tensor around a storage with ``torch.empty(device=...)``, whose device is redirected.
+    """
+    translator = context.translator
+    original = serialization._get_restore_location
+
+    def _get_restore_location(map_location: Any) -> Any:
+        if isinstance(map_location, (str, torch.device)) and not str(map_location).startswith("cuda"):
+            map_location = translator.device(map_location)
+        restore_location = original(map_location)
+
+        def restore(storage: Any, location: str) -> Any:
+            restored = restore_location(storage, location)
+            if restored.device.type != "cpu":
+                return restored
+            target = translator.device("cpu")
+            return restored if target.type == "cpu" else restored.to(device=target)
+
+        return restore
+
+    context.editor.set(serialization, "_get_restore_location", resembling(_get_restore_location, original))
+
+
+@patch("torch._utils._rebuild_tensor", traits=Trait.PARTIAL)
+def float64(context: Context) -> None:
+    """A checkpoint's float64 tensors are read on the CPU: a storage is bytes that only the tensor can read."""
+    precision, real = context.precision, context.driver.device_type
+    if precision.choice == "raise":
+        return
+    original = torch._utils._rebuild_tensor
+
+    def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -> torch.Tensor:
+        on_gpu = storage._untyped_storage.device.type == real
+        if storage.dtype not in NARROW or not on_gpu:
+            return original(storage, storage_offset, size, stride)
+        on_cpu = torch.TypedStorage(wrap_storage=storage._untyped_storage.cpu(), dtype=storage.dtype, _internal=True)
+        return precision.admit(original(on_cpu, storage_offset, size, stride))
+
+    context.editor.set(torch._utils, "_rebuild_tensor", resembling(_rebuild_tensor, original))
+
+
+@patch("torch.jit._serialization.validate_map_location", traits=Trait.TRANSLATED)
+def scripted(context: Context) -> None:
+    """``torch.jit.load(map_location="cuda")`` hands the device to C++, once it has been checked."""
+    translator = context.translator
+    original = _serialization.validate_map_location
+
+    def validate_map_location(map_location: Any = None) -> Any:
+        checked = original(map_location)
+        return checked if checked is None else translator.device(checked)
+
+    context.editor.set(_serialization, "validate_map_location", resembling(validate_map_location, original))

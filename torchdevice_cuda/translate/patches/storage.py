@@ -1,0 +1,111 @@
+"""Storages on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import storage as module
+
+from ...drivers.traits import Trait
+from ..core.context import Context
+from ..core.disguise import CUDA, as_program, masked
+from ..core.registry import patch
+from ..core.wrapping import resembling
+
+
+@patch("torch.storage._StorageBase.to", traits=Trait.TRANSLATED)
+def moves(context: Context) -> None:
+    """A storage moves to the device it is translated to; on the host that is a copy, as between CUDA and the CPU."""
+    translator = context.translator
+    original = module._StorageBase.to
+
+    def to(self: Any, *, device: Any, non_blocking: bool = False) -> Any:
+        target = translator.device(device)
+        if translator.names_cuda(device) and target.type == self.device.type == "cpu":
+            return self.clone()
+        return original(self, device=target, non_blocking=non_blocking)
+
+    context.editor.set(module._StorageBase, "to", resembling(to, original))
+
+
+@patch("torch.storage.UntypedStorage.__new__", traits=Trait.NATIVE)
+def allocation(context: Context) -> None:
+    """torch.UntypedStorage(device="cuda") is compiled out of CPU builds; given the device's allocator, it works."""
+    driver, native = context.driver, context.driver.native
+    if native is None:  # no device is visible to the program
+        return
+    original = torch.UntypedStorage.__new__
+    allocator, kind = native.allocator_address(), driver.device_type
+
+    def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
+        asked = kwargs.get("device")
+        if asked is None or torch.device(asked).type != kind:
+            return original(cls, *args, **kwargs)
+        index = torch.device(asked).index
+        before = driver.exchange_device(driver.current_device() if index is None else index)
+        try:
+            rest = {key: value for key, value in kwargs.items() if key != "device"}
+            return original(cls, *args, **rest, allocator=allocator)
+        finally:
+            driver.set_device(before)
+
+    context.editor.set(torch.UntypedStorage, "__new__", staticmethod(resembling(__new__, original)))
+
+
+@patch("torch.storage.UntypedStorage.__new__", traits=Trait.TRANSLATED)
+def construction(context: Context) -> None:
+    """torch.UntypedStorage(size, device="cuda")."""
+    translator = context.translator
+    original = torch.UntypedStorage.__new__
+
+    def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("device") is not None:
+            kwargs["device"] = translator.device(kwargs["device"])
+        return original(cls, *args, **kwargs)
+
+    context.editor.set(torch.UntypedStorage, "__new__", staticmethod(resembling(__new__, original)))
+
+
+@patch(
+    *(f"torch.storage.{kind}.{name}" for kind in ("UntypedStorage", "TypedStorage") for name in ("device", "is_cuda")),
+    traits=Trait.DISGUISED,
+)
+def identity(context: Context) -> None:
+    """A storage says what its tensor says."""
+    device = torch._C.StorageBase.device.__get__
+    real = context.driver.device_type
+
+    def of_untyped(self: Any) -> torch.device:
+        return device(self)
+
+    def of_typed(self: Any) -> torch.device:
+        return device(self._untyped_storage)
+
+    for owner, device_of in ((torch.UntypedStorage, of_untyped), (torch.TypedStorage, of_typed)):
+
+        def on_gpu(self: Any, _device_of: Callable[[Any], torch.device] = device_of) -> bool:
+            return _device_of(self).type == real
+
+        def on_cuda(self: Any, _device_of: Callable[[Any], torch.device] = device_of) -> bool:
+            return _device_of(self).type == "cuda"
+
+        context.editor.set(owner, "device", masked(device_of, on_gpu, CUDA))
+        context.editor.set(owner, "is_cuda", masked(on_cuda, on_gpu, True))
+
+
+#: What asks a storage for its device, and shows the answer to the program.
+_SHOWING: tuple[tuple[Any, str], ...] = (
+    (module._StorageBase, "__repr__"),
+    (module.TypedStorage, "__str__"),
+    (module.TypedStorage, "_get_legacy_storage_class"),
+    (module._LegacyStorageMeta, "__instancecheck__"),
+)
+
+
+@patch(*(f"torch.storage.{owner.__name__}.{name}" for owner, name in _SHOWING), traits=Trait.DISGUISED)
+def names(context: Context) -> None:
+    """How a storage prints, the name of its type, and ``isinstance(s, torch.cuda.FloatStorage)``."""
+    for owner, name in _SHOWING:
+        context.editor.set(owner, name, as_program(vars(owner)[name]))

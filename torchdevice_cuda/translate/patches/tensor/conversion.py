@@ -1,0 +1,78 @@
+"""``Tensor.type``, ``double``, ``float`` and their kin: conversions of the data type, of which some move."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ....drivers.traits import Trait
+from ...core import legacy
+from ...core.context import Context
+from ...core.precision import CONVERSIONS, LENIENT, OnRefusal, on_refusal, refuse_complex128
+from ...core.registry import patch
+from ...core.wrapping import Function, install
+
+#: Methods that convert to a dtype that the device has.
+_FROM_FLOAT8 = ("float", "half", "bfloat16")
+
+
+@patch("torch.Tensor.<conversion>", traits=Trait.PARTIAL)
+def conversions(context: Context) -> None:
+    """``x.double()`` and its kin, which the device refuses: the tensor becomes what the setting says.
+
+    The GPU can hold float8 and has no code to convert it: ``x.float()`` goes through the CPU then.
+    """
+    for name in (*CONVERSIONS, *_FROM_FLOAT8):
+        original = getattr(torch.Tensor, name)
+        wrapper = _converting(original, on_refusal(context, name), LENIENT and name in CONVERSIONS)
+        install(context, torch.Tensor, name, wrapper, original)
+
+
+def _converting(original: Function, after_refusal: OnRefusal, lenient: bool) -> Function:
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        try:
+            made = original(self, *args, **kwargs) if args or kwargs else original(self)
+            if lenient and isinstance(made, torch.Tensor):  # ``x.type()`` gives a name
+                refuse_complex128(made)
+            return made
+        except (TypeError, RuntimeError) as error:
+            return after_refusal(error, self, args, kwargs)
+
+    return wrapper
+
+
+@patch("torch.Tensor.type", traits=Trait.SUBSTITUTE)
+def legacy_types(context: Context) -> None:
+    """``Tensor.type("torch.cuda.FloatTensor")`` converts and moves."""
+    original = torch.Tensor.type
+    by_name, host_names = legacy.dtypes("torch.cuda"), legacy.dtypes("torch")
+    translator, marks = context.translator, context.translator.marks
+
+    def wrapper(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+        if isinstance(dtype, legacy.TensorType):
+            dtype = f"{dtype.__module__}.{dtype.__name__}"
+        if isinstance(dtype, str) and dtype in by_name:
+            return self.to("cuda", by_name[dtype], non_blocking=non_blocking)
+        # A type of the CPU's is a request for the CPU.
+        if translator.default_target is not None and isinstance(dtype, str) and dtype in host_names:
+            return self.to("cpu", host_names[dtype])
+        converted = original(self, *(() if dtype is None else (dtype,)), **kwargs)
+        # On the host a tensor of CUDA is of the CPU's type already; it still has to become another tensor.
+        moves = converted is self and self in marks and isinstance(dtype, str) and dtype in host_names
+        return converted.cpu() if moves else converted
+
+    install(context, torch.Tensor, "type", wrapper, original)
+
+
+@patch("torch.Tensor.type", traits=Trait.DISGUISED)
+def type_names(context: Context) -> None:
+    """``x.type()`` names the class that ``torch.cuda`` has for it."""
+    original = torch.Tensor.type
+    prefix, shown = f"torch.{context.driver.device_type}.", "torch.cuda."
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        found = original(self, *args, **kwargs)
+        return shown + found[len(prefix) :] if found.__class__ is str and found.startswith(prefix) else found
+
+    install(context, torch.Tensor, "type", wrapper, original)

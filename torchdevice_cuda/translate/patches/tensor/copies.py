@@ -1,0 +1,38 @@
+"""``Tensor.copy_`` and ``record_stream``: work that goes on while the program does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ....drivers.handles import CStream
+from ....drivers.traits import Trait
+from ...core.context import Context
+from ...core.registry import patch
+from ...core.wrapping import install
+
+
+@patch("torch.Tensor.copy_", traits=Trait.RACING_COPIES)
+def copies(context: Context) -> None:
+    """``Tensor.copy_(non_blocking=True)`` between the CPU and the GPU waits, like every copy here."""
+    original = torch.Tensor.copy_
+
+    def wrapper(self: torch.Tensor, src: Any, non_blocking: bool = False) -> torch.Tensor:
+        return original(self, src)
+
+    install(context, torch.Tensor, "copy_", wrapper, original)
+
+
+@patch("torch.Tensor.record_stream", traits=Trait.TRANSLATED)
+def record_stream(context: Context) -> None:
+    """It keeps memory from reuse while a stream works on it; the host's work is done at once."""
+    original, real = torch.Tensor.record_stream, context.driver.device_type
+
+    def wrapper(self: torch.Tensor, stream: Any) -> None:
+        if real != "cpu" and self.device.type == "cpu":
+            original(self, stream)  # whose error says that the CPU has no streams
+        if not isinstance(stream, CStream):
+            raise RuntimeError(f"record_stream(): argument 's' must be Stream, not {type(stream).__name__}")
+
+    install(context, torch.Tensor, "record_stream", wrapper, original)

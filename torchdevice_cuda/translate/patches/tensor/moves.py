@@ -1,0 +1,326 @@
+"""``Tensor.to``, ``cuda`` and ``cpu``: moves, whose device is translated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ....drivers.traits import Trait
+from ....fallback.refusals import NARROW
+from ...core.context import Context
+from ...core.precision import LENIENT, on_refusal, refuse_complex128
+from ...core.registry import patch
+from ...core.requests import names_a_device
+from ...core.wrapping import PLAIN, hand, install, modes
+
+# ``Tensor.to(device, dtype, non_blocking, copy)``: where ``non_blocking`` stands, and how many precede ``copy``.
+_NON_BLOCKING = 2
+_BEFORE_COPY = 3
+
+Arguments = tuple[Any, ...]
+Keywords = dict[str, Any]
+
+
+def _mover(context: Context) -> Callable[..., torch.Tensor]:
+    """``move(tensor, to_cuda, target, args, kwargs)``: the rest of a move whose device has been translated."""
+    original = torch._C.TensorBase.to
+    translator, marks, driver = context.translator, context.translator.marks, context.driver
+    if translator.accelerator != "cpu":
+
+        def move(
+            self: torch.Tensor, to_cuda: bool, target: torch.device, args: Arguments, kwargs: Keywords
+        ) -> torch.Tensor:
+            return original(self, target, *args, **kwargs)
+
+        return move
+
+    def move_on_host(
+        self: torch.Tensor, to_cuda: bool, target: torch.device, args: Arguments, kwargs: dict
+    ) -> torch.Tensor:
+        # torch.jit.trace compares runs with clones that nobody marked, down to the line that a call comes from.
+        if torch._C._get_tracing_state() is not None:
+            return original(self, target, *args, **kwargs)
+        # Between CUDA and the CPU a move copies, even if both are this memory; to where the tensor is, it does not.
+        there = self in marks
+        if there == to_cuda:
+            moved = original(self, target, *args, **kwargs)
+            if moved is self:
+                # Not marked for itself: a parameter stays the same object when ``Module.cpu`` takes it elsewhere.
+                return self
+        elif target.type == "cpu" and self.device.type == "cpu":
+            if len(args) >= _BEFORE_COPY:
+                args = (*args[: _BEFORE_COPY - 1], True, *args[_BEFORE_COPY:])
+            else:
+                kwargs["copy"] = True
+            if to_cuda and driver.needs_init:
+                torch.cuda._lazy_init()
+            try:
+                moved = original(self, target, *args, **kwargs)
+            except RuntimeError as error:
+                raise driver.memory.translated(error, driver.current_device()) from None
+        else:
+            return original(self, target, *args, **kwargs)
+        return marks.add_moved(moved) if to_cuda else moved
+
+    return move_on_host
+
+
+@patch("torch.Tensor.to", traits=Trait.REDIRECTS, without=Trait.PARTIAL)
+def to(context: Context) -> None:
+    """Tensor.to with a device, by position or by name; with a dtype or another tensor it is not about devices."""
+    original = torch.Tensor.to
+    move = _mover(context)
+    translator, marks = context.translator, context.translator.marks
+    known, marked = translator.on_cuda, marks.refs.get
+    device_class, dtype_class, tracing = torch.device, torch.dtype, torch._C._get_tracing_state
+    on_host = translator.accelerator == "cpu"
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
+            return out
+        if args:
+            asked = args[0]
+            kind = asked.__class__
+            if kind is str or kind is device_class:
+                # The commonest of all: a tensor that is there already. (Only the host's tensors have marks.)
+                if asked in known and not kwargs and len(args) == 1:
+                    mark = marked(id(self))
+                    if mark is not None and mark() is self and tracing() is None:
+                        return self
+            elif kind is dtype_class or asked is None:
+                return original(self, *args, **kwargs) if kwargs else original(self, *args)
+            elif isinstance(asked, torch.Tensor):
+                if on_host and asked in marks and self not in marks:
+                    return move(self, True, translator.device("cuda"), (asked.dtype, *args[1:]), kwargs)
+                return original(self, *args, **kwargs)
+            elif not names_a_device(asked):
+                return original(self, *args, **kwargs)
+            target = translator.device(asked)
+            return move(self, translator.names_cuda(asked), target, args[1:], kwargs)
+        asked = kwargs.get("device")
+        if asked is None or not names_a_device(asked):
+            return original(self, *args, **kwargs)
+        del kwargs["device"]
+        if not kwargs and asked in known:
+            mark = marked(id(self))
+            if mark is not None and mark() is self and tracing() is None:
+                return self
+        target = translator.device(asked)
+        return move(self, translator.names_cuda(asked), target, (), kwargs)
+
+    install(context, torch.Tensor, "to", wrapper, original)
+
+
+@patch("torch.Tensor.cuda", traits=Trait.TRANSLATED | Trait.HOST_MEMORY)
+def cuda(context: Context) -> None:
+    """Tensor.cuda: a move to the current CUDA device, or the one given."""
+    original = torch.Tensor.cuda
+    move = _mover(context)
+    translator, driver, marked = context.translator, context.driver, context.translator.marks.refs.get
+    tracing = torch._C._get_tracing_state
+
+    def arguments(
+        device: Any = None, non_blocking: bool = False, memory_format: torch.memory_format = torch.preserve_format
+    ) -> tuple[Any, dict[str, Any]]:
+        kwargs: Keywords = {"non_blocking": True} if non_blocking else {}
+        if memory_format is not torch.preserve_format:
+            kwargs["memory_format"] = memory_format
+        return device, kwargs
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
+            return out
+        if not args and not kwargs:
+            mark = marked(id(self))
+            if mark is not None and mark() is self and tracing() is None:
+                return self
+        device, rest = arguments(*args, **kwargs)
+        if driver.needs_init:
+            torch.cuda._lazy_init()
+        asked = "cuda" if device is None else device
+        target = translator.device(asked)
+        if not translator.names_cuda(asked):
+            raise RuntimeError(f"Invalid device, must be cuda device but got {torch.device(asked)}")
+        return move(self, True, target, (), rest)
+
+    install(context, torch.Tensor, "cuda", wrapper, original)
+
+
+@patch("torch.Tensor.cpu", traits=Trait.REDIRECTS, without=Trait.PARTIAL)
+def cpu(context: Context) -> None:
+    """Tensor.cpu: a request for the CPU like any other."""
+    original = torch.Tensor.cpu
+    move = _mover(context)
+    translator, marks = context.translator, context.translator.marks
+    on_host = translator.accelerator == "cpu"
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
+            return out
+        if (self not in marks) if on_host else translator.device("cpu").type == "cpu":
+            return original(self, *args, **kwargs)
+        if args:
+            kwargs["memory_format"] = args[0]
+        return move(self, False, translator.device("cpu"), (), kwargs)
+
+    install(context, torch.Tensor, "cpu", wrapper, original)
+
+
+# ---------------------------------------------------------- where the accelerator lacks dtypes
+def _crossing(context: Context) -> Callable[[torch.Tensor, bool], bool]:
+    """Whether a tensor on the GPU that is to stay there goes from the CPU to CUDA, or back, as the program sees it."""
+    translator, on_gpu = context.translator, context.on_gpu
+
+    def crosses(tensor: torch.Tensor, wants_gpu: bool) -> bool:
+        if translator.default_target is None or not on_gpu(tensor):
+            return False
+        return translator.is_believed_cpu(tensor) == wants_gpu
+
+    return crosses
+
+
+@patch("torch.Tensor.to", traits=Trait.PARTIAL)
+def to_partial(context: Context) -> None:
+    """Tensor.to: with a device, by position or by name, it is translated; float64 becomes what the setting says.
+
+    Copies that do not wait are not safe here: one to the CPU can be read before it has arrived, one from memory that
+    is not the GPU's can be overtaken by what the program does to its source. All copies wait.
+
+    Where requests for the CPU go to the GPU too, a move between the two still copies: a program changes the one and
+    goes on with the other.
+    """
+    original = torch.Tensor.to
+    translator, driver, gpu = context.translator, context.driver, context.gpu
+    known, observe = translator.on_cuda, driver.memory.observe
+    after_refusal, device_class, dtype_class = on_refusal(context, "to"), torch.device, torch.dtype
+    redirects, crosses = translator.default_target is not None, _crossing(context)
+
+    def translated(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
+        """The arguments of a move, with the real device and without haste."""
+        asked = args[0] if args else kwargs.get("device")
+        if asked is None or not names_a_device(asked):
+            return args, kwargs
+        target = translator.device(asked)
+        if driver.needs_init and target in gpu:
+            torch.cuda._lazy_init()
+        if args:
+            args = (target, *args[1:])
+        else:
+            kwargs["device"] = target
+        if "non_blocking" in kwargs:
+            kwargs["non_blocking"] = False
+        elif len(args) > _NON_BLOCKING:
+            args = (*args[:_NON_BLOCKING], False, *args[_NON_BLOCKING + 1 :])
+        return args, kwargs
+
+    def redirected(self: torch.Tensor, args: Arguments, kwargs: Keywords) -> torch.Tensor:
+        """A move where requests for the CPU go to the GPU too."""
+        asked = args[0] if args else kwargs.get("device")
+        if asked is None or not names_a_device(asked):
+            return original(self, *args, **kwargs)
+        args, kwargs = translated(args, kwargs)
+        wants_gpu = translator.names_accelerator(asked)
+        to_gpu = (args[0] if args else kwargs["device"]) in gpu
+        if to_gpu and crosses(self, wants_gpu):
+            args, kwargs = args[:_NON_BLOCKING], {**kwargs, "copy": True}
+        moved = original(self, *args, **kwargs)
+        return translator.believed_cpu.add(moved) if to_gpu and not wants_gpu and moved is not self else moved
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
+            return out
+        try:
+            if redirects:
+                moved = redirected(self, args, kwargs)
+            elif kwargs or len(args) != 1:
+                args, kwargs = translated(args, kwargs)
+                moved = original(self, *args, **kwargs)
+            else:
+                asked = args[0]
+                if asked.__class__ is str or asked.__class__ is device_class:
+                    target = known.get(asked)
+                    if target is None or driver.needs_init:
+                        ((target,), _) = translated(args, kwargs)
+                    moved = original(self, target)
+                elif asked.__class__ is dtype_class:
+                    moved = original(self, asked)
+                    if not LENIENT:
+                        return moved
+                else:
+                    args, kwargs = translated(args, kwargs)
+                    moved = original(self, *args)
+            if LENIENT:
+                refuse_complex128(moved)
+        except (TypeError, RuntimeError) as error:
+            return after_refusal(error, self, args, kwargs)
+        if moved is not self:
+            observe()
+        return moved
+
+    install(context, torch.Tensor, "to", wrapper, original)
+
+
+@patch("torch.Tensor.cuda", traits=Trait.PARTIAL)
+def cuda_partial(context: Context) -> None:
+    """Tensor.cuda: a move to the GPU."""
+    original, move = torch.Tensor.cuda, torch._C.TensorBase.to
+    translator, driver, observe = context.translator, context.driver, context.driver.memory.observe
+    after_refusal, target = on_refusal(context, "cuda"), torch.device(driver.device_type, 0)
+    redirects, crosses = translator.default_target is not None, _crossing(context)
+
+    def arguments(
+        device: Any = None, non_blocking: bool = False, memory_format: torch.memory_format = torch.preserve_format
+    ) -> torch.memory_format:
+        asked = "cuda" if device is None else device
+        translator.device(asked)  # whose errors are CUDA's
+        if not translator.names_cuda(asked):
+            raise RuntimeError(f"Invalid device, must be cuda device but got {torch.device(asked)}")
+        return memory_format
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
+            return out
+        if driver.needs_init:
+            torch.cuda._lazy_init()
+        memory_format = arguments(*args, **kwargs) if args or kwargs else torch.preserve_format
+        try:
+            copy = redirects and crosses(self, True)
+            if memory_format is torch.preserve_format and not copy:
+                moved = move(self, target)
+            else:
+                moved = move(self, target, copy=copy, memory_format=memory_format)
+            if LENIENT:
+                refuse_complex128(moved)
+        except (TypeError, RuntimeError) as error:
+            return after_refusal(error, self, args, kwargs)
+        if moved is not self:
+            observe()
+        return moved
+
+    install(context, torch.Tensor, "cuda", wrapper, original)
+
+
+@patch("torch.Tensor.cpu", traits=Trait.PARTIAL | Trait.ACCELERATES)
+def cpu_partial(context: Context) -> None:
+    """Tensor.cpu is a request for the CPU like any other, where those are redirected."""
+    translator, gpu, crosses = context.translator, context.gpu, _crossing(context)
+    original, move, observe = torch.Tensor.cpu, torch._C.TensorBase.to, context.driver.memory.observe
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
+            return out
+        target = translator.device("cpu")
+        if target not in gpu:
+            return original(self, *args, **kwargs)
+        if args:
+            kwargs["memory_format"] = args[0]
+        if self.dtype in NARROW:
+            moved = context.precision.admit(self)
+        else:
+            moved = move(self, target, copy=crosses(self, False), **kwargs)
+        observe()
+        return moved if moved is self else translator.believed_cpu.add(moved)
+
+    install(context, torch.Tensor, "cpu", wrapper, original)

@@ -1,0 +1,82 @@
+"""``Tensor.new_zeros`` and its kin: methods that make another tensor."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from ....drivers.traits import Trait
+from ...core.context import Context
+from ...core.precision import LENIENT, on_refusal, refuse_complex128
+from ...core.registry import patch
+from ...core.requests import names_a_device
+from ...core.wrapping import PLAIN, Function, hand, install, modes
+
+NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros", "new_tensor")
+
+
+@patch("torch.Tensor.<new>", traits=Trait.REDIRECTS, without=Trait.PARTIAL)
+def new(context: Context) -> None:
+    """Tensor.new_zeros and its kin take a device."""
+    for name in NEW:
+        original = getattr(torch.Tensor, name)
+        install(context, torch.Tensor, name, _wrapper(context, original), original)
+
+
+def _wrapper(context: Context, original: Function) -> Function:
+    translator, marks = context.translator, context.translator.marks
+    on_host, refs, ref = translator.accelerator == "cpu", marks.refs, weakref.ref
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
+            return out
+        asked = kwargs.get("device")
+        if asked is None:
+            # A tensor made by one on CUDA is on CUDA.
+            made = original(self, *args, **kwargs) if kwargs else original(self, *args)
+            mark = refs.get(id(self))
+            if mark is not None and mark() is self:
+                refs[id(made)] = ref(made)
+                if len(refs) > marks.limit:
+                    marks.sweep()
+            return made
+        if not names_a_device(asked):
+            return original(self, *args, **kwargs)
+        kwargs["device"] = translator.device(asked)
+        made = original(self, *args, **kwargs)
+        return marks.add(made) if on_host and translator.names_cuda(asked) else made
+
+    return wrapper
+
+
+@patch("torch.Tensor.<new>", traits=Trait.PARTIAL)
+def new_partial(context: Context) -> None:
+    """Tensor.new_zeros and its kin take a device, and may be asked for float64."""
+    for name in NEW:
+        original = getattr(torch.Tensor, name)
+        install(context, torch.Tensor, name, _partial_wrapper(context, name, original), original)
+
+
+def _partial_wrapper(context: Context, name: str, original: Function) -> Function:
+    translator, observe = context.translator, context.driver.memory.observe
+    after_refusal = on_refusal(context, name)
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
+            return out
+        if kwargs:
+            asked = kwargs.get("device")
+            if asked is not None and names_a_device(asked):
+                kwargs["device"] = translator.device(asked)
+        try:
+            made = original(self, *args, **kwargs) if kwargs else original(self, *args)
+            if LENIENT:
+                refuse_complex128(made)
+        except (TypeError, RuntimeError) as error:
+            return after_refusal(error, self, args, kwargs)
+        observe()
+        return made
+
+    return wrapper

@@ -1,0 +1,45 @@
+"""``Tensor.pin_memory`` and ``is_pinned``: torch's pinned memory comes from an accelerator's allocator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ....drivers.traits import Trait
+from ...core.context import Context
+from ...core.registry import patch
+from ...core.wrapping import install
+
+_CPU = torch.device("cpu")
+_to = torch._C.TensorBase.to
+
+
+@patch("torch.Tensor.pin_memory", "torch.Tensor.is_pinned", traits=Trait.TRANSLATED)
+def pinning(context: Context) -> None:
+    """A CPU build has no such allocator, and the Apple GPU's memory is the host's: a copy that answers that it is.
+
+    What went to the accelerator unasked is brought back for it.
+    """
+    pinned, marks, translator = context.pinned, context.translator.marks, context.translator
+    pin, asks = torch.Tensor.pin_memory, torch.Tensor.is_pinned
+
+    def pinnable(tensor: torch.Tensor) -> bool:
+        if tensor.layout is not torch.strided or tensor in marks:
+            return False
+        return tensor.device.type == "cpu" or translator.default_target is not None
+
+    def pin_memory(self: torch.Tensor, device: Any = None) -> torch.Tensor:
+        if self in pinned:
+            return self
+        if not pinnable(self):
+            kind = self.type().replace("torch.", "torch.cuda.", 1) if self in marks else torch.Tensor.type(self)
+            raise RuntimeError(f"cannot pin '{kind}' only dense CPU tensors can be pinned")
+        copied = _to(self.detach(), _CPU, copy=True, memory_format=torch.contiguous_format)
+        return pinned.adopt(copied.requires_grad_(self.requires_grad))
+
+    def is_pinned(self: torch.Tensor, device: Any = None) -> bool:
+        return self in pinned
+
+    install(context, torch.Tensor, "pin_memory", pin_memory, pin)
+    install(context, torch.Tensor, "is_pinned", is_pinned, asks)
