@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..drivers import Driver
+from .core.callers import site
 from .core.registry import Editor, patch
 from .core.wrapping import disguise, install
 
@@ -20,7 +21,7 @@ def kernels(editor: Editor, driver: Driver) -> None:
     from ..fallback.kernels import Chain, register
 
     device = torch.device(driver.device_type, 0)
-    chain = Chain(editor.settings.fallback, device, driver.memory.note, editor.settings.mlx)
+    chain = Chain(editor.settings.fallback, device, driver.memory.note, editor.settings.mlx, site=site)
     doubles = editor.precision.choice != "raise"
     guard = Guard(device, chain.left, editor.precision.settle if doubles else None)
     editor.on_undo(chain.routes.close)

@@ -14,13 +14,12 @@ import torch
 
 from .._compat import complex128_on_mps
 from ..drivers import Driver
-from ..fallback.refusals import NO_DOUBLE, NO_DTYPE, refusal
+from ..fallback.refusals import NARROW, NO_DOUBLE, NO_DTYPE, refusal
 from ..report.departures import departures
 from .core.callers import site
 from .core.registry import Editor, patch
 from .core.wrapping import Function, disguise, install
 
-NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 #: Methods that only give a tensor of another dtype, and the dtype that their name implies.
 _CONVERSIONS: dict[str, torch.dtype | None] = {"type": None, "double": torch.float64, "cdouble": torch.complex128}
 #: Methods that convert to a dtype that the GPU has.
