@@ -8,6 +8,12 @@ torchdevice_cuda alone until torch is asked for, and survives whatever goes wron
 import os
 import sys
 
+TYPE_CHECKING = False  # type checkers take it for true; python may not have imported typing
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
 __version__ = "0.1.0"
 
 VARIABLE = "TORCHDEVICE_AUTO"
@@ -24,7 +30,9 @@ class TorchWatch:
     def __init__(self) -> None:
         self.pending = True
 
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> "object | None":
+    def find_spec(
+        self, fullname: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
+    ) -> "ModuleSpec | None":
         """Part of the import protocol."""
         if fullname != "torch" or not self.pending:
             return None

@@ -1,4 +1,4 @@
-"""``python -m torchdevice_cuda``; see :mod:`torchdevice_cuda.cli`."""
+"""``python -m torchdevice_cuda``; see :mod:`torchdevice_cuda.launch.cli`."""
 
 import sys
 

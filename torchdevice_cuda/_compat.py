@@ -1,9 +1,14 @@
-"""Everything that depends on the version of torch or of its CUDA build, in one place."""
+"""Everything that depends on the version of torch or of its CUDA build, in one place.
+
+Importing this imports no torch: the shadow tree asks while torch is being imported, activation before that.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
+from typing import Any, cast
 
 MINIMUM = (2, 6)
 NEWEST_KNOWN = (2, 15)
@@ -66,3 +71,64 @@ def cusparselt_version(version: str) -> int:
 def complex128_on_mps(version: str) -> bool:
     """Whether torch makes complex128 tensors on MPS, where nothing can compute with them."""
     return torch_release(version) < (2, 12)
+
+
+# ------------------------------------------------------------ names that come and go
+#: Names of torch.cuda that later releases dropped, by the last release that has them.
+_LAST_RELEASE: dict[str, tuple[int, int]] = {
+    "torch.cuda.memory.MemPoolContext": (2, 7),  # use_mem_pool alone does its work since
+    "torch.cuda.tunable.write_file": (2, 9),  # results are written as they come since
+    "torch.cuda.tunable.write_file_on_exit": (2, 9),
+    "torch.cuda.profiler.init": (2, 10),  # CUDA has had nothing to initialise since its version 12
+}
+
+
+def publishes(name: str, version: str) -> bool:
+    """Whether a torch release still has one of the names that later ones dropped."""
+    return torch_release(version) <= _LAST_RELEASE[name]
+
+
+def accelerator_error() -> type[RuntimeError]:
+    """What CUDA raises for its own errors: a type of torch's since 2.8, a plain ``RuntimeError`` before."""
+    import torch._C
+
+    found: type[RuntimeError] = getattr(torch._C, "AcceleratorError", RuntimeError)
+    return found
+
+
+def snapshot_augmenter() -> Callable[[dict[str, Any]], dict[str, Any]] | None:
+    """What adds FX's traces to a memory snapshot: there since 2.10, snapshots carried none before."""
+    try:
+        from torch._utils import _augment_memory_snapshot_stack_traces
+    except ImportError:
+        return None
+    # Snapshots are plain dictionaries in every release; the later ones have a name for their type.
+    return cast("Callable[[dict[str, Any]], dict[str, Any]]", _augment_memory_snapshot_stack_traces)
+
+
+def cuda_bindings_check() -> Callable[[Any], Any] | None:
+    """What reads the results of the ``cuda.bindings`` package: a function of torch's since 2.12."""
+    try:
+        from torch.cuda._utils import _check_cuda_bindings
+    except ImportError:
+        return None
+    return _check_cuda_bindings
+
+
+# ------------------------------------------------------------------ the dispatcher
+def knows_dispatch_key(key: str) -> bool:
+    """Whether torch has a dispatch key of this name: those for sparse tensors on MPS came after 2.6, one by one."""
+    import torch
+
+    try:
+        torch._C._dispatch_has_kernel_for_dispatch_key("aten::add.Tensor", key)
+    except RuntimeError:
+        return False
+    return True
+
+
+def kernels_can_be_called() -> bool:
+    """Whether a kernel can call the one that it overrides: ``torch.library.get_kernel``, since 2.10."""
+    import torch
+
+    return hasattr(torch.library, "get_kernel")

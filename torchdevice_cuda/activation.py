@@ -16,7 +16,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import _compat, drivers, settings, shadow, translate
-from .drivers.selection import DriverUnavailable, select
+from .drivers.selection import DriverUnavailable as DriverUnavailable  # callers of activate() catch it
+from .drivers.selection import select
 from .importing import finder
 from .importing.inplace import Rewrite
 

@@ -90,7 +90,7 @@ def supported(device: str, count: int = COUNT) -> Calls:
 
 def factories(device: str) -> Calls:
     """Functions that make tensors, and moves."""
-    a, at_home = torch.rand(COUNT, device=device), torch.ones(1, device=device).new_tensor([1.0])
+    a, small = torch.rand(COUNT, device=device), torch.ones(1, device=device).new_tensor([1.0])
     host = torch._C.TensorBase.cpu(a)
     return {
         "zeros": lambda: torch.zeros(COUNT, device=device),
@@ -102,7 +102,7 @@ def factories(device: str) -> Calls:
         "zeros_like": lambda: torch.zeros_like(a),
         "new_zeros": lambda: a.new_zeros(COUNT),
         "x.to(device)": lambda: host.to(device),
-        "x.cpu()": lambda: at_home.cpu(),
+        "x.cpu()": lambda: small.cpu(),
     }
 
 
@@ -177,19 +177,19 @@ def fallbacks(options: argparse.Namespace) -> dict[str, tuple[float, float]]:
     """Best times of the parts of a fallback (copies there and back, the operator on the CPU), and of the whole."""
     found = {}
     torchdevice_cuda.activate(driver="mps", policy="faithful", identity=options.identity)
-    to, device, home = torch._C.TensorBase.to, torch.device("mps", 0), torch.device("cpu")
+    to, device, cpu = torch._C.TensorBase.to, torch.device("mps", 0), torch.device("cpu")
     try:
         for name, (function, args) in lacking("cuda").items():
             if options.only not in name:
                 continue
-            at_home = [to(value, home) for value in args]
-            results = function(*at_home)
+            brought = [to(value, cpu) for value in args]
+            results = function(*brought)
             results = results if isinstance(results, tuple) else (results,)
             parts, whole = math.inf, math.inf
             for _ in range(options.rounds):
-                there = sum(best_us(lambda v=v: to(v, home), options.budget) for v in args)
+                there = sum(best_us(lambda v=v: to(v, cpu), options.budget) for v in args)
                 back = sum(best_us(lambda v=v: to(v, device), options.budget) for v in results)
-                op = best_us(lambda f=function, a=at_home: f(*a), options.budget)
+                op = best_us(lambda f=function, a=brought: f(*a), options.budget)
                 parts = min(parts, there + op + back)
                 whole = min(whole, best_us(lambda f=function, a=args: f(*a), options.budget))
             found[name] = (parts, whole)

@@ -1,7 +1,15 @@
-"""MPS -> MLX -> CPU: what happens to an operator that the Apple GPU's backend lacks.
+"""MPS -> MLX -> CPU: what happens to an operator that the Apple GPU's backend lacks or refuses.
 
-``capabilities`` knows which operators those are, ``kernels`` registers one for each of them, ``mlx_ops`` and ``cpu``
-are the two places where they can be computed. ``mlx_routes`` measures and chooses between the two, ``thresholds`` holds
-the figures. ``guards`` are for operators that the backend has, but not for every dtype, ``compressed`` for a
-layout that it does not have. ``stored`` is what outlives the process.
+A *refusal* is the backend's "not here": of an operator, a dtype or a layout. ``refusals`` is the table of the words by
+which one is known, ``capabilities`` knows which operators the backend lacks and remembers what it refused.
+
+An operator that leaves the GPU is a *departure*, counted with its reason. ``kernels`` registers one for each operator
+that is lacking and says so as the user wants; ``guards`` ask the backend first, and depart where it refuses.
+``compressed`` is for layouts that it refuses, ``collectives`` for ``torch.distributed``, which knows no such GPU.
+
+A departure goes to one of two places: ``cpu`` takes the arguments to the CPU and the results back to the device,
+``mlx_ops`` computes what came there through MLX (``mlx_arrays``: its arrays). ``mlx_routes`` measures and chooses
+between the two, ``thresholds`` holds the figures, ``stored`` keeps figures and refusals for later processes.
+
+Nothing here knows who asked: the program's file and line come from the caller.
 """

@@ -7,6 +7,7 @@ import threading
 
 import torch
 
+from .._compat import kernels_can_be_called, knows_dispatch_key
 from . import stored
 from .refusals import LASTING
 
@@ -17,7 +18,7 @@ FILE = "refusals.json"
 Subject = tuple[torch.dtype | None, str]
 Refused = tuple[str, torch.dtype | None, str]
 #: The backend's dispatch keys, by the layout of tensors, and the CPU's for the same.
-_AT_HOME = {"MPS": "CPU", "SparseMPS": "SparseCPU", "SparseCsrMPS": "SparseCsrCPU"}
+_ON_CPU = {"MPS": "CPU", "SparseMPS": "SparseCPU", "SparseCsrMPS": "SparseCsrCPU"}
 #: An operator with one of these is made of others: it works wherever those do. Of sparse tensors only the first says
 #: so: where the CPU has a kernel for them beside the second, that one is for dense tensors.
 _EXPLICIT = "CompositeExplicitAutograd"
@@ -44,15 +45,7 @@ def _with(key: str) -> frozenset[str]:
 
 def keys() -> list[str]:
     """The backend's dispatch keys that the running torch knows."""
-
-    def known(key: str) -> bool:
-        try:
-            torch._C._dispatch_has_kernel_for_dispatch_key("aten::add.Tensor", key)
-        except RuntimeError:
-            return False
-        return True
-
-    return [key for key in _AT_HOME if known(key)]
+    return [key for key in _ON_CPU if knows_dispatch_key(key)]
 
 
 def missing(key: str) -> list[str]:
@@ -64,7 +57,7 @@ def missing(key: str) -> list[str]:
         base = plain.partition(".")[0]
         return namespace == "aten" and not base.startswith(_LEFT_ALONE) and not base.endswith(_LEFT_ALONE_END)
 
-    lacking = _with(_AT_HOME[key]) - _with(key) - composite
+    lacking = _with(_ON_CPU[key]) - _with(key) - composite
     # Some operators only make room and leave the work to the one that writes into ``out``. Going to the CPU there would
     # take the empty room along.
     makes_room = {name for name in _with(_EXPLICIT) - _with(key) if key == "MPS" and _with_out(name) in lacking}
@@ -87,11 +80,8 @@ def cut_off(key: str) -> list[str]:
 
 
 def limited(key: str) -> list[str]:
-    """Operators that the backend has and may refuse.
-
-    None before torch 2.10, where a kernel cannot call the one that it overrides.
-    """
-    if not hasattr(torch.library, "get_kernel"):
+    """Operators that the backend has and may refuse; none where a kernel cannot call the one that it overrides."""
+    if not kernels_can_be_called():
         return []
     return sorted({f"aten::{name}" for name in _MAY_REFUSE} & _with(key))
 
@@ -116,8 +106,8 @@ class Refusals:
         """From now on share what is refused with other processes, for this kind of device on this machine."""
         with self._lock:
             self._key = f"{device}, {stored.host()}"
-            for (name, *subject), kind in self._stored(self._key).items():
-                self._known.setdefault(name, {})[tuple(subject)] = kind
+            for (name, dtype, on), kind in self._stored(self._key).items():
+                self._known.setdefault(name, {})[dtype, on] = kind
 
     def add(self, name: str, dtype: torch.dtype | None, device: str, kind: str) -> None:
         """Remember a refusal."""

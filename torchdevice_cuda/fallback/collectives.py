@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from . import cpu
 
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Work
+
 _has = torch._C._dispatch_has_kernel_for_dispatch_key
 _CPU = torch.device("cpu")
+#: What was written, when it is there.
+Results = torch.futures.Future[list[torch.Tensor]]
 #: Every other operator writes into its first argument.
 _READING = frozenset({"send", "barrier"})
 #: Completed by another process whenever it likes: waiting at the call could wait for ever.
@@ -29,44 +34,48 @@ def missing(key: str) -> Iterator[str]:
             yield name.removeprefix("c10d::")
 
 
-def _home(value: Any) -> Any:
+def _to_cpu(value: Any) -> Any:
     """An argument with its tensors on the CPU, contiguous as process groups want them."""
     if isinstance(value, torch.Tensor):
         return value.to(_CPU).contiguous() if value.layout is torch.strided else value.to(_CPU)
-    return [_home(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return [_to_cpu(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _written(value: Any) -> list[torch.Tensor]:
     """The tensors that a process group reports as written: those of one device."""
     if isinstance(value, torch.Tensor):
         return [value]
-    return value[0] if len(value) == 1 and isinstance(value[0], (list, tuple)) else value
+    return cast("list[torch.Tensor]", value[0] if len(value) == 1 and isinstance(value[0], (list, tuple)) else value)
 
 
-def _completed(value: list[torch.Tensor]) -> Any:
+def _boxed(future: Results) -> torch._C.ScriptObject:
+    """Work that is done once a future has its results, as operators return it."""
+    from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]  # not in the stubs
+
+    work: Work = _create_work_from_future(future)
+    return work.boxed()
+
+
+def _completed(value: list[torch.Tensor]) -> torch._C.ScriptObject:
     """Work that is done, with its results."""
-    from torch._C._distributed_c10d import _create_work_from_future
-
-    future: torch.futures.Future[Any] = torch.futures.Future()
+    future: Results = torch.futures.Future()
     future.set_result(value)
-    return _create_work_from_future(future).boxed()
+    return _boxed(future)
 
 
-def _awaited(work: Any, finish: Callable[[], list[torch.Tensor]]) -> Any:
+def _awaited(work: Work, finish: Callable[[], list[torch.Tensor]]) -> torch._C.ScriptObject:
     """Work that is done once other work is and ``finish`` has run."""
-    from torch._C._distributed_c10d import _create_work_from_future
-
-    future: torch.futures.Future[Any] = torch.futures.Future()
+    future: Results = torch.futures.Future()
 
     def wait() -> None:
         try:
             work.wait()
             future.set_result(finish())
         except Exception as error:  # whoever waits for the work is to see it
-            future.set_exception(error)
+            future.set_exception(error)  # type: ignore[arg-type]  # the stubs take it for a result
 
     threading.Thread(target=wait, name="torchdevice_cuda receives", daemon=True).start()
-    return _create_work_from_future(future).boxed()
+    return _boxed(future)
 
 
 def kernel(name: str, left: Callable[[str, str, str], None]) -> Callable[..., Any]:
@@ -78,14 +87,14 @@ def kernel(name: str, left: Callable[[str, str, str], None]) -> Callable[..., An
         from torch._C._distributed_c10d import Work
 
         left(f"c10d::{name}", "CPU", "process groups have no backend for the GPU")
-        at_home = [_home(value) for value in args]
-        given = op(*at_home)
+        brought = [_to_cpu(value) for value in args]
+        given = op(*brought)
         boxed = given if alone else given[-1]
         if name in _READING:
             return boxed
 
         def finish() -> list[torch.Tensor]:
-            cpu.write_back(args[0], at_home[0])
+            cpu.write_back(args[0], brought[0])
             return _written(args[0])
 
         work = Work.unbox(boxed)
@@ -98,7 +107,7 @@ def kernel(name: str, left: Callable[[str, str, str], None]) -> Callable[..., An
     return collect
 
 
-def register(key: str, left: Callable[[str, str, str], None]) -> Any:
+def register(key: str, left: Callable[[str, str, str], None]) -> torch.library.Library:
     """Register a kernel for every collective that lacks one; the library that holds them."""
     library = torch.library.Library("c10d", "IMPL")
     for name in missing(key):

@@ -9,20 +9,25 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from . import cpu
 from .refusals import NO_LAYOUT, refusal
 
+if TYPE_CHECKING:
+    from .cpu import Operator
+
 _aten = torch.ops.aten
 _base = torch._C.TensorBase
 Kernel = Callable[..., Any]
+#: compressed indices, plain indices, values
+Members = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
-def indices(layout: torch.layout) -> tuple[Any, Any]:
+def indices(layout: torch.layout) -> tuple[Operator, Operator]:
     """The operators that give the compressed and the plain indices of a tensor."""
     if layout in (torch.sparse_csr, torch.sparse_bsr):
         return _aten.crow_indices.default, _aten.col_indices.default
@@ -32,17 +37,17 @@ def indices(layout: torch.layout) -> tuple[Any, Any]:
 class CompressedTensor(torch.Tensor):
     """A compressed sparse tensor on the GPU, as far as its operators can tell."""
 
-    _members: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+    _members: Members
     _size: tuple[int, ...]
     _layout: torch.layout
-    _kernel: Callable[[Any], Kernel]
+    _kernel: Callable[[Operator], Kernel]
 
     # Functions of torch take it as they take any tensor; only operators are its own.
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # a classmethod elsewhere
 
     @staticmethod
     def __new__(
-        cls, members: tuple, size: Any, layout: torch.layout, kernel: Callable[[Any], Kernel]
+        cls, members: Members, size: Sequence[int], layout: torch.layout, kernel: Callable[[Operator], Kernel]
     ) -> CompressedTensor:
         """Of compressed indices, plain indices and values on the GPU; ``kernel`` gives the kernel of an operator."""
         made = torch.Tensor._make_wrapper_subclass(
@@ -57,9 +62,10 @@ class CompressedTensor(torch.Tensor):
         made._members, made._size, made._layout, made._kernel = members, tuple(size), layout, kernel
         return made
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    # mypy takes the keywords of special methods for nameless.
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         # torch shows the name of a class that is not its own.
-        shown = torch._tensor_str._str(self, tensor_contents=tensor_contents)
+        shown: str = torch._tensor_str._str(self, tensor_contents=tensor_contents)
         return shown.replace(f"{type(self).__name__}(", "tensor(", 1)
 
     def become(self, other: torch.Tensor) -> None:
@@ -70,15 +76,18 @@ class CompressedTensor(torch.Tensor):
             if mine.shape == value.shape:
                 cpu.write_back(mine, value)
             else:
-                members[number] = cpu.away(value, _device(self))
-        self._members, self._size = tuple(members), tuple(other.shape)
+                members[number] = cpu.to_device(value, _device(self))
+        compressed, plain, values = members
+        self._members, self._size = (compressed, plain, values), tuple(other.shape)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # What is saved is what any tensor of the layout saves: it can be read where torch makes them itself.
-        return self._reduce_ex_internal(protocol)
+        return self._reduce_ex_internal(protocol)  # type: ignore[no-untyped-call]  # torch's, in a class of ours
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]  # torch's own is no classmethod
+        cls, func: Operator, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         own = _OWN.get(func)
         if own is not None:
@@ -91,12 +100,13 @@ class CompressedTensor(torch.Tensor):
         device = _device(one)
         asked = kwargs.get("device")
         if asked is not None and asked.type != device.type:
-            return func(*cpu.home(args, device), **{name: cpu.home(value, device) for name, value in kwargs.items()})
+            brought = {name: cpu.to_cpu(value, device) for name, value in kwargs.items()}
+            return func(*cpu.to_cpu(args, device), **brought)
         return one._kernel(func)(*args, **kwargs)
 
 
 # The program sees another device where this one looks at its own.
-_device = _base.device.__get__
+_device: Callable[[torch.Tensor], torch.device] = vars(_base)["device"].__get__
 
 
 def _again(self: CompressedTensor) -> CompressedTensor:
@@ -105,22 +115,23 @@ def _again(self: CompressedTensor) -> CompressedTensor:
 
 
 def _moved(self: CompressedTensor, **kwargs: Any) -> torch.Tensor:
-    """Another dtype, or home to the CPU."""
+    """Another dtype, or a tensor of the CPU."""
     device = kwargs.pop("device", None) or _device(self)
     dtype = kwargs.get("dtype") or self.dtype
     compressed, plain, values = self._members
     members = _base.to(compressed, device), _base.to(plain, device), _base.to(values, device, dtype, copy=True)
-    return _aten._sparse_compressed_tensor_unsafe(*members, self.shape, dtype=dtype, layout=self._layout, device=device)
+    options = {"dtype": dtype, "layout": self._layout, "device": device}
+    return cast("torch.Tensor", _aten._sparse_compressed_tensor_unsafe(*members, self.shape, **options))
 
 
-def _ask(func: Any) -> Kernel:
-    """What a tensor of the CPU answers, or how it refuses to."""
-    return lambda self, *args: func(cpu.home(self, _device(self)), *args)
+def _ask(func: Kernel) -> Kernel:
+    """What a tensor of the CPU answers, be it an error."""
+    return lambda self, *args: func(cpu.to_cpu(self, _device(self)), *args)
 
 
-def _own() -> dict[Any, Kernel]:
+def _own() -> dict[Operator, Kernel]:
     """Operators that need no computing, and those that are about the tensor and not its elements."""
-    own: dict[Any, Kernel] = {
+    own: dict[Operator, Kernel] = {
         torch.ops.prim.layout.default: lambda self: self._layout,
         _aten.detach.default: _again,
         _aten.alias.default: _again,
@@ -129,7 +140,7 @@ def _own() -> dict[Any, Kernel]:
         _aten._to_copy.default: _moved,
         _aten.dim.default: lambda self: len(self._size),
     }
-    asked = {
+    asked: dict[str, Kernel] = {
         "size": lambda self: self._size,
         "numel": lambda self: math.prod(self._size),
         "stride": _ask(_base.stride),
@@ -145,29 +156,33 @@ def _own() -> dict[Any, Kernel]:
 _OWN = _own()
 
 
-def register(library: Any, kernel: Callable[[Any], Kernel]) -> None:
+def register(library: torch.library.Library, kernel: Callable[[Operator], Kernel]) -> None:
     """Have compressed tensors made on the GPU, by torch if it can."""
-    make = _aten._sparse_compressed_tensor_unsafe.default
-    validate = _aten._validate_sparse_compressed_tensor_args.default
+    make: Operator = _aten._sparse_compressed_tensor_unsafe.default
+    validate: Operator = _aten._validate_sparse_compressed_tensor_args.default
     kernel = functools.cache(kernel)
     composite = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)  # the key at which a composite is itself
     refused = False
 
-    def made(compressed: Any, plain: Any, values: Any, size: Any, **options: Any) -> torch.Tensor:
+    def made(
+        compressed: torch.Tensor, plain: torch.Tensor, values: torch.Tensor, size: Sequence[int], **options: Any
+    ) -> torch.Tensor:
         nonlocal refused
         if not refused:
             try:
-                return make.redispatch(composite, compressed, plain, values, size, **options)
+                result: torch.Tensor = make.redispatch(composite, compressed, plain, values, size, **options)
+                return result
             except NotImplementedError as error:
                 if refusal(error) != NO_LAYOUT:
                     raise
             refused = True
         device = options.get("device") or _device(values)
-        members = (compressed.detach(), plain.detach(), _base.to(values.detach(), options.get("dtype") or values.dtype))
-        members = tuple(_base.to(member, device) for member in members)
+        compressed, plain, values = compressed.detach(), plain.detach(), values.detach()
+        values = _base.to(values, options.get("dtype") or values.dtype)
+        members = _base.to(compressed, device), _base.to(plain, device), _base.to(values, device)
         return CompressedTensor(members, size, options["layout"], kernel)
 
-    def below(*args: Any, **kwargs: Any) -> torch.Tensor:
+    def below(*args: Any, **kwargs: Any) -> Any:
         with torch._C._AutoDispatchBelowAutograd():
             return make(*args, **kwargs)
 

@@ -5,43 +5,48 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 
-from ..translate.float64 import NARROW
+from .refusals import NARROW
+
+if TYPE_CHECKING:
+    from torch._ops import OpOverload, OpOverloadPacket
+
+    #: An operator as the dispatcher knows it.
+    Operator: TypeAlias = OpOverload[..., Any]
 
 _CPU = torch.device("cpu")
 _base = torch._C.TensorBase
 _to, _cpu, _copy, _resize = _base.to, _base.cpu, _base.copy_, _base.resize_
-_is_cpu = _base.is_cpu.__get__  # a device's type makes a new string each time it is asked for
+#: The attribute as a function: a device's type makes a new string each time it is asked for.
+_is_cpu: Callable[[torch.Tensor], bool] = vars(_base)["is_cpu"].__get__
 
 
 #: Where torch keeps the functions that its operators are called by; calling one costs a third less than the operator.
 _BINDINGS = tuple(
-    getattr(torch._C, name)
-    for name in ("_VariableFunctions", "_special", "_linalg", "_fft", "_nn", "_sparse")
-    if hasattr(torch._C, name)
+    getattr(torch._C, name) for name in ("_VariableFunctions", "_special", "_linalg", "_fft", "_nn", "_sparse")
 )
 
 
-def _callable(op: Any) -> Callable[..., Any]:
+def _callable(op: Operator) -> Callable[..., Any]:
     """What computes an operator: torch's function of that name, where no other overload can be meant by it.
 
     Arguments that have their default are left out of a call; torch's functions read ``reduction=Mean`` as none.
     """
-    packet = op.overloadpacket
+    packet: OpOverloadPacket[..., Any] = op.overloadpacket
     if any(argument.name == "reduction" for argument in op._schema.arguments):
         return op
     base = packet.__name__
     if [name for name in packet.overloads() if _makes_tensors(getattr(packet, name)._schema)] == [op._overloadname]:
         for owner in _BINDINGS:
             if hasattr(owner, base):
-                return getattr(owner, base)
+                return cast("Callable[..., Any]", getattr(owner, base))
     return op
 
 
-def _makes_tensors(schema: Any) -> bool:
+def _makes_tensors(schema: torch._C.FunctionSchema) -> bool:
     """Whether an overload takes tensors and writes into none; TorchScript has others, for numbers."""
     takes = any("Tensor" in str(argument.type) for argument in schema.arguments)
     return takes and not any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
@@ -51,7 +56,7 @@ def _makes_tensors(schema: Any) -> bool:
 class Shape:
     """What of an operator's schema matters here: who is written to, and what each result is."""
 
-    op: Any
+    op: Operator
     #: what computes the operator, given its arguments in the schema's order
     call: Callable[..., Any]
     #: names of the arguments the operator writes to
@@ -74,11 +79,12 @@ class Shape:
     plain: bool
 
     @classmethod
-    def of(cls, op: Any) -> Shape:
+    def of(cls, op: Operator) -> Shape:
         """Read an operator's schema."""
         schema = op._schema
         owners: dict[str, str] = {}
-        written, outs = set(), set()
+        written: set[str] = set()
+        outs: set[str] = set()
         for argument in schema.arguments:
             # What is not written to can only be viewed, and a view of a copy is a tensor of its own.
             if argument.alias_info is not None and argument.alias_info.is_write:
@@ -87,9 +93,9 @@ class Shape:
                     outs.add(argument.name)
                 for label in argument.alias_info.before_set:
                     owners[label] = argument.name
-        results = []
+        results: list[str | None] = []
         for result in schema.returns:
-            labels = result.alias_info.before_set if result.alias_info is not None else ()
+            labels = result.alias_info.before_set if result.alias_info is not None else set()
             results.append(next((owners[label] for label in labels if label in owners), None))
         names = tuple(argument.name for argument in schema.arguments)
         kinds = [str(argument.type) for argument in schema.arguments]
@@ -98,32 +104,34 @@ class Shape:
         single = [str(result.type) for result in schema.returns] == ["Tensor"]
         draws = "generator" in names
         plain = not written and not draws and not any(results) and bool(results)
-        call = functools.partial(_asked, op) if op.name() in _ASKING else _callable(op) if plain else op
+        call: Callable[..., Any] = _callable(op) if plain else op
+        if op.name() in _ASKING:
+            call = functools.partial(_asked, op)
         return cls(
             op, call, frozenset(written), frozenset(outs), tuple(results), names, places, unary, single, draws, plain
         )
 
 
-def home(value: Any, device: torch.device) -> Any:
+def to_cpu(value: Any, device: torch.device) -> Any:
     """An argument with its tensors on the CPU and the device replaced by the CPU."""
     if isinstance(value, torch.Tensor):
         return value if _is_cpu(value) else _to(value, _CPU)
     kind = value.__class__
     if kind is list or kind is tuple:
-        return kind([home(item, device) for item in value])
+        return kind([to_cpu(item, device) for item in value])
     if kind is torch.device and value.type == device.type:
         return _CPU
     return value
 
 
-def away(value: Any, device: torch.device) -> Any:
+def to_device(value: Any, device: torch.device) -> Any:
     """A result on the device, in a dtype that the device has."""
     if isinstance(value, torch.Tensor):
         if value.dtype in NARROW:
             value = _to(value, NARROW[value.dtype])
         return _to(value, device)
     if isinstance(value, (list, tuple)):
-        items = [away(item, device) for item in value]
+        items = [to_device(item, device) for item in value]
         return items if isinstance(value, list) else tuple(items)  # the dispatcher gives tuples their names again
     return value
 
@@ -156,7 +164,7 @@ def seeded(generator: torch.Generator | None, device: torch.device) -> torch.Gen
     """A generator of the CPU that goes on where the device's is: the same seed there draws the same numbers here."""
     seed = torch._C._VariableFunctions.randint(0, 2**31 - 1, (1,), device=device, generator=generator).item()
     made = torch._C.Generator()
-    made.manual_seed(seed)
+    made.manual_seed(int(seed))
     return made
 
 
@@ -164,7 +172,7 @@ def seeded(generator: torch.Generator | None, device: torch.device) -> torch.Gen
 _ASKING = frozenset({"aten::_sparse_mm_reduce_impl"})
 
 
-def _asked(op: Any, *args: Any) -> Any:
+def _asked(op: Operator, *args: Any) -> Any:
     """Compute one of those as if a gradient were wanted: it is the device's tensors that may require one."""
     given = [value.detach().requires_grad_() if isinstance(value, torch.Tensor) else value for value in args]
     with torch._C._AutoDispatchBelowAutograd():
@@ -179,8 +187,8 @@ class Passage:
     count: Callable[[], int] = lambda: 1
     #: called at the first departure, and whenever ``count`` says it is the first
     announce: Callable[[], None] = lambda: None
-    #: called when the results are back
-    note: Callable[[], None] = lambda: None
+    #: called when the results are back: memory was allocated for them
+    allocated: Callable[[], None] = lambda: None
 
 
 #: Nothing happens there.
@@ -198,25 +206,25 @@ def carried(
 
 
 def _plain(shape: Shape, device: torch.device, passage: Passage, call: Callable[..., Any]) -> Callable[..., Any]:
-    """Arguments go home, new results come back.
+    """Arguments go to the CPU, new results come back.
 
     Small operators in loops come through here: a call with unpacked arguments costs 1.5 us more than one without, and
     a function of its own for each step as much again.
     """
     places, unary, single = shape.places, shape.unary, shape.single
-    count, announce, note = passage.count, passage.announce, passage.note
+    count, announce, allocated = passage.count, passage.announce, passage.allocated
 
     def compute(*args: Any, **kwargs: Any) -> Any:
         if not count():
             announce()
         if kwargs:
-            kwargs = {name: home(value, device) for name, value in kwargs.items()}
+            kwargs = {name: to_cpu(value, device) for name, value in kwargs.items()}
         if not unary:
-            at_home = [*args]
+            brought = [*args]
             for place in places:
                 if place < len(args):
-                    at_home[place] = home(args[place], device)
-            made = call(*at_home, **kwargs)
+                    brought[place] = to_cpu(args[place], device)
+            made = call(*brought, **kwargs)
         elif kwargs or len(args) > 1:
             made = call(_cpu(args[0]), *args[1:], **kwargs)
         else:
@@ -224,8 +232,8 @@ def _plain(shape: Shape, device: torch.device, passage: Passage, call: Callable[
         try:
             made = _to(made, device) if single else tuple([_to(one, device) for one in made])
         except TypeError:  # a dtype that the device has not; a list of tensors, or none where one could be
-            made = away(made, device)
-        note()
+            made = to_device(made, device)
+        allocated()
         return made
 
     return compute
@@ -239,21 +247,22 @@ def _writing(shape: Shape, device: torch.device, passage: Passage, call: Callabl
         if not passage.count():
             passage.announce()
         named = dict(zip(names, args, strict=False), **kwargs)
-        at_home = {name: _room(value) if name in outs else home(value, device) for name, value in named.items()}
+        brought = {name: _room(value) if name in outs else to_cpu(value, device) for name, value in named.items()}
         if shape.draws:
-            at_home["generator"] = seeded(named.get("generator"), device)
-        positional = [at_home[name] for name in names[: len(args)]]
-        given = call(*positional, **{name: at_home[name] for name in at_home if name not in names[: len(args)]})
+            brought["generator"] = seeded(named.get("generator"), device)
+        positional = [brought[name] for name in names[: len(args)]]
+        given = call(*positional, **{name: brought[name] for name in brought if name not in names[: len(args)]})
         for name in written:
             if named.get(name) is not None:
-                write_back(named[name], at_home[name])
-        passage.note()
+                write_back(named[name], brought[name])
+        passage.allocated()
         if not results:
             return None
         if len(results) == 1:
-            return away(given, device) if results[0] is None else named[results[0]]
+            return to_device(given, device) if results[0] is None else named[results[0]]
         return tuple(
-            away(value, device) if owner is None else named[owner] for value, owner in zip(given, results, strict=True)
+            to_device(value, device) if owner is None else named[owner]
+            for value, owner in zip(given, results, strict=True)
         )
 
     return compute

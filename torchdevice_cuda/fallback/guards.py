@@ -1,7 +1,7 @@
 """Functions and operators that the backend has, but not for every dtype: what it refuses is computed on the CPU.
 
 The backend says so only when it is called. Functions are guarded where programs call them; operators that backward
-passes and other operators call are guarded in the dispatcher. A refusal (see ``drivers.refusals``) is remembered by
+passes and other operators call are guarded in the dispatcher. A refusal (see ``refusals``) is remembered by
 name, dtype and device, so that the device is asked once; every other error goes on unchanged. Until something has been
 refused, a call of a guarded function costs one call of a Python function more than it would (0.1 us).
 """
@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from . import cpu
 from .capabilities import Subject, refusals
 from .refusals import NO_DOUBLE, refusal
+
+if TYPE_CHECKING:
+    from .cpu import Operator
 
 #: Functions whose operators have limits on MPS in some version of macOS or torch that CUDA does not have, by the module
 #: that holds them; methods of the names under ``torch`` too.
@@ -43,12 +46,13 @@ _COMPUTING = "sum nansum mean prod cumsum cumprod softmax log_softmax norm float
 #: Methods that are written in Python and call the function of the same name.
 _HANDING_ON = frozenset({"norm", "unique", "unique_consecutive"})
 
-Settle = Callable[[torch.Tensor], torch.Tensor]
+#: Where a tensor of the CPU goes.
+Placing = Callable[[torch.Tensor], torch.Tensor]
 
 
 def functions(doubles: bool) -> Iterator[tuple[Any, str, Callable[..., Any]]]:
     """``(owner, name, function)`` of all that is guarded; ``doubles``: also of what is about float64."""
-    names = {importlib.import_module(module): set(names) for module, names in LIMITED.items()}
+    names: dict[Any, set[str]] = {importlib.import_module(module): set(names) for module, names in LIMITED.items()}
     if doubles:
         names[torch] |= set(_COMPUTING)
     names[torch.Tensor] = (names[torch] | set(_METHODS)) - _HANDING_ON
@@ -60,12 +64,12 @@ class Guard:
     """What happens to calls that the device refuses."""
 
     def __init__(
-        self, device: torch.device, left: Callable[[str, str, str], None], settle: Settle | None = None
+        self, device: torch.device, left: Callable[[str, str, str], None], place_double: Placing | None = None
     ) -> None:
         self._device = device
         self._left = left
-        #: where a result in float64 ends up; ``None`` if the device's refusal of it is to be seen
-        self._settle = settle
+        #: where a result in float64 goes; ``None`` if the device's refusal of it is to be seen
+        self._place_double = place_double
 
     def function(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         """A function that goes to the CPU where the device refuses."""
@@ -74,21 +78,21 @@ class Guard:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if known:
                 kind = known.get(self._subject(args, kwargs))
-                if self._takes(kind):
-                    return self._at_home(name, original, args, kwargs, kind)
+                if kind is not None and self._answers(kind):
+                    return self._on_cpu(name, original, args, kwargs, kind)
             try:
                 # Handing on keyword arguments that are not there takes longer than to look.
                 return original(*args, **kwargs) if kwargs else original(*args)
             except (RuntimeError, TypeError) as error:
                 kind, subject = refusal(error), self._subject(args, kwargs)
-                if not self._takes(kind) or subject[0] is None:
+                if kind is None or not self._answers(kind) or subject[0] is None:
                     raise
             refusals.add(name, *subject, kind)
-            return self._at_home(name, original, args, kwargs, kind)
+            return self._on_cpu(name, original, args, kwargs, kind)
 
         return wrapper
 
-    def operator(self, op: Any, native: Any) -> Callable[..., Any]:
+    def operator(self, op: Operator, native: torch._C._SafeKernelFunction) -> Callable[..., Any]:
         """A kernel that asks the backend's own, and goes to the CPU where that refuses."""
         name, on_cpu = op.name(), cpu.carried(cpu.Shape.of(op), self._device)
         known, keys = refusals.of(name), torch._C.DispatchKeySet(torch._C.DispatchKey.MPS)
@@ -101,7 +105,7 @@ class Guard:
                 except (RuntimeError, TypeError) as error:
                     kind = refusal(error)
                     # Whoever called the operator decides about float64.
-                    if kind in (None, NO_DOUBLE):
+                    if kind is None or kind == NO_DOUBLE:
                         raise
                 refusals.add(name, *self._subject(args, kwargs), kind)
             self._left(name, "CPU", kind)
@@ -109,33 +113,35 @@ class Guard:
 
         return kernel
 
-    def _takes(self, kind: str | None) -> bool:
+    def _answers(self, kind: str) -> bool:
         """Whether something is to be done about a refusal of this kind."""
-        return kind is not None and (kind != NO_DOUBLE or self._settle is not None)
+        return kind != NO_DOUBLE or self._place_double is not None
 
-    def _subject(self, args: tuple, kwargs: dict[str, Any]) -> Subject:
+    def _subject(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Subject:
         """The dtype that the device is asked to compute in, ``None`` if it is not asked; and the device."""
         values = (*args, *kwargs.values())
         found = next((v.dtype for v in values if isinstance(v, torch.Tensor) and v.device == self._device), None)
         asked = next((v for v in values if isinstance(v, torch.dtype)), found)
         return (asked if found is not None else None, str(self._device))
 
-    def _at_home(self, name: str, original: Callable[..., Any], args: tuple, kwargs: dict[str, Any], kind: str) -> Any:
+    def _on_cpu(
+        self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kind: str
+    ) -> Any:
         """Compute on the CPU, and bring the result back."""
         if kind != NO_DOUBLE:
             self._left(name, "CPU", kind)
-        brought = cpu.home(args, self._device)
-        at_home = {key: cpu.home(value, self._device) for key, value in kwargs.items()}
-        given = original(*brought, **at_home)
+        brought = cpu.to_cpu(args, self._device)
+        named = {key: cpu.to_cpu(value, self._device) for key, value in kwargs.items()}
+        given = original(*brought, **named)
         if name.endswith("_"):
             cpu.write_back(args[0], brought[0])
             return args[0]
         out = kwargs.get("out")
         if out is not None:
-            cpu.write_back(out, at_home["out"])
+            cpu.write_back(out, named["out"])
             return out
-        back = self._settle if kind == NO_DOUBLE and self._settle is not None else self._away
+        back = self._place_double if kind == NO_DOUBLE and self._place_double is not None else self._to_device
         return torch.utils._pytree.tree_map_only(torch.Tensor, back, given)
 
-    def _away(self, value: torch.Tensor) -> torch.Tensor:
-        return cpu.away(value, self._device)
+    def _to_device(self, value: torch.Tensor) -> torch.Tensor:
+        return cast("torch.Tensor", cpu.to_device(value, self._device))  # a tensor goes in, so one comes out

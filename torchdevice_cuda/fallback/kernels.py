@@ -10,16 +10,18 @@ import functools
 import logging
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from ..report.departures import departures
-from ..translate.core.callers import site
 from . import compressed, cpu
 from .capabilities import cut_off, keys, limited, missing
 from .guards import Guard
 from .mlx_routes import Routes
+
+if TYPE_CHECKING:
+    from .cpu import Operator
 
 _log = logging.getLogger("torchdevice_cuda")
 NO_KERNEL = "the GPU's backend has no kernel"
@@ -30,12 +32,25 @@ class FallbackError(NotImplementedError):
 
 
 class Chain:
-    """What an operator without a kernel does, by the ``fallback`` and ``mlx`` settings."""
+    """What an operator without a kernel does, by the ``fallback`` and ``mlx`` settings.
 
-    def __init__(self, setting: str, device: torch.device, note: Callable[[], None], mlx: str = "auto") -> None:
+    ``allocated`` is called when memory of the device was taken for results; ``site`` gives file and line of the
+    program's code that is being executed.
+    """
+
+    def __init__(
+        self,
+        setting: str,
+        device: torch.device,
+        allocated: Callable[[], None],
+        mlx: str = "auto",
+        *,
+        site: Callable[[], tuple[str, int]],
+    ) -> None:
         self._setting = setting
         self.device = device
-        self._note = note
+        self._allocated = allocated
+        self._site = site
         self._warned: set[str] = set()
         self.routes = Routes(mlx, self.left)
 
@@ -47,22 +62,22 @@ class Chain:
     def announce(self, name: str, where: str, why: str) -> None:
         """Say that an operator leaves the accelerator, as the setting wants."""
         if self._setting == "error":
-            file, line = site()
+            file, line = self._site()
             raise FallbackError(f"{file}:{line}: {name} would leave the accelerator: {why} (--fallback error)")
         if self._setting == "allow":
             _log.info("%s runs on %s: %s", name, where, why)
         elif name not in self._warned:
             self._warned.add(name)
-            file, line = site()
+            file, line = self._site()
             warnings.warn_explicit(f"{name} runs on {where}: {why}", UserWarning, file, line)
 
     def passage(self, name: str, where: str) -> cpu.Passage:
         """What an operator without a kernel does at the border."""
         # Where leaving is an error, every time is the first.
         count = (lambda: 0) if self._setting == "error" else departures.counter(name, where, NO_KERNEL)
-        return cpu.Passage(count, functools.partial(self.announce, name, where, NO_KERNEL), self._note)
+        return cpu.Passage(count, functools.partial(self.announce, name, where, NO_KERNEL), self._allocated)
 
-    def kernel(self, op: Any) -> Callable[..., Any]:
+    def kernel(self, op: Operator) -> Callable[..., Any]:
         """The kernel of one operator."""
         name, shape = op.name(), cpu.Shape.of(op)
         on_cpu = cpu.carried(shape, self.device, self.passage(name, "CPU"))
@@ -81,13 +96,13 @@ class Chain:
         return compute
 
 
-def overload(name: str) -> Any:
+def overload(name: str) -> Operator:
     """The operator object of ``aten::name.overload``."""
     base, _, which = name.removeprefix("aten::").partition(".")
-    return getattr(getattr(torch.ops.aten, base), which or "default")
+    return cast("Operator", getattr(getattr(torch.ops.aten, base), which or "default"))
 
 
-def register(chain: Chain, guard: Guard) -> Any:
+def register(chain: Chain, guard: Guard) -> torch.library.Library:
     """Register a kernel for every missing operator, and one over each that refuses; the library that holds them."""
     library = torch.library.Library("aten", "IMPL")
     known = keys()

@@ -22,23 +22,21 @@ def mlx() -> ModuleType | None:
         return None
 
 
-def to_mlx(value: Any) -> Any:
+def to_mlx(mx: ModuleType, value: Any) -> Any:
     """An argument of an operator with arrays in the place of tensors."""
     if isinstance(value, torch.Tensor):
-        mx = mlx()
         plain = value.detach().resolve_conj().resolve_neg().contiguous()
         if plain.dtype is torch.bfloat16:
             # numpy has no bfloat16: the bits travel as integers.
             return mx.array(_numpy(plain.view(torch.uint16))).view(mx.bfloat16)
         return mx.array(_numpy(plain))
     if value.__class__ in (list, tuple):
-        return value.__class__(to_mlx(item) for item in value)
+        return value.__class__(to_mlx(mx, item) for item in value)
     return value
 
 
-def to_torch(value: Any) -> Any:
+def to_torch(mx: ModuleType, value: Any) -> Any:
     """A result with tensors in the place of arrays."""
-    mx = mlx()
     if isinstance(value, mx.array):
         import numpy
 
@@ -46,5 +44,5 @@ def to_torch(value: Any) -> Any:
             return _from_numpy(numpy.array(value.view(mx.uint16))).view(torch.bfloat16)
         return _from_numpy(numpy.array(value))
     if value.__class__ in (list, tuple):
-        return value.__class__(to_torch(item) for item in value)
+        return value.__class__(to_torch(mx, item) for item in value)
     return value

@@ -40,7 +40,9 @@ class Entry:
 TABLE: dict[str, Entry] = {}
 
 
-def _op(names: str, dtypes: frozenset[torch.dtype], accepts: Callable[..., bool] | None = None) -> Callable:
+def _op(
+    names: str, dtypes: frozenset[torch.dtype], accepts: Callable[..., bool] | None = None
+) -> Callable[[Function], Function]:
     """Enter a function in the table under the names of operators."""
 
     def enter(function: Function) -> Function:
@@ -66,7 +68,7 @@ def tensors(values: Iterable[Any]) -> list[torch.Tensor]:
     return found
 
 
-def fits(entry: Entry, args: tuple, kwargs: dict[str, Any]) -> bool:
+def fits(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether an entry computes these arguments as torch does."""
     found = tensors((*args, *kwargs.values()))
     if mlx() is None or not found:
@@ -79,8 +81,11 @@ def fits(entry: Entry, args: tuple, kwargs: dict[str, Any]) -> bool:
 
 def run(entry: Entry, *args: Any, **kwargs: Any) -> Any:
     """Compute an operator for tensors of the CPU; the results are tensors of the CPU."""
-    given = entry.function(mlx(), *map(to_mlx, args), **{key: to_mlx(value) for key, value in kwargs.items()})
-    return to_torch(given)
+    mx = mlx()
+    if mx is None:
+        raise UnfitError("MLX is not there")
+    named = {key: to_mlx(mx, value) for key, value in kwargs.items()}
+    return to_torch(mx, entry.function(mx, *(to_mlx(mx, value) for value in args), **named))
 
 
 # ------------------------------------------------------------------------- one array, elementwise
@@ -582,7 +587,11 @@ def _solve_triangular(mx: Any, a: Any, b: Any, *, upper: bool, left: bool = True
 
 
 # --------------------------------------------------------------------------------------- Fourier
-_NORMS = {0: lambda count: 1.0, 1: lambda count: 1 / math.sqrt(count), 2: lambda count: 1 / count}
+_NORMS: dict[int, Callable[[int], float]] = {
+    0: lambda count: 1.0,
+    1: lambda count: 1 / math.sqrt(count),
+    2: lambda count: 1 / count,
+}
 
 
 @_op("_fft_c2c", C64)

@@ -15,7 +15,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -23,6 +23,9 @@ from . import mlx_ops, thresholds
 from .cpu import Shape, write_back
 from .mlx_arrays import mlx
 from .thresholds import Figures
+
+if TYPE_CHECKING:
+    from .cpu import Operator
 
 _log = logging.getLogger("torchdevice_cuda")
 _numel = torch._C.TensorBase.numel
@@ -44,7 +47,7 @@ Subject = tuple[torch.dtype | None, int]
 Inner = Callable[..., Any]
 #: Where a call goes, and what computes it in the operator's place (``None``: the operator itself).
 Step = tuple[str, Inner | None]
-Route = Callable[[tuple, dict[str, Any]], Step]
+Route = Callable[[tuple[Any, ...], dict[str, Any]], Step]
 ON_CPU: Step = ("CPU", None)
 
 
@@ -56,7 +59,7 @@ def installed() -> bool:
         return False
 
 
-def functional(op: Any) -> str | None:
+def functional(op: Operator) -> str | None:
     """The name in MLX's table of what an operator computes, be it the ``out=`` or the in-place form of an entry."""
     schema = op._schema
     plain = schema.name.removeprefix("aten::")
@@ -76,7 +79,7 @@ def functional(op: Any) -> str | None:
     return None
 
 
-def _is_written(argument: Any) -> bool:
+def _is_written(argument: torch._C.Argument) -> bool:
     return argument.alias_info is not None and argument.alias_info.is_write
 
 
@@ -146,7 +149,7 @@ class Choice:
         #: how often both were timed, and the best times so far
         self._timed: dict[Subject, tuple[int, thresholds.Pair]] = {}
 
-    def route(self, args: tuple, kwargs: dict[str, Any]) -> Step:
+    def route(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step:
         """Where one call goes."""
         dtype, size = None, 0
         for value in args:
@@ -248,7 +251,7 @@ def _given(shape: Shape, kwargs: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in kwargs.items() if key not in shape.written} if shape.written else kwargs
 
 
-def _write(shape: Shape, args: tuple, kwargs: dict[str, Any], given: Any) -> Any:
+def _write(shape: Shape, args: tuple[Any, ...], kwargs: dict[str, Any], given: Any) -> Any:
     """Put results where the operator's form says: into ``out=``, or the first argument."""
     named = dict(zip(shape.names, args, strict=False), **kwargs)
     targets = [named[name] for name in shape.names if name in shape.written]

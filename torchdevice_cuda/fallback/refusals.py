@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import re
 
+import torch
+
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
@@ -26,6 +28,9 @@ def _row(kind: str, error: type[BaseException], words: str) -> Evidence:
 NO_KERNEL, NO_LAYOUT, NO_DOUBLE, NO_DTYPE = "no kernel", "no such layout", "no float64", "no such dtype"
 #: Of shapes and options: another call of the same operator may be fine.
 LIMIT = "a limit of Metal"
+#: What the GPU holds in the place of the dtypes that it refuses as ``NO_DOUBLE``, since Metal has no doubles: the same
+#: kind of number in half the bits. What the CPU computed in full precision comes back to the GPU in these.
+NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 #: What a dtype or an operator is refused for is refused again.
 LASTING = frozenset({NO_KERNEL, NO_DTYPE, NO_DOUBLE})
 

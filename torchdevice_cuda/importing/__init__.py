@@ -1,1 +1,1 @@
-"""How Python's import is made to serve other files, and what is loaded already rewritten; knows nothing of CUDA."""
+"""Modules from files of our choice: a finder for those yet to be imported, a rewriting of those already loaded."""

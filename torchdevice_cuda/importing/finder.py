@@ -61,7 +61,7 @@ class Shadow:
         search = [str(file.parent), *(str(Path(entry, tail)) for entry in self._stock_path())]
         spec = importlib.util.spec_from_file_location(name, file, submodule_search_locations=search)
         if name == self.root and self._give_up is not None and spec is not None and spec.loader is not None:
-            self._guard(spec.loader)
+            self._guard(spec.loader, self._give_up)
         return spec
 
     def stock_spec(self, name: str) -> importlib.machinery.ModuleSpec | None:
@@ -70,7 +70,7 @@ class Shadow:
         below = name.removeprefix(self.root.rpartition(".")[0]).strip(".").split(".")[:-1]
         return importlib.machinery.PathFinder.find_spec(name, [str(Path(parent, *below)) for parent in parents])
 
-    def _guard(self, loader: Any) -> None:
+    def _guard(self, loader: Any, give_up: Callable[[Exception], None]) -> None:
         """Have the root's first execution fall back to stock if it fails; the loader is genuine afterwards."""
         execute = loader.exec_module
 
@@ -80,7 +80,7 @@ class Shadow:
                 execute(module)
             except Exception as error:
                 self._files = {}
-                self._give_up(error)
+                give_up(error)
                 self._execute_stock(module)
 
         loader.exec_module = exec_module

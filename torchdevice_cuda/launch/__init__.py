@@ -1,1 +1,1 @@
-"""The command line: running a program as python would, interactive sessions, ``--info``, child processes."""
+"""``python -m torchdevice_cuda``: the command line, and the program run as python itself would run it."""

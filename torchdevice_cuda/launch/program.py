@@ -35,6 +35,7 @@ def run_script(path: str, args: Sequence[str]) -> None:
         _run(lambda: runpy._run_module_as_main("__main__", False))  # type: ignore[attr-defined]
         return
     loader: SourceFileLoader | SourcelessFileLoader
+    source: bytes | CodeType | None
     try:
         if path.endswith(".pyc"):
             loader = SourcelessFileLoader("__main__", full)
@@ -97,7 +98,7 @@ def fresh_main() -> ModuleType:
     if sys.version_info < (3, 14):
         main.__annotations__ = {}
     main.__builtins__ = builtins  # type: ignore[attr-defined]
-    main.__loader__ = BuiltinImporter  # type: ignore[assignment]
+    main.__loader__ = BuiltinImporter
     sys.modules["__main__"] = main
     return main
 

@@ -46,14 +46,11 @@ class CompatSet:
         return "{" + ", ".join(_dotted(value) for value in self.values) + "}"
 
 
-DEVICE_REQUIREMENT: dict[int, CompatInterval | CompatSet] = dict(
-    sorted(
-        {
-            **{code: CompatInterval(code, frozenset(_EXCEPTIONS.get(code, ()))) for code in _FROM},
-            **{code: CompatSet(frozenset(devices)) for code, devices in _EXACT.items()},
-        }.items()
-    )
-)
+_REQUIREMENTS: dict[int, CompatInterval | CompatSet] = {
+    **{code: CompatInterval(code, frozenset(_EXCEPTIONS.get(code, ()))) for code in _FROM},
+    **{code: CompatSet(frozenset(devices)) for code, devices in _EXACT.items()},
+}
+DEVICE_REQUIREMENT = dict(sorted(_REQUIREMENTS.items()))
 
 RELEASES: dict[str, dict[str, set[int]]] = {
     "12.6": {"x86_64": {50, 60, 70, 75, 80, 86, 90}, "aarch64": {80, 90}},

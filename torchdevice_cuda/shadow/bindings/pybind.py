@@ -70,7 +70,7 @@ class PybindEnum:
 
 def enum(module: str, name: str, members: Mapping[str, int]) -> type[PybindEnum]:
     """A C++ enum with these members."""
-    made: Any = type(name, (PybindEnum,), {"__module__": module, "__doc__": f"Values of ``{name}``."})
+    made: type[PybindEnum] = type(name, (PybindEnum,), {"__module__": module, "__doc__": f"Values of ``{name}``."})
     made.__members__ = {member: made(value) for member, value in members.items()}
     for member, value in made.__members__.items():
         setattr(made, member, value)

@@ -32,7 +32,7 @@ def kernels(context: Context) -> None:
     settings, editor, precision = context.settings, context.editor, context.precision
     kind = context.driver.device_type
     device = torch.device(kind, 0)
-    chain = Chain(settings.fallback, device, context.driver.memory.observe, settings.mlx, site)
+    chain = Chain(settings.fallback, device, context.driver.memory.observe, settings.mlx, site=site)
     doubles = precision.choice != "raise"
     guard = Guard(device, chain.left, precision.admit if doubles else None)
     editor.on_undo(chain.routes.close)
