@@ -100,6 +100,8 @@ def _to_cpu_graph(gm: Any, example_inputs: Sequence[Any], kind: str) -> list[Any
         node.args, node.kwargs = map_aggregate(node.args, host), map_aggregate(node.kwargs, host)
     gm.recompile()
     mode = detect_fake_mode(list(example_inputs)) or detect_fake_mode(_values(gm))
+    if mode is None:
+        raise AssertionError("inductor was given a graph without fake tensors")
     inputs = []
     for value in example_inputs:
         if isinstance(value, torch.Tensor) and value.device.type == kind:

@@ -39,7 +39,7 @@ class Context:
         #: each time (0.6 us).
         self.gpu = frozenset({torch.device(driver.device_type), torch.device(driver.device_type, 0)})
         #: Whether a tensor is on the accelerator; torch's own getter, which no disguise reaches.
-        self.on_gpu: Callable[[torch.Tensor], bool] = getattr(torch._C.TensorBase, f"is_{driver.device_type}").__get__
+        self.on_gpu: Callable[[torch.Tensor], bool] = vars(torch._C.TensorBase)[f"is_{driver.device_type}"].__get__
         self.pinned = Pinned(driver.registered_host_memory)
         self.errors = Errors(driver, words=Trait.DISGUISED in self.traits)
         self.precision = Precision(settings.float64, driver.device_type)

@@ -36,7 +36,7 @@ def masked(getter: Callable[[Any], Any], on_gpu: Callable[[Any], bool], answer: 
     return property(read, doc=getattr(getter, "__doc__", None))
 
 
-def as_program(function: types.FunctionType) -> types.FunctionType:
+def as_program(function: Any) -> types.FunctionType:
     """A copy of a function of torch that is told what the program is told.
 
     Who asks is known by the module's name in its globals, so the copy has globals of its own with another name: a

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable
+from collections.abc import Callable, MutableSet
 from typing import Any, ParamSpec
 
 _MISSING = object()
@@ -79,14 +79,13 @@ class Editor:
         self._undo.append(undo)
         table[key] = value
 
-    def member(self, members: list[Any] | set[Any], value: Any) -> None:
+    def member(self, members: list[Any] | MutableSet[Any], value: Any) -> None:
         """One more member of a list or a set, to be undone."""
-        if isinstance(members, set):
-            members.add(value)
-            self._undo.append(lambda: members.discard(value))
-        else:
+        if isinstance(members, list):
             members.append(value)
-            self._undo.append(lambda: members.remove(value))
+        else:
+            members.add(value)
+        self._undo.append(lambda: members.remove(value))
 
     def undone(self, target: str, undo: Callable[[], None]) -> None:
         """A change that was made by other means, such as a registration, and what takes it back."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CONVERSIONS: dict[str, torch.dtype | None] = {"type": None, "double": torch.float64, "cdouble": torch.complex128}
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
-_is_mps: Callable[[torch.Tensor], bool] = torch._C.TensorBase.is_mps.__get__
+_is_mps: Callable[[torch.Tensor], bool] = vars(torch._C.TensorBase)["is_mps"].__get__
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 #: What is done about an error of a tensor's method: ``(error, tensor, args, kwargs)``.

@@ -84,7 +84,8 @@ class Translator:
         if moved_off_cpu and not asked_by_program():
             return device
         if redirected:
-            translated = torch.device(found.type) if found.index is None else torch.device(found.type, found.index)
+            kind = found.type or CPU  # a target always has one
+            translated = torch.device(kind) if found.index is None else torch.device(kind, found.index)
             self.log(str(device), translated)
         else:
             translated = device

@@ -35,16 +35,17 @@ class Modes(list[None]):
 
     def watch(self, editor: Editor) -> None:
         """Keep account of modes as they are entered and left."""
-        enter, leave = TorchFunctionMode.__enter__, TorchFunctionMode.__exit__
+        enter: Function = TorchFunctionMode.__enter__
+        leave: Function = TorchFunctionMode.__exit__
 
         @functools.wraps(enter)
-        def __enter__(mode: TorchFunctionMode) -> TorchFunctionMode:
+        def __enter__(mode: TorchFunctionMode) -> Any:
             entered = enter(mode)
             self.append(None)
             return entered
 
         @functools.wraps(leave)
-        def __exit__(mode: TorchFunctionMode, kind: Any, value: Any, traceback: Any) -> None:
+        def __exit__(mode: TorchFunctionMode, kind: Any, value: Any, traceback: Any) -> Any:
             if self:
                 self.pop()
             return leave(mode, kind, value, traceback)
@@ -131,9 +132,10 @@ def _tell_dynamo(editor: Editor, wrapper: Function, original: Function) -> None:
 
 def _tell_lazy_parameters(editor: Editor, wrapper: Function, original: Function) -> None:
     """A parameter of a lazy module has no shape yet, and allows only methods that need none: a fixed list."""
-    from torch.nn.parameter import UninitializedTensorMixin
+    from torch.nn import parameter
 
-    allowed = UninitializedTensorMixin._allowed_methods
+    mixin: Any = vars(parameter)["UninitializedTensorMixin"]  # torch's stubs leave it out
+    allowed: list[Any] = mixin._allowed_methods
     if original in allowed:
         editor.member(allowed, wrapper)
 
@@ -144,7 +146,7 @@ def forget_derived(editor: Editor) -> None:
     def forget() -> None:
         for module in ("torch.overrides", "torch._dynamo.trace_rules", "torch._dynamo.variables.torch"):
             for name in _DERIVED:
-                cached = getattr(sys.modules.get(module), name, None)
+                cached: Any = getattr(sys.modules.get(module), name, None)
                 if hasattr(cached, "cache_clear"):
                     cached.cache_clear()
 

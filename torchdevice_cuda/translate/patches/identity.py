@@ -16,7 +16,7 @@ from ..core.callers import inside
 from ..core.context import Context
 from ..core.disguise import CUDA
 from ..core.registry import patch
-from ..core.wrapping import resembling
+from ..core.wrapping import Function, resembling
 
 _frame = sys._getframe
 #: The names that torch's own getters have while others stand in their places.
@@ -61,7 +61,7 @@ def _is_really(self: Any) -> bool:
 @patch("torch._tensor_str._add_suffixes", traits=Trait.DISGUISED)
 def printing(context: Context) -> None:
     """``repr(x)`` shows the device that the program knows; everything else about printing goes by the real one."""
-    original = _tensor_str._add_suffixes
+    original: Function = _tensor_str._add_suffixes
     real, shown = {f"device='{device}'" for device in context.gpu}, f"device='{CUDA}'"
 
     def _add_suffixes(tensor_str: str, suffixes: list[str], indent: int, force_newline: bool) -> Any:

@@ -57,7 +57,7 @@ def construction(context: Context) -> None:
     enter, original = _entering(context), torch.Tensor.__new__
 
     def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
-        made = original(cls, *args, **kwargs)
+        made: torch.Tensor = original(cls, *args, **kwargs)
         return enter(made, args) if cls is torch.Tensor else made
 
     context.editor.set(torch.Tensor, "__new__", staticmethod(resembling(__new__, original)))

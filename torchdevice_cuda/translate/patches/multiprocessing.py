@@ -19,7 +19,7 @@ from ..core.context import Context
 from ..core.entering import Enter, entering
 from ..core.registry import patch
 from ..core.sending import stays_on_cpu
-from ..core.wrapping import PLAIN, resembling
+from ..core.wrapping import PLAIN, Function, resembling
 
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
@@ -73,7 +73,7 @@ def sent_tensors(context: Context) -> None:
     table at their destination, unless they are in shared memory: that is what the program wants of them.
     """
     editor, real = context.editor, context.driver.device_type
-    original = reductions.reduce_tensor
+    original: Function = reductions.reduce_tensor
     redirected = Trait.ACCELERATES in context.traits
     if redirected:
         _enter.append(entering(context))
@@ -92,18 +92,20 @@ def sent_tensors(context: Context) -> None:
         return _rebuilt, (on_cpu, tensor.requires_grad, isinstance(tensor, torch.nn.Parameter))
 
     editor.set(reductions, "reduce_tensor", resembling(reduce_tensor, original))
+    reducers: dict[type, Any] = vars(ForkingPickler)["_extra_reducers"]
     for kind in (*torch._tensor_classes, torch.Tensor, torch.nn.Parameter):
-        if ForkingPickler._extra_reducers.get(kind) is original:
-            editor.item(ForkingPickler._extra_reducers, kind, reduce_tensor)
+        if reducers.get(kind) is original:
+            editor.item(reducers, kind, reduce_tensor)
 
 
 @patch("torch.Tensor.share_memory_", traits=Trait.UNSHARED | Trait.ACCELERATES)
 def shared_memory(context: Context) -> None:
     """Memory of the GPU cannot be shared: a program that shares what went there unasked is told how to keep it."""
-    original, real = torch.Tensor.share_memory_, context.driver.device_type
+    original: Function = torch.Tensor.share_memory_
+    real = context.driver.device_type
     warned: set[str] = set()
 
-    def share_memory_(self: torch.Tensor) -> torch.Tensor:
+    def share_memory_(self: torch.Tensor) -> Any:
         if self.device.type == real and not warned:
             warned.add(real)
             warnings.warn_explicit(

@@ -68,7 +68,7 @@ def lengths(context: Context) -> None:
 @patch("torch.nn.utils.rnn._VF", traits=Trait.DISGUISED, without=Trait.ACCELERATES)
 def lengths_refusal(context: Context) -> None:
     """``pack_padded_sequence`` refuses lengths on the GPU, and its refusal names the device that the program knows."""
-    original, gpu = rnn._VF._pack_padded_sequence, context.gpu
+    original, gpu = torch._VF._pack_padded_sequence, context.gpu
 
     def pack_padded(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
         if lengths.device in gpu:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.autograd.profiler
 import torch.profiler
-from torch.autograd.profiler import ProfilerState, emit_nvtx, profile
+from torch.autograd import ProfilerState
+from torch.autograd.profiler import emit_nvtx, profile
 
 from ...drivers.traits import Trait
 from ..core.context import Context
@@ -25,7 +27,7 @@ def activities(context: Context) -> None:
     The profiler itself asks too, under a name of its own: told no, it times every operator with CUDA events, which a
     CPU build cannot make, and prints a warning with a stack for each.
     """
-    original = torch.autograd._supported_activities
+    original: Callable[[], set[torch.profiler.ProfilerActivity]] = vars(torch.autograd)["_supported_activities"]
 
     def _supported_activities() -> set[torch.profiler.ProfilerActivity]:
         return {*original(), torch.profiler.ProfilerActivity.CUDA}

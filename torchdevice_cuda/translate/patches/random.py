@@ -37,12 +37,12 @@ class CudaGenerator(_Generator):  # type: ignore[misc]
     @classmethod
     def on(cls, target: torch.device, shown: torch.device) -> CudaGenerator:
         """A new generator on ``target`` that says ``shown``."""
-        made: CudaGenerator = cls.__new__(cls, target)
+        made: CudaGenerator = _Generator.__new__(cls, target)
         made._shown = shown
         return made
 
     @classmethod
-    def over(cls, generator: torch.Generator, shown: torch.device) -> torch.Generator:
+    def over(cls, generator: Any, shown: torch.device) -> torch.Generator:
         """The same generator, saying ``shown``; itself where its object is not laid out as is known.
 
         torch makes the object of a default generator itself, and of its own class; C++ gives no way to make another
@@ -89,8 +89,10 @@ def _generator_class(context: Context, original: type) -> type:
             # A generator that is asked for on the CPU serves CPU work (samplers): no policy moves it.
             asked = "cpu" if device is None else device
             named_cpu = isinstance(asked, (str, torch.device)) and torch.device(asked).type == "cpu"
-            target = asked if named_cpu else translator.device(asked)
-            if is_disguised and not named_cpu and target.type == translator.accelerator:
+            if named_cpu:
+                return make(asked)
+            target = translator.device(asked)
+            if is_disguised and target.type == translator.accelerator:
                 return CudaGenerator.on(target, torch.device("cuda", as_device(asked).index))
             return make(target)
 

@@ -15,7 +15,7 @@ from ...fallback.refusals import NARROW
 from ..core.context import Context
 from ..core.disguise import CUDA
 from ..core.registry import patch
-from ..core.wrapping import resembling
+from ..core.wrapping import Function, resembling
 
 #: Before torch's own entries, which begin at 10; and before its entry for CUDA. No two alike: torch sorts the entries.
 _TAGGING, _LOADED, _BEFORE_CUDA = 8, 9, 19
@@ -76,7 +76,7 @@ def locations(context: Context) -> None:
     It has to: torch builds a tensor around a storage with ``torch.empty(device=...)``, whose device is redirected.
     """
     translator = context.translator
-    original = serialization._get_restore_location
+    original: Function = serialization._get_restore_location
 
     def _get_restore_location(map_location: Any) -> Any:
         if isinstance(map_location, (str, torch.device)) and not str(map_location).startswith("cuda"):
@@ -101,7 +101,7 @@ def float64(context: Context) -> None:
     precision, real = context.precision, context.driver.device_type
     if precision.choice == "raise":
         return
-    original = torch._utils._rebuild_tensor
+    original: Callable[..., torch.Tensor] = torch._utils._rebuild_tensor
 
     def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any) -> torch.Tensor:
         on_gpu = storage._untyped_storage.device.type == real
@@ -117,7 +117,7 @@ def float64(context: Context) -> None:
 def scripted(context: Context) -> None:
     """``torch.jit.load(map_location="cuda")`` hands the device to C++, once it has been checked."""
     translator = context.translator
-    original = _serialization.validate_map_location
+    original: Function = _serialization.validate_map_location
 
     def validate_map_location(map_location: Any = None) -> Any:
         checked = original(map_location)

@@ -12,7 +12,7 @@ from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.disguise import CUDA, as_program, masked
 from ..core.registry import patch
-from ..core.wrapping import resembling
+from ..core.wrapping import Function, resembling
 
 
 @patch("torch.storage._StorageBase.to", traits=Trait.TRANSLATED)
@@ -36,7 +36,7 @@ def allocation(context: Context) -> None:
     driver, native = context.driver, context.driver.native
     if native is None:  # no device is visible to the program
         return
-    original = torch.UntypedStorage.__new__
+    original: Function = torch.UntypedStorage.__new__
     allocator, kind = native.allocator_address(), driver.device_type
 
     def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
@@ -74,7 +74,7 @@ def construction(context: Context) -> None:
 )
 def identity(context: Context) -> None:
     """A storage says what its tensor says."""
-    device = torch._C.StorageBase.device.__get__
+    device: Callable[[Any], torch.device] = vars(torch._C.StorageBase)["device"].__get__
     real = context.driver.device_type
 
     def of_untyped(self: Any) -> torch.device:

@@ -12,7 +12,7 @@ from ...drivers.streams import DEFAULT_STREAM
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.wrapping import resembling
+from ..core.wrapping import Function, resembling
 
 
 @patch("torch.Stream", "torch.Event", "torch._C.Stream", "torch._C.Event", traits=Trait.TRANSLATED)
@@ -29,7 +29,7 @@ _FUNCTION = "torch.autograd.function.BackwardCFunction"
 @patch(f"{_FUNCTION}.__init__", f"{_FUNCTION}.apply", traits=Trait.TRANSLATED)
 def backward_streams(context: Context) -> None:
     """A custom function's backward runs in the stream of its forward; torch's C++ sees to that for its own streams."""
-    original = BackwardCFunction.apply
+    original: Function = BackwardCFunction.apply
     driver, streams = context.driver, context.driver.streams
 
     def __init__(self: Any) -> None:

@@ -51,4 +51,4 @@ def entrances(context: Context) -> None:
 
         install(context, torch, name, wrapper, original)
     # The name under which programs older than torch.from_dlpack know it.
-    context.editor.set(torch.utils.dlpack, "from_dlpack", torch.from_dlpack)
+    context.editor.set(torch.utils.dlpack, "from_dlpack", vars(torch)["from_dlpack"])

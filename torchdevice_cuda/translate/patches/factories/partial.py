@@ -76,9 +76,10 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
             kwargs["device"] = _CPU
             return precision.admit(original(*args, **kwargs))
         if asked is None:
-            if injects is not None and injects(args, kwargs):
-                kwargs["device"] = target = translator.default_target
-                translator.log("no device", target)
+            unnamed = translator.default_target
+            if unnamed is not None and injects is not None and injects(args, kwargs):
+                kwargs["device"] = target = unnamed
+                translator.log("no device", unnamed)
                 believed_cpu = True
         elif names_a_device(asked):
             kwargs["device"] = target = translator.device(asked)

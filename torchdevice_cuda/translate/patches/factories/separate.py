@@ -23,9 +23,10 @@ def on_separate(context: Context, name: str, original: Function) -> Function:
                 return handled
         asked = kwargs.get("device")
         if asked is None:
-            if injects is not None and injects(args, kwargs):
-                kwargs["device"] = translator.default_target
-                translator.log("no device", translator.default_target)
+            target = translator.default_target
+            if target is not None and injects is not None and injects(args, kwargs):
+                kwargs["device"] = target
+                translator.log("no device", target)
         elif names_a_device(asked):
             kwargs["device"] = translator.device(asked)
         return original(*args, **kwargs)

@@ -37,7 +37,7 @@ def _mover(context: Context) -> Callable[..., torch.Tensor]:
         return move
 
     def move_on_host(
-        self: torch.Tensor, to_cuda: bool, target: torch.device, args: Arguments, kwargs: dict
+        self: torch.Tensor, to_cuda: bool, target: torch.device, args: Arguments, kwargs: Keywords
     ) -> torch.Tensor:
         # torch.jit.trace compares runs with clones that nobody marked, down to the line that a call comes from.
         if torch._C._get_tracing_state() is not None:
@@ -77,7 +77,7 @@ def to(context: Context) -> None:
     device_class, dtype_class, tracing = torch.device, torch.dtype, torch._C._get_tracing_state
     on_host = translator.accelerator == "cpu"
 
-    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
             return out
         if args:
@@ -129,7 +129,7 @@ def cuda(context: Context) -> None:
             kwargs["memory_format"] = memory_format
         return device, kwargs
 
-    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
             return out
         if not args and not kwargs:
@@ -156,7 +156,7 @@ def cpu(context: Context) -> None:
     translator, marks = context.translator, context.translator.marks
     on_host = translator.accelerator == "cpu"
 
-    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
             return out
         if (self not in marks) if on_host else translator.device("cpu").type == "cpu":
@@ -228,7 +228,7 @@ def to_partial(context: Context) -> None:
         moved = original(self, *args, **kwargs)
         return translator.believed_cpu.add(moved) if to_gpu and not wants_gpu and moved is not self else moved
 
-    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
             return out
         try:
@@ -279,7 +279,7 @@ def cuda_partial(context: Context) -> None:
             raise RuntimeError(f"Invalid device, must be cuda device but got {torch.device(asked)}")
         return memory_format
 
-    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
             return out
         if driver.needs_init:
@@ -308,7 +308,7 @@ def cpu_partial(context: Context) -> None:
     translator, gpu, crosses = context.translator, context.gpu, _crossing(context)
     original, move, observe = torch.Tensor.cpu, torch._C.TensorBase.to, context.driver.memory.observe
 
-    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
             return out
         target = translator.device("cpu")

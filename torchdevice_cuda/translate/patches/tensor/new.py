@@ -29,7 +29,7 @@ def _wrapper(context: Context, original: Function) -> Function:
     translator, marks = context.translator, context.translator.marks
     on_host, refs, ref = translator.accelerator == "cpu", marks.refs, weakref.ref
 
-    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
             return out
         asked = kwargs.get("device")
@@ -63,7 +63,7 @@ def _partial_wrapper(context: Context, name: str, original: Function) -> Functio
     translator, observe = context.translator, context.driver.memory.observe
     after_refusal = on_refusal(context, name)
 
-    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
             return out
         if kwargs:
