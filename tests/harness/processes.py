@@ -16,9 +16,9 @@ import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
-#: Settings of the process that runs the tests must not leak into the programs under test.
-_OURS = ("TORCHDEVICE_", "TORCH_ALLOW_REDIRECTS", "CUDA_VISIBLE_DEVICES")
-_KEPT = ("TORCHDEVICE_CACHE_DIR",)
+#: Settings of the process that runs the tests must not leak into the programs under test: ours, and Python's.
+_SETTINGS = ("TORCHDEVICE_", "TORCH_ALLOW_REDIRECTS", "CUDA_VISIBLE_DEVICES", "PYTHON")
+_KEPT = ("TORCHDEVICE_CACHE_DIR", "PYTHONPATH")
 #: Two children run at once on few cores, and what they compute is small.
 _DEFAULTS = {"OMP_NUM_THREADS": "1"}
 
@@ -40,7 +40,7 @@ class Finished:
 
 def clean_environment(**extra: str) -> dict[str, str]:
     """The environment of a child: what is not a setting, and ``extra``."""
-    kept = {key: value for key, value in os.environ.items() if key in _KEPT or not key.startswith(_OURS)}
+    kept = {key: value for key, value in os.environ.items() if key in _KEPT or not key.startswith(_SETTINGS)}
     path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
     return {**_DEFAULTS, **kept, "PYTHONPATH": path, **extra}
 
@@ -50,19 +50,17 @@ def run(
     *,
     environment: Mapping[str, str] | None = None,
     folder: str | Path | None = None,
-    text: str | None = None,
+    text: str = "",
     timeout: float = 180,
 ) -> Finished:
-    """Run a command to its end. ``environment`` is the whole of it (the clean one by default), ``text`` is its input.
+    """Run a command to its end; ``environment`` is the whole of it (the clean one by default), ``text`` its input.
 
     It prints into files: a pipe would stay open as long as a child of its own lives.
     """
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as given:
-        given.write((text or "").encode())
-        given.seek(0)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
             list(command),
-            stdin=given,
+            stdin=subprocess.PIPE,
             stdout=out,
             stderr=err,
             env=dict(clean_environment() if environment is None else environment),
@@ -71,7 +69,7 @@ def run(
         )
         killed = False
         try:
-            process.wait(timeout)
+            process.communicate(text.encode(), timeout)
         except subprocess.TimeoutExpired:
             killed = True
         finally:
@@ -91,7 +89,7 @@ def python(
     *arguments: str | Path,
     environment: Mapping[str, str] | None = None,
     folder: str | Path | None = None,
-    text: str | None = None,
+    text: str = "",
     timeout: float = 180,
     check: bool = True,
 ) -> Finished:
