@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import functools
 import json
 import os
 import subprocess
@@ -100,6 +101,26 @@ def active_program(body: str, order: str = "before", **settings: Any) -> str:
     settings.setdefault("driver", "cpu")
     arguments = ", ".join(f"{key}={value!r}" for key, value in settings.items())
     return ORDERS[order].format(settings=arguments) + "\n" + textwrap.dedent(body)
+
+
+@functools.cache
+def _has_gpu() -> bool:
+    import torch
+
+    return bool(torch._C._has_cuda) and torch._C._cuda_getDeviceCount() > 0
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests for real hardware are run where it is."""
+    if item.get_closest_marker("gpu") is not None and not _has_gpu():
+        pytest.skip("torch sees no NVIDIA GPU")
+
+
+@pytest.fixture
+def no_gpu() -> None:
+    """For tests of what a machine without an NVIDIA GPU says."""
+    if _has_gpu():
+        pytest.skip("this machine has an NVIDIA GPU")
 
 
 @pytest.fixture
