@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import functools
 import json
 import os
 import subprocess
@@ -14,7 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness import EVERYWHERE
+from harness.running import Batches
 
+BATCHES = pytest.StashKey[Batches]()
 ROOT = Path(__file__).resolve().parents[1]
 #: Settings of the process that runs the tests must not leak into the programs under test.
 OURS = ("TORCHDEVICE_", "TORCH_ALLOW_REDIRECTS", "CUDA_VISIBLE_DEVICES")
@@ -27,13 +31,6 @@ LATE_DYNAMO = "import torch, torch._dynamo; import torchdevice_cuda; torchdevice
 ORDERS = {"before": BEFORE, "after": AFTER, "after dynamo": LATE_DYNAMO}
 
 
-#: What programs that are to run everywhere run on: settings of activate(). The Apple GPU is emulated.
-PLACES: dict[str, dict[str, str]] = {
-    "cpu": {"driver": "cpu"},
-    "virtual": {"driver": "virtual"},
-    "mps accelerate": {"driver": "mps", "policy": "accelerate"},
-    "mps faithful": {"driver": "mps", "policy": "faithful"},
-}
 #: The environment in which a driver stands on a device of ours, and which device that is.
 EMULATION: dict[str, dict[str, str]] = {"mps": {"TORCHDEVICE_EMULATE_MPS": "1"}}
 NATIVE = {"virtual": "cuda", "mps": "mps"}
@@ -41,9 +38,37 @@ NATIVE = {"virtual": "cuda", "mps": "mps"}
 TRUE_TO_IDENTITY = frozenset({"virtual", "mps"})
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Compile the package once, not in each of the children: they may be told not to write what they compiled."""
-    compileall.compile_dir(ROOT / "torchdevice_cuda", quiet=2)
+    if not hasattr(config, "workerinput"):
+        compileall.compile_dir(ROOT / "torchdevice_cuda", quiet=2)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that runs in children is one test a place; so is one that asks for the place."""
+    mark = metafunc.definition.get_closest_marker("child")
+    if mark is not None and "place" not in metafunc.fixturenames:
+        metafunc.fixturenames.append("place")
+    if "place" in metafunc.fixturenames:
+        places = EVERYWHERE if mark is None else mark.kwargs["places"]
+        metafunc.parametrize("place", [pytest.param(place, marks=place.marks, id=str(place)) for place in places])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Now it is known which tests share a child."""
+    session.stash[BATCHES] = Batches(session.items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Call the body in a child where the test says so."""
+    if pyfuncitem.get_closest_marker("child") is None:
+        return None
+    here, *elsewhere = pyfuncitem.session.stash[BATCHES].values(pyfuncitem)
+    for there in elsewhere:
+        assert here == there
+    return True
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
@@ -78,6 +103,26 @@ def active_program(body: str, order: str = "before", **settings: Any) -> str:
     return ORDERS[order].format(settings=arguments) + "\n" + textwrap.dedent(body)
 
 
+@functools.cache
+def _has_gpu() -> bool:
+    import torch
+
+    return bool(torch._C._has_cuda) and torch._C._cuda_getDeviceCount() > 0
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests for real hardware are run where it is."""
+    if item.get_closest_marker("gpu") is not None and not _has_gpu():
+        pytest.skip("torch sees no NVIDIA GPU")
+
+
+@pytest.fixture
+def no_gpu() -> None:
+    """For tests of what a machine without an NVIDIA GPU says."""
+    if _has_gpu():
+        pytest.skip("this machine has an NVIDIA GPU")
+
+
 @pytest.fixture
 def run() -> Callable[..., subprocess.CompletedProcess]:
     """Run code under activation (``order=``, settings) and return the finished process."""
@@ -100,21 +145,6 @@ def answer(run: Callable[..., subprocess.CompletedProcess]) -> Callable[..., Any
         return json.loads(out.rpartition("RESULT ")[2])
 
     return asker
-
-
-@pytest.fixture(params=list(PLACES))
-def place(request: pytest.FixtureRequest) -> dict[str, str]:
-    """Each place in turn; the device it needs is built, which may take longer than a program has."""
-    from torchdevice_cuda.native import build
-
-    settings = PLACES[request.param]
-    kind = NATIVE.get(settings["driver"])
-    if kind is not None:
-        try:
-            build.library(kind)
-        except build.BuildError as error:
-            pytest.skip(str(error))
-    return settings
 
 
 @pytest.fixture(params=list(ORDERS))

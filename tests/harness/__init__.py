@@ -1,0 +1,60 @@
+"""Tests that run in child processes, since activation changes torch for good and torch is imported only once.
+
+    from harness import CPU, VIRTUAL, child, in_child, python
+
+    @child(CPU, VIRTUAL)                    # the body runs in a child, once in each place; the tests of a
+    def test_streams_order() -> None:       # module share one child a place, and report one by one
+        ...
+
+    @child(CPU.but(devices=2), alone=True)  # it changes the process for good: a child of its own
+    def test_deactivation() -> None: ...
+
+    def test_report(tmp_path: Path) -> None:
+        value = in_child(function, CPU, str(tmp_path))        # a function in a child of its own; what it returned
+        done = python("-m", "torchdevice_cuda", "--info")     # a command line, its status, output and errors
+
+    outcome(function, CPU).err                                # what a function printed on standard error meanwhile
+    together(CPU, [one, other])["one"].value                  # several in one child; each place is asked once
+    @child(CPU, as_in=STOCK)                                  # what it returns is what it returns under stock torch
+    Place("bare", order="after", setup=use_cuda, setup_with={"devices": 2}, needs=("cuda",))  # no activation, a device
+
+The functions are those of a file, which the child imports after it has activated: it may import torch at its top.
+Arguments are literals, results what JSON keeps. A child that dies or hangs is reported with what it printed.
+"""
+
+from .places import (
+    BOTH_POLICIES,
+    CPU,
+    EVERYWHERE,
+    MPS,
+    MPS_FAITHFUL,
+    ORDERS,
+    STOCK,
+    VIRTUAL,
+    Place,
+    in_every_order,
+)
+from .processes import Finished, clean_environment, python, run
+from .running import Outcome, child, in_child, outcome, together
+
+__all__ = [
+    "BOTH_POLICIES",
+    "CPU",
+    "EVERYWHERE",
+    "MPS",
+    "MPS_FAITHFUL",
+    "ORDERS",
+    "STOCK",
+    "VIRTUAL",
+    "Finished",
+    "Outcome",
+    "Place",
+    "child",
+    "clean_environment",
+    "in_child",
+    "in_every_order",
+    "outcome",
+    "python",
+    "run",
+    "together",
+]

@@ -1,0 +1,96 @@
+"""The child: a program that activates as it is told, imports a file of tests and calls functions of it.
+
+    python child.py FOLDER
+
+``FOLDER/request`` says what to do and ``FOLDER/results`` gets a line when a function begins and one when it has ended,
+so that the parent knows which one killed the process. It is a program as users write them: it activates at its top, and so
+do processes that it spawns. It imports nothing that a test may want to import later.
+"""
+
+from __future__ import annotations
+
+import ast
+import faulthandler
+import importlib
+import json
+import os
+import reprlib
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+FOLDER = Path(sys.argv[1])
+#: Python literals: they keep tuples apart from lists.
+REQUEST: dict[str, Any] = ast.literal_eval((FOLDER / "request").read_text(encoding="utf-8"))
+#: What stands for the place of this process where a function asks for it.
+HERE = ("the place",)
+TESTS = str(Path(__file__).resolve().parents[1])
+
+sys.path[:] = [TESTS, *(entry for entry in sys.path if entry not in (TESTS, str(Path(__file__).parent.resolve())))]
+for _name in REQUEST["imports"]:
+    importlib.import_module(_name)
+if REQUEST["settings"]:
+    importlib.import_module("torchdevice_cuda").activate(**REQUEST["settings"])
+
+
+def find(reference: str) -> Callable[..., Any]:
+    """The function that a reference ``module:name`` names."""
+    module, _, name = reference.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def call(function: Callable[..., Any], arguments: tuple[list[Any], dict[str, Any]]) -> dict[str, Any]:
+    """What comes of a call: a value, an error, or a reason to skip it."""
+    try:
+        value = function(*arguments[0], **arguments[1])
+        return {"value": json.loads(json.dumps(value))}
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        # By name: pytest is imported only if the tests have imported it.
+        if type(error).__name__ == "Skipped":
+            return {"skipped": str(error)}
+        return {"error": f"{traceback.format_exc()}\n{variables(error)}"}
+
+
+def variables(error: BaseException) -> str:
+    """What the names were at an assertion that failed: it seldom says so itself."""
+    if not isinstance(error, AssertionError) or error.__traceback__ is None:
+        return ""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return "".join(f"    {name} = {reprlib.repr(value)}\n" for name, value in frame.f_locals.items())
+
+
+def printed() -> list[int]:
+    """How much has been printed so far, on both channels: they are files."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return [os.fstat(1).st_size, os.fstat(2).st_size]
+
+
+def main(results: TextIO) -> None:
+    """Do what is asked, in its order."""
+    faulthandler.enable()
+    if REQUEST["setup"]:
+        reference, arguments = REQUEST["setup"]
+        find(reference)(**arguments)
+    functions = [find(reference) for reference, _, _ in REQUEST["cases"]]
+    for number, (function, (_, arguments, seconds)) in enumerate(zip(functions, REQUEST["cases"], strict=True)):
+        if arguments[1].get("place") == HERE:
+            arguments[1]["place"] = importlib.import_module("harness").Place(**REQUEST["place"])
+        print(json.dumps({"case": number, "printed": printed()}), file=results, flush=True)
+        # One that hangs ends the process and says where it hung.
+        faulthandler.dump_traceback_later(seconds, exit=True, file=2)
+        came = call(function, arguments)
+        faulthandler.cancel_dump_traceback_later()
+        print(json.dumps({"case": number, "printed": printed(), **came}), file=results, flush=True)
+
+
+if __name__ == "__main__":
+    with open(FOLDER / "results", "w", encoding="utf-8") as _results:
+        main(_results)

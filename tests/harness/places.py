@@ -1,0 +1,109 @@
+"""Where a test runs: what is activated, when, and in which environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+#: What is imported before activation, by the name of the order. Dynamo changes functions of torch when it is imported.
+ORDERS: dict[str, tuple[str, ...]] = {
+    "before": (),
+    "after": ("torch",),
+    "after dynamo": ("torch", "torch._dynamo"),
+}
+#: The compiled device that a driver stands on here, and the environment in which it does.
+_NATIVE = {"virtual": "cuda", "mps": "mps"}
+_EMULATION = {"mps": {"TORCHDEVICE_EMULATE_MPS": "1"}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A kind of child process. Without settings nothing is activated in it."""
+
+    name: str
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    order: str = "before"
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    #: A function of a file that is called after activation, before the tests, and its arguments.
+    setup: Callable[..., object] | None = None
+    setup_with: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    #: The compiled devices that it needs; those of its driver are known.
+    needs: tuple[str, ...] = ()
+
+    @property
+    def driver(self) -> str | None:
+        """The driver that is activated, if one is."""
+        return self.settings.get("driver")
+
+    @property
+    def native(self) -> tuple[str, ...]:
+        """The compiled devices that have to be built before it can be used."""
+        own = _NATIVE.get(self.driver or "")
+        return self.needs if own is None else (own, *self.needs)
+
+    @property
+    def marks(self) -> list[pytest.MarkDecorator]:
+        """The markers of a test that runs here."""
+        return [pytest.mark.native] * bool(self.native) + [pytest.mark.mps] * ("mps" in self.native)
+
+    def but(self, **settings: Any) -> Place:
+        """The same with other settings of ``activate()``."""
+        return self._changed("settings", settings)
+
+    def within(self, **environment: str) -> Place:
+        """The same with more in the environment."""
+        return self._changed("environment", environment)
+
+    def when(self, order: str) -> Place:
+        """The same with activation at another time: a key of :data:`ORDERS`."""
+        return dataclasses.replace(self, order=order, name=self.name if order == "before" else f"{self.name} {order}")
+
+    def _changed(self, field: str, more: Mapping[str, Any]) -> Place:
+        name = " ".join([self.name, *(f"{key.lower()}={value}" for key, value in more.items())])
+        return dataclasses.replace(self, name=name, **{field: {**getattr(self, field), **more}})
+
+    def full_environment(self) -> dict[str, str]:
+        """What the environment has besides that of every child."""
+        return {**_EMULATION.get(self.driver or "", {}), **self.environment}
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@functools.cache
+def unbuilt(kind: str) -> str:
+    """Why a compiled device cannot be had, empty if it can; building it takes longer than a test has."""
+    from torchdevice_cuda.native import build
+
+    try:
+        build.library(kind)
+    except build.BuildError as error:
+        return str(error)
+    return ""
+
+
+def skip_unless_ready(place: Place) -> None:
+    """Skip the present test where the place cannot be made."""
+    for reason in map(unbuilt, place.native):
+        if reason:
+            pytest.skip(reason)
+
+
+def in_every_order(*places: Place) -> tuple[Place, ...]:
+    """Each of the places, with activation before torch is imported, after it, and after dynamo too."""
+    return tuple(place.when(order) for place in places for order in ORDERS)
+
+
+#: Torch as it is. With another order than "before", torch (or dynamo) has been imported.
+STOCK = Place("stock")
+CPU = Place("cpu", {"driver": "cpu"})
+VIRTUAL = Place("virtual", {"driver": "virtual"})
+#: The Apple GPU, emulated, under the policy that is its default, and the other.
+MPS = Place("mps accelerate", {"driver": "mps", "policy": "accelerate"})
+MPS_FAITHFUL = Place("mps faithful", {"driver": "mps", "policy": "faithful"})
+BOTH_POLICIES = (MPS, MPS_FAITHFUL)
+EVERYWHERE = (CPU, VIRTUAL, MPS, MPS_FAITHFUL)

@@ -1,0 +1,106 @@
+"""Commands in child processes, in an environment that holds nothing of the testing process's own settings."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+ROOT = TESTS.parent
+#: Settings of the process that runs the tests must not leak into the programs under test: ours, and Python's.
+_SETTINGS = ("TORCHDEVICE_", "TORCH_ALLOW_REDIRECTS", "CUDA_VISIBLE_DEVICES", "PYTHON")
+_KEPT = ("TORCHDEVICE_CACHE_DIR", "PYTHONPATH")
+#: Two children run at once on few cores, and what they compute is small.
+_DEFAULTS = {"OMP_NUM_THREADS": "1"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+    """A child that has ended: its exit status, what it printed, and whether it had to be killed."""
+
+    status: int
+    out: str
+    err: str
+    killed: bool = False
+
+    def __str__(self) -> str:
+        how = "killed: it took too long" if self.killed else f"exit status {self.status}"
+        parts = [f"{title}:\n{text[-8000:]}" for title, text in (("output", self.out), ("errors", self.err)) if text]
+        return "\n".join([how, *parts])
+
+
+def clean_environment(**extra: str) -> dict[str, str]:
+    """The environment of a child: what is not a setting, and ``extra``."""
+    kept = {key: value for key, value in os.environ.items() if key in _KEPT or not key.startswith(_SETTINGS)}
+    path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
+    return {**_DEFAULTS, **kept, "PYTHONPATH": path, **extra}
+
+
+def run(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    folder: str | Path | None = None,
+    text: str = "",
+    timeout: float = 180,
+) -> Finished:
+    """Run a command to its end; ``environment`` is the whole of it (the clean one by default), ``text`` its input.
+
+    It prints into files: a pipe would stay open as long as a child of its own lives.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=err,
+            env=dict(clean_environment() if environment is None else environment),
+            cwd=folder,
+            start_new_session=True,
+        )
+        killed = False
+        try:
+            process.communicate(text.encode(), timeout)
+        except subprocess.TimeoutExpired:
+            killed = True
+        finally:
+            if process.poll() is None:
+                # Its own children too: workers would wait for it for ever.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
+        return Finished(process.returncode, *texts, killed=killed)
+
+
+def python(
+    *arguments: str | Path,
+    environment: Mapping[str, str] | None = None,
+    folder: str | Path | None = None,
+    text: str = "",
+    timeout: float = 180,
+    check: bool = True,
+) -> Finished:
+    """Run this Python with a command line; ``environment`` is added to the clean one. Its failure is the test's."""
+    done = run(
+        [sys.executable, *map(str, arguments)],
+        environment=clean_environment(**(environment or {})),
+        folder=folder,
+        text=text,
+        timeout=timeout,
+    )
+    if done.killed or (check and done.status):
+        pytest.fail(str(done), pytrace=False)
+    return done

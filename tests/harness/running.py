@@ -1,0 +1,216 @@
+"""Functions of test files in child processes: alone, or several in one child with a result for each."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .places import ORDERS, Place, skip_unless_ready
+from .processes import Finished, clean_environment, run
+
+_CHILD = Path(__file__).with_name("child.py")
+#: As in ``child.py``, which is no module to import here.
+_HERE = ("the place",)
+#: Seconds that a function has; and a process, to start.
+SECONDS = 120.0
+_START = 120.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One function to call in a child, with its arguments, which are literals."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    named: tuple[tuple[str, Any], ...] = ()
+    seconds: float = SECONDS
+
+    def request(self) -> tuple[str, tuple[list[Any], dict[str, Any]], float]:
+        return reference(self.function), (list(self.arguments), dict(self.named)), self.seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What came of a case: what it returned or why it failed, and what was printed meanwhile."""
+
+    value: Any = None
+    error: str | None = None
+    skipped: str | None = None
+    out: str = ""
+    err: str = ""
+
+    def checked(self) -> Any:
+        """What it returned; its failure is the test's."""
+        if self.skipped is not None:
+            pytest.skip(self.skipped)
+        if self.error is not None:
+            printed = [
+                f"{title}:\n{text[-8000:]}" for title, text in (("output", self.out), ("errors", self.err)) if text
+            ]
+            pytest.fail("\n".join([self.error, *printed]), pytrace=False)
+        return self.value
+
+
+def reference(function: Callable[..., Any]) -> str:
+    """How a child finds a function."""
+    name = function.__qualname__
+    if "<" in name or function.__module__ == "__main__":
+        raise ValueError(f"{name} is not a function of a file: a child cannot import it")
+    return f"{function.__module__}:{name}"
+
+
+def _request(place: Place, cases: Sequence[Case]) -> str:
+    request = {
+        "imports": ORDERS[place.order],
+        "settings": dict(place.settings),
+        "place": {"name": place.name, "settings": dict(place.settings), "order": place.order},
+        "setup": (reference(place.setup), dict(place.setup_with)) if place.setup is not None else None,
+        "cases": [case.request() for case in cases],
+    }
+    text = repr(request)
+    try:
+        same = ast.literal_eval(text) == request
+    except ValueError:
+        same = False
+    if not same:
+        raise ValueError(f"arguments in a child are literals (numbers, text, tuples, lists, dicts): {text}")
+    return text
+
+
+def outcomes(place: Place, cases: Sequence[Case]) -> list[Outcome]:
+    """What came of each case in a child of this place; after one that ends the process, a new child goes on."""
+    skip_unless_ready(place)
+    found: list[Outcome] = []
+    while len(found) < len(cases):
+        found += _one_child(place, cases[len(found) :])
+    return found
+
+
+def _one_child(place: Place, cases: Sequence[Case]) -> list[Outcome]:
+    """What came of the cases as far as one child got: all of them if it did not even start."""
+    with tempfile.TemporaryDirectory(prefix="child-") as folder:
+        Path(folder, "request").write_text(_request(place, cases), encoding="utf-8")
+        done = run(
+            [sys.executable, str(_CHILD), folder],
+            environment=clean_environment(**place.full_environment()),
+            timeout=_START + sum(case.seconds for case in cases),
+        )
+        results = Path(folder, "results")
+        lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
+    found: list[Outcome] = []
+    began = (0, 0)
+    out, err = done.out.encode(), done.err.encode()
+    for line in map(json.loads, lines):
+        ended = tuple(line.pop("printed"))
+        if line.keys() != {"case"}:
+            line.pop("case")
+            found.append(Outcome(**line, out=_part(out, began[0], ended[0]), err=_part(err, began[1], ended[1])))
+        began = ended
+    if not lines:
+        return [Outcome(error=f"{place}: the child did not get as far as the test, {done}")] * len(cases)
+    if len(lines) % 2:
+        found.append(_died(done, f"{place}: the process ended in the middle of it", out, err, began))
+    elif done.status:
+        found[-1] = _died(done, f"{place}: the process did not end well after it", out, err, began)
+    return found
+
+
+def _died(done: Finished, what: str, out: bytes, err: bytes, began: tuple[int, ...]) -> Outcome:
+    how = "killed: it took too long" if done.killed else f"exit status {done.status}"
+    return Outcome(error=f"{what}, {how}", out=_part(out, began[0], None), err=_part(err, began[1], None))
+
+
+def _part(text: bytes, begin: int, end: int | None) -> str:
+    return text[begin:end].decode(errors="replace")
+
+
+def outcome(function: Callable[..., Any], place: Place, *arguments: Any, seconds: float = SECONDS) -> Outcome:
+    """What comes of a function in a child of its own."""
+    return outcomes(place, [Case(function, arguments, seconds=seconds)])[0]
+
+
+def in_child(function: Callable[..., Any], place: Place, *arguments: Any, seconds: float = SECONDS) -> Any:
+    """What a function returns in a child of its own (as JSON keeps it); its failure is the test's."""
+    return outcome(function, place, *arguments, seconds=seconds).checked()
+
+
+_together: dict[str, dict[str, Outcome]] = {}
+
+
+def together(place: Place, functions: Sequence[Callable[..., Any]]) -> dict[str, Outcome]:
+    """What comes of functions without arguments in one child, by name; the same question is asked only once."""
+    cases = [Case(function) for function in functions]
+    key = f"{place.full_environment()} {_request(place, cases)}"
+    if key not in _together:
+        found = outcomes(place, cases)
+        _together[key] = {function.__name__: one for function, one in zip(functions, found, strict=True)}
+    return _together[key]
+
+
+def child(
+    *places: Place, alone: bool = False, as_in: Place | None = None, seconds: float = SECONDS
+) -> pytest.MarkDecorator:
+    """The body of a test runs in a child, in each of the places; also as a module's ``pytestmark``.
+
+    ``alone``: it has a child of its own. ``as_in``: what it returns is to be what it returns in that place.
+    """
+    return pytest.mark.child(places=places, alone=alone, as_in=as_in, seconds=seconds)
+
+
+class Batches:
+    """The tests of a session that run in children; each child serves all that may share it."""
+
+    def __init__(self, items: Sequence[pytest.Item]) -> None:
+        self._queues: dict[str, list[pytest.Function]] = {}
+        self._done: dict[tuple[str, str], Outcome] = {}
+        for item in items:
+            if isinstance(item, pytest.Function) and item.get_closest_marker("child") is not None:
+                for place in self._places(item):
+                    self._queues.setdefault(self._key(item, place), []).append(item)
+
+    def values(self, item: pytest.Function) -> list[Any]:
+        """What a test returned in its place, and in the one that it is compared with, if there is one.
+
+        The first to ask runs the child for all that share it.
+        """
+        return [self._outcome(item, place).checked() for place in self._places(item)]
+
+    def _outcome(self, item: pytest.Function, place: Place) -> Outcome:
+        key = self._key(item, place)
+        if (item.nodeid, key) not in self._done:
+            waiting = self._queues[key]
+            found = outcomes(place, [self._case(one) for one in waiting])
+            self._done.update({(one.nodeid, key): result for one, result in zip(waiting, found, strict=True)})
+        return self._done[item.nodeid, key]
+
+    @staticmethod
+    def _options(item: pytest.Function) -> dict[str, Any]:
+        mark = item.get_closest_marker("child")
+        assert mark is not None
+        return dict(mark.kwargs)
+
+    def _places(self, item: pytest.Function) -> list[Place]:
+        own, other = item.callspec.params["place"], self._options(item)["as_in"]
+        assert isinstance(own, Place)
+        return [own] if other is None else [own, other.when(own.order)]
+
+    def _key(self, item: pytest.Function, place: Place) -> str:
+        shared = f"{item.path} {place.full_environment()} {_request(place, [])}"
+        return f"{shared} {item.nodeid}" if self._options(item)["alone"] else shared
+
+    def _case(self, item: pytest.Function) -> Case:
+        given = {**item.callspec.params, "place": _HERE}
+        names = list(inspect.signature(item.function).parameters)
+        if unknown := [name for name in names if name not in given]:
+            raise pytest.UsageError(f"{item.nodeid} runs in a child, which has no fixtures: {unknown}; use in_child")
+        named = tuple((name, given[name]) for name in names)
+        return Case(item.function, named=named, seconds=self._options(item)["seconds"])

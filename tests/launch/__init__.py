@@ -1,0 +1,1 @@
+"""The command line and the shim: processes as users start them."""

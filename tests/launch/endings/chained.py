@@ -1,0 +1,4 @@
+try:
+    print({}["x"])
+except KeyError as error:
+    raise RuntimeError("outer") from error

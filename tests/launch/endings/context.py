@@ -1,0 +1,4 @@
+try:
+    print({}["x"])
+finally:
+    import no_such_module  # noqa: F401

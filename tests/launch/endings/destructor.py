@@ -1,0 +1,6 @@
+class Last:
+    def __del__(self):
+        print("gone")
+
+
+kept = Last()

@@ -1,0 +1,5 @@
+def inner():
+    return 1 / 0
+
+
+inner()

@@ -1,0 +1,4 @@
+import os
+
+print("x", flush=True)
+os._exit(5)

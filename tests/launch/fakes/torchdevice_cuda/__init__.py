@@ -1,0 +1,1 @@
+"""What the shim may know of torchdevice_cuda, and no more."""

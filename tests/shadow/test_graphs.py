@@ -1,0 +1,188 @@
+"""CUDA graphs, pools, green contexts and kernels from source: the states they have, and what is refused in words."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from harness import CPU, child
+
+from .answers import error
+
+TWO = CPU.but(devices=2)
+NO_GRAPH = "You cannot access the raw cudaGraph_t instance until capture_end() has been called"
+#: What a CUDA device said of a graph without a capture.
+WITHOUT_CAPTURE = {
+    "replay": "Called CUDAGraph::replay without a preceding successful capture.",
+    "pool": "Called CUDAGraph::pool() without a preceding successful capture.",
+    "instantiate": "capture_end() must have been called before calling instantiate",
+    "raw_cuda_graph": (
+        "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true"
+    ),
+    "raw_cuda_graph_exec": "You cannot access the raw cudaGraphExec_t instance until instantiate() has been called",
+    "capture_begin": (
+        "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them on the "
+        "default stream.)"
+    ),
+    "get_currently_capturing_graph": "The current stream is not currently capturing.",
+}
+
+
+@child(CPU)
+@pytest.mark.parametrize("method", WITHOUT_CAPTURE)
+def test_without_a_capture(method: str) -> None:
+    assert error(getattr(torch.cuda.CUDAGraph(), method)) == ("RuntimeError", WITHOUT_CAPTURE[method])
+
+
+@child(CPU)
+@pytest.mark.parametrize("method", ["raw_cuda_graph", "get_graph_data"])
+def test_a_kept_graph_without_a_capture(method: str) -> None:
+    assert error(getattr(torch.cuda.CUDAGraph(keep_graph=True), method)) == ("RuntimeError", NO_GRAPH)
+
+
+@child(CPU)
+def test_a_graph_is_reset_at_any_time() -> None:
+    assert torch.cuda.CUDAGraph().reset() is None
+
+
+@child(CPU)
+def test_the_end_without_a_beginning_has_cudas_code() -> None:
+    with pytest.raises(torch.AcceleratorError) as raised:
+        torch.cuda.CUDAGraph().capture_end()
+    assert raised.value.error_code == 401
+
+
+@child(CPU)
+def test_nothing_is_being_captured() -> None:
+    assert torch.cuda.is_current_stream_capturing() is False
+
+
+@child(CPU)
+def test_a_dump_says_whether_it_was_enabled() -> None:
+    graph = torch.cuda.CUDAGraph()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        assert graph.debug_dump("nowhere.dot") is None
+        assert graph.enable_debug_mode() is None
+        assert graph.debug_dump("nowhere.dot") is None
+    assert [str(one.message) for one in seen] == [
+        "CUDA Graphs debug not enabled, set with [graph].enable_debug_mode()",
+        "DEBUG: calling debug_dump()",
+    ]
+
+
+@child(CPU)
+def test_generators_are_registered() -> None:
+    graph = torch.cuda.CUDAGraph()
+    assert graph.register_generator_state(torch.default_generator) is None
+    with pytest.raises(TypeError):
+        graph.register_generator_state(3)
+
+
+def capture(**options: Any) -> None:
+    with torch.cuda.graph(torch.cuda.CUDAGraph(), **options):
+        raise AssertionError("not reached")
+
+
+CAPTURES = {
+    "on a new stream": lambda: capture(),
+    "on the stream of another device": lambda: capture(stream=torch.cuda.Stream(device=1)),
+    "of a module": lambda: torch.cuda.make_graphed_callables(torch.nn.Linear(2, 2), (torch.ones(1, 2),)),
+}
+
+
+@child(TWO)
+@pytest.mark.parametrize("case", CAPTURES)
+def test_a_refused_capture_says_so_and_restores(case: str) -> None:
+    kind, words = error(CAPTURES[case])
+    assert kind == "RuntimeError"
+    assert words.startswith("CUDA graph capture comes with a later version of torchdevice_cuda's 'cpu' driver")
+    assert torch.cuda.current_device() == 0
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    assert torch.cuda.current_stream(1) == torch.cuda.default_stream(1)
+
+
+@child(CPU)
+def test_the_error_mode_is_checked() -> None:
+    assert error(lambda: capture(capture_error_mode="loud")) == (
+        "RuntimeError",
+        "Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got loud",
+    )
+
+
+@child(CPU)
+def test_graphed_callables_are_checked() -> None:
+    """By assertions of torch's own."""
+    hooked = torch.nn.Linear(2, 2)
+    hooked.register_forward_hook(lambda *_: None)
+    graphed = torch.cuda.make_graphed_callables
+    assert error(lambda: graphed(hooked, (torch.ones(1, 2),)))[0] == "AssertionError"
+    assert error(lambda: graphed(abs, (1,)))[0] == "AssertionError"
+
+
+@child(CPU, alone=True)
+def test_pool_ids_share_one_sequence() -> None:
+    handles = [torch.cuda.graph_pool_handle(), torch.cuda.MemPool().id, torch.cuda.graph_pool_handle()]
+    assert [type(handle) for handle in handles] == [tuple] * 3
+    assert handles == [(0, 1), (0, 2), (0, 3)]
+
+
+# ------------------------------------------------------------------- green contexts
+@child(CPU)
+def test_green_contexts_are_refused_in_words() -> None:
+    kind = torch.cuda.GreenContext
+    assert torch.cuda.green_contexts.SUPPORTED is False
+    for call in (lambda: kind.create(num_sms=8), kind.max_workqueue_concurrency):
+        with pytest.raises(RuntimeError, match="'cpu' driver"):
+            call()
+    with pytest.raises(RuntimeError, match="streams"):
+        kind.create(num_sms=8)
+    assert error(kind) == ("TypeError", "GreenContext: No constructor defined!")
+
+
+# ------------------------------------------------------------------------ jiterator
+KERNEL = "template <typename T> T my_kernel(T x, T y, T alpha) { return x + alpha * y; }"
+
+
+@child(CPU)
+def test_a_kernel_is_parsed_and_refused_when_called() -> None:
+    function, x = torch.cuda.jiterator._create_jit_fn(KERNEL, alpha=1.0), torch.ones(2)
+    assert function.kernel_name == "my_kernel"
+    with pytest.raises(RuntimeError, match=r"(?s)'my_kernel'.*torch operators"):
+        function(x, x)
+    with pytest.raises(RuntimeError):
+        torch.cuda.jiterator._create_multi_output_jit_fn(KERNEL, 2)(x, x)
+
+
+@child(CPU)
+def test_arguments_of_a_kernel_are_checked_first() -> None:
+    function, x = torch.cuda.jiterator._create_jit_fn(KERNEL, alpha=1.0), torch.ones(2)
+    with pytest.raises(KeyError):
+        function(x, x, beta=2)
+    assert error(lambda: function(*[x] * 9)) == (
+        "AssertionError",
+        "jiterator only supports up to 8 tensor inputs, got 9",
+    )
+
+
+@child(CPU)
+def test_several_results_are_not_returned_by_value() -> None:
+    assert error(lambda: torch.cuda.jiterator._JittedFunction(KERNEL, return_by_ref=False, num_outputs=2)) == (
+        "AssertionError",
+        "Return by value only works for single output.",
+    )
+
+
+@child(CPU)
+def test_parameters_of_a_template() -> None:
+    assert torch.cuda.jiterator._CodeParser(KERNEL).template_params == "<typename T>"
+
+
+@child(CPU)
+def test_code_that_is_no_kernel() -> None:
+    with pytest.raises(Exception, match="parse code") as raised:
+        torch.cuda.jiterator._create_jit_fn("nope")
+    assert type(raised.value) is Exception
+    assert str(raised.value) == "Couldn't parse code, please check correctness:\n nope"

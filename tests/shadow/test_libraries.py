@@ -1,0 +1,114 @@
+"""The libraries beneath torch.cuda, and the functions of torch._C that deal with storages."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from harness import CPU, child
+
+from .answers import public
+
+
+# ------------------------------------------------------------------------ libraries
+@child(CPU)
+def test_cudnn() -> None:
+    cudnn = torch._C._cudnn
+    assert public(cudnn) == ["RNNMode", "getCompileVersion", "getRuntimeVersion", "getVersionInt", "is_cuda"]
+    assert torch.backends.cudnn.is_available()
+    assert torch.backends.cudnn.version() == cudnn.getVersionInt()
+    assert tuple(cudnn.getRuntimeVersion()) == tuple(cudnn.getCompileVersion())
+    assert cudnn.is_cuda is True
+
+
+@child(CPU)
+def test_cudnn_of_the_default_device() -> None:
+    """Torch refuses newer versions on a device that claims less than 7.5, as ours does by default."""
+    assert torch._C._cudnn.getVersionInt() < 91100
+
+
+@child(CPU.but(capability=(9, 0)))
+def test_cudnn_of_a_newer_device() -> None:
+    """The claimed capability chooses the version, and torch accepts the pair."""
+    assert torch.backends.cudnn.version() >= 90100
+
+
+@child(CPU)
+def test_modes_of_recurrent_layers() -> None:
+    modes = [int(torch.backends.cudnn.rnn.get_cudnn_mode(mode)) for mode in ("RNN_RELU", "RNN_TANH", "LSTM", "GRU")]
+    assert modes == [0, 1, 2, 3]
+
+
+@child(CPU)
+def test_limit_of_cudnn_benchmarks() -> None:
+    assert torch._C._cuda_get_cudnn_benchmark_limit() == 10
+    torch._C._cuda_set_cudnn_benchmark_limit(3)
+    assert torch._C._cuda_get_cudnn_benchmark_limit() == 3
+
+
+@child(CPU)
+def test_workspaces_of_cublas_as_configured() -> None:
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":16:8"
+    assert torch._C._cuda_getCublasWorkspaceSize() == 16 * 8 * 1024
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ""
+    assert torch._C._cuda_getCublasWorkspaceSize() == 8519680
+
+
+@child(CPU)
+def test_workspaces_of_cublas_as_set() -> None:
+    names, before = torch._C, torch._C._cuda_getCublasWorkspaceSize()
+    names._cuda_setCublasWorkspaceSize(4096)
+    names._cuda_setCublasLtWorkspaceSize(1 << 20)
+    assert names._cuda_getCublasWorkspaceSize() == 4096
+    assert names._cuda_getCublasLtWorkspaceSize() == 1 << 20
+    names._cuda_resetCublasWorkspaceSize()
+    names._cuda_resetCublasLtWorkspaceSize()
+    assert names._cuda_getCublasWorkspaceSize() == names._cuda_getCublasLtWorkspaceSize() == before
+    assert names._cuda_clearCublasWorkspaces() is None
+    with pytest.raises(RuntimeError):
+        names._cuda_setCublasWorkspaceSize(-1)
+
+
+@child(CPU)
+def test_cusparselt_is_absent() -> None:
+    assert public(torch._C._cusparselt) == ["getVersionInt", "mm_search"]
+    assert torch.backends.cusparselt.is_available() is False
+
+
+@child(CPU)
+def test_compiled_kernels_are_refused_by_name() -> None:
+    with pytest.raises(RuntimeError, match="'k'"):
+        torch._C._StaticCudaLauncher._load_kernel("k.cubin", "k", 0, 0)
+
+
+@child(CPU)
+def test_convolutions_empty_the_cache_before_a_benchmark() -> None:
+    assert torch._C._cuda_get_conv_benchmark_empty_cache() is True
+
+
+# -------------------------------------------------------------------------- storages
+@child(CPU)
+def test_a_tensor_of_a_storage_shares_it() -> None:
+    x = torch.arange(6.0)
+    shape = {"dtype": torch.float32, "storage_offset": 1, "size": (2, 2), "stride": (2, 1)}
+    made = torch._C._construct_CUDA_Tensor_From_Storage_And_Metadata(shape, x.untyped_storage())
+    assert made.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert made.data_ptr() == x[1:].data_ptr()
+
+
+@child(CPU)
+def test_addresses_are_compared_at_indices() -> None:
+    x, y = torch.arange(6.0), torch.ones(1)
+    equal = torch._C._tensors_data_ptrs_at_indices_equal
+    assert equal([x, y], [x.data_ptr(), 0], [0])
+    assert not equal([x, y], [x.data_ptr(), 0], [0, 1])
+    assert equal([x, y], [None, None], [0, 1])
+
+
+@child(CPU)
+def test_deleters_of_storages_stay() -> None:
+    storage = torch.arange(6.0).untyped_storage()
+    assert torch._C._has_Standard_Deleter(storage._cdata) is False
+    with pytest.raises(RuntimeError):
+        torch._C._free_And_Remove_DeleterFn(storage._cdata)
