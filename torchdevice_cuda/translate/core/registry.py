@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...drivers.traits import NONE, Trait
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from .context import Context
     from .editor import Editor
 
+#: The folder that the package lies in.
+_ROOT = Path(__file__).resolve().parents[3]
 Apply = Callable[["Context"], None]
 #: ``<name>`` in a target stands for each of several names that are listed elsewhere.
 _SEVERAL = re.compile(r"<\w+>")
@@ -33,6 +36,12 @@ class Patch:
     why: str
     traits: Trait
     without: Trait = NONE
+
+    @property
+    def file(self) -> str:
+        """The file that it is in, as people name it."""
+        path = Path(self.apply.__code__.co_filename)
+        return path.relative_to(_ROOT).as_posix() if path.is_relative_to(_ROOT) else str(path)
 
     def wanted(self, traits: Trait) -> bool:
         """Whether it is for a driver with these traits."""
@@ -88,7 +97,7 @@ class Applied:
         """What is changed in torch, by whom and why."""
         by = {patch.name: patch for patch in self.patches}
         return [
-            Row(change.target, f"{by[change.by].module.replace('.', '/')}.py", by[change.by].why)
+            Row(change.target, by[change.by].file, by[change.by].why)
             for change in self._editor.changes
             if change.by in by
         ]

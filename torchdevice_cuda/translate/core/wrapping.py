@@ -170,6 +170,9 @@ def follow(context: Context) -> None:
         if module is None or name.split(".")[0] in ("torch", "torchdevice_cuda"):
             continue
         for attribute, value in list(getattr(module, "__dict__", {}).items()):
-            entry = context.wrapped.get(id(value))
-            if entry is not None and entry[0] is value:
-                context.editor.set(module, attribute, entry[1])
+            latest = value
+            # A wrapper may have been wrapped again.
+            while (entry := context.wrapped.get(id(latest))) is not None and entry[0] is latest:
+                latest = entry[1]
+            if latest is not value:
+                context.editor.set(module, attribute, latest)

@@ -15,16 +15,22 @@ from ..core.registry import patch
 
 
 def _functions(driver: Driver) -> dict[str, Callable[..., Any]]:
-    """What each C name does, over the driver."""
+    """What each C name does, over the driver.
+
+    ``torch.compile`` calls some of them while it traces, and takes every frame that names the global ``torch`` for one
+    to trace: what they need of torch is bound here.
+    """
+    init: Callable[[], None] = torch.cuda.init
+    accelerator = torch.device("cuda")
 
     def start() -> Driver:
-        torch.cuda.init()
+        init()
         return driver
 
     def get_accelerator(check_available: Any = None) -> torch.device | None:
         if check_available and not driver.device_count():
             return None
-        return torch.device("cuda")
+        return accelerator
 
     def set_device(index: int) -> None:
         if index >= 0:

@@ -92,7 +92,7 @@ def sent_tensors(context: Context) -> None:
         return _rebuilt, (on_cpu, tensor.requires_grad, isinstance(tensor, torch.nn.Parameter))
 
     editor.set(reductions, "reduce_tensor", resembling(reduce_tensor, original))
-    reducers: dict[type, Any] = vars(ForkingPickler)["_extra_reducers"]
+    reducers: dict[Any, Any] = vars(ForkingPickler)["_extra_reducers"]
     for kind in (*torch._tensor_classes, torch.Tensor, torch.nn.Parameter):
         if reducers.get(kind) is original:
             editor.item(reducers, kind, reduce_tensor)

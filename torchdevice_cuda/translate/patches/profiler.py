@@ -9,7 +9,6 @@ from typing import Any
 import torch
 import torch.autograd.profiler
 import torch.profiler
-from torch.autograd import ProfilerState
 from torch.autograd.profiler import emit_nvtx, profile
 
 from ...drivers.traits import Trait
@@ -29,8 +28,10 @@ def activities(context: Context) -> None:
     """
     original: Callable[[], set[torch.profiler.ProfilerActivity]] = vars(torch.autograd)["_supported_activities"]
 
+    cuda = torch.profiler.ProfilerActivity.CUDA
+
     def _supported_activities() -> set[torch.profiler.ProfilerActivity]:
-        return {*original(), torch.profiler.ProfilerActivity.CUDA}
+        return {*original(), cuda}
 
     replacement = resembling(_supported_activities, original)
     for module in _ASKING:
@@ -42,12 +43,13 @@ def activities(context: Context) -> None:
 def events(context: Context) -> None:
     """``autograd.profiler.profile(use_device="cuda")`` times operators with CUDA events; here the host's clock does."""
     original = profile.__init__
+    states: Any = vars(torch.autograd.profiler)["ProfilerState"]  # which torch's stubs do not export
 
     def __init__(self: profile, *args: Any, **kwargs: Any) -> None:
         original(self, *args, **kwargs)
         # Absent on a profile that is not enabled.
-        if getattr(self, "profiler_kind", None) is ProfilerState.KINETO_GPU_FALLBACK:
-            self.profiler_kind = ProfilerState.KINETO
+        if getattr(self, "profiler_kind", None) is states.KINETO_GPU_FALLBACK:
+            self.profiler_kind = states.KINETO
 
     context.editor.set(profile, "__init__", functools.wraps(original)(__init__))
 
@@ -57,6 +59,7 @@ def events(context: Context) -> None:
 )
 def nvtx_ranges(context: Context) -> None:
     """``emit_nvtx`` starts a profiler that only CUDA builds have; with no NVTX tool attached nobody sees its ranges."""
+    synchronize = torch.cuda.synchronize
 
     def __enter__(self: emit_nvtx) -> emit_nvtx | None:
         if not self.enabled:
@@ -64,13 +67,13 @@ def nvtx_ranges(context: Context) -> None:
         if self.entered:
             raise RuntimeError("NVTX annotation context manager is not reentrant")
         self.entered = True
-        torch.cuda.synchronize()
+        synchronize()
         return self
 
     def __exit__(self: emit_nvtx, kind: object, value: object, traceback: object) -> bool | None:
         if not self.enabled:
             return None
-        torch.cuda.synchronize()
+        synchronize()
         return False
 
     context.editor.set(emit_nvtx, "__enter__", __enter__)

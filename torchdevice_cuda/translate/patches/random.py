@@ -42,7 +42,7 @@ class CudaGenerator(_Generator):  # type: ignore[misc]
         return made
 
     @classmethod
-    def over(cls, generator: Any, shown: torch.device) -> torch.Generator:
+    def over(cls, generator: Any, shown: torch.device) -> Any:
         """The same generator, saying ``shown``; itself where its object is not laid out as is known.
 
         torch makes the object of a default generator itself, and of its own class; C++ gives no way to make another
@@ -113,7 +113,7 @@ def generators(context: Context) -> None:
 def default_generators(context: Context) -> None:
     """The default generators say that they are CUDA's; those that the program makes do by themselves."""
 
-    def shown(generator: torch.Generator) -> torch.Generator:
+    def shown(generator: torch.Generator) -> Any:
         return CudaGenerator.over(generator, CUDA)
 
     def read(self: CudaGenerator) -> torch.device:

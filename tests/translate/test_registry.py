@@ -1,0 +1,178 @@
+"""The registry of patches: what they change is what they say, each name of torch from one file, in an order that holds."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import importlib
+import inspect
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import CPU, EVERYWHERE, MPS, MPS_FAITHFUL, STOCK, VIRTUAL, Place, child, in_child
+
+PACKAGE = Path(__file__).resolve().parents[2] / "torchdevice_cuda"
+#: Each with a compiler in use: some names are changed only then.
+PLACES = (CPU, VIRTUAL, MPS, MPS_FAITHFUL)
+#: From Python 3.12 on the interpreter tells of errors, and these stay as they are.
+ONLY_BEFORE_MONITORING = "errors."
+
+
+def changes() -> list[list[str]]:
+    """Every change of torch in this process: the target, the patch, its module, and whether the patch says so."""
+    import torch
+
+    from torchdevice_cuda import activation
+
+    # The compiler's names are changed when it is first asked for something, be it nothing that it can compile.
+    importlib.import_module("torch._dynamo.variables.tensor")
+    with contextlib.suppress(Exception):
+        torch._TorchCompileInductorWrapper("default", None, None)(None, [])
+    applied = activation._state.patches  # type: ignore[union-attr]
+    patches = {patch.name: patch for patch in applied.patches}
+    found = applied._editor.changes
+    return [
+        [change.target, change.by, patches[change.by].module, str(patches[change.by].covers(change.target))]
+        for change in found
+        if change.target.startswith("torch")
+    ]
+
+
+def declared() -> list[list[str]]:
+    """Every target that a patch declares, whatever the driver, with the patch and whether it stands for several."""
+    from torchdevice_cuda.translate.patches import registered
+
+    return [[target, patch.name, str("<" in target)] for patch in registered() for target in patch.targets]
+
+
+@functools.cache
+def everything() -> dict[str, list[list[str]]]:
+    return {str(place): in_child(changes, place) for place in PLACES}
+
+
+@pytest.mark.native
+@pytest.mark.mps
+def test_each_name_of_torch_is_changed_from_one_file() -> None:
+    files = collections.defaultdict(set)
+    for rows in everything().values():
+        for target, _, module, _ in rows:
+            files[target].add(module)
+    assert len(files) > 300
+    assert {target: modules for target, modules in files.items() if len(modules) > 1} == {}
+
+
+@pytest.mark.native
+@pytest.mark.mps
+@pytest.mark.parametrize("where", [str(place) for place in PLACES])
+def test_a_patch_changes_what_it_says(where: str) -> None:
+    assert [(by, target) for target, by, _, covered in everything()[where] if covered != "True"] == []
+
+
+@pytest.mark.native
+@pytest.mark.mps
+def test_what_a_patch_says_is_changed_somewhere() -> None:
+    seen = {(target, by) for rows in everything().values() for target, by, _, _ in rows}
+    said = in_child(declared, STOCK.when("after"))
+    if hasattr(sys, "monitoring"):
+        said = [row for row in said if not row[1].startswith(ONLY_BEFORE_MONITORING)]
+    assert [row for row in said if row[2] == "False" and (row[0], row[1]) not in seen] == []
+
+
+def undescribed() -> list[str]:
+    from torchdevice_cuda.translate.patches import registered
+
+    return [patch.name for patch in registered() if not patch.why.endswith(".")]
+
+
+def test_every_patch_says_why() -> None:
+    assert in_child(undescribed, STOCK.when("after")) == []
+
+
+def traits() -> dict[str, list[str]]:
+    """The traits that patches ask for, and those that drivers and the policy have."""
+    from torchdevice_cuda import settings
+    from torchdevice_cuda.drivers.cpu.driver import CpuDriver
+    from torchdevice_cuda.drivers.cuda.driver import CudaDriver
+    from torchdevice_cuda.drivers.mps.driver import MpsDriver
+    from torchdevice_cuda.drivers.traits import NONE, Trait
+    from torchdevice_cuda.drivers.virtual.driver import VirtualDriver
+    from torchdevice_cuda.translate.patches import registered
+
+    asked, had = NONE, Trait.ACCELERATES  # which is the policy's
+    for patch in registered():
+        asked |= patch.traits | patch.without
+    chosen = settings.load({"emulate_mps": True})
+    for driver in (CpuDriver, CudaDriver, VirtualDriver, MpsDriver):
+        had |= driver(chosen, "").traits
+    return {"asked": asked.names().split(), "had": had.names().split(), "all": [str(t.name).lower() for t in Trait]}
+
+
+def test_no_trait_is_idle() -> None:
+    found = in_child(traits, STOCK.when("after"))
+    assert found["asked"] == found["had"] == found["all"]
+
+
+def test_no_patch_names_a_driver() -> None:
+    patches = PACKAGE / "translate" / "patches"
+    naming = [path.name for path in patches.rglob("*.py") if "driver.name" in path.read_text(encoding="utf-8")]
+    assert naming == []
+
+
+# --------------------------------------------------------------------------------- order
+def names_that_do_not_follow(settings: dict[str, Any]) -> list[str]:
+    """Functions that a module bound before activation and that are not torch's afterwards."""
+    import torch
+
+    import torchdevice_cuda
+
+    program = types.ModuleType("program")
+    bound = {name: value for name, value in vars(torch).items() if inspect.isroutine(value) and name[0] != "_"}
+    vars(program).update(bound)
+    sys.modules["program"] = program
+    torchdevice_cuda.activate(**settings)
+    changed = [name for name, value in bound.items() if value is not getattr(torch, name)]
+    assert len(changed) > 40
+    return [name for name in changed if getattr(program, name) is not getattr(torch, name)]
+
+
+@pytest.mark.parametrize("where", [CPU, pytest.param(MPS, marks=MPS.marks)], ids=str)
+def test_names_bound_before_follow_whichever_patch_changes_them(where: Place) -> None:
+    stock = Place("stock", order="after", environment=where.full_environment(), needs=where.native)
+    assert in_child(names_that_do_not_follow, stock, dict(where.settings)) == []
+
+
+@child(MPS, MPS_FAITHFUL)
+def test_the_device_is_announced_before_anything_asks_for_it() -> None:
+    import torch
+
+    assert torch._C._has_mps
+
+
+@child(*EVERYWHERE)
+def test_rows_name_files_that_exist() -> None:
+    from torchdevice_cuda import activation
+
+    rows = activation.changes()
+    assert rows
+    assert [row for row in rows if not (PACKAGE.parent / row.file).is_file()] == []
+
+
+def is_announced() -> bool:
+    import torch
+
+    import torchdevice_cuda
+
+    torchdevice_cuda.activate(driver="mps")
+    torchdevice_cuda.deactivate()
+    return bool(torch._C._has_mps)
+
+
+@pytest.mark.mps
+@pytest.mark.native
+def test_deactivation_takes_the_announcement_back() -> None:
+    stock = Place("stock", order="after", environment=MPS.full_environment(), needs=MPS.native)
+    assert in_child(is_announced, stock) is False
