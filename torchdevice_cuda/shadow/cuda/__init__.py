@@ -508,7 +508,7 @@ class _CudaLegacyStorage(_LegacyStorage):
 
     @classmethod
     def from_buffer(cls, *args, **kwargs):
-        """Refused: a buffer is host memory."""
+        """Raises: a buffer is host memory."""
         _warn_typed_storage_removal()
         raise RuntimeError("from_buffer: Not available for CUDA storage")
 

@@ -26,7 +26,7 @@ if torch_release(torch.__version__) <= (2, 10):
     __all__ += ["init"]
 
     def init(output_file, flags=None, output_mode="key_value"):
-        """Refuse: profilers have been set up from outside since CUDA 12; later releases of torch lack this function."""
+        """Raises: profilers have been set up from outside since CUDA 12; later releases of torch lack this function."""
         raise AssertionError("CUDA12+ does not need profiler initialization!")
 
 
