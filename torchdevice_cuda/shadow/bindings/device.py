@@ -64,6 +64,10 @@ def _fact(name: str) -> property:
 class _CudaDeviceProperties:
     """What a device is: read-only, one object per device."""
 
+    # Properties of these names, and of all other facts, are made below.
+    name: str
+    major: int
+    minor: int
     _facts: DeviceFacts
     _uuid: _CUuuid
 
