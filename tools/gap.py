@@ -5,11 +5,14 @@
     python tools/gap.py SURFACE.json --trim tests/data/surface-X.json     # keep what this tool compares
 
 A surface file is ``{module: {"all": [...], "names": {name: {"kind", "signature", "members"}}}}``. Exits 1 on any gap.
+Of a signature that is compared which a call depends on: names, kinds and defaults of the parameters. Annotations are
+not: stock leaves many functions without.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import inspect
 import json
@@ -44,6 +47,8 @@ PRIVATE = {
 IGNORED_MEMBERS = {"_pybind11_conduit_v1_"}
 # Classes whose members are torch.Tensor's or a storage's own, not torch.cuda's.
 FOREIGN = re.compile(r"(Tensor|Storage)$")
+# Defaults that are no Python: <object object at 0x...>, <class 'int'>.
+SHOWN = re.compile(r"<[^<>]*>")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -65,11 +70,22 @@ def kind_of(value: Any) -> str:
 
 
 def signature_of(value: Any) -> str | None:
-    """The signature as text, without addresses; ``None`` where there is none."""
+    """The signature as text; ``None`` where there is none."""
     try:
-        return ADDRESS.sub("", str(inspect.signature(value)))
+        return str(inspect.signature(value))
     except (TypeError, ValueError):
         return None
+
+
+def without_annotations(signature: str) -> str:
+    """A signature's text with the names, kinds and defaults of its parameters, and nothing else."""
+    text = SHOWN.sub(lambda shown: repr(ADDRESS.sub("", shown[0])), signature)
+    function = ast.parse(f"def function{text}: ...").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    for node in ast.walk(function.args):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+    return f"({ast.unparse(function.args)})"
 
 
 def gaps(surface: dict[str, Any], names_only: bool = False) -> Iterator[tuple[str, str]]:
@@ -99,8 +115,9 @@ def gaps(surface: dict[str, Any], names_only: bool = False) -> Iterator[tuple[st
         if kind_of(value) != entry["kind"]:
             yield "kind differs", f"{dotted}: {entry['kind']} recorded, {kind_of(value)} here"
         wanted = entry.get("signature")
-        if wanted and ADDRESS.sub("", wanted) != signature_of(value):
-            yield "signature differs", f"{dotted}: {wanted} recorded, {signature_of(value)} here"
+        here = signature_of(value) if wanted else None
+        if wanted and (here is None or without_annotations(wanted) != without_annotations(here)):
+            yield "signature differs", f"{dotted}: {wanted} recorded, {here} here"
         if not FOREIGN.search(name):
             for member in entry.get("members") or ():
                 if member not in IGNORED_MEMBERS and not hasattr(value, member):

@@ -7,7 +7,6 @@ live on the first device of a request, and each further device gets a copy of it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -22,6 +21,10 @@ __all__ = [
     "_scatter",
     "_scatter_out",
 ]
+
+
+#: One stream for each device, where it is not the current one.
+Streams = Sequence[torch._C.Stream | None]
 
 
 def on_device(tensor: torch.Tensor) -> bool:
@@ -79,8 +82,8 @@ def _broadcast(tensor: torch.Tensor, devices: Sequence[int]) -> list[torch.Tenso
         _non_negative(index)
         place = place_of(index)
         # Without an index to compare, only the first request can be the tensor's own device.
-        home = index_of(tensor, otherwise=index if position == 0 else -1)
-        results.append(tensor if index == home else tensor.to(place, copy=True))
+        own = index_of(tensor, otherwise=index if position == 0 else -1)
+        results.append(tensor if index == own else tensor.to(place, copy=True))
     return results
 
 
@@ -109,7 +112,7 @@ def _broadcast_coalesced(
 
 
 # -------------------------------------------------------------------------- scatter
-def _check_stream(streams: Sequence[Any] | None, position: int, index: int) -> None:
+def _check_stream(streams: Streams | None, position: int, index: int) -> None:
     """A stream given for a copy must belong to the copy's device. The host copies in the caller's order anyway."""
     stream = streams[position] if streams is not None and position < len(streams) else None
     if stream is not None and stream.device_index != index:
@@ -124,7 +127,7 @@ def _scatter(
     devices: Sequence[int],
     chunk_sizes: Sequence[int] | None,
     dim: int,
-    streams: Sequence[Any] | None = None,
+    streams: Streams | None = None,
 ) -> list[torch.Tensor]:
     """Chunks of the tensor, one per device: a view on its own device, a copy on every other."""
     if not devices:
@@ -138,8 +141,7 @@ def _scatter(
     chunks = tensor.chunk(len(devices), dim) if chunk_sizes is None else tensor.split(list(chunk_sizes), dim)
     results = []
     for position, (chunk, index) in enumerate(zip(chunks, devices, strict=False)):
-        home = index_of(tensor, otherwise=index if position == 0 else -1)
-        if index == home:
+        if index == index_of(tensor, otherwise=index if position == 0 else -1):
             results.append(chunk)
             continue
         _check_stream(streams, position, index)
@@ -148,7 +150,7 @@ def _scatter(
 
 
 def _scatter_out(
-    tensor: torch.Tensor, out: Sequence[torch.Tensor], dim: int, streams: Sequence[Any] | None = None
+    tensor: torch.Tensor, out: Sequence[torch.Tensor], dim: int, streams: Streams | None = None
 ) -> list[torch.Tensor]:
     """Fill the outputs with consecutive chunks of the tensor."""
     if not out:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
-from typing import Any
 
 from ...drivers import active
 from ...drivers.errors import error_text
@@ -16,7 +15,8 @@ __all__ = ["_cudart"]
 _INVALID_VALUE, _INVALID_HANDLE = 1, 400
 _ALREADY_REGISTERED, _NOT_REGISTERED = 712, 713
 
-cudaError: Any = pybind.enum("torch._C._cudart", "cudaError", {"success": 0})  # noqa: N816 (CUDA's own name)
+cudaError = pybind.enum("torch._C._cudart", "cudaError", {"success": 0})  # noqa: N816 (CUDA's own name)
+_SUCCESS = cudaError.__members__["success"]
 
 _lock = threading.Lock()
 # Made streams are numbered apart from the driver's own, so that a handle never means two streams.
@@ -24,26 +24,26 @@ _handles = itertools.count(0x5E_0000_1000, 0x40)
 _streams: set[int] = set()
 
 
-def cudaGetErrorString(error: Any) -> str:
+def cudaGetErrorString(error: pybind.PybindEnum) -> str:
     """What an error code means."""
     accepts = "(arg0: torch._C._cudart.cudaError) -> str"
     pybind.check(isinstance(error, cudaError), "cudaGetErrorString", accepts, error)
     return error_text(int(error))
 
 
-def cudaProfilerStart() -> Any:
+def cudaProfilerStart() -> pybind.PybindEnum:
     """Let a profiler collect from here; where none is attached that is no error, here as on CUDA."""
     active().trace(True)
-    return cudaError.success
+    return _SUCCESS
 
 
-def cudaProfilerStop() -> Any:
+def cudaProfilerStop() -> pybind.PybindEnum:
     """Let a profiler stop collecting."""
     active().trace(False)
-    return cudaError.success
+    return _SUCCESS
 
 
-def cudaHostRegister(ptr: int, size: int, flags: int) -> Any:
+def cudaHostRegister(ptr: int, size: int, flags: int) -> pybind.PybindEnum:
     """Remember a range of host memory as page-locked; overlapping a registered range is an error, as on CUDA."""
     arguments = (ptr, size, flags)
     accepts = "(arg0: typing.SupportsInt, arg1: typing.SupportsInt, arg2: typing.SupportsInt) -> cudaError"
@@ -56,19 +56,19 @@ def cudaHostRegister(ptr: int, size: int, flags: int) -> Any:
         ):
             return cudaError(_ALREADY_REGISTERED)
         active().registered_host_memory[ptr] = size
-    return cudaError.success
+    return _SUCCESS
 
 
-def cudaHostUnregister(ptr: int) -> Any:
+def cudaHostUnregister(ptr: int) -> pybind.PybindEnum:
     """Forget a range, named by its first address."""
     pybind.check(isinstance(ptr, int), "cudaHostUnregister", "(arg0: typing.SupportsInt) -> cudaError", ptr)
     if ptr <= 0:
         return cudaError(_INVALID_VALUE)
     with _lock:
-        return cudaError.success if active().registered_host_memory.pop(ptr, None) else cudaError(_NOT_REGISTERED)
+        return _SUCCESS if active().registered_host_memory.pop(ptr, None) else cudaError(_NOT_REGISTERED)
 
 
-def cudaStreamCreate(ptr: int) -> Any:
+def cudaStreamCreate(ptr: int) -> pybind.PybindEnum:
     """Make a stream of the current device and write its handle to the address."""
     pybind.check(isinstance(ptr, int), "cudaStreamCreate", "(arg0: typing.SupportsInt) -> cudaError", ptr)
     if ptr <= 0:
@@ -79,17 +79,17 @@ def cudaStreamCreate(ptr: int) -> Any:
         _streams.add(handle)
     driver.streams.external(driver.current_device(), handle)
     ctypes.c_void_p.from_address(ptr).value = handle
-    return cudaError.success
+    return _SUCCESS
 
 
-def cudaStreamDestroy(ptr: int) -> Any:
+def cudaStreamDestroy(ptr: int) -> pybind.PybindEnum:
     """Give a stream made by ``cudaStreamCreate`` back."""
     pybind.check(isinstance(ptr, int), "cudaStreamDestroy", "(arg0: typing.SupportsInt) -> cudaError", ptr)
     with _lock:
         if ptr not in _streams:
             return cudaError(_INVALID_HANDLE)
         _streams.remove(ptr)
-    return cudaError.success
+    return _SUCCESS
 
 
 def cudaMemGetInfo(device: int) -> tuple[int, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import uuid
+from typing import NoReturn
 
 import torch
 import torch._C
@@ -42,6 +43,8 @@ _sync_debug_mode = 0
 class _CUuuid:
     """A device's UUID."""
 
+    _uuid: uuid.UUID
+
     def __init__(self) -> None:
         raise TypeError("torch._C._CUuuid: No constructor defined!")
 
@@ -61,6 +64,13 @@ def _fact(name: str) -> property:
 class _CudaDeviceProperties:
     """What a device is: read-only, one object per device."""
 
+    # Properties of these names, and of all other facts, are made below.
+    name: str
+    major: int
+    minor: int
+    _facts: DeviceFacts
+    _uuid: _CUuuid
+
     def __init__(self) -> None:
         raise TypeError("torch._C._CudaDeviceProperties: No constructor defined!")
 
@@ -70,7 +80,7 @@ class _CudaDeviceProperties:
         return self._uuid
 
     def __repr__(self) -> str:
-        facts: DeviceFacts = self._facts
+        facts = self._facts
         return (
             f"_CudaDeviceProperties(name='{facts.name}', major={facts.major}, minor={facts.minor}, "
             f"total_memory={facts.total_memory >> 20}MB, multi_processor_count={facts.multi_processor_count}, "
@@ -78,7 +88,7 @@ class _CudaDeviceProperties:
             f"pci_domain_id={facts.pci_domain_id}, L2_cache_size={facts.L2_cache_size >> 20}MB)"
         )
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> NoReturn:
         raise TypeError("cannot pickle 'torch._C._CudaDeviceProperties' object")
 
 
@@ -96,10 +106,10 @@ def _get_device_properties(device: int) -> _CudaDeviceProperties:
     facts = active().facts(active().check(device))
     known = _properties.get(facts)
     if known is None:
-        uuid = object.__new__(_CUuuid)
-        uuid._uuid = facts.uuid
+        shown = object.__new__(_CUuuid)
+        shown._uuid = facts.uuid
         made = object.__new__(_CudaDeviceProperties)
-        made._facts, made._uuid = facts, uuid
+        made._facts, made._uuid = facts, shown
         known = _properties.setdefault(facts, made)
     return known
 
@@ -122,7 +132,7 @@ def _cuda_getDeviceCount() -> int:
     return active().device_count()
 
 
-def _whole(value: Any, what: str) -> int:
+def _whole(value: object, what: str) -> int:
     """An integer argument, as torch's C functions check theirs."""
     if type(value) is not int:
         raise RuntimeError(f"invalid argument to {what}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from typing import Any
 
 import torch
 import torch._C
@@ -52,7 +51,7 @@ class _CUDAGraph(pybind.PybindObject):
             raise TypeError(f"expected a torch.Generator, but got {type(generator).__name__}")
 
     def capture_begin(self, pool: tuple[int, int] | None = None, capture_error_mode: str = "global") -> None:
-        """Refuse: first for CUDA's own reasons, then because capturing is not available."""
+        """Raises: first for CUDA's own reasons, then because capturing is not available."""
         if capture_error_mode not in _ERROR_MODES:
             raise RuntimeError(
                 f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got {capture_error_mode}"
@@ -66,22 +65,22 @@ class _CUDAGraph(pybind.PybindObject):
         raise capture_unavailable()
 
     def capture_end(self) -> None:
-        """Refuse: no capture is underway."""
+        """Raises: no capture is underway."""
         raise cuda_error(_ILLEGAL_STATE)
 
     def instantiate(self) -> None:
-        """Refuse: nothing was captured."""
+        """Raises: nothing was captured."""
         raise RuntimeError("capture_end() must have been called before calling instantiate")
 
     def replay(self) -> None:
-        """Refuse: nothing was captured."""
+        """Raises: nothing was captured."""
         raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
 
     def reset(self) -> None:
         """Drop what was captured: nothing."""
 
     def pool(self) -> tuple[int, int]:
-        """Refuse: nothing was captured."""
+        """Raises: nothing was captured."""
         raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
 
     def enable_debug_mode(self) -> None:
@@ -97,7 +96,7 @@ class _CUDAGraph(pybind.PybindObject):
             warnings.warn("CUDA Graphs debug not enabled, set with [graph].enable_debug_mode()", stacklevel=2)
 
     def raw_cuda_graph(self) -> int:
-        """Refuse: nothing was captured."""
+        """Raises: nothing was captured."""
         if not self._keep_graph:
             raise RuntimeError(
                 "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true"
@@ -105,25 +104,25 @@ class _CUDAGraph(pybind.PybindObject):
         raise RuntimeError("You cannot access the raw cudaGraph_t instance until capture_end() has been called")
 
     def raw_cuda_graph_exec(self) -> int:
-        """Refuse: nothing was captured."""
+        """Raises: nothing was captured."""
         raise RuntimeError("You cannot access the raw cudaGraphExec_t instance until instantiate() has been called")
 
     @staticmethod
     def get_currently_capturing_graph() -> _CUDAGraph:
-        """Refuse: no capture is underway."""
+        """Raises: no capture is underway."""
         raise RuntimeError("The current stream is not currently capturing.")
 
-    def begin_capture_to_if_node(self, scalar_cuda_pred_tensor: Any) -> None:
-        """Refuse: conditional nodes belong to a capture that is underway."""
+    def begin_capture_to_if_node(self, scalar_cuda_pred_tensor: torch.Tensor) -> None:
+        """Raises: conditional nodes belong to a capture that is underway."""
         self.get_currently_capturing_graph()
 
     def end_capture_to_conditional_node(self) -> None:
-        """Refuse: conditional nodes belong to a capture that is underway."""
+        """Raises: conditional nodes belong to a capture that is underway."""
         self.get_currently_capturing_graph()
 
 
 # How a green context shares the device's work queues with the others.
-_WorkqueueScope: Any = pybind.enum("torch._C", "_WorkqueueScope", {"device_ctx": 0, "balanced": 1})
+_WorkqueueScope = pybind.enum("torch._C", "_WorkqueueScope", {"device_ctx": 0, "balanced": 1})
 
 
 def green_context_unavailable() -> RuntimeError:
@@ -148,24 +147,24 @@ class _CUDAGreenContext(pybind.PybindObject):
         workqueue_scope: str | None = None,
         workqueue_concurrency_limit: int | None = None,
     ) -> _CUDAGreenContext:
-        """Refuse."""
+        """Raises, since there is none."""
         raise green_context_unavailable()
 
     @staticmethod
     def max_workqueue_concurrency(device_id: int | None = None) -> int:
-        """Refuse."""
+        """Raises, since there is none."""
         raise green_context_unavailable()
 
     def set_context(self) -> None:
-        """Refuse."""
+        """Raises, since there is none."""
         raise green_context_unavailable()
 
     def pop_context(self) -> None:
-        """Refuse."""
+        """Raises, since there is none."""
         raise green_context_unavailable()
 
-    def Stream(self) -> Any:
-        """Refuse."""
+    def Stream(self) -> torch.cuda.Stream:
+        """Raises, since there is none."""
         raise green_context_unavailable()
 
 

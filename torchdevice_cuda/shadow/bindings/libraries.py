@@ -1,7 +1,7 @@
 """CUDA's libraries as torch shows them: cuDNN, cuBLAS, cuSPARSELt, the kernel compilers and launchers.
 
 The host computes with its own libraries. Settings are remembered, versions are those that go with this release of
-torch, and what would run code made for an NVIDIA GPU refuses and says what to do instead.
+torch, and what would run code made for an NVIDIA GPU raises and says what to do instead.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 _has_cudnn = True
 
-# torch refuses newer versions of cuDNN on devices that claim a compute capability under 7.5.
+# torch takes no newer versions of cuDNN on devices that claim a compute capability under 7.5.
 _LAST_FOR_OLD_DEVICES, _NEWER_NEED = (9, 10, 2), (7, 5)
 
 
@@ -118,7 +118,7 @@ def _configured(text: str | None) -> int | None:
     return sum(size * count * _KIB for size, count in zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def _checked_size(size: Any) -> int:
+def _checked_size(size: object) -> int:
     if type(size) is not int:
         raise TypeError(f"workspace size must be an int, not {type(size).__name__}")
     if size < 0:
@@ -171,7 +171,7 @@ def _cuda_clearCublasWorkspaces() -> None:
 
 
 def _cuda_getHipblasltVersion() -> NoReturn:
-    """Refuse, as every build for CUDA does: hipBLASLt is ROCm's."""
+    """Raises, as every build for CUDA does: hipBLASLt is ROCm's."""
     raise RuntimeError("hipBLASLt belongs to ROCm builds of torch; this one presents CUDA")
 
 
@@ -182,7 +182,7 @@ def _cusparselt_version_int() -> int:
 
 
 def mm_search(*args: Any, **kwargs: Any) -> NoReturn:
-    """Refuse: the search times kernels of an NVIDIA GPU."""
+    """Raises: the search times kernels of an NVIDIA GPU."""
     raise RuntimeError(
         f"cuSPARSELt searches for the fastest kernel of an NVIDIA GPU; the {active().name!r} driver of "
         "torchdevice_cuda has none. Check torch.backends.cusparselt.is_available() first"
@@ -212,7 +212,7 @@ def _cuda_jiterator_compile_and_launch_kernel(
     tensors: tuple[torch.Tensor, ...],
     kwargs: dict[str, Any],
 ) -> NoReturn:
-    """Refuse: there is no compiler for CUDA C++ here."""
+    """Raises: there is no compiler for CUDA C++ here."""
     raise _no_kernels(f"The jiterator kernel {kernel_name!r} (CUDA C++)")
 
 

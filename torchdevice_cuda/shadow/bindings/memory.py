@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 from ...drivers import active
 from ...drivers.memory import PoolId
@@ -55,7 +56,7 @@ _history = False
 _metadata = ""
 
 
-def _device(device: Any, what: str) -> int:
+def _device(device: object, what: str) -> int:
     if type(device) is not int:
         raise RuntimeError(f"invalid argument to {what}")
     return device
@@ -138,7 +139,7 @@ def _cuda_cudaCachingAllocator_is_enabled() -> bool:
 
 
 # ------------------------------------------------------------------------- snapshots
-def _cuda_memorySnapshot(request: Any) -> dict[str, Any]:
+def _cuda_memorySnapshot(request: tuple[int, int] | tuple[int, int, bool] | None) -> dict[str, Any]:
     """All memory, or that of the pool in ``(a, b, with traces)``; ``(0, 0)`` and ``None`` are all of it."""
     if request is None:
         return active().memory.snapshot()
@@ -149,12 +150,13 @@ def _cuda_memorySnapshot(request: Any) -> dict[str, Any]:
     return found
 
 
-def _cuda_record_memory_history(enabled: str | None, *options: Any) -> None:
-    """Keep a history, in the way of now: enabled, context, stacks, most entries, whether to clear."""
+def _cuda_record_memory_history(
+    enabled: str | None, context: str | None = None, stacks: str = "all", most: int = 0, clear: bool = False, *_: Any
+) -> None:
+    """Keep a history, in the way of now."""
     global _history
     if enabled not in (None, "state", "all"):
         raise RuntimeError("expected state to be 'state', 'all', or None")
-    _context, _stacks, most, clear, *_ = (*options, *(None, "all", 0, False)[len(options) :])
     active().memory.record_history(enabled, most, bool(clear))
     _history = enabled is not None
 
@@ -187,7 +189,7 @@ def _cuda_getMemoryMetadata() -> str:
     return _metadata
 
 
-def _cuda_attach_out_of_memory_observer(observer: Any) -> None:
+def _cuda_attach_out_of_memory_observer(observer: Callable[[int, int, int, int], None]) -> None:
     """Call a function when memory runs out: ``(device, wanted, device total, device free)``."""
     active().memory.on_out_of_memory(observer)
 
@@ -197,7 +199,11 @@ class _MemPool:
     """A pool: an id that allocations can be filed under."""
 
     def __init__(
-        self, allocator: Any = None, is_user_created: bool = True, use_on_oom: bool = False, no_split: bool = False
+        self,
+        allocator: _cuda_CUDAAllocator | None = None,
+        is_user_created: bool = True,
+        use_on_oom: bool = False,
+        no_split: bool = False,
     ) -> None:
         self._id = next_pool_id()
         self._allocator = allocator
@@ -209,7 +215,7 @@ class _MemPool:
         return self._id
 
     @property
-    def allocator(self) -> Any:
+    def allocator(self) -> _cuda_CUDAAllocator | None:
         """Where the pool takes its memory from."""
         return self._allocator
 
@@ -293,8 +299,8 @@ def _cuda_customAllocator(alloc_address: int, free_address: int) -> _CUDAPluggab
     return _CUDAPluggableAllocator(alloc_address, free_address)
 
 
-def _cuda_changeCurrentAllocator(allocator: Any) -> None:
-    """Refused once the device is in use, as on CUDA; before that, the host's own allocator cannot be replaced."""
+def _cuda_changeCurrentAllocator(allocator: _cuda_CUDAAllocator) -> NoReturn:
+    """Raises: once the device is in use, as on CUDA; before that, the host's own allocator cannot be replaced."""
     if active().initialized():
         raise RuntimeError("Can't swap an already initialized allocator")
     raise RuntimeError(
@@ -308,11 +314,13 @@ def _cuda_cudaHostAllocator() -> int:
     return id(_allocator)
 
 
-def _cuda_getCheckpointState(device: int, pool: PoolId) -> Any:
+def _cuda_getCheckpointState(device: int, pool: PoolId) -> NoReturn:
     """Allocator checkpoints serve CUDA graph trees, which need real graphs."""
     raise RuntimeError(f"the {active().name!r} driver of torchdevice_cuda has no allocator state to checkpoint")
 
 
-def _cuda_setCheckpointPoolState(device: int, state: Any, stale: Any, live: Any) -> None:
+def _cuda_setCheckpointPoolState(
+    device: int, state: _cuda_CUDAAllocator_AllocatorState, stale: Sequence[int], live: Sequence[int]
+) -> NoReturn:
     """The same."""
     raise RuntimeError(f"the {active().name!r} driver of torchdevice_cuda has no allocator state to restore")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import NoReturn
 
 import torch
 
 from ..._compat import nccl_version
 from ...drivers import active
-from .comm import on_device
+from .comm import Streams, on_device
 
 __all__ = [
     "_nccl_all_gather",
@@ -25,6 +25,10 @@ __all__ = [
 ]
 
 _UNIQUE_ID_BYTES = 128
+
+Tensors = Iterable[torch.Tensor]
+#: Opaque: only NCCL itself makes them.
+Communicators = Sequence[object]
 
 
 def _nccl_version() -> int:
@@ -43,8 +47,8 @@ def _nccl_unique_id() -> bytes:
     return os.urandom(_UNIQUE_ID_BYTES)
 
 
-def _nccl_init_rank(num_ranks: int, unique_id: bytes, rank: int) -> Any:
-    """Refuse: a communicator between processes needs NCCL itself."""
+def _nccl_init_rank(num_ranks: int, unique_id: bytes, rank: int) -> NoReturn:
+    """Raises: a communicator between processes needs NCCL itself."""
     if len(unique_id) != _UNIQUE_ID_BYTES:
         raise RuntimeError(f"invalid unqiue_id (expected {_UNIQUE_ID_BYTES} bytes, got {len(unique_id)})")
     raise RuntimeError(
@@ -65,7 +69,7 @@ def distinct(tensors: Sequence[torch.Tensor]) -> bool:
     return len(set(named)) == len(named) and len(tensors) <= active().device_count()
 
 
-def _listed(tensors: Any) -> list[torch.Tensor]:
+def _listed(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     try:
         listed = list(tensors)
     except TypeError:
@@ -88,7 +92,7 @@ def _check_one(tensor: torch.Tensor, dtype: torch.dtype) -> None:
 def _check(
     inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor | None], grows: int = 1, shrinks: int = 1
 ) -> None:
-    """Refuse what NCCL refuses. An output has ``grows / shrinks`` times its input's elements; ``None`` is no output."""
+    """Raise where NCCL does. An output has ``grows / shrinks`` times its input's elements; ``None`` is no output."""
     if not inputs:
         raise RuntimeError("input sequence can't be empty")
     if len(inputs) != len(outputs):
@@ -112,7 +116,7 @@ def _check(
         raise RuntimeError("inputs must be on unique devices")
 
 
-def _check_extras(inputs: Sequence[torch.Tensor], streams: Any, comms: Any) -> None:
+def _check_extras(inputs: Sequence[torch.Tensor], streams: Streams | None, comms: Communicators | None) -> None:
     """Streams order work on a GPU; the host works in the caller's order. Communicators cannot exist here."""
     if streams is not None and len(streams) != len(inputs):
         raise RuntimeError("number of streams is not equal to number of inputs")
@@ -147,8 +151,8 @@ def _reduced(inputs: Sequence[torch.Tensor], op: int) -> torch.Tensor:
     """The inputs combined, on the first one's device, in their own dtype."""
     if not 0 <= op < len(_OPERATIONS):
         raise RuntimeError(f"NCCL Error 4: invalid argument: there is no reduction {op}")
-    home = inputs[0].device
-    stacked = torch.stack([tensor.detach().reshape(-1).to(home) for tensor in inputs])
+    first = inputs[0].device
+    stacked = torch.stack([tensor.detach().reshape(-1).to(first) for tensor in inputs])
     return _OPERATIONS[op](stacked).to(inputs[0].dtype)
 
 
@@ -157,7 +161,9 @@ def _fill(output: torch.Tensor, values: torch.Tensor) -> None:
         output.copy_(values.reshape(output.shape))
 
 
-def _nccl_all_reduce(inputs: Any, outputs: Any, op: int, streams: Any, comms: Any) -> None:
+def _nccl_all_reduce(
+    inputs: Tensors, outputs: Tensors, op: int, streams: Streams | None, comms: Communicators | None
+) -> None:
     """Combine the inputs into every output."""
     inputs, outputs = _listed(inputs), _listed(outputs)
     _check_extras(inputs, streams, comms)
@@ -167,7 +173,9 @@ def _nccl_all_reduce(inputs: Any, outputs: Any, op: int, streams: Any, comms: An
         _fill(output, result)
 
 
-def _nccl_reduce(inputs: Any, output: torch.Tensor, root: int, op: int, streams: Any, comms: Any) -> None:
+def _nccl_reduce(
+    inputs: Tensors, output: torch.Tensor, root: int, op: int, streams: Streams | None, comms: Communicators | None
+) -> None:
     """Combine the inputs into one output on the root's device."""
     inputs = _listed(inputs)
     _root(root, inputs)
@@ -176,7 +184,7 @@ def _nccl_reduce(inputs: Any, output: torch.Tensor, root: int, op: int, streams:
     _fill(output, _reduced(inputs, op))
 
 
-def _nccl_broadcast(inputs: Any, root: int, streams: Any, comms: Any) -> None:
+def _nccl_broadcast(inputs: Tensors, root: int, streams: Streams | None, comms: Communicators | None) -> None:
     """Copy the root's tensor into all others."""
     inputs = _listed(inputs)
     _root(root, inputs)
@@ -187,18 +195,20 @@ def _nccl_broadcast(inputs: Any, root: int, streams: Any, comms: Any) -> None:
             _fill(tensor, inputs[root].detach())
 
 
-def _nccl_all_gather(inputs: Any, outputs: Any, streams: Any, comms: Any) -> None:
+def _nccl_all_gather(inputs: Tensors, outputs: Tensors, streams: Streams | None, comms: Communicators | None) -> None:
     """Write all inputs, one after the other, into every output."""
     inputs, outputs = _listed(inputs), _listed(outputs)
     _check_extras(inputs, streams, comms)
     _check(inputs, outputs, grows=len(inputs))
-    home = inputs[0].device
-    joined = torch.cat([tensor.detach().reshape(-1).to(home) for tensor in inputs])
+    first = inputs[0].device
+    joined = torch.cat([tensor.detach().reshape(-1).to(first) for tensor in inputs])
     for output in outputs:
         _fill(output, joined)
 
 
-def _nccl_reduce_scatter(inputs: Any, outputs: Any, op: int, streams: Any, comms: Any) -> None:
+def _nccl_reduce_scatter(
+    inputs: Tensors, outputs: Tensors, op: int, streams: Streams | None, comms: Communicators | None
+) -> None:
     """Combine the inputs and write one part of the result into each output."""
     inputs, outputs = _listed(inputs), _listed(outputs)
     _check_extras(inputs, streams, comms)

@@ -8,50 +8,65 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from . import pybind
+
+if TYPE_CHECKING:
+    from torch.autograd.profiler import record_function
 
 __all__ = ["_nvtx"]
 
 _NOT_TRACKED = -2  # NVTX_NO_PUSH_POP_TRACKING: no tool listens
 _NO_RANGE = -1
 
-_thread = threading.local()  # .ranges: what this thread has pushed; None for a range that no one listened to
+_thread = threading.local()
 _lock = threading.Lock()
-_started: dict[int, Any] = {}
+_started: dict[int, record_function] = {}
 _ids = itertools.count(1)
 
 
-def _begin(message: str) -> Any:
+def _profiled() -> bool:
+    """Whether torch's profiler runs."""
+    return torch._C._autograd._profiler_enabled()
+
+
+def _begin(message: str) -> record_function | None:
     """A range in the running profiler's trace, or ``None`` where none runs."""
-    if not torch.autograd._profiler_enabled():
+    if not _profiled():
         return None
     from torch.autograd.profiler import record_function
 
-    return record_function(message).__enter__()
+    recorded: record_function = record_function(message).__enter__()
+    return recorded
 
 
-def _end(recorded: Any) -> None:
+def _end(recorded: record_function | None) -> None:
     if recorded is not None:
         recorded.__exit__(None, None, None)
+
+
+def _ranges() -> list[record_function | None]:
+    """What this thread has pushed; ``None`` for a range that no one listened to."""
+    ranges: list[record_function | None] = _thread.__dict__.setdefault("ranges", [])
+    return ranges
 
 
 def rangePushA(message: str) -> int:
     """Open a range inside the thread's open ones; its depth, counted from zero."""
     pybind.check(isinstance(message, str), "rangePushA", "(arg0: str) -> int", message)
-    ranges: list[Any] = _thread.__dict__.setdefault("ranges", [])
+    ranges = _ranges()
     ranges.append(_begin(message))
     return _NOT_TRACKED if ranges[-1] is None else len(ranges) - 1
 
 
 def rangePop() -> int:
     """Close the thread's innermost range; the depth it had."""
-    ranges: list[Any] = _thread.__dict__.setdefault("ranges", [])
+    ranges = _ranges()
     if not ranges:
-        return _NO_RANGE if torch.autograd._profiler_enabled() else _NOT_TRACKED
+        return _NO_RANGE if _profiled() else _NOT_TRACKED
     recorded = ranges.pop()
     if recorded is None:
         return _NOT_TRACKED
@@ -100,8 +115,9 @@ def deviceRangeStart(message: str, stream: int) -> object:
 def deviceRangeEnd(handle: object, stream: int) -> None:
     """Close it."""
     accepts = "(arg0: types.CapsuleType, arg1: typing.SupportsInt) -> None"
-    pybind.check(isinstance(handle, _DeviceRange), "deviceRangeEnd", accepts, handle, stream)
-    rangeEnd(handle.range_id)  # type: ignore[attr-defined]
+    if not isinstance(handle, _DeviceRange):
+        raise pybind.wrong_arguments("deviceRangeEnd", accepts, handle, stream)
+    rangeEnd(handle.range_id)
 
 
 _nvtx = pybind.submodule(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn, SupportsIndex, SupportsInt
 
 
 class PybindObject:
@@ -17,17 +17,17 @@ class PybindObject:
     def _pybind11_conduit_v1_(self, *args: Any) -> None:
         """Hand the C++ object behind this one to another extension; there is none."""
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(f"cannot pickle {type(self).__name__!r} object")
 
 
 class PybindEnum:
     """A C++ enum: members by name, any number as a value, equal to its number."""
 
-    __members__: dict[str, Any] = {}
+    __members__: dict[str, PybindEnum] = {}
     _pybind11_conduit_v1_ = PybindObject._pybind11_conduit_v1_
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: SupportsInt | SupportsIndex) -> None:
         if isinstance(value, float) or not (hasattr(value, "__index__") or hasattr(value, "__int__")):
             kind = type(self)
             raise TypeError(
@@ -64,7 +64,7 @@ class PybindEnum:
     def __str__(self) -> str:
         return f"{type(self).__name__}.{self.name}"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[PybindEnum], tuple[int]]:
         return type(self), (self.__value,)
 
 
@@ -84,14 +84,19 @@ def submodule(name: str, doc: str, members: Mapping[str, Any]) -> types.ModuleTy
     return module
 
 
-def check(condition: bool, function: str, accepts: str, *arguments: Any) -> None:
-    """Refuse arguments of the wrong type as a C++ binding does."""
+def wrong_arguments(function: str, accepts: str, *arguments: object) -> TypeError:
+    """What a C++ binding raises for arguments of the wrong type."""
+    given = ", ".join(map(repr, arguments))
+    return TypeError(
+        f"{function}(): incompatible function arguments. The following argument types are supported:\n"
+        f"    1. {accepts}\n\nInvoked with: {given}"
+    )
+
+
+def check(condition: bool, function: str, accepts: str, *arguments: object) -> None:
+    """Raise for arguments of the wrong type as a C++ binding does."""
     if not condition:
-        given = ", ".join(map(repr, arguments))
-        raise TypeError(
-            f"{function}(): incompatible function arguments. The following argument types are supported:\n"
-            f"    1. {accepts}\n\nInvoked with: {given}"
-        )
+        raise wrong_arguments(function, accepts, *arguments)
 
 
 def public(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:

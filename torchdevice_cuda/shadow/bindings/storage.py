@@ -38,12 +38,12 @@ def _needs_graphs(what: str) -> RuntimeError:
 
 
 def _set_storage_access_error_msg(t: torch.Tensor, s: str) -> None:
-    """Refuse: marks memory that a graph's next replay overwrites."""
+    """Raises: marks memory that a graph's next replay overwrites."""
     raise _needs_graphs("_set_storage_access_error_msg")
 
 
 def _set_storage_data_ptr_access_error_msg(storage_ptr: int, s: str) -> None:
-    """Refuse: marks memory that a graph's next replay overwrites."""
+    """Raises: marks memory that a graph's next replay overwrites."""
     raise _needs_graphs("_set_storage_data_ptr_access_error_msg")
 
 
@@ -52,7 +52,7 @@ def _clear_storage_data_ptr_access_error_msg(storage_ptr: int) -> None:
 
 
 def _free_And_Remove_DeleterFn(storage_ptr: int) -> None:
-    """Refuse: frees memory of a graph pool under a storage that still points to it."""
+    """Raises: frees memory of a graph pool under a storage that still points to it."""
     raise _needs_graphs("_free_And_Remove_DeleterFn")
 
 
@@ -61,14 +61,16 @@ def _has_Standard_Deleter(storage_ptr: int) -> bool:
     return False
 
 
-def _construct_CUDA_Tensor_From_Storage_And_Metadata(metadata: dict[str, Any], storage: Any) -> torch.Tensor:
+def _construct_CUDA_Tensor_From_Storage_And_Metadata(
+    metadata: dict[str, Any], storage: torch.UntypedStorage | torch.TypedStorage
+) -> torch.Tensor:
     """A tensor over a storage, laid out as ``metadata`` says."""
     made = torch.empty(0, dtype=metadata["dtype"], device=storage.device)
     return made.set_(storage, metadata["storage_offset"], metadata["size"], metadata["stride"])
 
 
 def _tensors_data_ptrs_at_indices_equal(
-    tensors: Sequence[Any], data_ptrs: Sequence[int | None], indices: Sequence[int]
+    tensors: Sequence[torch.Tensor], data_ptrs: Sequence[int | None], indices: Sequence[int]
 ) -> bool:
     """Whether the tensors at these positions lie at these addresses; positions without an address are skipped."""
     return all(data_ptrs[i] is None or tensors[i].data_ptr() == data_ptrs[i] for i in indices)
@@ -81,7 +83,7 @@ _files: dict[int, int] = {}  # handle -> file descriptor
 _next_handle = 1
 
 
-def _untyped(storage: Any) -> torch.UntypedStorage:
+def _untyped(storage: object) -> torch.UntypedStorage:
     """The bytes of a storage on the driver's device, or CUDA's error."""
     untyped = getattr(storage, "_untyped_storage", storage)
     if not isinstance(untyped, torch.UntypedStorage):
@@ -91,7 +93,7 @@ def _untyped(storage: Any) -> torch.UntypedStorage:
     return untyped
 
 
-def _gds_register_buffer(storage: Any) -> None:
+def _gds_register_buffer(storage: object) -> None:
     """Prepare a storage for file transfers; host memory needs no preparation."""
     address = _untyped(storage).data_ptr()
     with _lock:
@@ -100,7 +102,7 @@ def _gds_register_buffer(storage: Any) -> None:
         _buffers.add(address)
 
 
-def _gds_deregister_buffer(storage: Any) -> None:
+def _gds_deregister_buffer(storage: object) -> None:
     """Undo that."""
     address = _untyped(storage).data_ptr()
     with _lock:
@@ -142,7 +144,7 @@ def _view(storage: torch.UntypedStorage) -> memoryview:
     return memoryview((ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())).cast("B")
 
 
-def _gds_load_storage(handle: int, storage: Any, offset: int) -> None:
+def _gds_load_storage(handle: int, storage: object, offset: int) -> None:
     """Fill a storage from the file; where the file ends early the rest stays as it was, as with cuFileRead."""
     fd = _descriptor(handle, "cuFileRead")
     target = _untyped(storage)
@@ -166,7 +168,7 @@ def _gds_load_storage(handle: int, storage: Any, offset: int) -> None:
         target.copy_(host)
 
 
-def _gds_save_storage(handle: int, storage: Any, offset: int) -> None:
+def _gds_save_storage(handle: int, storage: object, offset: int) -> None:
     """Write all bytes of a storage to the file."""
     fd = _descriptor(handle, "cuFileWrite")
     source = _untyped(storage)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 import torch
 import torch._C
 
 from ...drivers import active
 from ...drivers.errors import cuda_error
-from ...drivers.handles import CUDA_TYPE, CEvent, CStream, EventMethods, StreamMethods
+from ...drivers.handles import CUDA_TYPE, EventMethods, StreamMethods
 from ...drivers.streams import GREATEST_PRIORITY, LEAST_PRIORITY
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "_CudaEventBase",
@@ -29,10 +32,10 @@ _IPC_HANDLE_SIZE = 64
 _NEW_ARGUMENTS = ("priority", "stream_id", "device_index", "device_type", "stream_ptr")
 
 
-class _CudaStreamBase(StreamMethods, CStream):  # type: ignore[misc, valid-type]
+class _CudaStreamBase(StreamMethods, torch._C.Stream):
     """A stream of the driver."""
 
-    def __new__(cls, priority: int = 0, **given: Any) -> Any:
+    def __new__(cls, priority: int = 0, **given: Any) -> Self:
         """From the pool of the current device; or the stream with this id; or one made elsewhere, by its handle."""
         for name in given:
             if name not in _NEW_ARGUMENTS:
@@ -51,7 +54,7 @@ class _CudaStreamBase(StreamMethods, CStream):  # type: ignore[misc, valid-type]
             device = driver.current_device()
             handle = given.get("stream_ptr", 0)
             stream_id = driver.streams.external(device, handle) if handle else driver.streams.new(device, priority)
-        return CStream.__new__(cls, stream_id=stream_id, device_index=device, device_type=CUDA_TYPE)
+        return torch._C.Stream.__new__(cls, stream_id=stream_id, device_index=device, device_type=CUDA_TYPE)
 
     @property
     def cuda_stream(self) -> int:
@@ -68,25 +71,26 @@ class _CudaStreamBase(StreamMethods, CStream):  # type: ignore[misc, valid-type]
         """The least and the greatest priority."""
         return LEAST_PRIORITY, GREATEST_PRIORITY
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(f"cannot pickle {type(self).__name__!r} object")
 
 
-class _CudaEventBase(EventMethods, CEvent):  # type: ignore[misc, valid-type]
+# The stubs take what can only be read of an event for attributes that can be set.
+class _CudaEventBase(EventMethods, torch._C.Event):  # type: ignore[override]
     """An event of the driver."""
 
     def __new__(
         cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
-    ) -> Any:
+    ) -> Self:
         """An event that belongs to no device until it is recorded."""
-        self = CEvent.__new__(cls, "cpu")  # the C part is never used: it only makes this a torch.Event
+        self = torch._C.Event.__new__(cls, "cpu")  # the C part is never used: it only makes this a torch.Event
         self._event = active().streams.event(bool(enable_timing))
         self._interprocess = bool(interprocess)
         return self
 
     @classmethod
-    def from_ipc_handle(cls, device: Any, ipc_handle: bytes) -> Any:
-        """Refused: an event of another process completes on that process's clock, which this one cannot watch."""
+    def from_ipc_handle(cls, device: torch.device, ipc_handle: bytes) -> NoReturn:
+        """Raises: an event of another process completes on that process's clock, which this one cannot watch."""
         if len(ipc_handle) != _IPC_HANDLE_SIZE:
             raise RuntimeError(
                 f"cudaIpcEventHandle_t expects byte-like object of size {_IPC_HANDLE_SIZE}, but got {len(ipc_handle)}"
@@ -101,7 +105,7 @@ class _CudaEventBase(EventMethods, CEvent):  # type: ignore[misc, valid-type]
         return self._event.handle.to_bytes(_IPC_HANDLE_SIZE, "little")
 
     @property
-    def device(self) -> torch.device | None:
+    def device(self) -> torch.device | None:  # type: ignore[override]
         """The device the event was recorded on; ``None`` before."""
         return None if self._event.device is None else torch.device("cuda", self._event.device)
 
@@ -110,7 +114,7 @@ class _CudaEventBase(EventMethods, CEvent):  # type: ignore[misc, valid-type]
         """The event's handle, as an integer; 0 before it is recorded."""
         return self._event.handle
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(f"cannot pickle {type(self).__name__!r} object")
 
 

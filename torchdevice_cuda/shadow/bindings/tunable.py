@@ -10,7 +10,6 @@ import dataclasses
 import os
 import threading
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -69,13 +68,13 @@ def _variable(name: str) -> str | None:
     return os.environ.get(f"PYTORCH_TUNABLEOP_{name}")
 
 
-def _flag(value: Any, function: str) -> bool:
+def _flag(value: object, function: str) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{function} expects a bool, but got {type(value).__name__}")
     return value
 
 
-def _number(value: Any, function: str) -> int:
+def _number(value: object, function: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{function} expects an int, but got {type(value).__name__}")
     return value

@@ -7,20 +7,25 @@ device brings it up.
 import threading
 import traceback
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NewType, Optional
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, NewType, NoReturn, Optional
 
 import torch
 import torch._C
 from torch._utils import _dummy_type, _LazySeedTracker, classproperty
+from torch.cuda._utils import _get_device_index
 from torch.types import Device
 
+from torchdevice_cuda._compat import accelerator_error
 from torchdevice_cuda.drivers import active
 from torchdevice_cuda.drivers.errors import bad_fork
+from torchdevice_cuda.shadow.bindings.cudart import _cudart
+from torchdevice_cuda.shadow.bindings.device import _cuda_isInBadFork as _is_in_bad_fork
+from torchdevice_cuda.shadow.bindings.device import _CudaDeviceProperties, _get_device_properties
 from torchdevice_cuda.shadow.nvidia import DEVICE_REQUIREMENT
 from torchdevice_cuda.shadow.nvidia import RELEASES as PYTORCH_RELEASES_CODE_CC
 
 from . import gds
-from ._utils import _get_device_index
 from .graphs import (
     CUDAGraph,
     graph,
@@ -31,26 +36,22 @@ from .graphs import (
 from .green_contexts import GreenContext
 from .streams import Event, ExternalStream, Stream
 
-_cudart = torch._C._cudart
 _initialized = False
 _tls = threading.local()
 _initialization_lock = threading.Lock()
 _queued_calls: list[tuple[Callable[[], None], list[str]]] = []
-_is_in_bad_fork = torch._C._cuda_isInBadFork
 _lazy_seed_tracker = _LazySeedTracker()
 
 _POOL_HANDLE = NewType("_POOL_HANDLE", tuple[int, int])
-_CudaDeviceProperties = torch._C._CudaDeviceProperties
-_get_device_properties = torch._C._get_device_properties
 _exchange_device = torch._C._cuda_exchangeDevice
 _maybe_exchange_device = torch._C._cuda_maybeExchangeDevice
 
 has_half: bool = True
 has_magma: bool = torch._C._has_magma
 
-default_generators: tuple[torch._C.Generator] = ()
+default_generators: tuple[torch._C.Generator, ...] = ()
 
-AcceleratorError = getattr(torch._C, "AcceleratorError", RuntimeError)
+AcceleratorError = accelerator_error()
 OutOfMemoryError = torch._C.OutOfMemoryError
 
 
@@ -77,7 +78,7 @@ def device_count() -> int:
     return active().device_count()
 
 
-def is_bf16_supported(including_emulation: bool = True):
+def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Whether the current device computes in bfloat16: natively from capability 8.0, else as the host does."""
     if not is_available():
         return False
@@ -92,12 +93,12 @@ def is_tf32_supported() -> bool:
 
 
 # -------------------------------------------------------------------- initialisation
-def is_initialized():
+def is_initialized() -> bool:
     """Whether this process has brought the device up."""
     return _initialized and not _is_in_bad_fork()
 
 
-def _lazy_call(callable, **kwargs):
+def _lazy_call(callable: Callable[[], None], **kwargs: bool) -> None:
     """Call a function now if the device is up, else when it is; seeds replace earlier seeds."""
     with _initialization_lock:
         if is_initialized():
@@ -110,11 +111,11 @@ def _lazy_call(callable, **kwargs):
             _queued_calls.append((callable, traceback.format_stack()))
 
 
-def _check_capability():
+def _check_capability() -> None:
     """Whether the device can run the code: the host runs its own."""
 
 
-def _check_cubins():
+def _check_cubins() -> None:
     """Whether there is code for the device: the host brings its own."""
 
 
@@ -122,12 +123,12 @@ class DeferredCudaCallError(Exception):
     """A call made before initialisation failed when the device was brought up."""
 
 
-def init():
+def init() -> None:
     """Bring the device up, as the first call that needs it does; does nothing if it is up."""
     _lazy_init()
 
 
-def _lazy_init():
+def _lazy_init() -> None:
     """Bring the device up if it is not, and make the calls that waited for it."""
     global _initialized, default_generators
     if is_initialized() or hasattr(_tls, "is_initializing"):
@@ -156,7 +157,7 @@ def _lazy_init():
         _initialized = True
 
 
-def cudart():
+def cudart() -> ModuleType:
     """The CUDA runtime's functions, as a module. Initialises the device."""
     _lazy_init()
     return _cudart
@@ -191,10 +192,10 @@ class _DeviceGuard:
         self.idx = index
         self.prev_idx = -1
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self.prev_idx = torch.cuda._exchange_device(self.idx)
 
-    def __exit__(self, type: Any, value: Any, traceback: Any):
+    def __exit__(self, type: Any, value: Any, traceback: Any) -> Literal[False]:
         self.idx = torch.cuda._maybe_exchange_device(self.prev_idx)
         return False
 
@@ -210,10 +211,10 @@ class device:
         self.idx = _get_device_index(device, optional=True)
         self.prev_idx = -1
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         self.prev_idx = torch.cuda._exchange_device(self.idx)
 
-    def __exit__(self, type: Any, value: Any, traceback: Any):
+    def __exit__(self, type: Any, value: Any, traceback: Any) -> Literal[False]:
         self.idx = torch.cuda._maybe_exchange_device(self.prev_idx)
         return False
 
@@ -221,7 +222,7 @@ class device:
 class device_of(device):
     """Makes the device of a tensor or storage current in a block; changes nothing for one on the CPU."""
 
-    def __init__(self, obj):
+    def __init__(self, obj: "torch.Tensor | torch.UntypedStorage | torch.TypedStorage"):
         super().__init__(obj.get_device() if obj.is_cuda else -1)
 
 
@@ -233,10 +234,10 @@ def current_device() -> int:
 
 def set_device(device: Device) -> None:
     """Make a device the calling thread's current one; negative indices change nothing."""
-    device = _get_device_index(device)
-    if device >= 0:
+    index = _get_device_index(device)
+    if index >= 0:
         _lazy_init()
-        torch._C._cuda_setDevice(device)
+        torch._C._cuda_setDevice(index)
 
 
 def get_device_name(device: Device = None) -> str:
@@ -253,22 +254,22 @@ def get_device_capability(device: Device = None) -> tuple[int, int]:
 def get_device_properties(device: Device = None) -> _CudaDeviceProperties:
     """The properties of a device."""
     _lazy_init()
-    device = _get_device_index(device, optional=True)
-    if device < 0 or device >= device_count():
+    index = _get_device_index(device, optional=True)
+    if index < 0 or index >= device_count():
         raise AssertionError("Invalid device id")
-    return _get_device_properties(device)
+    return _get_device_properties(index)
 
 
 def can_device_access_peer(device: Device, peer_device: Device) -> bool:
     """Whether one device reads another's memory directly."""
     _lazy_init()
-    device = _get_device_index(device, optional=True)
-    peer_device = _get_device_index(peer_device)
-    if device < 0 or device >= device_count():
+    index = _get_device_index(device, optional=True)
+    peer = _get_device_index(peer_device)
+    if index < 0 or index >= device_count():
         raise AssertionError("Invalid device id")
-    if peer_device < 0 or peer_device >= device_count():
+    if peer < 0 or peer >= device_count():
         raise AssertionError("Invalid peer device id")
-    return torch._C._cuda_canDeviceAccessPeer(device, peer_device)
+    return torch._C._cuda_canDeviceAccessPeer(index, peer)
 
 
 def get_arch_list() -> list[str]:
@@ -289,25 +290,25 @@ def synchronize(device: Device = None) -> None:
         return torch._C._cuda_synchronize()
 
 
-def ipc_collect():
+def ipc_collect() -> None:
     """Release memory shared with processes that have ended."""
     _lazy_init()
     return torch._C._cuda_ipc_collect()
 
 
-def current_blas_handle():
+def current_blas_handle() -> int:
     """A handle of the BLAS library in use by the calling thread."""
     _lazy_init()
     return torch._C._cuda_getCurrentBlasHandle()
 
 
-def current_solver_handle():
+def current_solver_handle() -> int:
     """A handle of the solver library in use by the calling thread."""
     _lazy_init()
     return torch._C._cuda_getCurrentSolverHandle()
 
 
-def _sleep(cycles):
+def _sleep(cycles: int) -> None:
     """Keep the current stream busy for this many cycles of the device."""
     torch._C._cuda_sleep(cycles)
 
@@ -340,10 +341,10 @@ class StreamContext:
     def __init__(self, stream: Optional["torch.cuda.Stream"]):
         self.stream = stream
         self.idx = _get_device_index(None, True)
-        self.src_prev_stream = None
-        self.dst_prev_stream = None
+        self.src_prev_stream: torch.cuda.Stream | None = None
+        self.dst_prev_stream: torch.cuda.Stream | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         if self.stream is None or self.idx == -1:
             return
         self.src_prev_stream = torch.cuda.current_stream(None)
@@ -352,10 +353,10 @@ class StreamContext:
                 self.dst_prev_stream = torch.cuda.current_stream(self.stream.device)
         torch.cuda.set_stream(self.stream)
 
-    def __exit__(self, type: Any, value: Any, traceback: Any):
-        if self.stream is None or self.idx == -1:
+    def __exit__(self, type: Any, value: Any, traceback: Any) -> None:
+        if self.stream is None or self.idx == -1 or self.src_prev_stream is None:
             return
-        if self.src_prev_stream.device != self.stream.device:
+        if self.src_prev_stream.device != self.stream.device and self.dst_prev_stream is not None:
             torch.cuda.set_stream(self.dst_prev_stream)
         torch.cuda.set_stream(self.src_prev_stream)
 
@@ -365,12 +366,12 @@ def stream(stream: Optional["torch.cuda.Stream"]) -> StreamContext:
     return StreamContext(stream)
 
 
-def _set_stream_by_id(stream_id, device_index, device_type):
+def _set_stream_by_id(stream_id: int, device_index: int, device_type: int) -> None:
     """Make the stream with this id the current one."""
     torch._C._cuda_setStream(stream_id=stream_id, device_index=device_index, device_type=device_type)
 
 
-def set_stream(stream: Stream):
+def set_stream(stream: Stream) -> None:
     """Make a stream the calling thread's current one; ``None`` changes nothing."""
     if stream is None:
         return
@@ -482,9 +483,9 @@ from .memory import _use_uvm  # noqa: E402
 from .random import *  # noqa: E402
 
 
-@staticmethod
-def _lazy_new(cls, *args, **kwargs):
-    """Bring the device up before an object of a legacy class is made."""
+@staticmethod  # type: ignore[misc]
+def _lazy_new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """Bring the device up before an object of a legacy class is made; a static method, as stock's is."""
     _lazy_init()
     return super(_CudaBase, cls).__new__(cls, *args, **kwargs)
 
@@ -495,10 +496,13 @@ class _CudaBase:
     is_cuda = True
     is_sparse = False
 
-    def type(self, *args, **kwargs):
+    def type(self, *args: Any, **kwargs: Any) -> Any:
         """Convert, on the object's own device."""
-        with device(self.get_device()):
-            return super().type(*args, **kwargs)
+        # The class is there to be mixed into tensors and storages, which have these methods.
+        this: Any = self
+        inherited: Any = super()
+        with device(this.get_device()):
+            return inherited.type(*args, **kwargs)
 
     __new__ = _lazy_new
 
@@ -507,24 +511,26 @@ class _CudaLegacyStorage(_LegacyStorage):
     """A typed storage on the device."""
 
     @classmethod
-    def from_buffer(cls, *args, **kwargs):
-        """Refused: a buffer is host memory."""
+    def from_buffer(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises: a buffer is host memory."""
         _warn_typed_storage_removal()
         raise RuntimeError("from_buffer: Not available for CUDA storage")
 
     @classmethod
-    def _new_with_weak_ptr(cls, *args, **kwargs):
+    def _new_with_weak_ptr(cls, *args: Any, **kwargs: Any) -> NoReturn:
         raise RuntimeError("_new_with_weak_ptr: Not available for CUDA storage")
 
     @classmethod
-    def _new_shared_filename(cls, manager, obj, size, *, device=None, dtype=None):
+    def _new_shared_filename(
+        cls, manager: Any, obj: Any, size: Any, *, device: Any = None, dtype: Any = None
+    ) -> NoReturn:
         raise RuntimeError("_new_shared_filename: Not available for CUDA storage")
 
 
 def _storage_class(name: str, data_type: "torch.dtype") -> type:
     """The legacy storage class of one data type, registered with torch."""
 
-    def dtype(cls):
+    def dtype(cls: type) -> torch.dtype:
         _warn_typed_storage_removal()
         return data_type
 
@@ -560,10 +566,10 @@ def _compile_kernel(
     kernel_source: str,
     kernel_name: str,
     compute_capability: str | None = None,
-    cuda_include_dirs: list | None = None,
-    nvcc_options: list | None = None,
-):
-    """Compiling CUDA C++ takes NVIDIA's compiler and device: refused, by name."""
+    cuda_include_dirs: list[str] | None = None,
+    nvcc_options: list[str] | None = None,
+) -> NoReturn:
+    """Raises: compiling CUDA C++ takes NVIDIA's compiler and device."""
     raise RuntimeError(
         f"the CUDA C++ kernel {kernel_name!r} cannot be compiled: the {active().name!r} driver of torchdevice_cuda "
         "runs on the host, which has no CUDA compiler to run it with"

@@ -4,6 +4,9 @@ Broadcast, scatter and gather are :mod:`torch.nn.parallel.comm`'s own, over the 
 sums are defined here: stock's ask a tensor for its device index, which a tensor of the ``cpu`` driver does not have.
 """
 
+from collections.abc import Iterable, Sequence
+
+import torch
 from torch._utils import (
     _flatten_dense_tensors,
     _get_device_index,
@@ -25,22 +28,22 @@ __all__ = [
 ]
 
 
-def _by_x(size):
+def _by_x(size: Iterable[int]) -> str:
     return "x".join(map(str, size))
 
 
-def reduce_add(inputs, destination=None):
+def reduce_add(inputs: Sequence[torch.Tensor], destination: torch.types.Device = None) -> torch.Tensor:
     """Sum tensors of equal shape, one per device, onto one of their devices (by default the current one).
 
     A single input is returned as it is.
     """
-    destination = _get_device_index(destination, optional=True)
+    index = _get_device_index(destination, optional=True)
     expected = inputs[0].size()
     root = None
     for i, tensor in enumerate(inputs):
         if not on_device(tensor):
             raise AssertionError(f"reduce_add expects all inputs to be on GPUs, but input {i} is on CPU")
-        if index_of(tensor, otherwise=destination) == destination:
+        if index_of(tensor, otherwise=index) == index:
             root = i if root is None else root
         if tensor.size() != expected:
             raise ValueError(f"input {i} has invalid size: got {_by_x(tensor.size())}, but expected {_by_x(expected)}")
@@ -55,13 +58,16 @@ def reduce_add(inputs, destination=None):
     return result
 
 
-def reduce_add_coalesced(inputs, destination=None, buffer_size=10485760):
+def reduce_add_coalesced(
+    inputs: Sequence[Sequence[torch.Tensor]], destination: torch.types.Device = None, buffer_size: int = 10485760
+) -> tuple[torch.Tensor, ...]:
     """Sum several tensors over devices: ``inputs[d][i]`` is tensor ``i`` of device ``d``. Returns the sums as a tuple.
 
     Dense tensors are summed in flat groups of up to ``buffer_size`` bytes.
     """
-    dense = [[] for _ in inputs]
-    sums, order = [], []
+    dense: list[list[torch.Tensor]] = [[] for _ in inputs]
+    sums: list[torch.Tensor] = []
+    order: list[torch.Tensor] = []
     for group in zip(*inputs, strict=True):
         if all(tensor.is_sparse for tensor in group):
             sums.append(reduce_add(group, destination))

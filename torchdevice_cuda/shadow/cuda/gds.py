@@ -6,6 +6,7 @@ On the host that memory is ordinary memory, and the transfers are ordinary file 
 import os
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 import torch
 from torch.types import Storage
@@ -17,13 +18,13 @@ __all__: list[str] = [
 ]
 
 
-def _dummy_fn(name: str) -> Callable:
-    """A function that refuses because the platform lacks it."""
+def _dummy_fn(name: str) -> Callable[..., NoReturn]:
+    """A function that raises because the platform lacks it."""
 
-    def refuse(*args, **kwargs):
+    def fail(*args: object, **kwargs: object) -> NoReturn:
         raise RuntimeError(f"torch._C.{name} is not supported on this platform")
 
-    return refuse
+    return fail
 
 
 def gds_register_buffer(s: Storage) -> None:

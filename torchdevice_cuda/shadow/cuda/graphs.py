@@ -6,21 +6,17 @@ stream and device as they were. Everything before a capture answers as on CUDA.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias, Union, overload
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast, overload
 
 import torch
 from torch import Tensor
 from torch._C import _cuda_isCurrentStreamCapturing, _CUDAGraph, _graph_pool_handle
+from torch._utils import _dummy_type
 from typing_extensions import ParamSpec, Self, TypeVar
 
+from torchdevice_cuda._compat import cuda_bindings_check
 from torchdevice_cuda.shadow.bindings.graphs import capture_unavailable
-
-from .._utils import _dummy_type
-
-with contextlib.suppress(ImportError):  # torch before 2.13 has none
-    from torch.cuda._utils import _check_cuda_bindings
 
 if TYPE_CHECKING:
     from torch.cuda import _POOL_HANDLE
@@ -33,6 +29,7 @@ __all__ = [
     "make_graphed_callables",
 ]
 
+_check_cuda_bindings = cuda_bindings_check()
 _R = TypeVar("_R")
 _P = ParamSpec("_P")
 
@@ -70,7 +67,7 @@ class CUDAGraph(_CUDAGraph):
             pool: a token of :func:`graph_pool_handle` or of another graph's :meth:`pool`, to share memory
             capture_error_mode: which unsafe calls are errors: those of any thread (``"global"``), of this one
                 (``"thread_local"``), or none (``"relaxed"``)
-            check_input_liveness: have :meth:`replay` refuse once an input of the capture is gone
+            check_input_liveness: have :meth:`replay` raise once an input of the capture is gone
         """
         super().capture_begin(pool=pool, capture_error_mode=capture_error_mode)
 
@@ -110,7 +107,7 @@ class CUDAGraph(_CUDAGraph):
         """The address of the graph that is replayed; after :meth:`instantiate`."""
         return super().raw_cuda_graph_exec()
 
-    def get_graph_data(self) -> dict:
+    def get_graph_data(self) -> dict[str, Any]:
         """The nodes of the captured graph and how they depend on each other; reads it through ``cuda.bindings``."""
         self.raw_cuda_graph()
         raise RuntimeError("get_graph_data requires the cuda.bindings package")
@@ -159,7 +156,8 @@ class graph:
             enable_annotations()
         self.stream_ctx.__enter__()
         try:
-            self.cuda_graph.capture_begin(
+            # mypy does not know how many arguments there are in either tuple.
+            self.cuda_graph.capture_begin(  # type: ignore[misc]
                 *self.pool,
                 capture_error_mode=self.capture_error_mode,
                 check_input_liveness=self.check_input_liveness,
@@ -181,7 +179,8 @@ class graph:
         if self._enable_annotations:
             from torch.cuda._graph_annotations import remap_to_exec_graph
 
-            remap_to_exec_graph(self.cuda_graph)
+            # Served as torch.cuda.graphs, this module's class is that one's.
+            remap_to_exec_graph(cast("torch.cuda.CUDAGraph", self.cuda_graph))
 
 
 _ModuleOrCallable: TypeAlias = Union["torch.nn.Module", Callable[..., object]]
@@ -227,8 +226,9 @@ def make_graphed_callables(
         raise RuntimeError(
             "make_graphed_callables does not support the autocast caching. Please set `cache_enabled=False`."
         )
-    several = isinstance(callables, tuple)
-    pairs = zip(callables, sample_args, strict=False) if several else ((callables, sample_args),)
+    pairs: Iterable[tuple[_ModuleOrCallable, Any]] = (
+        zip(callables, sample_args, strict=False) if isinstance(callables, tuple) else [(callables, sample_args)]
+    )
     for function, arguments in pairs:
         if isinstance(function, torch.nn.Module):
             _check_module(function)
@@ -241,7 +241,7 @@ def make_graphed_callables(
 
 
 def _check_module(module: torch.nn.Module) -> None:
-    """Refuse modules that no graph can stand for."""
+    """Raise for modules that no graph can stand for."""
     if module._backward_hooks or module._forward_hooks or module._forward_pre_hooks:
         raise AssertionError(
             "Modules must not have hooks registered at the time they are passed. However, registering hooks on "

@@ -2,13 +2,13 @@
 
 import torch
 
+from torchdevice_cuda.shadow.bindings.graphs import _CUDAGreenContext as _GreenContext
 from torchdevice_cuda.shadow.bindings.graphs import green_context_unavailable
 
 __all__ = [
     "GreenContext",
 ]
 
-_GreenContext = torch._C._CUDAGreenContext
 # Stock says True where torch was built with them. Programs ask it before they create one, so the truth is False.
 SUPPORTED = False
 

@@ -5,6 +5,7 @@ The source is checked when a function is made; calling the function raises, sinc
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +24,12 @@ _FUNCTION = re.compile(
 class _CodeParser:
     """The parts of a function template; the last one where the source defines several."""
 
+    template_params: str
+    return_type: str
+    function_name: str
+    function_params: str
+    function_body: str
+
     def __init__(self, code_string: str):
         found = _FUNCTION.match(code_string)
         if found is None:
@@ -34,7 +41,7 @@ class _CodeParser:
 class _JittedFunction:
     """A function made of CUDA C++ source."""
 
-    def __init__(self, code_string: str, return_by_ref: bool, num_outputs: int, **kwargs):
+    def __init__(self, code_string: str, return_by_ref: bool, num_outputs: int, **kwargs: Any):
         if num_outputs != 1 and not return_by_ref:
             raise AssertionError("Return by value only works for single output.")
         self.code_string = code_string
@@ -44,7 +51,7 @@ class _JittedFunction:
         self.kwargs_dict = kwargs
         self.is_cuda_available = torch.cuda.is_available()
 
-    def __call__(self, *tensors: Tensor, **kwargs):
+    def __call__(self, *tensors: Tensor, **kwargs: Any) -> Any:
         if not self.is_cuda_available:
             raise AssertionError("Jiterator is only supported on CUDA and ROCm GPUs, none are available.")
         if len(tensors) > _MOST_INPUTS:
@@ -62,11 +69,11 @@ class _JittedFunction:
         )
 
 
-def _create_jit_fn(code_string: str, **kwargs) -> Callable:
+def _create_jit_fn(code_string: str, **kwargs: Any) -> Callable[..., Any]:
     """A function of up to 8 tensors from a C++ function template that returns one element; ``kwargs`` are defaults."""
     return _JittedFunction(code_string, return_by_ref=False, num_outputs=1, **kwargs)
 
 
-def _create_multi_output_jit_fn(code_string: str, num_outputs: int, **kwargs) -> Callable:
+def _create_multi_output_jit_fn(code_string: str, num_outputs: int, **kwargs: Any) -> Callable[..., Any]:
     """The same with several results, which the C++ function writes through reference parameters."""
     return _JittedFunction(code_string, return_by_ref=True, num_outputs=num_outputs, **kwargs)

@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import pickle
 import sys
+from collections.abc import Iterator
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,19 +20,17 @@ from torch._C import (
     _MemPool,
 )
 from torch._utils import _dummy_type
+from torch.cuda._memory_viz import memory as _memory
+from torch.cuda._memory_viz import segments as _segments
+from torch.cuda._utils import _get_device_index
 from typing_extensions import deprecated
 
-from torchdevice_cuda._compat import torch_release
+from torchdevice_cuda._compat import publishes, snapshot_augmenter
 from torchdevice_cuda.drivers import active
 
-from . import _get_device_index, _get_nvml_device_index, _lazy_init, is_initialized
-from ._memory_viz import memory as _memory
-from ._memory_viz import segments as _segments
+from . import _get_nvml_device_index, _lazy_init, is_initialized
 
-try:
-    from torch._utils import _augment_memory_snapshot_stack_traces
-except ImportError:  # before torch 2.10 snapshots carried no FX traces
-    _augment_memory_snapshot_stack_traces = None
+_augment_memory_snapshot_stack_traces = snapshot_augmenter()
 
 if TYPE_CHECKING:
     from torch.types import Device
@@ -72,18 +71,18 @@ __all__ = [
 ]
 
 
-def _host_allocator():
+def _host_allocator() -> int:
     """The address of the allocator of pinned memory."""
     _lazy_init()
     return torch._C._cuda_cudaHostAllocator()
 
 
 # ------------------------------------------------------------------------ raw memory
-def caching_allocator_alloc(size, device: "Device" = None, stream=None):
+def caching_allocator_alloc(size: int, device: "Device" = None, stream: "torch.cuda.Stream | int | None" = None) -> int:
     """Take ``size`` bytes of device memory for use outside torch; the address, for :func:`caching_allocator_delete`."""
-    device = torch.cuda.current_device() if device is None else _get_device_index(device)
+    index = torch.cuda.current_device() if device is None else _get_device_index(device)
     if stream is None:
-        stream = torch.cuda.current_stream(device)
+        stream = torch.cuda.current_stream(index)
     if isinstance(stream, torch.cuda.streams.Stream):
         stream = stream.cuda_stream
     if not isinstance(stream, int):
@@ -91,11 +90,11 @@ def caching_allocator_alloc(size, device: "Device" = None, stream=None):
             "Invalid type for stream argument, must be `torch.cuda.Stream` or `int` representing a pointer to a "
             "existing stream"
         )
-    with torch.cuda.device(device):
+    with torch.cuda.device(index):
         return torch._C._cuda_cudaCachingAllocator_raw_alloc(size, stream)
 
 
-def caching_allocator_delete(mem_ptr):
+def caching_allocator_delete(mem_ptr: int) -> None:
     """Free what :func:`caching_allocator_alloc` took."""
     torch._C._cuda_cudaCachingAllocator_raw_delete(mem_ptr)
 
@@ -107,7 +106,7 @@ def caching_allocator_enable(value: bool = True) -> None:
 
 
 @contextlib.contextmanager
-def caching_allocator_disabled():
+def caching_allocator_disabled() -> Iterator[None]:
     """Keep no freed memory while the block runs."""
     before = torch._C._cuda_cudaCachingAllocator_is_enabled()
     try:
@@ -118,17 +117,15 @@ def caching_allocator_disabled():
 
 
 # ---------------------------------------------------------------------------- limits
-def set_per_process_memory_fraction(fraction, device: "Device" = None) -> None:
+def set_per_process_memory_fraction(fraction: float, device: "Device" = None) -> None:
     """Limit this process to a share, 0 to 1, of a device's memory; past it allocations fail."""
     _lazy_init()
-    if device is None:
-        device = torch.cuda.current_device()
-    device = _get_device_index(device)
+    index = torch.cuda.current_device() if device is None else _get_device_index(device)
     if not isinstance(fraction, float):
         raise TypeError("Invalid type for fraction argument, must be `float`")
     if fraction < 0 or fraction > 1:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
-    active().memory.set_fraction(fraction, active().check(device))
+    active().memory.set_fraction(fraction, active().check(index))
 
 
 def get_per_process_memory_fraction(device: "Device" = None) -> float:
@@ -149,8 +146,9 @@ def mem_get_info(device: "Device" = None) -> tuple[int, int]:
     """Free and total bytes of a device."""
     if device is None:
         device = torch.cuda.current_device()
-    device = _get_device_index(device, optional=True)
-    return torch.cuda.cudart().cudaMemGetInfo(device)
+    index = _get_device_index(device, optional=True)
+    info: tuple[int, int] = torch.cuda.cudart().cudaMemGetInfo(index)
+    return info
 
 
 # ------------------------------------------------------------------------ statistics
@@ -230,24 +228,30 @@ def reset_max_memory_cached(device: "Device" = None) -> None:
     return reset_peak_memory_stats(device=device)
 
 
+def _bytes(figure: str, device: "Device") -> int:
+    """One of a device's figures; 0 before the device is in use."""
+    found: int = memory_stats(device=device).get(figure, 0)
+    return found
+
+
 def memory_allocated(device: "Device" = None) -> int:
     """Bytes now held by tensors on a device."""
-    return memory_stats(device=device).get("allocated_bytes.all.current", 0)
+    return _bytes("allocated_bytes.all.current", device)
 
 
 def max_memory_allocated(device: "Device" = None) -> int:
     """The most bytes tensors have held on a device since the start or the last reset."""
-    return memory_stats(device=device).get("allocated_bytes.all.peak", 0)
+    return _bytes("allocated_bytes.all.peak", device)
 
 
 def memory_reserved(device: "Device" = None) -> int:
     """Bytes now taken from a device, in use or kept for reuse."""
-    return memory_stats(device=device).get("reserved_bytes.all.current", 0)
+    return _bytes("reserved_bytes.all.current", device)
 
 
 def max_memory_reserved(device: "Device" = None) -> int:
     """The most bytes taken from a device since the start or the last reset."""
-    return memory_stats(device=device).get("reserved_bytes.all.peak", 0)
+    return _bytes("reserved_bytes.all.peak", device)
 
 
 @deprecated("`torch.cuda.memory_cached` has been renamed to `torch.cuda.memory_reserved`", category=FutureWarning)
@@ -338,29 +342,31 @@ def list_gpu_processes(device: "Device" = None) -> str:
 
 
 # -------------------------------------------------------------------------- snapshots
-def memory_snapshot(mempool_id=None, include_traces=True):
+def memory_snapshot(mempool_id: tuple[int, int] | None = None, include_traces: bool = True) -> list[dict[str, Any]]:
     """The memory of all devices as a list of segments and the blocks in them."""
-    pool = (0, 0) if mempool_id is None else tuple(mempool_id[:2])
-    return torch._C._cuda_memorySnapshot((*pool, include_traces))["segments"]
+    first, second = (0, 0) if mempool_id is None else mempool_id[:2]
+    segments: list[dict[str, Any]] = torch._C._cuda_memorySnapshot((first, second, include_traces))["segments"]
+    return segments
 
 
 def _record_memory_history_legacy(
     enabled: bool,
-    record_context=True,
-    trace_alloc_max_entries=1,
-    trace_alloc_record_context=False,
+    record_context: bool = True,
+    trace_alloc_max_entries: int = 1,
+    trace_alloc_record_context: bool = False,
     device: "Device" = None,
-    record_context_cpp=False,
-    clear_history=False,
-    compile_context=False,
-    global_record_annotations=False,
-    skip_actions=None,
-):
+    record_context_cpp: bool = False,
+    clear_history: bool = False,
+    compile_context: bool = False,
+    global_record_annotations: bool = False,
+    skip_actions: list[str] | None = None,
+) -> None:
     """The call of old: on or off."""
+    # The stubs want a bool for the number of entries.
     _C._cuda_record_memory_history_legacy(
         enabled,
         record_context,
-        trace_alloc_max_entries,
+        trace_alloc_max_entries,  # type: ignore[arg-type]
         trace_alloc_record_context,
         record_context_cpp,
         clear_history,
@@ -370,7 +376,7 @@ def _record_memory_history_legacy(
     )
 
 
-def _record_memory_history(enabled: Literal["state", "all"] | None = "all", *args, **kwargs) -> None:
+def _record_memory_history(enabled: Literal["state", "all"] | None = "all", *args: Any, **kwargs: Any) -> None:
     """Keep a history of allocations (``"all"``), their present state (``"state"``), or nothing (``None``)."""
     if isinstance(enabled, bool):
         return _record_memory_history_legacy(enabled, *args, **kwargs)
@@ -387,7 +393,7 @@ def _record_memory_history_impl(
     compile_context: bool = False,
     global_record_annotations: bool = False,
     skip_actions: list[str] | None = None,
-):
+) -> None:
     """The call of now."""
     _C._cuda_record_memory_history(
         enabled,
@@ -401,7 +407,8 @@ def _record_memory_history_impl(
     )
 
 
-_record_memory_history.__signature__ = signature(_record_memory_history_impl)
+# What inspect shows: the call of now.
+_record_memory_history.__signature__ = signature(_record_memory_history_impl)  # type: ignore[attr-defined]
 
 
 def _allocation_traceback(data_ptr: int) -> list[dict[str, Any]] | None:
@@ -409,7 +416,7 @@ def _allocation_traceback(data_ptr: int) -> list[dict[str, Any]] | None:
     return torch._C._cuda_allocationTraceback(data_ptr)
 
 
-def _snapshot(device: "Device" = None, augment_with_fx_traces=False):
+def _snapshot(device: "Device" = None, augment_with_fx_traces: bool = False) -> dict[str, Any]:
     """Segments, blocks and the recorded history of all devices, as the memory viewers read them."""
     found = _C._cuda_memorySnapshot(None)
     if augment_with_fx_traces and _augment_memory_snapshot_stack_traces is not None:
@@ -417,13 +424,13 @@ def _snapshot(device: "Device" = None, augment_with_fx_traces=False):
     return found
 
 
-def _dump_snapshot(filename="dump_snapshot.pickle", augment_with_fx_traces=False):
+def _dump_snapshot(filename: str = "dump_snapshot.pickle", augment_with_fx_traces: bool = False) -> None:
     """Write :func:`_snapshot` to a file."""
     with open(filename, "wb") as file:
         pickle.dump(_snapshot(augment_with_fx_traces=augment_with_fx_traces), file)
 
 
-def _set_memory_metadata(metadata: str):
+def _set_memory_metadata(metadata: str) -> None:
     """Set a text that is recorded with allocations from now on."""
     torch._C._cuda_setMemoryMetadata(metadata)
 
@@ -433,13 +440,13 @@ def _get_memory_metadata() -> str:
     return torch._C._cuda_getMemoryMetadata()
 
 
-def _save_segment_usage(filename="output.svg", snapshot=None):
+def _save_segment_usage(filename: str = "output.svg", snapshot: dict[str, Any] | None = None) -> None:
     """Draw the segments of a snapshot."""
     with open(filename, "w") as file:
         file.write(_segments(_snapshot() if snapshot is None else snapshot))
 
 
-def _save_memory_usage(filename="output.svg", snapshot=None):
+def _save_memory_usage(filename: str = "output.svg", snapshot: dict[str, Any] | None = None) -> None:
     """Draw the memory of a snapshot."""
     with open(filename, "w") as file:
         file.write(_memory(_snapshot() if snapshot is None else snapshot))
@@ -450,7 +457,7 @@ def _save_memory_usage(filename="output.svg", snapshot=None):
     "torch.cuda._set_allocator_settings is deprecated. Use torch._C._accelerator_setAllocatorSettings instead.",
     category=FutureWarning,
 )
-def _set_allocator_settings(env: str):
+def _set_allocator_settings(env: str) -> None:
     """Change the allocator's settings, as ``PYTORCH_ALLOC_CONF`` spells them."""
     return torch._C._accelerator_setAllocatorSettings(env)
 
@@ -466,7 +473,7 @@ class _CUDAAllocator:
     def __init__(self, allocator: torch._C._cuda_CUDAAllocator):
         self._allocator = allocator
 
-    def allocator(self):
+    def allocator(self) -> torch._C._cuda_CUDAAllocator:
         """The C object."""
         return self._allocator
 
@@ -527,23 +534,23 @@ class MemPool(_MemPool):
         """How many hold the pool."""
         return super().use_count()
 
-    def snapshot(self, include_traces=True):
+    def snapshot(self, include_traces: bool = True) -> list[dict[str, Any]]:
         """The pool's segments."""
-        return torch.cuda.memory_snapshot(self.id, include_traces=include_traces)
+        return memory_snapshot(self.id, include_traces=include_traces)
 
 
-if torch_release(torch.__version__) < (2, 8):
+if publishes("torch.cuda.memory.MemPoolContext", torch.__version__):
 
     class MemPoolContext:
         """Makes a pool the active one for as long as this object lives; the one before is active again after it."""
 
-        _active: list[MemPool] = []
+        _active: list[_MemPool] = []
 
         def __init__(self, pool: _MemPool):
             self._pool = pool
             MemPoolContext._active.append(pool)
 
-        def __del__(self):
+        def __del__(self) -> None:
             if self._pool in MemPoolContext._active:
                 MemPoolContext._active.remove(self._pool)
 
@@ -556,7 +563,7 @@ if torch_release(torch.__version__) < (2, 8):
 
 
 @contextlib.contextmanager
-def use_mem_pool(pool: MemPool, device: "Device" = None):
+def use_mem_pool(pool: MemPool, device: "Device" = None) -> Iterator[None]:
     """Send the calling thread's allocations on a device to a pool while the block runs."""
     index = torch.cuda.current_device() if device is None else _get_device_index(device)
     _cuda_beginAllocateCurrentThreadToPool(index, pool.id)
@@ -568,7 +575,7 @@ def use_mem_pool(pool: MemPool, device: "Device" = None):
 
 
 @contextlib.contextmanager
-def _use_uvm(device: "Device" = None):
+def _use_uvm(device: "Device" = None) -> Iterator[MemPool]:
     """Take allocations from managed memory while the block runs: on the host, all memory is that already."""
     pool = MemPool()
     with use_mem_pool(pool, device=device):

@@ -5,26 +5,26 @@ They are carried out on the driver's device. Collectives between processes are :
 
 import collections
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch.cuda
 
 from torchdevice_cuda.shadow.bindings.comm import on_device
-from torchdevice_cuda.shadow.bindings.nccl import distinct
+from torchdevice_cuda.shadow.bindings.nccl import Communicators, distinct
 
 __all__ = ["all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter"]
 
 SUM = 0  # ncclRedOp_t
 
 
-def is_available(tensors):
+def is_available(tensors: Iterable[torch.Tensor]) -> bool:
     """Whether the collectives can take these tensors: dense, contiguous, on the device, one to each."""
     tensors = list(tensors)
     usable = all(not tensor.is_sparse and tensor.is_contiguous() and on_device(tensor) for tensor in tensors)
     return usable and distinct(tensors)
 
 
-def version():
+def version() -> tuple[int, int, int] | tuple[int, int, int, str]:
     """The version of NCCL that this release of torch comes with, as ``(major, minor, patch)``."""
     packed = torch._C._nccl_version()
     numbers = (packed >> 32, packed >> 16 & 0xFFFF, packed & 0xFFFF)
@@ -32,23 +32,29 @@ def version():
     return (*numbers, suffix) if suffix else numbers
 
 
-def unique_id():
+def unique_id() -> bytes:
     """Bytes by which the ranks of a communicator would find each other."""
     return torch._C._nccl_unique_id()
 
 
-def init_rank(num_ranks, uid, rank):
-    """Open a communicator between processes; refused here, where :mod:`torch.distributed` does that work."""
+def init_rank(num_ranks: int, uid: bytes, rank: int) -> object:
+    """Open a communicator between processes; raises here, where :mod:`torch.distributed` does that work."""
     return torch._C._nccl_init_rank(num_ranks, uid, rank)
 
 
 def _check_sequence_type(inputs: torch.Tensor | Sequence[torch.Tensor]) -> None:
-    """Refuse a tensor where several are meant."""
+    """Raise for a tensor where several are meant."""
     if isinstance(inputs, torch.Tensor) or not isinstance(inputs, collections.abc.Container):
         raise TypeError("Inputs should be a collection of tensors")
 
 
-def all_reduce(inputs, outputs=None, op=SUM, streams=None, comms=None):
+def all_reduce(
+    inputs: Sequence[torch.Tensor],
+    outputs: Sequence[torch.Tensor] | None = None,
+    op: int = SUM,
+    streams: Sequence[torch.cuda.Stream] | None = None,
+    comms: Communicators | None = None,
+) -> None:
     """Combine the inputs into every output; without outputs, into the inputs themselves."""
     _check_sequence_type(inputs)
     outputs = inputs if outputs is None else outputs
@@ -62,7 +68,7 @@ def reduce(
     root: int = 0,
     op: int = SUM,
     streams: Sequence[torch.cuda.Stream] | None = None,
-    comms=None,
+    comms: Communicators | None = None,
     *,
     outputs: Sequence[torch.Tensor] | None = None,
 ) -> None:
@@ -97,7 +103,12 @@ def reduce(
     torch._C._nccl_reduce(inputs, single, root, op, streams, comms)
 
 
-def broadcast(inputs: Sequence[torch.Tensor], root: int = 0, streams=None, comms=None) -> None:
+def broadcast(
+    inputs: Sequence[torch.Tensor],
+    root: int = 0,
+    streams: Sequence[torch.cuda.Stream] | None = None,
+    comms: Communicators | None = None,
+) -> None:
     """Copy the root's tensor into all others."""
     _check_sequence_type(inputs)
     torch._C._nccl_broadcast(inputs, root, streams, comms)
@@ -106,8 +117,8 @@ def broadcast(inputs: Sequence[torch.Tensor], root: int = 0, streams=None, comms
 def all_gather(
     inputs: Sequence[torch.Tensor],
     outputs: Sequence[torch.Tensor],
-    streams=None,
-    comms=None,
+    streams: Sequence[torch.cuda.Stream] | None = None,
+    comms: Communicators | None = None,
 ) -> None:
     """Write all inputs, one after the other, into every output."""
     _check_sequence_type(inputs)
@@ -119,8 +130,8 @@ def reduce_scatter(
     inputs: Sequence[torch.Tensor],
     outputs: Sequence[torch.Tensor],
     op: int = SUM,
-    streams=None,
-    comms=None,
+    streams: Sequence[torch.cuda.Stream] | None = None,
+    comms: Communicators | None = None,
 ) -> None:
     """Combine the inputs and write one part of the result into each output."""
     _check_sequence_type(inputs)

@@ -4,14 +4,16 @@ While torch's profiler runs, the ranges appear in its trace. Otherwise no one li
 NVTX returns without a tool attached.
 """
 
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from torch._C import _nvtx
 
 __all__ = ["range_push", "range_pop", "range_start", "range_end", "mark", "range"]
 
 
-def range_push(msg):
+def range_push(msg: str) -> int:
     """Open a range named ``msg`` inside the thread's open ones.
 
     Returns its depth, counted from zero; -2 where no profiler runs.
@@ -19,7 +21,7 @@ def range_push(msg):
     return _nvtx.rangePushA(msg)
 
 
-def range_pop():
+def range_pop() -> int:
     """Close the thread's innermost open range.
 
     Returns the depth it had; a negative number where none was open or no profiler runs.
@@ -27,7 +29,7 @@ def range_pop():
     return _nvtx.rangePop()
 
 
-def range_start(msg) -> int:
+def range_start(msg: str) -> int:
     """Open a range named ``msg`` that any thread may close with :func:`range_end`, to which its number goes.
 
     Returns that number; 0 where no profiler runs.
@@ -35,7 +37,7 @@ def range_start(msg) -> int:
     return _nvtx.rangeStartA(msg)
 
 
-def range_end(range_id) -> None:
+def range_end(range_id: int) -> None:
     """Close the range that :func:`range_start` gave this number."""
     _nvtx.rangeEnd(range_id)
 
@@ -50,13 +52,13 @@ def _device_range_end(range_handle: object, stream: int = 0) -> None:
     _nvtx.deviceRangeEnd(range_handle, stream)
 
 
-def mark(msg):
+def mark(msg: str) -> None:
     """Note a moment named ``msg``."""
     return _nvtx.markA(msg)
 
 
 @contextmanager
-def range(msg, *args, **kwargs):
+def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
     """Name what runs inside ``with`` or inside the decorated function; ``msg`` is formatted with further arguments."""
     range_push(msg.format(*args, **kwargs))
     try:

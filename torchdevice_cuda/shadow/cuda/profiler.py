@@ -1,10 +1,12 @@
 """Switches for an external profiler that waits to be told when to collect."""
 
 import contextlib
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
 import torch
 
-from torchdevice_cuda._compat import torch_release
+from torchdevice_cuda._compat import publishes
 
 from . import check_error, cudart
 
@@ -22,26 +24,26 @@ DEFAULT_FLAGS = [
 ]
 
 
-if torch_release(torch.__version__) <= (2, 10):
+if publishes("torch.cuda.profiler.init", torch.__version__):
     __all__ += ["init"]
 
-    def init(output_file, flags=None, output_mode="key_value"):
-        """Refuse: profilers have been set up from outside since CUDA 12; later releases of torch lack this function."""
+    def init(output_file: Any, flags: Any = None, output_mode: str = "key_value") -> NoReturn:
+        """Raises: profilers have been set up from outside since CUDA 12."""
         raise AssertionError("CUDA12+ does not need profiler initialization!")
 
 
-def start():
+def start() -> None:
     """Tell the profiler to collect from here on; :class:`torch.cuda.CudaError` where that fails."""
     check_error(cudart().cudaProfilerStart())
 
 
-def stop():
+def stop() -> None:
     """Tell the profiler to stop collecting; :class:`torch.cuda.CudaError` where that fails."""
     check_error(cudart().cudaProfilerStop())
 
 
 @contextlib.contextmanager
-def profile():
+def profile() -> Iterator[None]:
     """Have the profiler collect what runs inside ``with``."""
     try:
         start()

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch._utils import _dummy_type
+
+if TYPE_CHECKING:
+    from torch.types import Device
+    from typing_extensions import Self
 
 
 class Stream(torch._C._CudaStreamBase):
@@ -16,22 +21,22 @@ class Stream(torch._C._CudaStreamBase):
         priority: 0 is normal, lower numbers are served first; values out of range are brought to its ends.
     """
 
-    def __new__(cls, device=None, priority=0, **kwargs):
+    def __new__(cls, device: Device = None, priority: int = 0, **kwargs: Any) -> Self:
         """Take a stream from the device's pool, or name an existing one by ``stream_id`` and ``device_index``."""
         if device is None or ("stream_id" in kwargs and "device_index" in kwargs):
             return super().__new__(cls, priority=priority, **kwargs)
         with torch.cuda.device(device):
             return super().__new__(cls, priority=priority, **kwargs)
 
-    def wait_event(self, event) -> None:
+    def wait_event(self, event: torch._C.Event) -> None:
         """Hold work given to this stream from now on until ``event`` completes; returns at once."""
         event.wait(self)
 
-    def wait_stream(self, stream) -> None:
+    def wait_stream(self, stream: torch._C.Stream) -> None:
         """Hold work given to this stream from now on until all work now in ``stream`` is done; returns at once."""
         self.wait_event(stream.record_event())
 
-    def record_event(self, event=None):
+    def record_event(self, event: torch._C.Event | None = None) -> torch._C.Event:
         """Record ``event``, or a new :class:`Event`, behind the work now in this stream, and return it."""
         if event is None:
             event = Event()
@@ -47,20 +52,20 @@ class Stream(torch._C._CudaStreamBase):
         super().synchronize()
 
     @property
-    def _as_parameter_(self):
+    def _as_parameter_(self) -> ctypes.c_void_p:
         return ctypes.c_void_p(self.cuda_stream)
 
-    def __eq__(self, o) -> bool:
+    def __eq__(self, o: object) -> bool:
         return isinstance(o, Stream) and super().__eq__(o)
 
-    def __ne__(self, o) -> bool:
+    def __ne__(self, o: object) -> bool:
         # As on CUDA, a stream neither equals nor differs from None.
         return o is not None and not self.__eq__(o)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((self.cuda_stream, self.device))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
 
 
@@ -72,7 +77,7 @@ class ExternalStream(Stream):
         device: the device it belongs to; the current one for ``None``.
     """
 
-    def __new__(cls, stream_ptr, device=None, **kwargs):
+    def __new__(cls, stream_ptr: int, device: Device = None, **kwargs: Any) -> Self:
         """Wrap the handle."""
         with torch.cuda.device(device):
             return super().__new__(cls, stream_ptr=stream_ptr, **kwargs)
@@ -88,34 +93,37 @@ class Event(torch._C._CudaEventBase):
         external: whether a graph records it as a node of its own.
     """
 
-    def __new__(cls, enable_timing=False, blocking=False, interprocess=False, external=False):
+    def __new__(
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
+    ) -> Self:
         """Make an event that belongs to no device until it is recorded."""
         return super().__new__(
             cls, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess, external=external
         )
 
     @classmethod
-    def from_ipc_handle(cls, device, handle):
+    def from_ipc_handle(cls, device: torch.device, handle: bytes) -> Self:
         """Open an event that another process shares."""
-        return super().from_ipc_handle(device, handle)
+        return cast("Self", super().from_ipc_handle(device, handle))  # the stubs name the base class
 
-    def record(self, stream=None):
+    def record(self, stream: torch._C.Stream | None = None) -> None:
         """Mark the work now in ``stream``, the current one unless given."""
         if stream is None:
             stream = torch.cuda.current_stream()
         super().record(stream)
 
-    def wait(self, stream=None) -> None:
+    def wait(self, stream: torch._C.Stream | None = None) -> None:
         """Hold work given to ``stream`` from now on, the current one unless given, until this event completes."""
         if stream is None:
             stream = torch.cuda.current_stream()
         super().wait(stream)
 
-    def query(self):
+    def query(self) -> bool:
         """Whether the work before this event is done; True for an event never recorded."""
         return super().query()
 
-    def elapsed_time(self, end_event):
+    # As torch's stub of the base class does, this takes CUDA's events only.
+    def elapsed_time(self, end_event: torch._C._CudaEventBase) -> float:  # type: ignore[override]
         """Milliseconds from this event to ``end_event``, both recorded with timing and completed."""
         return super().elapsed_time(end_event)
 
@@ -123,12 +131,12 @@ class Event(torch._C._CudaEventBase):
         """Wait until the work before this event is done."""
         super().synchronize()
 
-    def ipc_handle(self):
+    def ipc_handle(self) -> bytes:
         """Bytes by which another process can open this event."""
         return super().ipc_handle()
 
     @property
-    def _as_parameter_(self):
+    def _as_parameter_(self) -> ctypes.c_void_p:
         return ctypes.c_void_p(self.cuda_event)
 
     def __repr__(self) -> str:

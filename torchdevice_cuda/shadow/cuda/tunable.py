@@ -10,10 +10,12 @@ import re
 import shutil
 import time
 import warnings
+from collections.abc import Callable
+from typing import TypedDict
 
 import torch
 
-from torchdevice_cuda._compat import torch_release
+from torchdevice_cuda._compat import publishes
 from torchdevice_cuda.shadow.bindings import tunable as _context
 from torchdevice_cuda.shadow.bindings.comm import place_of
 
@@ -64,12 +66,12 @@ def tuning_is_enabled() -> bool:
 
 def record_untuned_enable(val: bool = True) -> None:
     """Have operations that have no result written down for :func:`tune_gemm_in_file`, or not."""
-    torch._C._cuda_record_untuned_enable(val)
+    _context._cuda_record_untuned_enable(val)
 
 
 def record_untuned_is_enabled() -> bool:
     """Whether operations are written down."""
-    return torch._C._cuda_record_untuned_is_enabled()
+    return _context._cuda_record_untuned_is_enabled()
 
 
 def set_max_tuning_duration(duration: int) -> None:
@@ -117,13 +119,16 @@ def read_file(filename: str | None = None) -> bool:
     return torch._C._cuda_tunableop_read_file(get_filename() if filename is None else filename)
 
 
-if torch_release(torch.__version__) < (2, 10):
-    # Later releases write each result as it comes and have neither function.
-    __all__ += ["write_file_on_exit", "write_file"]
+if publishes("torch.cuda.tunable.write_file_on_exit", torch.__version__):
+    __all__ += ["write_file_on_exit"]
 
     def write_file_on_exit(val: bool) -> None:
         """Have results written to the results file, or not; they are written as they come."""
         _context.write_results(val)
+
+
+if publishes("torch.cuda.tunable.write_file", torch.__version__):
+    __all__ += ["write_file"]
 
     def write_file(filename: str | None = None) -> bool:
         """Write all results to a file, by default the results file."""
@@ -137,7 +142,7 @@ def set_rotating_buffer_size(buffer_size: int) -> None:
 
 def get_rotating_buffer_size() -> int:
     """The size of the inputs rotated through."""
-    return torch._C._cuda_tunableop_get_rotating_buffer_size()
+    return _context._cuda_tunableop_get_rotating_buffer_size()
 
 
 def set_numerical_check_tolerances(enable: bool, atol: float = 1e-5, rtol: float = 1e-5) -> None:
@@ -193,7 +198,7 @@ def _check_tuning_assertions() -> None:
 
 def _gather_unique_untuned_gemm_from_files(filename_pattern: str) -> set[str]:
     """The different lines of all files of a pattern that describe a product."""
-    lines = set()
+    lines: set[str] = set()
     for path in glob.glob(filename_pattern):
         with open(path) as file:
             lines.update(line for line in file if line.startswith(_OPERATIONS))
@@ -206,10 +211,10 @@ def _results_pattern() -> str:
     if name:
         before, dot, after = name.partition(".")
         return f"{before[:-1]}?.{after}" if dot and before else ""
-    name = os.getenv("PYTORCH_TUNABLEOP_FILENAME")  # torch's own variable, as the C++ side reads it
-    if not name:
+    named = os.getenv("PYTORCH_TUNABLEOP_FILENAME")  # torch's own variable, as the C++ side reads it
+    if not named:
         return "tunableop_results?.csv"
-    return name.replace("%d", "?") if "%d" in name else name.replace(".", "?.")
+    return named.replace("%d", "?") if "%d" in named else named.replace(".", "?.")
 
 
 def _gather_tunableop_results() -> None:
@@ -260,7 +265,6 @@ _PARAMETERS = re.compile(
     r"[nt]{2}_(?P<n>\d+)_(?P<m>\d+)_(?P<k>\d+)(?:_B_(?P<batch>\d+))?_ld_(?P<ldb>\d+)_(?P<lda>\d+)_(?P<ldc>\d+)"
     r"(?:_rw_(?P<rowwise>[01])_bias_(?P<bias>\w+))?.*"
 )
-_SIZES = ("m", "n", "k", "lda", "ldb", "ldc")
 
 
 def _create_matrices(
@@ -287,8 +291,10 @@ def _create_matrices(
     ):
         shape = (columns, rows) if transposed else (rows, columns)
         stored = (max(ldc, k), leading) if subMatrix else shape
-        where = {"dtype": dtype, "device": deviceid}
-        matrix = torch.rand(stored, **where) if randn else torch.full(stored, value, **where)
+        if randn:
+            matrix = torch.rand(stored, dtype=dtype, device=deviceid)
+        else:
+            matrix = torch.full(stored, value, dtype=dtype, device=deviceid)
         matrix = matrix[: shape[0], : shape[1]]
         made.append(matrix.t() if transposed else matrix)
     return made[0], made[1]
@@ -345,13 +351,31 @@ def _process_single_offline_gemm(untuned_gemm_line: str, gpu_id: int) -> None:
     _context.add_result(operation, parameters, _milliseconds(run))
 
 
-def _product(name, sizes, device):
+class _Sizes(TypedDict):
+    """The sizes of a product, and the lengths of its matrices' lines in memory."""
+
+    m: int
+    n: int
+    k: int
+    lda: int
+    ldb: int
+    ldc: int
+
+
+class _Layout(TypedDict):
+    """Which matrix lies transposed."""
+
+    transA: bool
+    transB: bool
+
+
+def _product(name: re.Match[str], sizes: re.Match[str], device: str) -> Callable[[], torch.Tensor] | None:
     """The product as a function of nothing, or ``None`` where offline tuning cannot reproduce it."""
-    kind, by = name["kind"], {size: int(sizes[size]) for size in _SIZES}
+    kind, by = name["kind"], _sizes(sizes)
     m, n, k = by["m"], by["n"], by["k"]
     # cuBLAS counts columns first: its second matrix is torch's first.
-    layout = {"transB": name["layout"][0] == "T", "transA": name["layout"][1] == "T"}
-    sub = any(by[leading] not in (m, n, k) for leading in ("lda", "ldb", "ldc"))
+    layout: _Layout = {"transB": name["layout"][0] == "T", "transA": name["layout"][1] == "T"}
+    sub = any(leading not in (m, n, k) for leading in (by["lda"], by["ldb"], by["ldc"]))
     vector = 1 in (m, n, k)
     dtype = _dtype(name["a"])
     if kind == "GemmTunableOp":
@@ -380,11 +404,19 @@ def _product(name, sizes, device):
     return None
 
 
-def _scaled_product(name, sizes, by, layout, sub, device):
+def _sizes(match: re.Match[str]) -> _Sizes:
+    """What a product's parameters say of its sizes."""
+    m, n, k, lda, ldb, ldc = map(int, match.group("m", "n", "k", "lda", "ldb", "ldc"))
+    return {"m": m, "n": n, "k": k, "lda": lda, "ldb": ldb, "ldc": ldc}
+
+
+def _scaled_product(
+    name: re.Match[str], sizes: re.Match[str], by: _Sizes, layout: _Layout, sub: bool, device: str
+) -> Callable[[], torch.Tensor]:
     """The same for products of 8-bit floats with scales."""
-    for side, wanted in (("transB", True), ("transA", False)):
-        if layout[side] is not wanted:
-            raise AssertionError(f"{side} must be {wanted} for ScaledGemmTunableOp, got {layout[side]}")
+    for side, is_transposed, wanted in (("transB", layout["transB"], True), ("transA", layout["transA"], False)):
+        if is_transposed is not wanted:
+            raise AssertionError(f"{side} must be {wanted} for ScaledGemmTunableOp, got {is_transposed}")
     a, b = _create_matrices(
         **by,
         **layout,
@@ -405,7 +437,7 @@ def _scaled_product(name, sizes, by, layout, sub, device):
     return lambda: torch._scaled_mm(a, b, scale_a=scales[0], scale_b=scales[1], out_dtype=out_dtype, bias=bias)
 
 
-def _milliseconds(run):
+def _milliseconds(run: Callable[[], torch.Tensor]) -> float:
     """The mean time of a call, after one that warms up, within the limits of duration and iterations."""
     run()
     most = max(1, get_max_tuning_iterations())

@@ -1,10 +1,14 @@
 """Autocasting under its old names."""
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from typing_extensions import deprecated
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["autocast", "custom_fwd", "custom_bwd"]
 
@@ -16,7 +20,8 @@ __all__ = ["autocast", "custom_fwd", "custom_bwd"]
 class autocast(torch.amp.autocast_mode.autocast):
     """:class:`torch.autocast` for ``"cuda"``; making one warns that the name is deprecated.
 
-    TorchScript compiles the methods of this class, so each says what it does while scripting.
+    TorchScript compiles the methods of this class, so each says what it does while scripting, in types that TorchScript
+    knows: it has no word for a function. It reads ``# type:`` comments, too, and takes no words after theirs.
     """
 
     if sys.version_info < (3, 13):
@@ -26,11 +31,11 @@ class autocast(torch.amp.autocast_mode.autocast):
             enabled: bool = True,
             dtype: torch.dtype = torch.float16,
             cache_enabled: bool = True,
-        ):
+        ) -> "Self":
             """Take the arguments of ``__init__``."""
             return super().__new__(cls)
 
-        def __init_subclass__(cls):
+        def __init_subclass__(cls) -> None:
             pass
 
     def __init__(
@@ -38,7 +43,7 @@ class autocast(torch.amp.autocast_mode.autocast):
         enabled: bool = True,
         dtype: torch.dtype = torch.float16,
         cache_enabled: bool = True,
-    ):
+    ) -> None:
         if torch._jit_internal.is_scripting():
             self._enabled = enabled
             self.device = "cuda"
@@ -46,21 +51,21 @@ class autocast(torch.amp.autocast_mode.autocast):
             return
         super().__init__("cuda", enabled=enabled, dtype=dtype, cache_enabled=cache_enabled)
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         if torch._jit_internal.is_scripting():
             return self
-        return super().__enter__()
+        return super().__enter__()  # type: ignore[no-untyped-call]
 
-    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any):
+    def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> Any:
         if torch._jit_internal.is_scripting():
             return None
         return super().__exit__(exc_type, exc_val, exc_tb)
 
-    def __call__(self, func):
+    def __call__(self, func: Any) -> Any:
         """Autocast inside ``func``."""
         if torch._jit_internal.is_scripting():
             return func
-        return super().__call__(func)
+        return super().__call__(func)  # type: ignore[no-untyped-call]
 
 
 @deprecated(
@@ -68,7 +73,7 @@ class autocast(torch.amp.autocast_mode.autocast):
     "Please use `torch.amp.autocast_mode._cast(value, 'cuda', dtype)` instead.",
     category=FutureWarning,
 )
-def _cast(value, dtype):
+def _cast(value: Any, dtype: torch.dtype) -> Any:
     """Cast every floating-point tensor of the device inside ``value``."""
     return torch.amp.autocast_mode._cast(value, "cuda", dtype)
 
@@ -78,7 +83,7 @@ def _cast(value, dtype):
     "Please use `torch.amp.custom_fwd(args..., device_type='cuda')` instead.",
     category=FutureWarning,
 )
-def custom_fwd(fwd=None, *, cast_inputs=None):
+def custom_fwd(fwd: Callable[..., Any] | None = None, *, cast_inputs: torch.dtype | None = None) -> Any:
     """:func:`torch.amp.custom_fwd` for ``"cuda"``, deprecated."""
     return torch.amp.custom_fwd(fwd, device_type="cuda", cast_inputs=cast_inputs)
 
@@ -88,6 +93,6 @@ def custom_fwd(fwd=None, *, cast_inputs=None):
     "Please use `torch.amp.custom_bwd(args..., device_type='cuda')` instead.",
     category=FutureWarning,
 )
-def custom_bwd(bwd):
+def custom_bwd(bwd: Callable[..., Any]) -> Any:
     """:func:`torch.amp.custom_bwd` for ``"cuda"``, deprecated."""
     return torch.amp.custom_bwd(bwd, device_type="cuda")

@@ -7,6 +7,6 @@ import torch
 __all__ = ["amp_definitely_not_available"]
 
 
-def amp_definitely_not_available():
+def amp_definitely_not_available() -> bool:
     """True where there is neither a CUDA device nor XLA."""
     return not (torch.cuda.is_available() or find_spec("torch_xla"))
