@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any, cast
 
 MINIMUM = (2, 6)
@@ -113,6 +114,75 @@ def cuda_bindings_check() -> Callable[[Any], Any] | None:
     except ImportError:
         return None
     return _check_cuda_bindings
+
+
+#: Names that releases from one on have, or up to one; what is there is used, what is not is not missed.
+_NOT_EVERYWHERE: dict[str, str] = {
+    "torch.mps.device": "no release yet: torch's own code enters it for tensors on MPS",
+    "torch.mps._initialized": "the same",
+    "torch._efficientzerotensor": "private: may go",
+    "torch._empty_affine_quantized": "quantised tensors are on their way out",
+    "torch._empty_per_channel_affine_quantized": "the same",
+    "torch._C._is_flash_attention_available": "CPU builds have it, some releases' do not",
+    "torch._C._mps_is_in_bad_fork": "private: later releases have it",
+    "torch._C._mps_get_name": "the same; Metal tells otherwise",
+    "torch._C._mps_get_core_count": "the same; IOKit's registry tells otherwise",
+    "torch._C._mps_recommendedMaxMemory": "the same; Metal tells otherwise",
+}
+
+
+def named(name: str) -> Any | None:
+    """What torch has under one of the names above, ``None`` in a release that does not."""
+    import functools
+    import importlib
+
+    module, _, attribute = name.rpartition(".")
+    if name not in _NOT_EVERYWHERE:
+        raise KeyError(f"{name} is in every release, or nobody has said otherwise")
+    found = importlib.import_module("torch")
+    found = functools.reduce(getattr, module.split(".")[1:], found)
+    return getattr(found, attribute, None)
+
+
+def present(owner: Any, names: Iterable[str]) -> list[str]:
+    """Those of an owner's names that this release has: lists here are of all releases."""
+    return [name for name in names if hasattr(owner, name)]
+
+
+def cudnn_users() -> list[ModuleType]:
+    """The modules that hold cuDNN's C module; torch 2.10 and older import one with the first recurrent layer."""
+    import sys
+
+    from torch.backends import cudnn
+
+    proper = getattr(cudnn, "m", cudnn)  # the settings object wraps the module proper
+    rnn = sys.modules.get("torch.backends.cudnn.rnn")
+    return [proper] if rnn is None else [proper, rnn]
+
+
+def forget_derived() -> None:
+    """Have torch derive its sets of overridable functions again; where they are kept is each release's own affair."""
+    import sys
+
+    for module in ("torch.overrides", "torch._dynamo.trace_rules", "torch._dynamo.variables.torch"):
+        for name in _DERIVED:
+            cached: Any = getattr(sys.modules.get(module), name, None)
+            if hasattr(cached, "cache_clear"):
+                cached.cache_clear()
+
+
+_DERIVED = (
+    "get_ignored_functions",
+    "get_testing_overrides",
+    "_get_overridable_functions",
+    "get_overridable_functions",
+    "_get_tensor_methods",
+    "get_tensor_method",
+)
+
+#: Dynamo's tables of functions that it folds into constants: dictionaries in some releases, made when first used in
+#: others.
+FOLDED_BY_DYNAMO = ("constant_fold_functions", "constant_fold_functions_need_guards")
 
 
 # ------------------------------------------------------------------ the dispatcher

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from .._compat import accelerator_error
 
 _DEBUGGING = (
     "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
@@ -56,8 +56,6 @@ def error_text(code: int) -> str:
 
 def cuda_error(code: int) -> Exception:
     """The ``torch.AcceleratorError`` that torch raises when a CUDA call returns this code."""
-    import torch
-
     name, text = CODES.get(code, ("cudaErrorUnknown", _UNKNOWN_CODE))
     if code == 101:
         hint = "GPU device may be out of range, do you have enough GPUs?\n"
@@ -66,9 +64,8 @@ def cuda_error(code: int) -> Exception:
             f"Search for `{name}' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for "
             "more information.\n"
         )
-    # torch.AcceleratorError came with torch 2.8; before it CUDA errors were plain RuntimeErrors.
-    kind: Any = getattr(torch._C, "AcceleratorError", RuntimeError)
-    error: Exception = kind(f"CUDA error: {text}\n{hint}{_DEBUGGING}")
+    kind = accelerator_error()
+    error = kind(f"CUDA error: {text}\n{hint}{_DEBUGGING}")
     if kind is not RuntimeError:
         error.error_code = code  # type: ignore[attr-defined]
     return error

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from ..._compat import named
 from ..base import DeviceFacts, Driver, Offer
 from ..host import facts as hostfacts
 from ..host.visible import visible_count
@@ -81,10 +82,8 @@ class MpsDriver(Driver):
 
     def in_bad_fork(self) -> bool:
         """Whether this process was forked from one that had used the GPU."""
-        import torch
-
-        ask = getattr(torch._C, "_mps_is_in_bad_fork", None)
-        return super().in_bad_fork() or (ask is not None and ask())
+        ask = named("torch._C._mps_is_in_bad_fork")
+        return super().in_bad_fork() or (ask is not None and bool(ask()))
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 (one driver lives as long as the process)
     def facts(self, index: int) -> DeviceFacts:

@@ -13,6 +13,7 @@ import subprocess
 import uuid
 from typing import Any
 
+from ..._compat import named
 from ..host import facts as hostfacts
 
 _IOREG = ["/usr/sbin/ioreg", "-rc", "AGXAccelerator", "-d", "1"]
@@ -68,7 +69,7 @@ def _torch_says(name: str) -> Any | None:
     """What a function of torch's MPS backend says; ``None`` where this torch lacks it or finds no GPU."""
     import torch
 
-    ask = getattr(torch._C, name, None)
+    ask = named(f"torch._C.{name}")
     usable = torch._C._has_mps and torch._C._mps_is_available()
     return ask() if usable and ask is not None else None
 

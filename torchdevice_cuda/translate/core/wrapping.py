@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
+from ... import _compat
+
 if TYPE_CHECKING:
     from .context import Context
     from .editor import Editor
@@ -124,7 +126,7 @@ def _tell_dynamo(editor: Editor, wrapper: Function, original: Function) -> None:
         table = rules.get_torch_obj_rule_map()
         if original in table:
             editor.item(table, wrapper, table[original])
-    for name in ("constant_fold_functions", "constant_fold_functions_need_guards"):
+    for name in _compat.FOLDED_BY_DYNAMO:
         table = getattr(variables, name, None)
         if isinstance(table, dict) and original in table:
             editor.item(table, wrapper, table[original])
@@ -142,26 +144,8 @@ def _tell_lazy_parameters(editor: Editor, wrapper: Function, original: Function)
 
 def forget_derived(editor: Editor) -> None:
     """Have torch derive its sets of overridable functions again, from what its names mean now; and after undoing."""
-
-    def forget() -> None:
-        for module in ("torch.overrides", "torch._dynamo.trace_rules", "torch._dynamo.variables.torch"):
-            for name in _DERIVED:
-                cached: Any = getattr(sys.modules.get(module), name, None)
-                if hasattr(cached, "cache_clear"):
-                    cached.cache_clear()
-
-    forget()
-    editor.on_undo(forget)
-
-
-_DERIVED = (
-    "get_ignored_functions",
-    "get_testing_overrides",
-    "_get_overridable_functions",
-    "get_overridable_functions",
-    "_get_tensor_methods",
-    "get_tensor_method",
-)
+    _compat.forget_derived()
+    editor.on_undo(_compat.forget_derived)
 
 
 def follow(context: Context) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..._compat import present
 from ...drivers import Driver
 from ...drivers.handles import GenericStream
 from ...drivers.traits import Trait
@@ -75,7 +76,8 @@ def _functions(driver: Driver) -> dict[str, Callable[..., Any]]:
 @patch("torch._C._accelerator_<function>", "torch._C._get_accelerator", traits=Trait.TRANSLATED)
 def bindings(context: Context) -> None:
     """torch.accelerator asks C++ which accelerator there is; without a compiled one it has none to offer."""
-    for name, function in _functions(context.driver).items():
-        if hasattr(torch._C, name):
-            function.__name__ = function.__qualname__ = name
-            context.editor.set(torch._C, name, function)
+    functions = _functions(context.driver)
+    for name in present(torch._C, functions):
+        function = functions[name]
+        function.__name__ = function.__qualname__ = name
+        context.editor.set(torch._C, name, function)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import torch
 
+from ..._compat import cudnn_users, named
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
@@ -54,7 +53,7 @@ def fft_plan_cache(context: Context) -> None:
 @patch("torch._C._is_flash_attention_available", traits=Trait.SUBSTITUTE)
 def attention(context: Context) -> None:
     """Whether fused attention is compiled in is asked of the CUDA part of torch; the host has its own fused kernel."""
-    if hasattr(torch._C, "_is_flash_attention_available"):
+    if named("torch._C._is_flash_attention_available") is not None:
         context.editor.set(torch._C, "_is_flash_attention_available", lambda: True)
 
 
@@ -68,11 +67,10 @@ _CUDNN = "torch.backends.cudnn"
 )
 def cudnn(context: Context) -> None:
     """torch.backends.cudnn looks for its C module once, when it is imported, and keeps what it found."""
-    from torch.backends import cudnn as backend
     from torch.backends import cusparselt
 
     editor = context.editor
-    module = getattr(backend, "m", backend)  # the settings object wraps the module proper
+    module, *others = cudnn_users()
 
     def _init() -> bool:
         vars(module)["__cudnn_version"] = torch._C._cudnn.getVersionInt()
@@ -80,7 +78,6 @@ def cudnn(context: Context) -> None:
 
     editor.set(module, "__cudnn_version", None)
     editor.set(module, "_init", _init)
-    for user in (module, sys.modules.get("torch.backends.cudnn.rnn")):
-        if user is not None:  # torch 2.10 and older import it with the first recurrent layer
-            editor.set(user, "_cudnn", torch._C._cudnn)
+    for user in (module, *others):
+        editor.set(user, "_cudnn", torch._C._cudnn)
     editor.set(cusparselt, "_cusparselt", torch._C._cusparselt)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..._compat import named
 from ...drivers.traits import Trait
 from ..core.callers import inside
 from ..core.context import Context
@@ -57,5 +58,5 @@ class _CurrentDevice:
 def device_module(context: Context) -> None:
     """torch's own code (storages, checkpointing) enters ``torch.<type>.device`` of a tensor; torch.mps has none."""
     for name, value in (("device", _CurrentDevice), ("_initialized", True)):
-        if not hasattr(torch.mps, name):
+        if named(f"torch.mps.{name}") is None:
             context.editor.set(torch.mps, name, value)

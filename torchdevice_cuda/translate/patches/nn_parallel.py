@@ -121,7 +121,7 @@ def functions(context: Context) -> None:
     replacements = _ON_HOST if Trait.HOST_MEMORY in context.traits else _ON_DEVICE
     for name, replacement in replacements.items():
         for module in (_functions, scatter_gather):
-            if hasattr(module, name):
+            if name in vars(module):  # each imports what it uses
                 context.editor.set(module, name, replacement)
 
 

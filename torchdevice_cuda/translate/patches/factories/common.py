@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ...._compat import present
 from ...core.requests import Translator
 from ...core.wrapping import Function
 
@@ -43,9 +44,8 @@ def constructors() -> dict[str, tuple[Any, str, Function]]:
         if id(function) in owners:
             owner, name = owners[id(function)]
             found[name] = (owner, name, function)
-    for name in (*LIKE, *_OTHERS):
-        if hasattr(torch, name):
-            found[name] = (torch, name, getattr(torch, name))
+    for name in present(torch, (*LIKE, *_OTHERS)):
+        found[name] = (torch, name, getattr(torch, name))
     return found
 
 
