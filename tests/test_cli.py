@@ -553,6 +553,20 @@ def test_info(tmp_path: Path) -> None:
     assert "default" not in ended.out
 
 
+def test_patches(tmp_path: Path) -> None:
+    """One line for each change in torch, in columns under one head: its target, the file it is written in, why."""
+    ended = python(*OURS, "--patches", "--driver", "cpu", "-c", "print('ran')", cwd=tmp_path)
+    assert (ended.status, ended.err) == (0, "")
+    head, *lines = ended.out.splitlines()
+    assert head.split() == ["target", "file", "why"] and len(lines) > 20
+    columns = [head.index(name) for name in ("target", "file", "why")]
+    for line in lines:
+        assert all(line[start - 1] == " " != line[start] for start in columns[1:]), line
+        target, file, why = (line[a:b].strip() for a, b in zip(columns, [*columns[1:], None], strict=True))
+        assert target and why and "translate" in file and " " not in target + file, line
+    assert len(set(lines)) == len(lines)
+
+
 def has_cuda() -> bool:
     import torch
 

@@ -111,6 +111,13 @@ def driver() -> drivers.Driver:
     return drivers.active()
 
 
+def changes() -> list[tuple[str, str, str]]:
+    """What is changed in torch beside torch.cuda: its target, where that is written, and why; imports torch."""
+    driver()
+    applied = _state.patches if _state is not None else None
+    return [(entry.name, entry.apply.__module__, entry.why) for entry in applied.patches] if applied is not None else []
+
+
 # ------------------------------------------------------------------------ both ways
 def _choose(state: _State) -> finder.Files:
     """Choose the driver and put it and its ``torch._C`` names in place; the files to serve for it."""
