@@ -13,7 +13,7 @@ import torchdevice_cuda
 from torchdevice_cuda import settings
 from torchdevice_cuda.launch import cli
 
-from .running import OURS, environment, python
+from .running import OURS, REPOSITORY, environment, python
 
 
 def test_options_end_where_the_program_begins() -> None:
@@ -94,6 +94,22 @@ def test_info(tmp_path: Path) -> None:
     assert any(re.match(rf"torch +{re.escape(torch)}", line) for line in lines)
     assert sum(bool(re.fullmatch(r"uuid +GPU-[0-9a-f-]{36}", line)) for line in lines) == 2
     assert "default" not in ended.out
+
+
+def test_patches(tmp_path: Path) -> None:
+    """One line for each change in torch, in columns under one head: its target, the file it is written in, why."""
+    ended = python(*OURS, "--patches", "--driver", "cpu", "-c", "print('ran')", folder=tmp_path)
+    assert ended.status == 0
+    assert ended.err == ""
+    head, *lines = ended.out.splitlines()
+    assert head.split() == ["target", "file", "why"]
+    columns = [head.index(name) for name in ("target", "file", "why")]
+    rows = [tuple(line[a:b].strip() for a, b in zip(columns, [*columns[1:], None], strict=True)) for line in lines]
+    assert len(rows) > 100
+    assert len(set(rows)) == len(rows)
+    files = {target: file for target, file, _ in rows}
+    assert files["torch.Tensor.to"] == "torchdevice_cuda/translate/patches/tensor/moves.py"
+    assert [row for row in rows if not row[2] or not (REPOSITORY / row[1]).is_file()] == []
 
 
 def test_info_on_a_driver_that_cannot_work(tmp_path: Path, no_gpu: None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 
@@ -17,10 +17,11 @@ from . import cpu
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Work
 
+    #: What was written, when it is there.
+    Results: TypeAlias = torch.futures.Future[list[torch.Tensor]]
+
 _has = torch._C._dispatch_has_kernel_for_dispatch_key
 _CPU = torch.device("cpu")
-#: What was written, when it is there.
-Results = torch.futures.Future[list[torch.Tensor]]
 #: Every other operator writes into its first argument.
 _READING = frozenset({"send", "barrier"})
 #: Completed by another process whenever it likes: waiting at the call could wait for ever.

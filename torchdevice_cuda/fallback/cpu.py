@@ -148,6 +148,7 @@ def _room(value: Any) -> Any:
 def write_back(target: Any, source: Any) -> None:
     """Put what an operator wrote into a copy where it should have gone."""
     if isinstance(target, torch.Tensor):
+        # One of ours, known by its method: ``compressed`` is made of what is in here, and cannot be imported.
         if target.layout is not torch.strided and hasattr(target, "become"):
             target.become(source)
             return

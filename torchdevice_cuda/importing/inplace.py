@@ -168,8 +168,8 @@ class Rewrite:
         saved = {part: getattr(old, part) for part in _CODE_PARTS}
         saved["__dict__"] = dict(old.__dict__)
         self._functions.append((old, saved))
-        same_home = isinstance(new, types.FunctionType) and new.__globals__ is old.__globals__
-        if same_home and not old.__closure__ and not new.__closure__:
+        same_module = isinstance(new, types.FunctionType) and new.__globals__ is old.__globals__
+        if same_module and not old.__closure__ and not new.__closure__:
             for part in _CODE_PARTS:
                 setattr(old, part, getattr(new, part))
             old.__dict__.clear()

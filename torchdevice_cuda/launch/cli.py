@@ -32,6 +32,7 @@ examples:
   python -m torchdevice_cuda -c "import torch; print(torch.cuda.get_device_name())"
   python -m torchdevice_cuda --devices 4 --memory 16GiB train.py
   python -m torchdevice_cuda --info --driver cpu
+  python -m torchdevice_cuda --patches --driver cpu
   python -m torchdevice_cuda --build
 """
 
@@ -45,7 +46,7 @@ class Request:
     """What the command line asks for."""
 
     overrides: dict[str, str] = dataclasses.field(default_factory=dict)
-    action: str = "interactive"  # or: script, module, command, stdin, info, build, version, help
+    action: str = "interactive"  # or: script, module, command, stdin, info, patches, build, version, help
     target: str = ""  # the script, module or code
     args: list[str] = dataclasses.field(default_factory=list)
 
@@ -72,7 +73,7 @@ def parse(words: Sequence[str]) -> Request:
             return request
         if word in ("-V", "--version"):
             request.action = "version"
-        elif word in ("--info", "--build"):
+        elif word in ("--info", "--patches", "--build"):
             request.action = word[2:]
         elif word == "--no-build":
             request.overrides["build"] = "0"
@@ -82,7 +83,7 @@ def parse(words: Sequence[str]) -> Request:
 
 
 def _program(request: Request, action: str, target: str, args: list[str]) -> Request:
-    if request.action == "interactive":  # --info, --build and --version do not run programs
+    if request.action == "interactive":  # --info, --patches, --build and --version do not run programs
         request.action = action
     request.target, request.args = target, args
     return request
@@ -109,6 +110,7 @@ def help_text() -> str:
         ("--no-build", "do not build the native part of the virtual GPU where it is missing"),
         ("--build", "build the native part of the virtual GPU now, and show where it is"),
         ("--info", "show what stands in for the GPU here, and why"),
+        ("--patches", "show what is changed in torch for that, where, and why"),
         ("--version", "show versions"),
         ("--help", "show this text"),
     ]
@@ -157,10 +159,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     try:
         chosen = settings.load(request.overrides)
-        if request.action == "info":
+        if request.action in ("info", "patches"):
             from . import info
 
-            print(info.text(request.overrides))
+            print((info.text if request.action == "info" else info.patches)(request.overrides))
             return 0
         if request.action == "build":
             return _build()

@@ -1,4 +1,4 @@
-"""The text of ``python -m torchdevice_cuda --info``: what was chosen here, and why."""
+"""What the command line says of itself: ``--info`` what was chosen and why, ``--patches`` what is changed in torch."""
 
 from __future__ import annotations
 
@@ -16,17 +16,33 @@ if TYPE_CHECKING:
 Row = tuple[str, str]
 
 
-def text(overrides: Mapping[str, str]) -> str:
-    """Activate, import torch, and describe what came of it."""
+def _activated(overrides: Mapping[str, str]) -> Driver:
+    """Activate and import torch; the driver that came of it."""
     try:
         activation.activate(**overrides)
-        driver = activation.driver()
+        return activation.driver()
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise activation.ActivationError("torch is not installed in this python") from None
     except RuntimeError as error:
         raise activation.ActivationError(str(error)) from error
+
+
+def patches(overrides: Mapping[str, str]) -> str:
+    """What is changed in torch for the chosen driver, in columns: the target, where it is written, why."""
+    driver = _activated(overrides)
+    head = ("target", "file", "why")
+    rows = [head, *activation.changes()]
+    if len(rows) == 1:
+        return f"nothing is changed in torch for the {driver.name} driver"
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    return "\n".join(f"{target:<{widths[0]}}  {file:<{widths[1]}}  {why}" for target, file, why in rows)
+
+
+def text(overrides: Mapping[str, str]) -> str:
+    """What came of activating here: the driver and why it, versions, settings, devices."""
+    driver = _activated(overrides)
     sections = [
         ("driver", [("name", driver.name), *_reasons(driver), *driver.describe()]),
         ("versions", _versions()),

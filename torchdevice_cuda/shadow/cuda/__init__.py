@@ -16,7 +16,7 @@ from torch._utils import _dummy_type, _LazySeedTracker, classproperty
 from torch.cuda._utils import _get_device_index
 from torch.types import Device
 
-from torchdevice_cuda._compat import accelerator_error
+from torchdevice_cuda._compat import accelerator_error, publishes
 from torchdevice_cuda.drivers import active
 from torchdevice_cuda.drivers.errors import bad_fork
 from torchdevice_cuda.shadow.bindings.cudart import _cudart
@@ -705,5 +705,5 @@ __all__ = [
     "tunable",
     "utilization",
 ]
-# Names that only some versions of torch have.
-__all__ += [name for name in ("MemPoolContext",) if name in globals()]
+if publishes("torch.cuda.memory.MemPoolContext", torch.__version__):
+    __all__ += ["MemPoolContext"]

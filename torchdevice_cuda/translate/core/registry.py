@@ -10,7 +10,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...drivers.traits import NONE, Trait
 
@@ -56,8 +56,7 @@ def _pattern(declared: str) -> re.Pattern[str]:
     return re.compile(r"\w+".join(re.escape(part) for part in _SEVERAL.split(declared)))
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A line of ``--patches``: what is changed, in which file, and why."""
 
     target: str
@@ -96,11 +95,12 @@ class Applied:
     def rows(self) -> list[Row]:
         """What is changed in torch, by whom and why."""
         by = {patch.name: patch for patch in self.patches}
-        return [
+        rows = (
             Row(change.target, by[change.by].file, by[change.by].why)
             for change in self._editor.changes
             if change.by in by
-        ]
+        )
+        return list(dict.fromkeys(rows))
 
     def undo(self) -> None:
         """Take all of them out."""

@@ -230,13 +230,13 @@ def _kernel(op: Any, rule: Rule, key: str) -> Callable[..., Any]:
     return kernel
 
 
-@patch("torch.ops.aten (Autocast<type>)", traits=Trait.TRANSLATED)
+@patch("torch.ops.aten[Autocast<type>]", traits=Trait.TRANSLATED)
 def operators(context: Context) -> None:
     """CUDA's autocast casts operators that others leave alone: losses in half precision would overflow."""
     # Of the device type that CUDA tensors really are of.
     key = f"Autocast{context.driver.device_type.upper()}"
     library = torch.library.Library("aten", "IMPL")
-    context.editor.undone(f"torch.ops.aten ({key})", library._destroy)
+    context.editor.undone(f"torch.ops.aten[{key}]", library._destroy)
     for names, rule in RULES.values():
         for name in names:
             op = _overload(name)

@@ -13,8 +13,8 @@ from ..core.wrapping import install
 
 
 @patch(
-    "torch.ops.aten (<key>)",
-    "torch.ops.c10d (<key>)",
+    "torch.ops.aten[<key>]",
+    "torch.ops.c10d[<key>]",
     *(
         f"{owner}.<function>"
         for owner in ("torch", "torch.Tensor", "torch.linalg", "torch.nn.functional", "torch._C._nn")
@@ -36,9 +36,9 @@ def kernels(context: Context) -> None:
     doubles = precision.choice != "raise"
     guard = Guard(device, chain.left, precision.admit if doubles else None)
     editor.on_undo(chain.routes.close)
-    editor.undone(f"torch.ops.aten ({kind.upper()})", register(chain, guard)._destroy)
+    editor.undone(f"torch.ops.aten[{kind.upper()}]", register(chain, guard)._destroy)
     if torch.distributed.is_available():
-        editor.undone(f"torch.ops.c10d ({kind.upper()})", collectives.register("MPS", chain.left)._destroy)
+        editor.undone(f"torch.ops.c10d[{kind.upper()}]", collectives.register("MPS", chain.left)._destroy)
     if settings.refusals == "disk":
         # The emulated device is no Mac, whatever machine it runs on.
         refusals.keep("emulated" if Trait.NATIVE in context.traits else kind)

@@ -1,0 +1,1 @@
+"""Tests of the mps driver and the fallback chain."""

@@ -1,0 +1,152 @@
+"""Hardware facts from Metal, through a stand-in with pyobjc's names; each source may be missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+from typing import Any
+
+import pytest
+import torch
+
+from torchdevice_cuda.drivers import hostfacts, metal
+
+IOREG = '+-o AGXAcceleratorG15X  <class AGXAcceleratorG15X>\n    {\n      "gpu-core-count" = 40\n    }\n'
+
+
+class FakeDevice:
+    """What MTLCreateSystemDefaultDevice() gives: methods, as pyobjc has them."""
+
+    def name(self) -> str:
+        return "Apple M3 Max"
+
+    def recommendedMaxWorkingSetSize(self) -> int:
+        return 48 << 30
+
+    def maxThreadgroupMemoryLength(self) -> int:
+        return 65536
+
+    def hasUnifiedMemory(self) -> bool:
+        return True
+
+    def registryID(self) -> int:
+        return 0x100000ABC
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Any:
+    metal.gpu.cache_clear()
+    yield
+    metal.gpu.cache_clear()
+
+
+def use(monkeypatch: pytest.MonkeyPatch, device: Any, ioreg: str | None) -> None:
+    module = types.ModuleType("Metal")
+    module.MTLCreateSystemDefaultDevice = lambda: device
+    monkeypatch.setitem(sys.modules, "Metal", module)
+
+    def run(command: list[str], **options: Any) -> Any:
+        if ioreg is None:
+            raise FileNotFoundError(command[0])
+        return types.SimpleNamespace(stdout=ioreg)
+
+    monkeypatch.setattr(subprocess, "run", run)
+
+
+def test_everything_metal_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, FakeDevice(), IOREG)
+    gpu = metal.gpu()
+    assert (gpu.name, gpu.cores, gpu.working_set) == ("Apple M3 Max", 40, 48 << 30)
+    assert (gpu.threadgroup_memory, gpu.unified_memory, gpu.registry_id) == (65536, True, 0x100000ABC)
+    assert gpu.uuid == metal.gpu().uuid != hostfacts.device_uuid(0)
+
+
+def test_without_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, FakeDevice(), None)
+    assert metal.gpu().cores == hostfacts.cores() and metal.gpu().name == "Apple M3 Max"
+
+
+def test_an_older_metal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names that this Metal does not have are answered by the next source."""
+    older = types.SimpleNamespace(name=lambda: "Apple M1")
+    use(monkeypatch, older, IOREG)
+    monkeypatch.setattr(metal, "_torch_says", {"_mps_recommendedMaxMemory": 10 << 30}.get)
+    gpu = metal.gpu()
+    assert (gpu.name, gpu.working_set, gpu.registry_id) == ("Apple M1", 10 << 30, None)
+    assert gpu.uuid == hostfacts.device_uuid(0)
+
+
+def test_without_pyobjc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "Metal", None)
+    monkeypatch.setattr(metal, "_registry_cores", lambda: None)
+    gpu = metal.gpu()
+    assert (gpu.name, gpu.cores) == (hostfacts.processor_name(), hostfacts.cores()) and gpu.unified_memory
+    assert gpu.working_set == metal.main_memory_share() and gpu.threadgroup_memory == 32768
+    assert gpu.uuid == hostfacts.device_uuid(0)
+
+
+def test_torch_answers_before_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pyobjc and the registry, torch's own backend knows name, cores and memory in its later versions."""
+    monkeypatch.setitem(sys.modules, "Metal", None)
+    monkeypatch.setattr(metal, "_registry_cores", lambda: None)
+    says = {"_mps_get_name": lambda: "Apple M4", "_mps_get_core_count": lambda: 10}
+    says |= {"_mps_recommendedMaxMemory": lambda: 12 << 30, "_mps_is_available": lambda: True}
+    for name, answer in says.items():
+        monkeypatch.setattr(torch._C, name, answer, raising=False)
+    monkeypatch.setattr(torch._C, "_has_mps", True)
+    gpu = metal.gpu()
+    assert (gpu.name, gpu.cores, gpu.working_set) == ("Apple M4", 10, 12 << 30)
+    monkeypatch.setattr(torch._C, "_mps_is_available", lambda: False)
+    metal.gpu.cache_clear()
+    assert metal.gpu().name == hostfacts.processor_name() and metal.gpu().working_set == metal.main_memory_share()
+
+
+def test_without_psutil(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "Metal", None)
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    monkeypatch.setattr(metal, "_torch_says", lambda name: None)
+    assert metal.main_memory_share() is None and metal.gpu().working_set is None
+
+
+@pytest.mark.parametrize("broken", [ImportError("no"), AttributeError("no"), OSError("wrong architecture")])
+def test_a_broken_pyobjc(monkeypatch: pytest.MonkeyPatch, broken: Exception) -> None:
+    use(monkeypatch, FakeDevice(), IOREG)
+
+    def refuse() -> None:
+        raise broken
+
+    monkeypatch.setattr(sys.modules["Metal"], "MTLCreateSystemDefaultDevice", refuse)
+    assert metal.gpu().name != FakeDevice().name() and metal.gpu().cores == 40
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        subprocess.CalledProcessError(1, "ioreg"),
+        subprocess.TimeoutExpired("ioreg", 5),
+        types.SimpleNamespace(stdout="nothing of the kind"),
+    ],
+)
+def test_a_registry_that_does_not_say(monkeypatch: pytest.MonkeyPatch, outcome: Any) -> None:
+    use(monkeypatch, FakeDevice(), IOREG)
+
+    def run(command: list[str], **options: Any) -> Any:
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(metal, "_torch_says", lambda name: None)
+    assert metal.gpu().cores == hostfacts.cores()
+
+
+def test_memory_that_is_not_unified(monkeypatch: pytest.MonkeyPatch) -> None:
+    discrete = types.SimpleNamespace(name=lambda: "AMD Radeon", hasUnifiedMemory=lambda: False)
+    use(monkeypatch, discrete, None)
+    assert not metal.gpu().unified_memory
+
+
+def test_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, None, IOREG)
+    assert metal.gpu().name == hostfacts.processor_name()

@@ -1,0 +1,93 @@
+"""Real libraries and programs written for CUDA, unmodified; see clients/README.md."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import EMULATION, TRUE_TO_IDENTITY, clean_environment
+
+pytestmark = pytest.mark.slow
+
+CLIENTS = Path(__file__).parent / "clients"
+#: Each program, and the libraries it needs.
+PROGRAMS: dict[str, tuple[str, ...]] = {
+    "accelerate_fp16": ("accelerate",),
+    "diffusers_unet": ("diffusers",),
+    "geometric_gcn": ("torch_geometric",),
+    "lightning_gpu": ("lightning",),
+    "peft_lora": ("peft", "transformers"),
+    "timm_classifier": ("timm", "torchvision"),
+    "torchmetrics_classifier": ("torchmetrics",),
+    "transformers_trainer": ("transformers", "accelerate"),
+}
+#: How far float32 results may be from stock torch's on the CPU; the cpu driver runs the very same kernels.
+TOLERANCE = {"cpu": 0.0}
+OTHER_TOLERANCE = 1e-4
+#: Programs whose numbers come from a CUDA generator, and drivers where that is not the CPU's sequence (nor is CUDA's).
+DRAWS_ON_DEVICE = {"diffusers_unet"}
+OWN_SEQUENCE = {"virtual", "mps"}
+TIMEOUT = 600
+
+
+def _run(command: list[str], program: str, **environment: str) -> dict[str, Any]:
+    """Run a client program and return what it reports."""
+    done = subprocess.run(
+        [*command, str(CLIENTS / f"{program}.py")],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        env=clean_environment(HF_HUB_OFFLINE="1", **environment),
+    )
+    if done.returncode:
+        pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}", pytrace=False)
+    return json.loads(done.stdout.rpartition("RESULT ")[2])
+
+
+@functools.cache
+def _stock(program: str) -> dict[str, Any]:
+    """What the program reports on stock torch, on the CPU."""
+    return _run([sys.executable], program, CLIENT_DEVICE="cpu")
+
+
+def _require(libraries: tuple[str, ...]) -> None:
+    missing = [library for library in libraries if importlib.util.find_spec(library) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)} (the extra 'clients' has them)")
+
+
+def test_every_program_is_run() -> None:
+    assert {path.stem for path in CLIENTS.glob("[!_]*.py")} == set(PROGRAMS)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_client(program: str, place: dict[str, str]) -> None:
+    _require(PROGRAMS[program])
+    driver = place["driver"]
+    identity = {"CLIENT_IDENTITY": "cuda"} if driver in TRUE_TO_IDENTITY else {}
+    options = [part for name, value in place.items() for part in (f"--{name}", value)]
+    reported = _run(
+        [sys.executable, "-m", "torchdevice_cuda", *options], program, **identity, **EMULATION.get(driver, {})
+    )
+    # Under accelerate what names no device is drawn on the device too: models start from other numbers.
+    draws_on_device = program in DRAWS_ON_DEVICE or place.get("policy") == "accelerate"
+    if driver in OWN_SEQUENCE and draws_on_device:
+        return  # its own assertions hold: losses finite and falling
+    tolerance = TOLERANCE.get(driver, OTHER_TOLERANCE)
+    _compare(reported["float32"], _stock(program)["float32"], tolerance, "float32")
+
+
+def _compare(ours: Any, stock: Any, tolerance: float, where: str) -> None:
+    """The same structure, and every number within the tolerance."""
+    if isinstance(stock, dict):
+        assert ours.keys() == stock.keys(), where
+        for key in stock:
+            _compare(ours[key], stock[key], tolerance, f"{where}.{key}")
+    else:
+        assert ours == pytest.approx(stock, rel=tolerance, abs=tolerance), where

@@ -1,0 +1,213 @@
+"""Measures from which size on MLX is faster than the CPU, copies into MLX's arrays and back included.
+
+    python tools/bench/mlx.py [--write] [--ship] [--largest 18] [--only mm,sort]
+
+``--write`` keeps the figures in the cache, so that the fallback chain need not measure on this machine. ``--ship`` puts
+sizes into the table that comes with the package, for MLX's kind of device (``cpu``, ``gpu``): what a machine goes by
+that cannot measure for itself, so that only clear wins enter, at two sizes or more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+if Path(sys.path[0]) == Path(__file__).resolve().parent:
+    del sys.path[0]  # this file is called mlx too, and must not be found in MLX's place
+
+import torch  # noqa: E402
+
+from torchdevice_cuda.fallback import kernels, mlx_ops, thresholds  # noqa: E402
+from torchdevice_cuda.fallback.mlx_arrays import mlx  # noqa: E402
+
+SMALLEST, STEP = 10, 4  # powers of two, in elements
+CLEARLY = 0.5  # of the CPU's time, for what other machines are to go by
+
+
+def square(count: int, batch: bool = False) -> torch.Tensor:
+    side = max(2, math.isqrt(count))
+    made = torch.rand(side, side) + side * torch.eye(side)
+    return (made + made.T)[None] if batch else made + made.T
+
+
+def vector(count: int) -> torch.Tensor:
+    return torch.rand(count) * 0.8 + 0.1
+
+
+def matrix(count: int) -> torch.Tensor:
+    return vector(count).reshape(-1, 64)
+
+
+def mask(count: int) -> torch.Tensor:
+    return torch.rand(count) > 0.5
+
+
+def integers(count: int) -> torch.Tensor:
+    return torch.randint(1, 100, (count,))
+
+
+#: How operators are called that have no arguments of their own below: the first way that is one for them.
+USUAL: tuple[Callable[[int], tuple], ...] = (
+    lambda n: (vector(n),),
+    lambda n: (vector(n), vector(n)),
+    lambda n: (vector(n), 0.5),
+    lambda n: (0.5, vector(n)),
+    lambda n: (vector(n), vector(n), vector(n)),
+    lambda n: (vector(n), vector(n), 0.5),
+    lambda n: (mask(n),),
+    lambda n: (mask(n), mask(n)),
+    lambda n: (mask(n).reshape(-1, 64), 1),
+    lambda n: (integers(n),),
+    lambda n: (integers(n), integers(n)),
+    lambda n: (vector(n).to(torch.complex64),),
+)
+#: Arguments of operators that are called in other ways.
+ARGUMENTS: dict[str, Callable[[int], tuple]] = {
+    "mm": lambda n: (square(n), square(n)),
+    "bmm": lambda n: (square(n, True), square(n, True)),
+    "mv": lambda n: (square(n), torch.rand(max(2, math.isqrt(n)))),
+    "addmm": lambda n: (square(n), square(n), square(n)),
+    "baddbmm": lambda n: (square(n, True), square(n, True), square(n, True)),
+    "addmv": lambda n: (torch.rand(max(2, math.isqrt(n))), square(n), torch.rand(max(2, math.isqrt(n)))),
+    "addr": lambda n: (square(n), torch.rand(max(2, math.isqrt(n))), torch.rand(max(2, math.isqrt(n)))),
+    "linalg_cross": lambda n: (torch.rand(n // 3, 3), torch.rand(n // 3, 3)),
+    "where.self": lambda n: (mask(n), vector(n), vector(n)),
+    "masked_fill.Scalar": lambda n: (vector(n), mask(n), 0.5),
+    "embedding": lambda n: (matrix(n), torch.arange(n // 64).flip(0)),
+    "repeat": lambda n: (matrix(n), [2, 1]),
+    "constant_pad_nd": lambda n: (matrix(n), [1, 1]),
+    "count_nonzero.dim_IntList": lambda n: (matrix(n), [1]),
+    **dict.fromkeys(
+        ("linalg_cholesky_ex", "linalg_inv_ex", "_linalg_eigh", "linalg_eig", "_linalg_eigvals", "linalg_qr",
+         "_linalg_svd", "tril", "triu"), lambda n: (square(n),)),
+    **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp"), lambda n: (matrix(n), 1)),
+    **dict.fromkeys(("_softmax", "_log_softmax"), lambda n: (matrix(n), 1, False)),
+    **dict.fromkeys(("sum.dim_IntList", "mean.dim", "logsumexp", "amax", "amin"), lambda n: (matrix(n), [1])),
+    **dict.fromkeys(("max.dim", "min.dim", "prod.dim_int", "argmax", "argmin"), lambda n: (matrix(n), 1)),
+    "topk": lambda n: (matrix(n), 8, 1),
+    "kthvalue": lambda n: (matrix(n), 8, 1),
+    "_fft_r2c": lambda n: (vector(n), [0], 0, True),
+    "_fft_c2c": lambda n: (vector(n).to(torch.complex64), [0], 0, True),
+    "_fft_c2r": lambda n: (vector(n).to(torch.complex64), [0], 2, n),
+    "take": lambda n: (vector(n), torch.arange(n).flip(0)),
+    "index_select": lambda n: (matrix(n), 0, torch.arange(n // 64).flip(0)),
+    "gather": lambda n: (matrix(n), 1, torch.zeros(n // 64, 64, dtype=torch.int64)),
+    "flip": lambda n: (matrix(n), [1]),
+    "roll": lambda n: (matrix(n), [3], [1]),
+    "cat": lambda n: ([matrix(n), matrix(n)],),
+    "_adaptive_avg_pool3d": lambda n: (vector(n).reshape(-1, 8, 8, 8), [2, 2, 2]),
+    "channel_shuffle": lambda n: (vector(n).reshape(1, 16, -1), 4),
+    "convolution": lambda n: (
+        torch.rand(1, 16, max(4, math.isqrt(n // 16)), max(4, math.isqrt(n // 16))), torch.rand(16, 16, 3, 3), None,
+        [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
+}  # fmt: skip
+
+
+def arguments(name: str, count: int) -> tuple | None:
+    """Arguments of an operator of about ``count`` elements; ``None`` if nobody has thought of any."""
+    entry = mlx_ops.TABLE[name]
+    for make in (ARGUMENTS[name],) if name in ARGUMENTS else USUAL:
+        made = make(count)
+        try:
+            if mlx_ops.fits(entry, made, {}):
+                kernels.overload(name)(*made)
+                return made
+        except (RuntimeError, TypeError):
+            continue
+    return None
+
+
+def both(on_cpu: Callable[[], Any], through_mlx: Callable[[], Any]) -> thresholds.Pair:
+    """The best times of both, taken in turn: what else the machine does meets both.
+
+    The CPU gets the better of one thread and all of them: on busy cores its threads wait for each other.
+    """
+    best, spent, threads = [math.inf, math.inf], 0.0, torch.get_num_threads()
+    for number in (1, threads):
+        torch.set_num_threads(number)
+        on_cpu()
+        while spent < (0.05 if number == 1 else 0.1):
+            for place, call in enumerate((on_cpu, through_mlx)):
+                started = time.perf_counter()
+                call()
+                took = time.perf_counter() - started
+                best[place] = min(best[place], took)
+                spent += took
+    return best[0], best[1]
+
+
+def measure(name: str, largest: int) -> dict[thresholds.Key, thresholds.Pair]:
+    """Times of an operator by size class; empty where nobody has thought of arguments."""
+    op, entry, found = kernels.overload(name), mlx_ops.TABLE[name], {}
+    for power in range(SMALLEST, largest + 1, STEP):
+        made = arguments(name, 1 << power)
+        if made is None:
+            break
+        tensors = mlx_ops.tensors(made)
+        size = thresholds.size_class(max(tensor.numel() for tensor in tensors))
+        mlx_ops.run(entry, *made)  # compiles, on a GPU
+        pair = both(lambda made=made: op(*made), lambda made=made: mlx_ops.run(entry, *made))
+        found[name, str(tensors[0].dtype).removeprefix("torch."), size] = pair
+    return found
+
+
+def least(found: dict[thresholds.Key, thresholds.Pair], below: float = thresholds.WINS_BELOW) -> int | None:
+    """The size from which on MLX always took less than a part of the CPU's time, ``None`` if there is none."""
+    size = None
+    for key in sorted(found, reverse=True):
+        if found[key][1] >= below * found[key][0]:
+            break
+        size = 1 << (key[2] - 1)
+    return size
+
+
+def ship(figures: dict[str, dict[thresholds.Key, thresholds.Pair]]) -> None:
+    """Replace the shipped sizes of MLX's kind of device."""
+    table = json.loads(thresholds.DEFAULTS.read_text(encoding="utf-8"))
+    sizes: dict[str, dict[str, int]] = {}
+    for name, found in figures.items():
+        size = least(found, CLEARLY)
+        if size is not None and size < 1 << (max(key[2] for key in found) - 1):
+            sizes[name] = {next(iter(found))[1]: size}
+    versions = f"mlx {mlx().__version__}, torch {torch.__version__}, {platform.machine()}"
+    table[thresholds.kind()] = {"measured": versions, "least": sizes}
+    thresholds.DEFAULTS.write_text(json.dumps(table, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="keep the figures for the fallback chain on this machine")
+    parser.add_argument("--ship", action="store_true", help="put the sizes into the package's own table")
+    parser.add_argument("--largest", type=int, default=18, help="the largest size, as a power of two")
+    parser.add_argument("--only", default="", help="operators, comma-separated")
+    options = parser.parse_args()
+    print(thresholds.machine())
+    figures: dict[str, dict[thresholds.Key, thresholds.Pair]] = {}
+    for name in options.only.split(",") if options.only else sorted(mlx_ops.TABLE):
+        found = figures[name] = measure(name, options.largest)
+        size = least(found)
+        ratios = "  ".join(f"{1 << (key[2] - 1)}: {pair[0] / pair[1]:.2f}" for key, pair in found.items())
+        verdict = "not measured" if not found else "never" if size is None else f"from {size}"
+        print(f"{name:28} {verdict:>14}  CPU/MLX  {ratios}", flush=True)
+    if options.write:
+        known = thresholds.Figures()
+        for found in figures.values():
+            for key, pair in found.items():
+                known.add(key, pair)
+        known.save()
+        print("kept in the cache:", thresholds.FILE)
+    if options.ship:
+        ship(figures)
+        print("written to", thresholds.DEFAULTS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""Compare the torch.cuda tree of this process with a recorded surface: what is missing, what differs.
+
+    python -m torchdevice_cuda tools/gap.py tests/data/surface-2.13.0.json
+    python -m torchdevice_cuda tools/gap.py SURFACE.json --names-only     # another torch version: names, not signatures
+    python tools/gap.py SURFACE.json --trim tests/data/surface-X.json     # keep what this tool compares
+
+A surface file is ``{module: {"all": [...], "names": {name: {"kind", "signature", "members"}}}}``. Exits 1 on any gap.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import json
+import re
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+# Private names that the rest of torch reads from torch.cuda.
+PRIVATE = {
+    "torch.cuda": (
+        "_CudaDeviceProperties _POOL_HANDLE _exchange_device _get_device_index _get_rng_state_offset _is_compiled "
+        "_is_in_bad_fork _lazy_init _maybe_exchange_device _set_rng_state_offset _set_stream_by_id _sleep _lazy_call "
+        "_get_device _get_generator _DeviceGuard _initialized _queued_calls _lazy_seed_tracker _check_capability"
+    ).split(),
+    "torch.cuda._graph_annotations": ["get_kernel_annotations"],
+    "torch.cuda._memory_viz": ["_block_extra", "_frames_fmt"],
+    "torch.cuda._pin_memory_utils": ["pin_memory", "unpin_memory"],
+    "torch.cuda._sanitizer": ["enable_cuda_sanitizer"],
+    "torch.cuda._utils": ["_get_device_index"],
+    "torch.cuda.jiterator": ["_create_jit_fn", "_create_multi_output_jit_fn"],
+    "torch.cuda.memory": (
+        "_dump_snapshot _record_memory_history _record_memory_history_impl _record_memory_history_legacy _snapshot "
+        "_set_allocator_settings _get_current_allocator _host_allocator _save_memory_usage _save_segment_usage"
+    ).split(),
+    "torch.cuda.nccl": ["_check_sequence_type"],
+    "torch.cuda.amp.autocast_mode": ["_cast"],
+}
+# Members that pybind11 adds to every class it makes.
+IGNORED_MEMBERS = {"_pybind11_conduit_v1_"}
+# Classes whose members are torch.Tensor's or a storage's own, not torch.cuda's.
+FOREIGN = re.compile(r"(Tensor|Storage)$")
+ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+def compared(surface: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Every (module, name, entry) this tool holds the running tree against."""
+    for module, recorded in surface.items():
+        private_module = any(part.startswith("_") for part in module.split("."))
+        for name, entry in recorded["names"].items():
+            public = not private_module and not name.startswith("_")
+            if public or name in PRIVATE.get(module, ()):
+                yield module, name, entry
+
+
+def kind_of(value: Any) -> str:
+    """``class``, ``function`` (anything else that is called) or ``data``."""
+    if isinstance(value, type):
+        return "class"
+    return "function" if callable(value) else "data"
+
+
+def signature_of(value: Any) -> str | None:
+    """The signature as text, without addresses; ``None`` where there is none."""
+    try:
+        return ADDRESS.sub("", str(inspect.signature(value)))
+    except (TypeError, ValueError):
+        return None
+
+
+def gaps(surface: dict[str, Any], names_only: bool = False) -> Iterator[tuple[str, str]]:
+    """(kind of gap, what) for every difference."""
+    for module in surface:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            yield "missing module", f"{module} ({error})"
+    for module, recorded in surface.items():
+        loaded = sys.modules.get(module)
+        if loaded is not None and recorded["all"] is not None and not names_only:
+            ours = set(getattr(loaded, "__all__", ()))
+            for name in sorted(set(recorded["all"]) ^ ours):
+                yield "__all__ differs", f"{module}.{name}"
+    for module, name, entry in compared(surface):
+        loaded = sys.modules.get(module)
+        if loaded is None:
+            continue
+        dotted = f"{module}.{name}"
+        value = getattr(loaded, name, types)
+        if value is types:
+            yield "missing", dotted
+            continue
+        if names_only:
+            continue
+        if kind_of(value) != entry["kind"]:
+            yield "kind differs", f"{dotted}: {entry['kind']} recorded, {kind_of(value)} here"
+        wanted = entry.get("signature")
+        if wanted and ADDRESS.sub("", wanted) != signature_of(value):
+            yield "signature differs", f"{dotted}: {wanted} recorded, {signature_of(value)} here"
+        if not FOREIGN.search(name):
+            for member in entry.get("members") or ():
+                if member not in IGNORED_MEMBERS and not hasattr(value, member):
+                    yield "missing member", f"{dotted}.{member}"
+
+
+def trim(surface: dict[str, Any]) -> dict[str, Any]:
+    """The surface less everything that is not compared."""
+    kept: dict[str, Any] = {}
+    for module, name, entry in compared(surface):
+        row = kept.setdefault(module, {"all": surface[module]["all"], "names": {}})
+        small = {key: entry[key] for key in ("kind", "signature") if entry.get(key)}
+        if entry.get("members") and not FOREIGN.search(name):
+            small["members"] = [member for member in entry["members"] if member not in IGNORED_MEMBERS]
+        row["names"][name] = small
+    return kept
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("surface", type=Path)
+    parser.add_argument("--names-only", action="store_true", help="compare names, not signatures, kinds and members")
+    parser.add_argument("--trim", type=Path, help="write what is compared to this file; compare nothing")
+    args = parser.parse_args()
+    surface = json.loads(args.surface.read_text())
+    if args.trim:
+        args.trim.write_text(json.dumps(trim(surface), indent=0, sort_keys=True) + "\n")
+        return 0
+    import torch
+
+    found = list(gaps(surface, args.names_only))
+    for what, where in found:
+        print(f"{what}: {where}")
+    total = sum(1 for _ in compared(surface))
+    missing = sum(what.startswith("missing") for what, _ in found)
+    tree = "shadow tree" if "torchdevice_cuda" in (torch.cuda.__file__ or "") else "STOCK tree"
+    print(
+        f"torch {torch.__version__}, {tree}: {total} names compared, {missing} missing, "
+        f"{len(found) - missing} different"
+    )
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""PyTorch's own operator samples, forward and backward: run on a device, compared with the CPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+#: Results that the operator leaves undefined: uninitialised memory.
+UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
+NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+WIDE = {narrow: wide for wide, narrow in NARROW.items()}
+
+Outcome = tuple[list[Any], list[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """A device as these samples see it."""
+
+    #: what a tensor says that is on it
+    type: str
+    #: whether an error of its is no failure, but a refusal
+    refuses: Callable[[BaseException], bool] = lambda error: False
+    #: whether its results are laid out as the CPU's
+    strides: bool = False
+    #: whether float64 becomes float32 on it
+    narrows: bool = False
+    #: whether its operators are made of the very ones that the CPU's are made of
+    alike: bool = False
+
+
+class Refused(Exception):
+    """The device said that it does not have this."""
+
+
+def check(op: Any, dtype: torch.dtype, count: int, device: Device) -> tuple[str, str]:
+    """("pass" | "fail" | "skip" | "refused", why) for one operator."""
+    if dtype not in op.supported_dtypes("cpu"):
+        return "skip", "no CPU kernel for the dtype"
+    grads = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
+    try:
+        torch.manual_seed(0)
+        samples = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=grads), count))
+    except Exception as error:
+        return "skip", f"no samples: {error}"[:300]
+    compared = 0
+    for number, sample in enumerate(samples):
+        try:
+            expected = run(op, sample, "cpu", grads)
+            others = [run(op, sample, "cpu", grads, seed) for seed in (1, 2, 3)]
+        except Exception:  # what the CPU cannot do is not asked of the device
+            continue
+        exact = op.name not in UNDEFINED and all(same(expected, other) for other in others)
+        expected = sure(op, sample, grads, expected)
+        try:
+            compare(expected, _on(device, op, sample, grads), device, exact)
+        except Refused as error:
+            return "refused", str(error)[:300]
+        except Exception as error:
+            return "fail", f"sample {number}: {type(error).__name__}: {error}"[:1000]
+        compared += 1
+    return ("pass", f"{compared} samples") if compared else ("skip", "no sample passes on the CPU")
+
+
+def sure(op: Any, sample: Any, grads: bool, expected: Outcome) -> Outcome:
+    """What the CPU gives; where that is NaN and in double precision it is not, the latter, rounded.
+
+    The gradient of renorm compares a norm taken in double precision with elements that are not, and divides by their
+    number.
+    """
+    if not _nan(expected):
+        return expected
+
+    def widen(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return value.detach().to(WIDE.get(value.dtype, value.dtype)).requires_grad_(value.requires_grad)
+
+    try:
+        wide = run(op, sample.transform(widen), "cpu", grads)
+    except Exception:  # not every operator has that dtype
+        return expected
+    if _nan(wide):
+        return expected
+    pairs = zip((*expected[0], *expected[1]), (*wide[0], *wide[1]), strict=True)
+    rounded = [w.to(e.dtype) if isinstance(e, torch.Tensor) else e for e, w in pairs]
+    return rounded[: len(expected[0])], rounded[len(expected[0]) :]
+
+
+def _nan(outcome: Outcome) -> bool:
+    tensors = (value for part in outcome for value in part if isinstance(value, torch.Tensor))
+    return any(bool(t.isnan().any()) for t in tensors if t.layout is torch.strided)
+
+
+def _on(device: Device, op: Any, sample: Any, grads: bool) -> Outcome:
+    """Run on the device, with its refusals told from its failures."""
+    try:
+        return run(op, sample, device.type, grads)
+    except Exception as error:
+        if device.refuses(error):
+            raise Refused(str(error)) from error
+        raise
+
+
+def run(op: Any, sample: Any, device: str, grads: bool, seed: int = 0) -> Outcome:
+    """The outputs and the inputs' gradients, on a device."""
+    leaves: list[torch.Tensor] = []
+
+    def move(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            moved = value.detach().to(device, copy=True)
+            if value.requires_grad:
+                moved.requires_grad_()
+                leaves.append(moved)
+            return moved
+        return device if isinstance(value, torch.device) or (isinstance(value, str) and value == "cpu") else value
+
+    # This one takes its indices on the CPU, wherever the tensor is.
+    arguments = sample.args if op.name == "tensor_split" else tree_map(move, sample.args)
+    # Samples of random operators fix the seed themselves; move it along, so that they can be told from the others.
+    reseed = torch.manual_seed
+    torch.manual_seed = lambda given: reseed(given + seed)
+    torch.manual_seed(0)
+    try:
+        result = op(tree_map(move, sample.input), *arguments, **tree_map(move, sample.kwargs))
+        outputs = tree_leaves(sample.output_process_fn_grad(result))
+        wanted = [t for t in outputs if isinstance(t, torch.Tensor) and t.requires_grad]
+        gradients: list[Any] = []
+        if grads and wanted and leaves:
+            ones = [torch.ones_like(t) for t in wanted]
+            gradients = list(torch.autograd.grad(wanted, leaves, ones, allow_unused=True))
+    finally:
+        torch.manual_seed = reseed
+    return outputs, gradients
+
+
+def same(one: Outcome, other: Outcome) -> bool:
+    """Whether two CPU runs with different seeds agree; if not, the operator is random."""
+    try:
+        torch.testing.assert_close(one, other, equal_nan=True)
+    except (AssertionError, TypeError):
+        return False
+    return True
+
+
+def tolerance(dtype: torch.dtype, device: Device) -> dict[str, float]:
+    """How close a result must be; nothing said is torch's own measure."""
+    if device.narrows and dtype in NARROW:
+        return {"rtol": 2e-3, "atol": 2e-3}  # computed in half the precision
+    if dtype in (torch.float16, torch.bfloat16):
+        # An operator made of others than on the CPU rounds its results a few times more, by half an epsilon each.
+        close = 4 * torch.finfo(dtype).eps
+        return {"rtol": close, "atol": close}
+    return {} if device.alike else {"rtol": 1e-4, "atol": 1e-4}
+
+
+def compare(expected: Outcome, got: Outcome, device: Device, exact: bool) -> None:
+    """AssertionError unless ``got`` is ``expected``, on the device, in a precision that the device has."""
+    for what, want, have in (("output", expected[0], got[0]), ("gradient", expected[1], got[1])):
+        assert len(want) == len(have), f"{len(have)} {what}s, not {len(want)}"
+        for w, h in zip(want, have, strict=True):
+            if not isinstance(w, torch.Tensor):
+                if exact and not isinstance(w, str):
+                    assert type(w) is type(h), f"{what}: {h!r} is not {w!r}"
+                continue
+            assert h.device.type == device.type, f"{what} is on {h.device}"
+            dtype = NARROW.get(w.dtype, w.dtype) if device.narrows else w.dtype
+            assert (w.shape, dtype, w.layout) == (h.shape, h.dtype, h.layout), f"{what}: {h.shape} {h.dtype} {h.layout}"
+            if w.layout == torch.strided and device.strides:
+                assert w.stride() == h.stride() or w.numel() <= 1, f"{what}: strides {h.stride()}, not {w.stride()}"
+            if exact:
+                close = tolerance(w.dtype, device)
+                torch.testing.assert_close(h.cpu(), w.cpu().to(dtype), equal_nan=True, check_stride=False, **close)

@@ -1,0 +1,49 @@
+"""PyTorch programs written for CUDA run, unmodified, on machines without CUDA.
+
+    python -m torchdevice_cuda script.py
+
+or, from code, before or after ``import torch``::
+
+    import torchdevice_cuda
+    torchdevice_cuda.activate()
+
+Importing this package imports no torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .drivers import Driver
+
+__version__ = "0.1.0"
+__all__ = ["activate", "deactivate", "driver", "is_active"]
+
+
+def activate(**settings: Any) -> None:
+    """Make this process believe in CUDA. Settings not given come from the environment (``TORCHDEVICE_*``)."""
+    from . import activation
+
+    activation.activate(**settings)
+
+
+def deactivate() -> None:
+    """Put every attribute of torch back as it was."""
+    from . import activation
+
+    activation.deactivate()
+
+
+def is_active() -> bool:
+    """Whether this process is under torchdevice_cuda."""
+    from . import activation
+
+    return activation.is_active()
+
+
+def driver() -> Driver:
+    """What stands in for the GPU in this process."""
+    from . import activation
+
+    return activation.driver()

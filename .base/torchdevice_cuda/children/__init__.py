@@ -1,0 +1,60 @@
+"""Child processes of a program run with ``python -m torchdevice_cuda`` come under torchdevice_cuda too.
+
+This folder goes on the children's ``PYTHONPATH``: python finds its ``sitecustomize`` there, which does what the
+installed shim does. The two modules beside this one are the shim's, byte for byte.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, MutableMapping
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from .. import settings
+
+FOLDER = Path(__file__).parent
+PACKAGE = FOLDER.parent
+
+
+def export(
+    chosen: settings.Settings, overridden: Iterable[str], environ: MutableMapping[str, str] | None = None
+) -> None:
+    """Write into the environment what makes children read the same settings and activate themselves.
+
+    ``overridden`` are the fields that the command line gave: only they differ from what the environment says. To be
+    called while ``sys.path`` holds only what children get as well, without an entry for this process's program.
+    """
+    environ = os.environ if environ is None else environ
+    written = settings.as_environment(chosen)
+    for field in overridden:
+        variable = settings.BY_FIELD[field].variable
+        if variable in written:
+            environ[variable] = written[variable]
+        else:  # the command line asked for the default over the environment's value
+            environ.pop(variable, None)
+    environ["TORCHDEVICE_AUTO"] = "1"
+    path = [environ["PYTHONPATH"]] if environ.get("PYTHONPATH") else []
+    known = environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(FOLDER) not in known and not _shim_reaches_children():
+        path.insert(0, str(FOLDER))
+    if not _package_reaches_children():
+        path.append(str(PACKAGE.parent))
+    if path:
+        environ["PYTHONPATH"] = os.pathsep.join(path)
+
+
+def _shim_reaches_children() -> bool:
+    """Whether the shim is installed, or on ``PYTHONPATH`` as a whole: in both its ``.pth`` lies beside it."""
+    spec = PathFinder.find_spec("torchdevice_cuda_shim")
+    return spec is not None and spec.origin is not None and Path(spec.origin).with_suffix(".pth").exists()
+
+
+def _package_reaches_children() -> bool:
+    """Whether children find torchdevice_cuda by themselves; not so when it was found in the current directory."""
+    if PathFinder.find_spec(PACKAGE.name) is not None:
+        return True
+    # An editable install may have a finder of its own.
+    others = [finder for finder in sys.meta_path if finder is not PathFinder and hasattr(finder, "find_spec")]
+    return any(finder.find_spec(PACKAGE.name, None) is not None for finder in others)

@@ -1,0 +1,210 @@
+"""The command line: ``python -m torchdevice_cuda [options] program args…``.
+
+Options end where the program begins; from there on every word belongs to the program.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+
+from . import __version__, program, settings
+
+NAME = "torchdevice-cuda"
+FLAGS = {option.flag: option for option in settings.OPTIONS if option.flag is not None}
+
+_USAGE = f"""\
+Run a PyTorch program written for CUDA on this machine, whatever it has instead.
+
+usage: python -m torchdevice_cuda [options] script.py [args]
+       python -m torchdevice_cuda [options] -m module [args]
+       python -m torchdevice_cuda [options] -c code [args]
+       python -m torchdevice_cuda [options] - [args]          the program comes from standard input
+       python -m torchdevice_cuda [options]                   an interactive session
+       {NAME} ...                                   the same, once installed
+"""
+_EXAMPLES = """\
+examples:
+  python -m torchdevice_cuda train.py --epochs 3
+  python -m torchdevice_cuda -m torch.distributed.run --nproc-per-node 2 ddp.py
+  python -m torchdevice_cuda -c "import torch; print(torch.cuda.get_device_name())"
+  python -m torchdevice_cuda --devices 4 --memory 16GiB train.py
+  python -m torchdevice_cuda --info --driver cpu
+  python -m torchdevice_cuda --build
+"""
+
+
+class UsageError(Exception):
+    """The command line cannot be understood."""
+
+
+@dataclasses.dataclass
+class Request:
+    """What the command line asks for."""
+
+    overrides: dict[str, str] = dataclasses.field(default_factory=dict)
+    action: str = "interactive"  # or: script, module, command, stdin, info, build, version, help
+    target: str = ""  # the script, module or code
+    args: list[str] = dataclasses.field(default_factory=list)
+
+
+def parse(words: Sequence[str]) -> Request:
+    """Read the words after ``python -m torchdevice_cuda``."""
+    request = Request()
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word == "-":
+            return _program(request, "stdin", word, rest)
+        if not word.startswith("-"):
+            return _program(request, "script", word, rest)
+        if word == "--":
+            return _program(request, "script", rest.pop(0), rest) if rest else request
+        if word[:2] in ("-m", "-c"):  # python takes the argument attached, too: -mmodule
+            kind, what = ("module", "a module's name") if word[:2] == "-m" else ("command", "the code")
+            if not word[2:] and not rest:
+                raise UsageError(f"{word} needs {what} after it")
+            return _program(request, kind, word[2:] or rest.pop(0), rest)
+        if word in ("-h", "--help"):
+            request.action = "help"
+            return request
+        if word in ("-V", "--version"):
+            request.action = "version"
+        elif word in ("--info", "--build"):
+            request.action = word[2:]
+        elif word == "--no-build":
+            request.overrides["build"] = "0"
+        else:
+            _setting(request, word, rest)
+    return request
+
+
+def _program(request: Request, action: str, target: str, args: list[str]) -> Request:
+    if request.action == "interactive":  # --info, --build and --version do not run programs
+        request.action = action
+    request.target, request.args = target, args
+    return request
+
+
+def _setting(request: Request, word: str, rest: list[str]) -> None:
+    flag, attached, value = word.partition("=")
+    option = FLAGS.get(flag)
+    if option is None:
+        raise UsageError(f"there is no option {flag}; see python -m torchdevice_cuda --help")
+    if not attached:
+        if not rest:
+            raise UsageError(f"{flag} needs a value; allowed: {option.allowed}")
+        value = rest.pop(0)
+    request.overrides[option.field] = value
+
+
+def help_text() -> str:
+    """The text of ``--help``."""
+    import textwrap
+
+    rows = [(f"{flag} VALUE", f"{option.help}: {option.allowed}") for flag, option in FLAGS.items()]
+    rows += [
+        ("--no-build", "do not build the native part of the virtual GPU where it is missing"),
+        ("--build", "build the native part of the virtual GPU now, and show where it is"),
+        ("--info", "show what stands in for the GPU here, and why"),
+        ("--version", "show versions"),
+        ("--help", "show this text"),
+    ]
+    width = max(len(left) for left, _ in rows)
+    options = "\n".join(f"  {left:<{width}}  {right}" for left, right in rows)
+    variables = textwrap.fill(
+        ", ".join(option.variable for option in settings.OPTIONS),
+        width=100,
+        initial_indent="  ",
+        subsequent_indent="  ",
+    )
+    return (
+        f"{_USAGE}\noptions:\n{options}\n\n"
+        f"Each option can be given as a variable instead; options win:\n{variables}\n\n{_EXAMPLES}"
+    )
+
+
+def version_text() -> str:
+    """The text of ``--version``; torch's version comes from its metadata, as importing it takes seconds."""
+    import platform
+    from importlib import metadata
+
+    try:
+        torch = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        torch = "not installed"
+    return f"{NAME} {__version__} (torch {torch}, Python {platform.python_version()})"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Do what the command line says; the exit status, where the program itself does not end the process."""
+    try:
+        request = parse(sys.argv[1:] if argv is None else argv)
+    except UsageError as error:
+        return _fail(str(error))
+    if request.action == "help":
+        print(help_text(), end="")
+        return 0
+    if request.action == "version":
+        print(version_text())
+        return 0
+
+    program.drop_first_entry()
+    from . import activation, children
+
+    try:
+        chosen = settings.load(request.overrides)
+        if request.action == "info":
+            from . import info
+
+            print(info.text(request.overrides))
+            return 0
+        if request.action == "build":
+            return _build()
+        activation.activate(**request.overrides)
+    except (settings.SettingsError, activation.ActivationError, activation.DriverUnavailable) as error:
+        return _fail(str(error))
+    children.export(chosen, request.overrides)
+    return _run(request)
+
+
+def _build() -> int:
+    from .native import build
+
+    try:
+        print(build.library("cuda"))
+    except build.BuildError as error:
+        return _fail(str(error))
+    return 0
+
+
+def _run(request: Request) -> int:
+    target, args = request.target, request.args
+    if request.action == "script":
+        try:
+            program.run_script(target, args)
+        except program.ProgramNotFound as error:
+            print(error, file=sys.stderr)
+            return 2
+    elif request.action == "module":
+        program.run_module(target, args)
+    elif request.action == "command":
+        program.run_command(target, args)
+    elif _is_interactive():
+        from . import repl
+
+        repl.interact(program.prepare_interactive(target, args))
+    else:
+        program.run_stdin(target, args)
+    return 0
+
+
+def _is_interactive() -> bool:
+    """Python reads a session from a terminal, and a program from anything else."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _fail(message: str) -> int:
+    print(f"{NAME}: {' '.join(message.split())}", file=sys.stderr)
+    return 2

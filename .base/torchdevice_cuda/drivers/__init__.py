@@ -1,0 +1,27 @@
+"""What stands in for the GPU. ``active()`` is the driver of this process while torchdevice_cuda is active."""
+
+from __future__ import annotations
+
+from .base import DeviceFacts, Driver, Memory
+
+__all__ = ["DeviceFacts", "Driver", "Memory", "active", "install", "installed"]
+
+_active: Driver | None = None
+
+
+def active() -> Driver:
+    """The driver in use."""
+    if _active is None:
+        raise RuntimeError("torchdevice_cuda is not active in this process: call torchdevice_cuda.activate()")
+    return _active
+
+
+def installed() -> Driver | None:
+    """The driver in use, or ``None``."""
+    return _active
+
+
+def install(driver: Driver | None) -> None:
+    """Put a driver in place, or none."""
+    global _active
+    _active = driver

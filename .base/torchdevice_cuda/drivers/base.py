@@ -1,0 +1,292 @@
+"""The driver protocol: everything the shadow tree and the translation core may ask of what stands in for the GPU.
+
+A driver answers for devices, the current device, streams and events, memory, random generators and forks. It knows
+nothing of modules, patches or the program. The parts that are the same on every host (the current device of a thread,
+forks) are implemented here; a driver replaces what its device does itself.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import os
+import threading
+import uuid
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .errors import bad_fork, invalid_ordinal
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..settings import Settings
+    from .streams import Streams
+
+PoolId = tuple[int, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceFacts:
+    """What a device is; the names are those of CUDA's device properties."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    uuid: uuid.UUID
+    clock_rate: int  # kHz
+    L2_cache_size: int
+    pci_bus_id: int
+    is_integrated: int = 1
+    is_multi_gpu_board: int = 0
+    max_threads_per_block: int = 1024
+    max_threads_per_multi_processor: int = 2048
+    memory_bus_width: int = 64
+    memory_clock_rate: int = 0  # kHz; 0 where the host does not say
+    pci_device_id: int = 0
+    pci_domain_id: int = 0
+    regs_per_multiprocessor: int = 65536
+    shared_memory_per_block: int = 49152
+    shared_memory_per_block_optin: int = 49152
+    shared_memory_per_multiprocessor: int = 65536
+    warp_size: int = 32
+
+    @property
+    def gcnArchName(self) -> str:  # noqa: N802 (CUDA's own spelling; CUDA answers with the device's name)
+        """The architecture name; as on CUDA builds, the device's name."""
+        return self.name
+
+
+class Memory(abc.ABC):
+    """The memory of a driver's devices, as CUDA's caching allocator shows its own."""
+
+    source: str  # where the figures come from, for --info
+
+    @abc.abstractmethod
+    def stats(self, device: int) -> dict[str, Any]:
+        """The nested statistics of ``torch.cuda.memory_stats_as_nested_dict``."""
+
+    @abc.abstractmethod
+    def reset_peak(self, device: int) -> None:
+        """Start a device's peaks from the present figures."""
+
+    @abc.abstractmethod
+    def reset_accumulated(self, device: int) -> None:
+        """Start a device's sums from zero."""
+
+    @abc.abstractmethod
+    def info(self, device: int) -> tuple[int, int]:
+        """``(free, total)`` bytes of the device."""
+
+    @abc.abstractmethod
+    def empty_cache(self) -> None:
+        """Give memory kept for reuse back."""
+
+    @abc.abstractmethod
+    def allocate(self, size: int, device: int, stream: int) -> int:
+        """Take ``size`` raw bytes; the address."""
+
+    @abc.abstractmethod
+    def release(self, address: int) -> None:
+        """Free raw memory."""
+
+    @abc.abstractmethod
+    def snapshot(self, pool: PoolId | None = None) -> dict[str, Any]:
+        """``{"segments": [...], "device_traces": [...], ...}`` as ``torch.cuda.memory._snapshot`` gives it."""
+
+    @abc.abstractmethod
+    def record_history(self, enabled: str | None, max_entries: int, clear: bool) -> None:
+        """Keep, or stop keeping, a history of allocations."""
+
+    @abc.abstractmethod
+    def fraction(self, device: int) -> float:
+        """The share of a device's memory that this process may take."""
+
+    @abc.abstractmethod
+    def set_fraction(self, fraction: float, device: int) -> None:
+        """Set that share."""
+
+    @abc.abstractmethod
+    def host_stats(self) -> dict[str, Any]:
+        """The nested statistics of pinned host memory."""
+
+    @abc.abstractmethod
+    def reset_host_peak(self) -> None:
+        """Start the peaks of pinned memory from the present figures."""
+
+    @abc.abstractmethod
+    def reset_host_accumulated(self) -> None:
+        """Start the sums of pinned memory from zero."""
+
+    @abc.abstractmethod
+    def enter_pool(self, device: int, pool: PoolId) -> None:
+        """File the calling thread's allocations on a device under a pool."""
+
+    @abc.abstractmethod
+    def leave_pool(self, device: int, pool: PoolId) -> None:
+        """Stop filing allocations under a pool."""
+
+    @abc.abstractmethod
+    def on_out_of_memory(self, observer: Callable[[int, int, int, int], None]) -> None:
+        """Call ``observer(device, wanted, total, free)`` when memory runs out."""
+
+    @abc.abstractmethod
+    def out_of_memory(self, size: int, device: int) -> Exception:
+        """The error for a request of ``size`` bytes that does not fit, counted."""
+
+    @abc.abstractmethod
+    def in_use(self, device: int) -> int:
+        """Bytes of the device in use by every process on the machine."""
+
+
+def _weak_setter(driver: Driver) -> Callable[[], None]:
+    """What a forked child runs: its driver is cold again. Holds the driver weakly, fork handlers live for ever."""
+    reference = weakref.ref(driver)
+
+    def set_cold() -> None:
+        living = reference()
+        if living is not None:
+            living.cold = True
+
+    return set_cold
+
+
+class Driver(abc.ABC):
+    """What stands in for the GPU."""
+
+    name: str
+    #: torch's type of the device that a "cuda" tensor really lives on ("cpu", "mps", "cuda")
+    device_type: str
+    #: whether requests that do not name CUDA are redirected to the accelerator unless the user says otherwise
+    redirects_by_default: bool = False
+    #: why drivers that ``auto`` prefers were not taken
+    passed_over: tuple[str, ...] = ()
+    streams: Streams
+    memory: Memory
+
+    def __init__(self, settings: Settings, reason: str) -> None:
+        self.settings = settings
+        self.reason = reason
+        self._thread = threading.local()
+        #: host memory that the program registered with CUDA: address -> bytes
+        self.registered_host_memory: dict[int, int] = {}
+        self._initialized_by: int | None = None
+        #: whether the device must be brought up before it is used: at first, and in a forked child. Hot paths look at
+        #: this flag instead of asking for the process id.
+        self.cold = True
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=_weak_setter(self))
+
+    # ------------------------------------------------------------------ devices
+    @abc.abstractmethod
+    def facts(self, index: int) -> DeviceFacts:
+        """What device ``index`` is; the index is valid."""
+
+    @abc.abstractmethod
+    def device_count(self) -> int:
+        """How many devices the program sees."""
+
+    def emulates_bf16(self) -> bool:
+        """Whether bfloat16 tensors compute on this device although its capability does not promise it."""
+        return True
+
+    def can_access_peer(self, device: int, peer: int) -> bool:
+        """Whether one device reads another's memory directly: all of a host's do, none reads itself as a peer."""
+        return device != peer
+
+    def check(self, index: int) -> int:
+        """The index itself if there is such a device, else CUDA's error."""
+        if not 0 <= index < self.device_count():
+            raise invalid_ordinal()
+        return index
+
+    def current_device(self) -> int:
+        """The calling thread's current device."""
+        return getattr(self._thread, "device", 0)
+
+    def set_device(self, index: int) -> None:
+        """Make ``index`` the calling thread's current device."""
+        self._thread.device = self.check(index)
+
+    def exchange_device(self, index: int) -> int:
+        """Set the current device and return the one before; a negative index changes nothing and returns -1."""
+        if index < 0:
+            return -1
+        previous = self.current_device()
+        self.set_device(index)
+        return previous
+
+    def prepare(self) -> None:  # noqa: B027 (most drivers need nothing)
+        """Called once when torch is complete and before the patches: what needs all of torch to be there."""
+
+    # ------------------------------------------------------------- initialisation
+    def initialize(self) -> None:
+        """Bring the device up for this process; CUDA's error in a child forked after the parent did so."""
+        if self.in_bad_fork():
+            raise bad_fork()
+        self._initialized_by = os.getpid()
+        self.cold = False
+
+    def initialized(self) -> bool:
+        """Whether this process has brought the device up."""
+        return self._initialized_by == os.getpid()
+
+    def in_bad_fork(self) -> bool:
+        """Whether this process was forked from one that had already used the device."""
+        return self._initialized_by is not None and self._initialized_by != os.getpid()
+
+    # --------------------------------------------------------------------- random
+    @abc.abstractmethod
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """The default random generator of each device."""
+
+    def state_offset(self, generator: torch.Generator) -> int:
+        """How far a generator has advanced, in CUDA's units."""
+        return generator.get_offset()
+
+    def set_state_offset(self, generator: torch.Generator, offset: int) -> None:
+        """Move a generator to an offset."""
+        generator.set_offset(offset)
+
+    @abc.abstractmethod
+    def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
+        """Restore a generator from ``get_state()`` of this driver or from a state saved on a CUDA device."""
+
+    # -------------------------------------------------------------------- profiler
+    def trace(self, on: bool) -> None:  # noqa: B027 (most drivers have no profiler attached)
+        """Let an external profiler collect from here on, or stop: ``cudaProfilerStart`` and ``cudaProfilerStop``."""
+
+    # -------------------------------------------------------------------- monitors
+    def utilization(self, device: int) -> int:
+        """Percent of the last sample period in which the device computed."""
+        return self._no_sensor("utilization")
+
+    def memory_utilization(self, device: int) -> int:
+        """Percent of the last sample period in which the device's memory was read or written."""
+        return self._no_sensor("memory_usage")
+
+    def temperature(self, device: int) -> int:
+        """Degrees Celsius."""
+        return self._no_sensor("temperature")
+
+    def power_draw(self, device: int) -> int:
+        """Milliwatts."""
+        return self._no_sensor("power_draw")
+
+    def clock_rate(self, device: int) -> int:
+        """MHz."""
+        return self.facts(device).clock_rate // 1000
+
+    def _no_sensor(self, what: str) -> int:
+        raise RuntimeError(
+            f"torch.cuda.{what}() reads the GPU's sensors through NVML, and the {self.name!r} driver of "
+            "torchdevice_cuda has no such sensor"
+        )
+
+    # ----------------------------------------------------------------------- info
+    def describe(self) -> list[tuple[str, str]]:
+        """Rows for ``--info`` beyond the devices themselves."""
+        return [("memory figures", self.memory.source)]

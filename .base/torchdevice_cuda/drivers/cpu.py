@@ -1,0 +1,93 @@
+"""The ``cpu`` driver: torch.cuda answers, tensors live on the CPU and say so."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from .host import HostDriver
+from .processmemory import ProcessMemory
+from .streams import Streams
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..settings import Settings
+
+_CUDA_STATE_BYTES = 16  # a CUDA generator's state: seed, then offset
+
+
+class CpuDriver(HostDriver):
+    """The processor in the GPU's place."""
+
+    name = "cpu"
+    device_type = "cpu"
+
+    def __init__(self, settings: Settings, reason: str) -> None:
+        super().__init__(settings, reason)
+        self.streams = Streams(self._count, lambda device: self.facts(device).clock_rate * 1000.0)
+
+    @functools.cached_property
+    def memory(self) -> ProcessMemory:
+        """Made at first use: psutil is not imported by a program that never asks."""
+        return ProcessMemory(self._count, self.settings.memory)
+
+    def initialize(self) -> None:
+        """Bring the device up: "allocated" memory counts from here."""
+        super().initialize()
+        self.memory.start()
+
+    @functools.cached_property
+    def _generators(self) -> tuple[torch.Generator, ...]:
+        import torch
+
+        made = tuple(torch.Generator() for _ in range(self._count))
+        for generator in made:
+            generator.manual_seed(torch.default_generator.initial_seed())
+        return made
+
+    def generators(self) -> tuple[torch.Generator, ...]:
+        """CPU generators of their own: seeding CUDA leaves the CPU's sequence alone, as on CUDA."""
+        return self._generators
+
+    def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
+        """Restore a CPU generator's state, or start one from the seed and offset of a CUDA state."""
+        if state.numel() == generator.get_state().numel():
+            generator.set_state(state)
+        elif state.numel() in (_CUDA_STATE_BYTES, _CUDA_STATE_BYTES // 2):
+            import torch
+
+            words = state.contiguous().view(torch.int64).tolist()
+            seed, offset = words[0], (words[1] if len(words) > 1 else 0)
+            generator.manual_seed((seed + 0x9E3779B97F4A7C15 * offset) % (1 << 64) if offset else seed)
+        else:
+            raise RuntimeError("RNG state is wrong size")
+
+    def state_offset(self, generator: torch.Generator) -> int:
+        """A CPU generator counts no offset."""
+        raise RuntimeError(
+            "the 'cpu' driver of torchdevice_cuda draws from a CPU generator, which has a state but no offset"
+        )
+
+    def set_state_offset(self, generator: torch.Generator, offset: int) -> None:
+        """A CPU generator can only be moved to the start of an offset of its seed."""
+        if offset % 4:
+            raise RuntimeError("offset must be a multiple of 4")
+        import torch
+
+        seed = generator.initial_seed()
+        words = [seed - (1 << 64) if seed >= 1 << 63 else seed, offset]
+        self.set_generator_state(generator, torch.tensor(words, dtype=torch.int64).view(torch.uint8))
+
+    def utilization(self, device: int) -> int:
+        """Percent of the processor in use by the machine since the last call."""
+        import psutil
+
+        return round(psutil.cpu_percent(interval=None))
+
+    def temperature(self, device: int) -> int:
+        """The hottest processor sensor, where the system shows one."""
+        import psutil
+
+        readings = [r.current for rs in getattr(psutil, "sensors_temperatures", dict)().values() for r in rs]
+        return round(max(readings)) if readings else super().temperature(device)

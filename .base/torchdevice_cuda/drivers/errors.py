@@ -1,0 +1,82 @@
+"""The errors CUDA raises, in CUDA's types and words."""
+
+from __future__ import annotations
+
+_DEBUGGING = (
+    "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
+    "incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to enable "
+    "device-side assertions.\n"
+)
+
+# cudaError_t values a program can meet here: code -> (name, text as cudaGetErrorString gives it).
+CODES: dict[int, tuple[str, str]] = {
+    0: ("cudaSuccess", "no error"),
+    1: ("cudaErrorInvalidValue", "invalid argument"),
+    2: ("cudaErrorMemoryAllocation", "out of memory"),
+    3: ("cudaErrorInitializationError", "initialization error"),
+    4: ("cudaErrorCudartUnloading", "driver shutting down"),
+    34: ("cudaErrorStubLibrary", "CUDA driver is a stub library"),
+    35: ("cudaErrorInsufficientDriver", "CUDA driver version is insufficient for CUDA runtime version"),
+    46: ("cudaErrorDevicesUnavailable", "CUDA-capable device(s) is/are busy or unavailable"),
+    98: ("cudaErrorInvalidDeviceFunction", "invalid device function"),
+    100: ("cudaErrorNoDevice", "no CUDA-capable device is detected"),
+    101: ("cudaErrorInvalidDevice", "invalid device ordinal"),
+    205: ("cudaErrorMapBufferObjectFailed", "mapping of buffer object failed"),
+    209: ("cudaErrorNoKernelImageForDevice", "no kernel image is available for execution on the device"),
+    400: ("cudaErrorInvalidResourceHandle", "invalid resource handle"),
+    401: ("cudaErrorIllegalState", "the operation cannot be performed in the present state"),
+    500: ("cudaErrorSymbolNotFound", "named symbol not found"),
+    600: ("cudaErrorNotReady", "device not ready"),
+    700: ("cudaErrorIllegalAddress", "an illegal memory access was encountered"),
+    701: ("cudaErrorLaunchOutOfResources", "too many resources requested for launch"),
+    709: ("cudaErrorContextIsDestroyed", "context is destroyed"),
+    710: ("cudaErrorAssert", "device-side assert triggered"),
+    712: ("cudaErrorHostMemoryAlreadyRegistered", "part or all of the requested memory range is already mapped"),
+    713: ("cudaErrorHostMemoryNotRegistered", "pointer does not correspond to a registered memory region"),
+    719: ("cudaErrorLaunchFailure", "unspecified launch failure"),
+    801: ("cudaErrorNotSupported", "operation not supported"),
+    900: ("cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"),
+    901: ("cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"),
+    999: ("cudaErrorUnknown", "unknown error"),
+}
+_UNKNOWN_CODE = "unrecognized error code"
+
+BAD_FORK = (
+    "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' "
+    "start method"
+)
+
+
+def error_text(code: int) -> str:
+    """What ``cudaGetErrorString`` says about an error code."""
+    return CODES.get(code, ("", _UNKNOWN_CODE))[1]
+
+
+def cuda_error(code: int) -> Exception:
+    """The ``torch.AcceleratorError`` that torch raises when a CUDA call returns this code."""
+    import torch
+
+    name, text = CODES.get(code, ("cudaErrorUnknown", _UNKNOWN_CODE))
+    if code == 101:
+        hint = "GPU device may be out of range, do you have enough GPUs?\n"
+    else:
+        hint = (
+            f"Search for `{name}' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for "
+            "more information.\n"
+        )
+    # torch.AcceleratorError came with torch 2.8; before it CUDA errors were plain RuntimeErrors.
+    kind = getattr(torch._C, "AcceleratorError", RuntimeError)
+    error = kind(f"CUDA error: {text}\n{hint}{_DEBUGGING}")
+    if kind is not RuntimeError:
+        error.error_code = code
+    return error
+
+
+def invalid_ordinal() -> Exception:
+    """The error for a device index that does not exist."""
+    return cuda_error(101)
+
+
+def bad_fork() -> RuntimeError:
+    """The error for using CUDA in a child forked from a process that already used it."""
+    return RuntimeError(BAD_FORK)

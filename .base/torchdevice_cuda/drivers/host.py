@@ -1,0 +1,47 @@
+"""What the drivers whose GPU is the host's own processor have in common: how many devices, and what each is."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from . import hostfacts
+from .base import DeviceFacts, Driver
+from .visible import visible_count
+
+if TYPE_CHECKING:
+    from ..settings import Settings
+
+
+class HostDriver(Driver):
+    """The processor, presented as a GPU: one multiprocessor per core."""
+
+    #: what is said of the processor's name
+    label = "CUDA compatible"
+    #: whether its memory is the host's, as an integrated GPU's is
+    integrated = 1
+
+    def __init__(self, settings: Settings, reason: str) -> None:
+        super().__init__(settings, reason)
+        self._count = visible_count(settings.devices, settings.visible_devices)
+
+    def device_count(self) -> int:
+        """The configured number of devices, less those the program may not see."""
+        return self._count
+
+    @functools.lru_cache(maxsize=64)  # noqa: B019 (one driver lives as long as the process)
+    def facts(self, index: int) -> DeviceFacts:
+        """The processor's facts under CUDA's names, with the memory the driver gives it."""
+        major, minor = self.settings.capability
+        return DeviceFacts(
+            name=self.settings.name or f"{hostfacts.processor_name()} ({self.label})",
+            major=major,
+            minor=minor,
+            total_memory=self.memory.info(index)[1],
+            multi_processor_count=hostfacts.cores(),
+            uuid=hostfacts.device_uuid(index),
+            clock_rate=hostfacts.clock_khz(),
+            L2_cache_size=hostfacts.last_level_cache(),
+            pci_bus_id=index,
+            is_integrated=self.integrated,
+        )

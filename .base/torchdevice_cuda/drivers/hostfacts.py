@@ -1,0 +1,73 @@
+"""What the host's processor is, from the sources each system has; every one may be absent."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+_DEFAULT_CLOCK_KHZ = 1_000_000  # where the system does not tell its clock
+
+
+@functools.cache
+def processor_name() -> str:
+    """The processor's marketing name, else its architecture."""
+    if sys.platform.startswith("linux"):
+        try:
+            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+                if line.lower().startswith(("model name", "hardware")):
+                    return line.split(":", 1)[1].strip()
+        except OSError:
+            pass
+    if sys.platform == "darwin":
+        command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+        try:
+            name = subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
+        except (OSError, subprocess.SubprocessError):
+            name = ""
+        if name:
+            return name
+    return platform.processor() or platform.machine() or "CPU"
+
+
+@functools.cache
+def clock_khz() -> int:
+    """The processor's clock in kHz, as CUDA's ``clock_rate`` counts."""
+    import psutil
+
+    try:
+        frequency = psutil.cpu_freq()
+    except (AttributeError, NotImplementedError, OSError, RuntimeError):
+        frequency = None
+    megahertz = max(frequency.current, frequency.max) if frequency else 0
+    return int(megahertz * 1000) or _DEFAULT_CLOCK_KHZ
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
+
+
+@functools.cache
+def last_level_cache() -> int:
+    """Bytes of the largest cache, 0 where the system does not say."""
+    sizes = [0]
+    for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        try:
+            text = entry.read_text().strip()
+        except OSError:
+            continue
+        if text.endswith("K") and text[:-1].isdigit():
+            sizes.append(int(text[:-1]) * 1024)
+    return max(sizes)
+
+
+def device_uuid(index: int) -> uuid.UUID:
+    """A UUID that is the same in every process of this machine, and another for each device."""
+    return uuid.uuid5(uuid.NAMESPACE_DNS, f"torchdevice-cuda.{platform.node()}.{index}")

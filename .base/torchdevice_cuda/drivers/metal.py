@@ -1,0 +1,101 @@
+"""What the Apple GPU is: asked of Metal through pyobjc, of IOKit's registry, of torch and of the system, in that order.
+
+Every source may be absent (pyobjc is not installed, the command is not there, a name is new): the next one answers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import re
+import subprocess
+import uuid
+from typing import Any
+
+from . import hostfacts
+
+_IOREG = ["/usr/sbin/ioreg", "-rc", "AGXAccelerator", "-d", "1"]
+_CORES = re.compile(r'"gpu-core-count"\s*=\s*(\d+)')
+_THREADGROUP_MEMORY = 32768  # bytes a threadgroup has on every Apple GPU so far
+_SHARE_OF_MEMORY = 0.75  # of main memory, which is what Metal recommends on machines with more than a few GiB
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuFacts:
+    """What is known of the GPU; ``None`` where no source says."""
+
+    name: str
+    cores: int
+    working_set: int | None
+    threadgroup_memory: int
+    unified_memory: bool
+    registry_id: int | None
+
+    @property
+    def uuid(self) -> uuid.UUID:
+        """The same in every process of this machine."""
+        if self.registry_id is None:
+            return hostfacts.device_uuid(0)
+        return uuid.uuid5(uuid.NAMESPACE_OID, f"metal.{self.registry_id:x}")
+
+
+def _metal_device() -> Any | None:
+    """Metal's device object, where pyobjc is installed and there is a GPU."""
+    try:
+        return importlib.import_module("Metal").MTLCreateSystemDefaultDevice()
+    except (ImportError, AttributeError, OSError):  # OSError: installed for another system or architecture
+        return None
+
+
+def _ask(device: Any, name: str) -> Any | None:
+    """A property of Metal's device; ``None`` where this Metal does not have it."""
+    method = getattr(device, name, None)
+    return method() if callable(method) else None
+
+
+def _registry_cores() -> int | None:
+    """The number of GPU cores, which only IOKit's registry knows."""
+    try:
+        done = subprocess.run(_IOREG, capture_output=True, text=True, check=True, timeout=5)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = _CORES.search(done.stdout)
+    return int(found[1]) if found else None
+
+
+def _torch_says(name: str) -> Any | None:
+    """What a function of torch's MPS backend says; ``None`` where this torch lacks it or finds no GPU."""
+    import torch
+
+    ask = getattr(torch._C, name, None)
+    usable = ask is not None and torch._C._has_mps and torch._C._mps_is_available()
+    return ask() if usable else None
+
+
+def main_memory_share() -> int | None:
+    """The share of main memory that Metal would recommend, where psutil is installed."""
+    try:
+        import psutil
+    except ImportError:
+        return None
+    return int(psutil.virtual_memory().total * _SHARE_OF_MEMORY)
+
+
+@functools.cache
+def gpu() -> GpuFacts:
+    """What the GPU is, from the best source for each fact."""
+    device = _metal_device()
+    unified = _ask(device, "hasUnifiedMemory")
+    return GpuFacts(
+        name=str(_ask(device, "name") or _torch_says("_mps_get_name") or hostfacts.processor_name()),
+        cores=_registry_cores() or _torch_says("_mps_get_core_count") or hostfacts.cores(),
+        working_set=(
+            _ask(device, "recommendedMaxWorkingSetSize")
+            or _torch_says("_mps_recommendedMaxMemory")
+            or main_memory_share()
+        ),
+        threadgroup_memory=_ask(device, "maxThreadgroupMemoryLength") or _THREADGROUP_MEMORY,
+        unified_memory=True if unified is None else bool(unified),
+        registry_id=_ask(device, "registryID"),
+    )

@@ -1,0 +1,118 @@
+"""Streams and events kept by the native device, where torch's own C++ (autograd, copies) sees them too."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import ModuleType
+from typing import Any
+
+from .errors import cuda_error, invalid_ordinal
+from .streams import DEFAULT_STREAM, LEAST_PRIORITY, EventState, StreamState
+
+
+@dataclasses.dataclass
+class NativeEvent(EventState):
+    """An event with its native counterpart."""
+
+    native: Any = None
+
+
+class NativeStreams:
+    """The interface of :class:`~torchdevice_cuda.drivers.streams.Streams` over the native module."""
+
+    def __init__(self, native: ModuleType, device_count: int) -> None:
+        self._native = native
+        self._device_count = device_count
+
+    def _valid(self, device: int) -> int:
+        if not 0 <= device < self._device_count:
+            raise invalid_ordinal()
+        return device
+
+    # ------------------------------------------------------------------- making
+    def new(self, device: int, priority: int = 0) -> int:
+        """The next stream of the device's pool for this priority; its id."""
+        return self._native.stream_new(self._valid(device), priority)
+
+    def external(self, device: int, handle: int) -> int:
+        """Adopt a stream made elsewhere; as on CUDA, its id is its handle."""
+        self._valid(device)
+        return handle
+
+    def state(self, stream_id: int, device: int) -> StreamState:
+        """What a stream is."""
+        self._valid(device)
+        if stream_id == DEFAULT_STREAM:
+            return StreamState(device, DEFAULT_STREAM, LEAST_PRIORITY, handle=0)
+        native = self._native
+        return StreamState(
+            device, stream_id, native.stream_priority(device, stream_id), native.stream_handle(device, stream_id)
+        )
+
+    # ------------------------------------------------------------------ current
+    def current(self, device: int) -> int:
+        """The calling thread's current stream on a device."""
+        return self._native.stream_current(self._valid(device))
+
+    def set_current(self, stream_id: int, device: int) -> None:
+        """Make a stream the calling thread's current one on its device."""
+        self._native.stream_set(self._valid(device), stream_id)
+
+    # ------------------------------------------------------------------ waiting
+    def sleep(self, cycles: int, device: int) -> None:
+        """Keep the current stream busy for this many device cycles."""
+        self._native.sleep(max(0, cycles), self._valid(device))
+
+    def query(self, stream_id: int, device: int) -> bool:
+        """Whether all work of a stream is done."""
+        return self._native.stream_query(self._valid(device), stream_id)
+
+    def synchronize(self, stream_id: int, device: int) -> None:
+        """Wait for all work of a stream."""
+        self._native.stream_synchronize(self._valid(device), stream_id)
+
+    def synchronize_device(self, device: int) -> None:
+        """Wait for all work of all streams of a device."""
+        self._native.synchronize(self._valid(device))
+
+    def is_capturing(self, stream_id: int, device: int) -> bool:
+        """Whether a graph is being captured on a stream."""
+        self._valid(device)
+        return False
+
+    # ------------------------------------------------------------------- events
+    def event(self, timing: bool) -> NativeEvent:
+        """A new event, not yet recorded."""
+        return NativeEvent(timing, native=self._native.Event())
+
+    def create_event(self, event: NativeEvent, device: int) -> None:
+        """Give an event its device and handle, as the first record (or an IPC handle) does."""
+        if not event.handle:
+            event.device = self._valid(device)
+            event.handle = event.native.handle
+
+    def record(self, event: NativeEvent, stream_id: int, device: int) -> None:
+        """Let the event complete when all work now in the stream has."""
+        self.create_event(event, device)
+        if event.device != device:
+            raise RuntimeError(f"Event device {event.device} does not match recording stream's device {device}.")
+        event.native.record(device, stream_id)
+        event.recorded = True
+
+    def wait(self, event: NativeEvent, stream_id: int, device: int) -> None:
+        """Hold later work of the stream until the event completes."""
+        event.native.block(self._valid(device), stream_id)
+
+    def query_event(self, event: NativeEvent) -> bool:
+        """Whether the event has completed."""
+        return event.native.query()
+
+    def synchronize_event(self, event: NativeEvent) -> None:
+        """Wait for the event."""
+        event.native.synchronize()
+
+    def elapsed_ms(self, start: NativeEvent, end: NativeEvent) -> float:
+        """Milliseconds between two completed events of one device."""
+        if start.device != end.device:
+            raise cuda_error(400)
+        return start.native.elapsed_time(end.native)

@@ -1,0 +1,340 @@
+"""Memory figures of a device that shares the process's memory: what the operating system says of the process.
+
+"Allocated" is what the process holds in main memory beyond what it held when the device was first used; the peak is
+exact where the system keeps a high-water mark above the last reset, else the highest figure any query has seen. Blocks
+taken through ``caching_allocator_alloc`` are kept one by one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .base import Memory, PoolId
+
+_POOLS = ("all", "small_pool", "large_pool")
+_COUNTED = ("allocation", "segment", "active", "inactive_split")
+_BYTES = ("allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_bytes", "requested_bytes")
+_OVERSIZE = ("oversize_allocations", "oversize_segments")
+_ROUNDING = 512
+_EXABYTE = 1 << 60
+_DEFAULT_POOL: PoolId = (0, 0)
+
+
+def _zero() -> dict[str, int]:
+    return {"current": 0, "peak": 0, "allocated": 0, "freed": 0}
+
+
+def high_water_mark() -> int | None:
+    """The most main memory this process ever held, where the system says so."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+class Gauge:
+    """A figure that moves up and down, with its peak and the sums of its rises and falls since the last resets."""
+
+    def __init__(self) -> None:
+        self.current = self.peak = self.allocated = self.freed = 0
+
+    def set(self, value: int) -> None:
+        """The figure now."""
+        step = value - self.current
+        self.allocated += max(0, step)
+        self.freed += max(0, -step)
+        self.current = value
+        self.peak = max(self.peak, value)
+
+    def add(self, step: int) -> None:
+        """The figure has moved by so much."""
+        self.set(self.current + step)
+
+    def reset_peak(self) -> None:
+        """Start the peak from the present."""
+        self.peak = self.current
+
+    def reset_accumulated(self) -> None:
+        """Start the sums from zero."""
+        self.allocated = self.freed = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """As CUDA's statistics show a figure."""
+        return {"current": self.current, "peak": self.peak, "allocated": self.allocated, "freed": self.freed}
+
+
+class _Block:
+    """One raw allocation, with the buffer that backs it."""
+
+    def __init__(self, size: int, device: int, stream: int, pool: PoolId) -> None:
+        self.requested = size
+        self.pool = pool
+        self.size = max(_ROUNDING, -(-size // _ROUNDING) * _ROUNDING)
+        self.device = device
+        self.stream = stream
+        self.buffer = ctypes.create_string_buffer(self.size)
+        self.address = ctypes.addressof(self.buffer)
+
+
+class ProcessMemory(Memory):
+    """The memory of a device in host memory that keeps no books of its own."""
+
+    source = "the process's resident memory (psutil), beyond what it held when the device was first used"
+
+    def __init__(self, device_count: int, limit: int | None) -> None:
+        import psutil
+
+        self._psutil = psutil
+        self._process = psutil.Process()
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._baseline: int | None = None
+        self._mark_at_reset = high_water_mark()
+        self._used = [Gauge() for _ in range(device_count)]
+        self._requests = [Gauge() for _ in range(device_count)]
+        self._blocks: dict[int, _Block] = {}
+        self._fractions = [1.0] * device_count
+        self._ooms = [0] * device_count
+        self._history: list[list[dict[str, Any]]] = [[] for _ in range(device_count)]
+        self._history_limit = 0
+        self._thread = threading.local()
+        self._observers: list[Callable[[int, int, int, int], None]] = []
+
+    # ------------------------------------------------------------------ sampling
+    def start(self) -> None:
+        """Take the figure from which "allocated" counts: called when the device is first used."""
+        if self._baseline is None:
+            self._baseline = self._process.memory_info().rss
+
+    def _sample(self, device: int) -> Gauge:
+        """Bring a device's figure up to date. The process's memory is one; it is shown on the first device."""
+        gauge = self._used[device]
+        if device == 0 and self._baseline is not None:
+            gauge.set(max(0, self._process.memory_info().rss - self._baseline))
+            mark = high_water_mark()
+            if mark is not None and self._mark_at_reset is not None and mark > self._mark_at_reset:
+                gauge.peak = max(gauge.peak, mark - self._baseline)
+        return gauge
+
+    # ---------------------------------------------------------------- statistics
+    def _check(self, device: int) -> int:
+        if not 0 <= device < len(self._used):
+            raise RuntimeError(f"Invalid device argument {device}: did you call init?")
+        return device
+
+    def stats(self, device: int) -> dict[str, Any]:
+        """Process memory as allocated, reserved, active and requested bytes; raw allocations as counts."""
+        self._check(device)
+        with self._lock:
+            used = self._sample(device).as_dict()
+            requests = self._requests[device].as_dict()
+        stats: dict[str, Any] = {
+            "num_alloc_retries": 0,
+            "num_ooms": self._ooms[device],
+            "max_split_size": -1,
+            "num_sync_all_streams": 0,
+            "num_device_alloc": requests["allocated"],
+            "num_device_free": requests["freed"],
+        }
+        for name in (*_COUNTED, *_BYTES):
+            stats[name] = {pool: _zero() for pool in _POOLS}
+        for name in ("allocation", "segment", "active"):
+            stats[name]["all"] = dict(requests)
+            stats[name]["large_pool"] = dict(requests)
+        for name in ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes"):
+            stats[name]["all"] = dict(used)
+            stats[name]["large_pool"] = dict(used)
+        stats.update({name: _zero() for name in _OVERSIZE})
+        return stats
+
+    def reset_peak(self, device: int) -> None:
+        """Let the peak start from the present figure."""
+        self._check(device)
+        with self._lock:
+            self._sample(device).reset_peak()
+            self._requests[device].reset_peak()
+            self._mark_at_reset = high_water_mark()
+
+    def reset_accumulated(self, device: int) -> None:
+        """Let the sums of allocations and frees start from zero."""
+        self._check(device)
+        with self._lock:
+            self._sample(device).reset_accumulated()
+            self._requests[device].reset_accumulated()
+            self._ooms[device] = 0
+
+    def info(self, device: int) -> tuple[int, int]:
+        """Available and total main memory, or what the configured size leaves."""
+        system = self._psutil.virtual_memory()
+        total = min(self._limit or system.total, system.total)
+        with self._lock:
+            used = self._sample(device).current
+        return max(0, min(system.available, total - used)), total
+
+    def in_use(self, device: int) -> int:
+        """What the whole machine holds."""
+        free, total = self.info(device)
+        return total - free
+
+    # ---------------------------------------------------------------- allocation
+    def empty_cache(self) -> None:
+        """Give freed heap memory back to the system where the C library can (glibc)."""
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
+        if trim is not None:
+            trim(0)
+
+    def allocate(self, size: int, device: int, stream: int) -> int:
+        """A raw block of host memory, refused with CUDA's error past the device's memory."""
+        free, total = self.info(device)
+        if size == 0:
+            return 0
+        if not 0 < size <= min(free, int(total * self._fractions[device])):
+            raise self.out_of_memory(size, device)
+        pools: list[PoolId] = self._pools(device)
+        block = _Block(size, device, stream, pools[-1] if pools else _DEFAULT_POOL)
+        with self._lock:
+            self._blocks[block.address] = block
+            self._requests[device].add(1)
+            self._trace("alloc", block)
+        return block.address
+
+    def release(self, address: int) -> None:
+        """Free a raw block."""
+        with self._lock:
+            block = self._blocks.pop(address, None)
+            if block is None:
+                raise RuntimeError(f"invalid device pointer: {address:#x}")
+            self._requests[block.device].add(-1)
+            self._trace("free_completed", block)
+
+    def out_of_memory(self, size: int, device: int) -> Exception:
+        """CUDA's error for a request that does not fit, counted and told to the observers."""
+        import torch
+
+        free, total = self.info(device)
+        self._ooms[device] += 1
+        for observer in self._observers:
+            observer(device, size, total, free)
+        if size >= _EXABYTE:
+            return torch._C.OutOfMemoryError("CUDA out of memory. Tried to allocate more than 1EB memory.")
+        used = self._used[device].current
+        gib = 1 << 30
+        return torch._C.OutOfMemoryError(
+            f"CUDA out of memory. Tried to allocate {size / gib:.2f} GiB. GPU {device} has a total capacity of "
+            f"{total / gib:.2f} GiB of which {free / gib:.2f} GiB is free. Including non-PyTorch memory, this process "
+            f"has {used / gib:.2f} GiB memory in use."
+        )
+
+    # ------------------------------------------------------------------ snapshots
+    def _trace(self, action: str, block: _Block) -> None:
+        if self._history_limit:
+            entries = self._history[block.device]
+            entries.append(
+                {
+                    "action": action,
+                    "addr": block.address,
+                    "size": block.size,
+                    "stream": block.stream,
+                    "frames": [],
+                    "time_us": time.time_ns() // 1000,
+                }
+            )
+            del entries[: -self._history_limit]
+
+    def snapshot(self, pool: PoolId | None = None) -> dict[str, Any]:
+        """The raw blocks as segments of one block each; resident memory has no segments to show."""
+        with self._lock:
+            segments = [
+                {
+                    "device": block.device,
+                    "address": block.address,
+                    "total_size": block.size,
+                    "allocated_size": block.size,
+                    "active_size": block.size,
+                    "requested_size": block.requested,
+                    "stream": block.stream,
+                    "segment_type": "large" if block.size > 1 << 20 else "small",
+                    "segment_pool_id": block.pool,
+                    "is_expandable": False,
+                    "frames": [],
+                    "blocks": [
+                        {
+                            "address": block.address,
+                            "size": block.size,
+                            "requested_size": block.requested,
+                            "state": "active_allocated",
+                            "frames": [],
+                        }
+                    ],
+                }
+                for block in self._blocks.values()
+                if pool in (None, block.pool)
+            ]
+            traces = [list(entries) for entries in self._history]
+        return {
+            "segments": sorted(segments, key=lambda segment: segment["address"]),
+            "device_traces": traces,
+            "allocator_settings": {},
+            "external_annotations": [],
+        }
+
+    def record_history(self, enabled: str | None, max_entries: int, clear: bool) -> None:
+        """Keep (or stop keeping) a trace of raw allocations."""
+        with self._lock:
+            self._history_limit = max_entries if enabled == "all" else 0
+            if clear or enabled is None:
+                for entries in self._history:
+                    entries.clear()
+
+    # ---------------------------------------------------------------------- pools
+    def _pools(self, device: int) -> list[PoolId]:
+        entered: dict[int, list[PoolId]] = self._thread.__dict__.setdefault("pools", {})
+        return entered.setdefault(device, [])
+
+    def enter_pool(self, device: int, pool: PoolId) -> None:
+        """File the calling thread's raw allocations under a pool."""
+        self._pools(device).append(tuple(pool))
+
+    def leave_pool(self, device: int, pool: PoolId) -> None:
+        """Stop filing raw allocations under a pool."""
+        if tuple(pool) in self._pools(device):
+            self._pools(device).remove(tuple(pool))
+
+    def on_out_of_memory(self, observer: Callable[[int, int, int, int], None]) -> None:
+        """Call a function when a raw allocation is refused."""
+        self._observers.append(observer)
+
+    # --------------------------------------------------------------------- limits
+    def fraction(self, device: int) -> float:
+        """The share of the device's memory this process may take."""
+        return self._fractions[device]
+
+    def set_fraction(self, fraction: float, device: int) -> None:
+        """Limit raw allocations to a share of the device's memory."""
+        self._fractions[device] = fraction
+
+    # ---------------------------------------------------------------- pinned memory
+    def host_stats(self) -> dict[str, Any]:
+        """All host memory is alike here: nothing is pinned, and the books say so."""
+        times = {"total": 0, "max": 0, "min": 0, "count": 0, "avg": 0}
+        gauges = ("allocations", "active_requests", "allocated_bytes", "active_bytes")
+        return {
+            "num_host_alloc": 0,
+            "num_host_free": 0,
+            **{name: _zero() for name in gauges},
+            "host_alloc_time": dict(times),
+            "host_free_time": dict(times),
+        }
+
+    def reset_host_peak(self) -> None:
+        """Nothing is pinned: no peak to reset."""
+
+    def reset_host_accumulated(self) -> None:
+        """Nothing is pinned: no sums to reset."""

@@ -1,0 +1,71 @@
+"""What the Apple GPU's backend says when it cannot do something: the evidence that an error is one of compatibility.
+
+An error is one of compatibility only if its type and its words are in this table. Everything else (wrong shapes, wrong
+arguments, out of memory) is an error of the program's and nobody's business here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """One way in which the backend refuses."""
+
+    kind: str
+    type: type[BaseException]
+    words: re.Pattern[str]
+
+
+def _row(kind: str, error: type[BaseException], words: str) -> Evidence:
+    return Evidence(kind, error, re.compile(words))
+
+
+NO_KERNEL, NO_LAYOUT, NO_DOUBLE, NO_DTYPE = "no kernel", "no such layout", "no float64", "no such dtype"
+#: Of shapes and options: another call of the same operator may be fine.
+LIMIT = "a limit of Metal"
+#: What a dtype or an operator is refused for is refused again.
+LASTING = frozenset({NO_KERNEL, NO_DTYPE, NO_DOUBLE})
+
+#: In the order in which they are tried; ``RuntimeError`` includes ``NotImplementedError``.
+TABLE: tuple[Evidence, ...] = (
+    _row(NO_KERNEL, NotImplementedError, r"The operator '[^']+' is not currently (implemented|supported).* MPS"),
+    _row(NO_KERNEL, NotImplementedError, r"Could not run '[^']+' with arguments from the '\w*MPS' backend"),
+    _row(NO_LAYOUT, NotImplementedError, r"Could not run 'new_compressed_tensor' from the 'mps:?\d*' device"),
+    _row(NO_LAYOUT, NotImplementedError, r"only strided tensors are supported on MPS"),
+    _row(NO_DOUBLE, TypeError, r"Cannot convert a (MPS Tensor to float64 dtype|float64 Tensor to MPS)"),
+    _row(NO_DOUBLE, TypeError, r"Trying to convert (Complex)?Double to the MPS backend"),
+    _row(NO_DTYPE, TypeError, r"Trying to convert \w+ to the MPS backend but it does not have support for that dtype"),
+    _row(NO_DTYPE, TypeError, r"(not supported|unsupported) on MPS"),
+    _row(NO_DTYPE, TypeError, r"(MPS BFloat16 is only supported on|Complex types are supported starting from) MacOS"),
+    _row(NO_DTYPE, TypeError, r"\w_mps not implemented for "),
+    _row(LIMIT, RuntimeError, r"(MPSGraph|MPS|MPSNDArray) does not support tensor dims? (larger|with)"),
+    _row(LIMIT, RuntimeError, r"Output channels > 65536 not supported at the MPS device"),
+    _row(LIMIT, RuntimeError, r"Adaptive pool MPS: "),
+    _row(LIMIT, RuntimeError, r"MPS supports tensors with dimensions <= \d+"),
+    _row(LIMIT, RuntimeError, r"only supported on MPS for MacOS"),
+    _row(LIMIT, RuntimeError, r"for MPS does not support dropout"),
+    _row(LIMIT, RuntimeError, r"MPS doesn't allow "),
+    _row(LIMIT, RuntimeError, r"sparse_grad not supported in MPS"),
+    _row(NO_DTYPE, RuntimeError, r"(not (implemented|supported)|unsupported) .*(on|for|in) MPS"),
+    _row(NO_DTYPE, RuntimeError, r"MPS: .*(not (implemented|supported)|unsupported)"),
+    _row(NO_DTYPE, RuntimeError, r"\bMPS\b.* (does not|doesn't) support "),
+    _row(NO_DTYPE, RuntimeError, r"\bMPS only supports float"),
+    _row(NO_DTYPE, RuntimeError, r"\bMPS\b.* (natively starting from|Support has been added in) macOS"),
+    _row(NO_DTYPE, RuntimeError, r"\w_mps\"? (not implemented for|is only implemented for) "),
+    _row(NO_DTYPE, RuntimeError, r"^Convolution is supported only for Floating types"),
+    _row(NO_DTYPE, RuntimeError, r"^linalg_inv: not supported for complex types yet"),
+    _row(NO_DTYPE, RuntimeError, r"^Failed to create function state object for: \w+"),
+    _row(NO_DTYPE, RuntimeError, r"^Undefined type \w+"),
+)
+
+
+def refusal(error: BaseException) -> str | None:
+    """The kind of refusal that an error is, ``None`` for an error that is none."""
+    text = str(error)
+    for evidence in TABLE:
+        if isinstance(error, evidence.type) and evidence.words.search(text):
+            return evidence.kind
+    return None

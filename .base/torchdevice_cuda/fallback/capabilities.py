@@ -1,0 +1,162 @@
+"""Which operators the backend lacks, and which it turned out to lack for a dtype."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import torch
+
+from ..drivers.refusals import LASTING
+from . import stored
+
+_log = logging.getLogger("torchdevice_cuda")
+#: Where refusals are kept on disk.
+FILE = "refusals.json"
+#: dtype and device of a call, and both with the operator's name
+Subject = tuple[torch.dtype | None, str]
+Refused = tuple[str, torch.dtype | None, str]
+#: The backend's dispatch keys, by the layout of tensors, and the CPU's for the same.
+_AT_HOME = {"MPS": "CPU", "SparseMPS": "SparseCPU", "SparseCsrMPS": "SparseCsrCPU"}
+#: An operator with one of these is made of others: it works wherever those do. Of sparse tensors only the first says
+#: so: where the CPU has a kernel for them beside the second, that one is for dense tensors.
+_EXPLICIT = "CompositeExplicitAutograd"
+_COMPOSITE = {"MPS": ("CompositeImplicitAutograd", _EXPLICIT)}
+_COMPOSITE_SPARSE = ("CompositeImplicitAutograd",)
+#: Operators that are about the CPU itself, or about nothing at all; a kernel elsewhere would make torch choose them.
+_LEFT_ALONE = (
+    *("_test", "_foobar", "_make_dep_token", "_fused_sdp_choice", "quantized_", "to_mkldnn", "mkldnn_"),
+    *("_pin_memory", "is_pinned"),
+)
+_LEFT_ALONE_END = ("_for_cpu", "_for_cpu_backward")
+#: Operators of linear algebra, none of them cheap, that gradients of others are made of.
+_MAY_REFUSE = (
+    "_linalg_det _linalg_det.result _linalg_solve_ex _linalg_solve_ex.result linalg_cholesky_ex linalg_cholesky_ex.L "
+    "linalg_inv_ex linalg_inv_ex.inverse linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_qr linalg_qr.out "
+    "linalg_solve_triangular linalg_solve_triangular.out"
+).split()
+
+
+def _with(key: str) -> frozenset[str]:
+    """The operators that have a kernel at a dispatch key."""
+    return frozenset(torch._C._dispatch_get_registrations_for_dispatch_key(key))
+
+
+def keys() -> list[str]:
+    """The backend's dispatch keys that the running torch knows."""
+
+    def known(key: str) -> bool:
+        try:
+            torch._C._dispatch_has_kernel_for_dispatch_key("aten::add.Tensor", key)
+        except RuntimeError:
+            return False
+        return True
+
+    return [key for key in _AT_HOME if known(key)]
+
+
+def missing(key: str) -> list[str]:
+    """The operators of the running torch that the CPU computes and a dispatch key's backend does not."""
+    composite = frozenset().union(*map(_with, _COMPOSITE.get(key, _COMPOSITE_SPARSE)))
+
+    def wanted(name: str) -> bool:
+        namespace, _, plain = name.partition("::")
+        base = plain.partition(".")[0]
+        return namespace == "aten" and not base.startswith(_LEFT_ALONE) and not base.endswith(_LEFT_ALONE_END)
+
+    lacking = _with(_AT_HOME[key]) - _with(key) - composite
+    # Some operators only make room and leave the work to the one that writes into ``out``. Going to the CPU there would
+    # take the empty room along.
+    makes_room = {name for name in _with(_EXPLICIT) - _with(key) if key == "MPS" and _with_out(name) in lacking}
+    return sorted(filter(wanted, lacking | makes_room))
+
+
+def _with_out(name: str) -> str:
+    """The operator that writes into ``out`` what this one returns, if there is one."""
+    base, _, overload = name.partition(".")
+    return f"{base}.{overload}_out" if overload else f"{base}.out"
+
+
+def cut_off(key: str) -> list[str]:
+    """Operators made of others that the backend replaced by a kernel of its own, and thereby cut off from autograd.
+
+    torch sends ``linalg_svd`` to the CPU as a whole on MPS: it runs, and its gradients are lost.
+    """
+    replaced = _with(key) & _with("CompositeImplicitAutograd") - _with("Autograd") - _with(f"Autograd{key}")
+    return sorted(name for name in replaced if name.startswith("aten::"))
+
+
+def limited(key: str) -> list[str]:
+    """Operators that the backend has and may refuse.
+
+    None before torch 2.10, where a kernel cannot call the one that it overrides.
+    """
+    if not hasattr(torch.library, "get_kernel"):
+        return []
+    return sorted({f"aten::{name}" for name in _MAY_REFUSE} & _with(key))
+
+
+class Refusals:
+    """What the device refused at run time, by operator, dtype and device, so that it is not asked twice.
+
+    A limit of shapes or options is one call's, not the operator's, and is not remembered.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, dict[Subject, str]] = {}
+        self._key: str | None = None
+
+    def of(self, name: str) -> dict[Subject, str]:
+        """What was refused of one operator, and how; the same dictionary each time, also for what is yet to come."""
+        with self._lock:
+            return self._known.setdefault(name, {})
+
+    def keep(self, device: str) -> None:
+        """From now on share what is refused with other processes, for this kind of device on this machine."""
+        with self._lock:
+            self._key = f"{device}, {stored.host()}"
+            for (name, *subject), kind in self._stored(self._key).items():
+                self._known.setdefault(name, {})[tuple(subject)] = kind
+
+    def add(self, name: str, dtype: torch.dtype | None, device: str, kind: str) -> None:
+        """Remember a refusal."""
+        if kind not in LASTING:
+            return
+        with self._lock:
+            self._known.setdefault(name, {})[dtype, device] = kind
+            if self._key is not None:
+                mine = {(op, *subject): how for op, known in self._known.items() for subject, how in known.items()}
+                kept = self._stored(self._key) | mine
+                rows = [[row[0], _plain(row[1]), row[2], why] for row, why in kept.items()]
+                stored.save(FILE, self._key, sorted(rows))
+
+    def clear(self) -> None:
+        """Forget everything; what is on disk stays there."""
+        with self._lock:
+            for known in self._known.values():
+                known.clear()
+            self._key = None
+
+    def _stored(self, key: str) -> dict[Refused, str]:
+        """What other processes have found refused; nothing where the file holds anything else."""
+        found: dict[Refused, str] = {}
+        try:
+            for name, dtype, device, kind in stored.load(FILE, key) or ():
+                known = getattr(torch, dtype, None) if dtype else None
+                if kind not in LASTING or (dtype and not isinstance(known, torch.dtype)):
+                    raise ValueError(f"{dtype!r}, {kind!r}")
+                found[name, known, device] = kind
+        except (TypeError, ValueError) as error:
+            _log.warning("the refusals in %s are ignored: %s", FILE, error)
+            return {}
+        return found
+
+
+def _plain(dtype: torch.dtype | None) -> str:
+    """A dtype's name, empty for none."""
+    return "" if dtype is None else str(dtype).removeprefix("torch.")
+
+
+#: The refusals of this process.
+refusals = Refusals()

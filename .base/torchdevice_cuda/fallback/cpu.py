@@ -1,0 +1,259 @@
+"""The last link of the chain: arguments brought to the CPU, results brought back."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..translate.float64 import NARROW
+
+_CPU = torch.device("cpu")
+_base = torch._C.TensorBase
+_to, _cpu, _copy, _resize = _base.to, _base.cpu, _base.copy_, _base.resize_
+_is_cpu = _base.is_cpu.__get__  # a device's type makes a new string each time it is asked for
+
+
+#: Where torch keeps the functions that its operators are called by; calling one costs a third less than the operator.
+_BINDINGS = tuple(
+    getattr(torch._C, name)
+    for name in ("_VariableFunctions", "_special", "_linalg", "_fft", "_nn", "_sparse")
+    if hasattr(torch._C, name)
+)
+
+
+def _callable(op: Any) -> Callable[..., Any]:
+    """What computes an operator: torch's function of that name, where no other overload can be meant by it.
+
+    Arguments that have their default are left out of a call; torch's functions read ``reduction=Mean`` as none.
+    """
+    packet = op.overloadpacket
+    if any(argument.name == "reduction" for argument in op._schema.arguments):
+        return op
+    base = packet.__name__
+    if [name for name in packet.overloads() if _makes_tensors(getattr(packet, name)._schema)] == [op._overloadname]:
+        for owner in _BINDINGS:
+            if hasattr(owner, base):
+                return getattr(owner, base)
+    return op
+
+
+def _makes_tensors(schema: Any) -> bool:
+    """Whether an overload takes tensors and writes into none; TorchScript has others, for numbers."""
+    takes = any("Tensor" in str(argument.type) for argument in schema.arguments)
+    return takes and not any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """What of an operator's schema matters here: who is written to, and what each result is."""
+
+    op: Any
+    #: what computes the operator, given its arguments in the schema's order
+    call: Callable[..., Any]
+    #: names of the arguments the operator writes to
+    written: frozenset[str]
+    #: those among them of which it never reads what is in them
+    outs: frozenset[str]
+    #: for each result: the name of the argument that it is, ``None`` for a new tensor
+    results: tuple[str | None, ...]
+    #: names of all arguments, in order
+    names: tuple[str, ...]
+    #: the places of those that can be tensors, lists of tensors, or devices
+    places: tuple[int, ...]
+    #: whether it takes a tensor at its first place and nowhere else
+    unary: bool
+    #: whether its result is one tensor
+    single: bool
+    #: whether the operator draws random numbers from a generator it is given
+    draws: bool
+    #: whether it only makes new tensors of those it is given, as most operators do
+    plain: bool
+
+    @classmethod
+    def of(cls, op: Any) -> Shape:
+        """Read an operator's schema."""
+        schema = op._schema
+        owners: dict[str, str] = {}
+        written, outs = set(), set()
+        for argument in schema.arguments:
+            # What is not written to can only be viewed, and a view of a copy is a tensor of its own.
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                written.add(argument.name)
+                if argument.is_out:
+                    outs.add(argument.name)
+                for label in argument.alias_info.before_set:
+                    owners[label] = argument.name
+        results = []
+        for result in schema.returns:
+            labels = result.alias_info.before_set if result.alias_info is not None else ()
+            results.append(next((owners[label] for label in labels if label in owners), None))
+        names = tuple(argument.name for argument in schema.arguments)
+        kinds = [str(argument.type) for argument in schema.arguments]
+        places = tuple(place for place, kind in enumerate(kinds) if "Tensor" in kind or "Device" in kind)
+        unary = places == (0,) and kinds[0] == "Tensor"
+        single = [str(result.type) for result in schema.returns] == ["Tensor"]
+        draws = "generator" in names
+        plain = not written and not draws and not any(results) and bool(results)
+        call = functools.partial(_asked, op) if op.name() in _ASKING else _callable(op) if plain else op
+        return cls(
+            op, call, frozenset(written), frozenset(outs), tuple(results), names, places, unary, single, draws, plain
+        )
+
+
+def home(value: Any, device: torch.device) -> Any:
+    """An argument with its tensors on the CPU and the device replaced by the CPU."""
+    if isinstance(value, torch.Tensor):
+        return value if _is_cpu(value) else _to(value, _CPU)
+    kind = value.__class__
+    if kind is list or kind is tuple:
+        return kind([home(item, device) for item in value])
+    if kind is torch.device and value.type == device.type:
+        return _CPU
+    return value
+
+
+def away(value: Any, device: torch.device) -> Any:
+    """A result on the device, in a dtype that the device has."""
+    if isinstance(value, torch.Tensor):
+        if value.dtype in NARROW:
+            value = _to(value, NARROW[value.dtype])
+        return _to(value, device)
+    if isinstance(value, (list, tuple)):
+        items = [away(item, device) for item in value]
+        return items if isinstance(value, list) else tuple(items)  # the dispatcher gives tuples their names again
+    return value
+
+
+def _room(value: Any) -> Any:
+    """Memory on the CPU for what an operator will write into an argument, whatever is in that now."""
+    if isinstance(value, torch.Tensor):
+        if value.layout is not torch.strided:
+            return _to(value, _CPU)
+        return torch._C._VariableFunctions.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=_CPU)
+    return [_room(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def write_back(target: Any, source: Any) -> None:
+    """Put what an operator wrote into a copy where it should have gone."""
+    if isinstance(target, torch.Tensor):
+        if target.layout is not torch.strided and hasattr(target, "become"):
+            target.become(source)
+            return
+        # A sparse tensor takes the shape of what is copied to it.
+        if target.shape != source.shape and target.layout is torch.strided:
+            _resize(target, source.shape)
+        _copy(target, source)
+    elif isinstance(target, (list, tuple)):
+        for one, other in zip(target, source, strict=True):
+            write_back(one, other)
+
+
+def seeded(generator: torch.Generator | None, device: torch.device) -> torch.Generator:
+    """A generator of the CPU that goes on where the device's is: the same seed there draws the same numbers here."""
+    seed = torch._C._VariableFunctions.randint(0, 2**31 - 1, (1,), device=device, generator=generator).item()
+    made = torch._C.Generator()
+    made.manual_seed(seed)
+    return made
+
+
+#: Operators that keep less for the gradient where none of their arguments requires one.
+_ASKING = frozenset({"aten::_sparse_mm_reduce_impl"})
+
+
+def _asked(op: Any, *args: Any) -> Any:
+    """Compute one of those as if a gradient were wanted: it is the device's tensors that may require one."""
+    given = [value.detach().requires_grad_() if isinstance(value, torch.Tensor) else value for value in args]
+    with torch._C._AutoDispatchBelowAutograd():
+        return op(*given)
+
+
+@dataclasses.dataclass(frozen=True)
+class Passage:
+    """What happens at the border, each time an operator leaves the device."""
+
+    #: counts a departure; how many there were before
+    count: Callable[[], int] = lambda: 1
+    #: called at the first departure, and whenever ``count`` says it is the first
+    announce: Callable[[], None] = lambda: None
+    #: called when the results are back
+    note: Callable[[], None] = lambda: None
+
+
+#: Nothing happens there.
+_SILENT = Passage()
+
+
+def carried(
+    shape: Shape, device: torch.device, passage: Passage = _SILENT, inner: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """A function that computes an operator on the CPU for arguments on the device; its results are on the device.
+
+    ``inner`` computes in the operator's place, with the same arguments.
+    """
+    return (_plain if shape.plain else _writing)(shape, device, passage, inner or shape.call)
+
+
+def _plain(shape: Shape, device: torch.device, passage: Passage, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Arguments go home, new results come back.
+
+    Small operators in loops come through here: a call with unpacked arguments costs 1.5 us more than one without, and
+    a function of its own for each step as much again.
+    """
+    places, unary, single = shape.places, shape.unary, shape.single
+    count, announce, note = passage.count, passage.announce, passage.note
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        if not count():
+            announce()
+        if kwargs:
+            kwargs = {name: home(value, device) for name, value in kwargs.items()}
+        if not unary:
+            at_home = [*args]
+            for place in places:
+                if place < len(args):
+                    at_home[place] = home(args[place], device)
+            made = call(*at_home, **kwargs)
+        elif kwargs or len(args) > 1:
+            made = call(_cpu(args[0]), *args[1:], **kwargs)
+        else:
+            made = call(_cpu(args[0]))
+        try:
+            made = _to(made, device) if single else tuple([_to(one, device) for one in made])
+        except TypeError:  # a dtype that the device has not; a list of tensors, or none where one could be
+            made = away(made, device)
+        note()
+        return made
+
+    return compute
+
+
+def _writing(shape: Shape, device: torch.device, passage: Passage, call: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for operators that write into their arguments, return them, or draw random numbers."""
+    names, written, outs, results = shape.names, shape.written, shape.outs, shape.results
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        if not passage.count():
+            passage.announce()
+        named = dict(zip(names, args, strict=False), **kwargs)
+        at_home = {name: _room(value) if name in outs else home(value, device) for name, value in named.items()}
+        if shape.draws:
+            at_home["generator"] = seeded(named.get("generator"), device)
+        positional = [at_home[name] for name in names[: len(args)]]
+        given = call(*positional, **{name: at_home[name] for name in at_home if name not in names[: len(args)]})
+        for name in written:
+            if named.get(name) is not None:
+                write_back(named[name], at_home[name])
+        passage.note()
+        if not results:
+            return None
+        if len(results) == 1:
+            return away(given, device) if results[0] is None else named[results[0]]
+        return tuple(
+            away(value, device) if owner is None else named[owner] for value, owner in zip(given, results, strict=True)
+        )
+
+    return compute

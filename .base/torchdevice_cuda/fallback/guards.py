@@ -1,0 +1,141 @@
+"""Functions and operators that the backend has, but not for every dtype: what it refuses is computed on the CPU.
+
+The backend says so only when it is called. Functions are guarded where programs call them; operators that backward
+passes and other operators call are guarded in the dispatcher. A refusal (see ``drivers.refusals``) is remembered by
+name, dtype and device, so that the device is asked once; every other error goes on unchanged. Until something has been
+refused, a call of a guarded function costs one call of a Python function more than it would (0.1 us).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ..drivers.refusals import NO_DOUBLE, refusal
+from . import cpu
+from .capabilities import Subject, refusals
+
+#: Functions whose operators have limits on MPS in some version of macOS or torch that CUDA does not have, by the module
+#: that holds them; methods of the names under ``torch`` too.
+LIMITED = {
+    "torch": (
+        "argsort bincount bucketize cholesky cholesky_inverse cummax cummin cumprod cumsum det dot histc index_reduce "
+        "inverse isin kthvalue logcumsumexp logdet lu_solve lu_unpack median nanmedian nanquantile quantile qr renorm "
+        "scatter_reduce searchsorted slogdet sort std std_mean topk unique unique_consecutive var var_mean"
+    ).split(),
+    "torch.linalg": (
+        "cholesky cholesky_ex cond det inv inv_ex lu lu_factor lu_factor_ex lu_solve matrix_power matrix_rank pinv qr "
+        "slogdet solve solve_ex solve_triangular tensorinv tensorsolve"
+    ).split(),
+    "torch.nn.functional": (
+        "adaptive_avg_pool1d conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
+        "scaled_dot_product_attention"
+    ).split(),
+    "torch._C._nn": ["adaptive_avg_pool2d", "adaptive_max_pool2d"],
+}
+#: Methods only: what is done in place.
+_METHODS = "cumprod_ cumsum_ index_reduce_ renorm_ scatter_reduce_".split()
+#: Functions that compute in a dtype they are given, or in float64 whatever they are given; methods too.
+_COMPUTING = "sum nansum mean prod cumsum cumprod softmax log_softmax norm float_power".split()
+#: Methods that are written in Python and call the function of the same name.
+_HANDING_ON = frozenset({"norm", "unique", "unique_consecutive"})
+
+Settle = Callable[[torch.Tensor], torch.Tensor]
+
+
+def functions(doubles: bool) -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+    """``(owner, name, function)`` of all that is guarded; ``doubles``: also of what is about float64."""
+    names = {importlib.import_module(module): set(names) for module, names in LIMITED.items()}
+    if doubles:
+        names[torch] |= set(_COMPUTING)
+    names[torch.Tensor] = (names[torch] | set(_METHODS)) - _HANDING_ON
+    for owner, wanted in names.items():
+        yield from ((owner, name, getattr(owner, name)) for name in sorted(wanted) if hasattr(owner, name))
+
+
+class Guard:
+    """What happens to calls that the device refuses."""
+
+    def __init__(
+        self, device: torch.device, left: Callable[[str, str, str], None], settle: Settle | None = None
+    ) -> None:
+        self._device = device
+        self._left = left
+        #: where a result in float64 ends up; ``None`` if the device's refusal of it is to be seen
+        self._settle = settle
+
+    def function(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that goes to the CPU where the device refuses."""
+        known = refusals.of(name)
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            if known:
+                kind = known.get(self._subject(args, kwargs))
+                if self._takes(kind):
+                    return self._at_home(name, original, args, kwargs, kind)
+            try:
+                # Handing on keyword arguments that are not there takes longer than to look.
+                return original(*args, **kwargs) if kwargs else original(*args)
+            except (RuntimeError, TypeError) as error:
+                kind, subject = refusal(error), self._subject(args, kwargs)
+                if not self._takes(kind) or subject[0] is None:
+                    raise
+            refusals.add(name, *subject, kind)
+            return self._at_home(name, original, args, kwargs, kind)
+
+        return wrapper
+
+    def operator(self, op: Any, native: Any) -> Callable[..., Any]:
+        """A kernel that asks the backend's own, and goes to the CPU where that refuses."""
+        name, on_cpu = op.name(), cpu.carried(cpu.Shape.of(op), self._device)
+        known, keys = refusals.of(name), torch._C.DispatchKeySet(torch._C.DispatchKey.MPS)
+
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            kind = known.get(self._subject(args, kwargs)) if known else None
+            if kind is None:
+                try:
+                    return native.call_boxed(keys, *args, **kwargs)
+                except (RuntimeError, TypeError) as error:
+                    kind = refusal(error)
+                    # Whoever called the operator decides about float64.
+                    if kind in (None, NO_DOUBLE):
+                        raise
+                refusals.add(name, *self._subject(args, kwargs), kind)
+            self._left(name, "CPU", kind)
+            return on_cpu(*args, **kwargs)
+
+        return kernel
+
+    def _takes(self, kind: str | None) -> bool:
+        """Whether something is to be done about a refusal of this kind."""
+        return kind is not None and (kind != NO_DOUBLE or self._settle is not None)
+
+    def _subject(self, args: tuple, kwargs: dict[str, Any]) -> Subject:
+        """The dtype that the device is asked to compute in, ``None`` if it is not asked; and the device."""
+        values = (*args, *kwargs.values())
+        found = next((v.dtype for v in values if isinstance(v, torch.Tensor) and v.device == self._device), None)
+        asked = next((v for v in values if isinstance(v, torch.dtype)), found)
+        return (asked if found is not None else None, str(self._device))
+
+    def _at_home(self, name: str, original: Callable[..., Any], args: tuple, kwargs: dict[str, Any], kind: str) -> Any:
+        """Compute on the CPU, and bring the result back."""
+        if kind != NO_DOUBLE:
+            self._left(name, "CPU", kind)
+        brought = cpu.home(args, self._device)
+        at_home = {key: cpu.home(value, self._device) for key, value in kwargs.items()}
+        given = original(*brought, **at_home)
+        if name.endswith("_"):
+            cpu.write_back(args[0], brought[0])
+            return args[0]
+        out = kwargs.get("out")
+        if out is not None:
+            cpu.write_back(out, at_home["out"])
+            return out
+        back = self._settle if kind == NO_DOUBLE and self._settle is not None else self._away
+        return torch.utils._pytree.tree_map_only(torch.Tensor, back, given)
+
+    def _away(self, value: torch.Tensor) -> torch.Tensor:
+        return cpu.away(value, self._device)

@@ -1,0 +1,109 @@
+"""A kernel at the device's dispatch key for each operator that has none there.
+
+Registered with the dispatcher, so that operators the backend has cost nothing, backward passes and operators made of
+others are covered, and no error has to be caught.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..report.departures import departures
+from ..translate.callers import site
+from . import compressed, cpu
+from .capabilities import cut_off, keys, limited, missing
+from .guards import Guard
+from .mlx_routes import Routes
+
+_log = logging.getLogger("torchdevice_cuda")
+NO_KERNEL = "the GPU's backend has no kernel"
+
+
+class FallbackError(NotImplementedError):
+    """An operator would leave the accelerator, and the user said that this is an error."""
+
+
+class Chain:
+    """What an operator without a kernel does, by the ``fallback`` and ``mlx`` settings."""
+
+    def __init__(self, setting: str, device: torch.device, note: Callable[[], None], mlx: str = "auto") -> None:
+        self._setting = setting
+        self.device = device
+        self._note = note
+        self._warned: set[str] = set()
+        self.routes = Routes(mlx, self.left)
+
+    def left(self, name: str, where: str, why: str) -> None:
+        """An operator leaves the accelerator: count it, and say so as the setting wants."""
+        if not departures.counter(name, where, why)() or self._setting == "error":
+            self.announce(name, where, why)
+
+    def announce(self, name: str, where: str, why: str) -> None:
+        """Say that an operator leaves the accelerator, as the setting wants."""
+        if self._setting == "error":
+            file, line = site()
+            raise FallbackError(f"{file}:{line}: {name} would leave the accelerator: {why} (--fallback error)")
+        if self._setting == "allow":
+            _log.info("%s runs on %s: %s", name, where, why)
+        elif name not in self._warned:
+            self._warned.add(name)
+            file, line = site()
+            warnings.warn_explicit(f"{name} runs on {where}: {why}", UserWarning, file, line)
+
+    def passage(self, name: str, where: str) -> cpu.Passage:
+        """What an operator without a kernel does at the border."""
+        # Where leaving is an error, every time is the first.
+        count = (lambda: 0) if self._setting == "error" else departures.counter(name, where, NO_KERNEL)
+        return cpu.Passage(count, functools.partial(self.announce, name, where, NO_KERNEL), self._note)
+
+    def kernel(self, op: Any) -> Callable[..., Any]:
+        """The kernel of one operator."""
+        name, shape = op.name(), cpu.Shape.of(op)
+        on_cpu = cpu.carried(shape, self.device, self.passage(name, "CPU"))
+        route = self.routes.of(shape)
+        if route is None:
+            return on_cpu
+
+        @functools.lru_cache(maxsize=1)  # MLX's way is the same each time; a measurement's is not
+        def by_way_of(where: str, inner: Callable[..., Any]) -> Callable[..., Any]:
+            return cpu.carried(shape, self.device, self.passage(name, where), inner)
+
+        def compute(*args: Any, **kwargs: Any) -> Any:
+            where, inner = route(args, kwargs)
+            return (on_cpu if inner is None else by_way_of(where, inner))(*args, **kwargs)
+
+        return compute
+
+
+def overload(name: str) -> Any:
+    """The operator object of ``aten::name.overload``."""
+    base, _, which = name.removeprefix("aten::").partition(".")
+    return getattr(getattr(torch.ops.aten, base), which or "default")
+
+
+def register(chain: Chain, guard: Guard) -> Any:
+    """Register a kernel for every missing operator, and one over each that refuses; the library that holds them."""
+    library = torch.library.Library("aten", "IMPL")
+    known = keys()
+    refusing = limited("MPS")  # before those that are missing have kernels too
+    for key in known:
+        for name in missing(key):
+            library.impl(name.removeprefix("aten::"), chain.kernel(overload(name)), key)
+    for name in cut_off("MPS"):
+        library.impl(name.removeprefix("aten::"), overload(name).decompose, "AutogradMPS")
+    if "SparseCsrMPS" in known:
+        compressed.register(library, chain.kernel)
+    with warnings.catch_warnings():
+        # torch says once that kernels have been overridden; these call the ones they override.
+        warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel")
+        for name in refusing:
+            op = overload(name)
+            native = torch.library.get_kernel(op, "MPS")
+            library.impl(name.removeprefix("aten::"), guard.operator(op, native), "MPS")
+    return library

@@ -1,0 +1,65 @@
+"""What was learned about this machine, kept for later processes: small JSON files in the cache, one entry per machine.
+
+A file holds ``{key: value}``. The key names everything the value depends on; what stands under another key is another
+machine's and never looked at. Nobody has to be able to write: a cache that cannot be read or written is an empty one.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import tempfile
+from typing import Any
+
+import torch
+
+from ..drivers.hostfacts import processor_name
+from ..native.build import cache_dir
+
+_log = logging.getLogger("torchdevice_cuda")
+
+
+def host() -> str:
+    """What any figure of this machine depends on: torch, the system's version and the chip."""
+    system = f"macOS {platform.mac_ver()[0]}" if platform.mac_ver()[0] else f"{platform.system()} {platform.release()}"
+    return f"torch {torch.__version__}, {system}, {processor_name()}"
+
+
+def _all(name: str) -> dict[str, Any]:
+    path = cache_dir() / name
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        if not isinstance(found, dict):
+            raise ValueError(f"an object was expected, not {type(found).__name__}")
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        _log.warning("%s cannot be read and is ignored: %s", path, error)
+        return {}
+    return found
+
+
+def load(name: str, key: str) -> Any:
+    """What is stored in a file for a key; ``None`` if nothing is."""
+    return _all(name).get(key)
+
+
+def save(name: str, key: str, value: Any) -> None:
+    """Store a value in a file for a key, beside those of other keys; the file is replaced whole or not at all."""
+    folder = cache_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        entries = _all(name) | {key: value}
+        handle, made = tempfile.mkstemp(prefix=f"{name}.", dir=folder)
+        try:
+            with open(handle, "w", encoding="utf-8") as file:
+                json.dump(entries, file, indent=1, sort_keys=True)
+            os.replace(made, folder / name)
+        except BaseException:
+            os.unlink(made)
+            raise
+    except OSError as error:
+        _log.warning("%s cannot be kept in %s: %s", name, folder, error)

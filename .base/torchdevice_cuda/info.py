@@ -1,0 +1,80 @@
+"""The text of ``python -m torchdevice_cuda --info``: what was chosen here, and why."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from . import __version__, activation, settings
+
+if TYPE_CHECKING:
+    from .drivers import Driver
+
+Row = tuple[str, str]
+
+
+def text(overrides: Mapping[str, str]) -> str:
+    """Activate, import torch, and describe what came of it."""
+    try:
+        activation.activate(**overrides)
+        driver = activation.driver()
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise activation.ActivationError("torch is not installed in this python") from None
+    except RuntimeError as error:
+        raise activation.ActivationError(str(error)) from error
+    sections = [
+        ("driver", [("name", driver.name), *_reasons(driver), *driver.describe()]),
+        ("versions", _versions()),
+        ("settings", list(_changed(activation.current_settings(), overrides)) or [("all", "default")]),
+        *((f"device {index}", _device(driver, index)) for index in range(driver.device_count())),
+    ]
+    width = max(len(label) for _, rows in sections for label, _ in rows)
+    lines: list[str] = []
+    for title, rows in sections:
+        lines.append(title)
+        lines += [f"  {label:<{width}}  {value}" for label, value in rows]
+    if not driver.device_count():
+        lines.append("no device is visible to the program")
+    return "\n".join(lines)
+
+
+def _reasons(driver: Driver) -> list[Row]:
+    """Why this driver, with one row for each that was passed over."""
+    return [("because", driver.reason), *(("", reason) for reason in driver.passed_over)]
+
+
+def _versions() -> list[Row]:
+    import torch
+
+    return [
+        ("torchdevice-cuda", __version__),
+        ("torch", f"{torch.__version__} ({os.path.dirname(torch.__file__)})"),
+        ("Python", f"{platform.python_version()} ({sys.executable})"),
+        ("platform", platform.platform()),
+    ]
+
+
+def _changed(chosen: settings.Settings, overrides: Mapping[str, str]) -> Iterable[Row]:
+    """The settings that are not at their default, and where each was set."""
+    default = settings.Settings()
+    for option in settings.OPTIONS:
+        value = getattr(chosen, option.field)
+        if value != getattr(default, option.field):
+            origin = option.flag if option.field in overrides else option.variable
+            yield option.field, f"{option.write(value)}  (from {origin})"
+
+
+def _device(driver: Driver, index: int) -> list[Row]:
+    facts = driver.facts(index)
+    return [
+        ("name", facts.name),
+        ("compute capability", f"{facts.major}.{facts.minor}"),
+        ("memory", f"{facts.total_memory / 2**30:.2f} GiB"),
+        ("multiprocessors", str(facts.multi_processor_count)),
+        ("uuid", f"GPU-{facts.uuid}"),
+    ]

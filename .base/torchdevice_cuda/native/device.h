@@ -1,0 +1,89 @@
+// Which device this compilation is, how many of it there are, and which one the calling thread uses.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/DispatchKey.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/util/Exception.h>
+
+#include <atomic>
+#include <string>
+
+#include "compat.h"
+
+#if defined(HOSTDEVICE_CUDA) == defined(HOSTDEVICE_MPS)
+#error "compile with exactly one of -DHOSTDEVICE_CUDA and -DHOSTDEVICE_MPS"
+#endif
+
+namespace hostdevice {
+
+#ifdef HOSTDEVICE_CUDA
+constexpr bool kIsCuda = true;
+constexpr c10::DeviceType kType = c10::DeviceType::CUDA;
+constexpr c10::DispatchKey kDense = c10::DispatchKey::CUDA;
+constexpr c10::DispatchKey kSparse = c10::DispatchKey::SparseCUDA;
+constexpr c10::DispatchKey kSparseCsr = c10::DispatchKey::SparseCsrCUDA;
+constexpr c10::DispatchKey kNested = c10::DispatchKey::NestedTensorCUDA;
+constexpr c10::DispatchKey kQuantized = c10::DispatchKey::QuantizedCUDA;
+constexpr const char* kName = "CUDA";
+#else
+constexpr bool kIsCuda = false;
+constexpr c10::DeviceType kType = c10::DeviceType::MPS;
+constexpr c10::DispatchKey kDense = c10::DispatchKey::MPS;
+constexpr c10::DispatchKey kSparse = c10::DispatchKey::SparseMPS;
+constexpr c10::DispatchKey kSparseCsr = c10::DispatchKey::SparseCsrMPS;
+constexpr c10::DispatchKey kNested = c10::DispatchKey::NestedTensorMPS;
+constexpr c10::DispatchKey kQuantized = c10::DispatchKey::QuantizedMPS;
+constexpr const char* kName = "MPS";
+#endif
+
+constexpr int kMaxDevices = 64;
+
+inline c10::Device device(c10::DeviceIndex index) {
+  return c10::Device(kType, index);
+}
+inline c10::Device cpu() {
+  return c10::Device(c10::DeviceType::CPU);
+}
+
+// Set once by install(); zero before.
+extern std::atomic<int> g_device_count;
+inline int device_count() {
+  return g_device_count.load(std::memory_order_relaxed);
+}
+
+extern thread_local c10::DeviceIndex t_current_device;
+
+[[noreturn]] void throw_invalid_ordinal();
+[[noreturn]] void throw_bad_fork();
+
+// True in a child forked after the parent used the device: CUDA cannot be used there, so neither can this.
+extern bool g_bad_fork;
+inline void check_fork() {
+  if (C10_UNLIKELY(g_bad_fork)) throw_bad_fork();
+}
+// The parent's first use is what makes a later fork a bad one.
+extern std::atomic<bool> g_used;
+inline void mark_used() {
+  check_fork();
+  if (C10_UNLIKELY(!g_used.load(std::memory_order_relaxed))) g_used.store(true, std::memory_order_relaxed);
+}
+
+inline void check_index(int index) {
+  if (C10_UNLIKELY(index < 0 || index >= device_count())) throw_invalid_ordinal();
+}
+// -1 means the current device, as everywhere in PyTorch.
+inline c10::DeviceIndex resolve(c10::DeviceIndex index) {
+  if (index < 0) return t_current_device;
+  check_index(index);
+  return index;
+}
+
+inline bool on_device(const c10::Device& d) {
+  return d.type() == kType;
+}
+
+// Locks every allocator mutex across fork() so that a child can at least free what it inherited.
+void install_fork_handlers();
+
+}  // namespace hostdevice

@@ -1,0 +1,201 @@
+"""``torch.compile`` for the virtual GPU: graphs are compiled by inductor's C++ backend and run in device memory.
+
+Inductor takes ``cuda`` to mean Triton. A graph that reaches it with tensors of the virtual GPU is rewritten to the
+CPU, compiled as a CPU graph, and called with CPU aliases of the arguments; what it allocates is the device's memory,
+and its results become device tensors without a copy. Nothing is ever run uncompiled in its place: what inductor
+cannot compile, it says.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+
+def enable(native: ModuleType) -> Callable[[], None]:
+    """Makes ``torch.compile`` serve the device of `native`; what is returned takes that back.
+
+    Inductor is only imported when something compiles.
+    """
+    import torch
+
+    wrapper = torch._TorchCompileInductorWrapper
+    original = wrapper.__call__
+    undo: list[Callable[[], None]] = []
+
+    @functools.wraps(original)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not undo:
+            undo.append(_patch_inductor(native))
+        return original(self, *args, **kwargs)
+
+    def disable() -> None:
+        wrapper.__call__ = original
+        while undo:
+            undo.pop()()
+
+    wrapper.__call__ = call
+    return disable
+
+
+def _patch_inductor(native: ModuleType) -> Callable[[], None]:
+    """Has inductor compile graphs of the device; what is returned takes that back."""
+    import torch._functorch.config as config
+    import torch._inductor.compile_fx as module
+
+    # Its entries hold inductor's own objects; ours stand around those. Inductor's graph cache still works.
+    cached, config.enable_autograd_cache = config.enable_autograd_cache, False
+    compile_fx, compile_fx_inner = module.compile_fx, module.compile_fx_inner
+
+    @functools.wraps(compile_fx_inner)
+    def inner(gm: Any, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
+        return _compile(native, compile_fx_inner, gm, example_inputs, kwargs)
+
+    @functools.wraps(compile_fx)
+    def outer(model: Any, example_inputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        if not args:
+            kwargs.setdefault("inner_compile", inner)
+        return compile_fx(model, example_inputs, *args, **kwargs)
+
+    def undo() -> None:
+        module.compile_fx, config.enable_autograd_cache = compile_fx, cached
+
+    module.compile_fx = outer
+    return undo
+
+
+def _values(gm: Any) -> list[Any]:
+    import torch.utils._pytree as pytree
+
+    return [leaf for node in gm.graph.nodes for leaf in pytree.tree_leaves(node.meta.get("val"))]
+
+
+def _compile(
+    native: ModuleType,
+    compile_fx_inner: Callable[..., Any],
+    gm: Any,
+    example_inputs: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> Any:
+    import torch
+
+    kind = native.device_type
+    indices = {
+        v.device.index or 0
+        for v in [*example_inputs, *_values(gm)]
+        if isinstance(v, torch.Tensor) and v.device.type == kind
+    }
+    if not indices:
+        return compile_fx_inner(gm, example_inputs, **kwargs)
+    output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
+    devices = [_device_of(value, kind) for value in output.args[0]]
+    random = any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in gm.graph.nodes)
+    inputs = _to_cpu_graph(gm, example_inputs, kind)
+    if "cudagraphs" in kwargs and kwargs["cudagraphs"] is not None:
+        kwargs["cudagraphs"] = type(kwargs["cudagraphs"])(False)
+    compiled = compile_fx_inner(gm, inputs, **kwargs)
+    return _OnDevice(native, compiled, min(indices), devices, random)
+
+
+def _device_of(node: Any, kind: str) -> int | None:
+    value = getattr(node, "meta", {}).get("val")
+    device = getattr(value, "device", None)
+    return (device.index or 0) if device is not None and device.type == kind else None
+
+
+def _to_cpu_graph(gm: Any, example_inputs: Sequence[Any], kind: str) -> list[Any]:
+    """Rewrites the graph in place; gives example inputs on the CPU."""
+    import torch
+    from torch._guards import detect_fake_mode
+    from torch.fx.node import map_aggregate
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+    aten, cpu = torch.ops.aten, torch.device("cpu")
+
+    def host(value: Any) -> Any:
+        return cpu if isinstance(value, torch.device) and value.type == kind else value
+
+    for node in gm.graph.nodes:
+        if node.op == "get_attr":
+            value = getattr(gm, node.target, None)
+            if isinstance(value, torch.Tensor) and value.device.type == kind:
+                setattr(gm, node.target, value.cpu())
+        if node.op != "call_function":
+            continue
+        moves = node.target in (aten._to_copy.default, torch.ops.prims.device_put.default)
+        source = node.args[0].meta.get("val") if moves and hasattr(node.args[0], "meta") else None
+        if source is not None and source.device != node.meta["val"].device and source.dtype == node.meta["val"].dtype:
+            # A move between devices is a copy; between the CPU and the CPU it would be nothing.
+            node.target, node.args, node.kwargs = aten.clone.default, (node.args[0],), {}
+            continue
+        node.args, node.kwargs = map_aggregate(node.args, host), map_aggregate(node.kwargs, host)
+    gm.recompile()
+    mode = detect_fake_mode(list(example_inputs)) or detect_fake_mode(_values(gm))
+    inputs = []
+    for value in example_inputs:
+        if isinstance(value, torch.Tensor) and value.device.type == kind:
+            with mode:
+                made = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=cpu)
+                made.requires_grad_(value.requires_grad)
+            value = made
+        inputs.append(value)
+    with torch.utils._python_dispatch._disable_current_modes():
+        FakeTensorProp(gm, mode=mode).propagate_dont_convert_inputs(*inputs)
+    return inputs
+
+
+class _OnDevice:
+    """A compiled CPU graph, called with device tensors."""
+
+    def __init__(
+        self,
+        native: ModuleType,
+        compiled: Callable[[list[Any]], Any],
+        index: int,
+        devices: list[int | None],
+        random: bool,
+    ) -> None:
+        import torch
+
+        ops = getattr(torch.ops, f"hostdevice_{native.device_type}")
+        self._to_cpu, self._to_device = ops.to_cpu.default, ops.to_device.default
+        self._native, self._compiled, self._index = native, compiled, index
+        self._devices, self._random = devices, random
+        self._tensor = torch.Tensor
+        self._kind = native.device_type
+        # Takes its arguments in a list it may empty. On the instance: wrappers copy what they find there.
+        self._boxed_call = True
+
+    def __call__(self, inputs: list[Any]) -> list[Any]:
+        arguments = list(inputs)
+        inputs.clear()
+        places = [i for i, t in enumerate(arguments) if isinstance(t, self._tensor) and t.device.type == self._kind]
+        on_device = [arguments[i] for i in places]
+        aliases = self._to_cpu(on_device)
+        for place, alias in zip(places, aliases, strict=True):
+            arguments[place] = alias
+        saved = self._native.allocate_on(self._index)
+        try:
+            results = list(self._draw(arguments) if self._random else self._compiled(arguments))
+        finally:
+            self._native.allocate_on(saved)
+        wanted = [i for i, d in enumerate(self._devices) if d is not None and isinstance(results[i], self._tensor)]
+        moved = self._to_device([results[i] for i in wanted], on_device, aliases, self._index)
+        for i, value in zip(wanted, moved, strict=True):
+            if self._devices[i] != value.get_device():
+                value = value.to(f"{self._kind}:{self._devices[i]}")
+            results[i] = value
+        return results
+
+    def _draw(self, arguments: list[Any]) -> Any:
+        """Random graphs draw from the CPU's generator: lend it the device's seed."""
+        import torch
+
+        state = torch.get_rng_state()
+        torch.default_generator.manual_seed(self._native.next_seed(self._index))
+        try:
+            return self._compiled(arguments)
+        finally:
+            torch.set_rng_state(state)

@@ -1,0 +1,123 @@
+"""Reads torchgen's ``native_functions.yaml`` and writes the rows of ``op_table.h``.
+
+The file comes with every torch wheel, so the lists always belong to the torch that is installed. Only a few fields
+are needed and PyYAML is not a dependency of torch, hence the line reader.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_DEVICE_CHECK, _MPS, _MPS_SPARSE, _MPS_CSR, _MPS_NESTED = 1, 2, 4, 8, 16
+_MPS_KEYS = {"MPS": _MPS, "SparseMPS": _MPS_SPARSE, "SparseCsrMPS": _MPS_CSR, "NestedTensorMPS": _MPS_NESTED}
+
+
+@dataclasses.dataclass
+class Operator:
+    """One entry of native_functions.yaml, as far as it matters here."""
+
+    name: str
+    overload: str
+    schema: str
+    structured: bool = False
+    delegate: str = ""
+    device_check: bool = True
+    keys: set[str] = dataclasses.field(default_factory=set)
+
+    @property
+    def full_name(self) -> str:
+        """Name and overload."""
+        return f"{self.name}.{self.overload}" if self.overload else self.name
+
+    @property
+    def is_out(self) -> bool:
+        """Does it write to a keyword-only output?"""
+        arguments = self.schema[self.schema.index("(") + 1 : self.schema.rindex(") ->")]
+        _, _, keyword_only = arguments.partition("*, ")
+        return bool(re.search(r"\(\w+!\)", keyword_only))
+
+
+def yaml_path() -> Path:
+    """Where torchgen keeps the file; it is installed beside torch."""
+    spec = importlib.util.find_spec("torchgen")
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError("this torch was installed without torchgen, which the build reads the operator list from")
+    return Path(spec.submodule_search_locations[0]) / "packaged" / "ATen" / "native" / "native_functions.yaml"
+
+
+def read(path: Path) -> Iterator[Operator]:
+    """Yields the operators of a native_functions.yaml."""
+    current: Operator | None = None
+    in_dispatch = False
+    for line in path.read_text(encoding="utf-8").splitlines():
+        line = line.split(" #", 1)[0].rstrip()
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith("- func:"):
+            if current is not None:
+                yield current
+            schema = line[len("- func:") :].strip()
+            name, _, overload = schema[: schema.index("(")].partition(".")
+            current, in_dispatch = Operator(name, overload, schema), False
+        elif current is not None and line.startswith("    ") and in_dispatch:
+            keys, _, _ = line.strip().partition(":")
+            current.keys.update(k.strip() for k in keys.split(","))
+        elif current is not None and line.startswith("  "):
+            field, _, value = line.strip().partition(":")
+            value = value.strip()
+            in_dispatch = field == "dispatch"
+            if field == "structured":
+                current.structured = value == "True"
+            elif field == "structured_delegate":
+                current.delegate = value
+            elif field == "device_check":
+                current.device_check = value != "NoCheck"
+    if current is not None:
+        yield current
+
+
+def rows(path: Path) -> list[tuple[str, str, int]]:
+    """(operator, CUDA's wrapper, flags), sorted by operator."""
+    operators = list(read(path))
+    by_name = {o.full_name: o for o in operators}
+    out = []
+    for o in operators:
+        # A structured operator's functional and in-place forms have the kernels of its out= form.
+        keys = o.keys | (by_name[o.delegate].keys if o.delegate in by_name else set())
+        structured = o.structured or bool(o.delegate)
+        base = o.name + ("_out" if o.is_out else "")
+        if structured:
+            method = f"wrapper_CUDA_{base}" + (f"_{o.overload}" if o.overload else "")
+        else:
+            method = f"wrapper_CUDA_{o.overload}_{base}"
+        flags = _DEVICE_CHECK if o.device_check else 0
+        for key, bit in _MPS_KEYS.items():
+            if key in keys:
+                flags |= bit
+        out.append((o.full_name, method, flags))
+    return sorted(out)
+
+
+def cpp(path: Path) -> str:
+    """The C++ file with the table."""
+    lines = [f'    {{"{name}", "{method}", {flags}}},' for name, method, flags in rows(path)]
+    return "\n".join(
+        [
+            "// Written by op_table.py.",
+            '#include "op_table.h"',
+            "",
+            "namespace hostdevice {",
+            "",
+            "const OpRow kOpTable[] = {",
+            *lines,
+            "};",
+            f"const size_t kOpTableSize = {len(lines)};",
+            "",
+            "}  // namespace hostdevice",
+            "",
+        ]
+    )

@@ -1,0 +1,213 @@
+"""Run a program as ``__main__``, so that it finds what plain python would have given it.
+
+Each function sets ``sys.argv``, ``sys.path`` and a fresh ``__main__`` module the way python itself does for that
+kind of program, and lets the program's exceptions out: the interpreter ends the process as it always does (exit status,
+``SystemExit``, death by SIGINT), except that tracebacks begin with the program's own frames. The public functions of
+:mod:`runpy` do not fit: they put ``__main__`` back when the program returns, before ``atexit`` handlers and threads
+are done.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import BuiltinImporter, SourceFileLoader, SourcelessFileLoader
+from types import CodeType, ModuleType, TracebackType
+from typing import Any
+
+
+class ProgramNotFound(Exception):
+    """The script cannot be read; the text is what python says about it."""
+
+
+def run_script(path: str, args: Sequence[str]) -> None:
+    """``python path args…``: a source file, a compiled file, a folder or an archive with a ``__main__``."""
+    sys.argv = [path, *args]
+    full = _absolute(path)
+    if _is_importable_from(full):
+        # Python puts a folder or an archive on the path even where -P or -I keep script folders off it.
+        _put_first_entry(full)
+        fresh_main()
+        # What the interpreter itself calls for these: the frames of runpy in a traceback are genuine.
+        _run(lambda: runpy._run_module_as_main("__main__", False))  # type: ignore[attr-defined]
+        return
+    loader: SourceFileLoader | SourcelessFileLoader
+    try:
+        if path.endswith(".pyc"):
+            loader = SourcelessFileLoader("__main__", full)
+            source = loader.get_code("__main__")
+        else:
+            loader = SourceFileLoader("__main__", full)
+            source = loader.get_data(full)
+    except OSError as error:
+        raise ProgramNotFound(
+            f"{sys.orig_argv[0]}: can't open file {full!r}: [Errno {error.errno}] {error.strerror}"
+        ) from None
+    _put_program_entry(os.path.dirname(os.path.realpath(full)))
+    main = fresh_main()
+    main.__loader__ = loader
+    _execute_file(main, source, full)
+
+
+def run_module(name: str, args: Sequence[str]) -> None:
+    """``python -m name args…``."""
+    sys.argv = ["-m", *args]
+    _put_program_entry(os.getcwd())
+    fresh_main()
+    _run(lambda: runpy._run_module_as_main(name))  # type: ignore[attr-defined]
+
+
+def run_command(code: str, args: Sequence[str]) -> None:
+    """``python -c code args…``."""
+    if sys.version_info >= (3, 14):
+        import textwrap
+
+        code = textwrap.dedent(code)
+    if sys.version_info >= (3, 13):  # since when python shows the lines of -c in tracebacks
+        import linecache
+
+        linecache.cache["<string>"] = (len(code), None, code.splitlines(keepends=True), "<string>")
+    sys.argv = ["-c", *args]
+    _put_program_entry("")
+    main = fresh_main()
+    _run(lambda: exec(_compile(code, "<string>"), main.__dict__))
+
+
+def run_stdin(name: str, args: Sequence[str]) -> None:
+    """``python - args…`` (``name`` is ``"-"``) or ``python < file`` (``name`` is empty): stdin is the program."""
+    sys.argv = [name, *args]
+    _put_program_entry("")
+    main = fresh_main()
+    _execute_file(main, sys.stdin.buffer.read() if sys.stdin is not None else b"", "<stdin>")
+
+
+def prepare_interactive(name: str, args: Sequence[str]) -> ModuleType:
+    """The ``__main__`` of an interactive session."""
+    sys.argv = [name, *args]
+    _put_program_entry("")
+    return fresh_main()
+
+
+def fresh_main() -> ModuleType:
+    """Replace ``__main__`` by a module as the interpreter makes it before it reads any program."""
+    main = ModuleType("__main__")
+    if sys.version_info < (3, 14):
+        main.__annotations__ = {}
+    main.__builtins__ = builtins  # type: ignore[attr-defined]
+    main.__loader__ = BuiltinImporter  # type: ignore[assignment]
+    sys.modules["__main__"] = main
+    return main
+
+
+# ---------------------------------------------------------------------------- sys.path
+def _absolute(path: str) -> str:
+    """The path as python makes it absolute: joined, not normalised."""
+    return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+
+
+_dropped = False
+
+
+def drop_first_entry() -> None:
+    """Take the entry off ``sys.path`` that python put first for us: the current directory, or our launcher's.
+
+    Until the program gets its own, nothing is imported from there: the ``logging.py`` of a project is not for us.
+    """
+    global _dropped
+    if not _dropped and _first_entry_is_wanted():
+        del sys.path[0]
+    _dropped = True
+
+
+def _first_entry_is_wanted() -> bool:
+    """Whether python puts an entry for the program first on the path; -P and -I keep it from doing so."""
+    return not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated)
+
+
+def _put_program_entry(entry: str) -> None:
+    if _first_entry_is_wanted():
+        _put_first_entry(entry)
+
+
+def _put_first_entry(entry: str) -> None:
+    global _dropped
+    sys.path.insert(0, entry)
+    _dropped = False  # the program may be us again: python -m torchdevice_cuda -m torchdevice_cuda
+
+
+def _is_importable_from(path: str) -> bool:
+    """Whether the import system takes the path for a folder or an archive of modules."""
+    for hook in sys.path_hooks:
+        try:
+            hook(path)
+        except ImportError:
+            continue
+        return True
+    return False
+
+
+# --------------------------------------------------------------------------- execution
+def _compile(source: bytes | str, filename: str) -> CodeType:
+    return compile(source, filename, "exec", dont_inherit=True)
+
+
+def _execute_file(main: ModuleType, source: bytes | CodeType | None, filename: str) -> None:
+    main.__file__ = filename
+    main.__cached__ = None  # type: ignore[attr-defined]
+
+    def execute() -> None:
+        code = source if isinstance(source, CodeType) else _compile(source or b"", filename)
+        exec(code, main.__dict__)
+
+    _run(execute)
+
+
+def _run(execute: Callable[[], Any]) -> None:
+    """Call it; an exception goes on to the interpreter, which will report it without our frames."""
+    try:
+        execute()
+    except SystemExit:
+        raise
+    except BaseException as error:
+        traceback = error.__traceback__
+        while traceback is not None and traceback.tb_frame.f_globals is globals():
+            traceback = traceback.tb_next
+        _report_from(error, traceback)
+        raise
+
+
+def _missing_hook(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
+    """What the interpreter does for a program that has deleted ``sys.excepthook``."""
+    print("sys.excepthook is missing", file=sys.stderr)
+    sys.__excepthook__(kind, value, traceback)
+
+
+def _report_from(error: BaseException, start: TracebackType | None) -> None:
+    """Have the interpreter's last words about ``error`` begin at ``start``.
+
+    The frames above are only known once the exception has left them, which is when the interpreter calls
+    ``sys.excepthook``; until then the program's own hook is stepped aside for.
+    """
+    program_hook = getattr(sys, "excepthook", _missing_hook)
+
+    def hook(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
+        sys.excepthook = program_hook
+        if value is error:
+            traceback = start
+            value.__traceback__ = sys.last_traceback = start
+        try:
+            program_hook(kind, value, traceback)
+        except SystemExit:
+            raise
+        except BaseException as failure:
+            # The interpreter's own words for a hook that fails; left to it, they would show this function.
+            inner = failure.__traceback__.tb_next if failure.__traceback__ is not None else None
+            print("Error in sys.excepthook:", file=sys.stderr)
+            sys.__excepthook__(type(failure), failure.with_traceback(inner), inner)
+            print("\nOriginal exception was:", file=sys.stderr)
+            sys.__excepthook__(kind, value, traceback)
+
+    sys.excepthook = hook

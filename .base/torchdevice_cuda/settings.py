@@ -1,0 +1,286 @@
+"""Every setting of torchdevice_cuda: one frozen dataclass, read once from the command line and the environment.
+
+Nobody else in the package reads ``os.environ``. A value that cannot be read is an error that names the variable (or
+the option), the value and what is allowed; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+DEFAULT_CAPABILITY = (7, 0)
+
+_UNITS = {"": 1, "b": 1}
+for _power, _letter in enumerate("kmgt", start=1):
+    _UNITS[_letter] = _UNITS[f"{_letter}ib"] = 1024**_power
+    _UNITS[f"{_letter}b"] = 1000**_power
+
+
+class SettingsError(ValueError):
+    """A setting has a value that cannot be read."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What the user asked for. Fields that are ``None`` leave the choice to the driver."""
+
+    driver: str = "auto"
+    policy: str | None = None
+    allow_redirects: bool = False
+    identity: str = "cuda"
+    float64: str = "downcast"
+    devices: int = 1
+    memory: int | None = None
+    capability: tuple[int, int] = DEFAULT_CAPABILITY
+    name: str | None = None
+    log_level: str = "WARNING"
+    report: str | None = None
+    fallback: str = "allow"
+    mlx: str = "auto"
+    refusals: str = "memory"
+    visible_devices: str | None = None
+    build: bool = True
+    emulate_mps: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """How one field of :class:`Settings` is spelled outside: its variable, its flag, its reader and its words."""
+
+    field: str
+    variable: str
+    flag: str | None
+    allowed: str
+    read: Callable[[str], Any]
+    help: str
+    write: Callable[[Any], str] = str
+
+
+def _one_of(*choices: str, fold: Callable[[str], str] = str.lower) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        value = fold(text.strip())
+        if value not in choices:
+            raise ValueError(text)
+        return value
+
+    return read
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 64:
+        raise ValueError(text)
+    return value
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    if match is None or match[2].lower() not in _UNITS:
+        raise ValueError(text)
+    value = int(float(match[1]) * _UNITS[match[2].lower()])
+    if value < 1:
+        raise ValueError(text)
+    return value
+
+
+def _capability(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"\s*(\d{1,2})\.(\d)\s*", text)
+    if match is None:
+        raise ValueError(text)
+    return int(match[1]), int(match[2])
+
+
+def _switch(text: str) -> bool:
+    value = text.strip().lower()
+    if value not in ("0", "1"):
+        raise ValueError(text)
+    return value == "1"
+
+
+def _text(text: str) -> str:
+    if not text.strip():
+        raise ValueError(text)
+    return text
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "driver",
+        "TORCHDEVICE_DRIVER",
+        "--driver",
+        "auto, cuda, mps, virtual, cpu",
+        _one_of("auto", "cuda", "mps", "virtual", "cpu"),
+        "what stands in for the GPU",
+    ),
+    Option(
+        "policy",
+        "TORCHDEVICE_POLICY",
+        "--policy",
+        "accelerate, faithful",
+        _one_of("accelerate", "faithful"),
+        "where requests that do not name CUDA go",
+    ),
+    Option(
+        "allow_redirects",
+        "TORCH_ALLOW_REDIRECTS",
+        None,
+        "true (any case); anything else means the platform's default",
+        lambda text: text.strip().lower() == "true",
+        "always redirect per the policy table, on every platform",
+        lambda value: "true" if value else "false",
+    ),
+    Option(
+        "identity",
+        "TORCHDEVICE_IDENTITY",
+        "--identity",
+        "cuda, native",
+        _one_of("cuda", "native"),
+        "what an accelerator tensor says it is",
+    ),
+    Option(
+        "float64",
+        "TORCHDEVICE_FLOAT64",
+        "--float64",
+        "downcast, cpu, raise",
+        _one_of("downcast", "cpu", "raise"),
+        "what a float64 tensor on MPS becomes",
+    ),
+    Option(
+        "devices",
+        "TORCHDEVICE_DEVICES",
+        "--devices",
+        "a whole number from 1 to 64",
+        _count,
+        "how many virtual GPUs there are",
+    ),
+    Option(
+        "memory",
+        "TORCHDEVICE_MEMORY",
+        "--memory",
+        "a size above zero such as 512MiB, 16GiB or 8e9 written out",
+        _bytes,
+        "memory of each GPU",
+    ),
+    Option(
+        "capability",
+        "TORCHDEVICE_CAPABILITY",
+        "--capability",
+        "a compute capability such as 7.0 or 9.0",
+        _capability,
+        "the compute capability the device claims",
+        lambda value: f"{value[0]}.{value[1]}",
+    ),
+    Option("name", "TORCHDEVICE_NAME", "--name", "any text", _text, "the name the device claims"),
+    Option(
+        "log_level",
+        "TORCHDEVICE_LOG_LEVEL",
+        "--log-level",
+        "DEBUG, INFO, WARNING, ERROR",
+        _one_of("DEBUG", "INFO", "WARNING", "ERROR", fold=str.upper),
+        "level of the logger torchdevice_cuda",
+    ),
+    Option(
+        "report",
+        "TORCHDEVICE_REPORT",
+        "--report",
+        "a path, or - for standard error",
+        _text,
+        "write what went where at exit",
+    ),
+    Option(
+        "fallback",
+        "TORCHDEVICE_FALLBACK",
+        "--fallback",
+        "allow, warn, error",
+        _one_of("allow", "warn", "error"),
+        "what an op that leaves the accelerator does",
+    ),
+    Option(
+        "mlx",
+        "TORCHDEVICE_MLX",
+        "--mlx",
+        "auto, off, always",
+        _one_of("auto", "off", "always"),
+        "whether MLX computes what MPS lacks",
+    ),
+    Option(
+        "refusals",
+        "TORCHDEVICE_REFUSALS",
+        "--refusals",
+        "memory, disk",
+        _one_of("memory", "disk"),
+        "where it is remembered what MPS refused",
+    ),
+    Option(
+        "visible_devices",
+        "CUDA_VISIBLE_DEVICES",
+        None,
+        "as CUDA reads it",
+        str,
+        "which of the GPUs the program may see",
+    ),
+    Option(
+        "build",
+        "TORCHDEVICE_BUILD",
+        None,
+        "1, 0",
+        _switch,
+        "whether the native part of the virtual GPU may be built where it is missing",
+        lambda value: "1" if value else "0",
+    ),
+    Option(
+        "emulate_mps",
+        "TORCHDEVICE_EMULATE_MPS",
+        None,
+        "1, 0",
+        _switch,
+        "whether a device in host memory answers as the Apple GPU, to try the mps driver elsewhere",
+        lambda value: "1" if value else "0",
+    ),
+)
+
+BY_FIELD: dict[str, Option] = {option.field: option for option in OPTIONS}
+
+
+def _read(option: Option, spelled: str, text: str) -> Any:
+    try:
+        return option.read(text)
+    except ValueError:
+        raise SettingsError(f"{spelled}={text!r} cannot be read; allowed: {option.allowed}") from None
+
+
+def load(overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings: ``overrides`` (command line or ``activate()`` arguments) win over the environment.
+
+    Override values may be text, as the command line gives it, or already of the field's type.
+    """
+    environ = os.environ if environ is None else environ
+    values: dict[str, Any] = {}
+    for option in OPTIONS:
+        text = environ.get(option.variable)
+        if text is not None and (text or option.field == "visible_devices"):
+            values[option.field] = _read(option, option.variable, text)
+    for field, value in (overrides or {}).items():
+        if field not in BY_FIELD:
+            raise SettingsError(f"there is no setting {field!r}; known: {', '.join(sorted(BY_FIELD))}")
+        if value is None:
+            continue
+        option = BY_FIELD[field]
+        # Whatever type the caller used, the same reader checks it: activate(devices=0) must fail as --devices 0 does.
+        text = value if isinstance(value, str) else option.write(value)
+        values[field] = _read(option, option.flag or field, text)
+    return Settings(**values)
+
+
+def as_environment(settings: Settings) -> dict[str, str]:
+    """The environment in which a child process reads these same settings."""
+    default = Settings()
+    return {
+        option.variable: option.write(getattr(settings, option.field))
+        for option in OPTIONS
+        if getattr(settings, option.field) != getattr(default, option.field)
+    }

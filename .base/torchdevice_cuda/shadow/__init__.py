@@ -1,0 +1,68 @@
+"""The shadow tree: ``torch.cuda`` reimplemented over a driver, and the ``torch._C`` names that a CPU build lacks.
+
+``cuda/`` is served as ``torch.cuda``, file for file under the stock tree's names. Stock modules that ask nothing of the
+GPU (the memory visualiser, the sanitizer, trace tools) have no file here and are served from the installed torch.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+_ROOT = Path(__file__).with_name("cuda")
+_MISSING = object()
+
+
+@functools.cache
+def files() -> MappingProxyType[str, Path]:
+    """``{module name: file}`` of everything the shadow tree serves."""
+    found: dict[str, Path] = {}
+    for file in sorted(_ROOT.rglob("*.py")):
+        parts = file.relative_to(_ROOT).with_suffix("").parts
+        parts = parts[:-1] if parts[-1] == "__init__" else parts
+        found[".".join(("torch", "cuda", *parts))] = file
+    return MappingProxyType(found)
+
+
+class Bindings:
+    """The names put into ``torch._C``: from an explicit list, remembered and taken out again.
+
+    The list is explicit because "whatever is absent" is not safe: torch registers some names only later, and a name
+    that is already there aborts the process.
+    """
+
+    def __init__(self, torch_c: ModuleType) -> None:
+        self._torch_c = torch_c
+        self._before: dict[str, Any] = {}
+        self._modules: dict[str, ModuleType | None] = {}
+
+    def apply(self) -> None:
+        """Set every name, keeping what was there."""
+        from .bindings import names
+
+        for name, value in names().items():
+            self._before[name] = self._torch_c.__dict__.get(name, _MISSING)
+            setattr(self._torch_c, name, value)
+            if isinstance(value, ModuleType):
+                # What such a submodule holds pickles by reference to it.
+                self._modules[value.__name__] = sys.modules.get(value.__name__)
+                sys.modules[value.__name__] = value
+
+    def undo(self) -> None:
+        """Put every name back."""
+        while self._modules:
+            module_name, module = self._modules.popitem()
+            if module is None:
+                sys.modules.pop(module_name, None)
+            else:
+                sys.modules[module_name] = module
+        while self._before:
+            name, before = self._before.popitem()
+            if before is _MISSING:
+                if name in self._torch_c.__dict__:
+                    delattr(self._torch_c, name)
+            else:
+                setattr(self._torch_c, name, before)

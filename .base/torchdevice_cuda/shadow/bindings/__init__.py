@@ -1,0 +1,33 @@
+"""``torch._C`` names of CUDA builds, in Python over the driver.
+
+Each module lists its names in ``__all__``; together they are what a CUDA build has and a CPU build lacks. Stock Python
+code outside torch.cuda (optimizers, the compiler, multiprocessing, backends) calls them directly.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+MODULES = (
+    "device",
+    "streams",
+    "memory",
+    "graphs",
+    "cudart",
+    "libraries",
+    "nvtx",
+    "nccl",
+    "comm",
+    "tunable",
+    "storage",
+)
+
+
+def names() -> dict[str, Any]:
+    """Every name and what it is bound to."""
+    found: dict[str, Any] = {}
+    for module in MODULES:
+        loaded = importlib.import_module(f"{__name__}.{module}")
+        found.update((name, getattr(loaded, name)) for name in loaded.__all__)
+    return found

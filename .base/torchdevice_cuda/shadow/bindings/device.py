@@ -1,0 +1,211 @@
+"""Devices: count, current device, properties, initialisation, synchronisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch._C
+
+from ..._compat import cuda_version
+from ...drivers import DeviceFacts, active
+from ..architectures import architectures
+
+__all__ = [
+    "_CUuuid",
+    "_CudaDeviceProperties",
+    "_cuda_canDeviceAccessPeer",
+    "_cuda_exchangeDevice",
+    "_cuda_getArchFlags",
+    "_cuda_getCompiledVersion",
+    "_cuda_getDevice",
+    "_cuda_getDeviceCount",
+    "_cuda_get_sync_debug_mode",
+    "_cuda_hasPrimaryContext",
+    "_cuda_init",
+    "_cuda_ipc_collect",
+    "_cuda_isInBadFork",
+    "_cuda_maybeExchangeDevice",
+    "_cuda_setDevice",
+    "_cuda_set_sync_debug_mode",
+    "_cuda_sleep",
+    "_cuda_synchronize",
+    "_get_device_properties",
+    "_has_cuda",
+    "_rocm_is_backward_pass",
+]
+
+_has_cuda = True
+_sync_debug_mode = 0
+
+
+class _CUuuid:
+    """A device's UUID."""
+
+    def __init__(self) -> None:
+        raise TypeError("torch._C._CUuuid: No constructor defined!")
+
+    @property
+    def bytes(self) -> list[int]:
+        """The sixteen bytes."""
+        return list(self._uuid.bytes)
+
+    def __str__(self) -> str:
+        return str(self._uuid)
+
+
+def _fact(name: str) -> property:
+    return property(lambda self: getattr(self._facts, name), doc=f"The device's ``{name}``.")
+
+
+class _CudaDeviceProperties:
+    """What a device is: read-only, one object per device."""
+
+    def __init__(self) -> None:
+        raise TypeError("torch._C._CudaDeviceProperties: No constructor defined!")
+
+    @property
+    def uuid(self) -> _CUuuid:
+        """The device's UUID."""
+        return self._uuid
+
+    def __repr__(self) -> str:
+        facts: DeviceFacts = self._facts
+        return (
+            f"_CudaDeviceProperties(name='{facts.name}', major={facts.major}, minor={facts.minor}, "
+            f"total_memory={facts.total_memory >> 20}MB, multi_processor_count={facts.multi_processor_count}, "
+            f"uuid={facts.uuid}, pci_bus_id={facts.pci_bus_id}, pci_device_id={facts.pci_device_id}, "
+            f"pci_domain_id={facts.pci_domain_id}, L2_cache_size={facts.L2_cache_size >> 20}MB)"
+        )
+
+    def __reduce__(self) -> Any:
+        raise TypeError("cannot pickle 'torch._C._CudaDeviceProperties' object")
+
+
+for _name in (*DeviceFacts.__dataclass_fields__, "gcnArchName"):
+    if _name != "uuid":
+        setattr(_CudaDeviceProperties, _name, _fact(_name))
+for _class in (_CUuuid, _CudaDeviceProperties):
+    _class.__module__ = "torch._C"
+
+_properties: dict[DeviceFacts, _CudaDeviceProperties] = {}
+
+
+def _get_device_properties(device: int) -> _CudaDeviceProperties:
+    """The properties of a device; the same object each time."""
+    facts = active().facts(active().check(device))
+    known = _properties.get(facts)
+    if known is None:
+        uuid = object.__new__(_CUuuid)
+        uuid._uuid = facts.uuid
+        made = object.__new__(_CudaDeviceProperties)
+        made._facts, made._uuid = facts, uuid
+        known = _properties.setdefault(facts, made)
+    return known
+
+
+def _cuda_init() -> None:
+    """Bring the device up."""
+    driver = active()
+    if driver.device_count() == 0:
+        raise RuntimeError("No CUDA GPUs are available")
+    driver.initialize()
+
+
+def _cuda_isInBadFork() -> bool:
+    """Whether this process was forked from one that had used the device."""
+    return active().in_bad_fork()
+
+
+def _cuda_getDeviceCount() -> int:
+    """How many devices there are."""
+    return active().device_count()
+
+
+def _whole(value: Any, what: str) -> int:
+    """An integer argument, as torch's C functions check theirs."""
+    if type(value) is not int:
+        raise RuntimeError(f"invalid argument to {what}")
+    return value
+
+
+def _cuda_getDevice() -> int:
+    """The calling thread's current device."""
+    return active().current_device()
+
+
+def _cuda_setDevice(device: int) -> None:
+    """Set the calling thread's current device."""
+    active().set_device(_whole(device, "setDevice"))
+
+
+def _cuda_exchangeDevice(device: int) -> int:
+    """Set the current device and return the one before; -1 for a negative index, which changes nothing."""
+    return active().exchange_device(_whole(device, "exchangeDevice"))
+
+
+def _cuda_maybeExchangeDevice(device: int) -> int:
+    """The same, but without making a context on a device not yet in use; devices here need none."""
+    return active().exchange_device(_whole(device, "maybeExchangeDevice"))
+
+
+def _cuda_canDeviceAccessPeer(device: int, peer: int) -> bool:
+    """Whether one device reads another's memory directly."""
+    return active().can_access_peer(device, peer)
+
+
+def _cuda_hasPrimaryContext(device: int) -> bool:
+    """Whether a device is in use by this process."""
+    driver = active()
+    if not 0 <= device < driver.device_count():
+        raise RuntimeError(f"hasPrimaryContext expects a valid device index, but got device_index={device}")
+    return driver.initialized()
+
+
+def _cuda_synchronize() -> None:
+    """Wait for all work of the current device."""
+    driver = active()
+    driver.streams.synchronize_device(driver.current_device())
+
+
+def _cuda_ipc_collect() -> None:
+    """Memory shared between processes is the host's: nothing waits to be collected."""
+
+
+def _cuda_sleep(cycles: int) -> None:
+    """Keep the current stream busy for this many device cycles."""
+    if type(cycles) is not int:
+        raise RuntimeError("torch.cuda._sleep(): expected 'int'")
+    driver = active()
+    driver.streams.sleep(cycles, driver.current_device())
+
+
+def _cuda_getArchFlags() -> str:
+    """The architectures code is built for: the one the device claims."""
+    return " ".join(architectures(active()))
+
+
+def _cuda_getCompiledVersion() -> int:
+    """The CUDA version as one number, 12080 for 12.8."""
+    major, _, minor = (torch.version.cuda or cuda_version(torch.__version__)).partition(".")
+    return int(major) * 1000 + int(minor) * 10
+
+
+def _cuda_get_sync_debug_mode() -> int:
+    """0 (default), 1 (warn) or 2 (error)."""
+    return _sync_debug_mode
+
+
+def _cuda_set_sync_debug_mode(mode: int) -> None:
+    """Remember the mode; work on the host is synchronous, so no call becomes slow by synchronising."""
+    global _sync_debug_mode
+    if type(mode) is not int:
+        raise RuntimeError("invalid argument to set_sync_debug_mode")
+    if mode not in (0, 1, 2):
+        raise RuntimeError("invalid value of debug_mode, expected one of 0,1,2")
+    _sync_debug_mode = mode
+
+
+def _rocm_is_backward_pass() -> bool:
+    """No ROCm here."""
+    return False

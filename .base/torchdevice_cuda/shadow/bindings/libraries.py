@@ -1,0 +1,245 @@
+"""CUDA's libraries as torch shows them: cuDNN, cuBLAS, cuSPARSELt, the kernel compilers and launchers.
+
+The host computes with its own libraries. Settings are remembered, versions are those that go with this release of
+torch, and what would run code made for an NVIDIA GPU refuses and says what to do instead.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, NoReturn
+
+import torch
+
+from ..._compat import cudnn_version, cusparselt_version
+from ...drivers import active
+from . import pybind
+
+__all__ = [
+    "_FastCudaLauncher",
+    "_StaticCudaLauncher",
+    "_cuda_clearCublasWorkspaces",
+    "_cuda_getCublasLtWorkspaceSize",
+    "_cuda_getCublasWorkspaceSize",
+    "_cuda_getHipblasltVersion",
+    "_cuda_get_conv_benchmark_empty_cache",
+    "_cuda_get_cudnn_benchmark_limit",
+    "_cuda_jiterator_compile_and_launch_kernel",
+    "_cuda_resetCublasLtWorkspaceSize",
+    "_cuda_resetCublasWorkspaceSize",
+    "_cuda_setCublasLtWorkspaceSize",
+    "_cuda_setCublasWorkspaceSize",
+    "_cuda_set_cudnn_benchmark_limit",
+    "_cudnn",
+    "_cudnn_set_conv_benchmark_empty_cache",
+    "_cusparselt",
+    "_has_cudnn",
+]
+
+_has_cudnn = True
+
+# torch refuses newer versions of cuDNN on devices that claim a compute capability under 7.5.
+_LAST_FOR_OLD_DEVICES, _NEWER_NEED = (9, 10, 2), (7, 5)
+
+
+# ---------------------------------------------------------------------------- cuDNN
+def getRuntimeVersion() -> tuple[int, int, int]:
+    """The version of cuDNN that goes with this release of torch and the claimed compute capability."""
+    version = cudnn_version(torch.__version__)
+    if active().settings.capability < _NEWER_NEED:
+        return min(version, _LAST_FOR_OLD_DEVICES)
+    return version
+
+
+def getCompileVersion() -> tuple[int, int, int]:
+    """The version torch would have been compiled against: the same."""
+    return getRuntimeVersion()
+
+
+def _cudnn_version_int() -> int:
+    """The version as one number, 91002 for 9.10.2."""
+    major, minor, patch = getRuntimeVersion()
+    return major * 10000 + minor * 100 + patch
+
+
+_cudnn = pybind.submodule(
+    "torch._C._cudnn",
+    "cuDNN's facts; the host's own kernels do its work",
+    {
+        "RNNMode": pybind.enum("torch._C._cudnn", "RNNMode", {"rnn_relu": 0, "rnn_tanh": 1, "lstm": 2, "gru": 3}),
+        "is_cuda": True,
+        "getVersionInt": _cudnn_version_int,
+        **pybind.public(getRuntimeVersion, getCompileVersion),
+    },
+)
+
+_benchmark_limit = 10
+_benchmark_empty_cache = True
+
+
+def _cuda_get_cudnn_benchmark_limit() -> int:
+    """How many algorithms benchmarking would try; 0 for all."""
+    return _benchmark_limit
+
+
+def _cuda_set_cudnn_benchmark_limit(limit: int) -> None:
+    """Remember the limit."""
+    global _benchmark_limit
+    if type(limit) is not int:
+        raise RuntimeError(f"set_benchmark_limit_cudnn expects an int, but got {type(limit).__name__}")
+    _benchmark_limit = limit
+
+
+def _cuda_get_conv_benchmark_empty_cache() -> bool:
+    """Whether benchmarking a convolution may empty the memory cache."""
+    return _benchmark_empty_cache
+
+
+def _cudnn_set_conv_benchmark_empty_cache(enable: bool) -> None:
+    """Remember whether it may."""
+    global _benchmark_empty_cache
+    if not isinstance(enable, bool):
+        raise RuntimeError(f"set_conv_benchmark_empty_cache expects a bool, but got {type(enable).__name__}")
+    _benchmark_empty_cache = enable
+
+
+# --------------------------------------------------------------------------- cuBLAS
+# Sizes a program has set; without one CUDA's own choice is shown. The host's BLAS needs no workspace.
+_workspace: dict[str, int] = {}
+_KIB = 1024
+
+
+def _configured(text: str | None) -> int | None:
+    """Bytes that CUBLAS_WORKSPACE_CONFIG asks for: pairs of KiB and count, such as ``:4096:2:16:8``."""
+    if not text or not re.fullmatch(r"(:\d+:\d+)+", text):
+        return None
+    numbers = [int(number) for number in text[1:].split(":")]
+    return sum(size * count * _KIB for size, count in zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def _checked_size(size: Any) -> int:
+    if type(size) is not int:
+        raise TypeError(f"workspace size must be an int, not {type(size).__name__}")
+    if size < 0:
+        raise RuntimeError(f"workspace size must be non-negative, got {size}")
+    return size
+
+
+def _cuda_getCublasWorkspaceSize() -> int:
+    """Bytes of workspace: set by the program, else by the environment, else what CUDA takes for such a device."""
+    if "cublas" in _workspace:
+        return _workspace["cublas"]
+    configured = _configured(os.environ.get("CUBLAS_WORKSPACE_CONFIG"))  # cuBLAS's own variable, not a setting of ours
+    if configured is not None:
+        return configured
+    if active().settings.capability[0] >= 9:
+        return 4096 * 8 * _KIB
+    return (4096 * 2 + 16 * 8) * _KIB
+
+
+def _cuda_setCublasWorkspaceSize(size: int) -> None:
+    """Remember a size."""
+    _workspace["cublas"] = _checked_size(size)
+
+
+def _cuda_resetCublasWorkspaceSize() -> None:
+    """Go back to the default."""
+    _workspace.pop("cublas", None)
+
+
+def _cuda_getCublasLtWorkspaceSize() -> int:
+    """Bytes of cuBLASLt's workspace: set by the program, else by the environment, else it shares cuBLAS's."""
+    if "cublaslt" in _workspace:
+        return _workspace["cublaslt"]
+    kib = os.environ.get("CUBLASLT_WORKSPACE_SIZE", "")
+    return int(kib) * _KIB if kib.isdecimal() else _cuda_getCublasWorkspaceSize()
+
+
+def _cuda_setCublasLtWorkspaceSize(size: int) -> None:
+    """Remember a size."""
+    _workspace["cublaslt"] = _checked_size(size)
+
+
+def _cuda_resetCublasLtWorkspaceSize() -> None:
+    """Go back to the default."""
+    _workspace.pop("cublaslt", None)
+
+
+def _cuda_clearCublasWorkspaces() -> None:
+    """Give workspaces back; the host's BLAS holds none."""
+
+
+def _cuda_getHipblasltVersion() -> NoReturn:
+    """Refuse, as every build for CUDA does: hipBLASLt is ROCm's."""
+    raise RuntimeError("hipBLASLt belongs to ROCm builds of torch; this one presents CUDA")
+
+
+# ----------------------------------------------------------------------- cuSPARSELt
+def _cusparselt_version_int() -> int:
+    """The version that goes with this release of torch."""
+    return cusparselt_version(torch.__version__)
+
+
+def mm_search(*args: Any, **kwargs: Any) -> NoReturn:
+    """Refuse: the search times kernels of an NVIDIA GPU."""
+    raise RuntimeError(
+        f"cuSPARSELt searches for the fastest kernel of an NVIDIA GPU; the {active().name!r} driver of "
+        "torchdevice_cuda has none. Check torch.backends.cusparselt.is_available() first"
+    )
+
+
+_cusparselt = pybind.submodule(
+    "torch._C._cusparselt",
+    "cuSPARSELt's facts",
+    {"getVersionInt": _cusparselt_version_int, "mm_search": mm_search},
+)
+
+
+# ------------------------------------------------------------- compilers, launchers
+def _no_kernels(what: str) -> RuntimeError:
+    return RuntimeError(
+        f"{what} is code for an NVIDIA GPU, which the {active().name!r} driver of torchdevice_cuda cannot run; "
+        "write it with torch operators instead"
+    )
+
+
+def _cuda_jiterator_compile_and_launch_kernel(
+    code_string: str,
+    kernel_name: str,
+    return_by_ref: bool,
+    num_outputs: int,
+    tensors: tuple[torch.Tensor, ...],
+    kwargs: dict[str, Any],
+) -> NoReturn:
+    """Refuse: there is no compiler for CUDA C++ here."""
+    raise _no_kernels(f"The jiterator kernel {kernel_name!r} (CUDA C++)")
+
+
+class _StaticCudaLauncher:
+    """Loads and launches compiled kernels on CUDA."""
+
+    @staticmethod
+    def _load_kernel(cubin_file: str, func_name: str, shared_mem_bytes: int, device: int) -> tuple[int, int, int]:
+        raise _no_kernels(f"The compiled kernel {func_name!r} ({cubin_file})")
+
+    @staticmethod
+    def _launch_kernel(func: int, *args: Any) -> None:
+        raise _no_kernels(f"The compiled kernel at {func:#x}")
+
+    @staticmethod
+    def _launch_cooperative_kernel(func: int, *args: Any) -> None:
+        raise _no_kernels(f"The compiled kernel at {func:#x}")
+
+
+class _FastCudaLauncher:
+    """Launches one compiled kernel with little overhead on CUDA."""
+
+    def __init__(self, func: int, *args: Any) -> None:
+        raise _no_kernels(f"The compiled kernel at {func:#x}")
+
+
+for _class in (_StaticCudaLauncher, _FastCudaLauncher):
+    _class.__module__ = "torch._C"
+for _function in (_cudnn_version_int, _cusparselt_version_int):
+    _function.__name__ = _function.__qualname__ = "getVersionInt"

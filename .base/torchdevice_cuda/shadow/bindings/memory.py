@@ -1,0 +1,318 @@
+"""Memory: statistics, raw allocations, snapshots, pools, allocators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...drivers import active
+from ...drivers.base import PoolId
+from .graphs import next_pool_id
+
+__all__ = [
+    "_CUDAPluggableAllocator",
+    "_MemPool",
+    "_cuda_CUDAAllocator",
+    "_cuda_CUDAAllocator_AllocatorState",
+    "_cuda_allocationTraceback",
+    "_cuda_attach_out_of_memory_observer",
+    "_cuda_beginAllocateCurrentStreamToPool",
+    "_cuda_beginAllocateCurrentThreadToPool",
+    "_cuda_beginAllocateToPool",
+    "_cuda_changeCurrentAllocator",
+    "_cuda_checkPoolLiveAllocations",
+    "_cuda_cudaCachingAllocator_enable",
+    "_cuda_cudaCachingAllocator_is_enabled",
+    "_cuda_cudaCachingAllocator_raw_alloc",
+    "_cuda_cudaCachingAllocator_raw_delete",
+    "_cuda_cudaHostAllocator",
+    "_cuda_customAllocator",
+    "_cuda_emptyCache",
+    "_cuda_endAllocateToPool",
+    "_cuda_getAllocator",
+    "_cuda_getAllocatorBackend",
+    "_cuda_getCheckpointState",
+    "_cuda_getMemoryFraction",
+    "_cuda_getMemoryMetadata",
+    "_cuda_hostMemoryStats",
+    "_cuda_isHistoryEnabled",
+    "_cuda_memorySnapshot",
+    "_cuda_memoryStats",
+    "_cuda_record_memory_history",
+    "_cuda_record_memory_history_legacy",
+    "_cuda_releasePool",
+    "_cuda_resetAccumulatedHostMemoryStats",
+    "_cuda_resetAccumulatedMemoryStats",
+    "_cuda_resetPeakHostMemoryStats",
+    "_cuda_resetPeakMemoryStats",
+    "_cuda_setCheckpointPoolState",
+    "_cuda_setMemoryFraction",
+    "_cuda_setMemoryMetadata",
+    "_host_emptyCache",
+]
+
+_caching = True
+_history = False
+_metadata = ""
+
+
+def _device(device: Any, what: str) -> int:
+    if type(device) is not int:
+        raise RuntimeError(f"invalid argument to {what}")
+    return device
+
+
+# ---------------------------------------------------------------------- statistics
+def _cuda_memoryStats(device: int) -> dict[str, Any]:
+    """Nested statistics of a device."""
+    return active().memory.stats(_device(device, "memory_allocated"))
+
+
+def _cuda_resetAccumulatedMemoryStats(device: int) -> None:
+    """Start a device's sums from zero."""
+    active().memory.reset_accumulated(_device(device, "reset_accumulated_memory_stats"))
+
+
+def _cuda_resetPeakMemoryStats(device: int) -> None:
+    """Start a device's peaks from the present."""
+    active().memory.reset_peak(_device(device, "reset_peak_memory_stats"))
+
+
+def _cuda_hostMemoryStats() -> dict[str, Any]:
+    """Nested statistics of pinned host memory."""
+    return active().memory.host_stats()
+
+
+def _cuda_resetAccumulatedHostMemoryStats() -> None:
+    """Start the sums of pinned host memory from zero."""
+    active().memory.reset_host_accumulated()
+
+
+def _cuda_resetPeakHostMemoryStats() -> None:
+    """Start the peaks of pinned host memory from the present."""
+    active().memory.reset_host_peak()
+
+
+def _cuda_getMemoryFraction(device: int) -> float:
+    """The share of a device's memory this process may take."""
+    return active().memory.fraction(device)
+
+
+def _cuda_setMemoryFraction(fraction: float, device: int) -> None:
+    """Set that share."""
+    active().memory.set_fraction(fraction, device)
+
+
+def _cuda_emptyCache() -> None:
+    """Give kept memory back."""
+    active().memory.empty_cache()
+
+
+def _host_emptyCache() -> None:
+    """Give kept pinned memory back; the host keeps none apart from the rest."""
+    active().memory.empty_cache()
+
+
+# -------------------------------------------------------------------- raw allocations
+def _cuda_cudaCachingAllocator_raw_alloc(size: int, stream: int) -> int:
+    """Take memory of the current device."""
+    driver = active()
+    return driver.memory.allocate(size, driver.current_device(), stream)
+
+
+def _cuda_cudaCachingAllocator_raw_delete(address: int) -> None:
+    """Free it."""
+    if not isinstance(address, int):
+        raise TypeError(f"a memory address is an integer, not {type(address).__name__}")
+    active().memory.release(address)
+
+
+def _cuda_cudaCachingAllocator_enable(value: bool) -> None:
+    """Say whether freed memory may be kept."""
+    global _caching
+    _caching = bool(value)
+
+
+def _cuda_cudaCachingAllocator_is_enabled() -> bool:
+    """Whether freed memory may be kept."""
+    return _caching
+
+
+# ------------------------------------------------------------------------- snapshots
+def _cuda_memorySnapshot(request: Any) -> dict[str, Any]:
+    """All memory, or that of the pool in ``(a, b, with traces)``; ``(0, 0)`` and ``None`` are all of it."""
+    if request is None:
+        return active().memory.snapshot()
+    pool: PoolId = (request[0], request[1])
+    found = active().memory.snapshot(None if pool == (0, 0) else pool)
+    if len(request) > 2 and not request[2]:
+        found["device_traces"] = [[] for _ in found["device_traces"]]
+    return found
+
+
+def _cuda_record_memory_history(enabled: str | None, *options: Any) -> None:
+    """Keep a history, in the way of now: enabled, context, stacks, most entries, whether to clear."""
+    global _history
+    if enabled not in (None, "state", "all"):
+        raise RuntimeError("expected state to be 'state', 'all', or None")
+    _context, _stacks, most, clear, *_ = (*options, *(None, "all", 0, False)[len(options) :])
+    active().memory.record_history(enabled, most, bool(clear))
+    _history = enabled is not None
+
+
+def _cuda_record_memory_history_legacy(
+    enabled: bool, record_context: bool, most: int, trace_context: bool, cpp: bool, clear: bool = False, *_: Any
+) -> None:
+    """Keep a history, in the way of old."""
+    _cuda_record_memory_history("all" if enabled else None, None, "all", most, clear)
+
+
+def _cuda_isHistoryEnabled() -> bool:
+    """Whether a history is kept."""
+    return _history
+
+
+def _cuda_allocationTraceback(address: int) -> None:
+    """The host keeps no stack with an allocation."""
+    return
+
+
+def _cuda_setMemoryMetadata(text: str) -> None:
+    """Set the text recorded with allocations."""
+    global _metadata
+    _metadata = text
+
+
+def _cuda_getMemoryMetadata() -> str:
+    """The text recorded with allocations."""
+    return _metadata
+
+
+def _cuda_attach_out_of_memory_observer(observer: Any) -> None:
+    """Call a function when memory runs out: ``(device, wanted, device total, device free)``."""
+    active().memory.on_out_of_memory(observer)
+
+
+# ------------------------------------------------------------------------------ pools
+class _MemPool:
+    """A pool: an id that allocations can be filed under."""
+
+    def __init__(
+        self, allocator: Any = None, is_user_created: bool = True, use_on_oom: bool = False, no_split: bool = False
+    ) -> None:
+        self._id = next_pool_id()
+        self._allocator = allocator
+        self._uses = 1
+
+    @property
+    def id(self) -> PoolId:
+        """The pool's id."""
+        return self._id
+
+    @property
+    def allocator(self) -> Any:
+        """Where the pool takes its memory from."""
+        return self._allocator
+
+    def use_count(self) -> int:
+        """How many hold the pool."""
+        return self._uses
+
+
+_MemPool.__module__ = "torch._C"
+
+
+def _cuda_beginAllocateToPool(device: int, pool: PoolId) -> None:
+    """Send allocations on a device to a pool."""
+    active().memory.enter_pool(device, pool)
+
+
+def _cuda_beginAllocateCurrentThreadToPool(device: int, pool: PoolId) -> None:
+    """Send the calling thread's allocations on a device to a pool."""
+    active().memory.enter_pool(device, pool)
+
+
+def _cuda_beginAllocateCurrentStreamToPool(device: int, stream: int, pool: PoolId) -> None:
+    """Send allocations in a stream of a device to a pool."""
+    active().memory.enter_pool(device, pool)
+
+
+def _cuda_endAllocateToPool(device: int, pool: PoolId) -> None:
+    """Stop sending allocations to a pool."""
+    active().memory.leave_pool(device, pool)
+
+
+def _cuda_releasePool(device: int, pool: PoolId) -> None:
+    """One holder of the pool less; its memory stays with the tensors in it."""
+
+
+def _cuda_checkPoolLiveAllocations(device: int, pool: PoolId, expected: set[int]) -> bool:
+    """Whether exactly these addresses are live in a pool."""
+    live = {
+        block["address"]
+        for segment in active().memory.snapshot(pool)["segments"]
+        for block in segment["blocks"]
+        if block["state"] == "active_allocated" and segment["device"] == device
+    }
+    return live == set(expected)
+
+
+# ------------------------------------------------------------------------- allocators
+class _cuda_CUDAAllocator:
+    """An allocator of device memory."""
+
+
+class _CUDAPluggableAllocator(_cuda_CUDAAllocator):
+    """An allocator made of two functions of a shared library."""
+
+    def __init__(self, alloc_address: int, free_address: int) -> None:
+        self.alloc_address = alloc_address
+        self.free_address = free_address
+
+
+class _cuda_CUDAAllocator_AllocatorState:
+    """A checkpoint of an allocator; made by the graph trees of torch.compile only."""
+
+
+for _class in (_cuda_CUDAAllocator, _CUDAPluggableAllocator, _cuda_CUDAAllocator_AllocatorState):
+    _class.__module__ = "torch._C"
+_allocator = _cuda_CUDAAllocator()
+
+
+def _cuda_getAllocator() -> _cuda_CUDAAllocator:
+    """The allocator in use."""
+    return _allocator
+
+
+def _cuda_getAllocatorBackend() -> str:
+    """The kind of allocator."""
+    return "native"
+
+
+def _cuda_customAllocator(alloc_address: int, free_address: int) -> _CUDAPluggableAllocator:
+    """An allocator from two functions."""
+    return _CUDAPluggableAllocator(alloc_address, free_address)
+
+
+def _cuda_changeCurrentAllocator(allocator: Any) -> None:
+    """Refused once the device is in use, as on CUDA; before that, the host's own allocator cannot be replaced."""
+    if active().initialized():
+        raise RuntimeError("Can't swap an already initialized allocator")
+    raise RuntimeError(
+        f"the {active().name!r} driver of torchdevice_cuda takes device memory from the host's allocator, which a "
+        "pluggable CUDA allocator cannot replace"
+    )
+
+
+def _cuda_cudaHostAllocator() -> int:
+    """An address that stands for the allocator of pinned memory."""
+    return id(_allocator)
+
+
+def _cuda_getCheckpointState(device: int, pool: PoolId) -> Any:
+    """Allocator checkpoints serve CUDA graph trees, which need real graphs."""
+    raise RuntimeError(f"the {active().name!r} driver of torchdevice_cuda has no allocator state to checkpoint")
+
+
+def _cuda_setCheckpointPoolState(device: int, state: Any, stale: Any, live: Any) -> None:
+    """The same."""
+    raise RuntimeError(f"the {active().name!r} driver of torchdevice_cuda has no allocator state to restore")

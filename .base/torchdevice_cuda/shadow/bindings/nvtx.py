@@ -1,0 +1,111 @@
+"""``torch._C._nvtx``: ranges and marks.
+
+Without a tool attached NVTX tracks nothing and says so in its return values. Here the tool is torch's own profiler:
+while it runs, ranges are recorded in its trace and the values are those that NVTX gives under a tool.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+import torch
+
+from . import pybind
+
+__all__ = ["_nvtx"]
+
+_NOT_TRACKED = -2  # NVTX_NO_PUSH_POP_TRACKING: no tool listens
+_NO_RANGE = -1
+
+_thread = threading.local()  # .ranges: what this thread has pushed; None for a range that no one listened to
+_lock = threading.Lock()
+_started: dict[int, Any] = {}
+_ids = itertools.count(1)
+
+
+def _begin(message: str) -> Any:
+    """A range in the running profiler's trace, or ``None`` where none runs."""
+    if not torch.autograd._profiler_enabled():
+        return None
+    from torch.autograd.profiler import record_function
+
+    return record_function(message).__enter__()
+
+
+def _end(recorded: Any) -> None:
+    if recorded is not None:
+        recorded.__exit__(None, None, None)
+
+
+def rangePushA(message: str) -> int:
+    """Open a range inside the thread's open ones; its depth, counted from zero."""
+    pybind.check(isinstance(message, str), "rangePushA", "(arg0: str) -> int", message)
+    ranges: list[Any] = _thread.__dict__.setdefault("ranges", [])
+    ranges.append(_begin(message))
+    return _NOT_TRACKED if ranges[-1] is None else len(ranges) - 1
+
+
+def rangePop() -> int:
+    """Close the thread's innermost range; the depth it had."""
+    ranges: list[Any] = _thread.__dict__.setdefault("ranges", [])
+    if not ranges:
+        return _NO_RANGE if torch.autograd._profiler_enabled() else _NOT_TRACKED
+    recorded = ranges.pop()
+    if recorded is None:
+        return _NOT_TRACKED
+    _end(recorded)
+    return len(ranges)
+
+
+def rangeStartA(message: str) -> int:
+    """Open a range that any thread may close; its id, 0 where no one listens."""
+    pybind.check(isinstance(message, str), "rangeStartA", "(arg0: str) -> int", message)
+    recorded = _begin(message)
+    if recorded is None:
+        return 0
+    with _lock:
+        range_id = next(_ids)
+        _started[range_id] = recorded
+    return range_id
+
+
+def rangeEnd(range_id: int) -> None:
+    """Close a range by its id; ids that are not open are ignored, as NVTX does."""
+    pybind.check(isinstance(range_id, int), "rangeEnd", "(arg0: typing.SupportsInt) -> None", range_id)
+    with _lock:
+        recorded = _started.pop(range_id, None)
+    _end(recorded)
+
+
+def markA(message: str) -> None:
+    """Note a moment: a range that closes at once."""
+    pybind.check(isinstance(message, str), "markA", "(arg0: str) -> None", message)
+    _end(_begin(message))
+
+
+class _DeviceRange:
+    """The handle of a range that opened in a stream's order."""
+
+    def __init__(self, range_id: int) -> None:
+        self.range_id = range_id
+
+
+def deviceRangeStart(message: str, stream: int) -> object:
+    """Open a range after the work in a stream; the host has done that work by the time of this call."""
+    return _DeviceRange(rangeStartA(message))
+
+
+def deviceRangeEnd(handle: object, stream: int) -> None:
+    """Close it."""
+    accepts = "(arg0: types.CapsuleType, arg1: typing.SupportsInt) -> None"
+    pybind.check(isinstance(handle, _DeviceRange), "deviceRangeEnd", accepts, handle, stream)
+    rangeEnd(handle.range_id)  # type: ignore[attr-defined]
+
+
+_nvtx = pybind.submodule(
+    "torch._C._nvtx",
+    "NVTX ranges, recorded by torch's profiler where one runs",
+    pybind.public(rangePushA, rangePop, rangeStartA, rangeEnd, markA, deviceRangeStart, deviceRangeEnd),
+)

@@ -1,0 +1,99 @@
+"""What torch's C++ bindings look like from Python: enums, argument errors, submodules.
+
+Programs meet these looks (``repr`` of an enum member, ``__members__``, the type of an error), so the Python
+stand-ins share them. Not a module of ``torch._C`` names itself.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+class PybindObject:
+    """The base of classes that C++ defines on CUDA builds."""
+
+    def _pybind11_conduit_v1_(self, *args: Any) -> None:
+        """Hand the C++ object behind this one to another extension; there is none."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"cannot pickle {type(self).__name__!r} object")
+
+
+class PybindEnum:
+    """A C++ enum: members by name, any number as a value, equal to its number."""
+
+    __members__: dict[str, Any] = {}
+    _pybind11_conduit_v1_ = PybindObject._pybind11_conduit_v1_
+
+    def __init__(self, value: Any) -> None:
+        if isinstance(value, float) or not (hasattr(value, "__index__") or hasattr(value, "__int__")):
+            kind = type(self)
+            raise TypeError(
+                "__init__(): incompatible constructor arguments. The following argument types are supported:\n"
+                f"    1. {kind.__module__}.{kind.__qualname__}(value: typing.SupportsInt)\n\n"
+                f"Invoked with: {value!r}"
+            )
+        self.__value = int(value)
+
+    @property
+    def value(self) -> int:
+        """The number."""
+        return self.__value
+
+    @property
+    def name(self) -> str:
+        """The member's name; ``???`` for a number that has none."""
+        return next((name for name, member in self.__members__.items() if member.value == self.__value), "???")
+
+    def __int__(self) -> int:
+        return self.__value
+
+    __index__ = __int__
+
+    def __hash__(self) -> int:
+        return hash(self.__value)
+
+    def __eq__(self, other: object) -> bool:
+        return self.__value == (other.value if isinstance(other, type(self)) else other)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}.{self.name}: {self.__value}>"
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.__value,)
+
+
+def enum(module: str, name: str, members: Mapping[str, int]) -> type[PybindEnum]:
+    """A C++ enum with these members."""
+    made: Any = type(name, (PybindEnum,), {"__module__": module, "__doc__": f"Values of ``{name}``."})
+    made.__members__ = {member: made(value) for member, value in members.items()}
+    for member, value in made.__members__.items():
+        setattr(made, member, value)
+    return made
+
+
+def submodule(name: str, doc: str, members: Mapping[str, Any]) -> types.ModuleType:
+    """A module inside ``torch._C``."""
+    module = types.ModuleType(name, doc)
+    module.__dict__.update(members)
+    return module
+
+
+def check(condition: bool, function: str, accepts: str, *arguments: Any) -> None:
+    """Refuse arguments of the wrong type as a C++ binding does."""
+    if not condition:
+        given = ", ".join(map(repr, arguments))
+        raise TypeError(
+            f"{function}(): incompatible function arguments. The following argument types are supported:\n"
+            f"    1. {accepts}\n\nInvoked with: {given}"
+        )
+
+
+def public(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """``{name: function}`` for the members of a submodule."""
+    return {function.__name__: function for function in functions}

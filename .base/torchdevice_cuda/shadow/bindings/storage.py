@@ -1,0 +1,185 @@
+"""Storages: what graph memory pools do to them, and reading them from and writing them to files (GPUDirect Storage)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...drivers import active
+
+__all__ = [
+    "_clear_storage_data_ptr_access_error_msg",
+    "_construct_CUDA_Tensor_From_Storage_And_Metadata",
+    "_free_And_Remove_DeleterFn",
+    "_gds_deregister_buffer",
+    "_gds_deregister_handle",
+    "_gds_load_storage",
+    "_gds_register_buffer",
+    "_gds_register_handle",
+    "_gds_save_storage",
+    "_has_Standard_Deleter",
+    "_set_storage_access_error_msg",
+    "_set_storage_data_ptr_access_error_msg",
+    "_tensors_data_ptrs_at_indices_equal",
+]
+
+
+# --------------------------------------------------------------- graph memory pools
+def _needs_graphs(what: str) -> RuntimeError:
+    return RuntimeError(
+        f"{what} manages memory of CUDA graph pools, and the {active().name!r} driver of torchdevice_cuda has no graph "
+        "pools yet; run without CUDA graphs (for torch.compile: any mode other than 'reduce-overhead')"
+    )
+
+
+def _set_storage_access_error_msg(t: torch.Tensor, s: str) -> None:
+    """Refuse: marks memory that a graph's next replay overwrites."""
+    raise _needs_graphs("_set_storage_access_error_msg")
+
+
+def _set_storage_data_ptr_access_error_msg(storage_ptr: int, s: str) -> None:
+    """Refuse: marks memory that a graph's next replay overwrites."""
+    raise _needs_graphs("_set_storage_data_ptr_access_error_msg")
+
+
+def _clear_storage_data_ptr_access_error_msg(storage_ptr: int) -> None:
+    """Nothing is ever marked."""
+
+
+def _free_And_Remove_DeleterFn(storage_ptr: int) -> None:
+    """Refuse: frees memory of a graph pool under a storage that still points to it."""
+    raise _needs_graphs("_free_And_Remove_DeleterFn")
+
+
+def _has_Standard_Deleter(storage_ptr: int) -> bool:
+    """Whether CUDA's caching allocator owns a storage's memory; the host's allocator owns all of it here."""
+    return False
+
+
+def _construct_CUDA_Tensor_From_Storage_And_Metadata(metadata: dict[str, Any], storage: Any) -> torch.Tensor:
+    """A tensor over a storage, laid out as ``metadata`` says."""
+    made = torch.empty(0, dtype=metadata["dtype"], device=storage.device)
+    return made.set_(storage, metadata["storage_offset"], metadata["size"], metadata["stride"])
+
+
+def _tensors_data_ptrs_at_indices_equal(
+    tensors: Sequence[Any], data_ptrs: Sequence[int | None], indices: Sequence[int]
+) -> bool:
+    """Whether the tensors at these positions lie at these addresses; positions without an address are skipped."""
+    return all(data_ptrs[i] is None or tensors[i].data_ptr() == data_ptrs[i] for i in indices)
+
+
+# ---------------------------------------------------------------- GPUDirect Storage
+_lock = threading.Lock()
+_buffers: set[int] = set()
+_files: dict[int, int] = {}  # handle -> file descriptor
+_next_handle = 1
+
+
+def _untyped(storage: Any) -> torch.UntypedStorage:
+    """The bytes of a storage on the driver's device, or CUDA's error."""
+    untyped = getattr(storage, "_untyped_storage", storage)
+    if not isinstance(untyped, torch.UntypedStorage):
+        raise TypeError(f"expected a storage, but got {type(storage).__name__}")
+    if untyped.device.type != active().device_type:
+        raise RuntimeError(f"CUDAGuardImpl initialized with non-CUDA DeviceType: {untyped.device.type}")
+    return untyped
+
+
+def _gds_register_buffer(storage: Any) -> None:
+    """Prepare a storage for file transfers; host memory needs no preparation."""
+    address = _untyped(storage).data_ptr()
+    with _lock:
+        if address in _buffers:
+            raise RuntimeError("cuFileBufRegister failed: device pointer is already registered")
+        _buffers.add(address)
+
+
+def _gds_deregister_buffer(storage: Any) -> None:
+    """Undo that."""
+    address = _untyped(storage).data_ptr()
+    with _lock:
+        if address not in _buffers:
+            raise RuntimeError("cuFileBufDeregister failed: device pointer is not registered")
+        _buffers.remove(address)
+
+
+def _gds_register_handle(fd: int) -> int:
+    """Take an open file for transfers; its handle."""
+    global _next_handle
+    try:
+        os.fstat(fd)
+    except OSError as error:
+        raise RuntimeError(f"cuFileHandleRegister failed: {error.strerror} (file descriptor {fd})") from None
+    with _lock:
+        if fd in _files.values():
+            raise RuntimeError("cuFileHandleRegister failed: file descriptor is already registered")
+        handle, _next_handle = _next_handle, _next_handle + 1
+        _files[handle] = fd
+    return handle
+
+
+def _gds_deregister_handle(handle: int) -> None:
+    """Let the file go; it stays open."""
+    with _lock:
+        _files.pop(handle, None)
+
+
+def _descriptor(handle: int, function: str) -> int:
+    with _lock:
+        if handle not in _files:
+            raise RuntimeError(f"{function} failed: file descriptor is not registered")
+        return _files[handle]
+
+
+def _view(storage: torch.UntypedStorage) -> memoryview:
+    """The bytes of a host storage."""
+    return memoryview((ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())).cast("B")
+
+
+def _gds_load_storage(handle: int, storage: Any, offset: int) -> None:
+    """Fill a storage from the file; where the file ends early the rest stays as it was, as with cuFileRead."""
+    fd = _descriptor(handle, "cuFileRead")
+    target = _untyped(storage)
+    if not target.nbytes():
+        return
+    in_place = target.device.type == "cpu"
+    # UntypedStorage(bytes) is host memory whatever the program's default device is.
+    host = target if in_place else torch.UntypedStorage(target.nbytes())
+    if not in_place:
+        host.copy_(target)
+    left, position = _view(host), offset
+    try:
+        while left:
+            count = os.preadv(fd, [left], position)
+            if count == 0:
+                break
+            left, position = left[count:], position + count
+    except OSError as error:
+        raise RuntimeError(f"cuFileRead failed: {error.strerror}") from error
+    if not in_place:
+        target.copy_(host)
+
+
+def _gds_save_storage(handle: int, storage: Any, offset: int) -> None:
+    """Write all bytes of a storage to the file."""
+    fd = _descriptor(handle, "cuFileWrite")
+    source = _untyped(storage)
+    if not source.nbytes():
+        return
+    host = source
+    if source.device.type != "cpu":
+        host = torch.UntypedStorage(source.nbytes())
+        host.copy_(source)
+    left, position = _view(host), offset
+    try:
+        while left:
+            count = os.pwritev(fd, [left], position)
+            left, position = left[count:], position + count
+    except OSError as error:
+        raise RuntimeError(f"cuFileWrite failed: {error.strerror}") from error

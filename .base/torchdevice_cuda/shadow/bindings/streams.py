@@ -1,0 +1,190 @@
+"""Streams and events: the base classes of ``torch.cuda.Stream`` and ``torch.cuda.Event``, and raw stream handles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch._C
+
+from ...drivers import active
+from ...drivers.errors import cuda_error
+from ...drivers.handles import CUDA_TYPE, CEvent, CStream, EventMethods, StreamMethods
+from ...drivers.streams import GREATEST_PRIORITY, LEAST_PRIORITY
+
+__all__ = [
+    "_CudaEventBase",
+    "_CudaStreamBase",
+    "_cuda_getCurrentBlasHandle",
+    "_cuda_getCurrentRawStream",
+    "_cuda_getCurrentSolverHandle",
+    "_cuda_getCurrentStream",
+    "_cuda_getDefaultStream",
+    "_cuda_getStreamFromExternal",
+    "_cuda_isCurrentStreamCapturing",
+    "_cuda_setStream",
+]
+
+_IPC_HANDLE_SIZE = 64
+_NEW_ARGUMENTS = ("priority", "stream_id", "device_index", "device_type", "stream_ptr")
+
+
+class _CudaStreamBase(StreamMethods, CStream):  # type: ignore[misc, valid-type]
+    """A stream of the driver."""
+
+    def __new__(cls, priority: int = 0, **given: Any) -> Any:
+        """From the pool of the current device; or the stream with this id; or one made elsewhere, by its handle."""
+        for name in given:
+            if name not in _NEW_ARGUMENTS:
+                raise TypeError(f"{name!r} is an invalid keyword argument for this function")
+        for position, name in enumerate(_NEW_ARGUMENTS, start=1):
+            value = given.get(name, 0)
+            if not isinstance(value, int):
+                raise TypeError(f"argument {position} must be int, not {type(value).__name__}")
+        if not isinstance(priority, int):
+            raise TypeError(f"{type(priority).__name__!r} object cannot be interpreted as an integer")
+        driver = active()
+        if any(given.get(name) for name in ("stream_id", "device_index", "device_type")):
+            stream_id, device = given.get("stream_id", 0), given.get("device_index", 0)
+            driver.check(device)
+        else:
+            device = driver.current_device()
+            handle = given.get("stream_ptr", 0)
+            stream_id = driver.streams.external(device, handle) if handle else driver.streams.new(device, priority)
+        return CStream.__new__(cls, stream_id=stream_id, device_index=device, device_type=CUDA_TYPE)
+
+    @property
+    def cuda_stream(self) -> int:
+        """The stream's handle, as an integer; 0 is the default stream's."""
+        return self._state().handle
+
+    @property
+    def priority(self) -> int:
+        """0 for normal, negative for higher priorities."""
+        return self._state().priority
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The least and the greatest priority."""
+        return LEAST_PRIORITY, GREATEST_PRIORITY
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"cannot pickle {type(self).__name__!r} object")
+
+
+class _CudaEventBase(EventMethods, CEvent):  # type: ignore[misc, valid-type]
+    """An event of the driver."""
+
+    def __new__(
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
+    ) -> Any:
+        """An event that belongs to no device until it is recorded."""
+        self = CEvent.__new__(cls, "cpu")  # the C part is never used: it only makes this a torch.Event
+        self._event = active().streams.event(bool(enable_timing))
+        self._interprocess = bool(interprocess)
+        return self
+
+    @classmethod
+    def from_ipc_handle(cls, device: Any, ipc_handle: bytes) -> Any:
+        """Refused: an event of another process completes on that process's clock, which this one cannot watch."""
+        if len(ipc_handle) != _IPC_HANDLE_SIZE:
+            raise RuntimeError(
+                f"cudaIpcEventHandle_t expects byte-like object of size {_IPC_HANDLE_SIZE}, but got {len(ipc_handle)}"
+            )
+        raise cuda_error(205)
+
+    def ipc_handle(self) -> bytes:
+        """Bytes that name this event to another process; only for events made with ``interprocess=True``."""
+        if not self._interprocess:
+            raise cuda_error(400)
+        active().streams.create_event(self._event, active().current_device())
+        return self._event.handle.to_bytes(_IPC_HANDLE_SIZE, "little")
+
+    @property
+    def device(self) -> torch.device | None:
+        """The device the event was recorded on; ``None`` before."""
+        return None if self._event.device is None else torch.device("cuda", self._event.device)
+
+    @property
+    def cuda_event(self) -> int:
+        """The event's handle, as an integer; 0 before it is recorded."""
+        return self._event.handle
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"cannot pickle {type(self).__name__!r} object")
+
+
+for _class in (_CudaStreamBase, _CudaEventBase):
+    _class.__module__ = "torch._C"
+
+
+def _valid(device: int, what: str) -> int:
+    """A device index for the functions below, with the errors of theirs."""
+    if type(device) is not int:
+        raise RuntimeError(f"invalid argument to {what}")
+    count = active().device_count()
+    if device == -1:
+        return active().current_device()
+    if not 0 <= device < count:
+        raise RuntimeError(f"Device index value {device} is out of index range [0, {count})")
+    return device
+
+
+def _packed(stream_id: int, device: int) -> tuple[int, int, int]:
+    return stream_id, device, CUDA_TYPE
+
+
+def _cuda_getCurrentStream(device: int) -> tuple[int, int, int]:
+    """``(stream id, device index, device type)`` of the calling thread's current stream."""
+    device = _valid(device, "getCurrentStream")
+    return _packed(active().streams.current(device), device)
+
+
+def _cuda_getDefaultStream(device: int) -> tuple[int, int, int]:
+    """The same of the device's default stream."""
+    return _packed(0, _valid(device, "getDefaultStream"))
+
+
+def _cuda_getStreamFromExternal(handle: int, device: int) -> tuple[int, int, int]:
+    """The same of a stream made elsewhere."""
+    device = _valid(device, "getStreamFromExternal")
+    return _packed(active().streams.external(device, handle) if handle else 0, device)
+
+
+def _cuda_getCurrentRawStream(device: int) -> int:
+    """The handle of the calling thread's current stream."""
+    device = _valid(device, "getCurrentRawStream")
+    streams = active().streams
+    return streams.state(streams.current(device), device).handle
+
+
+def _cuda_setStream(stream_id: int, device_index: int, device_type: int) -> None:
+    """Make a stream, and its device, the calling thread's current ones."""
+    driver = active()
+    driver.streams.set_current(stream_id, device_index)
+    driver.set_device(device_index)
+
+
+def _cuda_isCurrentStreamCapturing() -> bool:
+    """Whether a graph is being captured on the current stream."""
+    driver = active()
+    device = driver.current_device()
+    return driver.streams.is_capturing(driver.streams.current(device), device)
+
+
+# Handles of libraries that hold state per thread: a program may compare and pass them on, not look inside.
+class _Handle:
+    """Something to take the address of."""
+
+
+_blas_handle, _solver_handle = _Handle(), _Handle()
+
+
+def _cuda_getCurrentBlasHandle() -> int:
+    """A handle that stands for the host's BLAS."""
+    return id(_blas_handle)
+
+
+def _cuda_getCurrentSolverHandle() -> int:
+    """A handle that stands for the host's LAPACK."""
+    return id(_solver_handle)

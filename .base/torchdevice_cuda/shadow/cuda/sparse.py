@@ -1,0 +1,1 @@
+"""Sparse tensor types of the CUDA device: torch's C++ puts them here while torch is imported."""

@@ -1,0 +1,82 @@
+"""Where a request goes: the redirection table as one pure function, and the ``cpu:-1`` override as a small state.
+
+| the program asks for | accelerator MPS | accelerator CUDA | CPU only |
+|----------------------|-----------------|------------------|----------|
+| nothing              | MPS             | CUDA             | CPU      |
+| ``cpu``, ``cpu:n``   | MPS             | CUDA             | CPU      |
+| ``cpu:-1``           | CPU, and toggles the override: while it is on, explicit cpu requests give CPU |
+| ``mps``, ``mps:n``   | MPS             | CUDA             | CPU      |
+| ``cuda``, ``cuda:n`` | MPS             | CUDA             | CPU      |
+
+That is policy ``accelerate``. Policy ``faithful`` translates only what the machine lacks: requests for no device and
+for the CPU stay on the CPU, as CUDA would have it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+
+ACCELERATE, FAITHFUL = "accelerate", "faithful"
+CPU = "cpu"
+#: Device types that mean "the accelerator" wherever a program was written.
+ACCELERATORS = frozenset({"cuda", "mps"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """A device as a program asks for it: ``None`` for the type means that it asked for none."""
+
+    type: str | None
+    index: int | None = None
+
+
+class Override:
+    """The ``cpu:-1`` toggle of a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._on = False
+
+    @property
+    def on(self) -> bool:
+        """Whether explicit requests for the CPU are meant."""
+        return self._on
+
+    def toggle(self) -> bool:
+        """Turn it over; the new state."""
+        with self._lock:
+            self._on = not self._on
+            return self._on
+
+    def reset(self) -> None:
+        """Off, as at the start."""
+        with self._lock:
+            self._on = False
+
+
+def destination(request: Request, accelerator: str, policy: str, override: bool) -> Request:
+    """Where a request goes on a machine whose accelerator is of this type (``cpu``: none).
+
+    The index of a CUDA request is kept for real CUDA devices; MPS and the CPU have one device each. Device types other
+    than the CPU and the two accelerators pass through.
+    """
+    redirect = policy == ACCELERATE
+    if request.type in ACCELERATORS:
+        wanted = accelerator
+    elif request.type is None:
+        wanted = accelerator if redirect else CPU
+    elif request.type == CPU:
+        wanted = accelerator if redirect and not override and request.index != -1 else CPU
+    else:
+        return request
+    if wanted == "cuda":
+        return Request("cuda", request.index if request.type == "cuda" else None)
+    return Request(wanted)
+
+
+def default_policy(redirects: bool, allow_redirects: bool, chosen: str | None) -> str:
+    """The policy in force: the one chosen, else redirects where they are demanded or are the driver's default."""
+    if chosen is not None:
+        return chosen
+    return ACCELERATE if allow_redirects or redirects else FAITHFUL

@@ -1,0 +1,41 @@
+"""Errors of torch that name the Apple GPU, in the words that they have on CUDA."""
+
+from __future__ import annotations
+
+import re
+
+#: Whose words are changed: errors of torch that say on which device something is.
+_SPEAKING = re.compile(
+    r"Expected all tensors to be on the same device"
+    r"|Expected a '\w+' device type for generator"
+    r"|Expected object of (device|backend) type"
+    r"|(must|should) be on the same device"
+    r"|attempting to assign a gradient with device type"
+    r"|indices should be either on "
+    r"|Input type \(.+\) and (weight|bias) type \(.+\) should be the same"
+    r"|Attempted to set the storage of a tensor on device"
+    r"|can't convert \S+ device type tensor to numpy"
+    r"|Tensor for (argument|out|\S+ )"
+    r"|Expected \S+ tensor on device|is on \w+(:\d)?, (but expected|different from)"
+)
+#: How the device is named in them.
+_NAMES = (
+    (re.compile(r"\bmps(?=(:0)?\b)"), "cuda"),
+    (re.compile(r"\bwrapper_MPS_"), "wrapper_CUDA_"),
+    (re.compile(r"\bMPS(\w+)Type\b"), r"torch.cuda.\1Tensor"),
+)
+#: What MPS says where an operator of its own meets a tensor of the CPU; nothing is said of which argument it is.
+_ELSEWHERE = "Placeholder storage has not been allocated on MPS device!"
+_MIXED = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+
+
+def in_cudas_words(text: str) -> str:
+    """An error's text as CUDA would have it; any other text as it is."""
+    if "mps" not in text and "MPS" not in text:
+        return text
+    if text.startswith(_ELSEWHERE):
+        return _MIXED
+    if _SPEAKING.search(text):
+        for name, shown in _NAMES:
+            text = name.sub(shown, text)
+    return text
