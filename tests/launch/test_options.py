@@ -13,7 +13,7 @@ import torchdevice_cuda
 from torchdevice_cuda import settings
 from torchdevice_cuda.launch import cli
 
-from .running import OURS, REPOSITORY, environment, python
+from .running import OURS, ROOT, environment, python
 
 
 def test_options_end_where_the_program_begins() -> None:
@@ -109,7 +109,7 @@ def test_patches(tmp_path: Path) -> None:
     assert len(set(rows)) == len(rows)
     files = {target: file for target, file, _ in rows}
     assert files["torch.Tensor.to"] == "torchdevice_cuda/translate/patches/tensor/moves.py"
-    assert [row for row in rows if not row[2] or not (REPOSITORY / row[1]).is_file()] == []
+    assert [row for row in rows if not row[2] or not (ROOT / row[1]).is_file()] == []
 
 
 def test_info_on_a_driver_that_cannot_work(tmp_path: Path, no_gpu: None) -> None:
