@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from torchdevice_cuda.drivers.host.driver.streams import EventState, Streams
+
+from torchdevice_cuda.drivers.host.streams import EventState, Streams
 
 CYCLES = 1e9  # cycles per second: one cycle is a nanosecond
 
@@ -17,19 +18,24 @@ def streams() -> Streams:
 
 def test_pool_hands_out_32_and_starts_over(streams: Streams) -> None:
     ids = [streams.new(0) for _ in range(33)]
-    assert len(set(ids)) == 32 and ids[32] == ids[0]
+    assert len(set(ids)) == 32
+    assert ids[32] == ids[0]
     # as CUDA numbers them: slot, priority, pool bit
-    assert ids[:3] == [3, 35, 67] and streams.new(0, -1) == 5 and streams.new(0, -99) == 9
+    assert ids[:3] == [3, 35, 67]
+    assert streams.new(0, -1) == 5
+    assert streams.new(0, -99) == 9
 
 
 def test_sleep_keeps_only_its_own_stream_busy(streams: Streams) -> None:
     a, b = streams.new(0), streams.new(0)
     streams.set_current(a, 0)
     streams.sleep(50_000_000, 0)
-    assert not streams.query(a, 0) and streams.query(b, 0)
+    assert not streams.query(a, 0)
+    assert streams.query(b, 0)
     before = time.monotonic()
     streams.synchronize(a, 0)
-    assert streams.query(a, 0) and 0.02 < time.monotonic() - before < 1
+    assert streams.query(a, 0)
+    assert 0.02 < time.monotonic() - before < 1
 
 
 def test_waiting_orders_streams(streams: Streams) -> None:
@@ -41,7 +47,8 @@ def test_waiting_orders_streams(streams: Streams) -> None:
     streams.wait(event, b, 0)
     assert not streams.query(b, 0)
     streams.synchronize(b, 0)
-    assert streams.query_event(event) and streams.query(a, 0)
+    assert streams.query_event(event)
+    assert streams.query(a, 0)
 
 
 def test_device_waits_for_all_its_streams_only(streams: Streams) -> None:

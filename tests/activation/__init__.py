@@ -1,0 +1,1 @@
+"""Activation: before torch, after it, twice, wrongly, and back."""
