@@ -13,7 +13,7 @@ import sys
 import warnings
 from typing import Any
 
-import watching
+import op_sweep
 
 
 def worker(options: argparse.Namespace) -> None:
@@ -30,25 +30,25 @@ def worker(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     dtype, device = getattr(torch, options.dtype), Device("cuda", narrows=True)
 
-    def one(op: Any) -> watching.Record:
+    def one(op: Any) -> op_sweep.Record:
         departures.clear()
         status, detail = check(op, dtype, options.samples, device)
         left = {where for _, _, where, _ in departures.rows()}
         route = "MLX" if "MLX" in left else "CPU" if "CPU" in left else "native"
         return {"status": status, "detail": detail, "route": route}
 
-    watching.work(options, one)
+    op_sweep.work(options, one)
 
 
 def main() -> int:
-    options = watching.arguments(__doc__.splitlines()[0]).parse_args()
+    options = op_sweep.arguments(__doc__.splitlines()[0]).parse_args()
     if options.worker:
         worker(options)
         return 0
-    records = watching.watch([__file__], options)
+    records = op_sweep.supervise([__file__], options)
     routes = collections.Counter(r["route"] for r in records if r["status"] == "pass")
     failed = sum(r["status"] == "fail" for r in records)
-    print(watching.summary(records, options.dtype))
+    print(op_sweep.summary(records, options.dtype))
     print(f"native {routes['native']}, MLX {routes['MLX']}, CPU {routes['CPU']}, failed {failed}")
     return int(failed > 0)
 

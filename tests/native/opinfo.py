@@ -2,7 +2,7 @@
 
     python -m tests.native.opinfo [--device cuda|mps] [--dtype float32] [--samples 10] [--only add,mm] [--every 8]
 
-The samples and the watching are those of tools/ops_mps.py; here the device is used without the rest of the product.
+The samples and the sweep are those of tools/ops_mps.py; here the device is used without the rest of the product.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-import watching  # noqa: E402  (found through the line above)
+import op_sweep  # noqa: E402  (found through the line above)
 
 from torchdevice_cuda.fallback.refusals import refusal  # noqa: E402
 
@@ -39,23 +39,23 @@ def worker(options: argparse.Namespace) -> None:
         device = Device("mps", refuses=lambda error: refusal(error) is not None)
     dtype = getattr(torch, options.dtype)
 
-    def one(op: Any) -> watching.Record:
+    def one(op: Any) -> op_sweep.Record:
         status, detail = check(op, dtype, options.samples, device)
         return {"status": status, "detail": detail}
 
-    watching.work(options, one)
+    op_sweep.work(options, one)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """The command line; the exit status is 1 if anything failed."""
-    parser = watching.arguments(__doc__.splitlines()[0])
+    parser = op_sweep.arguments(__doc__.splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "mps"), default="cuda")
     options = parser.parse_args(arguments)
     if options.worker:
         worker(options)
         return 0
-    records = watching.watch(["-m", "tests.native.opinfo"], options, cwd=ROOT)
-    print(watching.summary(records, f"{options.device} {options.dtype}"))
+    records = op_sweep.supervise(["-m", "tests.native.opinfo"], options, cwd=ROOT)
+    print(op_sweep.summary(records, f"{options.device} {options.dtype}"))
     return int(any(r["status"] == "fail" for r in records))
 
 
