@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness import STOCK, in_child
+import pytest
+from harness import ORDERS, STOCK, in_child
 
 TOY = Path(__file__).with_name("toy.py")
 
 
 def use_toy() -> Any:
     """The one line that a new driver takes, and torch under it."""
-    import torch  # noqa: F401  (the toy is made of it; others are chosen before it is complete)
-
     import torchdevice_cuda
     from torchdevice_cuda import settings
 
@@ -23,14 +22,15 @@ def use_toy() -> Any:
 
 
 def describe() -> list[Any]:
+    driver = use_toy()
     import torch
 
-    driver = use_toy()
     return [driver.name, torch.cuda.device_count(), torch.cuda.get_device_name(2), torch.cuda.mem_get_info(1)[1]]
 
 
-def test_torch_cuda_asks_the_driver() -> None:
-    assert in_child(describe, STOCK) == ["toy", 3, "Toy 2", 1 << 30]
+@pytest.mark.parametrize("order", ORDERS)
+def test_torch_cuda_asks_the_driver(order: str) -> None:
+    assert in_child(describe, STOCK.when(order)) == ["toy", 3, "Toy 2", 1 << 30]
 
 
 def train() -> list[float]:

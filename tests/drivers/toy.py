@@ -1,8 +1,12 @@
-"""A driver in one file: three devices that are the host's memory, with books of their own. Nobody else knows of it."""
+"""A driver in one file: three devices that are the host's memory, with books of their own. Nobody else knows of it.
+
+A driver is made while torch is being imported: nothing of torch is used before somebody asks the driver.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import uuid
 from types import ModuleType
 from typing import Any
@@ -98,7 +102,6 @@ class ToyDriver(Driver):
     def __init__(self, settings: Settings, reason: str) -> None:
         super().__init__(settings, reason)
         self._memory, self._streams = ToyMemory(), HostStreams(DEVICES, lambda device: 1e9)
-        self._generators = tuple(torch.Generator() for _ in range(DEVICES))
 
     @property
     def memory(self) -> Memory:
@@ -114,6 +117,10 @@ class ToyDriver(Driver):
     def facts(self, index: int) -> DeviceFacts:
         name, capability = f"Toy {index}", self.settings.capability
         return DeviceFacts(name, *capability, TOTAL, 1, uuid.UUID(int=index), 1_000_000, 0, index)
+
+    @functools.cached_property
+    def _generators(self) -> tuple[torch.Generator, ...]:
+        return tuple(torch.Generator() for _ in range(DEVICES))
 
     def generators(self) -> tuple[torch.Generator, ...]:
         return self._generators
