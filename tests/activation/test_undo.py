@@ -213,14 +213,16 @@ def _failing_after(owner: Any, name: str) -> Callable[[], None]:
 
 def _failing_last_patch() -> Callable[[], None]:
     """Let a patch fail that is applied after all others; what repairs it."""
+    from torchdevice_cuda.drivers.traits import NONE
     from torchdevice_cuda.translate.core import registry
+    from torchdevice_cuda.translate.patches import registered
 
-    def fail(editor: object, driver: object) -> None:
+    def fail(context: object) -> None:
         raise HalfWay
 
-    registry.registered()
-    registry._registry["zz.last"] = registry.Patch("zz.last", fail, "", None)
-    return lambda: registry._registry.__delitem__("zz.last")
+    module = registered()[-1].module
+    registry._registry[module].append(registry.Patch("zz.last", module, (), fail, "", NONE))
+    return lambda: str(registry._registry[module].pop())
 
 
 def _break(step: str) -> Callable[[], None]:

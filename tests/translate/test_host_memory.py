@@ -13,7 +13,7 @@ import torch
 from harness import CPU, child, together
 from torch.utils.data import DataLoader, TensorDataset
 
-from torchdevice_cuda.translate.core.requests import Marks
+from torchdevice_cuda.translate.core.marks import Marks
 
 from .asking import on_cuda
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from torchdevice_cuda import settings
+from torchdevice_cuda.drivers.traits import Trait
 from torchdevice_cuda.translate.core import policy
 from torchdevice_cuda.translate.core.policy import Override, Request, default_policy, destination
 from torchdevice_cuda.translate.core.requests import Translator, _in_child
@@ -101,6 +102,7 @@ class Machine:
     """A driver for a translator's questions, with the accelerator of a column."""
 
     redirects_by_default = True
+    traits = Trait.REDIRECTS
     forked = False
 
     def __init__(self, device_type: str) -> None:
@@ -162,7 +164,7 @@ def test_what_names_cuda() -> None:
 @pytest.mark.parametrize("accelerator", COLUMNS)
 @pytest.mark.parametrize("chosen", [A, F])
 def test_requests_without_a_device(accelerator: str, chosen: str) -> None:
-    unasked = translator(accelerator, chosen).unasked
+    unasked = translator(accelerator, chosen).default_target
     expected = TABLE[Request(None)][0 if chosen == A else 1][COLUMNS.index(accelerator)]
     assert ("cpu" if unasked is None else unasked.type) == expected.type
 
