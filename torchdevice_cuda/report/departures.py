@@ -16,8 +16,8 @@ Counter = tuple[Callable[[], int], Callable[[], int]]
 def _counter() -> Counter:
     """A counter for any thread.
 
-    Every departure of an operator counts itself, so it costs 0.04 us instead of a lock's 0.5: taking the next number of a
-    range is one step of the interpreter, and what is left of the range says how many were taken.
+    Every departure of an operator counts itself, so it costs 0.04 us instead of a lock's 0.5: taking the next number of
+    a range is one step of the interpreter, and what is left of the range says how many were taken.
     """
     numbers = iter(range(sys.maxsize))
     return numbers.__next__, lambda: sys.maxsize - operator.length_hint(numbers)
