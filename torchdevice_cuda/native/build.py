@@ -33,14 +33,24 @@ from . import op_table
 
 KINDS = ("cuda", "mps")
 _HERE = Path(__file__).resolve().parent
+_SOURCES = _HERE / "csrc"
 # What is compiled together: PyTorch's headers cost more than these files, so few units read them. The slowest first, so
 # that two cores finish together. What runs on every operator call is optimised more.
 _UNITS = {
-    "operators": ("-O2", ("boxed.cpp", "alias.cpp", "bridge.cpp", "fft_plans.cpp", "generator.cpp")),
-    "kernels": ("-O2", ("kernels.cpp", "direct.cpp")),
-    "composites": ("-O1", ("composites.cpp", "exit.cpp")),
-    "module": ("-O1", ("module.cpp", "hooks.cpp")),
-    "memory": ("-O2", ("allocator.cpp", "streams.cpp", "guard.cpp", "device.cpp")),
+    "operators": (
+        "-O2",
+        (
+            "operators/boxed.cpp",
+            "operators/alias.cpp",
+            "bindings/bridge.cpp",
+            "operators/fft_plans.cpp",
+            "runtime/generator.cpp",
+        ),
+    ),
+    "kernels": ("-O2", ("operators/kernels.cpp", "operators/direct.cpp")),
+    "composites": ("-O1", ("operators/composites.cpp", "runtime/exit.cpp")),
+    "module": ("-O1", ("bindings/module.cpp", "runtime/hooks.cpp")),
+    "memory": ("-O2", ("runtime/allocator.cpp", "runtime/streams.cpp", "runtime/guard.cpp", "runtime/device.cpp")),
 }
 # Changes when libraries are linked differently, so that those of before are not taken for these.
 _LINKING = "shared C++ library"
@@ -135,8 +145,8 @@ def _key(kind: str, torch: Torch) -> str:
     facts += [sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag or "", platform.machine()]
     for fact in facts:
         digest.update(fact.encode() + b"\0")
-    for path in sorted([*_HERE.glob("*.cpp"), *_HERE.glob("*.h"), _HERE / "op_table.py"]):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for path in sorted([*_SOURCES.rglob("*.cpp"), *_SOURCES.rglob("*.h"), _HERE / "op_table.py"]):
+        digest.update(path.relative_to(_HERE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:20]
 
 
@@ -204,7 +214,7 @@ def _flags(kind: str, torch: Torch) -> list[str]:
         include,
         include / "torch" / "csrc" / "api" / "include",
         sysconfig.get_path("include"),
-        _HERE,
+        _SOURCES,
     ):
         flags.append(f"-I{path}")
     return flags + _extra_flags()

@@ -108,7 +108,7 @@ def cpp(path: Path) -> str:
     return "\n".join(
         [
             "// Written by op_table.py.",
-            '#include "op_table.h"',
+            '#include "operators/op_table.h"',
             "",
             "namespace hostdevice {",
             "",

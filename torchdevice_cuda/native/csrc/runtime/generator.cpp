@@ -1,4 +1,4 @@
-#include "generator.h"
+#include "runtime/generator.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>

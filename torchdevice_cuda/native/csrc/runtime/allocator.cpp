@@ -1,4 +1,4 @@
-#include "allocator.h"
+#include "runtime/allocator.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
@@ -17,7 +17,7 @@
 
 #include <sys/mman.h>
 
-#include "streams.h"
+#include "runtime/streams.h"
 
 namespace hostdevice {
 namespace {

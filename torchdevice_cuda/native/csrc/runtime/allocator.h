@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "device.h"
+#include "runtime/device.h"
 
 namespace hostdevice {
 

@@ -22,11 +22,11 @@
 
 #include <type_traits>
 
-#include "alias.h"
-#include "allocator.h"
-#include "boxed.h"
-#include "device.h"
-#include "install.h"
+#include "operators/alias.h"
+#include "runtime/allocator.h"
+#include "operators/boxed.h"
+#include "runtime/device.h"
+#include "runtime/install.h"
 
 namespace hostdevice {
 namespace {

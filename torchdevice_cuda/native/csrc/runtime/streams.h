@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "device.h"
+#include "runtime/device.h"
 
 namespace hostdevice {
 

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "device.h"
+#include "runtime/device.h"
 
 namespace hostdevice {
 

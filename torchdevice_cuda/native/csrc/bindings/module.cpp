@@ -5,11 +5,11 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/Generator.h>
 
-#include "allocator.h"
-#include "device.h"
-#include "generator.h"
-#include "install.h"
-#include "streams.h"
+#include "runtime/allocator.h"
+#include "runtime/device.h"
+#include "runtime/generator.h"
+#include "runtime/install.h"
+#include "runtime/streams.h"
 
 namespace py = pybind11;
 

@@ -8,8 +8,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
 
-#include "device.h"
-#include "install.h"
+#include "runtime/device.h"
+#include "runtime/install.h"
 
 namespace hostdevice {
 

@@ -15,13 +15,13 @@
 
 #include <cstring>
 
-#include "alias.h"
-#include "allocator.h"
-#include "boxed.h"
-#include "device.h"
-#include "install.h"
-#include "refusals.h"
-#include "streams.h"
+#include "operators/alias.h"
+#include "runtime/allocator.h"
+#include "operators/boxed.h"
+#include "runtime/device.h"
+#include "runtime/install.h"
+#include "operators/refusals.h"
+#include "runtime/streams.h"
 
 namespace hostdevice {
 namespace {

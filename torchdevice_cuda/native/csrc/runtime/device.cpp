@@ -1,6 +1,6 @@
-#include "device.h"
+#include "runtime/device.h"
 
-#include "allocator.h"
+#include "runtime/allocator.h"
 
 #include <pthread.h>
 

@@ -4,7 +4,7 @@
 #include <ATen/core/Generator.h>
 #include <c10/core/GeneratorImpl.h>
 
-#include "device.h"
+#include "runtime/device.h"
 
 namespace hostdevice {
 

@@ -1,4 +1,4 @@
-#include "boxed.h"
+#include "operators/boxed.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -17,14 +17,14 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "alias.h"
-#include "allocator.h"
-#include "device.h"
-#include "generator.h"
-#include "install.h"
-#include "op_table.h"
-#include "refusals.h"
-#include "streams.h"
+#include "operators/alias.h"
+#include "runtime/allocator.h"
+#include "runtime/device.h"
+#include "runtime/generator.h"
+#include "runtime/install.h"
+#include "operators/op_table.h"
+#include "operators/refusals.h"
+#include "runtime/streams.h"
 
 namespace hostdevice {
 namespace {

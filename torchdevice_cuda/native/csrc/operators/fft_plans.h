@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "device.h"
+#include "runtime/device.h"
 
 namespace hostdevice {
 

@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "alias.h"
-#include "device.h"
-#include "install.h"
+#include "operators/alias.h"
+#include "runtime/device.h"
+#include "runtime/install.h"
 
 namespace hostdevice {
 namespace {

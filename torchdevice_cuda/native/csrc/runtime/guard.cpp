@@ -3,11 +3,11 @@
 
 #include <thread>
 
-#include "allocator.h"
+#include "runtime/allocator.h"
 #include "compat.h"
-#include "device.h"
-#include "install.h"
-#include "streams.h"
+#include "runtime/device.h"
+#include "runtime/install.h"
+#include "runtime/streams.h"
 
 namespace hostdevice {
 namespace {

@@ -12,12 +12,12 @@
 #include <string>
 #include <unordered_map>
 
-#include "allocator.h"
-#include "device.h"
-#include "fft_plans.h"
-#include "generator.h"
-#include "install.h"
-#include "streams.h"
+#include "runtime/allocator.h"
+#include "runtime/device.h"
+#include "operators/fft_plans.h"
+#include "runtime/generator.h"
+#include "runtime/install.h"
+#include "runtime/streams.h"
 
 namespace hostdevice {
 namespace {

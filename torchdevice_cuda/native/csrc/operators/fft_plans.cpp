@@ -1,4 +1,4 @@
-#include "fft_plans.h"
+#include "operators/fft_plans.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -8,9 +8,9 @@
 #include <array>
 #include <sstream>
 
-#include "alias.h"
-#include "boxed.h"
-#include "install.h"
+#include "operators/alias.h"
+#include "operators/boxed.h"
+#include "runtime/install.h"
 
 namespace hostdevice {
 

@@ -26,9 +26,9 @@
 #include <cmath>
 #include <limits>
 
-#include "boxed.h"
-#include "device.h"
-#include "install.h"
+#include "operators/boxed.h"
+#include "runtime/device.h"
+#include "runtime/install.h"
 
 namespace hostdevice {
 namespace {

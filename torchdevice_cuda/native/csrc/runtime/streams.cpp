@@ -1,4 +1,4 @@
-#include "streams.h"
+#include "runtime/streams.h"
 
 #include <array>
 #include <chrono>

@@ -5,7 +5,7 @@
 #include <c10/core/Storage.h>
 #include <c10/util/SmallVector.h>
 
-#include "device.h"
+#include "runtime/device.h"
 
 namespace hostdevice {
 

@@ -1,4 +1,4 @@
-#include "alias.h"
+#include "operators/alias.h"
 
 #include <ATen/NestedTensorImpl.h>
 #include <ATen/SparseCsrTensorImpl.h>
@@ -9,8 +9,8 @@
 
 #include <cstring>
 
-#include "allocator.h"
-#include "refusals.h"
+#include "runtime/allocator.h"
+#include "operators/refusals.h"
 
 namespace hostdevice {
 namespace {
