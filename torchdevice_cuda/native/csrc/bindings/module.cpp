@@ -196,8 +196,8 @@ py::dict snapshot() {
       d["blocks"] = blocks;
       all.append(d);
     }
-    static const char* const kActions[] = {
-        "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "oom", "snapshot"};
+    static const char* const kActions[] = {"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free",
+                                           "oom",   "snapshot"};
     py::list list;
     for (const auto& t : entries) {
       py::dict d;
@@ -271,37 +271,50 @@ void bind(py::module_& m) {
   });
 
   m.def("memory_stats", &memory_stats_dict, py::arg("device") = -1);
-  m.def("memory_allocated", [](int i) { return memory_stats(static_cast<Index>(i)).allocated_bytes[kAll].current; },
-        py::arg("device") = -1);
+  m.def(
+      "memory_allocated", [](int i) { return memory_stats(static_cast<Index>(i)).allocated_bytes[kAll].current; },
+      py::arg("device") = -1);
   m.def("mem_info", [](int i) { return memory_info(static_cast<Index>(i)); }, py::arg("device") = -1);
   m.def("reset_peak_stats", [](int i) { reset_peak_stats(static_cast<Index>(i)); }, py::arg("device") = -1);
-  m.def("reset_accumulated_stats", [](int i) { reset_accumulated_stats(static_cast<Index>(i)); }, py::arg("device") = -1);
-  m.def("set_fraction", [](double f, int i) { set_memory_fraction(static_cast<Index>(i), f); }, py::arg("fraction"),
-        py::arg("device") = -1);
+  m.def(
+      "reset_accumulated_stats", [](int i) { reset_accumulated_stats(static_cast<Index>(i)); }, py::arg("device") = -1);
+  m.def(
+      "set_fraction", [](double f, int i) { set_memory_fraction(static_cast<Index>(i), f); }, py::arg("fraction"),
+      py::arg("device") = -1);
   m.def("get_fraction", [](int i) { return memory_fraction(static_cast<Index>(i)); }, py::arg("device") = -1);
-  m.def("set_limit", [](int64_t bytes, int i) {
-    TORCH_CHECK(bytes > 0, "a memory limit must be positive");
-    set_memory_limit(resolve(static_cast<Index>(i)), static_cast<size_t>(bytes));
-  }, py::arg("bytes"), py::arg("device") = -1);
-  m.def("empty_cache", [](uint64_t a, uint64_t b) { empty_cache({a, b}); }, py::arg("pool_a") = 0, py::arg("pool_b") = 0,
-        nogil);
-  m.def("raw_alloc", [](size_t bytes, int i, int64_t stream) {
-    return reinterpret_cast<uintptr_t>(raw_allocate(static_cast<Index>(i), bytes, stream));
-  }, py::arg("bytes"), py::arg("device") = -1, py::arg("stream") = 0, nogil);
+  m.def(
+      "set_limit",
+      [](int64_t bytes, int i) {
+        TORCH_CHECK(bytes > 0, "a memory limit must be positive");
+        set_memory_limit(resolve(static_cast<Index>(i)), static_cast<size_t>(bytes));
+      },
+      py::arg("bytes"), py::arg("device") = -1);
+  m.def(
+      "empty_cache", [](uint64_t a, uint64_t b) { empty_cache({a, b}); }, py::arg("pool_a") = 0, py::arg("pool_b") = 0,
+      nogil);
+  m.def(
+      "raw_alloc",
+      [](size_t bytes, int i, int64_t stream) {
+        return reinterpret_cast<uintptr_t>(raw_allocate(static_cast<Index>(i), bytes, stream));
+      },
+      py::arg("bytes"), py::arg("device") = -1, py::arg("stream") = 0, nogil);
   m.def("raw_delete", [](uintptr_t p) { raw_delete(reinterpret_cast<void*>(p)); }, nogil);
   m.def("allocator_address", [] { return reinterpret_cast<uintptr_t>(device_allocator()); });
-  m.def("device_of_address", [](uintptr_t p) { return static_cast<int>(device_of_address(reinterpret_cast<void*>(p))); });
+  m.def(
+      "device_of_address", [](uintptr_t p) { return static_cast<int>(device_of_address(reinterpret_cast<void*>(p))); });
   m.def("segment_of_address", [](uintptr_t p) {
     const auto s = segment_of_address(reinterpret_cast<void*>(p));
     return std::make_pair(reinterpret_cast<uintptr_t>(s.first), s.second);
   });
   m.def("snapshot", &snapshot);
-  m.def("record_history", &record_history_py, py::arg("enabled"), py::arg("frames") = py::none(),
-        py::arg("max_entries") = std::numeric_limits<size_t>::max(), py::arg("frames_on_free") = false);
+  m.def(
+      "record_history", &record_history_py, py::arg("enabled"), py::arg("frames") = py::none(),
+      py::arg("max_entries") = std::numeric_limits<size_t>::max(), py::arg("frames_on_free") = false);
   m.def("history_enabled", &history_enabled);
 
-  m.def("pool_begin", [](int i, uint64_t a, uint64_t b, bool mine) { pool_begin(static_cast<Index>(i), {a, b}, mine); },
-        py::arg("device"), py::arg("pool_a"), py::arg("pool_b"), py::arg("this_thread_only") = true);
+  m.def(
+      "pool_begin", [](int i, uint64_t a, uint64_t b, bool mine) { pool_begin(static_cast<Index>(i), {a, b}, mine); },
+      py::arg("device"), py::arg("pool_a"), py::arg("pool_b"), py::arg("this_thread_only") = true);
   m.def("pool_end", [](int i, uint64_t a, uint64_t b) { pool_end(static_cast<Index>(i), {a, b}); });
   m.def("pool_release", [](int i, uint64_t a, uint64_t b) { pool_release(static_cast<Index>(i), {a, b}); });
   m.def("pool_use_count", [](int i, uint64_t a, uint64_t b) { return pool_use_count(static_cast<Index>(i), {a, b}); });
@@ -312,33 +325,49 @@ void bind(py::module_& m) {
   m.def("host_reset_accumulated_stats", &host_reset_accumulated_stats);
   m.def("is_pinned_address", [](uintptr_t p) { return is_pinned(reinterpret_cast<void*>(p)); });
 
-  m.def("stream_new", [](int i, int priority) { return new_stream(static_cast<Index>(i), priority); },
-        py::arg("device") = -1, py::arg("priority") = 0);
+  m.def(
+      "stream_new", [](int i, int priority) { return new_stream(static_cast<Index>(i), priority); },
+      py::arg("device") = -1, py::arg("priority") = 0);
   m.def("stream_current", [](int i) { return current_stream(static_cast<Index>(i)); }, py::arg("device") = -1);
   m.def("stream_set", [](int i, int64_t id) { return exchange_stream(static_cast<Index>(i), id); });
   m.def("stream_query", [](int i, int64_t id) { return stream_idle(stream_state(static_cast<Index>(i), id)); });
-  m.def("stream_synchronize", [](int i, int64_t id) {
-    check_fork();
-    wait_until(stream_state(static_cast<Index>(i), id).ready_ns.load());
-  }, nogil);
+  m.def(
+      "stream_synchronize",
+      [](int i, int64_t id) {
+        check_fork();
+        wait_until(stream_state(static_cast<Index>(i), id).ready_ns.load());
+      },
+      nogil);
   m.def("stream_priority", [](int i, int64_t id) { return stream_priority(static_cast<Index>(i), id); });
   m.def("stream_handle", [](int i, int64_t id) { return stream_handle(static_cast<Index>(i), id); });
   m.def("stream_priority_range", [] { return std::make_pair(kLowestPriority, kHighestPriority); });
   m.def("synchronize", [](int i) { synchronize_device(static_cast<Index>(i)); }, py::arg("device") = -1, nogil);
-  m.def("sleep", [](int64_t cycles, int i) { sleep_current_stream(static_cast<Index>(i), cycles); }, py::arg("cycles"),
-        py::arg("device") = -1);
+  m.def(
+      "sleep", [](int64_t cycles, int i) { sleep_current_stream(static_cast<Index>(i), cycles); }, py::arg("cycles"),
+      py::arg("device") = -1);
 
   py::class_<PyEvent>(m, "Event")
       .def(py::init<>())
-      .def("record", [](PyEvent& e, int i, int64_t id) {
-        e.state.device = resolve(static_cast<Index>(i));
-        event_record(e.state, stream_state(e.state.device, id));
-      }, py::arg("device"), py::arg("stream"))
-      .def("block", [](PyEvent& e, int i, int64_t id) {
-        if (e.recorded()) event_block(e.state, stream_state(static_cast<Index>(i), id));
-      }, py::arg("device"), py::arg("stream"))
+      .def(
+          "record",
+          [](PyEvent& e, int i, int64_t id) {
+            e.state.device = resolve(static_cast<Index>(i));
+            event_record(e.state, stream_state(e.state.device, id));
+          },
+          py::arg("device"), py::arg("stream"))
+      .def(
+          "block",
+          [](PyEvent& e, int i, int64_t id) {
+            if (e.recorded()) event_block(e.state, stream_state(static_cast<Index>(i), id));
+          },
+          py::arg("device"), py::arg("stream"))
       .def("query", [](PyEvent& e) { return !e.recorded() || event_done(e.state); })
-      .def("synchronize", [](PyEvent& e) { if (e.recorded()) wait_until(e.state.time_ns.load()); }, nogil)
+      .def(
+          "synchronize",
+          [](PyEvent& e) {
+            if (e.recorded()) wait_until(e.state.time_ns.load());
+          },
+          nogil)
       .def("elapsed_time", [](PyEvent& a, PyEvent& b) { return event_elapsed_ms(a.state, b.state); })
       .def_property_readonly("recorded", &PyEvent::recorded)
       .def_property_readonly("handle", [](PyEvent& e) { return reinterpret_cast<uintptr_t>(&e.state); });
@@ -347,11 +376,16 @@ void bind(py::module_& m) {
     if (i >= 0) check_index(i);
     return static_cast<int>(exchange_allocate_on(static_cast<Index>(i)));
   });
-  m.def("next_seed", [](int i, int64_t count) { return next_seed(at::Generator(), resolve(static_cast<Index>(i)), count); },
-        py::arg("device") = -1, py::arg("count") = 1);
-  m.def("default_generator", [](int i) {
-    return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(static_cast<Index>(i))));
-  }, py::arg("device") = -1);
+  m.def(
+      "next_seed",
+      [](int i, int64_t count) { return next_seed(at::Generator(), resolve(static_cast<Index>(i)), count); },
+      py::arg("device") = -1, py::arg("count") = 1);
+  m.def(
+      "default_generator",
+      [](int i) {
+        return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(static_cast<Index>(i))));
+      },
+      py::arg("device") = -1);
 }
 
 }  // namespace hostdevice

@@ -9,8 +9,8 @@
 
 #include <cstring>
 
-#include "runtime/allocator.h"
 #include "operators/refusals.h"
+#include "runtime/allocator.h"
 
 namespace hostdevice {
 namespace {
@@ -77,7 +77,8 @@ at::Tensor make_sparse(const at::Tensor& like, DispatchKey key, const at::Tensor
 at::Tensor make_csr(
     const at::Tensor& like, DispatchKey key, c10::Device d, const at::Tensor& compressed, const at::Tensor& plain,
     const at::Tensor& values) {
-  at::Tensor out = at::detail::make_tensor<at::SparseCsrTensorImpl>(DispatchKeySet(key), d, like.layout(), like.dtype());
+  at::Tensor out =
+      at::detail::make_tensor<at::SparseCsrTensorImpl>(DispatchKeySet(key), d, like.layout(), like.dtype());
   auto* to = static_cast<at::SparseCsrTensorImpl*>(out.unsafeGetTensorImpl());
   to->set_member_tensors(compressed, plain, values, like.sizes());
   return out;
@@ -152,8 +153,7 @@ at::Tensor Aliases::to_cpu(const at::Tensor& t, bool written) {
       return p.cpu;
     }
   }
-  at::Tensor a = C10_LIKELY(
-                     impl->layout() == at::kStrided && !is_quantized_impl(impl) && !is_nested_impl(impl))
+  at::Tensor a = C10_LIKELY(impl->layout() == at::kStrided && !is_quantized_impl(impl) && !is_nested_impl(impl))
       ? strided_to_cpu(t)
       : other_to_cpu(t);
   tensors_.push_back({t, a, written});
@@ -189,8 +189,9 @@ c10::Storage Aliases::adopt(const c10::Storage& s) {
     impl->set_allocator(device_allocator());
     return s;
   }
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), impl->nbytes(), std::move(data), device_allocator(), impl->resizable()));
+  return c10::Storage(
+      c10::make_intrusive<c10::StorageImpl>(
+          c10::StorageImpl::use_byte_size_t(), impl->nbytes(), std::move(data), device_allocator(), impl->resizable()));
 }
 
 void Aliases::write_back() {
@@ -304,7 +305,8 @@ at::Tensor Aliases::to_device(at::Tensor r) {
     relabel(impl, device(index_));
     return r;
   }
-  at::Tensor t = at::detail::make_tensor<TensorImpl>(c10::Storage(storage), with_view_bits(kDense, impl), impl->dtype());
+  at::Tensor t =
+      at::detail::make_tensor<TensorImpl>(c10::Storage(storage), with_view_bits(kDense, impl), impl->dtype());
   copy_geometry(t.unsafeGetTensorImpl(), impl);
   return t;
 }

@@ -18,12 +18,12 @@
 #include <unordered_set>
 
 #include "operators/alias.h"
+#include "operators/op_table.h"
+#include "operators/refusals.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 #include "runtime/generator.h"
 #include "runtime/install.h"
-#include "operators/op_table.h"
-#include "operators/refusals.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -50,17 +50,17 @@ struct Facts {
   size_t returns = 0;
   bool tensor_returns = false;
   bool writes = false;
-  bool view = false;         // returns a view of an argument: made on the device tensors themselves
+  bool view = false;  // returns a view of an argument: made on the device tensors themselves
   bool device_check = false;
-  bool composite = false;    // made of other operators; run whole only to spare their overhead
-  bool mixes = false;        // takes tensors of several devices by design
-  bool indexing = false;     // index tensors may live on the CPU
-  bool seeded = false;       // draws random numbers without being given a generator
+  bool composite = false;  // made of other operators; run whole only to spare their overhead
+  bool mixes = false;      // takes tensors of several devices by design
+  bool indexing = false;   // index tensors may live on the CPU
+  bool seeded = false;     // draws random numbers without being given a generator
   bool keep_alive = false;
-  bool asks_grad = false;    // does less when no argument requires a gradient
-  bool divides = false;      // by its second argument, where an integer zero is no error on a GPU
-  bool reads_back = false;   // hands a value to the host, so waits for the stream
-  bool any_type = true;      // has a kernel for whatever type a tensor can have
+  bool asks_grad = false;   // does less when no argument requires a gradient
+  bool divides = false;     // by its second argument, where an integer zero is no error on a GPU
+  bool reads_back = false;  // hands a value to the host, so waits for the stream
+  bool any_type = true;     // has a kernel for whatever type a tensor can have
   std::vector<const Limit*> limits;
   std::string method;
 };
@@ -91,15 +91,26 @@ Kind kind_of(const c10::TypePtr& given) {
 
 const std::unordered_set<std::string>& mixing_ops() {
   static const auto* ops = new std::unordered_set<std::string>{
-      "aten::copy_", "aten::_copy_from", "aten::_copy_from_and_resize", "aten::_foreach_copy_", "aten::copy",
-      "aten::set_", "aten::_has_same_storage_numel", "aten::is_same_size", "aten::equal", "aten::_fused_adam_",
-      "aten::_fused_adamw_", "aten::_fused_sgd_", "aten::_fused_adagrad_", "aten::_pack_padded_sequence",
+      "aten::copy_",
+      "aten::_copy_from",
+      "aten::_copy_from_and_resize",
+      "aten::_foreach_copy_",
+      "aten::copy",
+      "aten::set_",
+      "aten::_has_same_storage_numel",
+      "aten::is_same_size",
+      "aten::equal",
+      "aten::_fused_adam_",
+      "aten::_fused_adamw_",
+      "aten::_fused_sgd_",
+      "aten::_fused_adagrad_",
+      "aten::_pack_padded_sequence",
       "aten::_pack_padded_sequence_backward"};
   return *ops;
 }
 const std::unordered_set<std::string>& indexing_ops() {
   static const auto* ops = new std::unordered_set<std::string>{
-      "aten::index",  "aten::index_put",  "aten::index_put_",  "aten::_index_put_impl_",
+      "aten::index",           "aten::index_put",     "aten::index_put_",       "aten::_index_put_impl_",
       "aten::_index_put_impl", "aten::_unsafe_index", "aten::_unsafe_index_put"};
   return *ops;
 }
@@ -118,7 +129,8 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
     f->writes = f->writes || fact.written;
     has_generator = has_generator || fact.kind == Kind::Generator;
     if (fact.kind != Kind::Other) f->interesting.push_back(static_cast<uint16_t>(i));
-    const bool tensors = fact.kind == Kind::Tensor || fact.kind == Kind::TensorList || fact.kind == Kind::OptionalTensorList;
+    const bool tensors =
+        fact.kind == Kind::Tensor || fact.kind == Kind::TensorList || fact.kind == Kind::OptionalTensorList;
     if (tensors && a.kwarg_only() && fact.written) f->check_order.push_back(static_cast<uint16_t>(i));
     if (tensors && !a.kwarg_only()) positional.push_back(static_cast<uint16_t>(i));
     f->args.push_back(fact);
@@ -129,12 +141,13 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
     const auto kind = kind_of(r.type());
     if (kind == Kind::Tensor || kind == Kind::TensorList || kind == Kind::OptionalTensorList) f->tensor_returns = true;
     if (r.type()->kind() == c10::TypeKind::ClassType) f->keep_alive = true;
-    if (r.type()->kind() == c10::TypeKind::NumberType || r.type()->kind() == c10::TypeKind::BoolType) f->reads_back = true;
+    if (r.type()->kind() == c10::TypeKind::NumberType || r.type()->kind() == c10::TypeKind::BoolType)
+      f->reads_back = true;
     if (r.alias_info() && !r.alias_info()->isWrite()) f->view = true;
   }
-  static const auto* divisions = new std::unordered_set<std::string>{
-      "aten::floor_divide", "aten::floor_divide_", "aten::div", "aten::div_", "aten::remainder", "aten::remainder_",
-      "aten::fmod", "aten::fmod_"};
+  static const auto* divisions =
+      new std::unordered_set<std::string>{"aten::floor_divide", "aten::floor_divide_", "aten::div",  "aten::div_",
+                                          "aten::remainder",    "aten::remainder_",    "aten::fmod", "aten::fmod_"};
   // div and div_ divide truly unless they are given a rounding mode.
   f->divides = divisions->count(schema.name()) != 0 &&
       (schema.name().find("div") != 6 || schema.overload_name().find("mode") != std::string::npos);
@@ -262,8 +275,7 @@ void redispatch_seeded(const c10::OperatorHandle& op, DispatchKey target, Stack*
 }
 
 const DispatchKeySet& excluded_below() {
-  static const DispatchKeySet keys =
-      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+  static const DispatchKeySet keys = c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
   return keys;
 }
 
@@ -473,8 +485,8 @@ void warn_fallback(const c10::OperatorHandle& op) {
       "performance implications.");
 }
 
-// Operators without an MPS kernel that PyTorch sends to the CPU there, whatever the environment says. (It names linalg_svd;
-// the operator underneath is the one with a gradient.)
+// Operators without an MPS kernel that PyTorch sends to the CPU there, whatever the environment says. (It names
+// linalg_svd; the operator underneath is the one with a gradient.)
 void always_fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
   warn_fallback(op);
   run(op, shared_facts(op), DispatchKey::CPU, stack);
@@ -483,8 +495,10 @@ void always_fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack
 void fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
   if (kIsCuda) {
     TORCH_CHECK_NOT_IMPLEMENTED(
-        op.hasKernelForDispatchKey(DispatchKey::CPU) || op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd),
-        "Could not run '", op.operator_name(), "' with arguments from the 'CUDA' backend. The virtual GPU computes with "
+        op.hasKernelForDispatchKey(DispatchKey::CPU) ||
+            op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd),
+        "Could not run '", op.operator_name(),
+        "' with arguments from the 'CUDA' backend. The virtual GPU computes with "
         "the CPU's kernels, and the CPU has none for this operator.");
     run(op, shared_facts(op), DispatchKey::CPU, stack);
     return;
@@ -513,15 +527,38 @@ void refuse(const c10::OperatorHandle& op, DispatchKeySet, Stack*) {
 // or only look at metadata.
 bool stays_composite(const c10::OperatorHandle& op) {
   static const auto* names = new std::unordered_set<std::string>{
-      "aten::lift",         "aten::lift_fresh",   "aten::_fw_primal",      "aten::_make_dual",   "aten::detach_",
-      "aten::_lazy_clone",  "aten::is_same_size", "aten::_pin_memory",     "aten::is_pinned",    "aten::copy_",
-      "aten::_print",       "aten::is_coalesced", "aten::sparse_dim",      "aten::dense_dim",    "aten::zero",
-      "aten::resize",       "aten::resize_as",    "aten::resize_as_",      "aten::_cudnn_rnn",   "aten::_assert_scalar",
-      "aten::_functional_assert_scalar", "aten::_assert_tensor_metadata", "aten::_has_same_storage_numel",
-      "aten::_nested_tensor_from_tensor_list", "aten::_new_zeros_with_same_feature_meta",
+      "aten::lift",
+      "aten::lift_fresh",
+      "aten::_fw_primal",
+      "aten::_make_dual",
+      "aten::detach_",
+      "aten::_lazy_clone",
+      "aten::is_same_size",
+      "aten::_pin_memory",
+      "aten::is_pinned",
+      "aten::copy_",
+      "aten::_print",
+      "aten::is_coalesced",
+      "aten::sparse_dim",
+      "aten::dense_dim",
+      "aten::zero",
+      "aten::resize",
+      "aten::resize_as",
+      "aten::resize_as_",
+      "aten::_cudnn_rnn",
+      "aten::_assert_scalar",
+      "aten::_functional_assert_scalar",
+      "aten::_assert_tensor_metadata",
+      "aten::_has_same_storage_numel",
+      "aten::_nested_tensor_from_tensor_list",
+      "aten::_new_zeros_with_same_feature_meta",
       "aten::_scaled_dot_product_fused_attention_overrideable",
-      "aten::_scaled_dot_product_fused_attention_overrideable_backward", "aten::unsafe_split",
-      "aten::unsafe_split_with_sizes", "aten::_unsafe_view", "aten::_coalesced", "aten::copy_sparse_to_sparse",
+      "aten::_scaled_dot_product_fused_attention_overrideable_backward",
+      "aten::unsafe_split",
+      "aten::unsafe_split_with_sizes",
+      "aten::_unsafe_view",
+      "aten::_coalesced",
+      "aten::copy_sparse_to_sparse",
       "aten::_pack_padded_sequence"};
   const auto& schema = op.schema();
   if (names->count(schema.name())) return true;
@@ -578,8 +615,9 @@ void register_boxed_kernels() {
   auto& dispatcher = c10::Dispatcher::singleton();
   std::vector<std::unique_ptr<torch::Library>> libraries;
   for (const auto& k : kKeys)
-    libraries.push_back(std::make_unique<torch::Library>(
-        torch::Library::IMPL, "aten", std::make_optional(k.device), __FILE__, static_cast<uint32_t>(__LINE__)));
+    libraries.push_back(
+        std::make_unique<torch::Library>(
+            torch::Library::IMPL, "aten", std::make_optional(k.device), __FILE__, static_cast<uint32_t>(__LINE__)));
   for (const auto& full : dispatcher.getAllOpNames()) {
     if (full.name.compare(0, 6, "aten::") != 0) continue;
     auto op = dispatcher.findOp(full);

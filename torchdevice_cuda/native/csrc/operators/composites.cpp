@@ -59,8 +59,8 @@ Tensor attention(
           at::_scaled_dot_product_flash_attention_for_cpu(query, key, value, dropout, causal, bias, scale));
     }
   }
-  return std::get<0>(
-      at::_scaled_dot_product_attention_math(query, key, value, bias, dropout, causal, std::nullopt, scale, enable_gqa));
+  return std::get<0>(at::_scaled_dot_product_attention_math(
+      query, key, value, bias, dropout, causal, std::nullopt, scale, enable_gqa));
 }
 
 #ifdef HOSTDEVICE_CUDA
@@ -86,8 +86,9 @@ Attention attention_forward(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, double dropout, bool causal,
     std::optional<double> scale) {
   TORCH_CHECK_NOT_IMPLEMENTED(
-      dropout == 0.0, "fused attention with dropout is not available on the virtual GPU; use "
-                      "torch.nn.functional.scaled_dot_product_attention");
+      dropout == 0.0,
+      "fused attention with dropout is not available on the virtual GPU; use "
+      "torch.nn.functional.scaled_dot_product_attention");
   const Tensor scores = attention_scores(q, k, bias, causal, scale);
   const Tensor lse = at::logsumexp(scores, {-1});
   const Tensor p = at::exp(scores - lse.unsqueeze(-1));
@@ -137,7 +138,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention_backward(
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor> flash_attention(
     const Tensor& q, const Tensor& k, const Tensor& v, double dropout, bool causal, bool, std::optional<double> scale) {
   auto a = attention_forward(q, k, v, std::nullopt, dropout, causal, scale);
-  return {a.out, a.logsumexp, Tensor(), Tensor(), q.size(-2), k.size(-2), no_seed(q), no_seed(q), at::empty({0}, q.options())};
+  return {a.out,      a.logsumexp, Tensor(),
+          Tensor(),   q.size(-2),  k.size(-2),
+          no_seed(q), no_seed(q),  at::empty({0}, q.options())};
 }
 
 std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(
@@ -244,8 +247,7 @@ std::tuple<Tensor, Tensor> bn_gather_with_counts(
   const Tensor all_mean = (mean * n).sum(0) / total;
   const Tensor var = invstd.pow(-2) - eps;
   const Tensor squares = ((var + (mean - all_mean).pow(2)) * n).sum(0);
-  if (given(running_mean))
-    running_mean->mul_(1 - momentum).add_(all_mean.to(running_mean->scalar_type()), momentum);
+  if (given(running_mean)) running_mean->mul_(1 - momentum).add_(all_mean.to(running_mean->scalar_type()), momentum);
   if (given(running_var))
     running_var->mul_(1 - momentum).add_((squares / (total - 1)).to(running_var->scalar_type()), momentum);
   return {all_mean, (squares / total + eps).rsqrt_()};
@@ -289,8 +291,8 @@ Tensor bn_backward_elemt(
     const Tensor& sum_dy, const Tensor& sum_dy_xmu, const Tensor& count) {
   const Tensor n = count.sum().to(mean.scalar_type());
   const auto shaped = [&](const Tensor& t) { return per_channel(t, input); };
-  Tensor r = wide(grad) - shaped(sum_dy / n) -
-      (wide(input) - shaped(mean)) * shaped(invstd * invstd * (sum_dy_xmu / n));
+  Tensor r =
+      wide(grad) - shaped(sum_dy / n) - (wide(input) - shaped(mean)) * shaped(invstd * invstd * (sum_dy_xmu / n));
   r = r * shaped(given(weight) ? invstd * weight->to(invstd.scalar_type()) : invstd);
   return r.to(input.scalar_type());
 }

@@ -23,8 +23,8 @@
 #include <type_traits>
 
 #include "operators/alias.h"
-#include "runtime/allocator.h"
 #include "operators/boxed.h"
+#include "runtime/allocator.h"
 #include "runtime/device.h"
 #include "runtime/install.h"
 

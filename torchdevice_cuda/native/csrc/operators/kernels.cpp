@@ -16,11 +16,11 @@
 #include <cstring>
 
 #include "operators/alias.h"
-#include "runtime/allocator.h"
 #include "operators/boxed.h"
+#include "operators/refusals.h"
+#include "runtime/allocator.h"
 #include "runtime/device.h"
 #include "runtime/install.h"
-#include "operators/refusals.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -53,8 +53,9 @@ Tensor empty_memory_format(
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
   TORCH_INTERNAL_ASSERT(c10::layout_or_default(layout) == c10::Layout::Strided);
   const OnDevice here(where.has_value() ? where->index() : c10::DeviceIndex(-1));
-  Tensor t(at::detail::empty_generic(
-      C10_AS_INTARRAYREF_SLOW(size), device_allocator(), c10::DispatchKeySet(kDense), type, format));
+  Tensor t(
+      at::detail::empty_generic(
+          C10_AS_INTARRAYREF_SLOW(size), device_allocator(), c10::DispatchKeySet(kDense), type, format));
   fill_if_deterministic(t);
   return t;
 }
@@ -66,9 +67,10 @@ Tensor empty_strided(
   check_holds(type);
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
   const OnDevice here(where.has_value() ? where->index() : c10::DeviceIndex(-1));
-  Tensor t(at::detail::empty_strided_generic(
-      C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride), device_allocator(), c10::DispatchKeySet(kDense),
-      type));
+  Tensor t(
+      at::detail::empty_strided_generic(
+          C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride), device_allocator(),
+          c10::DispatchKeySet(kDense), type));
   fill_if_deterministic(t);
   return t;
 }

@@ -80,8 +80,8 @@ struct Block : BlockKey {
   Block* prev = nullptr;  // neighbours in the segment, by address
   Block* next = nullptr;
   c10::DeviceIndex device = 0;
-  bool allocated = false;   // handed out
-  bool pending = false;     // given back, but another stream still uses it
+  bool allocated = false;              // handed out
+  bool pending = false;                // given back, but another stream still uses it
   std::vector<c10::StreamId> used_by;  // record_stream()
   Context context;
   Context segment_context;  // of the first block: where the segment was made
@@ -213,9 +213,9 @@ class DeviceMemory {
   template <class F>
   void each_stat(F f) {
     std::lock_guard<std::mutex> lock(mutex_);
-    for (auto* a : {&stats_.allocation, &stats_.segment, &stats_.active, &stats_.inactive_split,
-                    &stats_.allocated_bytes, &stats_.reserved_bytes, &stats_.active_bytes,
-                    &stats_.inactive_split_bytes, &stats_.requested_bytes})
+    for (auto* a :
+         {&stats_.allocation, &stats_.segment, &stats_.active, &stats_.inactive_split, &stats_.allocated_bytes,
+          &stats_.reserved_bytes, &stats_.active_bytes, &stats_.inactive_split_bytes, &stats_.requested_bytes})
       for (auto& s : *a) f(s);
     f(stats_.oversize_allocations);
     f(stats_.oversize_segments);
@@ -447,8 +447,7 @@ Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
   return b;
 }
 
-Block* DeviceMemory::new_segment(
-    Pool& pool, size_t size, c10::StreamId stream, bool retry, const Context& context) {
+Block* DeviceMemory::new_segment(Pool& pool, size_t size, c10::StreamId stream, bool retry, const Context& context) {
   if (retry) stats_.num_alloc_retries++;
   const auto reserved = static_cast<size_t>(stats_.reserved_bytes[kAll].current);
   const auto allowed = fraction_set() ? static_cast<size_t>(fraction_ * static_cast<double>(limit_)) : limit_;
@@ -499,8 +498,8 @@ void DeviceMemory::out_of_memory(size_t wanted, std::unique_lock<std::mutex>& lo
   } else {
     TORCH_CHECK(
         false, "MPS backend out of memory (MPS allocated: ", format_size(allocated),
-        ", other allocations: ", format_size(reserved - allocated), ", max allowed: ",
-        format_size(limited ? allowed : total), "). Tried to allocate ", format_size(wanted),
+        ", other allocations: ", format_size(reserved - allocated),
+        ", max allowed: ", format_size(limited ? allowed : total), "). Tried to allocate ", format_size(wanted),
         " on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory allocations "
         "(may cause system failure).");
   }
@@ -563,8 +562,8 @@ void DeviceMemory::return_to_pool(Block* b) {
 }
 
 void DeviceMemory::release(Block* b) {
-  Context context = gather(
-      g_history.on.load(std::memory_order_relaxed) && g_history.on_free.load(std::memory_order_relaxed));
+  Context context =
+      gather(g_history.on.load(std::memory_order_relaxed) && g_history.on_free.load(std::memory_order_relaxed));
   char* const ptr = b->ptr;
   const auto n = static_cast<int64_t>(b->size);
   int64_t allocated = 0, reserved = 0;
@@ -575,8 +574,9 @@ void DeviceMemory::release(Block* b) {
       stats_.allocation[k].decrease(1);
       stats_.allocated_bytes[k].decrease(n);
     });
-    note(Action::FreeRequested, reinterpret_cast<uintptr_t>(ptr), b->requested, b->stream, &pool,
-         context ? context : b->context);
+    note(
+        Action::FreeRequested, reinterpret_cast<uintptr_t>(ptr), b->requested, b->stream, &pool,
+        context ? context : b->context);
     bool busy = false;
     for (auto s : b->used_by) busy = busy || !stream_idle(stream_state(index_, s));
     if (C10_UNLIKELY(busy)) {

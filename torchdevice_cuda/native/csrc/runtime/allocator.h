@@ -115,9 +115,9 @@ bool is_ours(const c10::DataPtr& pointer);
 // results and the temporaries of a CPU kernel standing in for a device kernel are counted, and results kept without
 // a copy.
 //
-// `numbers`: CPU numbers are among the arguments. A CPU kernel converts such a number into a one-element temporary where
-// a GPU passes it by value, so single elements are then the host's memory, and a result of one element is moved to the
-// device when it is adopted.
+// `numbers`: CPU numbers are among the arguments. A CPU kernel converts such a number into a one-element temporary
+// where a GPU passes it by value, so single elements are then the host's memory, and a result of one element is moved
+// to the device when it is adopted.
 class AllocateOnDevice {
  public:
   explicit AllocateOnDevice(c10::DeviceIndex device, bool numbers = false);

@@ -34,8 +34,7 @@ void install_fork_handlers() {
   if (done) return;
   done = true;
   pthread_atfork(
-      [] { lock_all_for_fork(); },
-      [] { unlock_all_after_fork(); },
+      [] { lock_all_for_fork(); }, [] { unlock_all_after_fork(); },
       [] {
         unlock_all_after_fork();
         // An Apple GPU's state is the driver's business and says nothing of its own after a fork.

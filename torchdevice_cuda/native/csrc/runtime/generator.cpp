@@ -34,7 +34,8 @@ uint64_t mix(uint64_t z) {
 }  // namespace
 
 GeneratorImpl::GeneratorImpl(c10::DeviceIndex index, uint64_t seed)
-    : c10::GeneratorImpl{c10::Device(kType, index), c10::DispatchKeySet(kDense)}, state_(c10::make_intrusive<State>(seed)) {}
+    : c10::GeneratorImpl{c10::Device(kType, index), c10::DispatchKeySet(kDense)},
+      state_(c10::make_intrusive<State>(seed)) {}
 
 void GeneratorImpl::set_current_seed(uint64_t seed) {
   state_->seed = seed;
@@ -63,9 +64,8 @@ c10::intrusive_ptr<c10::TensorImpl> GeneratorImpl::get_state() const {
     std::memcpy(p, &state_->seed, 8);
     std::memcpy(p + 8, &state_->offset, 8);
   } else {
-    const uint32_t words[7] = {
-        1, static_cast<uint32_t>(state_->offset), static_cast<uint32_t>(state_->offset >> 32), 1, 1,
-        static_cast<uint32_t>(state_->seed), static_cast<uint32_t>(state_->seed >> 32)};
+    const uint32_t words[7] = {1, static_cast<uint32_t>(state_->offset), static_cast<uint32_t>(state_->offset >> 32), 1,
+                               1, static_cast<uint32_t>(state_->seed),   static_cast<uint32_t>(state_->seed >> 32)};
     std::memcpy(p, words, 28);
     std::memcpy(p + 28, &state_->seed, 8);
   }
@@ -122,9 +122,8 @@ const at::Generator& default_generator(c10::DeviceIndex index) {
   static std::array<std::once_flag, kMaxDevices> once;
   index = resolve(index);
   const auto i = static_cast<size_t>(index);
-  std::call_once(once[i], [&] {
-    (*all)[i] = at::make_generator<GeneratorImpl>(index, c10::detail::getNonDeterministicRandom());
-  });
+  std::call_once(
+      once[i], [&] { (*all)[i] = at::make_generator<GeneratorImpl>(index, c10::detail::getNonDeterministicRandom()); });
   return (*all)[i];
 }
 

@@ -3,8 +3,8 @@
 
 #include <thread>
 
-#include "runtime/allocator.h"
 #include "compat.h"
+#include "runtime/allocator.h"
 #include "runtime/device.h"
 #include "runtime/install.h"
 #include "runtime/streams.h"
@@ -60,8 +60,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
     delete static_cast<EventState*>(event);
   }
-  void record(void** event, const c10::Stream& s, const c10::DeviceIndex index, const c10::EventFlag flag)
-      const override {
+  void record(
+      void** event, const c10::Stream& s, const c10::DeviceIndex index, const c10::EventFlag flag) const override {
     TORCH_CHECK(
         index == -1 || index == s.device_index(), "Event device index ", static_cast<int>(index),
         " does not match recording stream's device index ", static_cast<int>(s.device_index()), ".");

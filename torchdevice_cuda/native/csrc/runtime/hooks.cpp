@@ -12,9 +12,9 @@
 #include <string>
 #include <unordered_map>
 
+#include "operators/fft_plans.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
-#include "operators/fft_plans.h"
 #include "runtime/generator.h"
 #include "runtime/install.h"
 #include "runtime/streams.h"
@@ -85,7 +85,8 @@ struct Hooks final : HooksBase {
   }
   c10::Device getDeviceFromPtr(void* p) const {
     const auto i = device_of_address(p);
-    TORCH_CHECK(i >= 0, "The specified pointer resides on host memory and is not registered with any ", kName, " device.");
+    TORCH_CHECK(
+        i >= 0, "The specified pointer resides on host memory and is not registered with any ", kName, " device.");
     return device(i);
   }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex d = -1) const {
@@ -226,8 +227,7 @@ struct Hooks final : HooksBase {
     std::lock_guard<std::mutex> lock(e.mutex);
     auto &a = e.at(first), &b = e.at(second);
     TORCH_CHECK(a.timing && b.timing, "Events were not created with argument 'enable_timing=True'");
-    TORCH_CHECK(
-        a.time_ns >= 0 && b.time_ns >= 0, "Both events must be recorded before calculating elapsed time");
+    TORCH_CHECK(a.time_ns >= 0 && b.time_ns >= 0, "Both events must be recorded before calculating elapsed time");
     return event_elapsed_ms(a, b);
   }
 

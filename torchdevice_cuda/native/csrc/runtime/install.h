@@ -16,7 +16,6 @@ void register_fft();
 void register_bridge();
 void register_boxed_kernels();
 
-
 // Has PyTorch started autograd threads for the devices?
 extern std::atomic<bool> g_autograd_threads;
 // Waits until they have let go of every graph; without the interpreter's lock, before the interpreter ends.

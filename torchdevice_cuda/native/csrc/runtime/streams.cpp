@@ -82,7 +82,8 @@ StreamState& stream_state(c10::DeviceIndex device, c10::StreamId id) {
   if (id & 1) {
     const auto p = static_cast<size_t>((id >> 1) & 0xf) - 1;
     const auto i = static_cast<size_t>(id >> 5);
-    TORCH_CHECK(p < all.pools.size() && i < kStreamsPerPool, "unknown stream id ", id, " on ", c10::Device(kType, device));
+    TORCH_CHECK(
+        p < all.pools.size() && i < kStreamsPerPool, "unknown stream id ", id, " on ", c10::Device(kType, device));
     return all.pools[p][i];
   }
   // A handle given back to us names the stream it came from.
