@@ -66,3 +66,8 @@ def cusparselt_version(version: str) -> int:
 def complex128_on_mps(version: str) -> bool:
     """Whether torch makes complex128 tensors on MPS, where nothing can compute with them."""
     return torch_release(version) < (2, 12)
+
+
+def cxx_standard(version: str) -> str:
+    """The C++ standard that torch's headers are written in: they use C++20's since 2.12."""
+    return "c++20" if torch_release(version) >= (2, 12) else "c++17"

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "operators/alias.h"
+#include "operators/install.h"
 #include "runtime/device.h"
-#include "runtime/install.h"
 
 namespace hostdevice {
 namespace {

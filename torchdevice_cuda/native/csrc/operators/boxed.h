@@ -4,19 +4,20 @@
 #include <ATen/core/stack.h>
 #include <c10/core/DispatchKey.h>
 
-#include <string>
-
 namespace c10 {
 class OperatorHandle;
+}
+namespace torch {
+class CppFunction;
 }
 
 namespace hostdevice {
 
-// Runs op's kernel of `target` (CPU, SparseCPU, ...) on aliases of the device tensors on the stack.
-void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKey target, torch::jit::Stack* stack);
+// A kernel that runs the operator's kernel of `target` (CPU, SparseCPU, ...) on aliases of the device tensors.
+torch::CppFunction boxed_kernel(c10::DispatchKey target);
 
-// Operators that have a kernel of their own at a key, so that the boxed one stays away: "name" or "name.overload".
-void claim(c10::DispatchKey key, const std::string& name);
-bool is_claimed(c10::DispatchKey key, const std::string& name);
+// The same for operators without a kernel object of their own (fallbacks, calls from composites). What computes then is
+// the CPU, by name: the device's limits on types do not apply.
+void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKey target, torch::jit::Stack* stack);
 
 }  // namespace hostdevice

@@ -24,9 +24,10 @@
 
 #include "operators/alias.h"
 #include "operators/boxed.h"
+#include "operators/install.h"
+#include "operators/registration.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
-#include "runtime/install.h"
 
 namespace hostdevice {
 namespace {
@@ -124,13 +125,8 @@ struct Direct<Op, kNumbersMayMix, R(A...)> {
 
 void register_hot_kernels() {
   if (!kIsCuda) return;
-  auto* m = new torch::Library(
-      torch::Library::IMPL, "aten", std::make_optional(kDense), __FILE__, static_cast<uint32_t>(__LINE__));
-  const auto impl = [&](const char* name, auto&& f) {
-    m->impl(name, std::forward<decltype(f)>(f));
-    claim(kDense, name);
-  };
-#define HOSTDEVICE_DIRECT(name, op, numbers) impl(name, TORCH_FN((&Direct<at::_ops::op, numbers>::call)))
+  Registrar registrar(kDense);
+#define HOSTDEVICE_DIRECT(name, op, numbers) registrar.impl(name, TORCH_FN((&Direct<at::_ops::op, numbers>::call)))
   HOSTDEVICE_DIRECT("add.Tensor", add_Tensor, true);
   HOSTDEVICE_DIRECT("sub.Tensor", sub_Tensor, true);
   HOSTDEVICE_DIRECT("mul.Tensor", mul_Tensor, true);

@@ -16,11 +16,11 @@
 #include <cstring>
 
 #include "operators/alias.h"
-#include "operators/boxed.h"
+#include "operators/install.h"
 #include "operators/refusals.h"
+#include "operators/registration.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
-#include "runtime/install.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -149,23 +149,18 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
 }  // namespace
 
 void register_direct_kernels() {
-  auto* m = new torch::Library(
-      torch::Library::IMPL, "aten", std::make_optional(kDense), __FILE__, static_cast<uint32_t>(__LINE__));
-  const auto impl = [&](const char* name, auto&& f) {
-    m->impl(name, std::forward<decltype(f)>(f));
-    claim(kDense, name);
-  };
-  impl("empty.memory_format", TORCH_FN(empty_memory_format));
-  impl("empty_strided", TORCH_FN(empty_strided));
-  impl("copy_", TORCH_FN(copy_));
-  impl("view", TORCH_FN(view));
-  impl("as_strided", TORCH_FN(as_strided));
-  impl("_reshape_alias", TORCH_FN(reshape_alias));
-  impl("unfold", TORCH_FN(unfold));
-  if constexpr (kIsCuda) impl("record_stream", TORCH_FN(record_stream_));
+  Registrar registrar(kDense);
+  registrar.impl("empty.memory_format", TORCH_FN(empty_memory_format));
+  registrar.impl("empty_strided", TORCH_FN(empty_strided));
+  registrar.impl("copy_", TORCH_FN(copy_));
+  registrar.impl("view", TORCH_FN(view));
+  registrar.impl("as_strided", TORCH_FN(as_strided));
+  registrar.impl("_reshape_alias", TORCH_FN(reshape_alias));
+  registrar.impl("unfold", TORCH_FN(unfold));
+  if constexpr (kIsCuda) registrar.impl("record_stream", TORCH_FN(record_stream_));
 #ifdef HOSTDEVICE_MPS
-  impl("_copy_from", TORCH_FN(copy_from));
-  impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  registrar.impl("_copy_from", TORCH_FN(copy_from));
+  registrar.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
 #endif
 }
 

@@ -1,11 +1,12 @@
-// What native_functions.yaml of the PyTorch compiled against says about each aten operator. build.py writes the rows.
+// What native_functions.yaml of the PyTorch compiled against says about each aten operator. The rows are written when
+// the device is built: op_table.py reads the file, op_table.cpp.jinja says what becomes of it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 namespace hostdevice {
 
+// op_table.py gives rows these names.
 enum OpFlag : uint8_t {
   kDeviceCheck = 1,  // CUDA's wrapper compares the devices of all tensor arguments
   kMpsKernel = 2,
@@ -20,10 +21,7 @@ struct OpRow {
   uint8_t flags;
 };
 
-// Sorted by name.
-extern const OpRow kOpTable[];
-extern const size_t kOpTableSize;
-
+// Null for an operator that the file does not have.
 const OpRow* find_op_row(const char* name);
 
 }  // namespace hostdevice

@@ -10,11 +10,11 @@
 
 namespace hostdevice {
 
-// No tensor of this type can be made. complex128 could until 2.12, though nothing could be computed with it.
+// No tensor of this type can be made.
 inline void check_holds(c10::ScalarType type) {
   if (kIsCuda) return;
   TORCH_CHECK_TYPE(
-      type != at::kDouble && (type != at::kComplexDouble || HOSTDEVICE_TORCH < 212),
+      type != at::kDouble && (type != at::kComplexDouble || kMpsHoldsComplexDouble),
       "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. Please use float32 "
       "instead.");
 }

@@ -1,78 +1,28 @@
-// Device memory: a caching allocator over host memory that keeps the books CUDA's keeps.
+// Device memory as the rest of the program sees it: PyTorch's allocators, and what drivers ask of a device's memory.
 //
-// Sizes, pools, splitting, merging and caching follow what a program can see of CUDA's allocator, so that
-// memory_stats(), snapshots and out-of-memory errors mean the same. Segments are anonymous mappings: reserved but
-// untouched memory costs the machine nothing.
+// Behind it are device_memory.h (one device's pools and books), segments.h and blocks.h (what they are made of),
+// history.h, limits.h and pinned.h. Segments are anonymous mappings: reserved but untouched memory costs the machine
+// nothing.
+//
+// Locks: one a device, which protects everything of that device; one for pinned memory. No code holds two of them but
+// lock_all_for_fork(), which takes the devices' in order, then the pinned one. Under a device's lock the state of its
+// streams is looked up, which may take the streams' lock (streams.cpp), never the other way round. What threads share
+// besides is atomic (the history's switches, the address table) or the thread's own (where its CPU allocations go).
 #pragma once
 
 #include <c10/core/Allocator.h>
 #include <c10/core/Stream.h>
 
-#include <array>
-#include <cstdint>
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "compat.h"
 #include "runtime/device.h"
+#include "runtime/history.h"
+#include "runtime/snapshot.h"
+#include "runtime/statistics.h"
 
 namespace hostdevice {
-
-struct Stat {
-  int64_t current = 0, peak = 0, allocated = 0, freed = 0;
-  void increase(int64_t n) {
-    current += n;
-    if (current > peak) peak = current;
-    allocated += n;
-  }
-  void decrease(int64_t n) {
-    current -= n;
-    freed += n;
-  }
-};
-enum StatKind : size_t { kAll = 0, kSmallPool = 1, kLargePool = 2, kStatKinds = 3 };
-using StatArray = std::array<Stat, kStatKinds>;
-
-struct Stats {
-  StatArray allocation, segment, active, inactive_split;
-  StatArray allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;
-  Stat oversize_allocations, oversize_segments;
-  int64_t num_alloc_retries = 0, num_ooms = 0, num_sync_all_streams = 0;
-  int64_t num_device_alloc = 0, num_device_free = 0;
-};
-
-// Whatever the caller of the history wants attached to an event (a Python stack); opaque here.
-using Context = std::shared_ptr<void>;
-using ContextSource = Context (*)();
-
-struct BlockInfo {
-  uintptr_t address = 0;
-  size_t size = 0, requested = 0;
-  const char* state = "inactive";
-  Context context;
-};
-using PoolId = std::pair<uint64_t, uint64_t>;
-struct SegmentInfo {
-  c10::DeviceIndex device = 0;
-  uintptr_t address = 0;
-  size_t total = 0, allocated = 0, active = 0, requested = 0;
-  c10::StreamId stream = 0;
-  bool large = false;
-  PoolId pool{0, 0};
-  Context context;
-  std::vector<BlockInfo> blocks;
-};
-enum class Action : uint8_t { Alloc, FreeRequested, FreeCompleted, SegmentAlloc, SegmentFree, Oom, Snapshot };
-struct TraceEntry {
-  Action action;
-  uintptr_t address;  // of an Oom: the free bytes
-  size_t size;
-  c10::StreamId stream;
-  int64_t time_us;
-  PoolId pool;
-  Context context;
-};
 
 // ---- what drivers ask for, per device -----------------------------------------------------------------------------
 void set_memory_limit(c10::DeviceIndex device, size_t bytes);
@@ -85,9 +35,8 @@ std::pair<size_t, size_t> memory_info(c10::DeviceIndex device);  // free, total
 void empty_cache(PoolId pool = {0, 0});
 std::vector<SegmentInfo> segments(c10::DeviceIndex device);
 std::vector<TraceEntry> trace(c10::DeviceIndex device);
-// context: attach source()'s value; all_contexts: to frees as well. max_entries 0 turns recording off.
+// source: what to attach to events (may be null); contexts_on_free: to frees as well. max_entries 0 keeps no trace.
 void record_history(bool enabled, size_t max_entries, ContextSource source, bool contexts_on_free);
-bool history_enabled();
 
 void* raw_allocate(c10::DeviceIndex device, size_t bytes, c10::StreamId stream);
 void raw_delete(void* pointer);
@@ -136,21 +85,8 @@ c10::DeviceIndex exchange_allocate_on(c10::DeviceIndex device);
 // Installs the device's allocator and the CPU allocator that AllocateOnDevice steers.
 void install_allocators();
 
-// ---- pinned host memory -------------------------------------------------------------------------------------------
-struct HostStats {
-  Stat allocation, allocated_bytes, segment, reserved_bytes;
-  int64_t num_host_alloc = 0, num_host_free = 0;
-};
-c10::Allocator* pinned_allocator();
-bool is_pinned(const void* pointer);
-HostStats host_stats();
-void host_empty_cache();
-void host_reset_peak_stats();
-void host_reset_accumulated_stats();
-
+// Every lock of device and pinned memory, across fork(): the child inherits books that are in order.
 void lock_all_for_fork();
 void unlock_all_after_fork();
-
-std::string format_size(uint64_t bytes);
 
 }  // namespace hostdevice

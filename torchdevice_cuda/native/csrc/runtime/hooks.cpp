@@ -12,11 +12,12 @@
 #include <string>
 #include <unordered_map>
 
-#include "operators/fft_plans.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
+#include "runtime/fft_plans.h"
 #include "runtime/generator.h"
 #include "runtime/install.h"
+#include "runtime/pinned.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
