@@ -158,7 +158,8 @@ def _shared_cxx_library(cxx: str) -> list[str]:
     """
     if platform.system() != "Linux":
         return []
-    found = run([cxx, "-print-file-name=libstdc++.so.6"], "asking for the C++ library").stdout.strip()
+    asked = [cxx, "-print-file-name=libstdc++.so.6"]
+    found = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=30).stdout.strip()
     return [found] if os.path.isabs(found) else []
 
 
