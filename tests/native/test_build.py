@@ -262,6 +262,14 @@ def test_versions_of_torch_are_told_apart_in_one_file() -> None:
     assert asks == {"compat.h"}
 
 
+def test_rooms_include_only_what_is_below_them() -> None:
+    rooms = ["runtime", "operators", "bindings"]
+    for number, room in enumerate(rooms):
+        for path in (CSRC / room).iterdir():
+            for above in rooms[number + 1 :]:
+                assert f'#include "{above}/' not in path.read_text(), f"{path.name} knows {above}"
+
+
 def test_operator_table() -> None:
     rows = {row.name: row for row in op_table.rows(op_table.yaml_path())}
     assert len(rows) > 2000

@@ -189,9 +189,7 @@ void bind_memory(py::module_& m) {
   const auto nogil = py::call_guard<py::gil_scoped_release>();
 
   m.def("memory_stats", &memory_stats_dict, py::arg("device") = -1);
-  m.def(
-      "memory_allocated", [](int i) { return memory_stats(static_cast<Index>(i)).allocated_bytes[kAll].current; },
-      py::arg("device") = -1);
+  m.def("memory_allocated", [](int i) { return memory_in_use(static_cast<Index>(i)).first; }, py::arg("device") = -1);
   m.def("mem_info", [](int i) { return memory_info(static_cast<Index>(i)); }, py::arg("device") = -1);
   m.def("reset_peak_stats", [](int i) { reset_peak_stats(static_cast<Index>(i)); }, py::arg("device") = -1);
   m.def(

@@ -58,6 +58,7 @@ C10_NOINLINE void divide_by_one_for_zero(Stack& stack, size_t base) {
   };
   IValue& by = stack[base + 1];
   if (!integral(stack[base]) || !integral(by)) return;
+  // The third argument is a rounding mode, of which None is true division, unless it is an out= tensor.
   const bool has_mode = stack.size() - base > 2 && !stack[base + 2].isTensor();
   if (has_mode && stack[base + 2].isNone()) return;
   if (!by.isTensor()) {

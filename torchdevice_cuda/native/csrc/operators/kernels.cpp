@@ -28,6 +28,9 @@ namespace {
 
 using at::Tensor;
 
+// In bytes. Up to here one memmove is quicker than a call of the CPU's copy, which spreads larger ones over threads.
+constexpr int64_t kSmallCopy = int64_t{1} << 16;
+
 struct OnDevice {
   explicit OnDevice(c10::DeviceIndex index) : saved(t_current_device) {
     t_current_device = resolve(index);
@@ -97,7 +100,7 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
           self.scalar_type() == src.scalar_type() && self.sizes() == src.sizes() && plain_strided(self) &&
           plain_strided(src) && self.strides() == src.strides() && self.is_non_overlapping_and_dense())) {
     const auto bytes = self.numel() * static_cast<int64_t>(self.itemsize());
-    if (bytes < (int64_t{1} << 16)) {
+    if (bytes < kSmallCopy) {
       void* to = self.mutable_data_ptr();
       const void* from = src.const_data_ptr();
       if (bytes && to != from) std::memmove(to, from, static_cast<size_t>(bytes));
@@ -130,11 +133,11 @@ Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step)
   return at::native::unfold(self, dimension, size, step);
 }
 
+#ifdef HOSTDEVICE_CUDA
 void record_stream_(Tensor& self, c10::Stream s) {
   record_stream(self.storage().data_ptr(), s.device_index(), s.id());
 }
-
-#ifdef HOSTDEVICE_MPS
+#else
 Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
   const_cast<Tensor&>(dst).copy_(self, non_blocking);
   return dst;
@@ -157,8 +160,9 @@ void register_direct_kernels() {
   registrar.impl("as_strided", TORCH_FN(as_strided));
   registrar.impl("_reshape_alias", TORCH_FN(reshape_alias));
   registrar.impl("unfold", TORCH_FN(unfold));
-  if constexpr (kIsCuda) registrar.impl("record_stream", TORCH_FN(record_stream_));
-#ifdef HOSTDEVICE_MPS
+#ifdef HOSTDEVICE_CUDA
+  registrar.impl("record_stream", TORCH_FN(record_stream_));
+#else
   registrar.impl("_copy_from", TORCH_FN(copy_from));
   registrar.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
 #endif

@@ -136,7 +136,7 @@ const KeyPair kKeys[] = {
     {kSparse, DispatchKey::SparseCPU, kMpsSparseKernel},
     {kSparseCsr, DispatchKey::SparseCsrCPU, kMpsSparseCsrKernel},
     {kNested, DispatchKey::NestedTensorCPU, kMpsNestedKernel},
-    {kQuantized, DispatchKey::QuantizedCPU, 0},
+    {kQuantized, DispatchKey::QuantizedCPU, 0},  // an Apple GPU has none
 };
 
 }  // namespace

@@ -171,6 +171,9 @@ double memory_fraction(c10::DeviceIndex index) {
 Stats memory_stats(c10::DeviceIndex index) {
   return checked(index).stats();
 }
+std::pair<size_t, size_t> memory_in_use(c10::DeviceIndex index) {
+  return checked(index).in_use();
+}
 void reset_peak_stats(c10::DeviceIndex index) {
   checked(index).reset_peak_stats();
 }

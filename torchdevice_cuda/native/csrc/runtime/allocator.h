@@ -29,6 +29,7 @@ void set_memory_limit(c10::DeviceIndex device, size_t bytes);
 void set_memory_fraction(c10::DeviceIndex device, double fraction);
 double memory_fraction(c10::DeviceIndex device);
 Stats memory_stats(c10::DeviceIndex device);
+std::pair<size_t, size_t> memory_in_use(c10::DeviceIndex device);  // allocated, reserved; without copying the books
 void reset_peak_stats(c10::DeviceIndex device);
 void reset_accumulated_stats(c10::DeviceIndex device);
 std::pair<size_t, size_t> memory_info(c10::DeviceIndex device);  // free, total

@@ -12,8 +12,9 @@ bool g_bad_fork = false;
 std::atomic<bool> g_used{false};
 
 void throw_invalid_ordinal() {
+  constexpr int kCudaErrorInvalidDevice = 101;
   throw_accelerator_error(
-      101,
+      kCudaErrorInvalidDevice,
       "CUDA error: invalid device ordinal\n"
       "GPU device may be out of range, do you have enough GPUs?\n"
       "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might "

@@ -10,6 +10,11 @@ Stats DeviceMemory::stats() {
   return stats_;
 }
 
+std::pair<size_t, size_t> DeviceMemory::in_use() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return {allocated(), reserved()};
+}
+
 void DeviceMemory::reset_peak_stats() {
   const std::lock_guard<std::mutex> lock(mutex_);
   each_stat(stats_, [](Stat& s) { s.reset_peak(); });

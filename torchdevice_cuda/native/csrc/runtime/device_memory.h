@@ -36,6 +36,7 @@ class DeviceMemory {
   void record_use(Block* block, c10::StreamId stream);
 
   Stats stats();
+  std::pair<size_t, size_t> in_use();  // allocated, reserved
   void reset_peak_stats();
   void reset_accumulated_stats();
   void set_limit(size_t bytes);

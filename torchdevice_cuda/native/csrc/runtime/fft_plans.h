@@ -18,7 +18,7 @@ class FftPlans {
   void clear();
 
  private:
-  std::mutex mutex_;
+  std::mutex mutex_;              // protects the rest
   std::list<std::string> plans_;  // the most recent first
   size_t max_size_ = 4096;
 };

@@ -19,12 +19,13 @@ constexpr int64_t kMpsStateBytes = 7 * 4 + 8;
 // How far one draw moves the offset: threads of a full launch draw four numbers a round, and the offset counts
 // rounds in fours. Small draws move it by 4.
 uint64_t offset_step(int64_t count) {
-  constexpr int64_t kThreadsOfLaunch = 256 * 80 * 8;
+  constexpr int64_t kThreadsOfLaunch = 256 * 80 * 8;  // of a block, multiprocessors, blocks on each
   if (count < 1) count = 1;
   const int64_t rounds = (count - 1) / (kThreadsOfLaunch * 4) + 1;
   return static_cast<uint64_t>(rounds) * 4;
 }
 
+// SplitMix64's last step: neighbouring states give seeds that have nothing to do with each other.
 uint64_t mix(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
@@ -66,8 +67,8 @@ c10::intrusive_ptr<c10::TensorImpl> GeneratorImpl::get_state() const {
   } else {
     const uint32_t words[7] = {1, static_cast<uint32_t>(state_->offset), static_cast<uint32_t>(state_->offset >> 32), 1,
                                1, static_cast<uint32_t>(state_->seed),   static_cast<uint32_t>(state_->seed >> 32)};
-    std::memcpy(p, words, 28);
-    std::memcpy(p + 28, &state_->seed, 8);
+    std::memcpy(p, words, sizeof words);
+    std::memcpy(p + sizeof words, &state_->seed, 8);
   }
   return t.getIntrusivePtr();
 }
@@ -85,8 +86,8 @@ void GeneratorImpl::set_state(const c10::TensorImpl& s) {
   } else {
     TORCH_CHECK(n == kMpsStateBytes, "RNG state is wrong size");
     uint32_t words[7];
-    std::memcpy(words, p, 28);
-    std::memcpy(&seed, p + 28, 8);
+    std::memcpy(words, p, sizeof words);
+    std::memcpy(&seed, p + sizeof words, 8);
     offset = words[1] | (static_cast<uint64_t>(words[2]) << 32);
   }
   state_->seed = seed;

@@ -146,7 +146,7 @@ struct Hooks final : HooksBase {
     return device_count() > 0;
   }
   bool isOnMacOSorNewer(unsigned major = 13, unsigned minor = 0) const override {
-    return major * 100 + minor <= 1500;
+    return major < 15 || (major == 15 && minor == 0);  // it is macOS 15.0
   }
   c10::Allocator* getMPSDeviceAllocator() const override {
     return device_allocator();
@@ -159,10 +159,10 @@ struct Hooks final : HooksBase {
     hostdevice::empty_cache();
   }
   size_t getCurrentAllocatedMemory() const override {
-    return static_cast<size_t>(memory_stats(0).allocated_bytes[kAll].current);
+    return memory_in_use(0).first;
   }
   size_t getDriverAllocatedMemory() const override {
-    return static_cast<size_t>(memory_stats(0).reserved_bytes[kAll].current);
+    return memory_in_use(0).second;
   }
   size_t getRecommendedMaxMemory() const override {
     return memory_info(0).second;

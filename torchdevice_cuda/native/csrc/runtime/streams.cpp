@@ -13,6 +13,17 @@ namespace {
 // The simulated clock of sleep(): cycles per nanosecond, near a data-centre GPU's 1.5 GHz.
 constexpr double kCyclesPerNs = 1.5;
 
+// How CUDA numbers the streams of a pool: an odd number, four bits for the pool counted from 1, then the place in it.
+c10::StreamId pooled_id(size_t pool, size_t place) {
+  return static_cast<c10::StreamId>((place << 5) | ((pool + 1) << 1) | 1);
+}
+size_t pool_of(c10::StreamId id) {
+  return static_cast<size_t>((id >> 1) & 0xf) - 1;
+}
+size_t place_of(c10::StreamId id) {
+  return static_cast<size_t>(id >> 5);
+}
+
 struct DeviceStreams {
   StreamState default_stream;
   // index 0: normal priority, then -1 .. kHighestPriority
@@ -33,11 +44,11 @@ DeviceStreams& streams_of(c10::DeviceIndex index) {
   auto* made = new DeviceStreams;  // leaked: streams outlive static destruction
   made->default_stream.device = index;
   for (size_t p = 0; p < made->pools.size(); p++) {
-    for (int i = 0; i < kStreamsPerPool; i++) {
-      auto& s = made->pools[p][static_cast<size_t>(i)];
+    for (size_t i = 0; i < kStreamsPerPool; i++) {
+      auto& s = made->pools[p][i];
       s.device = index;
       s.priority = -static_cast<int>(p);
-      s.id = (static_cast<int64_t>(i) << 5) | (static_cast<int64_t>(p + 1) << 1) | 1;  // as CUDA numbers them
+      s.id = pooled_id(p, i);
     }
   }
   slot.store(made, std::memory_order_release);
@@ -80,8 +91,7 @@ StreamState& stream_state(c10::DeviceIndex device, c10::StreamId id) {
   auto& all = streams_of(device);
   if (id == 0) return all.default_stream;
   if (id & 1) {
-    const auto p = static_cast<size_t>((id >> 1) & 0xf) - 1;
-    const auto i = static_cast<size_t>(id >> 5);
+    const size_t p = pool_of(id), i = place_of(id);
     TORCH_CHECK(
         p < all.pools.size() && i < kStreamsPerPool, "unknown stream id ", id, " on ", c10::Device(kType, device));
     return all.pools[p][i];

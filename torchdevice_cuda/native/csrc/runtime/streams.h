@@ -2,6 +2,9 @@
 //
 // Kernels run on the calling thread, so a stream is never behind with real work. What can make it busy is sleep(),
 // and what waits for it: each stream knows the moment it becomes idle, and everything else follows from that.
+//
+// States are atomic or set once. Each device has a lock for the table of its external streams, and nothing else is
+// locked while it is held.
 #pragma once
 
 #include <c10/core/Stream.h>
