@@ -227,6 +227,21 @@ def test_what_a_library_is_known_by(monkeypatch: pytest.MonkeyPatch) -> None:
     assert build._key("cuda", torch) != key
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="GNU's C++ library")
+def test_the_abi_of_a_torch_that_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wheels of 2.6 use the old one, though the C++ library's own symbols in them have the new one's names."""
+    real = toolchain.installed_torch()
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    toolchain._uses_cxx11_abi.cache_clear()
+    assert toolchain.installed_torch() == real
+    for name, new in (("jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE", True), ("jRKSs", False)):
+        library = tmp_path / name / "lib" / "libc10.so"
+        library.parent.mkdir(parents=True)
+        symbols = ["_ZNSt11logic_errorC1ERKNSt7__cxx1112basic_string", f"_ZN3c106detail14torchCheckFailEPKcS2_{name}"]
+        library.write_bytes("\0".join(symbols).encode())
+        assert toolchain._uses_cxx11_abi(tmp_path / name) is new
+
+
 def test_the_key_is_cheap() -> None:
     """It is asked for at every start; the best of some tries, because the machine has other work."""
     torch = toolchain.installed_torch()

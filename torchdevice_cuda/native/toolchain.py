@@ -24,6 +24,9 @@ PATIENCE_S = 1800.0
 # first. So nothing says where they are, and one library serves every environment that has this torch.
 _TORCH_LIBRARIES = ("-lc10", "-ltorch_cpu", "-ltorch_python")
 
+# c10::detail::torchCheckFail(char const*, char const*, unsigned, std::string const&) where std::string is the old one.
+_OLD_ABI = b"_ZN3c106detail14torchCheckFailEPKcS2_jRKSs"
+
 
 class BuildError(RuntimeError):
     """The native part could not be built or found; the message says what to do."""
@@ -64,10 +67,12 @@ def _uses_cxx11_abi(root: Path) -> bool:
     flag = getattr(getattr(loaded, "_C", None), "_GLIBCXX_USE_CXX11_ABI", None)
     if flag is not None:
         return bool(flag)
-    # Symbols that take a std::string carry the ABI in their name.
-    library = root / "lib" / ("libc10.so" if platform.system() == "Linux" else "libc10.dylib")
+    if platform.system() != "Linux":
+        return False  # a matter of GNU's library, and torch says the same there
+    # A function that takes a std::string has the ABI in its name. One of torch's own: its libraries may hold the C++
+    # library's names of both kinds.
     with contextlib.suppress(OSError):
-        return b"__cxx11" in library.read_bytes()
+        return _OLD_ABI not in (root / "lib" / "libc10.so").read_bytes()
     return True
 
 
