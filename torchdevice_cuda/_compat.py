@@ -202,3 +202,8 @@ def kernels_can_be_called() -> bool:
     import torch
 
     return hasattr(torch.library, "get_kernel")
+
+
+def cxx_standard(version: str) -> str:
+    """The C++ standard that torch's headers are written in: they use C++20's since 2.12."""
+    return "c++20" if torch_release(version) >= (2, 12) else "c++17"

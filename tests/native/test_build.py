@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import configparser
 import os
+import shutil
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import filelock
 import pytest
 
-from torchdevice_cuda.native import build, op_table
+from torchdevice_cuda.native import build, compilation, op_table, toolchain
 
 ROOT = Path(__file__).resolve().parents[2]
+CSRC = toolchain.SOURCES
 
 # Stands in for the compiler: writes what it is asked for, at once, and counts how often it linked.
 FAKE_COMPILER = """#!/bin/sh
@@ -20,7 +25,7 @@ if [ "$1" = --version ]; then echo "fake 1.0"; exit 0; fi
 out=
 previous=
 for a in "$@"; do [ "$previous" = -o ] && out=$a; previous=$a; done
-[ "$1" = -shared ] && echo linked >> "$LINKS"
+case " $* " in *" -shared "*) echo linked >> "$LINKS";; esac
 sleep 0.1
 echo made > "$out"
 """
@@ -111,10 +116,182 @@ def test_kinds(fake: Path) -> None:
         build.library("tpu")
 
 
+def test_a_build_that_never_ends_is_not_waited_for(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    path = build.library("cuda", say=said.append)
+    monkeypatch.setattr(toolchain, "PATIENCE_S", 0.3)
+    with filelock.FileLock(path.parent / "lock"):
+        assert build.library("cuda", say=said.append) == path  # what is there needs no lock
+        path.unlink()
+        with pytest.raises(build.BuildError, match=r"(?s)another process .* holds .*lock.*TORCHDEVICE_CACHE_DIR"):
+            build.library("cuda", say=said.append)
+        assert said[-1].endswith("waiting for it")
+        # Another library is another matter.
+        monkeypatch.setenv("TORCHDEVICE_NATIVE_CXXFLAGS", "-DOTHER")
+        assert build.library("cuda", say=said.append) != path
+    monkeypatch.delenv("TORCHDEVICE_NATIVE_CXXFLAGS")
+    assert build.library("cuda", say=said.append) == path
+
+
+def test_what_the_compiler_says_is_kept(fake: Path) -> None:
+    compiler = fake / "c++"
+    compiler.write_text(compiler.read_text() + "echo x.cpp:1:2: warning: something >&2\n")
+    path = build.library("cuda", say=lambda line: None)
+    assert len(compiler_output(path)) == len(compilation.layout("cuda")) + 1  # and the linker
+
+
+def compiler_output(library: Path) -> list[str]:
+    """What the compiler said, without what it was told."""
+    log = library.with_name(compilation.LOG).read_text()
+    return [line for line in log.splitlines() if not line.startswith("$ ")]
+
+
+@pytest.mark.parametrize("kind", build.KINDS)
+def test_the_compiler_has_nothing_to_say(kind: str) -> None:
+    """Of the build that all tests use: every warning is on, and foreign headers are not ours to be warned about."""
+    library = build.library(kind)
+    commands = [line for line in library.with_name(compilation.LOG).read_text().splitlines() if line.startswith("$ ")]
+    for name in compilation.layout(kind):
+        (command,) = [line for line in commands if f"/{name}.cpp" in line]
+        assert {"-Wall", "-Wextra"} <= set(command.split()) and "-w" not in command.split()
+    assert compiler_output(library) == []
+
+
+# ---- one library for every place -----------------------------------------------------------------------------------
+
+
+def load_in(environment: dict[str, str], code: str) -> list[str]:
+    """Loads the library in another process, which may not build it; what `code` prints."""
+    program = "from torchdevice_cuda.native import build\nnative = build.load('cuda', build=False)\n" + code
+    env = {**os.environ, **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd="/", env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_another_clone_has_the_same_library(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "torchdevice_cuda", tmp_path / "torchdevice_cuda")
+    where = "print(build.__file__, native.__file__)"
+    package, library = load_in({"PYTHONPATH": str(tmp_path)}, where)
+    assert Path(package).is_relative_to(tmp_path) and Path(library) == build.library("cuda")
+    touched = tmp_path / "torchdevice_cuda" / "native" / "csrc" / "runtime" / "device.cpp"
+    touched.write_text(touched.read_text() + "\n")
+    with pytest.raises(AssertionError, match="not built"):
+        load_in({"PYTHONPATH": str(tmp_path)}, where)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_another_environment_has_the_same_library(tmp_path: Path) -> None:
+    """The library that was built with one environment's torch runs with the torch of another."""
+    ours = toolchain.installed_torch().root
+
+    def link(source: str, target: str) -> None:
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copy2(source, target)
+
+    shutil.copytree(ours, tmp_path / "torch", copy_function=link, ignore=shutil.ignore_patterns("include", "test"))
+    code = (
+        "import torch; from tests.native import harness; harness.use_cuda()\n"
+        "assert (torch.ones(3, device='cuda:0') + 1).cpu().tolist() == [2, 2, 2]\n"
+        "print(native.__file__, *{line.split()[-1] for line in open('/proc/self/maps') if '/libtorch' in line})"
+    )
+    library, *torches = load_in({"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}, code)
+    assert Path(library) == build.library("cuda")
+    assert torches and all(Path(path).is_relative_to(tmp_path) for path in torches)
+
+
+def test_the_library_knows_no_folder() -> None:
+    library = build.library("cuda")
+    content = library.read_bytes()
+    assert b"csrc/operators/" in content  # what its errors call their source
+    for folder in (ROOT, toolchain.installed_torch().root, library.parent):
+        assert os.fsencode(folder) + b"/" not in content
+
+
+def test_what_a_library_is_known_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = toolchain.installed_torch()
+    key = build._key("cuda", torch)
+    assert build._key("mps", torch) != key
+    elsewhere = toolchain.Torch(Path("/elsewhere"), torch.version, torch.cxx11_abi)
+    assert build._key("cuda", elsewhere) == key
+    for other in (
+        toolchain.Torch(torch.root, "2.6.0", torch.cxx11_abi),
+        toolchain.Torch(torch.root, torch.version, not torch.cxx11_abi),
+    ):
+        assert build._key("cuda", other) != key
+    monkeypatch.setenv("TORCHDEVICE_NATIVE_CXXFLAGS", "-O0")
+    assert build._key("cuda", torch) != key
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="GNU's C++ library")
+def test_the_abi_of_a_torch_that_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wheels of 2.6 use the old one, though the C++ library's own symbols in them have the new one's names."""
+    real = toolchain.installed_torch()
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    toolchain._uses_cxx11_abi.cache_clear()
+    assert toolchain.installed_torch() == real
+    for name, new in (("jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE", True), ("jRKSs", False)):
+        library = tmp_path / name / "lib" / "libc10.so"
+        library.parent.mkdir(parents=True)
+        symbols = ["_ZNSt11logic_errorC1ERKNSt7__cxx1112basic_string", f"_ZN3c106detail14torchCheckFailEPKcS2_{name}"]
+        library.write_bytes("\0".join(symbols).encode())
+        assert toolchain._uses_cxx11_abi(tmp_path / name) is new
+
+
+def test_the_key_is_cheap() -> None:
+    """It is asked for at every start; the best of some tries, because the machine has other work."""
+    torch = toolchain.installed_torch()
+    times = []
+    for _ in range(20):
+        started = time.perf_counter()
+        build._key("cuda", torch)
+        times.append(time.perf_counter() - started)
+    assert min(times) < 0.005
+
+
+# ---- the sources ---------------------------------------------------------------------------------------------------
+
+
+def test_every_source_is_compiled_and_shipped() -> None:
+    there = {path.relative_to(CSRC).as_posix() for path in CSRC.rglob("*") if path.is_file()}
+    compiled = {part for kind in build.KINDS for unit in compilation.layout(kind).values() for part in unit.parts}
+    assert compiled == {name for name in there if not name.endswith(".h")}
+    for kind in build.KINDS:
+        parts = [part for unit in compilation.layout(kind).values() for part in unit.parts]
+        assert len(parts) == len(set(parts))
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    patterns = config["options.package_data"]["torchdevice_cuda.native"].split()
+    shipped = {path.relative_to(CSRC).as_posix() for pattern in patterns for path in CSRC.parent.glob(pattern)}
+    assert shipped == there
+
+
+def test_versions_of_torch_are_told_apart_in_one_file() -> None:
+    asks = {
+        path.name for path in CSRC.rglob("*.*") if "TORCH_VERSION" in path.read_text() or "_SINCE(" in path.read_text()
+    }
+    assert asks == {"compat.h"}
+
+
+def test_rooms_include_only_what_is_below_them() -> None:
+    rooms = ["runtime", "operators", "bindings"]
+    for number, room in enumerate(rooms):
+        for path in (CSRC / room).iterdir():
+            for above in rooms[number + 1 :]:
+                assert f'#include "{above}/' not in path.read_text(), f"{path.name} knows {above}"
+
+
 def test_operator_table() -> None:
-    rows = {name: (method, flags) for name, method, flags in op_table.rows(op_table.yaml_path())}
+    rows = {row.name: row for row in op_table.rows(op_table.yaml_path())}
     assert len(rows) > 2000
-    assert rows["mm"][0] == "wrapper_CUDA_mm" and rows["mm"][1] & 3 == 3  # compares devices; an Apple GPU has it
-    assert rows["add.Tensor"][1] & 1 == 0
-    assert rows["index_select"][0] == "wrapper_CUDA__index_select"
-    assert not rows["_linalg_eigh.eigenvalues"][1] & 2
+    assert rows["mm"].method == "wrapper_CUDA_mm" and set(rows["mm"].flags) >= {"kDeviceCheck", "kMpsKernel"}
+    assert "kDeviceCheck" not in rows["add.Tensor"].flags
+    assert rows["index_select"].method == "wrapper_CUDA__index_select"
+    assert "kMpsKernel" not in rows["_linalg_eigh.eigenvalues"].flags
+    text = op_table.cpp(op_table.yaml_path(), CSRC / op_table.TEMPLATE)
+    assert '    {"mm", "wrapper_CUDA_mm", kDeviceCheck | kMpsKernel' in text
+    assert text.count("wrapper_CUDA_") == len(rows) and "{{" not in text and text.endswith("hostdevice\n")

@@ -1,146 +1,54 @@
-"""Compiles the host-memory device for the torch that is installed, once, and finds it again.
+"""Builds the host-memory device for the torch that is installed, once, and finds it again.
 
     python -m torchdevice_cuda.native.build [--as mps] [--force]
 
 ``library(kind)`` gives the path of the compiled module, building it if need be. What is built is kept in the user's
-cache under a key of everything it depends on: the sources, torch and its C++ ABI, the compiler, and Python's ABI. Ten
+cache under a key of what is in it (the sources, torch and its C++ ABI, what the compiler is told, Python's ABI) and of
+nothing that says where anything lies: every clone and every environment with the same torch shares one library. Ten
 processes that need it at once build it once: they meet at a file lock.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import dataclasses
-import functools
 import hashlib
 import importlib.util
 import os
 import platform
-import shutil
-import subprocess
 import sys
 import sysconfig
-import tempfile
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ..settings import cache_dir
-from . import op_table
+from . import compilation, toolchain
+from .toolchain import BuildError, Torch, compiler, has_compiler
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+__all__ = ["KINDS", "BuildError", "has_compiler", "library", "load", "main", "refusal"]
 
 KINDS = ("cuda", "mps")
-_HERE = Path(__file__).resolve().parent
-# What is compiled together: PyTorch's headers cost more than these files, so few units read them. The slowest first, so
-# that two cores finish together. What runs on every operator call is optimised more.
-_UNITS = {
-    "operators": ("-O2", ("boxed.cpp", "alias.cpp", "bridge.cpp", "fft_plans.cpp", "generator.cpp")),
-    "kernels": ("-O2", ("kernels.cpp", "direct.cpp")),
-    "composites": ("-O1", ("composites.cpp", "exit.cpp")),
-    "module": ("-O1", ("module.cpp", "hooks.cpp")),
-    "memory": ("-O2", ("allocator.cpp", "streams.cpp", "guard.cpp", "device.cpp")),
-}
-# Changes when libraries are linked differently, so that those of before are not taken for these.
-_LINKING = "shared C++ library"
-# The last bytes of a complete library, after which nothing may follow: a short write cannot carry them.
-_SEAL = b"\ntorchdevice-native:"
-
-
-class BuildError(RuntimeError):
-    """The native part could not be built or found; the message says what to do."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Torch:
-    """What a build needs to know of the installed torch; found without importing it."""
-
-    root: Path
-    version: str
-    cxx11_abi: bool
-
-    @property
-    def number(self) -> int:
-        """The release as one number, 213 for 2.13."""
-        major, minor = self.version.split(".")[:2]
-        return int(major) * 100 + int(minor)
-
-
-def _torch() -> Torch:
-    spec = importlib.util.find_spec("torch")
-    if spec is None or not spec.origin:
-        raise BuildError("torch is not installed")
-    root = Path(spec.origin).parent
-    version = ""
-    for line in (root / "version.py").read_text(encoding="utf-8").splitlines():
-        if line.startswith("__version__"):
-            version = line.split("=", 1)[1].strip().strip("'\"")
-    if not version:
-        raise BuildError(f"cannot read torch's version from {root / 'version.py'}")
-    return Torch(root, version, _uses_cxx11_abi(root))
-
-
-@functools.cache
-def _uses_cxx11_abi(root: Path) -> bool:
-    loaded = sys.modules.get("torch")
-    flag = getattr(getattr(loaded, "_C", None), "_GLIBCXX_USE_CXX11_ABI", None)
-    if flag is not None:
-        return bool(flag)
-    # Symbols that take a std::string carry the ABI in their name.
-    library = root / "lib" / ("libc10.so" if platform.system() == "Linux" else "libc10.dylib")
-    with contextlib.suppress(OSError):
-        return b"__cxx11" in library.read_bytes()
-    return True
-
-
-def compiler() -> str:
-    """The C++ compiler: $CXX, or the first of the usual names that is on the path."""
-    named = os.environ.get("CXX", "").strip()
-    for candidate in (named,) if named else ("g++", "clang++", "c++"):
-        found = shutil.which(candidate)
-        if found:
-            return found
-    wanted = f"CXX={named!r} is not on the path" if named else "none of g++, clang++, c++ is on the path"
-    raise BuildError(
-        f"a C++17 compiler is needed to build the native device, and {wanted}. Install one (Debian/Ubuntu: "
-        "apt-get install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install) or set CXX."
-    )
-
-
-def has_compiler() -> bool:
-    """Could `library` build, as far as the compiler goes?"""
-    with contextlib.suppress(BuildError):
-        return bool(compiler())
-    return False
-
-
-@functools.cache
-def _compiler_identity(path: str) -> str:
-    try:
-        out = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        raise BuildError(f"{path} --version failed: {error}") from error
-    return out.splitlines()[0] if out else path
-
-
-def _extra_flags() -> list[str]:
-    return os.environ.get("TORCHDEVICE_NATIVE_CXXFLAGS", "").split()
 
 
 def _key(kind: str, torch: Torch) -> str:
     """Everything a library depends on but the compiler."""
     digest = hashlib.sha256()
-    facts = [torch.version, str(torch.cxx11_abi), repr(_UNITS), _LINKING, *_flags(kind, torch)]
+    facts = [torch.version, str(torch.cxx11_abi), repr(compilation.layout(kind))]
+    facts += [*toolchain.compile_flags(kind, torch), *toolchain.link_flags()]
     facts += [sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag or "", platform.machine()]
     for fact in facts:
         digest.update(fact.encode() + b"\0")
-    for path in sorted([*_HERE.glob("*.cpp"), *_HERE.glob("*.h"), _HERE / "op_table.py"]):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for name, path in compilation.sources():
+        with open(path, "rb") as file:
+            digest.update(name.encode() + b"\0" + file.read() + b"\0")
     return digest.hexdigest()[:20]
 
 
-def _soname(kind: str) -> str:
+def _filename(kind: str) -> str:
     return f"_hostdevice_{kind}" + (sysconfig.get_config_var("EXT_SUFFIX") or ".so")
 
 
@@ -158,127 +66,26 @@ def refusal(path: Path) -> str:
                 return f"{p} belongs to another user"
             if s.st_mode & 0o022:
                 return f"{p} can be written by others"
-    size = status.st_size
-    seal = _SEAL + b"%020d" % (size - len(_SEAL) - 20)
-    with path.open("rb") as file:
-        file.seek(max(0, size - len(seal)))
-        if file.read() != seal:
-            return "truncated"
-    return ""
+    return "" if compilation.is_sealed(path) else "truncated"
 
 
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
-        if sys.platform == "win32":
-            import msvcrt
+def _acquire(path: Path, say: Callable[[str], None]) -> BaseFileLock:
+    """Locks `path`, if need be after whoever has it."""
+    from filelock import FileLock, Timeout
 
-            while True:
-                try:
-                    msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
-                    break
-                except OSError:
-                    time.sleep(0.2)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _flags(kind: str, torch: Torch) -> list[str]:
-    flags = [
-        "-std=c++20" if torch.number >= 212 else "-std=c++17",
-        "-fPIC",
-        "-fvisibility=hidden",
-        "-w",
-        f"-DHOSTDEVICE_{kind.upper()}",
-        f"-DHOSTDEVICE_TORCH={torch.number}",
-        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
-        "-DNDEBUG",
-        "-DAT_PER_OPERATOR_HEADERS",
-    ]
-    include = torch.root / "include"
-    for path in (
-        include,
-        include / "torch" / "csrc" / "api" / "include",
-        sysconfig.get_path("include"),
-        _HERE,
-    ):
-        flags.append(f"-I{path}")
-    return flags + _extra_flags()
-
-
-def _shared_cxx_library(cxx: str) -> list[str]:
-    """The C++ library that torch uses, by its file.
-
-    Some compilers link it statically unless told so; two copies of it in one process do not share their locales, and
-    the first number that is formatted ends the process.
-    """
-    if platform.system() != "Linux":
-        return []
-    asked = [cxx, "-print-file-name=libstdc++.so.6"]
-    found = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-    return [found] if os.path.isabs(found) else []
-
-
-def _run(command: list[str], what: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-40:])
-        raise BuildError(f"{what} failed ({command[0]} returned {done.returncode}):\n{tail}")
-
-
-def _compile(kind: str, torch: Torch, cxx: str, target: Path, say: Callable[[str], None]) -> None:
-    started = time.monotonic()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    jobs = max(1, min(len(_UNITS), cores))
-    say(f"building the native device ({kind}) for torch {torch.version}: {len(_UNITS) + 1} units, {jobs} at a time")
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as scratch_name:
-        scratch = Path(scratch_name)
-        units = {}
-        for name, (level, parts) in _UNITS.items():
-            unit = scratch / f"unit_{name}.cpp"
-            unit.write_text("".join(f'#include "{part}"\n' for part in parts), encoding="utf-8")
-            units[unit] = level
-        table = scratch / "op_table.cpp"
-        table.write_text(op_table.cpp(op_table.yaml_path()), encoding="utf-8")
-        units[table] = "-O1"
-        flags = _flags(kind, torch)
-        objects = []
-
-        def one(source: Path) -> Path:
-            out = source.with_suffix(".o")
-            _run([cxx, *flags, units[source], "-c", str(source), "-o", str(out)], f"compiling {source.stem}")
-            return out
-
-        with ThreadPoolExecutor(jobs) as pool:
-            pending = {pool.submit(one, unit): unit for unit in units}
-            try:
-                for number, future in enumerate(as_completed(pending), 1):
-                    objects.append(future.result())
-                    spent = time.monotonic() - started
-                    say(f"  [{number}/{len(pending)}] {pending[future].stem} ({spent:.0f} s)")
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-        made = scratch / target.name
-        libraries = torch.root / "lib"
-        link = [cxx, "-shared", *map(str, sorted(objects)), "-o", str(made), f"-L{libraries}"]
-        link += ["-lc10", "-ltorch_cpu", "-ltorch_python", f"-Wl,-rpath,{libraries}", *_shared_cxx_library(cxx)]
-        link += _extra_flags()
-        if platform.system() == "Darwin":
-            link += ["-undefined", "dynamic_lookup"]
-        _run(link, "linking")
-        size = made.stat().st_size
-        with made.open("ab") as file:
-            file.write(_SEAL + b"%020d" % size)
-            file.flush()
-            os.fsync(file.fileno())
-        made.chmod(0o755)
-        os.replace(made, target)
-    say(f"built in {time.monotonic() - started:.0f} s: {target}")
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        say("another process is building the native device; waiting for it")
+        try:
+            lock.acquire(timeout=toolchain.PATIENCE_S)
+        except Timeout as error:
+            raise BuildError(
+                f"another process has been building the native device for {toolchain.PATIENCE_S / 60:.0f} minutes and "
+                f"holds {path}. End it, or set TORCHDEVICE_CACHE_DIR to build elsewhere."
+            ) from error
+    return lock
 
 
 def _say(line: str) -> None:
@@ -293,13 +100,12 @@ def library(kind: str, *, build: bool = True, force: bool = False, say: Callable
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
-    say = say or _say
-    torch = _torch()
+    torch = toolchain.installed_torch()
     home = cache_dir()
     stem = f"{kind}-{_key(kind, torch)}"
     if not build or not has_compiler():
         # An image may have been built where there was a compiler, and run where there is none: any compiler's will do.
-        there = {path: refusal(path) for path in sorted(home.glob(f"{stem}-*/{_soname(kind)}"))}
+        there = {path: refusal(path) for path in sorted(home.glob(f"{stem}-*/{_filename(kind)}"))}
         usable = [path for path, why in there.items() if not why]
         if usable and not force:
             return usable[0]
@@ -307,26 +113,37 @@ def library(kind: str, *, build: bool = True, force: bool = False, say: Callable
             why = next(iter(there.values()), "missing")
             raise BuildError(f"the native device is not built ({why}); python -m torchdevice_cuda --build builds it")
     cxx = compiler()
-    directory = home / f"{stem}-{hashlib.sha256(_compiler_identity(cxx).encode()).hexdigest()[:8]}"
-    target = directory / _soname(kind)
-    if not refusal(target) and not force:
-        return target
+    made_by = hashlib.sha256(toolchain.compiler_identity(cxx).encode()).hexdigest()[:8]
+    target = home / f"{stem}-{made_by}" / _filename(kind)
+    if refusal(target) or force:
+        _build(kind, torch, cxx, target, force, say or _say)
+    return target
+
+
+def _build(kind: str, torch: Torch, cxx: str, target: Path, force: bool, say: Callable[[str], None]) -> None:
+    """Makes `target`, or waits for the process that is making it. The lock is its own: others are built meanwhile."""
+    directory = target.parent
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if hasattr(os, "getuid") and directory.stat().st_uid == os.getuid():
+            directory.chmod(0o700)
+        lock = _acquire(directory / "lock", say)
     except OSError as error:
-        raise BuildError(f"cannot write to the cache {home}: {error}. Set TORCHDEVICE_CACHE_DIR.") from error
-    if hasattr(os, "getuid") and directory.stat().st_uid == os.getuid():
-        directory.chmod(0o700)
-    with _locked(home / f"{kind}.lock"):
+        raise BuildError(
+            f"cannot write to the cache {directory.parent}: {error}. Set TORCHDEVICE_CACHE_DIR."
+        ) from error
+    try:
         why = refusal(target)
-        if why or force:
-            if why not in ("", "missing"):
-                say(f"not using {target}: {why}; building it again")
-            _compile(kind, torch, cxx, target, say)
-            why = refusal(target)
-            if why:
-                raise BuildError(f"the library just built cannot be used: {why}")
-    return target
+        if not why and not force:
+            return
+        if why not in ("", "missing"):
+            say(f"not using {target}: {why}; building it again")
+        compilation.compile_library(kind, torch, cxx, target, say)
+        why = refusal(target)
+        if why:
+            raise BuildError(f"the library just built cannot be used: {why}")
+    finally:
+        lock.release()
 
 
 def load(kind: str, *, build: bool = True) -> ModuleType:

@@ -1,4 +1,4 @@
-"""Reads torchgen's ``native_functions.yaml`` and writes the rows of ``op_table.h``.
+"""Reads torchgen's ``native_functions.yaml`` and writes the rows of ``operators/op_table.h``.
 
 The file comes with every torch wheel, so the lists always belong to the torch that is installed. Only a few fields
 are needed and PyYAML is not a dependency of torch, hence the line reader.
@@ -11,9 +11,27 @@ import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-_DEVICE_CHECK, _MPS, _MPS_SPARSE, _MPS_CSR, _MPS_NESTED = 1, 2, 4, 8, 16
-_MPS_KEYS = {"MPS": _MPS, "SparseMPS": _MPS_SPARSE, "SparseCsrMPS": _MPS_CSR, "NestedTensorMPS": _MPS_NESTED}
+from .toolchain import BuildError
+
+#: What the rows are put into, from csrc.
+TEMPLATE = "operators/op_table.cpp.jinja"
+# Which flag of op_table.h a dispatch key of the file stands for.
+_FLAGS = {
+    "MPS": "kMpsKernel",
+    "SparseMPS": "kMpsSparseKernel",
+    "SparseCsrMPS": "kMpsSparseCsrKernel",
+    "NestedTensorMPS": "kMpsNestedKernel",
+}
+
+
+class Row(NamedTuple):
+    """One row of the table."""
+
+    name: str
+    method: str
+    flags: tuple[str, ...]
 
 
 @dataclasses.dataclass
@@ -45,7 +63,7 @@ def yaml_path() -> Path:
     """Where torchgen keeps the file; it is installed beside torch."""
     spec = importlib.util.find_spec("torchgen")
     if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError("this torch was installed without torchgen, which the build reads the operator list from")
+        raise BuildError("this torch was installed without torchgen, which the build reads the operator list from")
     return Path(spec.submodule_search_locations[0]) / "packaged" / "ATen" / "native" / "native_functions.yaml"
 
 
@@ -80,8 +98,8 @@ def read(path: Path) -> Iterator[Operator]:
         yield current
 
 
-def rows(path: Path) -> list[tuple[str, str, int]]:
-    """(operator, CUDA's wrapper, flags), sorted by operator."""
+def rows(path: Path) -> list[Row]:
+    """The table: every operator, CUDA's wrapper of it, its flags; sorted by operator."""
     operators = list(read(path))
     by_name = {o.full_name: o for o in operators}
     out = []
@@ -94,30 +112,17 @@ def rows(path: Path) -> list[tuple[str, str, int]]:
             method = f"wrapper_CUDA_{base}" + (f"_{o.overload}" if o.overload else "")
         else:
             method = f"wrapper_CUDA_{o.overload}_{base}"
-        flags = _DEVICE_CHECK if o.device_check else 0
-        for key, bit in _MPS_KEYS.items():
-            if key in keys:
-                flags |= bit
-        out.append((o.full_name, method, flags))
+        flags = ["kDeviceCheck"] if o.device_check else []
+        flags += [flag for key, flag in _FLAGS.items() if key in keys]
+        out.append(Row(o.full_name, method, tuple(flags)))
     return sorted(out)
 
 
-def cpp(path: Path) -> str:
+def cpp(path: Path, template: Path) -> str:
     """The C++ file with the table."""
-    lines = [f'    {{"{name}", "{method}", {flags}}},' for name, method, flags in rows(path)]
-    return "\n".join(
-        [
-            "// Written by op_table.py.",
-            '#include "op_table.h"',
-            "",
-            "namespace hostdevice {",
-            "",
-            "const OpRow kOpTable[] = {",
-            *lines,
-            "};",
-            f"const size_t kOpTableSize = {len(lines)};",
-            "",
-            "}  // namespace hostdevice",
-            "",
-        ]
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
     )
+    return environment.from_string(template.read_text(encoding="utf-8")).render(rows=rows(path))

@@ -1,0 +1,49 @@
+// The boxed kernel's two halves for Python code that runs a whole CPU function on device tensors (compiled graphs).
+#include <ATen/core/Tensor.h>
+#include <torch/library.h>
+
+#include <vector>
+
+#include "operators/alias.h"
+#include "operators/install.h"
+#include "runtime/device.h"
+
+namespace hostdevice {
+namespace {
+
+using at::Tensor;
+
+// CPU tensors over the same memory, which they keep alive.
+std::vector<Tensor> to_cpu(at::TensorList tensors) {
+  Aliases aliases(t_current_device, /*keep_alive=*/true);
+  std::vector<Tensor> out;
+  out.reserve(tensors.size());
+  for (const auto& t : tensors) out.push_back(aliases.to_cpu(t, false));
+  return out;
+}
+
+// Results as device tensors: an input where the result is its alias, a view of an input where it shares its memory.
+std::vector<Tensor> to_device(
+    const std::vector<Tensor>& results, at::TensorList inputs, at::TensorList cpu_inputs, int64_t index) {
+  TORCH_CHECK(inputs.size() == cpu_inputs.size(), "every input needs its alias");
+  check_index(static_cast<int>(index));
+  Aliases aliases(static_cast<c10::DeviceIndex>(index));
+  for (size_t i = 0; i < inputs.size(); i++) aliases.know(inputs[i], cpu_inputs[i]);
+  std::vector<Tensor> out;
+  out.reserve(results.size());
+  for (const auto& r : results) out.push_back(aliases.to_device(r));
+  return out;
+}
+
+}  // namespace
+
+void register_bridge() {
+  auto* m = new torch::Library(
+      torch::Library::FRAGMENT, kIsCuda ? "hostdevice_cuda" : "hostdevice_mps", std::nullopt, __FILE__,
+      static_cast<uint32_t>(__LINE__));
+  m->def("to_cpu(Tensor[] tensors) -> Tensor[]", TORCH_FN(to_cpu));
+  m->def(
+      "to_device(Tensor[] results, Tensor[] inputs, Tensor[] cpu_inputs, int index) -> Tensor[]", TORCH_FN(to_device));
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,114 @@
+#include "bindings/module.h"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/Generator.h>
+
+#include <vector>
+
+#include "operators/install.h"
+#include "runtime/allocator.h"
+#include "runtime/device.h"
+#include "runtime/generator.h"
+#include "runtime/install.h"
+
+// Declared in torch/csrc/Exceptions.h, which takes longer to compile than all of this file.
+namespace torch {
+C10_IMPORT void translate_exception_to_python(const std::exception_ptr&);
+}
+
+namespace hostdevice {
+namespace {
+
+// Registering over kernels a CUDA build already has is the point there, not something to warn about.
+struct Silent final : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+bool install(int count, const std::vector<int64_t>& limits) {
+  TORCH_CHECK(count >= 1 && count <= kMaxDevices, "device_count must be 1 to ", kMaxDevices, ", not ", count);
+  TORCH_CHECK(kIsCuda || count == 1, "there is one mps device");
+  TORCH_CHECK(
+      limits.size() == static_cast<size_t>(count), "one memory limit per device: expected ", count, ", got ",
+      limits.size());
+  static bool done = false;
+  TORCH_CHECK(!done || count == device_count(), "already installed with ", device_count(), " devices");
+  for (int i = 0; i < count; i++) {
+    TORCH_CHECK(limits[static_cast<size_t>(i)] > 0, "a memory limit must be positive");
+    set_memory_limit(static_cast<c10::DeviceIndex>(i), static_cast<size_t>(limits[static_cast<size_t>(i)]));
+  }
+  g_device_count = count;
+  if (done) return true;
+  done = true;
+  Silent silent;
+  const c10::WarningUtils::WarningHandlerGuard quiet(&silent);
+  install_allocators();
+  install_guard();
+  const bool hooked = install_hooks();
+  register_direct_kernels();
+  register_hot_kernels();
+  register_composites();
+  register_fft();
+  register_bridge();
+  register_boxed_kernels();
+  install_fork_handlers();
+  py::module_::import("atexit").attr("register")(
+      py::cpp_function([] { drain_autograd(); }, py::call_guard<py::gil_scoped_release>()));
+  return hooked;
+}
+
+void bind_device(py::module_& m) {
+  m.attr("device_type") = kIsCuda ? "cuda" : "mps";
+  m.def("install", &install, py::arg("device_count"), py::arg("memory_limits"));
+  m.def("device_count", [] { return device_count(); });
+  m.def("in_bad_fork", [] { return g_bad_fork; });
+  m.def("is_used", [] { return g_used.load(); });
+  m.def("mark_used", [] { mark_used(); });
+
+  m.def("get_device", [] { return static_cast<int>(t_current_device); });
+  m.def("set_device", [](int i) {
+    check_fork();
+    check_index(i);
+    t_current_device = static_cast<Index>(i);
+  });
+  m.def("exchange_device", [](int i) {
+    const int old = t_current_device;
+    if (i >= 0) {
+      check_fork();
+      check_index(i);
+      t_current_device = static_cast<Index>(i);
+    }
+    return old;
+  });
+  m.def(
+      "next_seed",
+      [](int i, int64_t count) { return next_seed(at::Generator(), resolve(static_cast<Index>(i)), count); },
+      py::arg("device") = -1, py::arg("count") = 1);
+  m.def(
+      "default_generator",
+      [](int i) {
+        return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(static_cast<Index>(i))));
+      },
+      py::arg("device") = -1);
+}
+
+}  // namespace
+}  // namespace hostdevice
+
+#ifdef HOSTDEVICE_CUDA
+PYBIND11_MODULE(_hostdevice_cuda, m) {
+#else
+PYBIND11_MODULE(_hostdevice_mps, m) {
+#endif
+  m.doc() = "A PyTorch device over host memory.";
+  // torch's own errors (AcceleratorError, OutOfMemoryError, NotImplementedError ...) keep their types on the way out.
+  pybind11::register_local_exception_translator([](std::exception_ptr p) {
+    try {
+      if (p) std::rethrow_exception(p);
+    } catch (const c10::Error&) {
+      torch::translate_exception_to_python(p);
+    }
+  });
+  hostdevice::bind_device(m);
+  hostdevice::bind_memory(m);
+  hostdevice::bind_streams(m);
+}

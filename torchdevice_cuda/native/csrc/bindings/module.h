@@ -1,0 +1,18 @@
+// The parts of the Python module. README.md beside csrc documents every function.
+#pragma once
+
+#include <Python.h>
+#include <c10/core/Device.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+namespace hostdevice {
+
+namespace py = pybind11;
+// Python passes device indices as int.
+using Index = c10::DeviceIndex;
+
+void bind_memory(py::module_& m);
+void bind_streams(py::module_& m);
+
+}  // namespace hostdevice

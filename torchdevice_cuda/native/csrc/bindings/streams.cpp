@@ -1,0 +1,69 @@
+// Streams and events for Python.
+#include "runtime/streams.h"
+#include "bindings/module.h"
+#include "runtime/device.h"
+
+namespace hostdevice {
+namespace {
+
+struct PyEvent {
+  EventState state;
+  bool recorded() const {
+    return state.time_ns.load() >= 0;
+  }
+};
+
+}  // namespace
+
+void bind_streams(py::module_& m) {
+  const auto nogil = py::call_guard<py::gil_scoped_release>();
+
+  m.def(
+      "stream_new", [](int i, int priority) { return new_stream(static_cast<Index>(i), priority); },
+      py::arg("device") = -1, py::arg("priority") = 0);
+  m.def("stream_current", [](int i) { return current_stream(static_cast<Index>(i)); }, py::arg("device") = -1);
+  m.def("stream_set", [](int i, int64_t id) { return exchange_stream(static_cast<Index>(i), id); });
+  m.def("stream_query", [](int i, int64_t id) { return stream_idle(stream_state(static_cast<Index>(i), id)); });
+  m.def(
+      "stream_synchronize",
+      [](int i, int64_t id) {
+        check_fork();
+        wait_until(stream_state(static_cast<Index>(i), id).ready_ns.load());
+      },
+      nogil);
+  m.def("stream_priority", [](int i, int64_t id) { return stream_priority(static_cast<Index>(i), id); });
+  m.def("stream_handle", [](int i, int64_t id) { return stream_handle(static_cast<Index>(i), id); });
+  m.def("stream_priority_range", [] { return std::make_pair(kLowestPriority, kHighestPriority); });
+  m.def("synchronize", [](int i) { synchronize_device(static_cast<Index>(i)); }, py::arg("device") = -1, nogil);
+  m.def(
+      "sleep", [](int64_t cycles, int i) { sleep_current_stream(static_cast<Index>(i), cycles); }, py::arg("cycles"),
+      py::arg("device") = -1);
+
+  py::class_<PyEvent>(m, "Event")
+      .def(py::init<>())
+      .def(
+          "record",
+          [](PyEvent& e, int i, int64_t id) {
+            e.state.device = resolve(static_cast<Index>(i));
+            event_record(e.state, stream_state(e.state.device, id));
+          },
+          py::arg("device"), py::arg("stream"))
+      .def(
+          "block",
+          [](PyEvent& e, int i, int64_t id) {
+            if (e.recorded()) event_block(e.state, stream_state(static_cast<Index>(i), id));
+          },
+          py::arg("device"), py::arg("stream"))
+      .def("query", [](PyEvent& e) { return !e.recorded() || event_done(e.state); })
+      .def(
+          "synchronize",
+          [](PyEvent& e) {
+            if (e.recorded()) wait_until(e.state.time_ns.load());
+          },
+          nogil)
+      .def("elapsed_time", [](PyEvent& a, PyEvent& b) { return event_elapsed_ms(a.state, b.state); })
+      .def_property_readonly("recorded", &PyEvent::recorded)
+      .def_property_readonly("handle", [](PyEvent& e) { return reinterpret_cast<uintptr_t>(&e.state); });
+}
+
+}  // namespace hostdevice

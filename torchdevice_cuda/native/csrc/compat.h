@@ -1,0 +1,60 @@
+// What differs between the PyTorch versions this compiles against (2.6 and later), and nothing else.
+//
+// One function, alias or constant a difference; no other file asks for the version.
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/util/Exception.h>
+#include <torch/version.h>
+
+#include <string>
+#include <utility>
+
+#define HOSTDEVICE_TORCH_SINCE(major, minor) \
+  (TORCH_VERSION_MAJOR > (major) || (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
+
+namespace hostdevice {
+
+// The name of a memory pool. It is c10::MempoolId_t, which CPU builds have since 2.9 only.
+using PoolId = std::pair<unsigned long long, unsigned long long>;
+
+// What an accelerator's allocator derives from. Since 2.9 torch.accelerator's memory functions ask it; before, nobody
+// asked, and these are the same questions.
+#if HOSTDEVICE_TORCH_SINCE(2, 9)
+using AllocatorBase = c10::DeviceAllocator;
+#else
+struct AllocatorBase : c10::Allocator {
+  virtual bool initialized() = 0;
+  virtual void emptyCache(PoolId pool = {0, 0}) = 0;
+  virtual void recordStream(const c10::DataPtr& pointer, c10::Stream stream) = 0;
+  virtual c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) = 0;
+  virtual void resetAccumulatedStats(c10::DeviceIndex device) = 0;
+  virtual void resetPeakStats(c10::DeviceIndex device) = 0;
+};
+#endif
+
+// Whether PyTorch lets these throw: 2.6 declares them noexcept, and so must whoever overrides them. The interface
+// itself is asked, not the version.
+using GuardInterface = c10::impl::DeviceGuardImplInterface;
+inline constexpr bool kGetStreamNoexcept =
+    noexcept(std::declval<const GuardInterface&>().getStream(std::declval<c10::Device>()));
+inline constexpr bool kExchangeStreamNoexcept =
+    noexcept(std::declval<const GuardInterface&>().exchangeStream(std::declval<c10::Stream>()));
+
+// torch.AcceleratorError (since 2.8) carries the runtime's error code; before, CUDA errors were plain RuntimeErrors.
+[[noreturn]] inline void throw_accelerator_error([[maybe_unused]] int code, const std::string& message) {
+  const c10::SourceLocation here{__func__, __FILE__, static_cast<uint32_t>(__LINE__)};
+#if HOSTDEVICE_TORCH_SINCE(2, 8)
+  throw c10::AcceleratorError(here, code, message);
+#else
+  throw c10::Error(here, message);
+#endif
+}
+
+// Until 2.11 an Apple GPU made complex128 tensors, though nothing could be computed with them; since 2.12 it refuses.
+inline constexpr bool kMpsHoldsComplexDouble = !HOSTDEVICE_TORCH_SINCE(2, 12);
+
+}  // namespace hostdevice

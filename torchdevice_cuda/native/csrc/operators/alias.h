@@ -1,0 +1,70 @@
+// Device tensors as CPU tensors over the same memory, and CPU results as device tensors, without copies.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
+#include <c10/util/SmallVector.h>
+
+#include "runtime/device.h"
+
+namespace hostdevice {
+
+inline bool is_device_tensor(const at::Tensor& t) {
+  return t.defined() && t.device().type() == kType;
+}
+
+// The aliases of one operator call. Two tensors that share a storage share its alias, so that overlap checks and
+// resizes inside CPU kernels see what they should.
+class Aliases {
+ public:
+  // keep_alive: the alias may outlive the call (packed weights), so it must hold on to the memory.
+  explicit Aliases(c10::DeviceIndex index, bool keep_alive = false) : index_(index), keep_alive_(keep_alive) {}
+
+  // A CPU tensor over t's memory; t itself if it is not a device tensor. `written`: write_back() looks at it.
+  at::Tensor to_cpu(const at::Tensor& t, bool written);
+  c10::Storage to_cpu(const c10::Storage& s);
+
+  // An alias made before, by another object of this class.
+  void know(const at::Tensor& dev, const at::Tensor& alias);
+
+  // What a CPU kernel did to its arguments besides writing elements (resizing, set_, new storage) happens to the
+  // device tensors too. Before any to_device().
+  void write_back();
+
+  // A result as a device tensor: the argument it came from, a view of its memory, or fresh memory relabelled.
+  at::Tensor to_device(at::Tensor result);
+
+  void set_index(c10::DeviceIndex index) {
+    index_ = index;
+  }
+  c10::DeviceIndex index() const {
+    return index_;
+  }
+
+ private:
+  struct StoragePair {
+    c10::StorageImpl* dev;
+    c10::intrusive_ptr<c10::StorageImpl> cpu;
+  };
+  struct TensorPair {
+    at::Tensor dev;
+    at::Tensor cpu;
+    bool written;
+  };
+
+  const c10::intrusive_ptr<c10::StorageImpl>& storage_alias(const c10::Storage& s);
+  at::Tensor strided_to_cpu(const at::Tensor& t);
+  at::Tensor other_to_cpu(const at::Tensor& t);
+  at::Tensor other_to_device(const at::Tensor& r);
+  void write_back_other(TensorPair& p);
+  // The device storage for a CPU storage that came out of a kernel.
+  c10::Storage adopt(const c10::Storage& s);
+
+  c10::DeviceIndex index_;
+  bool keep_alive_;
+  c10::SmallVector<StoragePair, 4> storages_;
+  c10::SmallVector<TensorPair, 4> tensors_;
+  std::vector<c10::Storage> kept_;
+};
+
+}  // namespace hostdevice

@@ -1,0 +1,49 @@
+// Attention as a program asks for it: torch.nn.functional.scaled_dot_product_attention.
+#include <ATen/SDPBackend.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/_scaled_dot_product_attention_math.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <limits>
+
+#include "operators/composites.h"
+#include "runtime/device.h"
+
+namespace hostdevice {
+namespace {
+
+using at::Tensor;
+
+// The same choice the CPU makes: its flash kernel where that applies, else the math. Both are differentiable.
+Tensor attention(
+    const Tensor& query, const Tensor& key, const Tensor& value, const OptTensor& mask, double dropout, bool causal,
+    std::optional<double> scale, bool enable_gqa) {
+  const bool nested = query.is_nested() || key.is_nested() || value.is_nested();
+  OptTensor bias = mask;
+  if (given(mask) && mask->scalar_type() == at::kBool) {
+    bias = at::zeros_like(*mask, query.options().requires_grad(false))
+               .masked_fill_(mask->logical_not(), -std::numeric_limits<double>::infinity());
+  }
+  if (kIsCuda && !nested && query.dim() == 4) {
+    const auto choice = at::_fused_sdp_choice(query, key, value, mask, dropout, causal, scale, enable_gqa);
+    if (choice == static_cast<int64_t>(at::SDPBackend::flash_attention)) {
+      return std::get<0>(
+          at::_scaled_dot_product_flash_attention_for_cpu(query, key, value, dropout, causal, bias, scale));
+    }
+  }
+  return std::get<0>(at::_scaled_dot_product_attention_math(
+      query, key, value, bias, dropout, causal, std::nullopt, scale, enable_gqa));
+}
+
+}  // namespace
+
+void register_attention(Registrar& registrar) {
+  registrar.impl("scaled_dot_product_attention", TORCH_FN(attention));
+  // The stock composite asks a table for the device's choice of kernel; a CPU build has no entry for this one.
+  Registrar autograd(kIsCuda ? c10::DispatchKey::AutogradCUDA : c10::DispatchKey::AutogradMPS);
+  autograd.impl("scaled_dot_product_attention", TORCH_FN(attention));
+}
+
+}  // namespace hostdevice

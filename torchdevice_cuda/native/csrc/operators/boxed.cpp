@@ -1,0 +1,261 @@
+#include "operators/boxed.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "operators/alias.h"
+#include "operators/device_check.h"
+#include "operators/facts.h"
+#include "operators/refusals.h"
+#include "runtime/allocator.h"
+#include "runtime/device.h"
+#include "runtime/generator.h"
+#include "runtime/streams.h"
+
+namespace hostdevice {
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using c10::IValue;
+using torch::jit::Stack;
+
+// Random kernels that take no generator draw from the CPU's default one: lend it our seed for the call.
+void redispatch_seeded(const c10::OperatorHandle& op, DispatchKey target, Stack* stack, c10::DeviceIndex index) {
+  static std::mutex mutex;
+  std::lock_guard<std::mutex> lock(mutex);
+  auto generator = at::detail::getDefaultCPUGenerator();
+  const auto saved = generator.get_state();
+  generator.set_current_seed(next_seed(at::Generator(), index, 1));
+  try {
+    op.redispatchBoxed(DispatchKeySet(target), stack);
+  } catch (...) {
+    generator.set_state(saved);
+    throw;
+  }
+  generator.set_state(saved);
+}
+
+const DispatchKeySet& excluded_below() {
+  static const DispatchKeySet keys = c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+  return keys;
+}
+
+// The CPU raises on an integer division by zero; a GPU gives an unspecified number. The number here is what dividing
+// by one gives.
+C10_NOINLINE void divide_by_one_for_zero(Stack& stack, size_t base) {
+  const auto integral = [](const IValue& v) {
+    return v.isTensor() ? at::isIntegralType(v.toTensor().scalar_type(), true) : v.isInt() || v.isBool();
+  };
+  IValue& by = stack[base + 1];
+  if (!integral(stack[base]) || !integral(by)) return;
+  // The third argument is a rounding mode, of which None is true division, unless it is an out= tensor.
+  const bool has_mode = stack.size() - base > 2 && !stack[base + 2].isTensor();
+  if (has_mode && stack[base + 2].isNone()) return;
+  if (!by.isTensor()) {
+    if (by.toScalar().toLong() == 0) by = c10::Scalar(int64_t{1});
+    return;
+  }
+  const at::Tensor zero = by.toTensor().eq(0);
+  if (zero.any().item<bool>()) by = by.toTensor().masked_fill(zero, 1);
+}
+
+C10_NOINLINE void check_type(const Facts& f, c10::ScalarType type, bool first) {
+  check_computes(type);
+  for (const auto* limit : f.limits) TORCH_CHECK(!(first && limit->refused(type)), limit->words);
+}
+
+void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stack* stack) {
+  check_fork();
+  const size_t base = stack->size() - f.args.size();
+
+  // Which device is this for, and is it one device?
+  c10::DeviceIndex index = -1;
+  bool any_cpu = false, several = false;
+  int64_t count = -1;
+  const auto look = [&](const at::Tensor& t) {
+    const auto d = t.device();
+    if (C10_LIKELY(d.type() == kType)) {
+      if (index < 0)
+        index = d.index();
+      else if (d.index() != index)
+        several = true;
+    } else {
+      any_cpu = true;
+    }
+  };
+  for (auto i : f.interesting) {
+    const IValue& v = (*stack)[base + i];
+    if (C10_LIKELY(f.args[i].kind == Kind::Tensor)) {
+      if (v.isTensor() && v.toTensor().defined()) look(v.toTensor());
+    } else if (f.args[i].kind == Kind::Device) {
+      if (index < 0 && v.isDevice() && v.toDevice().type() == kType) index = resolve(v.toDevice().index());
+    } else {
+      each_tensor(v, f.args[i].kind, look);
+    }
+  }
+  if (C10_UNLIKELY(several || (any_cpu && index >= 0))) {
+    if (f.composite && target == DispatchKey::CPU) {
+      // Its parts know what they take, and say so in their own name if they do not.
+      op.redispatchBoxed(DispatchKeySet(target), stack);
+      return;
+    }
+    check_devices(op, f, *stack, base);
+  }
+  const bool only_cpu = any_cpu && index < 0;
+  if (index < 0) index = t_current_device;
+
+  const c10::impl::ExcludeDispatchKeyGuard below(excluded_below());
+  if (f.view) {
+    op.redispatchBoxed(DispatchKeySet(target), stack);
+    return;
+  }
+
+  Aliases aliases(index, f.keep_alive);
+  for (auto i : f.interesting) {
+    IValue& v = (*stack)[base + i];
+    const auto& arg = f.args[i];
+    switch (arg.kind) {
+      case Kind::Tensor: {
+        if (!v.isTensor()) break;
+        const at::Tensor& t = v.toTensor();
+        if (!is_device_tensor(t)) break;
+        if (C10_UNLIKELY(!f.any_type)) check_type(f, t.scalar_type(), count < 0);
+        if (count < 0 || arg.written) count = t.numel();
+        at::Tensor alias = aliases.to_cpu(t, arg.written);
+        if (C10_UNLIKELY(f.asks_grad) && t.requires_grad()) alias.set_requires_grad(true);
+        v = std::move(alias);
+        break;
+      }
+      case Kind::TensorList: {
+        if (!v.isTensorList()) break;
+        const auto list = v.toTensorList();
+        c10::List<at::Tensor> out;
+        out.reserve(list.size());
+        for (size_t k = 0; k < list.size(); k++) out.push_back(aliases.to_cpu(list.get(k), arg.written));
+        v = std::move(out);
+        break;
+      }
+      case Kind::OptionalTensorList: {
+        if (!v.isOptionalTensorList()) break;
+        const auto list = v.toOptionalTensorList();
+        c10::List<std::optional<at::Tensor>> out;
+        out.reserve(list.size());
+        for (size_t k = 0; k < list.size(); k++) {
+          const std::optional<at::Tensor> t = list.get(k);
+          out.push_back(t.has_value() ? std::optional<at::Tensor>(aliases.to_cpu(*t, false)) : t);
+        }
+        v = std::move(out);
+        break;
+      }
+      case Kind::Device:
+        if (v.isDevice() && v.toDevice().type() == kType) v = cpu();
+        break;
+      case Kind::Storage: {
+        if (!v.isStorage()) break;
+        const c10::Storage s = v.toStorage();
+        if (s.device().type() == kType) v = aliases.to_cpu(s);
+        break;
+      }
+      case Kind::Generator: {
+        const at::Generator g = v.isGenerator() ? v.toGenerator() : at::Generator();
+        // A generator alone brings a call here, too.
+        TORCH_CHECK(!only_cpu, "Expected a 'cpu' device type for generator but found '", kType, "'");
+        v = cpu_generator(g, index, count);
+        break;
+      }
+      case Kind::Other:
+        break;
+    }
+  }
+  if (C10_UNLIKELY(f.reads_back)) synchronize_current_stream(index);
+  if (C10_UNLIKELY(f.divides)) divide_by_one_for_zero(*stack, base);
+  {
+    const AllocateOnDevice here(index, any_cpu);
+    if (C10_UNLIKELY(f.seeded))
+      redispatch_seeded(op, target, stack, index);
+    else
+      op.redispatchBoxed(DispatchKeySet(target), stack);
+  }
+  if (f.writes) aliases.write_back();
+  if (!f.tensor_returns) return;
+  for (size_t i = stack->size() - f.returns; i < stack->size(); i++) {
+    IValue& v = (*stack)[i];
+    if (v.isTensor()) {
+      v = aliases.to_device(std::move(v).toTensor());
+    } else if (v.isTensorList()) {
+      auto list = std::move(v).toTensorList();
+      c10::List<at::Tensor> out;
+      out.reserve(list.size());
+      for (size_t k = 0; k < list.size(); k++) out.push_back(aliases.to_device(list.extract(k)));
+      v = std::move(out);
+    } else if (v.isOptionalTensorList()) {
+      const auto list = v.toOptionalTensorList();
+      c10::List<std::optional<at::Tensor>> out;
+      for (size_t k = 0; k < list.size(); k++) {
+        const std::optional<at::Tensor> t = list.get(k);
+        out.push_back(t.has_value() ? std::optional<at::Tensor>(aliases.to_device(*t)) : t);
+      }
+      v = std::move(out);
+    }
+  }
+}
+
+// Of operators without a kernel object. The lock protects the table; what is in it stays and does not change.
+const Facts& shared_facts(const c10::OperatorHandle& op) {
+  static std::shared_mutex mutex;
+  static auto* all = new std::unordered_map<const void*, std::unique_ptr<Facts>>;
+  const void* key = &op.schema();
+  {
+    std::shared_lock<std::shared_mutex> lock(mutex);
+    auto it = all->find(key);
+    if (it != all->end()) return *it->second;
+  }
+  auto made = make_facts(op);
+  made->any_type = true;
+  std::unique_lock<std::shared_mutex> lock(mutex);
+  return *all->emplace(key, std::move(made)).first->second;
+}
+
+struct BoxedKernel final : c10::OperatorKernel {
+  explicit BoxedKernel(DispatchKey target) : target_(target) {}
+  ~BoxedKernel() override {
+    delete facts_.load();
+  }
+  void operator()(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
+    const Facts* f = facts_.load(std::memory_order_acquire);
+    if (C10_UNLIKELY(!f)) {
+      const Facts* made = make_facts(op).release();
+      if (facts_.compare_exchange_strong(f, made))
+        f = made;
+      else
+        delete made;
+    }
+    run(op, *f, target_, stack);
+  }
+
+ private:
+  DispatchKey target_;
+  std::atomic<const Facts*> facts_{nullptr};
+};
+
+}  // namespace
+
+torch::CppFunction boxed_kernel(DispatchKey target) {
+  return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(target));
+}
+
+void run_on_cpu(const c10::OperatorHandle& op, DispatchKey target, Stack* stack) {
+  run(op, shared_facts(op), target, stack);
+}
+
+}  // namespace hostdevice

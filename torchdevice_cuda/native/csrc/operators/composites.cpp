@@ -1,0 +1,22 @@
+#include "operators/composites.h"
+
+#include "operators/install.h"
+#include "runtime/device.h"
+
+namespace hostdevice {
+
+void register_composites() {
+  Registrar registrar(kDense);
+  register_attention(registrar);
+  if constexpr (kIsCuda) {
+    register_fused_attention(registrar);
+    register_fused_recurrent_cells(registrar);
+    register_synchronized_batch_norm(registrar);
+    register_fused_dropout(registrar);
+    register_absent_libraries(registrar);
+  } else {
+    register_apple_composites(registrar);
+  }
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,31 @@
+// Operators that only one kind of device has (or that go through a table a CPU build has no entry for), written with
+// others. Each file registers its own.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#include "operators/registration.h"
+
+namespace hostdevice {
+
+using OptTensor = std::optional<at::Tensor>;
+
+inline bool given(const OptTensor& t) {
+  return t.has_value() && t->defined();
+}
+
+void register_attention(Registrar& registrar);
+
+// Compiled for CUDA only.
+void register_fused_attention(Registrar& registrar);
+void register_fused_recurrent_cells(Registrar& registrar);
+void register_synchronized_batch_norm(Registrar& registrar);
+void register_fused_dropout(Registrar& registrar);
+void register_absent_libraries(Registrar& registrar);
+
+// Compiled for an Apple GPU only.
+void register_apple_composites(Registrar& registrar);
+
+}  // namespace hostdevice

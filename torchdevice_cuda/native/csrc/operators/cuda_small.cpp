@@ -1,0 +1,63 @@
+// What else only CUDA has: dropout in one kernel, and questions about libraries that are not there.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "operators/composites.h"
+
+namespace hostdevice {
+namespace {
+
+using at::Tensor;
+
+std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::optional<bool> train) {
+  if (input.numel() == 0) return {input, at::empty_like(input, input.options().dtype(at::kBool))};
+  if (train.has_value() && !*train) return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};
+  if (p == 1) {
+    return {at::zeros_like(input), at::zeros_like(input, input.options().dtype(at::kBool))};
+  }
+  Tensor mask = at::empty_like(input, input.options().dtype(at::kBool)).bernoulli_(1 - p);
+  return {(input * mask).mul_(1.0 / (1.0 - p)), mask};
+}
+
+std::tuple<Tensor, Tensor> fused_dropout(const Tensor& self, double keep, std::optional<at::Generator> generator) {
+  Tensor mask = at::empty_like(self, self.options().dtype(at::kByte)).bernoulli_(keep, generator);
+  return {(self * mask).mul_(1.0 / keep), mask};
+}
+Tensor masked_scale(const Tensor& self, const Tensor& mask, double scale) {
+  return (self * mask).mul_(scale);
+}
+
+bool has_operator(const char* name) {
+  return c10::Dispatcher::singleton().findOp({name, ""}).has_value();
+}
+
+// There is no cuDNN, nor MIOpen.
+bool no_cudnn_ctc(const Tensor&, const Tensor&, at::IntArrayRef, at::IntArrayRef, int64_t) {
+  return false;
+}
+bool no_cudnn_ctc_tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, int64_t) {
+  return false;
+}
+
+}  // namespace
+
+void register_fused_dropout(Registrar& registrar) {
+  registrar.impl("native_dropout", TORCH_FN(native_dropout));
+  registrar.impl("_fused_dropout", TORCH_FN(fused_dropout));
+  registrar.impl("_masked_scale", TORCH_FN(masked_scale));
+}
+
+void register_absent_libraries(Registrar& registrar) {
+  registrar.impl("_use_cudnn_ctc_loss", TORCH_FN(no_cudnn_ctc));
+  registrar.impl("_use_cudnn_ctc_loss.Tensor", TORCH_FN(no_cudnn_ctc_tensor));
+  if (has_operator("aten::_use_miopen_ctc_loss")) {
+    registrar.impl("_use_miopen_ctc_loss", TORCH_FN(no_cudnn_ctc));
+    registrar.impl("_use_miopen_ctc_loss.Tensor", TORCH_FN(no_cudnn_ctc_tensor));
+  }
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,126 @@
+#include "operators/facts.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <unordered_set>
+
+#include "operators/op_table.h"
+#include "operators/registration.h"
+
+namespace hostdevice {
+namespace {
+
+using c10::DispatchKey;
+using Names = std::unordered_set<std::string>;
+
+const Names& mixing_ops() {
+  static const auto* ops = new Names{
+      "aten::copy_",
+      "aten::_copy_from",
+      "aten::_copy_from_and_resize",
+      "aten::_foreach_copy_",
+      "aten::copy",
+      "aten::set_",
+      "aten::_has_same_storage_numel",
+      "aten::is_same_size",
+      "aten::equal",
+      "aten::_fused_adam_",
+      "aten::_fused_adamw_",
+      "aten::_fused_sgd_",
+      "aten::_fused_adagrad_",
+      "aten::_pack_padded_sequence",
+      "aten::_pack_padded_sequence_backward"};
+  return *ops;
+}
+const Names& indexing_ops() {
+  static const auto* ops =
+      new Names{"aten::index",           "aten::index_put",     "aten::index_put_",       "aten::_index_put_impl_",
+                "aten::_index_put_impl", "aten::_unsafe_index", "aten::_unsafe_index_put"};
+  return *ops;
+}
+
+// Divisions of whole numbers, by the second argument. div and div_ divide truly, unless they are given a rounding mode:
+// those overloads have it in their name (Tensor_mode, Scalar_mode, out_mode ...).
+bool divides_integers(const c10::FunctionSchema& schema) {
+  static const auto* always = new Names{"aten::floor_divide", "aten::floor_divide_", "aten::remainder",
+                                        "aten::remainder_",   "aten::fmod",          "aten::fmod_"};
+  static const auto* with_mode = new Names{"aten::div", "aten::div_"};
+  if (always->count(schema.name())) return true;
+  return with_mode->count(schema.name()) && schema.overload_name().find("mode") != std::string::npos;
+}
+
+}  // namespace
+
+Kind kind_of(const c10::TypePtr& given) {
+  c10::TypePtr type = given;
+  if (auto o = type->cast<c10::OptionalType>()) type = o->getElementType();
+  switch (type->kind()) {
+    case c10::TypeKind::TensorType:
+      return Kind::Tensor;
+    case c10::TypeKind::ListType: {
+      auto element = type->castRaw<c10::ListType>()->getElementType();
+      if (element->kind() == c10::TypeKind::TensorType) return Kind::TensorList;
+      if (auto o = element->cast<c10::OptionalType>(); o && o->getElementType()->kind() == c10::TypeKind::TensorType)
+        return Kind::OptionalTensorList;
+      return Kind::Other;
+    }
+    case c10::TypeKind::DeviceObjType:
+      return Kind::Device;
+    case c10::TypeKind::GeneratorType:
+      return Kind::Generator;
+    case c10::TypeKind::StorageType:
+      return Kind::Storage;
+    default:
+      return Kind::Other;
+  }
+}
+
+std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
+  auto f = std::make_unique<Facts>();
+  const auto& schema = op.schema();
+  const auto& arguments = schema.arguments();
+  std::vector<uint16_t> positional;
+  bool has_generator = false;
+  for (size_t i = 0; i < arguments.size(); i++) {
+    const auto& a = arguments[i];
+    ArgFact fact;
+    fact.kind = kind_of(a.type());
+    fact.written = a.alias_info() && a.alias_info()->isWrite();
+    f->writes = f->writes || fact.written;
+    has_generator = has_generator || fact.kind == Kind::Generator;
+    if (fact.kind != Kind::Other) f->interesting.push_back(static_cast<uint16_t>(i));
+    const bool tensors = holds_tensors(fact.kind);
+    if (tensors && a.kwarg_only() && fact.written) f->check_order.push_back(static_cast<uint16_t>(i));
+    if (tensors && !a.kwarg_only()) positional.push_back(static_cast<uint16_t>(i));
+    f->args.push_back(fact);
+  }
+  f->check_order.insert(f->check_order.end(), positional.begin(), positional.end());
+  f->returns = schema.returns().size();
+  for (const auto& r : schema.returns()) {
+    const auto type = r.type()->kind();
+    if (holds_tensors(kind_of(r.type()))) f->tensor_returns = true;
+    if (type == c10::TypeKind::ClassType) f->keep_alive = true;
+    if (type == c10::TypeKind::NumberType || type == c10::TypeKind::BoolType) f->reads_back = true;
+    if (r.alias_info() && !r.alias_info()->isWrite()) f->view = true;
+  }
+  f->divides = divides_integers(schema);
+  f->asks_grad = schema.name() == "aten::_sparse_mm_reduce_impl" || schema.name() == "aten::_fused_sdp_choice";
+  f->composite = !op.hasKernelForDispatchKey(DispatchKey::CPU) &&
+      op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
+  if (!kIsCuda) {
+    f->any_type = only_moves(schema.name());
+    for (const auto& limit : kLimits)
+      if (schema.name() == limit.name) f->limits.push_back(&limit);
+  }
+  f->mixes = mixing_ops().count(schema.name()) != 0;
+  f->indexing = indexing_ops().count(schema.name()) != 0;
+  f->seeded = !has_generator && op.hasTag(at::Tag::nondeterministic_seeded);
+  const std::string name = aten_name(schema.name(), schema.overload_name());
+  if (const auto* row = name.empty() ? nullptr : find_op_row(name.c_str())) {
+    f->device_check = (row->flags & kDeviceCheck) != 0;
+    f->method = row->method;
+  }
+  return f;
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,79 @@
+// What a call needs to know about its operator, worked out once from its schema and PyTorch's tables.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "operators/refusals.h"
+
+namespace c10 {
+class OperatorHandle;
+}
+
+namespace hostdevice {
+
+enum class Kind : uint8_t { Other, Tensor, TensorList, OptionalTensorList, Device, Generator, Storage };
+
+inline bool holds_tensors(Kind kind) {
+  return kind == Kind::Tensor || kind == Kind::TensorList || kind == Kind::OptionalTensorList;
+}
+
+struct ArgFact {
+  Kind kind = Kind::Other;
+  bool written = false;
+};
+
+struct Facts {
+  std::vector<ArgFact> args;
+  std::vector<uint16_t> interesting;  // positions whose kind is not Other
+  std::vector<uint16_t> check_order;  // outputs first, then the positional tensors
+  size_t returns = 0;
+  bool tensor_returns = false;
+  bool writes = false;
+  bool view = false;  // returns a view of an argument: made on the device tensors themselves
+  bool device_check = false;
+  bool composite = false;  // made of other operators; run whole only to spare their overhead
+  bool mixes = false;      // takes tensors of several devices by design
+  bool indexing = false;   // index tensors may live on the CPU
+  bool seeded = false;     // draws random numbers without being given a generator
+  bool keep_alive = false;
+  bool asks_grad = false;   // does less when no argument requires a gradient
+  bool divides = false;     // by its second argument, where an integer zero is no error on a GPU
+  bool reads_back = false;  // hands a value to the host, so waits for the stream
+  bool any_type = true;     // has a kernel for whatever type a tensor can have
+  std::vector<const Limit*> limits;
+  std::string method;
+};
+
+Kind kind_of(const c10::TypePtr& type);
+std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op);
+
+// Calls f with every tensor of an argument of this kind.
+template <class F>
+void each_tensor(const c10::IValue& v, Kind kind, F f) {
+  if (kind == Kind::Tensor) {
+    if (v.isTensor() && v.toTensor().defined()) f(v.toTensor());
+  } else if (kind == Kind::TensorList) {
+    if (!v.isTensorList()) return;
+    const auto list = v.toTensorList();
+    for (size_t k = 0; k < list.size(); k++) {
+      const at::Tensor t = list.get(k);
+      if (t.defined()) f(t);
+    }
+  } else if (kind == Kind::OptionalTensorList) {
+    if (!v.isOptionalTensorList()) return;
+    const auto list = v.toOptionalTensorList();
+    for (size_t k = 0; k < list.size(); k++) {
+      const std::optional<at::Tensor> t = list.get(k);
+      if (t.has_value() && t->defined()) f(*t);
+    }
+  }
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,171 @@
+// Kernels that do not go through the CPU's: making tensors, viewing them, moving them between devices.
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/copy_ops.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_native.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include <cstring>
+
+#include "operators/alias.h"
+#include "operators/install.h"
+#include "operators/refusals.h"
+#include "operators/registration.h"
+#include "runtime/allocator.h"
+#include "runtime/device.h"
+#include "runtime/streams.h"
+
+namespace hostdevice {
+namespace {
+
+using at::Tensor;
+
+// In bytes. Up to here one memmove is quicker than a call of the CPU's copy, which spreads larger ones over threads.
+constexpr int64_t kSmallCopy = int64_t{1} << 16;
+
+struct OnDevice {
+  explicit OnDevice(c10::DeviceIndex index) : saved(t_current_device) {
+    t_current_device = resolve(index);
+  }
+  ~OnDevice() {
+    t_current_device = saved;
+  }
+  c10::DeviceIndex saved;
+};
+
+void fill_if_deterministic(const Tensor& t) {
+  if (C10_UNLIKELY(
+          at::globalContext().deterministicAlgorithms() && at::globalContext().deterministicFillUninitializedMemory()))
+    at::native::fill_empty_deterministic_(const_cast<Tensor&>(t));
+}
+
+Tensor empty_memory_format(
+    c10::SymIntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+    std::optional<c10::Device> where, std::optional<bool> pin, std::optional<c10::MemoryFormat> format) {
+  const auto type = c10::dtype_or_default(dtype);
+  check_holds(type);
+  TORCH_CHECK(kIsCuda || size.size() <= 16, "MPS supports tensors with dimensions <= 16, but got ", size.size(), ".");
+  TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
+  TORCH_INTERNAL_ASSERT(c10::layout_or_default(layout) == c10::Layout::Strided);
+  const OnDevice here(where.has_value() ? where->index() : c10::DeviceIndex(-1));
+  Tensor t(
+      at::detail::empty_generic(
+          C10_AS_INTARRAYREF_SLOW(size), device_allocator(), c10::DispatchKeySet(kDense), type, format));
+  fill_if_deterministic(t);
+  return t;
+}
+
+Tensor empty_strided(
+    c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::ScalarType> dtype,
+    std::optional<c10::Layout>, std::optional<c10::Device> where, std::optional<bool> pin) {
+  const auto type = c10::dtype_or_default(dtype);
+  check_holds(type);
+  TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
+  const OnDevice here(where.has_value() ? where->index() : c10::DeviceIndex(-1));
+  Tensor t(
+      at::detail::empty_strided_generic(
+          C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride), device_allocator(),
+          c10::DispatchKeySet(kDense), type));
+  fill_if_deterministic(t);
+  return t;
+}
+
+// A copy that converts computes, where its source is; the GPU has no code for some of what it can hold.
+void check_conversion(const Tensor& self, const Tensor& src) {
+  if (kIsCuda || self.scalar_type() == src.scalar_type() || !is_device_tensor(src)) return;
+  check_computes(src.scalar_type());
+  if (is_device_tensor(self)) check_computes(self.scalar_type());
+}
+
+bool plain_strided(const Tensor& t) {
+  return t.layout() == at::kStrided && !t.is_quantized() && !t.is_nested() && !t.is_conj() && !t.is_neg() &&
+      !t._is_zerotensor();
+}
+
+Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
+  check_fork();
+  check_conversion(self, src);
+  const bool to_host = !is_device_tensor(self);
+  const auto index = to_host ? src.device().index() : self.device().index();
+  if (to_host && !non_blocking) synchronize_current_stream(index);
+  if (C10_LIKELY(
+          self.scalar_type() == src.scalar_type() && self.sizes() == src.sizes() && plain_strided(self) &&
+          plain_strided(src) && self.strides() == src.strides() && self.is_non_overlapping_and_dense())) {
+    const auto bytes = self.numel() * static_cast<int64_t>(self.itemsize());
+    if (bytes < kSmallCopy) {
+      void* to = self.mutable_data_ptr();
+      const void* from = src.const_data_ptr();
+      if (bytes && to != from) std::memmove(to, from, static_cast<size_t>(bytes));
+      return self;
+    }
+  }
+  const c10::impl::ExcludeDispatchKeyGuard below(
+      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset);
+  Aliases aliases(index);
+  Tensor to = aliases.to_cpu(self, false);
+  const Tensor from = aliases.to_cpu(src, false);
+  const AllocateOnDevice here(index);
+  at::_ops::copy_::call(to, from, non_blocking);
+  return self;
+}
+
+Tensor view(const Tensor& self, c10::SymIntArrayRef size) {
+  return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size));
+}
+Tensor as_strided(
+    const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::SymInt> offset) {
+  return at::native::as_strided_tensorimpl(
+      self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
+      offset.has_value() ? std::make_optional(offset->guard_int(__FILE__, __LINE__)) : std::nullopt);
+}
+Tensor reshape_alias(const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
+  return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
+}
+Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
+  return at::native::unfold(self, dimension, size, step);
+}
+
+#ifdef HOSTDEVICE_CUDA
+void record_stream_(Tensor& self, c10::Stream s) {
+  record_stream(self.storage().data_ptr(), s.device_index(), s.id());
+}
+#else
+Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
+  const_cast<Tensor&>(dst).copy_(self, non_blocking);
+  return dst;
+}
+Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
+  const_cast<Tensor&>(dst).resize_(self.sizes());
+  const_cast<Tensor&>(dst).copy_(self);
+  return dst;
+}
+#endif
+
+}  // namespace
+
+void register_direct_kernels() {
+  Registrar registrar(kDense);
+  registrar.impl("empty.memory_format", TORCH_FN(empty_memory_format));
+  registrar.impl("empty_strided", TORCH_FN(empty_strided));
+  registrar.impl("copy_", TORCH_FN(copy_));
+  registrar.impl("view", TORCH_FN(view));
+  registrar.impl("as_strided", TORCH_FN(as_strided));
+  registrar.impl("_reshape_alias", TORCH_FN(reshape_alias));
+  registrar.impl("unfold", TORCH_FN(unfold));
+#ifdef HOSTDEVICE_CUDA
+  registrar.impl("record_stream", TORCH_FN(record_stream_));
+#else
+  registrar.impl("_copy_from", TORCH_FN(copy_from));
+  registrar.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+#endif
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,207 @@
+#include "operators/registration.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_set>
+#include <vector>
+
+#include "operators/boxed.h"
+#include "operators/facts.h"
+#include "operators/install.h"
+#include "operators/op_table.h"
+#include "runtime/device.h"
+
+namespace hostdevice {
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using torch::jit::Stack;
+
+std::map<DispatchKey, std::set<std::string>>& claims() {
+  static auto* c = new std::map<DispatchKey, std::set<std::string>>;
+  return *c;
+}
+
+// ---- operators nobody else answers for ----------------------------------------------------------------------------
+
+void warn_fallback(const c10::OperatorHandle& op) {
+  TORCH_WARN_ONCE(
+      "The operator '", op.operator_name(),
+      "' is not currently supported on the MPS backend and will fall back to run on the CPU. This may have "
+      "performance implications.");
+}
+
+// Operators without an MPS kernel that PyTorch sends to the CPU there, whatever the environment says. (It names
+// linalg_svd; the operator underneath is the one with a gradient.)
+void always_fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  warn_fallback(op);
+  run_on_cpu(op, DispatchKey::CPU, stack);
+}
+
+void fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  if (kIsCuda) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        op.hasKernelForDispatchKey(DispatchKey::CPU) ||
+            op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd),
+        "Could not run '", op.operator_name(),
+        "' with arguments from the 'CUDA' backend. The virtual GPU computes with "
+        "the CPU's kernels, and the CPU has none for this operator.");
+    run_on_cpu(op, DispatchKey::CPU, stack);
+    return;
+  }
+  static const char* env = std::getenv("PYTORCH_ENABLE_MPS_FALLBACK");
+  static const bool allowed = env && std::atoi(env) != 0;
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      allowed, "The operator '", op.operator_name(),
+      "' is not currently implemented for the MPS device. If you want this op to be considered for addition please "
+      "comment on https://github.com/pytorch/pytorch/issues/141287 and mention use-case, that resulted in missing op "
+      "as well as commit hash . As a temporary fix, you can set the environment variable "
+      "`PYTORCH_ENABLE_MPS_FALLBACK=1` to use the CPU as a fallback for this op. WARNING: this will be slower than "
+      "running natively on MPS.");
+  warn_fallback(op);
+  run_on_cpu(op, DispatchKey::CPU, stack);
+}
+
+// What a CUDA build computes with CUDA alone: its own kernel would look for a GPU that is not there.
+void refuse(const c10::OperatorHandle& op, DispatchKeySet, Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "Could not run '", op.operator_name(), "' with arguments from the '", kName,
+      "' backend. The virtual GPU computes with the CPU's kernels, and the CPU has none for this operator.");
+}
+
+// Composites that stay composites: they make views or fresh tensors on the device of their arguments by themselves,
+// or only look at metadata.
+bool stays_composite(const c10::OperatorHandle& op) {
+  static const auto* names = new std::unordered_set<std::string>{
+      "aten::lift",
+      "aten::lift_fresh",
+      "aten::_fw_primal",
+      "aten::_make_dual",
+      "aten::detach_",
+      "aten::_lazy_clone",
+      "aten::is_same_size",
+      "aten::_pin_memory",
+      "aten::is_pinned",
+      "aten::copy_",
+      "aten::_print",
+      "aten::is_coalesced",
+      "aten::sparse_dim",
+      "aten::dense_dim",
+      "aten::zero",
+      "aten::resize",
+      "aten::resize_as",
+      "aten::resize_as_",
+      "aten::_cudnn_rnn",
+      "aten::_assert_scalar",
+      "aten::_functional_assert_scalar",
+      "aten::_assert_tensor_metadata",
+      "aten::_has_same_storage_numel",
+      "aten::_nested_tensor_from_tensor_list",
+      "aten::_new_zeros_with_same_feature_meta",
+      "aten::_scaled_dot_product_fused_attention_overrideable",
+      "aten::_scaled_dot_product_fused_attention_overrideable_backward",
+      "aten::unsafe_split",
+      "aten::unsafe_split_with_sizes",
+      "aten::_unsafe_view",
+      "aten::_coalesced",
+      "aten::copy_sparse_to_sparse",
+      "aten::_pack_padded_sequence"};
+  const auto& schema = op.schema();
+  if (names->count(schema.name())) return true;
+  if (op.hasTag(at::Tag::inplace_view)) return true;
+  bool tensors = false;
+  for (const auto& a : schema.arguments()) {
+    const auto kind = kind_of(a.type());
+    if (kind == Kind::Device) return true;
+    tensors = tensors || kind == Kind::Tensor || kind == Kind::TensorList;
+  }
+  for (const auto& r : schema.returns())
+    if (r.alias_info() && !r.alias_info()->isWrite()) return true;
+  return !tensors || schema.returns().empty();
+}
+
+// ---- the boxed kernel, wherever it is wanted ----------------------------------------------------------------------
+
+struct KeyPair {
+  DispatchKey device, cpu;
+  uint8_t mps_flag;
+};
+const KeyPair kKeys[] = {
+    {kDense, DispatchKey::CPU, kMpsKernel},
+    {kSparse, DispatchKey::SparseCPU, kMpsSparseKernel},
+    {kSparseCsr, DispatchKey::SparseCsrCPU, kMpsSparseCsrKernel},
+    {kNested, DispatchKey::NestedTensorCPU, kMpsNestedKernel},
+    {kQuantized, DispatchKey::QuantizedCPU, 0},  // an Apple GPU has none
+};
+
+}  // namespace
+
+std::string aten_name(const std::string& name, const std::string& overload) {
+  if (name.compare(0, kAten.size(), kAten) != 0) return {};
+  const std::string bare = name.substr(kAten.size());
+  return overload.empty() ? bare : bare + "." + overload;
+}
+
+void claim(DispatchKey key, const std::string& name) {
+  claims()[key].insert(name);
+}
+bool is_claimed(DispatchKey key, const std::string& name) {
+  return claims()[key].count(name) != 0;
+}
+
+void register_boxed_kernels() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  std::vector<std::unique_ptr<torch::Library>> libraries;
+  for (const auto& k : kKeys)
+    libraries.push_back(
+        std::make_unique<torch::Library>(
+            torch::Library::IMPL, "aten", std::make_optional(k.device), __FILE__, static_cast<uint32_t>(__LINE__)));
+  for (const auto& full : dispatcher.getAllOpNames()) {
+    const std::string name = aten_name(full.name, full.overload_name);
+    if (name.empty()) continue;
+    const auto op = dispatcher.findOp(full);
+    if (!op.has_value() || !op->hasSchema()) continue;
+    const OpRow* row = find_op_row(name.c_str());
+    for (size_t i = 0; i < libraries.size(); i++) {
+      const auto& k = kKeys[i];
+      if (is_claimed(k.device, name)) continue;
+      bool wanted = op->hasKernelForDispatchKey(k.cpu);
+      if (kIsCuda) {
+        const bool composite = op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
+        if (k.device == kDense && !wanted && composite) wanted = !stays_composite(*op);
+        // Only a CUDA build has kernels here already.
+        if (!wanted && op->hasKernelForDispatchKey(k.device)) {
+          wanted = composite || op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
+          if (!wanted) {
+            libraries[i]->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&refuse>());
+            continue;
+          }
+        }
+      } else {
+        wanted = wanted && row && (row->flags & k.mps_flag);
+      }
+      if (!wanted) continue;
+      libraries[i]->impl(name.c_str(), boxed_kernel(k.cpu));
+    }
+  }
+  if (!kIsCuda) {
+    for (const char* name : {"embedding_renorm_", "_linalg_svd", "_linalg_svd.U"}) {
+      const auto* row = find_op_row(name);
+      if (row && !(row->flags & kMpsKernel))
+        libraries[0]->impl(name, torch::CppFunction::makeFromBoxedFunction<&always_fallback>());
+    }
+  }
+  auto any = std::make_unique<torch::Library>(
+      torch::Library::IMPL, "_", std::make_optional(kDense), __FILE__, static_cast<uint32_t>(__LINE__));
+  any->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  libraries.push_back(std::move(any));
+  // The registrations last as long as the process.
+  for (auto& l : libraries) static_cast<void>(l.release());
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,43 @@
+// Which kernel answers for which operator.
+//
+// Kernels of an operator's own go in first and claim it; the boxed kernel then takes what is left.
+#pragma once
+
+#include <c10/core/DispatchKey.h>
+#include <torch/library.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace hostdevice {
+
+// The namespace of PyTorch's own operators.
+inline constexpr std::string_view kAten = "aten::";
+
+// An operator as the tables here call it: "add.Tensor", without the namespace; empty if it is not one of PyTorch's own.
+std::string aten_name(const std::string& name, const std::string& overload);
+
+// Operators that have a kernel of their own at a key, so that the boxed one stays away. Only install() writes, in one
+// thread, so there is no lock.
+void claim(c10::DispatchKey key, const std::string& name);
+bool is_claimed(c10::DispatchKey key, const std::string& name);
+
+// Registers kernels at a key and claims their operators, for as long as the process lives.
+class Registrar {
+ public:
+  explicit Registrar(c10::DispatchKey key, const char* file = __builtin_FILE(), uint32_t line = __builtin_LINE())
+      : key_(key), library_(new torch::Library(torch::Library::IMPL, "aten", key, file, line)) {}
+
+  template <class F>
+  void impl(const char* name, F&& kernel) {
+    library_->impl(name, std::forward<F>(kernel));
+    claim(key_, name);
+  }
+
+ private:
+  c10::DispatchKey key_;
+  torch::Library* library_;  // never deleted: that would take the kernels back
+};
+
+}  // namespace hostdevice

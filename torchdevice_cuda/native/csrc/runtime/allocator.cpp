@@ -1,0 +1,256 @@
+#include "runtime/allocator.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <c10/util/Exception.h>
+
+#include <cstring>
+
+#include "runtime/device_memory.h"
+#include "runtime/pinned.h"
+#include "runtime/segments.h"
+#include "runtime/streams.h"
+
+namespace hostdevice {
+namespace {
+
+constexpr size_t kOneExabyte = size_t{1} << 60;
+
+// CUDA answers a bad index for statistics with its own words rather than an invalid ordinal.
+DeviceMemory& checked(c10::DeviceIndex index) {
+  if (index < 0) index = t_current_device;
+  TORCH_CHECK(index < device_count(), "Invalid device argument ", static_cast<int>(index), ": did you call init?");
+  return memory_of(index);
+}
+
+// The context of device memory is the memory, as raw allocation demands.
+void delete_memory(void* pointer) {
+  Block* b = addresses().block(pointer);
+  memory_of(b->device).release(b);
+}
+
+thread_local c10::DeviceIndex t_allocate_on = -1;
+thread_local bool t_numbers = false;
+
+struct DeviceAllocatorImpl final : AllocatorBase {
+  c10::DataPtr allocate(size_t bytes) override {
+    return hostdevice::allocate(bytes, t_current_device);
+  }
+  void copy_data(void* dest, const void* src, std::size_t n) const override {
+    std::memcpy(dest, src, n);
+  }
+  c10::DeleterFnPtr raw_deleter() const override {
+    return &delete_memory;
+  }
+  bool initialized() override {
+    return device_count() > 0;
+  }
+  void emptyCache(PoolId pool = {0, 0}) override {
+    hostdevice::empty_cache(pool);
+  }
+  void recordStream(const c10::DataPtr& ptr, c10::Stream stream) override {
+    hostdevice::record_stream(ptr, stream.device_index(), stream.id());
+  }
+  Stats getDeviceStats(c10::DeviceIndex index) override {
+    return hostdevice::memory_stats(index);
+  }
+  void resetAccumulatedStats(c10::DeviceIndex index) override {
+    hostdevice::reset_accumulated_stats(index);
+  }
+  void resetPeakStats(c10::DeviceIndex index) override {
+    hostdevice::reset_peak_stats(index);
+  }
+  // Asked for since 2.10, hence not marked override.
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) {
+    return hostdevice::memory_info(index);
+  }
+};
+
+// The process's CPU allocator: the stock one, except inside AllocateOnDevice.
+c10::Allocator* g_stock_cpu = nullptr;
+
+// The largest single element, a complex128.
+constexpr size_t kOneElement = 16;
+
+// Raw memory may be given back after the call that took it, so whose it is is decided by where it lies.
+void delete_raw_cpu(void* pointer) {
+  if (addresses().find(pointer))
+    delete_memory(pointer);
+  else
+    g_stock_cpu->raw_deleter()(pointer);
+}
+
+struct CpuAllocatorImpl final : c10::Allocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    const auto index = t_allocate_on;
+    if (C10_LIKELY(index < 0) || (t_numbers && bytes <= kOneElement)) return g_stock_cpu->allocate(bytes);
+    auto p = hostdevice::allocate(bytes, index);
+    p.unsafe_set_device(cpu());
+    return p;
+  }
+  c10::DeleterFnPtr raw_deleter() const override {
+    return &delete_raw_cpu;
+  }
+  bool is_simple_data_ptr(const c10::DataPtr& p) const override {
+    return p.get() == p.get_context();
+  }
+  void copy_data(void* dest, const void* src, std::size_t n) const override {
+    g_stock_cpu->copy_data(dest, src, n);
+  }
+};
+
+DeviceAllocatorImpl& device_impl() {
+  static auto* a = new DeviceAllocatorImpl;
+  return *a;
+}
+CpuAllocatorImpl& cpu_impl() {
+  static auto* a = new CpuAllocatorImpl;
+  return *a;
+}
+
+}  // namespace
+
+c10::DataPtr allocate(size_t bytes, c10::DeviceIndex index) {
+  mark_used();
+  check_index(index);
+  if (bytes == 0) return {nullptr, device(index)};
+  if constexpr (kIsCuda) {
+    if (C10_UNLIKELY(bytes >= kOneExabyte))
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate more than 1EB memory.");
+  } else {
+    // No buffer of an Apple GPU is as large as its memory, and its refusals are plain errors.
+    TORCH_CHECK(bytes < memory_info(index).second, "Invalid buffer size: ", format_size(bytes));
+  }
+  Block* b = memory_of(index).allocate(bytes, current_stream(index));
+  return {b->ptr, b->ptr, &delete_memory, device(index)};
+}
+
+bool is_ours(const c10::DataPtr& p) {
+  return p.get_deleter() == &delete_memory;
+}
+
+c10::Allocator* device_allocator() {
+  return &device_impl();
+}
+c10::Allocator* cpu_allocator() {
+  return &cpu_impl();
+}
+
+void install_allocators() {
+  // Above the stock registrations (priority 0), so that a CUDA build's own allocator gives way too.
+  c10::SetAllocator(kType, device_allocator(), 10);
+  g_stock_cpu = c10::GetCPUAllocator();
+  c10::SetCPUAllocator(cpu_allocator(), 10);
+}
+
+AllocateOnDevice::AllocateOnDevice(c10::DeviceIndex index, bool numbers)
+    : saved_(t_allocate_on), saved_numbers_(t_numbers) {
+  t_allocate_on = index;
+  t_numbers = numbers;
+}
+AllocateOnDevice::~AllocateOnDevice() {
+  t_allocate_on = saved_;
+  t_numbers = saved_numbers_;
+}
+
+c10::DeviceIndex exchange_allocate_on(c10::DeviceIndex index) {
+  const auto old = t_allocate_on;
+  t_allocate_on = index;
+  return old;
+}
+
+void set_memory_limit(c10::DeviceIndex index, size_t bytes) {
+  memory_of(index).set_limit(bytes);
+}
+void set_memory_fraction(c10::DeviceIndex index, double fraction) {
+  TORCH_CHECK(fraction >= 0 && fraction <= 1, "invalid fraction:", fraction, ". Please set within [0, 1].");
+  checked(index).set_fraction(fraction);
+}
+double memory_fraction(c10::DeviceIndex index) {
+  return checked(index).fraction();
+}
+Stats memory_stats(c10::DeviceIndex index) {
+  return checked(index).stats();
+}
+std::pair<size_t, size_t> memory_in_use(c10::DeviceIndex index) {
+  return checked(index).in_use();
+}
+void reset_peak_stats(c10::DeviceIndex index) {
+  checked(index).reset_peak_stats();
+}
+void reset_accumulated_stats(c10::DeviceIndex index) {
+  checked(index).reset_accumulated_stats();
+}
+std::pair<size_t, size_t> memory_info(c10::DeviceIndex index) {
+  return memory_of(resolve(index)).info();
+}
+void empty_cache(PoolId pool) {
+  for (int i = 0; i < device_count(); i++) memory_of(static_cast<c10::DeviceIndex>(i)).empty_cache(pool);
+}
+std::vector<SegmentInfo> segments(c10::DeviceIndex index) {
+  return checked(index).snapshot();
+}
+std::vector<TraceEntry> trace(c10::DeviceIndex index) {
+  return checked(index).trace();
+}
+void record_history(bool enabled, size_t max_entries, ContextSource source, bool contexts_on_free) {
+  g_history.source = source;
+  g_history.contexts_on_free = contexts_on_free;
+  g_history.max_entries = max_entries;
+  g_history.on = enabled;
+  if (enabled) return;
+  for (int i = 0; i < device_count(); i++) memory_of(static_cast<c10::DeviceIndex>(i)).clear_trace();
+}
+
+void* raw_allocate(c10::DeviceIndex index, size_t bytes, c10::StreamId stream) {
+  mark_used();
+  index = resolve(index);
+  if (bytes == 0) return nullptr;
+  return memory_of(index).allocate(bytes, stream)->ptr;
+}
+
+void raw_delete(void* pointer) {
+  if (!pointer) return;
+  Block* b = addresses().block(pointer);
+  TORCH_CHECK(b && b->ptr == pointer && b->allocated, "invalid device pointer: ", pointer);
+  delete_memory(pointer);
+}
+
+void record_stream(const c10::DataPtr& pointer, c10::DeviceIndex index, c10::StreamId stream) {
+  if (!is_ours(pointer)) return;
+  Block* b = addresses().block(pointer.get());
+  if (b->device == index) memory_of(index).record_use(b, stream);
+}
+
+c10::DeviceIndex device_of_address(const void* pointer) {
+  auto* s = addresses().find(pointer);
+  // The first slot of a segment is always set: its first block was handed out before any other.
+  return s ? s->slots[0]->device : c10::DeviceIndex(-1);
+}
+std::pair<void*, size_t> segment_of_address(const void* pointer) {
+  auto* s = addresses().find(pointer);
+  return s ? std::pair<void*, size_t>{s->base, s->size} : std::pair<void*, size_t>{nullptr, 0};
+}
+
+void pool_begin(c10::DeviceIndex index, PoolId pool, bool this_thread_only) {
+  memory_of(resolve(index)).pool_begin(pool, this_thread_only);
+}
+void pool_end(c10::DeviceIndex index, PoolId pool) {
+  memory_of(resolve(index)).pool_end(pool);
+}
+void pool_release(c10::DeviceIndex index, PoolId pool) {
+  memory_of(resolve(index)).pool_release(pool);
+}
+int pool_use_count(c10::DeviceIndex index, PoolId pool) {
+  return memory_of(resolve(index)).pool_uses(pool);
+}
+
+void lock_all_for_fork() {
+  for (int i = 0; i < device_count(); i++) memory_of(static_cast<c10::DeviceIndex>(i)).lock_for_fork();
+  lock_pinned_for_fork();
+}
+void unlock_all_after_fork() {
+  unlock_pinned_after_fork();
+  for (int i = device_count() - 1; i >= 0; i--) memory_of(static_cast<c10::DeviceIndex>(i)).unlock_after_fork();
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,46 @@
+#include "runtime/device.h"
+
+#include "runtime/allocator.h"
+
+#include <pthread.h>
+
+namespace hostdevice {
+
+std::atomic<int> g_device_count{0};
+thread_local c10::DeviceIndex t_current_device = 0;
+bool g_bad_fork = false;
+std::atomic<bool> g_used{false};
+
+void throw_invalid_ordinal() {
+  constexpr int kCudaErrorInvalidDevice = 101;
+  throw_accelerator_error(
+      kCudaErrorInvalidDevice,
+      "CUDA error: invalid device ordinal\n"
+      "GPU device may be out of range, do you have enough GPUs?\n"
+      "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might "
+      "be incorrect.\n"
+      "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+      "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n");
+}
+
+void throw_bad_fork() {
+  TORCH_CHECK(
+      false,
+      "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' "
+      "start method");
+}
+
+void install_fork_handlers() {
+  static bool done = false;
+  if (done) return;
+  done = true;
+  pthread_atfork(
+      [] { lock_all_for_fork(); }, [] { unlock_all_after_fork(); },
+      [] {
+        unlock_all_after_fork();
+        // An Apple GPU's state is the driver's business and says nothing of its own after a fork.
+        if (kIsCuda && g_used.load(std::memory_order_relaxed)) g_bad_fork = true;
+      });
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,143 @@
+#include "runtime/generator.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/Utils.h>
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <cstring>
+#include <mutex>
+
+namespace hostdevice {
+namespace {
+
+constexpr int64_t kCudaStateBytes = 16;
+// An Apple GPU's state: seven 32-bit words of engine, then the seed.
+constexpr int64_t kMpsStateBytes = 7 * 4 + 8;
+
+// How far one draw moves the offset: threads of a full launch draw four numbers a round, and the offset counts
+// rounds in fours. Small draws move it by 4.
+uint64_t offset_step(int64_t count) {
+  constexpr int64_t kThreadsOfLaunch = 256 * 80 * 8;  // of a block, multiprocessors, blocks on each
+  if (count < 1) count = 1;
+  const int64_t rounds = (count - 1) / (kThreadsOfLaunch * 4) + 1;
+  return static_cast<uint64_t>(rounds) * 4;
+}
+
+// SplitMix64's last step: neighbouring states give seeds that have nothing to do with each other.
+uint64_t mix(uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+GeneratorImpl::GeneratorImpl(c10::DeviceIndex index, uint64_t seed)
+    : c10::GeneratorImpl{c10::Device(kType, index), c10::DispatchKeySet(kDense)},
+      state_(c10::make_intrusive<State>(seed)) {}
+
+void GeneratorImpl::set_current_seed(uint64_t seed) {
+  state_->seed = seed;
+  state_->offset = 0;
+}
+void GeneratorImpl::set_offset(uint64_t offset) {
+  TORCH_CHECK(offset % 4 == 0, "offset must be a multiple of 4");
+  state_->offset = offset;
+}
+uint64_t GeneratorImpl::get_offset() const {
+  return state_->offset;
+}
+uint64_t GeneratorImpl::current_seed() const {
+  return state_->seed;
+}
+uint64_t GeneratorImpl::seed() {
+  const auto random = c10::detail::getNonDeterministicRandom();
+  set_current_seed(random);
+  return random;
+}
+
+c10::intrusive_ptr<c10::TensorImpl> GeneratorImpl::get_state() const {
+  at::Tensor t = at::detail::empty_cpu({kIsCuda ? kCudaStateBytes : kMpsStateBytes}, at::kByte);
+  auto* p = static_cast<uint8_t*>(t.mutable_data_ptr());
+  if constexpr (kIsCuda) {
+    std::memcpy(p, &state_->seed, 8);
+    std::memcpy(p + 8, &state_->offset, 8);
+  } else {
+    const uint32_t words[7] = {1, static_cast<uint32_t>(state_->offset), static_cast<uint32_t>(state_->offset >> 32), 1,
+                               1, static_cast<uint32_t>(state_->seed),   static_cast<uint32_t>(state_->seed >> 32)};
+    std::memcpy(p, words, sizeof words);
+    std::memcpy(p + sizeof words, &state_->seed, 8);
+  }
+  return t.getIntrusivePtr();
+}
+
+void GeneratorImpl::set_state(const c10::TensorImpl& s) {
+  at::detail::check_rng_state(s);
+  const auto n = s.numel();
+  const auto* p = static_cast<const uint8_t*>(s.data());
+  uint64_t seed = 0, offset = 0;
+  if constexpr (kIsCuda) {
+    // A state without an offset (from before CUDA kept one) means offset 0.
+    TORCH_CHECK(n == kCudaStateBytes || n == 8, "RNG state is wrong size");
+    std::memcpy(&seed, p, 8);
+    if (n == kCudaStateBytes) std::memcpy(&offset, p + 8, 8);
+  } else {
+    TORCH_CHECK(n == kMpsStateBytes, "RNG state is wrong size");
+    uint32_t words[7];
+    std::memcpy(words, p, sizeof words);
+    std::memcpy(&seed, p + sizeof words, 8);
+    offset = words[1] | (static_cast<uint64_t>(words[2]) << 32);
+  }
+  state_->seed = seed;
+  set_offset(offset);
+}
+
+void GeneratorImpl::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& other) {
+  auto* g = dynamic_cast<GeneratorImpl*>(other.get());
+  TORCH_CHECK(g, "Provided state is not of the same type as the generator's.");
+  state_ = g->state_;
+}
+c10::intrusive_ptr<c10::GeneratorImpl> GeneratorImpl::graphsafe_get_state() const {
+  auto g = c10::make_intrusive<GeneratorImpl>(device_.index());
+  g->state_ = state_;
+  return g;
+}
+
+GeneratorImpl* GeneratorImpl::clone_impl() const {
+  auto* g = new GeneratorImpl(device_.index(), state_->seed);
+  g->state_->offset = state_->offset;
+  return g;
+}
+
+uint64_t GeneratorImpl::next_seed(int64_t count) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const uint64_t z = mix(mix(state_->seed + 0x9E3779B97F4A7C15ull) ^ (state_->offset * 0xD1342543DE82EF95ull + 1));
+  state_->offset += offset_step(count);
+  return z;
+}
+
+const at::Generator& default_generator(c10::DeviceIndex index) {
+  static auto* all = new std::array<at::Generator, kMaxDevices>;
+  static std::array<std::once_flag, kMaxDevices> once;
+  index = resolve(index);
+  const auto i = static_cast<size_t>(index);
+  std::call_once(
+      once[i], [&] { (*all)[i] = at::make_generator<GeneratorImpl>(index, c10::detail::getNonDeterministicRandom()); });
+  return (*all)[i];
+}
+
+uint64_t next_seed(const at::Generator& generator, c10::DeviceIndex index, int64_t count) {
+  const at::Generator& g = generator.defined() ? generator : default_generator(index);
+  TORCH_CHECK(
+      g.device().type() == kType, "Expected a '", kType, "' device type for generator but found '", g.device().type(),
+      "'");
+  return static_cast<GeneratorImpl*>(g.unsafeGetGeneratorImpl())->next_seed(count);
+}
+
+at::Generator cpu_generator(const at::Generator& generator, c10::DeviceIndex index, int64_t count) {
+  return at::detail::createCPUGenerator(next_seed(generator, index, count));
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,45 @@
+// Random numbers: CUDA's visible generator state (a seed and a Philox offset) in front of CPU generators.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <c10/core/GeneratorImpl.h>
+
+#include "runtime/device.h"
+
+namespace hostdevice {
+
+struct GeneratorImpl final : c10::GeneratorImpl {
+  explicit GeneratorImpl(c10::DeviceIndex index, uint64_t seed = c10::default_rng_seed_val);
+
+  void set_current_seed(uint64_t seed) override;
+  void set_offset(uint64_t offset) override;
+  uint64_t get_offset() const override;
+  uint64_t current_seed() const override;
+  uint64_t seed() override;
+  void set_state(const c10::TensorImpl& state) override;
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
+  void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& state) override;
+  c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override;
+  static c10::DeviceType device_type() {
+    return kType;
+  }
+
+  // A seed for the CPU generator that makes the next draw of `count` numbers; moves the offset as CUDA would.
+  uint64_t next_seed(int64_t count);
+
+ private:
+  GeneratorImpl* clone_impl() const override;
+  struct State : c10::intrusive_ptr_target {
+    uint64_t seed;
+    uint64_t offset = 0;
+    explicit State(uint64_t s) : seed(s) {}
+  };
+  c10::intrusive_ptr<State> state_;
+};
+
+const at::Generator& default_generator(c10::DeviceIndex index);
+// The CPU generator a CPU kernel draws `count` numbers from on behalf of `generator` (undefined: the device's own).
+at::Generator cpu_generator(const at::Generator& generator, c10::DeviceIndex index, int64_t count);
+uint64_t next_seed(const at::Generator& generator, c10::DeviceIndex index, int64_t count);
+
+}  // namespace hostdevice

@@ -1,0 +1,262 @@
+// What PyTorch's core asks an accelerator through its hooks interface.
+#ifdef HOSTDEVICE_CUDA
+#include <ATen/detail/CUDAHooksInterface.h>
+#else
+#include <ATen/detail/MPSHooksInterface.h>
+#endif
+
+#include <atomic>
+#include <mutex>
+#include <new>
+#include <sstream>
+#include <string>
+#include <unordered_map>
+
+#include "runtime/allocator.h"
+#include "runtime/device.h"
+#include "runtime/fft_plans.h"
+#include "runtime/generator.h"
+#include "runtime/install.h"
+#include "runtime/pinned.h"
+#include "runtime/streams.h"
+
+namespace hostdevice {
+namespace {
+
+#ifdef HOSTDEVICE_CUDA
+using HooksBase = at::CUDAHooksInterface;
+#else
+using HooksBase = at::MPSHooksInterface;
+
+struct MpsEvents {
+  std::mutex mutex;
+  std::unordered_map<uint32_t, EventState> live;
+  uint32_t next = 1;
+  EventState& at(uint32_t id) {
+    auto it = live.find(id);
+    TORCH_CHECK(it != live.end(), "Invalid Event ID: ", id);
+    return it->second;
+  }
+};
+MpsEvents& mps_events() {
+  static auto* e = new MpsEvents;
+  return *e;
+}
+#endif
+
+// Methods that only some versions ask for are not marked override.
+struct Hooks final : HooksBase {
+  Hooks() = default;
+
+  void init() const override {
+    check_fork();
+  }
+  bool isBuilt() const {
+    return true;
+  }
+  bool isAvailable() const {
+    return device_count() > 0;
+  }
+  bool hasPrimaryContext(c10::DeviceIndex) const override {
+    return true;
+  }
+  c10::DeviceIndex deviceCount() const {
+    return static_cast<c10::DeviceIndex>(device_count());
+  }
+  c10::DeviceIndex getCurrentDevice() const {
+    return t_current_device;
+  }
+  void setCurrentDevice(c10::DeviceIndex d) const {
+    check_index(d);
+    t_current_device = d;
+  }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex d) const {
+    const auto old = t_current_device;
+    if (d >= 0) setCurrentDevice(d);
+    return old;
+  }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex d) const {
+    return exchangeDevice(d);
+  }
+  bool isPinnedPtr(const void* p) const override {
+    return hostdevice::is_pinned(p);
+  }
+  c10::Allocator* getPinnedMemoryAllocator() const override {
+    return hostdevice::pinned_allocator();
+  }
+  c10::Device getDeviceFromPtr(void* p) const {
+    const auto i = device_of_address(p);
+    TORCH_CHECK(
+        i >= 0, "The specified pointer resides on host memory and is not registered with any ", kName, " device.");
+    return device(i);
+  }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex d = -1) const {
+    return default_generator(d);
+  }
+  at::Generator getNewGenerator(c10::DeviceIndex d = -1) const {
+    if (d >= 0) check_index(d);
+    return at::make_generator<GeneratorImpl>(d);  // without an index it serves any device, and says so
+  }
+
+#ifdef HOSTDEVICE_CUDA
+  bool hasCUDA() const {
+    return device_count() > 0;
+  }
+  bool hasCUDART() const {
+    return device_count() > 0;
+  }
+  c10::DeviceIndex current_device() const {
+    return t_current_device;
+  }
+  int getNumGPUs() const {
+    return device_count();
+  }
+  c10::Allocator* getCUDADeviceAllocator() const {
+    return device_allocator();
+  }
+  void deviceSynchronize(c10::DeviceIndex d) const {
+    synchronize_device(d);
+  }
+  std::string showConfig() const {
+    return "virtual GPU in host memory\n";
+  }
+  int64_t cuFFTGetPlanCacheMaxSize(c10::DeviceIndex d) const {
+    return fft_plans(checked(d)).max_size();
+  }
+  void cuFFTSetPlanCacheMaxSize(c10::DeviceIndex d, int64_t n) const {
+    TORCH_CHECK(n >= 0, "cuFFT plan cache size must be non-negative, but got ", n);
+    fft_plans(checked(d)).set_max_size(n);
+  }
+  int64_t cuFFTGetPlanCacheSize(c10::DeviceIndex d) const {
+    return fft_plans(checked(d)).size();
+  }
+  void cuFFTClearPlanCache(c10::DeviceIndex d) const {
+    fft_plans(checked(d)).clear();
+  }
+
+ private:
+  static c10::DeviceIndex checked(c10::DeviceIndex d) {
+    TORCH_CHECK(
+        d >= 0 && d < device_count(), "cufft_get_plan_cache: expected 0 <= device_index < ", device_count(),
+        "], but got device_index=", static_cast<int>(d));
+    return d;
+  }
+#else
+  bool hasMPS() const override {
+    return device_count() > 0;
+  }
+  bool isOnMacOSorNewer(unsigned major = 13, unsigned minor = 0) const override {
+    return major < 15 || (major == 15 && minor == 0);  // it is macOS 15.0
+  }
+  c10::Allocator* getMPSDeviceAllocator() const override {
+    return device_allocator();
+  }
+  void deviceSynchronize() const override {
+    synchronize_device(0);
+  }
+  void commitStream() const override {}
+  void emptyCache() const override {
+    hostdevice::empty_cache();
+  }
+  size_t getCurrentAllocatedMemory() const override {
+    return memory_in_use(0).first;
+  }
+  size_t getDriverAllocatedMemory() const override {
+    return memory_in_use(0).second;
+  }
+  size_t getRecommendedMaxMemory() const override {
+    return memory_info(0).second;
+  }
+  size_t getMaxBufferLength() const {
+    return memory_info(0).second;
+  }
+  void setMemoryFraction(double ratio) const override {
+    // Up to 2 is allowed there; above 1 the device's own size is what limits here.
+    TORCH_CHECK(ratio >= 0 && ratio <= 2, "invalid fraction:", ratio);
+    set_memory_fraction(0, ratio > 1 || ratio == 0 ? 1.0 : ratio);
+  }
+  // Nobody reads signposts here; what is refused is refused.
+  void profilerStartTrace(const std::string& mode, bool) const override {
+    TORCH_CHECK(!tracing().exchange(true), "Tracing Signposts is already enabled ");
+    std::stringstream modes(mode);
+    for (std::string one; std::getline(modes, one, ',');)
+      if (one != "interval" && one != "event") {
+        tracing() = false;
+        TORCH_CHECK(false, "Invalid Signpost trace mode: ", one);
+      }
+  }
+  void profilerStopTrace() const override {
+    tracing() = false;
+  }
+  uint32_t acquireEvent(bool timing) const override {
+    auto& e = mps_events();
+    std::lock_guard<std::mutex> lock(e.mutex);
+    e.live[e.next].timing = timing;
+    return e.next++;
+  }
+  void releaseEvent(uint32_t id) const override {
+    auto& e = mps_events();
+    std::lock_guard<std::mutex> lock(e.mutex);
+    e.live.erase(id);
+  }
+  void recordEvent(uint32_t id) const override {
+    auto& e = mps_events();
+    std::lock_guard<std::mutex> lock(e.mutex);
+    event_record(e.at(id), stream_state(0, 0));
+  }
+  void waitForEvent(uint32_t id) const override {
+    auto& e = mps_events();
+    std::lock_guard<std::mutex> lock(e.mutex);
+    event_block(e.at(id), stream_state(0, 0));
+  }
+  void synchronizeEvent(uint32_t id) const override {
+    int64_t when = 0;
+    {
+      auto& e = mps_events();
+      std::lock_guard<std::mutex> lock(e.mutex);
+      when = e.at(id).time_ns.load();
+    }
+    wait_until(when);
+  }
+  bool queryEvent(uint32_t id) const override {
+    auto& e = mps_events();
+    std::lock_guard<std::mutex> lock(e.mutex);
+    return event_done(e.at(id));
+  }
+  double elapsedTimeOfEvents(uint32_t first, uint32_t second) const override {
+    auto& e = mps_events();
+    std::lock_guard<std::mutex> lock(e.mutex);
+    auto &a = e.at(first), &b = e.at(second);
+    TORCH_CHECK(a.timing && b.timing, "Events were not created with argument 'enable_timing=True'");
+    TORCH_CHECK(a.time_ns >= 0 && b.time_ns >= 0, "Both events must be recorded before calculating elapsed time");
+    return event_elapsed_ms(a, b);
+  }
+
+ private:
+  static std::atomic<bool>& tracing() {
+    static std::atomic<bool> on{false};
+    return on;
+  }
+#endif
+};
+
+}  // namespace
+
+bool install_hooks() {
+  // The hooks object is made on first use and kept for good, and merely importing torch may have asked. The
+  // interface has no fields, so an object of ours fits exactly where the cached one lies.
+  static_assert(sizeof(Hooks) == sizeof(HooksBase));
+#ifdef HOSTDEVICE_CUDA
+  const HooksBase& cached = at::detail::getCUDAHooks();
+#else
+  const HooksBase& cached = at::detail::getMPSHooks();
+#endif
+  new (const_cast<HooksBase*>(&cached)) Hooks();
+#ifdef HOSTDEVICE_CUDA
+  return at::detail::getCUDAHooks().hasCUDA();
+#else
+  return at::detail::getMPSHooks().hasMPS();
+#endif
+}
+
+}  // namespace hostdevice

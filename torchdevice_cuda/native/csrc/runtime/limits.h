@@ -1,0 +1,36 @@
+// How much memory a device has, and what is said when that is not enough.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstddef>
+
+namespace hostdevice {
+
+// A device's size and the part of it this process may use. Protected by the device's lock.
+struct Limits {
+  size_t total = size_t{16} << 30;
+  double fraction = 1.0;
+
+  bool is_reduced() const {
+    return fraction < 1.0;
+  }
+  size_t allowed() const {
+    return is_reduced() ? static_cast<size_t>(fraction * static_cast<double>(total)) : total;
+  }
+  size_t free(size_t reserved) const {
+    return total > reserved ? total - reserved : 0;
+  }
+};
+
+// What an allocation wanted when there was not enough, as the error message needs it.
+struct Shortage {
+  c10::DeviceIndex device;
+  size_t wanted, allocated, reserved;
+  Limits limits;
+};
+
+// CUDA's words, or an Apple GPU's. Called without the device's lock.
+[[noreturn]] void throw_out_of_memory(const Shortage& shortage);
+
+}  // namespace hostdevice

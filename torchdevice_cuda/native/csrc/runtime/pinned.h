@@ -1,0 +1,31 @@
+// Pinned host memory: blocks rounded to a power of two and cached until asked otherwise, as CUDA's pinned allocator
+// does.
+//
+// One lock of its own protects all of it; nothing else is locked while it is held.
+#pragma once
+
+#include <c10/core/Allocator.h>
+
+#include <cstdint>
+
+#include "runtime/statistics.h"
+
+namespace hostdevice {
+
+struct HostStats {
+  Stat allocation, allocated_bytes, segment, reserved_bytes;
+  int64_t num_host_alloc = 0, num_host_free = 0;
+};
+
+c10::Allocator* pinned_allocator();
+// Does this address lie in pinned memory that is in use?
+bool is_pinned(const void* pointer);
+HostStats host_stats();
+void host_empty_cache();
+void host_reset_peak_stats();
+void host_reset_accumulated_stats();
+
+void lock_pinned_for_fork();
+void unlock_pinned_after_fork();
+
+}  // namespace hostdevice

@@ -1,0 +1,58 @@
+#include "runtime/segments.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+
+namespace hostdevice {
+
+char* map_segment(size_t size) {
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+#ifdef MAP_NORESERVE
+  flags |= MAP_NORESERVE;
+#endif
+  // A chunk too much, so that an aligned stretch is in it; what is around that goes back.
+  void* mapped = mmap(nullptr, size + kChunk, PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  char* const start = static_cast<char*>(mapped);
+  const size_t before = (kChunk - reinterpret_cast<uintptr_t>(start) % kChunk) % kChunk;
+  if (before) munmap(start, before);
+  munmap(start + before + size, kChunk - before);
+  return start + before;
+}
+
+void unmap_segment(char* base, size_t size) {
+  munmap(base, size);
+}
+
+bool AddressTable::add(char* base, size_t size) {
+  auto* slots = static_cast<Block**>(std::calloc(size / kMinBlock, sizeof(Block*)));
+  if (!slots) return false;
+  auto* s = new Segment{base, size, slots};
+  for (size_t offset = 0; offset < size; offset += kChunk) entry(base + offset).store(s, std::memory_order_release);
+  return true;
+}
+
+void AddressTable::remove(char* base) {
+  auto* s = find(base);
+  for (size_t offset = 0; offset < s->size; offset += kChunk)
+    entry(base + offset).store(nullptr, std::memory_order_release);
+  std::free(s->slots);
+  delete s;
+}
+
+std::atomic<AddressTable::Segment*>& AddressTable::entry(const char* p) {
+  const auto chunk = reinterpret_cast<uintptr_t>(p) / kChunk;
+  auto& top = top_[chunk >> kLeafBits];
+  auto* leaf = top.load(std::memory_order_acquire);
+  if (!leaf) {
+    auto* made = new Leaf();
+    if (top.compare_exchange_strong(leaf, made))
+      leaf = made;
+    else
+      delete made;
+  }
+  return (*leaf)[chunk & (kLeafSize - 1)];
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,182 @@
+#include "runtime/streams.h"
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+namespace hostdevice {
+namespace {
+
+// The simulated clock of sleep(): cycles per nanosecond, near a data-centre GPU's 1.5 GHz.
+constexpr double kCyclesPerNs = 1.5;
+
+// How CUDA numbers the streams of a pool: an odd number, four bits for the pool counted from 1, then the place in it.
+c10::StreamId pooled_id(size_t pool, size_t place) {
+  return static_cast<c10::StreamId>((place << 5) | ((pool + 1) << 1) | 1);
+}
+size_t pool_of(c10::StreamId id) {
+  return static_cast<size_t>((id >> 1) & 0xf) - 1;
+}
+size_t place_of(c10::StreamId id) {
+  return static_cast<size_t>(id >> 5);
+}
+
+struct DeviceStreams {
+  StreamState default_stream;
+  // index 0: normal priority, then -1 .. kHighestPriority
+  std::array<std::array<StreamState, kStreamsPerPool>, 1 - kHighestPriority> pools;
+  std::array<std::atomic<uint32_t>, 1 - kHighestPriority> next{};
+  std::mutex mutex;
+  std::unordered_map<c10::StreamId, std::unique_ptr<StreamState>> external;
+  DeviceStreams() = default;
+};
+
+DeviceStreams& streams_of(c10::DeviceIndex index) {
+  static std::array<std::atomic<DeviceStreams*>, kMaxDevices> all{};
+  static std::mutex mutex;
+  auto& slot = all.at(static_cast<size_t>(index));
+  if (auto* found = slot.load(std::memory_order_acquire)) return *found;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (auto* found = slot.load(std::memory_order_acquire)) return *found;
+  auto* made = new DeviceStreams;  // leaked: streams outlive static destruction
+  made->default_stream.device = index;
+  for (size_t p = 0; p < made->pools.size(); p++) {
+    for (size_t i = 0; i < kStreamsPerPool; i++) {
+      auto& s = made->pools[p][i];
+      s.device = index;
+      s.priority = -static_cast<int>(p);
+      s.id = pooled_id(p, i);
+    }
+  }
+  slot.store(made, std::memory_order_release);
+  return *made;
+}
+
+std::atomic<bool> g_ever_slept{false};
+thread_local std::array<c10::StreamId, kMaxDevices> t_current_stream{};
+
+}  // namespace
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+c10::StreamId new_stream(c10::DeviceIndex device, int priority) {
+  check_fork();
+  auto& all = streams_of(resolve(device));
+  if (priority > 0) priority = 0;
+  if (priority < kHighestPriority) priority = kHighestPriority;
+  const auto p = static_cast<size_t>(-priority);
+  const auto i = all.next[p].fetch_add(1) % kStreamsPerPool;
+  return all.pools[p][i].id;
+}
+
+c10::StreamId current_stream(c10::DeviceIndex device) {
+  return t_current_stream[static_cast<size_t>(resolve(device))];
+}
+
+c10::StreamId exchange_stream(c10::DeviceIndex device, c10::StreamId id) {
+  auto& slot = t_current_stream[static_cast<size_t>(resolve(device))];
+  auto old = slot;
+  slot = id;
+  return old;
+}
+
+StreamState& stream_state(c10::DeviceIndex device, c10::StreamId id) {
+  device = resolve(device);
+  auto& all = streams_of(device);
+  if (id == 0) return all.default_stream;
+  if (id & 1) {
+    const size_t p = pool_of(id), i = place_of(id);
+    TORCH_CHECK(
+        p < all.pools.size() && i < kStreamsPerPool, "unknown stream id ", id, " on ", c10::Device(kType, device));
+    return all.pools[p][i];
+  }
+  // A handle given back to us names the stream it came from.
+  for (auto& pool : all.pools)
+    for (auto& s : pool)
+      if (reinterpret_cast<c10::StreamId>(&s) == id) return s;
+  std::lock_guard<std::mutex> lock(all.mutex);
+  auto& slot = all.external[id];
+  if (!slot) {
+    slot = std::make_unique<StreamState>();
+    slot->id = id;
+    slot->device = device;
+  }
+  return *slot;
+}
+
+int stream_priority(c10::DeviceIndex device, c10::StreamId id) {
+  return stream_state(device, id).priority;
+}
+
+uint64_t stream_handle(c10::DeviceIndex device, c10::StreamId id) {
+  if (id == 0 || !(id & 1)) return static_cast<uint64_t>(id);
+  return reinterpret_cast<uint64_t>(&stream_state(device, id));
+}
+
+bool stream_idle(const StreamState& stream) {
+  const auto ready = stream.ready_ns.load(std::memory_order_acquire);
+  return ready == 0 || ready <= now_ns();
+}
+
+void wait_until(int64_t ns) {
+  const auto left = ns - now_ns();
+  if (left > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(left));
+}
+
+void synchronize_device(c10::DeviceIndex device) {
+  mark_used();
+  device = resolve(device);
+  if (!g_ever_slept.load(std::memory_order_acquire)) return;
+  auto& all = streams_of(device);
+  int64_t last = all.default_stream.ready_ns.load();
+  for (auto& pool : all.pools)
+    for (auto& s : pool) last = std::max<int64_t>(last, s.ready_ns.load());
+  {
+    std::lock_guard<std::mutex> lock(all.mutex);
+    for (auto& e : all.external) last = std::max<int64_t>(last, e.second->ready_ns.load());
+  }
+  wait_until(last);
+}
+
+void sleep_current_stream(c10::DeviceIndex device, int64_t cycles) {
+  mark_used();
+  device = resolve(device);
+  g_ever_slept.store(true, std::memory_order_release);
+  auto& s = stream_state(device, current_stream(device));
+  const auto start = std::max<int64_t>(now_ns(), s.ready_ns.load());
+  s.ready_ns.store(start + static_cast<int64_t>(static_cast<double>(cycles) / kCyclesPerNs), std::memory_order_release);
+}
+
+void synchronize_current_stream(c10::DeviceIndex device) {
+  if (C10_LIKELY(!g_ever_slept.load(std::memory_order_relaxed))) return;
+  wait_until(stream_state(device, current_stream(device)).ready_ns.load());
+}
+
+void event_record(EventState& event, StreamState& stream) {
+  mark_used();
+  event.time_ns.store(std::max<int64_t>(now_ns(), stream.ready_ns.load()), std::memory_order_release);
+}
+
+void event_block(const EventState& event, StreamState& stream) {
+  check_fork();
+  const auto t = event.time_ns.load(std::memory_order_acquire);
+  auto ready = stream.ready_ns.load();
+  while (t > ready && !stream.ready_ns.compare_exchange_weak(ready, t)) {
+  }
+}
+
+bool event_done(const EventState& event) {
+  return event.time_ns.load(std::memory_order_acquire) <= now_ns();
+}
+
+double event_elapsed_ms(const EventState& start, const EventState& end) {
+  return static_cast<double>(end.time_ns.load() - start.time_ns.load()) * 1e-6;
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,58 @@
+// Streams and events on a host timeline.
+//
+// Kernels run on the calling thread, so a stream is never behind with real work. What can make it busy is sleep(),
+// and what waits for it: each stream knows the moment it becomes idle, and everything else follows from that.
+//
+// States are atomic or set once. Each device has a lock for the table of its external streams, and nothing else is
+// locked while it is held.
+#pragma once
+
+#include <c10/core/Stream.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "runtime/device.h"
+
+namespace hostdevice {
+
+int64_t now_ns();
+
+struct StreamState {
+  std::atomic<int64_t> ready_ns{0};  // on now_ns()'s clock; in the past: idle
+  c10::StreamId id = 0;
+  c10::DeviceIndex device = 0;
+  int priority = 0;
+};
+
+struct EventState {
+  std::atomic<int64_t> time_ns{-1};  // when the recorded work is done; -1: never recorded
+  bool timing = false;
+  c10::DeviceIndex device = 0;
+};
+
+constexpr int kStreamsPerPool = 32;
+constexpr int kLowestPriority = 0;
+constexpr int kHighestPriority = -3;
+
+// Default streams have id 0. An id from outside (ExternalStream) is the handle itself, which is even.
+c10::StreamId new_stream(c10::DeviceIndex device, int priority);
+c10::StreamId current_stream(c10::DeviceIndex device);
+c10::StreamId exchange_stream(c10::DeviceIndex device, c10::StreamId id);
+StreamState& stream_state(c10::DeviceIndex device, c10::StreamId id);
+int stream_priority(c10::DeviceIndex device, c10::StreamId id);
+uint64_t stream_handle(c10::DeviceIndex device, c10::StreamId id);
+
+bool stream_idle(const StreamState& stream);
+void wait_until(int64_t ns);
+void synchronize_device(c10::DeviceIndex device);
+void sleep_current_stream(c10::DeviceIndex device, int64_t cycles);
+// What a blocking device-to-host copy does: wait for the work in front of it. Free when nothing ever slept.
+void synchronize_current_stream(c10::DeviceIndex device);
+
+void event_record(EventState& event, StreamState& stream);
+void event_block(const EventState& event, StreamState& stream);
+bool event_done(const EventState& event);
+double event_elapsed_ms(const EventState& start, const EventState& end);
+
+}  // namespace hostdevice

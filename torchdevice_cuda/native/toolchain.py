@@ -1,0 +1,180 @@
+"""What the native device is compiled with: the installed torch, a compiler, and what the compiler is told."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from .. import _compat
+
+#: The C++ sources; includes are by path from here.
+SOURCES = Path(__file__).resolve().parent / "csrc"
+#: No compiler run takes longer, nor does a build that another process is at: nothing waits for ever.
+PATIENCE_S = 1800.0
+# torch's libraries that a library of ours needs. They are loaded, under these names, before it is: `load` imports torch
+# first. So nothing says where they are, and one library serves every environment that has this torch.
+_TORCH_LIBRARIES = ("-lc10", "-ltorch_cpu", "-ltorch_python")
+
+# c10::detail::torchCheckFail(char const*, char const*, unsigned, std::string const&) where std::string is the old one.
+_OLD_ABI = b"_ZN3c106detail14torchCheckFailEPKcS2_jRKSs"
+
+
+class BuildError(RuntimeError):
+    """The native part could not be built or found; the message says what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Torch:
+    """What a build needs to know of the installed torch; found without importing it."""
+
+    root: Path
+    version: str
+    cxx11_abi: bool
+
+    @property
+    def include(self) -> Path:
+        """Its headers."""
+        return self.root / "include"
+
+
+def installed_torch() -> Torch:
+    """The torch that ``import torch`` gives."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.origin:
+        raise BuildError("torch is not installed")
+    root = Path(spec.origin).parent
+    version = ""
+    for line in (root / "version.py").read_text(encoding="utf-8").splitlines():
+        if line.startswith("__version__"):
+            version = line.split("=", 1)[1].strip().strip("'\"")
+    if not version:
+        raise BuildError(f"cannot read torch's version from {root / 'version.py'}")
+    return Torch(root, version, _uses_cxx11_abi(root))
+
+
+@functools.cache
+def _uses_cxx11_abi(root: Path) -> bool:
+    loaded = sys.modules.get("torch")
+    flag = getattr(getattr(loaded, "_C", None), "_GLIBCXX_USE_CXX11_ABI", None)
+    if flag is not None:
+        return bool(flag)
+    if platform.system() != "Linux":
+        return False  # a matter of GNU's library, and torch says the same there
+    # A function that takes a std::string has the ABI in its name. One of torch's own: its libraries may hold the C++
+    # library's names of both kinds.
+    with contextlib.suppress(OSError):
+        return _OLD_ABI not in (root / "lib" / "libc10.so").read_bytes()
+    return True
+
+
+def compiler() -> str:
+    """The C++ compiler: $CXX, or the first of the usual names that is on the path."""
+    named = os.environ.get("CXX", "").strip()
+    for candidate in (named,) if named else ("g++", "clang++", "c++"):
+        found = shutil.which(candidate)
+        if found:
+            return found
+    wanted = f"CXX={named!r} is not on the path" if named else "none of g++, clang++, c++ is on the path"
+    raise BuildError(
+        f"a C++17 compiler is needed to build the native device, and {wanted}. Install one (Debian/Ubuntu: "
+        "apt-get install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install) or set CXX."
+    )
+
+
+def has_compiler() -> bool:
+    """Could a library be built, as far as the compiler goes?"""
+    with contextlib.suppress(BuildError):
+        return bool(compiler())
+    return False
+
+
+@functools.cache
+def compiler_identity(path: str) -> str:
+    """Which compiler this is, and of which version."""
+    try:
+        out = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BuildError(f"{path} --version failed: {error}") from error
+    return out.splitlines()[0] if out else path
+
+
+def _extra_flags() -> list[str]:
+    return os.environ.get("TORCHDEVICE_NATIVE_CXXFLAGS", "").split()
+
+
+def compile_flags(kind: str, torch: Torch) -> list[str]:
+    """What the compiler is told besides where things are."""
+    return [
+        f"-std={_compat.cxx_standard(torch.version)}",
+        "-fPIC",
+        "-fvisibility=hidden",
+        # A warning never ends a build: other compilers have other opinions. The tests want none.
+        "-Wall",
+        "-Wextra",
+        # Methods that only some versions of torch ask for cannot be marked override.
+        "-Wno-inconsistent-missing-override",
+        f"-DHOSTDEVICE_{kind.upper()}",
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
+        "-DNDEBUG",
+        "-DAT_PER_OPERATOR_HEADERS",
+        *_extra_flags(),
+    ]
+
+
+def compile_paths(torch: Torch, scratch: Path) -> list[str]:
+    """Where things are. None of it ends up in the library: it names its sources by their place in the package."""
+    python = Path(sysconfig.get_path("include"))
+    foreign = (torch.include, torch.include / "torch" / "csrc" / "api" / "include", python)
+    shown = {SOURCES: "csrc", torch.include: "torch/include", python: "python", scratch: "units"}
+    return [
+        f"-I{SOURCES}",
+        # Headers of a system: what is in them is not ours to be warned about.
+        *(word for path in foreign for word in ("-isystem", str(path))),
+        *(f"-ffile-prefix-map={path}={name}" for path, name in shown.items()),
+    ]
+
+
+def link_flags() -> list[str]:
+    """What the linker is told besides where things are."""
+    # Symbols of the interpreter itself are resolved when the library is loaded, which macOS wants to be told.
+    late = ["-undefined", "dynamic_lookup"] if platform.system() == "Darwin" else []
+    return ["-shared", *_TORCH_LIBRARIES, *late, *_extra_flags()]
+
+
+def link_paths(torch: Torch, cxx: str) -> list[str]:
+    """Where the libraries are that the linker looks into."""
+    return [f"-L{torch.root / 'lib'}", *_shared_cxx_library(cxx)]
+
+
+def _shared_cxx_library(cxx: str) -> list[str]:
+    """The C++ library that torch uses, by its file.
+
+    Some compilers link it statically unless told so; two copies of it in one process do not share their locales, and
+    the first number that is formatted ends the process.
+    """
+    if platform.system() != "Linux":
+        return []
+    asked = [cxx, "-print-file-name=libstdc++.so.6"]
+    found = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=30).stdout.strip()
+    return [found] if os.path.isabs(found) else []
+
+
+def run(command: list[str], what: str) -> subprocess.CompletedProcess[str]:
+    """Runs the compiler."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BuildError(f"{what} failed: {error}") from error
+    if done.returncode:
+        tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-40:])
+        raise BuildError(f"{what} failed ({command[0]} returned {done.returncode}):\n{tail}")
+    return done
