@@ -1,5 +1,6 @@
 """Compare the torch.cuda tree of this process with a recorded surface: what is missing, what differs.
 
+    python tools/gap.py SURFACE.json --record                             # of the installed torch, best a CUDA build
     python -m torchdevice_cuda tools/gap.py tests/data/surface-2.13.0.json
     python -m torchdevice_cuda tools/gap.py SURFACE.json --names-only     # another torch version: names, not signatures
     python tools/gap.py SURFACE.json --trim tests/data/surface-X.json     # keep what this tool compares
@@ -16,6 +17,7 @@ import ast
 import importlib
 import inspect
 import json
+import pkgutil
 import re
 import sys
 import types
@@ -124,6 +126,26 @@ def gaps(surface: dict[str, Any], names_only: bool = False) -> Iterator[tuple[st
                     yield "missing member", f"{dotted}.{member}"
 
 
+def record() -> dict[str, Any]:
+    """The surface of this process's torch.cuda: every module, and of its names those that are torch's."""
+    import torch
+
+    found: dict[str, Any] = {}
+    for name in ("torch.cuda", *(info.name for info in pkgutil.walk_packages(torch.cuda.__path__, "torch.cuda."))):
+        module = importlib.import_module(name)
+        found[name] = {"all": getattr(module, "__all__", None), "names": {}}
+        for attribute, value in vars(module).items():
+            origin = getattr(value, "__module__", None) or "torch"
+            if isinstance(value, types.ModuleType) or origin.partition(".")[0] != "torch":
+                continue
+            entry = found[name]["names"][attribute] = {"kind": kind_of(value)}
+            if isinstance(value, type):
+                entry["members"] = [member for member in dir(value) if not member.startswith("__")]
+            else:
+                entry["signature"] = signature_of(value)
+    return found
+
+
 def trim(surface: dict[str, Any]) -> dict[str, Any]:
     """The surface less everything that is not compared."""
     kept: dict[str, Any] = {}
@@ -141,8 +163,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("surface", type=Path)
     parser.add_argument("--names-only", action="store_true", help="compare names, not signatures, kinds and members")
+    parser.add_argument("--record", action="store_true", help="write the surface of this torch; compare nothing")
     parser.add_argument("--trim", type=Path, help="write what is compared to this file; compare nothing")
     args = parser.parse_args()
+    if args.record:
+        args.surface.write_text(json.dumps(trim(record()), indent=0, sort_keys=True) + "\n")
+        return 0
     surface = json.loads(args.surface.read_text())
     if args.trim:
         args.trim.write_text(json.dumps(trim(surface), indent=0, sort_keys=True) + "\n")

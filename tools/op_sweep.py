@@ -1,4 +1,4 @@
-"""A sweep over torch's operators in a process of its own, under another that supervises it.
+"""A sweep over torch's operators in one process while another watches.
 
 An operator that ends the process is recorded, and the rest still run. Imports no torch: the working process decides
 what comes before it.
@@ -51,7 +51,7 @@ def work(options: argparse.Namespace, one: Callable[[Any], Record]) -> None:
             out.flush()
 
 
-def supervise(program: Sequence[str], options: argparse.Namespace, *, cwd: Path | None = None) -> list[Record]:
+def watch(program: Sequence[str], options: argparse.Namespace, *, cwd: Path | None = None) -> list[Record]:
     """Run ``python program`` with these options until every operator has its record; the records."""
     with tempfile.TemporaryDirectory() as scratch:
         out = options.out or Path(scratch) / "results.jsonl"

@@ -45,7 +45,7 @@ def main() -> int:
     if options.worker:
         worker(options)
         return 0
-    records = op_sweep.supervise([__file__], options)
+    records = op_sweep.watch([__file__], options)
     routes = collections.Counter(r["route"] for r in records if r["status"] == "pass")
     failed = sum(r["status"] == "fail" for r in records)
     print(op_sweep.summary(records, options.dtype))

@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.worker:
         worker(options)
         return 0
-    records = op_sweep.supervise(["-m", "tests.native.opinfo"], options, cwd=ROOT)
+    records = op_sweep.watch(["-m", "tests.native.opinfo"], options, cwd=ROOT)
     print(op_sweep.summary(records, f"{options.device} {options.dtype}"))
     return int(any(r["status"] == "fail" for r in records))
 
