@@ -34,13 +34,6 @@ class Aliases {
   // A result as a device tensor: the argument it came from, a view of its memory, or fresh memory relabelled.
   at::Tensor to_device(at::Tensor result);
 
-  void set_index(c10::DeviceIndex index) {
-    index_ = index;
-  }
-  c10::DeviceIndex index() const {
-    return index_;
-  }
-
  private:
   struct StoragePair {
     c10::StorageImpl* dev;

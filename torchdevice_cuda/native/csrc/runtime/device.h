@@ -79,10 +79,6 @@ inline c10::DeviceIndex resolve(c10::DeviceIndex index) {
   return index;
 }
 
-inline bool on_device(const c10::Device& d) {
-  return d.type() == kType;
-}
-
 // Locks every allocator mutex across fork() so that a child can at least free what it inherited.
 void install_fork_handlers();
 
