@@ -1,4 +1,4 @@
-"""Tests that end in every way a test in a child can end. pytest finds them only when told to: they are the harness's own."""
+"""Tests that end in every way a test in a child can end; pytest finds them only when told to."""
 
 from __future__ import annotations
 
