@@ -5,13 +5,12 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import EMULATION, TRUE_TO_IDENTITY, clean_environment
+from harness import Place, python
+from harness.places import skip_unless_ready
 
 pytestmark = pytest.mark.slow
 
@@ -36,24 +35,17 @@ OWN_SEQUENCE = {"virtual", "mps"}
 TIMEOUT = 600
 
 
-def _run(command: list[str], program: str, **environment: str) -> dict[str, Any]:
+def _run(program: str, *launcher: str, **environment: str) -> dict[str, Any]:
     """Run a client program and return what it reports."""
-    done = subprocess.run(
-        [*command, str(CLIENTS / f"{program}.py")],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        env=clean_environment(HF_HUB_OFFLINE="1", **environment),
-    )
-    if done.returncode:
-        pytest.fail(f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}", pytrace=False)
-    return json.loads(done.stdout.rpartition("RESULT ")[2])
+    path = CLIENTS / f"{program}.py"
+    done = python(*launcher, path, environment={"HF_HUB_OFFLINE": "1", **environment}, timeout=TIMEOUT)
+    return json.loads(done.out.rpartition("RESULT ")[2])
 
 
 @functools.cache
 def _stock(program: str) -> dict[str, Any]:
     """What the program reports on stock torch, on the CPU."""
-    return _run([sys.executable], program, CLIENT_DEVICE="cpu")
+    return _run(program, CLIENT_DEVICE="cpu")
 
 
 def _require(libraries: tuple[str, ...]) -> None:
@@ -67,19 +59,17 @@ def test_every_program_is_run() -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_client(program: str, place: dict[str, str]) -> None:
+def test_client(program: str, place: Place) -> None:
     _require(PROGRAMS[program])
-    driver = place["driver"]
-    identity = {"CLIENT_IDENTITY": "cuda"} if driver in TRUE_TO_IDENTITY else {}
-    options = [part for name, value in place.items() for part in (f"--{name}", value)]
-    reported = _run(
-        [sys.executable, "-m", "torchdevice_cuda", *options], program, **identity, **EMULATION.get(driver, {})
-    )
+    skip_unless_ready(place)
+    identity = {} if place.driver == "cpu" else {"CLIENT_IDENTITY": "cuda"}
+    options = [part for name, value in place.settings.items() for part in (f"--{name}", value)]
+    reported = _run(program, "-m", "torchdevice_cuda", *options, **identity, **place.full_environment())
     # Under accelerate what names no device is drawn on the device too: models start from other numbers.
-    draws_on_device = program in DRAWS_ON_DEVICE or place.get("policy") == "accelerate"
-    if driver in OWN_SEQUENCE and draws_on_device:
+    draws_on_device = program in DRAWS_ON_DEVICE or place.settings.get("policy") == "accelerate"
+    if place.driver in OWN_SEQUENCE and draws_on_device:
         return  # its own assertions hold: losses finite and falling
-    tolerance = TOLERANCE.get(driver, OTHER_TOLERANCE)
+    tolerance = TOLERANCE.get(str(place.driver), OTHER_TOLERANCE)
     _compare(reported["float32"], _stock(program)["float32"], tolerance, "float32")
 
 

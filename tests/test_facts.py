@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from functools import cache
-from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import ROOT, clean_environment
+from harness import CPU, VIRTUAL, Place, python
+from harness.places import skip_unless_ready
+from harness.processes import ROOT
 
-RECORDED = json.loads((Path(__file__).parent / "data" / "facts-cuda.json").read_text())
-DRIVERS = ("cpu", "virtual")
+FILE = ROOT / "tests" / "data" / "facts-cuda.json"
+RECORDED = json.loads(FILE.read_text())
+PLACES = [pytest.param(place, marks=place.marks, id=str(place)) for place in (CPU, VIRTUAL)]
 # Facts a driver does not share, with the reason.
 KNOWN = {
     "memory_allocated(99)": "CUDA prints the index as the character with that code",
@@ -23,23 +24,22 @@ KNOWN = {
 
 
 @cache
-def differences(driver: str) -> dict[str, list]:
-    command = [sys.executable, "-m", "torchdevice_cuda", "--driver", driver, str(ROOT / "tools" / "facts.py")]
-    recorded = str(ROOT / "tests" / "data" / "facts-cuda.json")
-    done = subprocess.run(
-        [*command, "--compare", recorded, "--json"], capture_output=True, text=True, env=clean_environment()
-    )
-    assert done.stdout, done.stderr
-    return json.loads(done.stdout)
+def differences(driver: str) -> dict[str, list[Any]]:
+    """What differs on a driver: the recorded outcome and the one found."""
+    launcher = ("-m", "torchdevice_cuda", "--driver", driver)
+    # Its exit status says whether anything differs.
+    done = python(*launcher, ROOT / "tools" / "facts.py", "--compare", FILE, "--json", check=False)
+    assert done.out, done
+    return json.loads(done.out)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("name", RECORDED)
-def test_fact(driver: str, name: str, request: pytest.FixtureRequest) -> None:
-    if driver == "virtual":
-        request.getfixturevalue("native_library")
+def test_fact(where: Place, name: str) -> None:
+    skip_unless_ready(where)
+    found = differences(str(where.driver))
     if name in KNOWN:
-        assert name in differences(driver), "no longer different: take it off the list"
+        assert name in found, "no longer different: take it off the list"
         return
-    wanted, found = differences(driver).get(name, (None, None))
-    assert found == wanted
+    wanted, got = found.get(name, (None, None))
+    assert got == wanted

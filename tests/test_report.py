@@ -2,57 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch
+from harness import CPU, in_child, python
 
-PROGRAM = """
-def make():
-    return [torch.zeros(2, device="cuda") for _ in range(3)]  # line 4 of this program
-make(), make()
-torch.ones(1).to("cuda"), torch.ones(1, device="cpu")
-"""
+import torchdevice_cuda
 
 
-def test_requests_are_counted_by_call_site(run: Callable, tmp_path: Path) -> None:
-    file = tmp_path / "report.txt"
-    run(PROGRAM, report=str(file))
-    lines = [line.split() for line in file.read_text().splitlines()]
-    counted = {
-        (row[1], row[2], row[3].rpartition(":")[2]): int(row[0]) for row in lines if len(row) == 4 and row[0].isdigit()
+def make() -> list[torch.Tensor]:
+    return [torch.zeros(2, device="cuda") for _ in range(3)]
+
+
+def move() -> None:
+    torch.ones(1).to("cuda"), torch.ones(1, device="cpu")
+
+
+def ask() -> None:
+    """Eight requests, from two lines."""
+    make()
+    make()
+    move()
+
+
+def first_line(function: object) -> int:
+    """The line below a function's first, where its body is."""
+    return function.__code__.co_firstlineno + 1  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "report.txt"
+
+
+def test_requests_are_counted_by_call_site(file: Path) -> None:
+    in_child(ask, CPU.but(report=str(file)))
+    rows = [line.split() for line in file.read_text().splitlines()]
+    cells = [row for row in rows if len(row) == 4 and row[0].isdigit()]
+    counted = {(row[1], row[2], int(row[3].rpartition(":")[2])): int(row[0]) for row in cells}
+    assert counted == {
+        ("cuda", "cpu", first_line(make)): 6,
+        ("cuda", "cpu", first_line(move)): 1,
+        ("cpu", "cpu", first_line(move)): 1,
     }
-    assert counted == {("cuda", "cpu", "4"): 6, ("cuda", "cpu", "6"): 1, ("cpu", "cpu", "6"): 1}, file.read_text()
-    assert lines[-1] == ["8", "device", "requests", "in", "all"]
+    assert {row[3].rpartition(":")[0] for row in cells} == {__file__}
+    assert rows[-1] == ["8", "device", "requests", "in", "all"]
 
 
-def test_page_and_standard_error(run: Callable, tmp_path: Path) -> None:
+def test_a_page(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    run(PROGRAM, report=str(page))
-    assert page.read_text().startswith("<!doctype html>") and page.read_text().count("<tr>") == 4
-    assert "8 device requests in all" in run(PROGRAM, report="-").stderr
+    in_child(ask, CPU.but(report=str(page)))
+    assert page.read_text().startswith("<!doctype html>")
+    assert page.read_text().count("<tr>") == 4
 
 
-def test_children_write_beside_it(run: Callable, tmp_path: Path) -> None:
-    child = (
-        "import torchdevice_cuda; torchdevice_cuda.activate(driver='cpu'); import torch; torch.zeros(1, device='cuda')"
-    )
-    run(
-        f"""
-        import subprocess, sys
-        torch.zeros(1, device="cuda")
-        subprocess.run([sys.executable, "-c", {child!r}], check=True)
-        """,
-        env={"TORCHDEVICE_REPORT": str(tmp_path / "report.txt")},
-    )
+def test_standard_error() -> None:
+    options = ("--driver", "cpu", "--report", "-")
+    done = python("-m", "torchdevice_cuda", *options, "-c", "import torch; torch.zeros(1, device='cuda')")
+    assert "1 device requests in all" in done.err
+
+
+def ask_with_a_child() -> None:
+    torch.zeros(1, device="cuda")
+    activated = "import torchdevice_cuda; torchdevice_cuda.activate(driver='cpu'); import torch"
+    subprocess.run([sys.executable, "-c", f"{activated}; torch.zeros(1, device='cuda')"], check=True)
+
+
+def test_children_write_beside_it(tmp_path: Path) -> None:
+    in_child(ask_with_a_child, CPU.within(TORCHDEVICE_REPORT=str(tmp_path / "report.txt")))
     assert len(list(tmp_path.glob("report*.txt"))) == 2
 
 
+def deactivate_and_read(file: str) -> str:
+    torch.zeros(1, device="cuda")
+    torchdevice_cuda.deactivate()
+    return Path(file).read_text()
+
+
 @pytest.mark.parametrize("order", ["before", "after"])
-def test_deactivation_writes_it(run: Callable, tmp_path: Path, order: str) -> None:
-    file = tmp_path / "report.txt"
-    run(
-        f"torch.zeros(1, device='cuda'); torchdevice_cuda.deactivate(); assert '1 device requests' in open({str(file)!r}).read()",
-        report=str(file),
-        order=order,
-    )
+def test_deactivation_writes_it(file: Path, order: str) -> None:
+    assert "1 device requests" in in_child(deactivate_and_read, CPU.but(report=str(file)).when(order), str(file))

@@ -1,3 +1,5 @@
+"""Settings: read from the environment and the command line, and handed on to children."""
+
 from __future__ import annotations
 
 import pytest
@@ -8,7 +10,10 @@ from torchdevice_cuda import settings
 def test_environment_is_read_and_overridden() -> None:
     environ = {"TORCHDEVICE_DRIVER": "CPU", "TORCHDEVICE_MEMORY": "2GiB", "TORCHDEVICE_CAPABILITY": "8.6"}
     chosen = settings.load({"devices": "3", "memory": None}, environ)
-    assert (chosen.driver, chosen.memory, chosen.capability, chosen.devices) == ("cpu", 2 << 30, (8, 6), 3)
+    assert chosen.driver == "cpu"
+    assert chosen.memory == 2 << 30
+    assert chosen.capability == (8, 6)
+    assert chosen.devices == 3
     assert settings.load({"memory": 1 << 20}, environ).memory == 1 << 20
 
 
@@ -20,15 +25,33 @@ def test_sizes(text: str, size: int) -> None:
     assert settings.load({"memory": text}, {}).memory == size
 
 
+#: For every setting a value that is not its default.
+CHANGED = {
+    "driver": "cpu",
+    "policy": "faithful",
+    "allow_redirects": True,
+    "identity": "native",
+    "float64": "raise",
+    "devices": 2,
+    "memory": 1 << 30,
+    "capability": (8, 0),
+    "name": "Test GPU",
+    "log_level": "DEBUG",
+    "report": "-",
+    "fallback": "error",
+    "mlx": "always",
+    "refusals": "disk",
+    "visible_devices": "1",
+    "build": False,
+    "emulate_mps": True,
+}
+
+
 @pytest.mark.parametrize("option", settings.OPTIONS, ids=lambda option: option.field)
-def test_every_default_survives_a_child_process(option: settings.Option) -> None:
-    changed = {
-        "driver": "cpu", "policy": "faithful", "allow_redirects": True, "identity": "native", "float64": "raise",
-        "devices": 2, "memory": 1 << 30, "capability": (8, 0), "name": "Test GPU", "log_level": "DEBUG",
-        "report": "-", "fallback": "error", "mlx": "always", "refusals": "disk", "visible_devices": "1", "build": False, "emulate_mps": True,
-    }  # fmt: skip
-    chosen = settings.load({option.field: changed[option.field]}, {})
-    assert getattr(chosen, option.field) == changed[option.field]
+def test_every_setting_survives_a_child_process(option: settings.Option) -> None:
+    chosen = settings.load({option.field: CHANGED[option.field]}, {})
+    assert getattr(settings.Settings(), option.field) != CHANGED[option.field]
+    assert getattr(chosen, option.field) == CHANGED[option.field]
     assert settings.load({}, settings.as_environment(chosen)) == chosen
 
 
@@ -52,7 +75,9 @@ def test_unreadable_values_name_variable_value_and_what_is_allowed(variable: str
     with pytest.raises(settings.SettingsError) as error:
         settings.load({}, {variable: value})
     allowed = next(option.allowed for option in settings.OPTIONS if option.variable == variable)
-    assert variable in str(error.value) and repr(value) in str(error.value) and allowed in str(error.value)
+    assert variable in str(error.value)
+    assert repr(value) in str(error.value)
+    assert allowed in str(error.value)
 
 
 def test_unknown_setting_is_refused() -> None:

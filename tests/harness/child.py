@@ -3,8 +3,8 @@
     python child.py FOLDER
 
 ``FOLDER/request`` says what to do and ``FOLDER/results`` gets a line when a function begins and one when it has ended,
-so that the parent knows which one killed the process. It is a program as users write them: it activates at its top, and so
-do processes that it spawns. It imports nothing that a test may want to import later.
+so that the parent knows which one killed the process. It is a program as users write them: it activates at its top, and
+so do processes that it spawns. It imports nothing that a test may want to import later.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import ast
 import faulthandler
 import importlib
 import json
+import operator
 import os
 import reprlib
 import sys
@@ -38,10 +39,8 @@ if REQUEST["settings"]:
 def find(reference: str) -> Callable[..., Any]:
     """The function that a reference ``module:name`` names."""
     module, _, name = reference.partition(":")
-    found: Any = importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+    function: Callable[..., Any] = operator.attrgetter(name)(importlib.import_module(module))
+    return function
 
 
 def call(function: Callable[..., Any], arguments: tuple[list[Any], dict[str, Any]]) -> dict[str, Any]:
@@ -76,6 +75,7 @@ def printed() -> list[int]:
 def main(results: TextIO) -> None:
     """Do what is asked, in its order."""
     faulthandler.enable()
+    process = os.getpid()
     if REQUEST["setup"]:
         reference, arguments = REQUEST["setup"]
         find(reference)(**arguments)
@@ -87,6 +87,10 @@ def main(results: TextIO) -> None:
         # One that hangs ends the process and says where it hung.
         faulthandler.dump_traceback_later(seconds, exit=True, file=2)
         came = call(function, arguments)
+        if os.getpid() != process:
+            # A fork that its function did not end: it is no business of the results.
+            print(came, file=sys.stderr, flush=True)
+            os._exit(1)
         faulthandler.cancel_dump_traceback_later()
         print(json.dumps({"case": number, "printed": printed(), **came}), file=results, flush=True)
 

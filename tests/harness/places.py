@@ -52,19 +52,19 @@ class Place:
 
     def but(self, **settings: Any) -> Place:
         """The same with other settings of ``activate()``."""
-        return self._changed("settings", settings)
+        return dataclasses.replace(self, name=self._named(settings), settings={**self.settings, **settings})
 
     def within(self, **environment: str) -> Place:
         """The same with more in the environment."""
-        return self._changed("environment", environment)
+        changed = {**self.environment, **environment}
+        return dataclasses.replace(self, name=self._named(environment), environment=changed)
 
     def when(self, order: str) -> Place:
         """The same with activation at another time: a key of :data:`ORDERS`."""
         return dataclasses.replace(self, order=order, name=self.name if order == "before" else f"{self.name} {order}")
 
-    def _changed(self, field: str, more: Mapping[str, Any]) -> Place:
-        name = " ".join([self.name, *(f"{key.lower()}={value}" for key, value in more.items())])
-        return dataclasses.replace(self, name=name, **{field: {**getattr(self, field), **more}})
+    def _named(self, more: Mapping[str, Any]) -> str:
+        return " ".join([self.name, *(f"{key.lower()}={value}" for key, value in more.items())])
 
     def full_environment(self) -> dict[str, str]:
         """What the environment has besides that of every child."""

@@ -6,71 +6,23 @@ import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from torchdevice_cuda.importing.finder import Shadow, ShadowFinder
 from torchdevice_cuda.importing.inplace import Rewrite
 
-STOCK = {
-    "host/__init__.py": "from . import tree\ncomplete = True\n",
-    "host/tree/__init__.py": """
-from .leaf import answer, Thing
-from functools import lru_cache
-def whoami(): return "stock"
-def only_stock(): return "stock"
-@lru_cache
-def cached(): return "stock"
-def closure(n):
-    def inner(): return ("stock", n)
-    return inner
-made = closure(1)
-def wrapped(x=1): return ("stock", x)
-""",
-    "host/tree/leaf.py": """
-class Thing:
-    kind = "stock"
-def answer(): return "stock"
-""",
-    "host/tree/later.py": "origin = 'stock'\n",
-}
-OURS = {
-    "tree/__init__.py": """
-from .leaf import answer, Thing
-from functools import lru_cache
-def whoami(): return "shadow"
-@lru_cache
-def cached(): return "shadow"
-def closure(n, m=2):
-    def inner(): return ("shadow", n, m)
-    return inner
-made = closure(1)
-def wrapped(y=2, *, z=3): return ("shadow", y, z)
-def only_shadow(): return "shadow"
-""",
-    "tree/leaf.py": """
-class Thing:
-    kind = "shadow"
-def answer(): return "shadow"
-""",
-}
-
-
-def write(folder: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+#: A package, and what is served in the place of a part of it.
+TREES = Path(__file__).with_name("trees")
 
 
 @pytest.fixture
-def trees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shadow]:
-    write(tmp_path / "stock", STOCK)
-    write(tmp_path / "ours", OURS)
-    monkeypatch.syspath_prepend(str(tmp_path / "stock"))
-    ours = tmp_path / "ours" / "tree"
+def trees(monkeypatch: pytest.MonkeyPatch) -> Iterator[Shadow]:
+    monkeypatch.syspath_prepend(str(TREES / "stock"))
+    ours = TREES / "ours" / "tree"
     files = {"host.tree": ours / "__init__.py", "host.tree.leaf": ours / "leaf.py"}
-    yield Shadow("host.tree", lambda: files, lambda: [str(tmp_path / "stock" / "host" / "tree")])
+    yield Shadow("host.tree", lambda: files, lambda: [str(TREES / "stock" / "host" / "tree")])
     for name in [name for name in sys.modules if name.split(".")[0] == "host"]:
         del sys.modules[name]
 
@@ -85,8 +37,10 @@ def finder(trees: Shadow) -> Iterator[ShadowFinder]:
 
 def test_serves_the_tree_under_its_own_names(finder: ShadowFinder) -> None:
     tree = importlib.import_module("host.tree")
-    assert tree.whoami() == "shadow" and tree.whoami.__module__ == "host.tree"
-    assert tree.leaf.answer() == "shadow" and sys.modules["host"].tree is tree
+    assert tree.whoami() == "shadow"
+    assert tree.whoami.__module__ == "host.tree"
+    assert tree.leaf.answer() == "shadow"
+    assert sys.modules["host"].tree is tree
 
 
 def test_unknown_submodules_come_from_stock(finder: ShadowFinder) -> None:
@@ -105,7 +59,7 @@ def test_callback_runs_once_after_the_module_and_the_loader_stays_genuine(trees:
     assert "exec_module" not in vars(host.__spec__.loader)
 
 
-def test_decision_is_asked_once_and_may_be_none(tmp_path: Path, trees: Shadow) -> None:
+def test_decision_is_asked_once_and_may_be_none(trees: Shadow) -> None:
     asked: list[int] = []
     finder = ShadowFinder([Shadow("host.tree", lambda: asked.append(1) or {}, list)])
     finder.install()
@@ -114,39 +68,46 @@ def test_decision_is_asked_once_and_may_be_none(tmp_path: Path, trees: Shadow) -
         importlib.import_module("host.tree.later")
     finally:
         finder.remove()
-    assert tree.whoami() == "stock" and asked == [1]
+    assert tree.whoami() == "stock"
+    assert asked == [1]
 
 
 class TestInPlace:
     @pytest.fixture
-    def loaded(self, trees: Shadow) -> dict[str, object]:
+    def loaded(self, trees: Shadow) -> dict[str, Any]:
         tree = importlib.import_module("host.tree")
         names = ("whoami", "cached", "made", "wrapped", "only_stock", "Thing", "answer")
         return {"module": tree, "leaf": tree.leaf, **{name: getattr(tree, name) for name in names}}
 
     @pytest.fixture
-    def rewrite(self, trees: Shadow, loaded: dict[str, object]) -> Rewrite:
+    def rewrite(self, trees: Shadow, loaded: dict[str, Any]) -> Rewrite:
         made = Rewrite([name for name in sys.modules if name.startswith("host.tree")])
         made.apply("host.tree", trees.spec, lambda name, value: False)
         return made
 
-    def test_modules_keep_their_identity(self, rewrite: Rewrite, loaded: dict) -> None:
+    def test_modules_keep_their_identity(self, rewrite: Rewrite, loaded: dict[str, Any]) -> None:
         tree = sys.modules["host.tree"]
-        assert tree is loaded["module"] is sys.modules["host"].tree and tree.leaf is loaded["leaf"]
-        assert tree.whoami() == "shadow" and tree.only_shadow() == "shadow" and not hasattr(tree, "only_stock")
+        assert tree is loaded["module"] is sys.modules["host"].tree
+        assert tree.leaf is loaded["leaf"]
+        assert tree.whoami() == "shadow"
+        assert tree.only_shadow() == "shadow"
+        assert not hasattr(tree, "only_stock")
 
-    def test_names_bound_earlier_follow(self, rewrite: Rewrite, loaded: dict) -> None:
-        assert loaded["whoami"]() == "shadow" and loaded["whoami"] is sys.modules["host.tree"].whoami
+    def test_names_bound_earlier_follow(self, rewrite: Rewrite, loaded: dict[str, Any]) -> None:
+        assert loaded["whoami"]() == "shadow"
+        assert loaded["whoami"] is sys.modules["host.tree"].whoami
         assert loaded["answer"]() == "shadow"
-        assert loaded["wrapped"](5, z=6) == ("shadow", 5, 6) and loaded["wrapped"]() == ("shadow", 2, 3)
+        assert loaded["wrapped"](5, z=6) == ("shadow", 5, 6)
+        assert loaded["wrapped"]() == ("shadow", 2, 3)
         assert loaded["made"]() == ("shadow", 1, 2)  # a closure whose shape changed
 
-    def test_old_classes_deal_with_the_new(self, rewrite: Rewrite, loaded: dict) -> None:
+    def test_old_classes_deal_with_the_new(self, rewrite: Rewrite, loaded: dict[str, Any]) -> None:
         new = sys.modules["host.tree"].Thing
-        assert isinstance(loaded["Thing"](), new) and isinstance(new(), loaded["Thing"])
+        assert isinstance(loaded["Thing"](), new)
+        assert isinstance(new(), loaded["Thing"])
         assert issubclass(new, loaded["Thing"])
 
-    def test_undo_restores_every_object(self, trees: Shadow, loaded: dict) -> None:
+    def test_undo_restores_every_object(self, trees: Shadow, loaded: dict[str, Any]) -> None:
         tree = loaded["module"]
         before = {name: dict(sys.modules[name].__dict__) for name in sys.modules if name.startswith("host")}
         made = Rewrite([name for name in sys.modules if name.startswith("host.tree")])
@@ -156,8 +117,10 @@ class TestInPlace:
             now = sys.modules[name].__dict__
             assert now.keys() == namespace.keys()
             assert {key: (now[key], namespace[key]) for key in now if now[key] is not namespace[key]} == {}
-        assert loaded["whoami"]() == "stock" and loaded["made"]() == ("stock", 1)
-        assert loaded["wrapped"]() == ("stock", 1) and type(loaded["Thing"]) is type
+        assert loaded["whoami"]() == "stock"
+        assert loaded["made"]() == ("stock", 1)
+        assert loaded["wrapped"]() == ("stock", 1)
+        assert type(loaded["Thing"]) is type
         assert tree.Thing().kind == "stock"
 
     def test_attributes_to_keep_are_kept(self, trees: Shadow) -> None:

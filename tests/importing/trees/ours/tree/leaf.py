@@ -1,0 +1,6 @@
+class Thing:
+    kind = "shadow"
+
+
+def answer():
+    return "shadow"

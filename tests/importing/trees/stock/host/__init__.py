@@ -1,0 +1,3 @@
+from . import tree as tree
+
+complete = True
