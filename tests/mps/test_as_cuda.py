@@ -123,7 +123,8 @@ def test_same_as_cuda(answers: dict[str, Any], name: str) -> None:
 
 def test_the_reference_is_cuda(answers: dict[str, Any]) -> None:
     """What is compared with says CUDA throughout."""
-    assert "mps:0" not in json.dumps(answers["virtual"]) and answers["virtual"]["parts"][0] == "cuda"
+    assert "mps:0" not in json.dumps(answers["virtual"])
+    assert answers["virtual"]["parts"][0] == "cuda"
 
 
 def test_torch_sees_the_truth(on_mps: Callable) -> None:

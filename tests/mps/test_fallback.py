@@ -170,9 +170,14 @@ def test_random_operators_leave_the_cpus_generator_alone() -> None:
 def test_operators_the_gpu_has_are_left_alone() -> None:
     departures.clear()
     model = nn.Sequential(
-        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 8), nn.Unflatten(1, (4, 2)),
+        nn.Conv2d(3, 4, 3),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(144, 8),
+        nn.Unflatten(1, (4, 2)),
         nn.TransformerEncoderLayer(2, 1, 4, batch_first=True),
-    ).cuda()  # fmt: skip
+    ).cuda()
     model(torch.randn(2, 3, 8, 8, device="cuda")).sum().backward()
     lstm = nn.LSTM(4, 5).cuda()
     lstm(torch.randn(3, 2, 4, device="cuda"))[0].sum().backward()
