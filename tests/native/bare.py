@@ -1,21 +1,17 @@
 """The least that lets the compiled device be used: what stock ``torch.cuda`` refuses to do in a CPU build is stubbed.
 
-The product's ``torch.cuda`` is another part and is not needed to test this one. Every test runs in a process of its
-own (`run`), because installing a device changes torch for good.
+The product's ``torch.cuda`` is another part and is not needed to test this one. Installing a device changes torch for
+good: what uses it runs in children, of which these functions are the setup.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
-import textwrap
-from pathlib import Path
+import gc
 from types import ModuleType, SimpleNamespace
 
-ROOT = Path(__file__).resolve().parents[2]
-GIB = 1 << 30
+from harness import Place
+
+MIB, GIB = 1 << 20, 1 << 30
 
 
 def use_cuda(devices: int = 1, memory: int = 16 * GIB) -> ModuleType:
@@ -86,22 +82,40 @@ def use_mps(memory: int = 16 * GIB) -> ModuleType:
     return native
 
 
-def run(code: str, *, setup: str = "native = use_cuda()", timeout: float = 120, **environment: str) -> str:
-    """Runs code in a child process after `setup`, which makes the device; its output. Fails if the child does."""
-    prelude = f"import torch\nfrom tests.native.harness import *\n{setup}\n"
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
-    with tempfile.TemporaryDirectory() as scratch:
-        # A file rather than -c: TorchScript and torch.compile read the source.
-        program = Path(scratch) / "program.py"
-        program.write_text(prelude + textwrap.dedent(code), encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, str(program)],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env=env,
-            cwd=ROOT,
-            check=False,
-        )
-    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr[-6000:]}"
-    return done.stdout
+def use_inductor() -> None:
+    """Installs a virtual GPU that ``torch.compile`` can compile for."""
+    from torchdevice_cuda.native import inductor
+
+    inductor.enable(use_cuda())
+
+
+def bare(devices: int = 1, memory: int = 16 * GIB) -> Place:
+    """A child with virtual GPUs and nothing else of the product."""
+    given = {"devices": devices, "memory": memory}
+    return Place(f"bare, {devices} x {memory // MIB} MiB", setup=use_cuda, setup_with=given, needs=("cuda",))
+
+
+#: As an Apple GPU, and for compiled code.
+BARE_MPS = Place("bare mps", setup=use_mps, needs=("mps",))
+COMPILING = Place("bare, compiling", setup=use_inductor, needs=("cuda",))
+
+
+def native() -> ModuleType:
+    """The native module of the virtual GPUs of this process."""
+    from torchdevice_cuda.native import build
+
+    return build.load("cuda", build=False)
+
+
+def emptied() -> ModuleType:
+    """The native module, after what earlier tests have left on the devices is gone, and all figures of it."""
+    module = native()
+    gc.collect()
+    module.synchronize(-1)
+    module.empty_cache()
+    module.host_empty_cache()
+    for index in range(module.device_count()):
+        assert module.memory_allocated(index) == 0
+        module.reset_peak_stats(index)
+        module.reset_accumulated_stats(index)
+    return module
