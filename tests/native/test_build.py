@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from harness import python
 
 from torchdevice_cuda.native import build, op_table
-
-ROOT = Path(__file__).resolve().parents[2]
 
 # Stands in for the compiler: writes what it is asked for, at once, and counts how often it linked.
 FAKE_COMPILER = """#!/bin/sh
@@ -41,37 +38,66 @@ def links(fake: Path) -> int:
     return len((fake / "links").read_text().splitlines())
 
 
+def _quietly(line: str) -> None:
+    """Nobody wants to hear how it goes."""
+
+
 def test_ten_processes_build_once(fake: Path) -> None:
-    code = "from torchdevice_cuda.native import build; print(build.library('cuda', say=lambda line: None))"
+    environment = {name: os.environ[name] for name in ("CXX", "LINKS", "TORCHDEVICE_CACHE_DIR")}
 
     def one(_: int) -> str:
-        return subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
-        ).stdout.strip()
+        return python("-m", "torchdevice_cuda.native.build", environment=environment).out.strip()
 
     with ThreadPoolExecutor(10) as pool:
         paths = set(pool.map(one, range(10)))
-    assert len(paths) == 1 and links(fake) == 1
+    assert len(paths) == 1
+    assert links(fake) == 1
     assert not build.refusal(Path(paths.pop()))
 
 
-def test_what_is_not_to_be_trusted_is_built_again(fake: Path) -> None:
+def test_a_build_says_how_it_goes(fake: Path) -> None:
     said: list[str] = []
-    path = build.library("cuda", say=said.append)
-    assert any("[1/" in line for line in said) and any(line.startswith("built in") for line in said)
-    assert build.library("cuda", say=said.append) == path and links(fake) == 1
+    build.library("cuda", say=said.append)
+    assert any("[1/" in line for line in said)
+    assert any(line.startswith("built in") for line in said)
+
+
+def test_what_was_built_is_found(fake: Path) -> None:
+    path = build.library("cuda", say=_quietly)
+    assert build.library("cuda", say=_quietly) == path
+    assert links(fake) == 1
+
+
+def test_what_is_truncated_is_built_again(fake: Path) -> None:
+    path = build.library("cuda", say=_quietly)
     path.write_bytes(path.read_bytes()[:-3])
     assert build.refusal(path) == "truncated"
     with pytest.raises(build.BuildError, match="truncated"):
         build.library("cuda", build=False)
-    assert build.library("cuda", say=said.append) == path and links(fake) == 2
+    assert build.library("cuda", say=_quietly) == path
+    assert links(fake) == 2
+
+
+def test_what_others_may_write_is_built_again(fake: Path) -> None:
+    said: list[str] = []
+    path = build.library("cuda", say=_quietly)
     path.chmod(0o777)
     assert "written by others" in build.refusal(path)
     build.library("cuda", say=said.append)
-    assert links(fake) == 3 and any("building it again" in line for line in said)
+    assert any("building it again" in line for line in said)
+    assert links(fake) == 2
+
+
+def test_a_folder_where_others_may_write_is_closed(fake: Path) -> None:
+    path = build.library("cuda", say=_quietly)
     path.parent.chmod(0o777)
     assert "written by others" in build.refusal(path)
-    build.library("cuda", say=said.append)
+    assert build.library("cuda", say=_quietly) == path
+    assert not build.refusal(path)
+
+
+def test_a_link_is_refused(fake: Path) -> None:
+    path = build.library("cuda", say=_quietly)
     path.rename(path.parent / "elsewhere")
     path.symlink_to("elsewhere")
     assert build.refusal(path) == "not a plain file"
@@ -79,7 +105,7 @@ def test_what_is_not_to_be_trusted_is_built_again(fake: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give files away")
 def test_a_library_of_another_user_is_refused(fake: Path) -> None:
-    path = build.library("cuda", say=lambda line: None)
+    path = build.library("cuda", say=_quietly)
     os.chown(path, 12345, -1)
     assert "belongs to another user" in build.refusal(path)
 
@@ -94,7 +120,7 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_what_was_built_serves_without_a_compiler(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An image is built where there is a compiler and run where there is none."""
-    path = build.library("cuda", say=lambda line: None)
+    path = build.library("cuda", say=_quietly)
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert build.library("cuda") == build.library("cuda", build=False) == path
 
@@ -102,19 +128,33 @@ def test_what_was_built_serves_without_a_compiler(fake: Path, monkeypatch: pytes
 def test_a_failing_compiler_says_why(fake: Path) -> None:
     (fake / "c++").write_text('#!/bin/sh\n[ "$1" = --version ] && exec echo x\necho it is broken >&2\nexit 3\n')
     with pytest.raises(build.BuildError, match="(?s)compiling .* failed .* returned 3.*it is broken"):
-        build.library("cuda", say=lambda line: None)
+        build.library("cuda", say=_quietly)
 
 
 def test_kinds(fake: Path) -> None:
-    assert build.library("mps", say=lambda line: None) != build.library("cuda", say=lambda line: None)
+    assert build.library("mps", say=_quietly) != build.library("cuda", say=_quietly)
     with pytest.raises(ValueError, match="cuda, mps"):
         build.library("tpu")
 
 
-def test_operator_table() -> None:
-    rows = {name: (method, flags) for name, method, flags in op_table.rows(op_table.yaml_path())}
+@pytest.fixture(scope="module")
+def rows() -> dict[str, tuple[str, int]]:
+    """The name of the kernel and the flags of each operator: 1 compares devices, 2 an Apple GPU has it."""
+    return {name: (method, flags) for name, method, flags in op_table.rows(op_table.yaml_path())}
+
+
+def test_the_operator_table_is_large_enough(rows: dict[str, tuple[str, int]]) -> None:
     assert len(rows) > 2000
-    assert rows["mm"][0] == "wrapper_CUDA_mm" and rows["mm"][1] & 3 == 3  # compares devices; an Apple GPU has it
-    assert rows["add.Tensor"][1] & 1 == 0
-    assert rows["index_select"][0] == "wrapper_CUDA__index_select"
-    assert not rows["_linalg_eigh.eigenvalues"][1] & 2
+
+
+@pytest.mark.parametrize(("name", "method"), [("mm", "mm"), ("index_select", "_index_select")])
+def test_names_of_kernels(rows: dict[str, tuple[str, int]], name: str, method: str) -> None:
+    assert rows[name][0] == f"wrapper_CUDA_{method}"
+
+
+@pytest.mark.parametrize(
+    ("name", "flag", "is_set"),
+    [("mm", 1, True), ("mm", 2, True), ("add.Tensor", 1, False), ("_linalg_eigh.eigenvalues", 2, False)],
+)
+def test_flags_of_operators(rows: dict[str, tuple[str, int]], name: str, flag: int, is_set: bool) -> None:
+    assert bool(rows[name][1] & flag) == is_set
