@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import itertools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -36,6 +38,19 @@ class Device:
 
 class Refused(Exception):
     """The device said that it does not have this."""
+
+
+def checking(options: argparse.Namespace, device: Device) -> Callable[[Any], dict[str, Any]]:
+    """What goes through one operator after another, as the command line of ``op_sweep`` says."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    dtype = getattr(torch, options.dtype)
+
+    def one(op: Any) -> dict[str, Any]:
+        status, detail = check(op, dtype, options.samples, device)
+        return {"status": status, "detail": detail}
+
+    return one
 
 
 def check(op: Any, dtype: torch.dtype, count: int, device: Device) -> tuple[str, str]:

@@ -2,180 +2,273 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+import sys
+from typing import Any
 
 import pytest
-from conftest import run_python
+import torch
+from harness import CPU, MPS_FAITHFUL, Place, child, in_every_order
+from torch import nn
+
+import torchdevice_cuda
+
+from .seeing import raised, real
+
+on_mps = child(MPS_FAITHFUL)
 
 
-def test_the_device(on_mps: Callable) -> None:
-    body = """
-    import torchdevice_cuda
-    p = torch.cuda.get_device_properties(0)
-    result = [torchdevice_cuda.driver().name, torch.cuda.is_available(), torch.cuda.device_count(), p.name,
-              p.total_memory == torch.mps.recommended_max_memory(), torch.cuda.get_device_capability(),
-              torch.accelerator.current_accelerator().type]
-    """
-    name = "Emulated Apple GPU (CUDA compatible)"
-    assert on_mps(body) == ["mps", True, 1, name, True, [7, 0], "cuda"]
+@on_mps
+def test_the_drivers_name() -> None:
+    assert torchdevice_cuda.driver().name == "mps"
 
 
-def test_orders(on_mps: Callable, order: str) -> None:
-    body = """
+@on_mps
+def test_there_is_one_device() -> None:
+    assert torch.cuda.is_available()
+    assert torch.cuda.device_count() == 1
+
+
+@on_mps
+def test_the_devices_properties() -> None:
+    properties = torch.cuda.get_device_properties(0)
+    assert properties.name == "Emulated Apple GPU (CUDA compatible)"
+    assert properties.total_memory == torch.mps.recommended_max_memory()
+    assert torch.cuda.get_device_capability() == (7, 0)
+
+
+@on_mps
+def test_the_accelerator_is_cuda() -> None:
+    assert torch.accelerator.current_accelerator().type == "cuda"
+
+
+@child(*in_every_order(MPS_FAITHFUL))
+def test_tensors_in_every_order() -> None:
     x = torch.ones(3, device="cuda")
-    result = [str(x.device), (x + 1).tolist(), torch.linalg.eigh(torch.eye(2, device="cuda"))[0].tolist()]
-    """
-    assert on_mps(body, order=order) == ["cuda:0", [2, 2, 2], [1, 1]]
+    assert str(x.device) == "cuda:0"
+    assert (x + 1).tolist() == [2, 2, 2]
 
 
-def test_memory(on_mps: Callable) -> None:
-    body = """
+@child(*in_every_order(MPS_FAITHFUL))
+def test_operators_the_gpu_lacks_in_every_order() -> None:
+    assert torch.linalg.eigh(torch.eye(2, device="cuda"))[0].tolist() == [1, 1]
+
+
+@on_mps
+def test_memory_that_a_tensor_holds() -> None:
     before = torch.cuda.memory_allocated()
     x = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
-    held = torch.cuda.memory_allocated() - before
+    assert torch.cuda.memory_allocated() - before == 1 << 20
+    assert torch.cuda.memory_allocated() == torch.mps.current_allocated_memory()
+    del x
+    assert torch.cuda.memory_allocated() == before
+
+
+@on_mps
+def test_the_peak_of_memory() -> None:
+    before = torch.cuda.memory_allocated()
+    kept = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
     torch.cuda.reset_peak_memory_stats()
-    y = torch.empty(4 << 20, dtype=torch.uint8, device="cuda"); del y
-    peak = torch.cuda.max_memory_allocated() - before
-    raw = torch.cuda.caching_allocator_alloc(1024)
-    torch.cuda.caching_allocator_delete(raw)
+    torch.empty(4 << 20, dtype=torch.uint8, device="cuda")
+    assert torch.cuda.max_memory_allocated() - before == 5 << 20
+    del kept
+
+
+@on_mps
+def test_raw_memory() -> None:
+    address = torch.cuda.caching_allocator_alloc(1024)
+    assert address > 0
+    torch.cuda.caching_allocator_delete(address)
+
+
+@on_mps
+def test_free_and_reserved_memory() -> None:
     free, total = torch.cuda.mem_get_info()
+    assert free <= total
     torch.cuda.empty_cache()
-    result = [held == torch.mps.current_allocated_memory() - before == 1 << 20, peak == 5 << 20, raw > 0,
-              free <= total, torch.cuda.memory_reserved() >= torch.cuda.memory_allocated(),
-              torch.cuda.memory_stats()["reserved_bytes.all.current"] == torch.mps.driver_allocated_memory()]
-    """
-    assert on_mps(body) == [True] * 6
+    assert torch.cuda.memory_reserved() >= torch.cuda.memory_allocated()
+    assert torch.cuda.memory_stats()["reserved_bytes.all.current"] == torch.mps.driver_allocated_memory()
 
 
-def test_memory_runs_out(on_mps: Callable) -> None:
-    body = """
-    def refusal(make):
-        try:
-            make()
-        except torch.cuda.OutOfMemoryError as error:
-            return str(error).split(".")[0]
+#: Half of it may be used.
+SMALL = MPS_FAITHFUL.but(memory="64MiB")
+
+
+@child(SMALL)
+@pytest.mark.parametrize("request_", ["more than there is", "more than is allowed", "copied"])
+def test_memory_runs_out(request_: str) -> None:
     torch.cuda.set_per_process_memory_fraction(0.5)
     source = torch.empty(40 << 20, dtype=torch.uint8)
-    result = [refusal(lambda: torch.empty(1 << 40, device="cuda")),
-              refusal(lambda: torch.empty(40 << 20, dtype=torch.uint8, device="cuda")),
-              refusal(lambda: source.cuda()), torch.cuda.memory_stats()["num_ooms"],
-              torch.cuda.get_per_process_memory_fraction()]
-    """
-    assert on_mps(body, memory="64MiB") == ["CUDA out of memory"] * 3 + [3, 0.5]
+    requests = {
+        "more than there is": lambda: torch.empty(1 << 40, device="cuda"),
+        "more than is allowed": lambda: torch.empty(40 << 20, dtype=torch.uint8, device="cuda"),
+        "copied": source.cuda,
+    }
+    before = torch.cuda.memory_stats()["num_ooms"]
+    with pytest.raises(torch.cuda.OutOfMemoryError, match=r"^CUDA out of memory\."):
+        requests[request_]()
+    assert torch.cuda.memory_stats()["num_ooms"] == before + 1
 
 
-def test_streams_and_events(on_mps: Callable) -> None:
-    body = """
-    import time
-    a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+@child(SMALL)
+def test_the_fraction_of_memory() -> None:
+    torch.cuda.set_per_process_memory_fraction(0.5)
+    assert torch.cuda.get_per_process_memory_fraction() == 0.5
+
+
+@on_mps
+def test_events_time_what_is_between_them() -> None:
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        a.record(); x = torch.ones(256, 256, device="cuda"); (x @ x).sum(); b.record()
+        begin.record()
+        x = torch.ones(256, 256, device="cuda")
+        (x @ x).sum()
+        end.record()
     torch.cuda.current_stream().wait_stream(stream)
-    b.synchronize()
-    timed = 0 < a.elapsed_time(b) < 5000
+    end.synchronize()
+    assert 0 < begin.elapsed_time(end) < 5000
+    assert stream.query()
+    assert torch.cuda.current_stream() != stream
+
+
+@on_mps
+def test_a_stream_is_busy_while_the_gpu_sleeps() -> None:
     rate = torch.cuda.clock_rate() * 1_000_000
-    slow, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    slow.record(); torch.cuda._sleep(int(rate * 0.2)); end.record()
-    busy = not end.query() and not torch.cuda.current_stream().query()
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    torch.cuda._sleep(int(rate * 0.2))
+    end.record()
+    assert not end.query()
+    assert not torch.cuda.current_stream().query()
     torch.cuda.synchronize()
-    result = [timed, busy, end.query(), 150 < slow.elapsed_time(end) < 2000, stream.query(),
-              torch.cuda.current_stream() != stream]
-    """
-    assert on_mps(body) == [True] * 6
+    assert end.query()
+    assert 150 < begin.elapsed_time(end) < 2000
 
 
-BACKWARD_STREAM = """
-stream, seen = torch.cuda.Stream(), []
-class Twice(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, a): return a * 2
-    @staticmethod
-    def backward(ctx, g): seen.append(torch.cuda.current_stream() == stream); return g * 2
-x = torch.ones(3, device="cuda", requires_grad=True)
-with torch.cuda.stream(stream):
-    y = Twice.apply(x).sum()
-y.backward()
-Twice.apply(x).sum().backward()
-result = [seen, x.grad.tolist(), torch.cuda.current_stream() == torch.cuda.default_stream()]
-"""
+@child(MPS_FAITHFUL, CPU)
+def test_backward_runs_in_the_stream_of_forward() -> None:
+    stream, seen = torch.cuda.Stream(), []
+
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, a: torch.Tensor) -> torch.Tensor:
+            return a * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:
+            seen.append(torch.cuda.current_stream() == stream)
+            return g * 2
+
+    x = torch.ones(3, device="cuda", requires_grad=True)
+    with torch.cuda.stream(stream):
+        y = Twice.apply(x).sum()
+    y.backward()
+    Twice.apply(x).sum().backward()
+    assert seen == [True, False]
+    assert x.grad.tolist() == [4, 4, 4]
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
 
 
-def test_backward_runs_in_the_stream_of_forward(on_mps: Callable, answer: Callable) -> None:
-    expected = [[True, False], [4, 4, 4], True]
-    assert on_mps(BACKWARD_STREAM) == expected
-    assert answer(BACKWARD_STREAM, driver="cpu") == expected
+def _drawn() -> list[float]:
+    return torch.rand(3, device="cuda").tolist()
 
 
-def test_random_state(on_mps: Callable) -> None:
-    body = """
-    torch.cuda.manual_seed(7); a = torch.rand(3, device="cuda")
-    torch.manual_seed(7); b = torch.rand(3, device="cuda")
-    state = torch.cuda.get_rng_state(); c = torch.rand(3, device="cuda")
-    torch.cuda.set_rng_state(state); d = torch.rand(3, device="cuda")
-    cuda_state = torch.tensor([7, 0], dtype=torch.int64).view(torch.uint8)
-    torch.cuda.set_rng_state(cuda_state); e = torch.rand(3, device="cuda")
-    g = torch.Generator("cuda").manual_seed(7); f = torch.rand(3, device="cuda", generator=g)
+@on_mps
+def test_seeds_of_cuda_and_of_torch() -> None:
+    torch.cuda.manual_seed(7)
+    drawn = _drawn()
+    torch.manual_seed(7)
+    assert _drawn() == drawn
+
+
+@on_mps
+def test_random_state_is_kept_and_set() -> None:
+    state = torch.cuda.get_rng_state()
+    drawn = _drawn()
+    torch.cuda.set_rng_state(state)
+    assert _drawn() == drawn
+
+
+@on_mps
+def test_a_state_as_cuda_has_it() -> None:
+    torch.cuda.manual_seed(7)
+    drawn = _drawn()
+    torch.cuda.set_rng_state(torch.tensor([7, 0], dtype=torch.int64).view(torch.uint8))
+    assert _drawn() == drawn
+
+
+@on_mps
+def test_a_generator_draws_as_the_default_one() -> None:
+    torch.cuda.manual_seed(7)
+    drawn = _drawn()
+    generator = torch.Generator("cuda").manual_seed(7)
+    assert torch.rand(3, device="cuda", generator=generator).tolist() == drawn
+
+
+@on_mps
+def test_a_forked_random_state_is_put_back() -> None:
+    state = torch.cuda.get_rng_state()
     with torch.random.fork_rng():
-        torch.rand(3, device="cuda")
-    result = [torch.equal(a, b), torch.equal(c, d), torch.equal(a, e), torch.equal(a, f)]
-    """
-    assert on_mps(body) == [True] * 4
+        _drawn()
+        assert not torch.equal(torch.cuda.get_rng_state(), state)
+    assert torch.equal(torch.cuda.get_rng_state(), state)
 
 
-def test_copies_that_do_not_wait_are_made_to(on_mps: Callable) -> None:
-    body = """
+@on_mps
+def test_copies_that_do_not_wait_are_made_to() -> None:
     source = torch.arange(1 << 16, dtype=torch.float32)
-    x = source.to("cuda", non_blocking=True); source.zero_()
+    x = source.to("cuda", non_blocking=True)
+    source.zero_()
+    assert x[-1].item() == 65535
     y = torch.empty(1 << 16, device="cuda").copy_(x, non_blocking=True)
-    home = y.to("cpu", torch.float32, True)
-    result = [float(x[-1]), float(home[-1]), x.cuda(non_blocking=True).data_ptr() == x.data_ptr()]
-    """
-    assert on_mps(body) == [65535.0, 65535.0, True]
+    assert y.to("cpu", torch.float32, True)[-1].item() == 65535
 
 
+@on_mps
+def test_a_move_to_where_it_is_does_not_copy() -> None:
+    x = torch.ones(2, device="cuda")
+    assert x.cuda(non_blocking=True).data_ptr() == x.data_ptr()
+
+
+@on_mps
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_training_with_autocast(on_mps: Callable, dtype: str) -> None:
-    body = f"""
+def test_training_with_autocast(dtype: str) -> None:
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2)).cuda()
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2)).cuda()
     optimizer, scaler = torch.optim.AdamW(model.parameters(), 0.05), torch.amp.GradScaler("cuda")
-    x = torch.randn(32, 8, device="cuda"); y = (x.sum(1) > 0).long()
+    x = torch.randn(32, 8, device="cuda")
+    y = (x.sum(1) > 0).long()
     losses = []
     for _ in range(20):
-        with torch.autocast("cuda", torch.{dtype}):
+        with torch.autocast("cuda", getattr(torch, dtype)):
             out = model(x)
-            loss = torch.nn.functional.cross_entropy(out, y)
-        inside = str(out.dtype)
-        scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update(); optimizer.zero_grad()
-        losses.append(float(loss))
-    result = [inside, str(model(x).dtype), torch.is_autocast_enabled("cuda"), losses[-1] < losses[0] / 2]
-    """
-    assert on_mps(body) == [f"torch.{dtype}", "torch.float32", False, True]
+            loss = nn.functional.cross_entropy(out, y)
+        assert out.dtype is getattr(torch, dtype)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 2
+    assert model(x).dtype is torch.float32
+    assert not torch.is_autocast_enabled("cuda")
 
 
-def test_deactivation_lets_the_gpu_be_itself(on_mps: Callable) -> None:
-    body = """
-    import torchdevice_cuda
+@child(MPS_FAITHFUL.when("after"), alone=True)
+def test_deactivation_lets_the_gpu_be_itself() -> None:
     x = torch.ones(2, device="cuda")
     torchdevice_cuda.deactivate()
-    try:
-        torch.linalg.eigh(torch.eye(2, device="mps")); refused = False
-    except NotImplementedError:
-        refused = True
-    result = [str(x.device), x.is_mps, torch.cuda.is_available(), refused, "device" in vars(torch.Tensor)]
-    """
-    assert on_mps(body, order="after") == ["mps:0", True, False, True, False]
+    assert str(x.device) == "mps:0"
+    assert x.is_mps
+    assert not torch.cuda.is_available()
+    assert raised(lambda: torch.linalg.eigh(torch.eye(2, device="mps")))[0] == "NotImplementedError"
+    assert "device" not in vars(torch.Tensor)
 
 
-SCAN = """
-import sys, torch, torch._dynamo, torch._inductor.compile_fx, torch.distributed
-import torchdevice_cuda
-from torchdevice_cuda.drivers.mps.driver import emulate
-emulate(1 << 30, True)  # which stays for as long as the process lives
-
-def scan():
-    found = {}
+def _scan() -> dict[tuple[str, ...], object]:
+    """Every attribute of every module of torch, and of the classes in them."""
+    found: dict[tuple[str, ...], object] = {}
     for name, module in list(sys.modules.items()):
         if module is not None and (name == "torch" or name.startswith("torch.")):
             for attribute, value in list(vars(module).items()):
@@ -184,19 +277,33 @@ def scan():
                     found.update({(name, attribute, inner): held for inner, held in list(vars(value).items())})
     return found
 
-before = scan()
-for policy in ("faithful", "accelerate"):
-    torchdevice_cuda.activate(driver="mps", policy=policy)
+
+def _train_a_little() -> None:
     x = torch.randn(4, 4, device="cuda", requires_grad=True)
-    (x @ x).sum().backward(); torch.linalg.eigh(x.detach()); torch.nn.LSTM(4, 4).cuda()(x[None])
-    del x
-    torchdevice_cuda.deactivate()
-    after = scan()
-    # A class counts its instances, say, in attributes of its own: only what is callable, or was, is compared.
-    changed = [key for key, held in before.items() if after.get(key) is not held and (callable(held) or len(key) == 2)]
-    assert not changed, changed[:20]
-"""
+    (x @ x).sum().backward()
+    assert real(torch.linalg.eigh(x.detach())[0]) == "mps"
+    nn.LSTM(4, 4).cuda()(x[None])
 
 
-def test_deactivation_puts_every_attribute_back(emulated: dict[str, str]) -> None:
-    run_python(SCAN, **emulated)
+#: Nothing is activated in it, but the device is there if it is asked for.
+UNUSED = Place("stock, emulated", environment={"TORCHDEVICE_EMULATE_MPS": "1"}, needs=("mps",))
+
+
+@child(UNUSED, alone=True)
+def test_deactivation_puts_every_attribute_back() -> None:
+    from torchdevice_cuda.drivers.mps.driver import emulate
+
+    for name in ("torch._dynamo", "torch._inductor.compile_fx", "torch.distributed"):
+        importlib.import_module(name)
+    emulate(1 << 30, True)  # which stays for as long as the process lives
+    before = _scan()
+    for policy in ("faithful", "accelerate"):
+        torchdevice_cuda.activate(driver="mps", policy=policy)
+        _train_a_little()
+        torchdevice_cuda.deactivate()
+        after = _scan()
+        # A class counts its instances, say, in attributes of its own: only what is callable, or was, is compared.
+        changed = [
+            key for key, held in before.items() if after.get(key) is not held and (callable(held) or len(key) == 2)
+        ]
+        assert not changed, (policy, changed[:20])

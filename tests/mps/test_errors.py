@@ -3,128 +3,173 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from typing import Any
 
 import pytest
+import torch
+from harness import MPS_FAITHFUL, child
 
+import torchdevice_cuda
 from torchdevice_cuda.translate.core.words import in_cudas_words
 
+from .seeing import raised
+
+#: Half of it may be used.
+SMALL = MPS_FAITHFUL.but(memory="64MiB")
+LATE = MPS_FAITHFUL.when("after")
 told_of_errors = pytest.mark.skipif(sys.version_info < (3, 12), reason="the interpreter tells of errors from 3.12 on")
 before = pytest.mark.skipif(sys.version_info >= (3, 12), reason="every error is seen as it is raised")
-#: The operator, not the factory, is what memory runs out for.
-PROGRAM = """
-torch.cuda.set_per_process_memory_fraction(0.5)
-def work(size):
-    a = torch.ones(size << 20, dtype=torch.uint8, device="cuda")
+
+
+def _work(mebibytes: int) -> torch.Tensor:
+    """The operator, not the factory, is what memory runs out for."""
+    torch.cuda.set_per_process_memory_fraction(0.5)
+    a = torch.ones(mebibytes << 20, dtype=torch.uint8, device="cuda")
     return a + 1
-"""
 
 
-def test_retry_loops(on_mps: Callable) -> None:
-    body = """
-    def largest(size, kind):
-        while True:
-            try:
-                work(size)
-                return size
-            except kind() as error:
-                seen.append([str(error).partition(".")[0], isinstance(error, torch.cuda.OutOfMemoryError),
-                             isinstance(error, torch.OutOfMemoryError), isinstance(error, RuntimeError)])
-                torch.cuda.empty_cache(); size //= 2
-    seen = []
-    found = [largest(24, lambda: torch.cuda.OutOfMemoryError), largest(24, lambda: torch.OutOfMemoryError),
-             largest(24, lambda: (ValueError, torch.cuda.OutOfMemoryError))]
-    result = [found, seen, torch.cuda.memory_stats()["num_ooms"]]
-    """
-    found, seen, ooms = on_mps(PROGRAM + _dedented(body), memory="64MiB")
-    assert found == [12, 12, 12] and ooms == len(seen) == 3
-    assert seen == [["CUDA out of memory", True, True, True]] * 3
+def _ooms() -> int:
+    torch.cuda.init()  # before it there are no statistics
+    return torch.cuda.memory_stats()["num_ooms"]
 
 
-def test_other_errors_are_not_caught(on_mps: Callable) -> None:
-    body = """
-    def kind(make):
+#: What programs catch. Each is asked for while the error is on its way, as an ``except`` clause does.
+CAUGHT = {
+    "torch.cuda.OutOfMemoryError": lambda: torch.cuda.OutOfMemoryError,
+    "torch.OutOfMemoryError": lambda: torch.OutOfMemoryError,
+    "one of several": lambda: (ValueError, torch.cuda.OutOfMemoryError),
+}
+
+
+@child(SMALL)
+@pytest.mark.parametrize("caught", CAUGHT)
+def test_retry_loops(caught: str) -> None:
+    ooms, size = _ooms(), 24
+    while True:
         try:
-            make()
-        except torch.cuda.OutOfMemoryError:
-            return "out of memory"
-        except Exception as error:
-            return type(error).__name__
-    def fail(): raise RuntimeError("CUDA out of memory. Or so says the program itself.")
-    x = torch.ones(2, device="cuda")
-    result = [kind(lambda: x @ torch.ones(3, device="cuda")), kind(fail), kind(lambda: x.nothing),
-              torch.cuda.memory_stats()["num_ooms"], torch.cuda.OutOfMemoryError is torch.OutOfMemoryError,
-              torch.cuda.OutOfMemoryError.__name__, issubclass(torch.cuda.OutOfMemoryError, RuntimeError)]
-    """
-    found = on_mps(body)
-    assert found == ["RuntimeError", "RuntimeError", "AttributeError", 0, True, "OutOfMemoryError", True]
+            _work(size)
+            break
+        except CAUGHT[caught]() as error:
+            assert str(error).startswith("CUDA out of memory.")
+            assert isinstance(error, torch.cuda.OutOfMemoryError)
+            assert isinstance(error, torch.OutOfMemoryError)
+            assert isinstance(error, RuntimeError)
+            torch.cuda.empty_cache()
+            size //= 2
+    assert size == 12
+    assert _ooms() == ooms + 1
 
 
-def test_backward(on_mps: Callable) -> None:
+def _fail() -> None:
+    raise RuntimeError("CUDA out of memory. Or so says the program itself.")
+
+
+OTHERS = {
+    "shapes": (lambda: torch.ones(2, device="cuda") @ torch.ones(3, device="cuda"), "RuntimeError"),
+    "the program's own": (_fail, "RuntimeError"),
+    "no such attribute": (lambda: torch.ones(2, device="cuda").nothing, "AttributeError"),
+}
+
+
+@child(MPS_FAITHFUL)
+@pytest.mark.parametrize("other", OTHERS)
+def test_other_errors_are_not_caught(other: str) -> None:
+    ooms, (function, expected) = _ooms(), OTHERS[other]
+    try:
+        function()
+    except torch.cuda.OutOfMemoryError:
+        raise AssertionError("taken for out of memory") from None
+    except Exception as error:
+        assert type(error).__name__ == expected
+    else:
+        raise AssertionError("no error")
+    assert _ooms() == ooms
+
+
+@child(MPS_FAITHFUL)
+def test_the_class_is_torchs() -> None:
+    assert torch.cuda.OutOfMemoryError is torch.OutOfMemoryError
+    assert torch.cuda.OutOfMemoryError.__name__ == "OutOfMemoryError"
+    assert issubclass(torch.cuda.OutOfMemoryError, RuntimeError)
+
+
+class _Greedy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, t: torch.Tensor) -> torch.Tensor:
+        return t.clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> torch.Tensor:
+        return torch.ops.aten.zeros([64 << 20], dtype=torch.uint8, device="mps")[:2] + g
+
+
+@child(SMALL)
+def test_backward() -> None:
     """The backward pass is one call: its errors are translated on every Python, also for those that look at the text.
 
     ``should_reduce_batch_size`` of accelerate asks for a RuntimeError of one argument that has these words.
     """
-    body = """
     torch.cuda.set_per_process_memory_fraction(0.5)
-    class Greedy(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, t): return t.clone()
-        @staticmethod
-        def backward(ctx, g): return (torch.ops.aten.zeros([64 << 20], dtype=torch.uint8, device="mps")[:2] + g)
     x = torch.ones(2, device="cuda", requires_grad=True)
-    try:
-        Greedy.apply(x).sum().backward()
-    except Exception as error:
-        result = [isinstance(error, RuntimeError), len(error.args), " out of memory." in error.args[0],
-                  "CUDA out of memory." in error.args[0], isinstance(error, torch.cuda.OutOfMemoryError)]
-    """
-    assert on_mps(body, memory="64MiB") == [True, 1, True, True, True]
+    with pytest.raises(RuntimeError) as caught:
+        _Greedy.apply(x).sum().backward()
+    assert len(caught.value.args) == 1
+    assert "CUDA out of memory." in caught.value.args[0]
+    assert isinstance(caught.value, torch.cuda.OutOfMemoryError)
 
 
 @told_of_errors
-def test_operators_from_312(on_mps: Callable) -> None:
-    body = """
-    from torch import OutOfMemoryError as bound_before
-    def text(make):
-        try:
-            make()
-        except Exception as error:
-            return [type(error).__name__, str(error).partition(".")[0]]
-    x, c = torch.ones(2, device="cuda"), torch.ones(2)
-    try:
-        work(24)
-    except bound_before as error:
-        caught = [type(error).__name__, len(error.args)]
-    result = [caught, text(lambda: work(24)), text(lambda: x + c), torch.cuda.memory_stats()["num_ooms"]]
-    """
+@child(SMALL)
+def test_operators_from_312() -> None:
+    ooms = _ooms()
+    name, words = raised(lambda: _work(24)) or ("", "")
+    assert name == "OutOfMemoryError"
+    assert words.startswith("CUDA out of memory.")
+    assert _ooms() == ooms + 1
+
+
+@told_of_errors
+@child(SMALL)
+def test_a_class_that_was_bound_before_from_312() -> None:
+    bound_before = torch.OutOfMemoryError
+    with pytest.raises(bound_before) as caught:
+        _work(24)
+    assert type(caught.value).__name__ == "OutOfMemoryError"
+    assert len(caught.value.args) == 1
+
+
+@told_of_errors
+@child(MPS_FAITHFUL)
+def test_mixed_devices_from_312() -> None:
     mixed = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
-    found = on_mps(PROGRAM + _dedented(body), memory="64MiB")
-    assert found == [["OutOfMemoryError", 1], ["OutOfMemoryError", "CUDA out of memory"], ["RuntimeError", mixed], 2]
+    name, words = raised(lambda: torch.ones(2, device="cuda") + torch.ones(2)) or ("", "")
+    assert name == "RuntimeError"
+    assert words.partition(".")[0] == mixed
+
+
+def _tools() -> list[str | None]:
+    return [sys.monitoring.get_tool(tool) for tool in range(6)]
 
 
 @told_of_errors
-def test_undone_from_312(on_mps: Callable) -> None:
-    body = """
-    import sys, torchdevice_cuda
-    tools = lambda: [sys.monitoring.get_tool(tool) for tool in range(6)]
-    during = "torchdevice_cuda" in tools()
+@child(LATE, alone=True)
+def test_undone_from_312() -> None:
+    assert "torchdevice_cuda" in _tools()
     torchdevice_cuda.deactivate()
-    result = [during, "torchdevice_cuda" in tools()]
-    """
-    assert on_mps(body, order="after") == [True, False]
+    assert "torchdevice_cuda" not in _tools()
 
 
 @before
-def test_undone(on_mps: Callable) -> None:
-    body = """
-    import torchdevice_cuda
-    kept = "OutOfMemoryError" in vars(torch)
+@child(LATE, alone=True)
+def test_undone() -> None:
+    assert "OutOfMemoryError" not in vars(torch)
     torchdevice_cuda.deactivate()
-    result = [kept, "OutOfMemoryError" in vars(torch), torch.OutOfMemoryError is torch._C.OutOfMemoryError,
-              torch.cuda.OutOfMemoryError is torch._C.OutOfMemoryError]
-    """
-    assert on_mps(body, order="after") == [False, True, True, True]
+    assert "OutOfMemoryError" in vars(torch)
+    assert torch.OutOfMemoryError is torch._C.OutOfMemoryError
+    assert torch.cuda.OutOfMemoryError is torch._C.OutOfMemoryError
+
+
+DIFFERENT = "Expected all tensors to be on the same device, but got mat2 is on cpu, different from other tensors on "
 
 
 @pytest.mark.parametrize(
@@ -135,10 +180,8 @@ def test_undone(on_mps: Callable) -> None:
             "Expected a 'cuda' device type for generator but found 'cpu'",
         ),
         (
-            "Expected all tensors to be on the same device, but got mat2 is on cpu, different from other tensors on mps:0 "
-            "(when checking argument in method wrapper_MPS_mm)",
-            "Expected all tensors to be on the same device, but got mat2 is on cpu, different from other tensors on cuda:0 "
-            "(when checking argument in method wrapper_CUDA_mm)",
+            DIFFERENT + "mps:0 (when checking argument in method wrapper_MPS_mm)",
+            DIFFERENT + "cuda:0 (when checking argument in method wrapper_CUDA_mm)",
         ),
         (
             "Input type (torch.FloatTensor) and weight type (MPSFloatType) should be the same",
@@ -167,17 +210,17 @@ def test_other_words_stay(said: str) -> None:
     assert in_cudas_words(said) is said
 
 
-def test_native_identity_keeps_the_words(on_mps: Callable) -> None:
-    body = """
-    try:
-        torch.rand(3, generator=torch.Generator("cuda"))
-    except RuntimeError as error:
-        result = str(error)
-    """
-    assert on_mps(body).endswith("'cuda'") and on_mps(body, identity="native").endswith("'mps'")
+def _wrong_generator() -> torch.Tensor:
+    return torch.rand(3, generator=torch.Generator("cuda"))
 
 
-def _dedented(body: str) -> str:
-    import textwrap
+@child(MPS_FAITHFUL)
+def test_a_program_that_sees_cuda_reads_of_cuda() -> None:
+    with pytest.raises(RuntimeError, match="'cuda'$"):
+        _wrong_generator()
 
-    return textwrap.dedent(body)
+
+@child(MPS_FAITHFUL.but(identity="native"))
+def test_native_identity_keeps_the_words() -> None:
+    with pytest.raises(RuntimeError, match="'mps'$"):
+        _wrong_generator()

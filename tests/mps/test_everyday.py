@@ -6,53 +6,49 @@ numbers of the device are a sequence of its own.
 
 from __future__ import annotations
 
-import functools
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import clean_environment
+from harness import BOTH_POLICIES, Place, python
+from harness.places import skip_unless_ready
 
 PROGRAMS = Path(__file__).parent / "programs"
 NAMES = tuple(sorted(path.stem for path in PROGRAMS.glob("[!_]*.py")))
 #: float32, summed in another order, and halves of it where float64 becomes float32.
 TOLERANCE = {"rel": 1e-3, "abs": 1e-4}
 
+Reports = dict[str, dict[str, Any]]
 
-def _run(*options: str, **environment: str) -> dict[str, dict[str, Any]]:
+
+def _run(*options: str, environment: dict[str, str] | None = None) -> Reports:
     """What each program reports, or its error."""
-    done = subprocess.run(
-        [sys.executable, *options, str(PROGRAMS / "_run.py"), *NAMES],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env=clean_environment(**{"OMP_NUM_THREADS": "1", **environment}),
-    )
-    assert done.returncode == 0, done.stderr
-    lines = [line.removeprefix("RESULT ") for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    done = python(*options, PROGRAMS / "_run.py", *NAMES, environment=environment, timeout=600)
+    lines = [line.removeprefix("RESULT ") for line in done.out.splitlines() if line.startswith("RESULT ")]
     return {given["program"]: given for given in map(json.loads, lines)}
 
 
-@functools.cache
-def _stock() -> dict[str, dict[str, Any]]:
+@pytest.fixture(scope="module")
+def stock() -> Reports:
     return _run()
 
 
-@functools.cache
-def _ours(policy: str) -> dict[str, dict[str, Any]]:
-    return _run("-m", "torchdevice_cuda", "--driver", "mps", "--policy", policy, TORCHDEVICE_EMULATE_MPS="1")
+@pytest.fixture(
+    scope="module", params=[pytest.param(place, marks=place.marks, id=str(place)) for place in BOTH_POLICIES]
+)
+def ours(request: pytest.FixtureRequest) -> Reports:
+    place: Place = request.param
+    skip_unless_ready(place)
+    options = [text for name, value in place.settings.items() for text in (f"--{name}", value)]
+    return _run("-m", "torchdevice_cuda", *options, environment=place.full_environment())
 
 
-@pytest.mark.parametrize("policy", ["accelerate", "faithful"])
 @pytest.mark.parametrize("program", NAMES)
-def test_program(emulated: dict[str, str], program: str, policy: str) -> None:
-    stock, ours = _stock()[program], _ours(policy)[program]
-    for given in (stock, ours):
+def test_program(ours: Reports, stock: Reports, program: str) -> None:
+    for given in (stock[program], ours[program]):
         assert "error" not in given, given["error"]
-    _compare(ours["result"], stock["result"], program)
+    _compare(ours[program]["result"], stock[program]["result"], program)
 
 
 def _compare(ours: Any, stock: Any, where: str) -> None:

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+import torch
+from harness import MPS_FAITHFUL, child
+from torch import nn
+from torch.nn import functional
 
+import torchdevice_cuda
 from torchdevice_cuda.fallback import refusals
+from torchdevice_cuda.fallback.guards import Guard
+
+from .seeing import real
+
+on_mps = child(MPS_FAITHFUL)
 
 #: Words of PyTorch's MPS sources (aten/src/ATen/mps, aten/src/ATen/native/mps), of several versions, by what they mean.
 COMPATIBILITY: dict[str, list[Exception]] = {
@@ -110,125 +121,178 @@ def test_errors_of_the_program(error: Exception) -> None:
     assert refusals.refusal(error) is None
 
 
-def test_a_refusal_is_tried_once(on_mps: Callable) -> None:
-    body = """
-    from torchdevice_cuda.fallback.guards import Guard
-    asked, left = [], []
-    def sort(x, dim=-1, out=None):
-        asked.append(str(x.device.type))
-        if torch._C.TensorBase.is_mps.__get__(x) and x.dtype is torch.int64:
-            raise RuntimeError("MPS: sort for int64 is not supported")
-        if dim > 3:
-            raise RuntimeError("dim out of range")
-        return torch._C._VariableFunctions.sort(x, dim, out=out)
-    guarded = Guard(torch.device("mps", 0), lambda *row: left.append(row)).function("sort", sort)
-    x = torch.tensor([3, 1, 2], device="cuda")
-    first, second = guarded(x), guarded(x)
-    out = (torch.empty(0, dtype=torch.int64, device="cuda"), torch.empty(0, dtype=torch.int64, device="cuda"))
-    guarded(x, out=out)
-    floats = guarded(x.float())
-    try:
-        guarded(x.float(), 7); error = None
-    except RuntimeError as raised:
-        error = str(raised)
-    result = [asked, left, first.values.tolist(), second.indices.tolist(), first.values.is_cuda, type(first).__name__,
-              out[0].tolist(), floats.values.tolist(), error]
+class _Watched:
+    """A guarded function, where it was asked, and what was told of its leaving the GPU.
+
+    Refusals are remembered by its name: each test has one of its own.
     """
-    asked, left, values, indices, on_gpu, kind, out, floats, error = on_mps(body)
-    assert asked == ["cuda", "cpu", "cpu", "cpu", "cuda", "cuda"]
-    assert left == [["sort", "CPU", "no such dtype"]] * 3
-    assert (values, indices, out, floats) == ([1, 2, 3], [1, 2, 0], [1, 2, 3], [1, 2, 3]) and on_gpu
-    assert kind == "sort" and error == "dim out of range"
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.asked: list[str] = []
+        self.left: list[tuple[str, ...]] = []
+        self._function = function
+        self.guarded = Guard(torch.device("mps", 0), lambda *row: self.left.append(row)).function(name, self._ask)
+
+    def _ask(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        self.asked.append(x.device.type)
+        return self._function(x, *args, **kwargs)
 
 
-def test_a_shape_that_is_refused_says_nothing_about_the_next(on_mps: Callable) -> None:
-    body = """
-    from torchdevice_cuda.fallback.guards import Guard
-    asked = []
-    def pool(x, size):
-        asked.append(str(x.device.type))
-        if x.is_cuda and x.shape[0] % size:
-            raise NotImplementedError("Adaptive pool MPS: input sizes must be divisible by output sizes. Non-divisible")
-        return x[:size]
-    guarded = Guard(torch.device("mps", 0), lambda *row: None).function("pool", pool)
+def _sort(x: torch.Tensor, dim: int = -1, out: Any = None) -> Any:
+    if real(x) == "mps" and x.dtype is torch.int64:
+        raise RuntimeError("MPS: sort for int64 is not supported")
+    if dim > 3:
+        raise RuntimeError("dim out of range")
+    return torch._C._VariableFunctions.sort(x, dim, out=out)
+
+
+def _integers() -> torch.Tensor:
+    return torch.tensor([3, 1, 2], device="cuda")
+
+
+@on_mps
+def test_a_refusal_is_tried_once() -> None:
+    sort = _Watched("sorted once", _sort)
+    sort.guarded(_integers())
+    assert sort.asked == ["cuda", "cpu"]
+    sort.guarded(_integers())
+    assert sort.asked == ["cuda", "cpu", "cpu"]
+    assert sort.left == [("sorted once", "CPU", "no such dtype")] * 2
+
+
+@on_mps
+def test_another_dtype_is_not_refused() -> None:
+    sort = _Watched("sorted floats", _sort)
+    sort.guarded(_integers())
+    sort.asked.clear()
+    assert sort.guarded(_integers().float()).values.tolist() == [1, 2, 3]
+    assert sort.asked == ["cuda"]
+
+
+@on_mps
+def test_what_was_refused_is_computed_elsewhere() -> None:
+    made = _Watched("sorted elsewhere", _sort).guarded(_integers())
+    assert made.values.tolist() == [1, 2, 3]
+    assert made.indices.tolist() == [1, 2, 0]
+    assert made.values.is_cuda
+    assert type(made).__name__ == "sort"
+
+
+@on_mps
+def test_what_was_refused_writes_where_it_should() -> None:
+    out = (_integers()[:0], _integers()[:0])
+    _Watched("sorted out", _sort).guarded(_integers(), out=out)
+    assert out[0].tolist() == [1, 2, 3]
+
+
+@on_mps
+def test_an_error_of_the_program_is_no_refusal() -> None:
+    sort = _Watched("sorted wrongly", _sort)
+    with pytest.raises(RuntimeError, match="^dim out of range$"):
+        sort.guarded(_integers().float(), 7)
+    assert sort.asked == ["cuda"]
+    assert sort.left == []
+
+
+def _pool(x: torch.Tensor, size: int) -> torch.Tensor:
+    if x.is_cuda and x.shape[0] % size:
+        raise NotImplementedError("Adaptive pool MPS: input sizes must be divisible by output sizes. Non-divisible")
+    return x[:size]
+
+
+@on_mps
+def test_a_shape_that_is_refused_says_nothing_about_the_next() -> None:
+    pool = _Watched("pool", _pool)
     x = torch.arange(6.0, device="cuda", requires_grad=True)
-    out = [guarded(x, 4), guarded(x, 3), guarded(x=x, size=4)]
+    out = [pool.guarded(x, 4), pool.guarded(x, 3), pool.guarded(x=x, size=4)]
+    assert pool.asked == ["cuda", "cpu", "cuda", "cuda", "cpu"]
+    assert all(part.is_cuda for part in out)
     sum(part.sum() for part in out).backward()
-    result = [asked, [part.is_cuda for part in out], x.grad.tolist()]
-    """
-    asked, on_gpu, gradient = on_mps(body)
-    assert asked == ["cuda", "cpu", "cuda", "cuda", "cpu"] and all(on_gpu)
-    assert gradient == [3, 3, 3, 2, 0, 0]
+    assert x.grad.tolist() == [3, 3, 3, 2, 0, 0]
 
 
-LIMITS = """
-import warnings
-warnings.simplefilter("ignore")
-def outcome(f, device):
-    made = f(device)
-    return [made.device.type, str(made.dtype), made.detach().cpu().to(torch.complex64).abs().sum().item()]
-def matrix(device, **options):
+def _matrix(device: str, **options: Any) -> torch.Tensor:
     return torch.tensor([[2.0, 1.0j], [0.5, 1.0]], device=device, **options)
-def gradient(f, device):
-    x = matrix(device, requires_grad=True); f(x).abs().sum().backward(); return x.grad
-def reduced(device, method="index_reduce"):
+
+
+def _gradient(function: Callable[[torch.Tensor], torch.Tensor], device: str) -> torch.Tensor:
+    x = _matrix(device, requires_grad=True)
+    function(x).abs().sum().backward()
+    return x.grad
+
+
+def _reduced(device: str, method: str) -> torch.Tensor:
     index, source = torch.tensor([0, 1], device=device), torch.tensor([3, 4], device=device)
     x = torch.zeros(3, dtype=torch.int64, device=device)
     made = getattr(x, method)(0, index, source, "amax")
     return x if method.endswith("_") else made
-def float8(device):
+
+
+def _float8(device: str) -> torch.Tensor:
     return torch.tensor([1.0, 2.5], device=device).to(torch.float8_e4m3fn)
-cases = {
-    "inv": lambda d: torch.linalg.inv(matrix(d)), "inverse": lambda d: matrix(d).inverse(),
-    "solve": lambda d: torch.linalg.solve(matrix(d), matrix(d)), "lu": lambda d: torch.linalg.lu_factor(matrix(d))[0],
-    "inv, backward": lambda d: gradient(torch.linalg.inv, d),
-    "eig, whose gradient solves": lambda d: gradient(torch.linalg.eigvals, d),
-    "index_reduce": reduced, "index_reduce_": lambda d: reduced(d, "index_reduce_"),
-    "from float8": lambda d: float8(d).to(torch.float32), "float": lambda d: float8(d).float(),
-    "to float8": lambda d: float8(d).view(torch.uint8), "elsewhere": lambda d: float8(d).to("cuda", torch.float16),
+
+
+LIMITS: dict[str, Callable[[str], torch.Tensor]] = {
+    "inv": lambda d: torch.linalg.inv(_matrix(d)),
+    "inverse": lambda d: _matrix(d).inverse(),
+    "solve": lambda d: torch.linalg.solve(_matrix(d), _matrix(d)),
+    "lu": lambda d: torch.linalg.lu_factor(_matrix(d))[0],
+    "inv, backward": lambda d: _gradient(torch.linalg.inv, d),
+    "eig, whose gradient solves": lambda d: _gradient(torch.linalg.eigvals, d),
+    "index_reduce": lambda d: _reduced(d, "index_reduce"),
+    "index_reduce_": lambda d: _reduced(d, "index_reduce_"),
+    "from float8": lambda d: _float8(d).to(torch.float32),
+    "float": lambda d: _float8(d).float(),
+    "to float8": lambda d: _float8(d).view(torch.uint8),
 }
-"""
 
 
-def test_limits_of_dtypes_end_in_the_right_result(on_mps: Callable) -> None:
-    body = LIMITS + "result = {name: [outcome(f, 'cuda'), outcome(f, 'cpu')] for name, f in cases.items()}"
-    seen = on_mps(body)
-    assert seen.pop("elsewhere")[0][0] == "cuda"
-    for name, (there, here) in seen.items():
-        assert there == ["cuda", here[1], pytest.approx(here[2], rel=1e-4)], name
+@on_mps
+@pytest.mark.parametrize("limit", LIMITS)
+def test_limits_of_dtypes_end_in_the_right_result(limit: str) -> None:
+    there, here = LIMITS[limit]("cuda"), LIMITS[limit]("cpu")
+    assert there.is_cuda
+    assert there.dtype is here.dtype
+    sums = [made.detach().cpu().to(torch.complex64).abs().sum().item() for made in (there, here)]
+    assert sums[0] == pytest.approx(sums[1], rel=1e-4)
 
 
-def test_the_double_has_these_limits(on_mps: Callable) -> None:
+@on_mps
+def test_float8_moves_and_converts_at_once() -> None:
+    assert _float8("cuda").to("cuda", torch.float16).is_cuda
+    assert _float8("cpu").to("cuda", torch.float16).is_cuda
+
+
+BARE: dict[str, tuple[Callable[[], torch.Tensor], Callable[[torch.Tensor], torch.Tensor], str]] = {
+    "inv": (lambda: _matrix("cuda"), lambda x: torch.linalg.inv(x), refusals.NO_DTYPE),
+    "float8": (lambda: _float8("cuda"), lambda x: x.float(), refusals.NO_DTYPE),
+    "sum": (lambda: torch.ones(2, device="cuda"), lambda x: x.cumsum(0, dtype=torch.float64), refusals.NO_DOUBLE),
+}
+
+
+@child(MPS_FAITHFUL, alone=True)
+def test_the_double_has_these_limits() -> None:
     """Without the guards these are errors, in words that the table knows."""
-    body = (
-        LIMITS
-        + """
-from torchdevice_cuda.fallback.refusals import refusal
-members = {"inv": matrix("cuda"), "float8": float8("cuda"), "sum": torch.ones(2, device="cuda")}
-torchdevice_cuda.deactivate()
-asked = {"inv": lambda x: torch.linalg.inv(x), "float8": lambda x: x.float(), "sum": lambda x: x.cumsum(0, dtype=torch.float64)}
-result = {}
-for name, f in asked.items():
-    try:
-        f(members[name])
-    except (RuntimeError, TypeError) as error:
-        result[name] = refusal(error)
-"""
-    )
-    assert on_mps(body) == {"inv": "no such dtype", "float8": "no such dtype", "sum": "no float64"}
+    made = {name: make() for name, (make, _, _) in BARE.items()}
+    torchdevice_cuda.deactivate()
+    for name, (_, function, kind) in BARE.items():
+        with pytest.raises((RuntimeError, TypeError)) as caught:
+            function(made[name])
+        assert refusals.refusal(caught.value) == kind, name
 
 
-def test_scripting_goes_on(on_mps: Callable) -> None:
+class _Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 2, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = functional.adaptive_avg_pool2d(functional.conv2d(x, self.conv.weight), [2, 2])
+        return torch.linalg.inv(x).sum() + torch.var(x)
+
+
+@on_mps
+def test_scripting_goes_on() -> None:
     """TorchScript knows guarded functions as it knew the originals."""
-    body = """
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = torch.nn.Conv2d(1, 2, 3)
-        def forward(self, x):
-            x = torch.nn.functional.adaptive_avg_pool2d(torch.nn.functional.conv2d(x, self.conv.weight), [2, 2])
-            return torch.linalg.inv(x).sum() + torch.var(x)
-    net, x = Net().cuda(), torch.randn(1, 1, 6, 6, device="cuda")
-    result = torch.allclose(torch.jit.script(net)(x), net(x))
-    """
-    assert on_mps(body)
+    net, x = _Net().cuda(), torch.randn(1, 1, 6, 6, device="cuda")
+    assert torch.allclose(torch.jit.script(net)(x), net(x))

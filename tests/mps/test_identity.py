@@ -2,115 +2,226 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Callable
+from typing import Any
 
-SEEN = """
-x = torch.ones(2, device="cuda", requires_grad=True)
-p = torch.nn.Linear(2, 2).cuda().weight
-exec("def inside(x): return str(x.device), x.is_cuda, x.is_mps", within := {"__name__": "torch.some.module"})
-exec("def outside(x): return str(x.device), x.is_cuda, x.is_mps", without := {"__name__": "torchvision.models"})
-result = {
-    "tensor": [str(x.device), x.is_cuda, x.is_mps, x.get_device(), x.type(), repr(x.detach())],
-    "parameter": [str(p.device), p.is_cuda], "result": str((x * 2).device), "cpu": str(torch.ones(1).device),
-    "storage": [str(x.untyped_storage().device), x.untyped_storage().is_cuda],
-    "torch": within["inside"](x), "others": without["outside"](x), "loss": str(x.sum().device),
-    "default": str(torch.get_default_device()), "equal": x.device == torch.device("cuda:0"),
-    "meets": torch.zeros(2, device=x.device).is_cuda,
+import pytest
+import torch
+from harness import MPS_FAITHFUL, child, in_every_order
+from torch import nn
+from torch._subclasses import FakeTensorMode
+
+from .seeing import as_code_of
+
+on_mps = child(MPS_FAITHFUL)
+NATIVE = MPS_FAITHFUL.but(identity="native")
+
+
+def _ask(x: torch.Tensor) -> tuple[str, bool, bool]:
+    return str(x.device), x.is_cuda, x.is_mps
+
+
+@on_mps
+def test_a_tensor() -> None:
+    x = torch.ones(2, device="cuda", requires_grad=True)
+    assert _ask(x) == ("cuda:0", True, False)
+    assert x.get_device() == 0
+    assert x.type() == "torch.cuda.FloatTensor"
+    assert repr(x.detach()) == "tensor([1., 1.], device='cuda:0')"
+
+
+@on_mps
+def test_a_parameter() -> None:
+    assert _ask(nn.Linear(2, 2).cuda().weight) == ("cuda:0", True, False)
+
+
+@on_mps
+def test_results() -> None:
+    x = torch.ones(2, device="cuda", requires_grad=True)
+    assert str((x * 2).device) == "cuda:0"
+    assert str(x.sum().device) == "cuda:0"
+
+
+@on_mps
+def test_a_storage() -> None:
+    storage = torch.ones(2, device="cuda").untyped_storage()
+    assert str(storage.device) == "cuda:0"
+    assert storage.is_cuda
+
+
+@on_mps
+def test_what_is_on_the_cpu() -> None:
+    assert str(torch.ones(1).device) == "cpu"
+    assert str(torch.get_default_device()) == "cpu"
+
+
+@on_mps
+def test_code_of_torch_sees_the_truth() -> None:
+    assert as_code_of(_ask, "torch.some.module")(torch.ones(2, device="cuda")) == ("mps:0", False, True)
+
+
+@on_mps
+def test_code_of_others_sees_cuda() -> None:
+    assert as_code_of(_ask, "torchvision.models")(torch.ones(2, device="cuda")) == ("cuda:0", True, False)
+
+
+@on_mps
+def test_a_device_equals_the_one_that_was_asked_for() -> None:
+    assert torch.ones(2, device="cuda").device == torch.device("cuda:0")
+
+
+@on_mps
+def test_a_device_can_be_asked_for_again() -> None:
+    assert torch.zeros(2, device=torch.ones(2, device="cuda").device).is_cuda
+
+
+@child(NATIVE)
+def test_native() -> None:
+    x = torch.ones(2, device="cuda")
+    assert _ask(x) == ("mps:0", False, True)
+    assert repr(x) == "tensor([1., 1.], device='mps:0')"
+
+
+@child(NATIVE)
+def test_native_leaves_the_attributes_alone() -> None:
+    assert not {"device", "is_cuda"} & set(vars(torch.Tensor))
+
+
+@on_mps
+def test_nothing_on_other_attributes() -> None:
+    assert not {"shape", "dtype", "grad", "ndim", "data"} & set(vars(torch.Tensor))
+
+
+def _branching(x: torch.Tensor) -> torch.Tensor:
+    y = torch.zeros(2, device=x.device) + x
+    return y * 2 if x.is_cuda or x.device.type != "cpu" else y
+
+
+@on_mps
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compile(backend: str) -> None:
+    assert torch.compile(_branching, backend=backend)(torch.ones(2, device="cuda")).tolist() == [2, 2]
+
+
+def _scripted(x: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(2, device=x.device) + x
+
+
+@on_mps
+def test_script() -> None:
+    made = torch.jit.script(_scripted)(torch.ones(2, device="cuda"))
+    assert made.tolist() == [1, 1]
+    assert str(made.device) == "cuda:0"
+
+
+@on_mps
+def test_trace() -> None:
+    x = torch.ones(2, device="cuda")
+    assert torch.jit.trace(lambda t: t * 2, x)(x).tolist() == [2, 2]
+
+
+def _by_type(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x.device.type == "cuda" else x * 3
+
+
+def _by_flag(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if x.is_cuda and not x.is_mps else x * 3
+
+
+def _by_device(x: torch.Tensor) -> torch.Tensor:
+    return torch.zeros(2, device=x.device) + x if x.device == torch.device("cuda:0") else x * 5
+
+
+class _Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(2, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x.to(self.inner.weight.device)) if self.inner.weight.is_cuda else x * 9
+
+
+#: Made in the child.
+BRANCHES: dict[str, Callable[[], Callable[[torch.Tensor], torch.Tensor]]] = {
+    "type": lambda: _by_type,
+    "flag": lambda: _by_flag,
+    "device": lambda: _by_device,
+    "parameter": lambda: _Net().cuda(),
 }
-"""
 
 
-def test_cuda(on_mps: Callable) -> None:
-    seen = on_mps(SEEN)
-    assert seen["tensor"] == ["cuda:0", True, False, 0, "torch.cuda.FloatTensor", "tensor([1., 1.], device='cuda:0')"]
-    assert seen["parameter"] == ["cuda:0", True] and seen["result"] == seen["loss"] == "cuda:0"
-    assert seen["storage"] == ["cuda:0", True]
-    assert seen["cpu"] == seen["default"] == "cpu"
-    assert seen["torch"] == ["mps:0", False, True]
-    assert seen["others"] == ["cuda:0", True, False]
-    assert seen["equal"] and seen["meets"]
-
-
-def test_native(on_mps: Callable) -> None:
-    body = """
-    x = torch.ones(2, device="cuda")
-    result = [str(x.device), x.is_cuda, x.is_mps, repr(x), sorted({"device", "is_cuda"} & set(vars(torch.Tensor)))]
-    """
-    assert on_mps(body, identity="native") == ["mps:0", False, True, "tensor([1., 1.], device='mps:0')", []]
-
-
-def test_nothing_on_other_attributes(on_mps: Callable) -> None:
-    assert on_mps('result = sorted({"shape", "dtype", "grad", "ndim", "data"} & set(vars(torch.Tensor)))') == []
-
-
-def test_compile_and_script(on_mps: Callable) -> None:
-    body = """
-    def f(x):
-        y = torch.zeros(2, device=x.device) + x
-        return y * 2 if x.is_cuda or x.device.type != "cpu" else y
-    @torch.jit.script
-    def g(x: torch.Tensor) -> torch.Tensor:
-        return torch.zeros(2, device=x.device) + x
-    x = torch.ones(2, device="cuda")
-    result = [torch.compile(f, backend="eager")(x).tolist(), torch.compile(f, backend="aot_eager")(x).tolist(),
-              g(x).tolist(), str(g(x).device), torch.jit.trace(lambda t: t * 2, x)(x).tolist()]
-    """
-    assert on_mps(body) == [[2, 2], [2, 2], [1, 1], "cuda:0", [2, 2]]
-
-
-def test_compiled_code_sees_what_the_program_sees(on_mps: Callable, order: str) -> None:
+@child(*in_every_order(MPS_FAITHFUL))
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("branch", BRANCHES)
+def test_compiled_code_sees_what_the_program_sees(branch: str, backend: str) -> None:
     """torch.compile folds the device into the graph: compiled and not, the same branch is taken."""
-    body = """
-    def by_type(x): return x * 2 if x.device.type == "cuda" else x * 3
-    def by_flag(x): return x * 2 if x.is_cuda and not x.is_mps else x * 3
-    def by_device(x): return torch.zeros(2, device=x.device) + x if x.device == torch.device("cuda:0") else x * 5
-    class Net(torch.nn.Module):
-        def __init__(self): super().__init__(); self.inner = torch.nn.Linear(2, 2)
-        def forward(self, x): return self.inner(x.to(self.inner.weight.device)) if self.inner.weight.is_cuda else x * 9
-    x, net = torch.ones(2, device="cuda"), Net().cuda()
-    result = [torch.equal(f(x), torch.compile(f, backend=backend, fullgraph=True)(x))
-              for f in (by_type, by_flag, by_device, net) for backend in ("eager", "aot_eager")]
-    from torch._subclasses import FakeTensorMode
+    x, function = torch.ones(2, device="cuda"), BRANCHES[branch]()
+    assert torch.equal(function(x), torch.compile(function, backend=backend, fullgraph=True)(x))
+
+
+@child(*in_every_order(MPS_FAITHFUL))
+def test_fake_tensors() -> None:
+    x = torch.ones(2, device="cuda")
     with FakeTensorMode() as mode:
         fake = mode.from_tensor(x)
-        result += [str(fake.device) == str((fake + 1).device) == "cuda:0", fake.is_cuda]
-    """
-    assert on_mps(body, order=order) == [True] * 10
+        assert str(fake.device) == "cuda:0"
+        assert str((fake + 1).device) == "cuda:0"
+        assert fake.is_cuda
 
 
-def test_torch_functions_of_subclasses(on_mps: Callable) -> None:
-    body = """
-    seen = []
-    class Logged(torch.Tensor):
-        @classmethod
-        def __torch_function__(cls, func, types, args=(), kwargs=None):
-            seen.append(getattr(func, "__name__", "?"))
-            return super().__torch_function__(func, types, args, kwargs)
-    x = torch.ones(2, device="cuda").as_subclass(Logged)
-    result = [str(x.device), x.is_cuda, "__get__" in seen]
-    """
-    assert on_mps(body) == ["cuda:0", True, True]
+class _Logged(torch.Tensor):
+    seen: list[str] = []
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.seen.append(getattr(func, "__name__", "?"))
+        return super().__torch_function__(func, types, args, kwargs)
 
 
-def test_checkpoints_are_cudas(on_mps: Callable) -> None:
-    body = """
-    import io, zipfile
-    file = io.BytesIO(); torch.save({"w": torch.arange(3.0, device="cuda")}, file)
+@on_mps
+def test_torch_functions_of_subclasses() -> None:
+    x = torch.ones(2, device="cuda").as_subclass(_Logged)
+    _Logged.seen.clear()
+    assert str(x.device) == "cuda:0"
+    assert x.is_cuda
+    assert "__get__" in _Logged.seen
+
+
+@on_mps
+def test_checkpoints_are_cudas() -> None:
+    file = io.BytesIO()
+    torch.save({"w": torch.arange(3.0, device="cuda")}, file)
     with zipfile.ZipFile(file) as archive:
-        names = [n for n in archive.namelist() if n.endswith("data.pkl")]
-        tagged = b"cuda:0" in archive.read(names[0])
-    file.seek(0); back = torch.load(file)["w"]
-    file.seek(0); home = torch.load(file, map_location="cpu")["w"]
-    result = [tagged, str(back.device), back.tolist(), str(home.device)]
-    """
-    assert on_mps(body) == [True, "cuda:0", [0, 1, 2], "cpu"]
+        (name,) = (name for name in archive.namelist() if name.endswith("data.pkl"))
+        assert b"cuda:0" in archive.read(name)
 
 
-def test_libraries_find_cuda_and_not_mps(on_mps: Callable) -> None:
-    body = """
-    exec("import torch; ask = lambda: torch.backends.mps.is_available()", within := {"__name__": "torch.inner"})
-    mps = torch.backends.mps
-    result = [mps.is_available(), mps.is_built(), torch.cuda.is_available(), within["ask"]()]
-    """
-    assert on_mps(body) == [False, False, True, True]
-    assert on_mps(body, identity="native") == [True, True, True, True]
+@on_mps
+def test_checkpoints_are_loaded_where_they_were() -> None:
+    file = io.BytesIO()
+    torch.save(torch.arange(3.0, device="cuda"), file)
+    file.seek(0)
+    back = torch.load(file)
+    assert str(back.device) == "cuda:0"
+    assert back.tolist() == [0, 1, 2]
+    file.seek(0)
+    assert str(torch.load(file, map_location="cpu").device) == "cpu"
+
+
+def _has_mps() -> tuple[bool, bool]:
+    return torch.backends.mps.is_available(), torch.backends.mps.is_built()
+
+
+@on_mps
+def test_libraries_find_cuda_and_not_mps() -> None:
+    assert torch.cuda.is_available()
+    assert _has_mps() == (False, False)
+    assert as_code_of(_has_mps, "torch.inner")() == (True, True)
+
+
+@child(NATIVE)
+def test_libraries_find_both_where_the_program_sees_the_device_as_it_is() -> None:
+    assert torch.cuda.is_available()
+    assert _has_mps() == (True, True)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from torchdevice_cuda.drivers import hostfacts, metal
+from torchdevice_cuda.drivers.host import facts as hostfacts
+from torchdevice_cuda.drivers.mps import metal
 
 IOREG = '+-o AGXAcceleratorG15X  <class AGXAcceleratorG15X>\n    {\n      "gpu-core-count" = 40\n    }\n'
 
@@ -57,14 +58,19 @@ def use(monkeypatch: pytest.MonkeyPatch, device: Any, ioreg: str | None) -> None
 def test_everything_metal_says(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, FakeDevice(), IOREG)
     gpu = metal.gpu()
-    assert (gpu.name, gpu.cores, gpu.working_set) == ("Apple M3 Max", 40, 48 << 30)
-    assert (gpu.threadgroup_memory, gpu.unified_memory, gpu.registry_id) == (65536, True, 0x100000ABC)
+    assert gpu.name == "Apple M3 Max"
+    assert gpu.cores == 40
+    assert gpu.working_set == 48 << 30
+    assert gpu.threadgroup_memory == 65536
+    assert gpu.unified_memory is True
+    assert gpu.registry_id == 0x100000ABC
     assert gpu.uuid == metal.gpu().uuid != hostfacts.device_uuid(0)
 
 
 def test_without_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, FakeDevice(), None)
-    assert metal.gpu().cores == hostfacts.cores() and metal.gpu().name == "Apple M3 Max"
+    assert metal.gpu().cores == hostfacts.cores()
+    assert metal.gpu().name == "Apple M3 Max"
 
 
 def test_an_older_metal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +79,9 @@ def test_an_older_metal(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, older, IOREG)
     monkeypatch.setattr(metal, "_torch_says", {"_mps_recommendedMaxMemory": 10 << 30}.get)
     gpu = metal.gpu()
-    assert (gpu.name, gpu.working_set, gpu.registry_id) == ("Apple M1", 10 << 30, None)
+    assert gpu.name == "Apple M1"
+    assert gpu.working_set == 10 << 30
+    assert gpu.registry_id is None
     assert gpu.uuid == hostfacts.device_uuid(0)
 
 
@@ -81,8 +89,11 @@ def test_without_pyobjc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "Metal", None)
     monkeypatch.setattr(metal, "_registry_cores", lambda: None)
     gpu = metal.gpu()
-    assert (gpu.name, gpu.cores) == (hostfacts.processor_name(), hostfacts.cores()) and gpu.unified_memory
-    assert gpu.working_set == metal.main_memory_share() and gpu.threadgroup_memory == 32768
+    assert gpu.name == hostfacts.processor_name()
+    assert gpu.cores == hostfacts.cores()
+    assert gpu.unified_memory
+    assert gpu.working_set == metal.main_memory_share()
+    assert gpu.threadgroup_memory == 32768
     assert gpu.uuid == hostfacts.device_uuid(0)
 
 
@@ -96,17 +107,21 @@ def test_torch_answers_before_the_system(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(torch._C, name, answer, raising=False)
     monkeypatch.setattr(torch._C, "_has_mps", True)
     gpu = metal.gpu()
-    assert (gpu.name, gpu.cores, gpu.working_set) == ("Apple M4", 10, 12 << 30)
+    assert gpu.name == "Apple M4"
+    assert gpu.cores == 10
+    assert gpu.working_set == 12 << 30
     monkeypatch.setattr(torch._C, "_mps_is_available", lambda: False)
     metal.gpu.cache_clear()
-    assert metal.gpu().name == hostfacts.processor_name() and metal.gpu().working_set == metal.main_memory_share()
+    assert metal.gpu().name == hostfacts.processor_name()
+    assert metal.gpu().working_set == metal.main_memory_share()
 
 
 def test_without_psutil(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "Metal", None)
     monkeypatch.setitem(sys.modules, "psutil", None)
     monkeypatch.setattr(metal, "_torch_says", lambda name: None)
-    assert metal.main_memory_share() is None and metal.gpu().working_set is None
+    assert metal.main_memory_share() is None
+    assert metal.gpu().working_set is None
 
 
 @pytest.mark.parametrize("broken", [ImportError("no"), AttributeError("no"), OSError("wrong architecture")])
@@ -117,7 +132,8 @@ def test_a_broken_pyobjc(monkeypatch: pytest.MonkeyPatch, broken: Exception) -> 
         raise broken
 
     monkeypatch.setattr(sys.modules["Metal"], "MTLCreateSystemDefaultDevice", refuse)
-    assert metal.gpu().name != FakeDevice().name() and metal.gpu().cores == 40
+    assert metal.gpu().name != FakeDevice().name()
+    assert metal.gpu().cores == 40
 
 
 @pytest.mark.parametrize(

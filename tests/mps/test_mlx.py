@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from conftest import ROOT, clean_environment
+from harness import MPS_FAITHFUL, child, in_child, python
+from torch.nn import functional
+from torch.utils._pytree import tree_leaves
 
-pytest.importorskip("mlx.core")
-from torchdevice_cuda.fallback import mlx_ops  # noqa: E402
+from torchdevice_cuda.fallback import mlx_ops, mlx_routes
+from torchdevice_cuda.report.departures import departures
+
+from .seeing import left, raised, routes
+
+pytestmark = pytest.mark.skipif(not mlx_routes.installed(), reason="MLX is not installed")
+ROOT = Path(__file__).resolve().parents[2]
+ALWAYS = MPS_FAITHFUL.but(mlx="always")
+through_mlx = child(ALWAYS)
+STEPS = [0.0, 0.5, 1.0]
 
 
 def test_the_table_is_large_enough() -> None:
@@ -26,173 +35,244 @@ def test_every_entry_is_an_operator() -> None:
 
 
 def test_over_torchs_own_samples() -> None:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "mlx_numerics.py"), "--samples", "5"],
-        capture_output=True,
-        text=True,
-        env=clean_environment(OMP_NUM_THREADS="1"),
-    )
-    rows = [line.split(maxsplit=6) for line in done.stdout.splitlines()[:-1]]
-    assert len(rows) == len(mlx_ops.TABLE), done.stderr
-    assert [row for row in rows if row[-1] != "ok"] == [] and done.returncode == 0
+    done = python(ROOT / "tools" / "mlx_numerics.py", "--samples", "5", check=False)
+    rows = [line.split(maxsplit=6) for line in done.out.splitlines()[:-1]]
+    assert len(rows) == len(mlx_ops.TABLE), done.err
+    assert [row for row in rows if row[-1] != "ok"] == []
+    assert done.status == 0
 
 
-def test_what_mlx_does_otherwise_is_left_out() -> None:
-    fits = lambda name, *args: mlx_ops.fits(mlx_ops.TABLE[name], args, {})  # noqa: E731
-    x = torch.ones(2)
-    assert fits("add.Tensor", x, x)
-    assert not fits("add.Tensor", x, x.double()) and not fits("sin", x.double())
-    assert not fits("add.Tensor", torch.ones(2, dtype=torch.int64), 0.5)
-    assert not fits("sin", torch.ones(0)) and not fits("sin", x.to_sparse())
+def _fits(name: str, *args: Any) -> bool:
+    return mlx_ops.fits(mlx_ops.TABLE[name], args, {})
 
 
-NAN = torch.tensor([1.0, float("nan")])
-VALUES = {
-    "sort": (NAN,),
-    "topk": (NAN, 1),
-    "kthvalue": (torch.ones(2), 3),
-    "take": (torch.ones(2), torch.tensor([2])),
-    "index_select": (torch.ones(2), 0, torch.tensor([-1])),
-    "gather": (torch.ones(2), 0, torch.tensor([2, 0])),
-    "embedding": (torch.ones(2, 2), torch.tensor([5])),
-    "linalg_eig": (torch.diag(NAN),),
-    "linalg_cholesky_ex": (torch.tensor([[1.0, 2.0], [2.0, 1.0]]),),
+def test_what_mlx_can_do() -> None:
+    assert _fits("add.Tensor", torch.ones(2), torch.ones(2))
+
+
+UNFIT: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "a double among floats": lambda: ("add.Tensor", torch.ones(2), torch.ones(2).double()),
+    "doubles": lambda: ("sin", torch.ones(2).double()),
+    "integers and a float": lambda: ("add.Tensor", torch.ones(2, dtype=torch.int64), 0.5),
+    "nothing": lambda: ("sin", torch.ones(0)),
+    "a sparse layout": lambda: ("sin", torch.ones(2).to_sparse()),
 }
 
 
-@pytest.mark.parametrize("name", sorted(VALUES))
+@pytest.mark.parametrize("unfit", UNFIT)
+def test_what_mlx_does_otherwise_is_left_out(unfit: str) -> None:
+    assert not _fits(*UNFIT[unfit]())
+
+
+def _nan() -> torch.Tensor:
+    return torch.tensor([1.0, float("nan")])
+
+
+VALUES: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "sort": lambda: (_nan(),),
+    "topk": lambda: (_nan(), 1),
+    "kthvalue": lambda: (torch.ones(2), 3),
+    "take": lambda: (torch.ones(2), torch.tensor([2])),
+    "index_select": lambda: (torch.ones(2), 0, torch.tensor([-1])),
+    "gather": lambda: (torch.ones(2), 0, torch.tensor([2, 0])),
+    "embedding": lambda: (torch.ones(2, 2), torch.tensor([5])),
+    "linalg_eig": lambda: (torch.diag(_nan()),),
+    "linalg_cholesky_ex": lambda: (torch.tensor([[1.0, 2.0], [2.0, 1.0]]),),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
 def test_values_that_mlx_would_get_wrong_without_a_word(name: str) -> None:
     with pytest.raises(mlx_ops.UnfitError):
-        mlx_ops.run(mlx_ops.TABLE[name], *VALUES[name])
+        mlx_ops.run(mlx_ops.TABLE[name], *VALUES[name]())
 
 
 # ------------------------------------------------------------------------ on the GPU, all through MLX
-WHERE = """
-from torchdevice_cuda.report.departures import departures
-def through(call):
-    departures.clear(); given = call(); return given, sorted({row[2] for row in departures.rows()})
-"""
+
+#: Of a matrix of 4 x 4.
+DIFFERENTIABLE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "eigvalsh": lambda x: torch.linalg.eigvalsh(x + x.T),
+    "eigh": lambda x: torch.linalg.eigh(x + x.T)[1].abs(),
+    "eig": lambda x: torch.linalg.eig(x)[0].abs().sort()[0],
+    "take": lambda x: x.take(torch.tensor([1, 1, 3], device=x.device)),
+    "logit_": lambda x: (x.sigmoid() * 1).logit_(),
+    "pool": lambda x: functional.adaptive_avg_pool3d(x.reshape(1, 1, 4, 2, 2), (2, 1, 2)),
+    "shuffle": lambda x: functional.channel_shuffle(x[None], 2),
+}
 
 
-def test_gradients_flow(on_mps: Callable) -> None:
-    body = """
-    def gradient(f, x, device):
-        x = x.detach().to(device).requires_grad_()
-        y = f(x)
-        (y * torch.linspace(1, 2, y.numel(), device=device).reshape(y.shape)).sum().backward()
-        return x.grad.cpu()
+def _gradient(operator: str, device: str) -> torch.Tensor:
     torch.manual_seed(0)
-    square = torch.randn(4, 4); index = torch.tensor([1, 1, 3])
-    cases = {
-        "eigvalsh": lambda x: torch.linalg.eigvalsh(x + x.T), "eigh": lambda x: torch.linalg.eigh(x + x.T)[1].abs(),
-        "eig": lambda x: torch.linalg.eig(x)[0].abs().sort()[0], "take": lambda x: x.take(index.to(x.device)),
-        "logit_": lambda x: (x.sigmoid() * 1).logit_(),
-        "pool": lambda x: torch.nn.functional.adaptive_avg_pool3d(x.reshape(1, 1, 4, 2, 2), (2, 1, 2)),
-        "shuffle": lambda x: torch.nn.functional.channel_shuffle(x[None], 2),
-    }
-    result = {}
-    for name, f in cases.items():
-        on_gpu, where = through(lambda: gradient(f, square, "cuda"))
-        result[name] = [torch.allclose(on_gpu, gradient(f, square, "cpu"), atol=1e-4), where]
-    """
-    seen = on_mps(WHERE + body.replace("\n    ", "\n"), mlx="always")
-    assert [name for name, (right, _) in seen.items() if not right] == []
-    assert [name for name, (_, where) in seen.items() if "MLX" not in where] == []
+    x = torch.randn(4, 4).to(device).requires_grad_()
+    y = DIFFERENTIABLE[operator](x)
+    (y * torch.linspace(1, 2, y.numel(), device=device).reshape(y.shape)).sum().backward()
+    return x.grad.cpu()
 
 
-def test_types_are_kept(on_mps: Callable) -> None:
-    body = """
-    x = torch.tensor([[2.0, 1.0], [1.0, 3.0]])
-    calls = {
-        "eigh": torch.linalg.eigh, "eig": torch.linalg.eig, "half": lambda x: torch.heaviside(x.half(), x.half()),
-        "bfloat16": lambda x: torch.heaviside(x.bfloat16(), x.bfloat16()),
-        "int8": lambda x: torch.heaviside(x.to(torch.int8), x.to(torch.int8)), "eigvals": torch.linalg.eigvals,
-        "list": lambda x: list(torch.linalg.eigh(x[None].expand(3, 2, 2))[0].unbind()),
-    }
-    def kind(value):
-        if isinstance(value, torch.Tensor):
-            return [str(value.dtype), list(value.shape)]
-        return [type(value).__name__, [kind(item) for item in value]]
-    result = {}
-    for name, f in calls.items():
-        given, where = through(lambda: f(x.cuda()))
-        result[name] = [kind(given), kind(f(x)), where, torch.utils._pytree.tree_leaves(given)[0].is_cuda]
-    """
-    for name, (got, expected, where, on_gpu) in on_mps(WHERE + body.replace("\n    ", "\n"), mlx="always").items():
-        assert got == expected and where == ["MLX"] and on_gpu, name
+@through_mlx
+@pytest.mark.parametrize("operator", DIFFERENTIABLE)
+def test_gradients_flow(operator: str) -> None:
+    there, where = routes(lambda: _gradient(operator, "cuda"))
+    assert "MLX" in where
+    assert torch.allclose(there, _gradient(operator, "cpu"), atol=1e-4)
 
 
-def test_writing_where_it_should(on_mps: Callable) -> None:
-    body = """
-    x = torch.tensor([-1.0, 0.0, 2.0], device="cuda"); h = torch.full((3,), 0.5, device="cuda")
-    m = torch.tensor([[2.0, 1.0], [1.0, 3.0]], device="cuda")
-    result = {}
-    def check(name, call):
-        given, where = through(call)
-        result[name] = [given, where]
-    same = x.clone()
-    check("in place", lambda: [same.heaviside_(h) is same, same.tolist()])
-    base = torch.zeros(6, device="cuda"); view = base[::2]
-    check("view", lambda: [torch.heaviside(x, h, out=view) is view, base.tolist()])
-    empty = torch.empty(0, device="cuda")
-    check("empty", lambda: [torch.heaviside(x, h, out=empty) is empty, empty.tolist()])
-    w, v = torch.empty(0, dtype=torch.complex64, device="cuda"), torch.empty(2, 2, dtype=torch.complex64, device="cuda")
-    def eig():
-        pair = torch.linalg.eig(m, out=(w, v))
-        right = torch.allclose((v @ torch.diag(w) @ v.inverse()).real.cpu(), m.cpu(), atol=1e-4)
-        stock = torch.linalg.eig(m.cpu(), out=(torch.empty_like(w, device="cpu"), torch.empty_like(v, device="cpu")))
-        return [type(pair) is type(stock), pair[0] is w, pair[1] is v, right]
-    check("two", eig)
-    taken = torch.empty(2, device="cuda")
-    check("take", lambda: [torch.take(x, torch.tensor([2, -3], device="cuda"), out=taken) is taken, taken.tolist()])
+#: Of a symmetric matrix of 2 x 2.
+TYPES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "eigh": lambda x: torch.linalg.eigh(x),
+    "eig": lambda x: torch.linalg.eig(x),
+    "half": lambda x: torch.heaviside(x.half(), x.half()),
+    "bfloat16": lambda x: torch.heaviside(x.bfloat16(), x.bfloat16()),
+    "int8": lambda x: torch.heaviside(x.to(torch.int8), x.to(torch.int8)),
+    "eigvals": lambda x: torch.linalg.eigvals(x),
+    "list": lambda x: list(torch.linalg.eigh(x[None].expand(3, 2, 2))[0].unbind()),
+}
+
+
+def _kind(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.dtype, value.shape
+    return type(value).__name__, [_kind(item) for item in value]
+
+
+def _symmetric() -> torch.Tensor:
+    return torch.tensor([[2.0, 1.0], [1.0, 3.0]])
+
+
+@through_mlx
+@pytest.mark.parametrize("operator", TYPES)
+def test_types_are_kept(operator: str) -> None:
+    there, where = routes(lambda: TYPES[operator](_symmetric().cuda()))
+    assert where == ["MLX"]
+    assert all(leaf.is_cuda for leaf in tree_leaves(there))
+    assert _kind(there) == _kind(TYPES[operator](_symmetric()))
+
+
+def _steps() -> tuple[torch.Tensor, torch.Tensor]:
+    """What ``heaviside``, which the GPU lacks, makes STEPS of."""
+    return torch.tensor([-1.0, 0.0, 2.0], device="cuda"), torch.full((3,), 0.5, device="cuda")
+
+
+@through_mlx
+def test_writing_in_place() -> None:
+    x, h = _steps()
+    given, where = routes(lambda: x.heaviside_(h))
+    assert given is x
+    assert x.tolist() == STEPS
+    assert "MLX" in where
+
+
+@through_mlx
+def test_writing_to_a_view() -> None:
+    base = torch.zeros(6, device="cuda")
+    view = base[::2]
+    given, where = routes(lambda: torch.heaviside(*_steps(), out=view))
+    assert given is view
+    assert base.tolist() == [0.0, 0.0, 0.5, 0.0, 1.0, 0.0]
+    assert "MLX" in where
+
+
+@through_mlx
+def test_writing_to_an_output_that_grows() -> None:
+    out = torch.empty(0, device="cuda")
+    given, where = routes(lambda: torch.heaviside(*_steps(), out=out))
+    assert given is out
+    assert out.tolist() == STEPS
+    assert "MLX" in where
+
+
+def _outputs(device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.empty(0, dtype=torch.complex64, device=device), torch.empty(2, 2, dtype=torch.complex64, device=device)
+
+
+@through_mlx
+def test_writing_to_two_outputs() -> None:
+    m, (w, v) = _symmetric(), _outputs("cuda")
+    pair, where = routes(lambda: torch.linalg.eig(m.cuda(), out=(w, v)))
+    assert "MLX" in where
+    assert type(pair) is type(torch.linalg.eig(m, out=_outputs("cpu")))
+    assert pair[0] is w
+    assert pair[1] is v
+    assert torch.allclose((v @ torch.diag(w) @ v.inverse()).real.cpu(), m, atol=1e-4)
+
+
+@through_mlx
+def test_writing_what_was_taken() -> None:
+    x, taken = _steps()[0], torch.empty(2, device="cuda")
+    given, where = routes(lambda: torch.take(x, torch.tensor([2, -3], device="cuda"), out=taken))
+    assert given is taken
+    assert taken.tolist() == [2.0, -1.0]
+    assert "MLX" in where
+
+
+@through_mlx
+def test_writing_an_operator_that_has_no_other_form() -> None:
     p = torch.full((3,), 0.5, device="cuda")
-    check("logit_", lambda: [p.logit_() is p, p.tolist()])
-    s = torch.empty(2, device="cuda")
-    check("std", lambda: [torch.std(m, dim=1, correction=1, out=s) is s, torch.allclose(s.cpu(), m.cpu().std(1))])
-    """
-    steps = [0.0, 0.5, 1.0]
-    seen = on_mps(WHERE + body.replace("\n    ", "\n"), mlx="always")
-    assert {name: given for name, (given, _) in seen.items()} == {
-        "in place": [True, steps],
-        "view": [True, [0.0, 0.0, 0.5, 0.0, 1.0, 0.0]],
-        "empty": [True, steps],
-        "two": [True] * 4,
-        "take": [True, [2.0, -1.0]],
-        "logit_": [True, [0.0] * 3],
-        "std": [True, True],
-    }
-    assert [name for name, (_, where) in seen.items() if "MLX" not in where] == []
+    given, where = routes(lambda: p.logit_())
+    assert given is p
+    assert p.tolist() == [0.0] * 3
+    assert "MLX" in where
 
 
-def test_what_mlx_cannot_do_the_cpu_does(on_mps: Callable) -> None:
-    body = """
-    def error(f):
-        try:
-            f()
-        except Exception as raised:
-            return [type(raised).__name__, str(raised)]
-    def on(device):
-        x, nan = torch.ones(2, device=device), torch.tensor([[float("nan"), 1], [1, 1]], device=device)
-        wrong = torch.empty(2, dtype=torch.int64, device=device)
-        return [error(lambda: torch.take(x, torch.tensor([9], device=device))), error(lambda: torch.linalg.eig(nan)),
-                error(lambda: torch.heaviside(x, x, out=wrong)), error(lambda: x[:1].clone().heaviside_(x))]
-    on_gpu, where = through(lambda: on("cuda"))
-    rows = [row for row in departures.rows() if row[2] == "CPU"]
-    result = [on("cpu"), on_gpu, where, rows]
-    """
-    cpu, cuda, where, rows = on_mps(WHERE + body.replace("\n    ", "\n"), mlx="always")
-    assert cpu == cuda and None not in cpu and where == ["CPU", "MLX"]
-    assert [1, "aten::take", "CPU", "MLX could not compute it"] in rows
+@through_mlx
+def test_writing_a_deviation() -> None:
+    m, s = _symmetric(), torch.empty(2, device="cuda")
+    given, where = routes(lambda: torch.std(m.cuda(), dim=1, correction=1, out=s))
+    assert given is s
+    assert torch.allclose(s.cpu(), m.std(1))
+    assert "MLX" in where
 
 
-@pytest.mark.parametrize("setting, where", [("off", ["CPU"]), ("always", ["MLX"])])
-def test_the_setting(on_mps: Callable, setting: str, where: list[str]) -> None:
-    body = "result = through(lambda: torch.heaviside(*[torch.ones(3, device='cuda')] * 2).tolist())"
-    assert on_mps(WHERE + body, mlx=setting) == [[1.0] * 3, where]
+def _unfit_matrix(device: str) -> torch.Tensor:
+    return torch.tensor([[float("nan"), 1], [1, 1]], device=device)
 
 
-def test_without_an_mlx_that_works_the_cpu_computes(on_mps: Callable, tmp_path: Path) -> None:
+def _into_integers(device: str) -> torch.Tensor:
+    x = torch.ones(2, device=device)
+    return torch.heaviside(x, x, out=torch.empty(2, dtype=torch.int64, device=device))
+
+
+WRONG: dict[str, Callable[[str], Any]] = {
+    "take": lambda device: torch.take(torch.ones(2, device=device), torch.tensor([9], device=device)),
+    "eig": lambda device: torch.linalg.eig(_unfit_matrix(device)),
+    "dtype": _into_integers,
+    "shape": lambda device: torch.ones(1, device=device).heaviside_(torch.ones(2, device=device)),
+}
+
+
+@through_mlx
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_mlx_cannot_do_fails_as_on_the_cpu(wrong: str) -> None:
+    here = raised(lambda: WRONG[wrong]("cpu"))
+    assert here is not None
+    assert raised(lambda: WRONG[wrong]("cuda")) == here
+
+
+@through_mlx
+def test_what_mlx_cannot_do_the_cpu_does() -> None:
+    departures.clear()
+    raised(lambda: WRONG["take"]("cuda"))
+    assert [1, "aten::take", "CPU", "MLX could not compute it"] in left()
+    assert "MLX" in [where for _, _, where, _ in left()]
+
+
+def heaviside() -> tuple[list[float], list[str]]:
+    return routes(lambda: torch.heaviside(*_steps()).tolist())
+
+
+@child(MPS_FAITHFUL.but(mlx="off"))
+def test_off() -> None:
+    assert heaviside() == (STEPS, ["CPU"])
+
+
+@through_mlx
+def test_always() -> None:
+    assert heaviside() == (STEPS, ["MLX"])
+
+
+@pytest.mark.native
+@pytest.mark.mps
+def test_without_an_mlx_that_works_the_cpu_computes(tmp_path: Path) -> None:
     (tmp_path / "mlx.py").write_text("raise ImportError('no Metal here')")
-    body = "result = through(lambda: torch.heaviside(*[torch.ones(3, device='cuda')] * 2).tolist())"
-    path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
-    assert on_mps(WHERE + body, mlx="always", env=path) == [[1.0] * 3, ["CPU"]]
+    place = ALWAYS.within(PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+    assert in_child(heaviside, place) == [STEPS, ["CPU"]]

@@ -11,11 +11,16 @@ from typing import Any
 
 import pytest
 import torch
+from harness import in_child
 
-pytest.importorskip("mlx.core")
-from torchdevice_cuda.fallback import mlx_ops, mlx_routes, thresholds  # noqa: E402
-from torchdevice_cuda.fallback.cpu import Shape  # noqa: E402
+from torchdevice_cuda.fallback import mlx_ops, mlx_routes, thresholds
+from torchdevice_cuda.fallback.cpu import Shape
+from torchdevice_cuda.fallback.kernels import overload
+from torchdevice_cuda.report.departures import departures
 
+from .caches import cached_in
+
+pytestmark = pytest.mark.skipif(not mlx_routes.installed(), reason="MLX is not installed")
 COUNT = 2**20
 CLASS = COUNT.bit_length()
 X = torch.randn(COUNT)
@@ -86,17 +91,20 @@ def test_while_measuring_the_program_gets_the_cpus_result(mlx: Mlx, process: Cal
     step = Operator(process(), heaviside)
     for _ in range(mlx_routes.ROUNDS):
         where, given = step(X, STEPS)
-        assert where == "CPU" and torch.equal(given, EXPECTED)
+        assert where == "CPU"
+        assert torch.equal(given, EXPECTED)
     assert mlx.calls == mlx_routes.ROUNDS
     where, given = step(X, STEPS)
-    assert where == "MLX" and given is mlx.garbage
+    assert where == "MLX"
+    assert given is mlx.garbage
 
 
 def test_who_loses_is_not_asked_again(mlx: Mlx, process: Callable) -> None:
     mlx.seconds = 0.1
     step = Operator(process(), heaviside)
     seen = [step(X, STEPS)[0] for _ in range(5)]
-    assert seen == ["CPU"] * 5 and mlx.calls == mlx_routes.ROUNDS
+    assert seen == ["CPU"] * 5
+    assert mlx.calls == mlx_routes.ROUNDS
 
 
 def test_classes_and_dtypes_are_decided_apart(mlx: Mlx, process: Callable) -> None:
@@ -104,7 +112,8 @@ def test_classes_and_dtypes_are_decided_apart(mlx: Mlx, process: Callable) -> No
     for _ in range(3):
         step(X, STEPS)
     assert step(X, STEPS)[0] == "MLX"
-    assert step(X[:1000], STEPS[:1000])[0] == "CPU" and step(X.half(), STEPS.half())[0] == "CPU"
+    assert step(X[:1000], STEPS[:1000])[0] == "CPU"
+    assert step(X.half(), STEPS.half())[0] == "CPU"
     assert step(X.double(), STEPS.double())[0] == "CPU"
 
 
@@ -133,7 +142,8 @@ def test_two_processes_keep_each_others_figures(mlx: Mlx, process: Callable) -> 
     one.close()
     other.close()
     known = thresholds.Figures()
-    assert known.measured(("heaviside", "float32", CLASS)) and known.measured(("take", "float32", CLASS))
+    assert known.measured(("heaviside", "float32", CLASS))
+    assert known.measured(("take", "float32", CLASS))
 
 
 def test_another_machines_figures_do_not_count(mlx: Mlx, process: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,9 +171,11 @@ def test_a_broken_file_is_ignored_with_a_line(
 
 def test_what_is_quick_or_small_is_not_measured(mlx: Mlx, process: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     step = Operator(process(), heaviside)
-    assert step(X[:63], STEPS[:63])[0] == "CPU" and mlx.calls == 0
+    assert step(X[:63], STEPS[:63])[0] == "CPU"
+    assert mlx.calls == 0
     monkeypatch.setattr(mlx_routes, "QUICK", 60.0)
-    assert [step(X, STEPS)[0] for _ in range(3)] == ["CPU"] * 3 and mlx.calls == 0
+    assert [step(X, STEPS)[0] for _ in range(3)] == ["CPU"] * 3
+    assert mlx.calls == 0
 
 
 def test_what_writes_is_not_measured_and_follows_what_was(mlx: Mlx, process: Callable) -> None:
@@ -173,14 +185,18 @@ def test_what_writes_is_not_measured_and_follows_what_was(mlx: Mlx, process: Cal
     target = torch.empty(0)
     for _ in range(3):
         same = X.clone()
-        assert in_place(same, STEPS)[0] == "CPU" and torch.equal(same, EXPECTED)
-        assert out(X, STEPS, out=target)[0] == "CPU" and torch.equal(target, EXPECTED)
+        assert in_place(same, STEPS)[0] == "CPU"
+        assert torch.equal(same, EXPECTED)
+        assert out(X, STEPS, out=target)[0] == "CPU"
+        assert torch.equal(target, EXPECTED)
     assert mlx.calls == 0
     for _ in range(mlx_routes.ROUNDS):
         step(X, STEPS)
     same = X.clone()
-    assert in_place(same, STEPS)[0] == "MLX" and torch.equal(same, mlx.garbage)
-    assert out(X, STEPS, out=target)[0] == "MLX" and torch.equal(target, mlx.garbage)
+    assert in_place(same, STEPS)[0] == "MLX"
+    assert torch.equal(same, mlx.garbage)
+    assert out(X, STEPS, out=target)[0] == "MLX"
+    assert torch.equal(target, mlx.garbage)
 
 
 def test_what_draws_random_numbers_has_no_route(process: Callable) -> None:
@@ -219,14 +235,16 @@ def test_shipped_sizes_count_where_nothing_was_measured(
     monkeypatch.setattr(thresholds, "DEFAULTS", file)
     monkeypatch.setattr(mlx_routes, "ALLOWANCE", -1.0)
     step = Operator(process(), heaviside)
-    assert step(X, STEPS)[0] == "MLX" and step(X[:1000], STEPS[:1000])[0] == "CPU"
+    assert step(X, STEPS)[0] == "MLX"
+    assert step(X[:1000], STEPS[:1000])[0] == "CPU"
     file.write_text(json.dumps({"another kind": {"least": {"heaviside": {"float32": 2**18}}}}))
     assert Operator(process(), heaviside)(X, STEPS)[0] == "CPU"
 
 
 def test_the_shipped_table_holds_operators_of_the_mlx_table() -> None:
     for entry in json.loads(thresholds.DEFAULTS.read_text()).values():
-        assert set(entry["least"]) <= set(mlx_ops.TABLE) and entry["measured"]
+        assert set(entry["least"]) <= set(mlx_ops.TABLE)
+        assert entry["measured"]
 
 
 def test_threads_measure_one_at_a_time(mlx: Mlx, process: Callable) -> None:
@@ -245,7 +263,9 @@ def test_threads_measure_one_at_a_time(mlx: Mlx, process: Callable) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert wrong == [] and mlx.most == 1 and mlx.calls == mlx_routes.ROUNDS
+    assert wrong == []
+    assert mlx.most == 1
+    assert mlx.calls == mlx_routes.ROUNDS
 
 
 def test_an_mlx_that_fails_is_given_up(mlx: Mlx, process: Callable) -> None:
@@ -253,7 +273,8 @@ def test_an_mlx_that_fails_is_given_up(mlx: Mlx, process: Callable) -> None:
     routes = process()
     step = Operator(routes, heaviside)
     seen = [step(X, STEPS) for _ in range(5)]
-    assert {where for where, _ in seen} == {"CPU"} and all(torch.equal(given, EXPECTED) for _, given in seen)
+    assert {where for where, _ in seen} == {"CPU"}
+    assert all(torch.equal(given, EXPECTED) for _, given in seen)
     assert mlx.calls == mlx_routes.ROUNDS
 
 
@@ -286,31 +307,39 @@ def test_off_and_absent(mlx: Mlx, process: Callable, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_forms_of_an_operator_share_its_entry(name: str, entry: str | None) -> None:
-    from torchdevice_cuda.fallback.kernels import overload
-
     assert mlx_routes.functional(overload(name)) == entry
 
 
-def test_one_program_measures_and_the_next_does_not(
-    on_mps: Callable, own_cache: dict[str, str], tmp_path: Path
-) -> None:
-    body = """
-    from torchdevice_cuda.fallback import mlx_ops
-    from torchdevice_cuda.report.departures import departures
-    timed, run = [], mlx_ops.run
-    mlx_ops.run = lambda *args, **kwargs: timed.append(1) or run(*args, **kwargs)
+def calculate() -> dict[str, Any]:
+    """How often MLX was asked, and where the four results came from."""
+    asked: list[int] = []
+    run = mlx_ops.run
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        asked.append(1)
+        return run(*args, **kwargs)
+
+    mlx_ops.run = counted
     torch.manual_seed(0)
-    m = torch.randn(100, 100); m = m + m.T
-    given = [torch.linalg.eigvalsh(m.cuda()).cpu() for _ in range(4)]
-    right = [torch.allclose(one, torch.linalg.eigvalsh(m), atol=1e-3) for one in given]
-    result = [len(timed), {row[2]: row[0] for row in departures.rows()}, right]
-    """
-    file = tmp_path / thresholds.FILE
-    timed, where, right = on_mps(body, env=own_cache)
-    assert timed - where.get("MLX", 0) == mlx_routes.ROUNDS and where["CPU"] >= mlx_routes.ROUNDS and all(right)
-    before = file.read_text()
-    (((name, dtype, size, on_cpu, through_mlx),),) = json.loads(before).values()
+    m = torch.randn(100, 100)
+    m = m + m.T
+    for _ in range(4):
+        assert torch.allclose(torch.linalg.eigvalsh(m.cuda()).cpu(), torch.linalg.eigvalsh(m), atol=1e-3)
+    return {"asked": len(asked), "where": {where: count for count, _, where, _ in departures.rows()}}
+
+
+@pytest.mark.native
+@pytest.mark.mps
+def test_one_program_measures_and_the_next_does_not(tmp_path: Path) -> None:
+    place, file = cached_in(tmp_path), tmp_path / thresholds.FILE
+    first = in_child(calculate, place)
+    assert first["asked"] - first["where"].get("MLX", 0) == mlx_routes.ROUNDS
+    assert first["where"]["CPU"] >= mlx_routes.ROUNDS
+    measured = file.read_text()
+    (((name, dtype, size, on_cpu, through_mlx),),) = json.loads(measured).values()
     assert (name, dtype, size) == ("_linalg_eigh", "float32", (100 * 100).bit_length())
-    timed, where, right = on_mps(body, env=own_cache)
+    second = in_child(calculate, place)
     winner = "MLX" if thresholds.wins((on_cpu, through_mlx)) else "CPU"
-    assert where == {winner: 4} and timed == where.get("MLX", 0) and all(right) and file.read_text() == before
+    assert second["where"] == {winner: 4}
+    assert second["asked"] == second["where"].get("MLX", 0)
+    assert file.read_text() == measured

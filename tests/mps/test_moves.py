@@ -4,55 +4,112 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy
 import pytest
+import torch
+from harness import BOTH_POLICIES, MPS, MPS_FAITHFUL, child
+from torch import nn
 
-MOVES = """
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(2))
-
-net = Net().cuda()
-snapshot = {name: value.cpu() for name, value in net.state_dict().items()}
-net.weight.data.zero_()
-buffer, kept = torch.zeros(2), []
-for step in range(3):
-    buffer.fill_(step)
-    kept.append(buffer.cuda())
-rows = torch.zeros(2, 2)
-row = rows[0].to("cuda:0", non_blocking=True); rows += 1
-home = torch.ones(2, device="cuda"); away = home.to("cpu"); home.zero_()
-named = torch.zeros(2, device="cpu"); other = named.to(torch.device("cuda"), torch.float32, False); named += 1
-again = away.cuda(); away.zero_()
-model = torch.nn.Linear(2, 2); weight = model.weight; model.cuda()
-leaf = torch.ones(2, device="cuda", requires_grad=True)
-x, y = torch.ones(2), torch.ones(2, device="cuda")
-result = [snapshot["weight"].tolist(), [k.tolist() for k in kept], row.tolist(), other.tolist(), again.tolist(),
-          x.cpu() is x, x.to("cpu") is x, y.cuda() is y, y.to("cuda:0") is y, y.cpu().cpu().tolist(),
-          model.weight is weight, leaf.cuda() is leaf, y.to("mps") is y]
-"""
+everywhere = child(*BOTH_POLICIES)
 
 
-@pytest.mark.parametrize("policy", ["accelerate", "faithful"])
-def test_moves_copy_as_on_cuda(on_mps: Callable, policy: str) -> None:
-    expected = [[1, 1], [[0, 0], [1, 1], [2, 2]], [0, 0], [0, 0], [1, 1], *[True] * 4, [1, 1], True, True, True]
-    assert on_mps(MOVES, policy=policy) == expected
+@everywhere
+def test_a_snapshot_of_the_weights() -> None:
+    net = nn.Linear(2, 2, bias=False).cuda()
+    nn.init.ones_(net.weight)
+    snapshot = {name: value.cpu() for name, value in net.state_dict().items()}
+    net.weight.data.zero_()
+    assert snapshot["weight"].tolist() == [[1, 1], [1, 1]]
 
 
-@pytest.mark.parametrize("policy", ["accelerate", "faithful"])
-def test_modules_of_float64(on_mps: Callable, policy: str) -> None:
-    body = """
-    import numpy
-    model = torch.nn.Linear(2, 2).double().to("cuda")
+@everywhere
+def test_a_buffer_that_is_used_again() -> None:
+    buffer, kept = torch.zeros(2), []
+    for step in range(3):
+        buffer.fill_(step)
+        kept.append(buffer.cuda())
+    assert [each.tolist() for each in kept] == [[0, 0], [1, 1], [2, 2]]
+
+
+@everywhere
+def test_a_row_that_is_changed_later() -> None:
+    rows = torch.zeros(2, 2)
+    row = rows[0].to("cuda:0", non_blocking=True)
+    rows += 1
+    assert row.tolist() == [0, 0]
+
+
+@everywhere
+def test_away_from_the_gpu() -> None:
+    home = torch.ones(2, device="cuda")
+    away = home.to("cpu")
+    home.zero_()
+    assert away.tolist() == [1, 1]
+
+
+@everywhere
+def test_there_and_back() -> None:
+    away = torch.ones(2, device="cuda").to("cpu")
+    again = away.cuda()
+    away.zero_()
+    assert again.tolist() == [1, 1]
+
+
+@everywhere
+def test_from_a_cpu_that_was_asked_for() -> None:
+    named = torch.zeros(2, device="cpu")
+    other = named.to(torch.device("cuda"), torch.float32, False)
+    named += 1
+    assert other.tolist() == [0, 0]
+
+
+@everywhere
+def test_twice_to_the_cpu() -> None:
+    assert torch.ones(2, device="cuda").cpu().cpu().tolist() == [1, 1]
+
+
+#: From where the tensor is asked for, to where it is.
+NOWHERE: dict[str, tuple[str | None, Callable[[torch.Tensor], torch.Tensor]]] = {
+    "cpu": (None, lambda x: x.cpu()),
+    "to cpu": (None, lambda x: x.to("cpu")),
+    "cuda": ("cuda", lambda x: x.cuda()),
+    "to cuda:0": ("cuda", lambda x: x.to("cuda:0")),
+    "to mps": ("cuda", lambda x: x.to("mps")),
+}
+
+
+@everywhere
+@pytest.mark.parametrize("move", NOWHERE)
+def test_a_move_to_where_it_is(move: str) -> None:
+    device, function = NOWHERE[move]
+    x = torch.ones(2, device=device)
+    assert function(x) is x
+
+
+@everywhere
+def test_a_leaf_stays_a_leaf() -> None:
+    leaf = torch.ones(2, device="cuda", requires_grad=True)
+    assert leaf.cuda() is leaf
+
+
+@everywhere
+def test_parameters_stay_the_same_objects() -> None:
+    model = nn.Linear(2, 2)
+    weight = model.weight
+    model.cuda()
+    assert model.weight is weight
+
+
+@everywhere
+def test_modules_of_float64() -> None:
+    model = nn.Linear(2, 2).double().to("cuda")
     out = model(torch.from_numpy(numpy.ones((1, 2))).to("cuda"))
-    result = [out.is_cuda, str(out.dtype), list(out.shape)]
-    """
-    assert on_mps(body, policy=policy) == [True, "torch.float32", [1, 2]]
+    assert out.is_cuda
+    assert out.dtype is torch.float32
+    assert out.shape == (1, 2)
 
 
-def test_quasirandom_numbers_meet_the_rest(on_mps: Callable) -> None:
-    body = """
-    result = [(torch.quasirandom.SobolEngine(2, scramble=scramble, seed=1).draw(4) + torch.zeros(4, 2)).tolist()
-              for scramble in (True, False)]
-    """
-    assert on_mps(body, policy="accelerate") == on_mps(body, policy="faithful")
+@child(MPS, as_in=MPS_FAITHFUL)
+@pytest.mark.parametrize("scramble", [True, False])
+def test_quasirandom_numbers_meet_the_rest(scramble: bool) -> list[list[float]]:
+    return (torch.quasirandom.SobolEngine(2, scramble=scramble, seed=1).draw(4) + torch.zeros(4, 2)).tolist()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import filelock
 import pytest
+from harness import run
 
 from torchdevice_cuda.native import build, compilation, op_table, toolchain
 
@@ -163,12 +164,9 @@ def test_the_compiler_has_nothing_to_say(kind: str) -> None:
 def load_in(environment: dict[str, str], code: str) -> list[str]:
     """Loads the library in another process, which may not build it; what `code` prints."""
     program = "from torchdevice_cuda.native import build\nnative = build.load('cuda', build=False)\n" + code
-    env = {**os.environ, **environment}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd="/", env=env, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    done = run([sys.executable, "-c", program], environment={**os.environ, **environment}, folder="/")
+    assert done.status == 0, done.err
+    return done.out.split()
 
 
 def test_another_clone_has_the_same_library(tmp_path: Path) -> None:

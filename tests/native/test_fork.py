@@ -2,68 +2,114 @@
 
 from __future__ import annotations
 
-from .harness import run
+import os
+import threading
+import traceback
+from collections.abc import Callable
 
+import pytest
+import torch
+from harness import child
+from torch.utils.data import DataLoader, TensorDataset
+
+from .bare import bare, native
+
+ONE = bare()
 WORDS = (
     "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' "
     "start method"
 )
 
 
-def test_fork_after_use() -> None:
-    run(f"""
-        import os
-        def child(f):
-            pid = os.fork()
-            if pid == 0:
-                try:
-                    f()
-                    os._exit(0)
-                except BaseException:
-                    import traceback; traceback.print_exc()
-                    os._exit(1)
-            assert os.waitpid(pid, 0)[1] == 0
-        def unused():
-            assert not native.in_bad_fork() and (torch.ones(2, device="cuda") + 1).sum() == 4
-        child(unused)
-        x = torch.ones(2, device="cuda")
-        def used():
-            global x
-            assert native.in_bad_fork() and float(torch.ones(2).sum()) == 2
-            for f in (lambda: torch.zeros(1, device="cuda"), lambda: x + 1, lambda: x.cpu(), lambda: native.synchronize(0),
-                      lambda: torch.ones(1).cuda(), lambda: native.stream_new(0, 0)):
-                try:
-                    f()
-                except RuntimeError as error:
-                    assert str(error) == {WORDS!r}, error
-                else:
-                    raise AssertionError
-            del x
-        child(used)
-        assert not native.in_bad_fork() and (x + 1).sum() == 4
-        # workers of a data loader never touch the device
-        data = torch.utils.data.TensorDataset(torch.arange(8.0))
-        loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=2, pin_memory=False)
-        assert sum(b[0].cuda().sum().item() for b in loader) == 28
-    """)
+def _forked(function: Callable[[], None]) -> int:
+    """How a forked child ends that calls the function."""
+    process = os.fork()
+    if process == 0:
+        try:
+            function()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitpid(process, 0)[1]
 
 
+def _use() -> None:
+    assert not native().in_bad_fork()
+    assert (torch.ones(2, device="cuda") + 1).sum() == 4
+
+
+@child(ONE, alone=True)
+def test_fork_before_use() -> None:
+    assert _forked(_use) == 0
+
+
+#: What a child may not do with a tensor of its parent.
+REFUSED: dict[str, Callable[[torch.Tensor], object]] = {
+    "make": lambda x: torch.zeros(1, device="cuda"),
+    "compute": lambda x: x + 1,
+    "read": lambda x: x.cpu(),
+    "wait": lambda x: native().synchronize(0),
+    "move": lambda x: torch.ones(1).cuda(),
+    "stream": lambda x: native().stream_new(0, 0),
+}
+
+
+@child(ONE)
+@pytest.mark.parametrize("refused", REFUSED)
+def test_fork_after_use_is_refused_the_device(refused: str) -> None:
+    x = torch.ones(2, device="cuda")
+
+    def ask() -> None:
+        with pytest.raises(RuntimeError) as caught:
+            REFUSED[refused](x)
+        assert str(caught.value) == WORDS
+
+    assert _forked(ask) == 0
+
+
+@child(ONE)
+def test_fork_after_use_can_do_the_rest() -> None:
+    held = [torch.ones(2, device="cuda")]
+
+    def go_on() -> None:
+        assert native().in_bad_fork()
+        assert torch.ones(2).sum() == 2
+        held.clear()
+
+    assert _forked(go_on) == 0
+
+
+@child(ONE)
+def test_the_parent_goes_on() -> None:
+    x = torch.ones(2, device="cuda")
+    assert _forked(lambda: None) == 0
+    assert not native().in_bad_fork()
+    assert (x + 1).sum() == 4
+
+
+@child(ONE)
+def test_workers_of_a_data_loader_never_touch_the_device() -> None:
+    torch.ones(2, device="cuda")
+    loader = DataLoader(TensorDataset(torch.arange(8.0)), batch_size=4, num_workers=2, pin_memory=False)
+    assert sum(batch[0].cuda().sum().item() for batch in loader) == 28
+
+
+@child(ONE)
 def test_fork_while_other_threads_allocate() -> None:
-    run("""
-        import os, threading
-        stop = False
-        def churn():
-            while not stop:
-                torch.empty(1000, device="cuda")
-        threads = [threading.Thread(target=churn) for _ in range(3)]
-        for t in threads: t.start()
-        kept = torch.ones(10, device="cuda")
-        for _ in range(30):
-            pid = os.fork()
-            if pid == 0:
-                del kept
-                os._exit(0)
-            assert os.waitpid(pid, 0)[1] == 0
-        stop = True
-        for t in threads: t.join()
-    """)
+    stop = threading.Event()
+
+    def churn() -> None:
+        while not stop.is_set():
+            torch.empty(1000, device="cuda")
+
+    threads = [threading.Thread(target=churn) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    kept = [torch.ones(10, device="cuda")]
+    try:
+        assert [_forked(kept.clear) for _ in range(30)] == [0] * 30
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()

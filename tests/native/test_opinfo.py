@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from . import opinfo
+import pytest
+from harness import Finished, Place, python
+from harness.places import skip_unless_ready
+
+from .bare import BARE_MPS, bare
+
+pytestmark = pytest.mark.native
+TESTS = Path(__file__).resolve().parents[1]
+
+
+def _run(place: Place, *options: str) -> Finished:
+    skip_unless_ready(place)
+    return python("-m", "native.opinfo", *options, folder=TESTS, timeout=3600)
 
 
 def test_every_ninth_operator() -> None:
-    assert opinfo.main(["--every", "9", "--samples", "4"]) == 0
+    _run(bare(), "--every", "9", "--samples", "4")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "bfloat16", "int64"])
 def test_all_operators(dtype: str) -> None:
-    assert opinfo.main(["--dtype", dtype]) == 0
+    _run(bare(), "--dtype", dtype)
 
 
 @pytest.mark.slow
+@pytest.mark.mps
 def test_all_operators_as_mps() -> None:
-    assert opinfo.main(["--device", "mps"]) == 0
+    _run(BARE_MPS, "--device", "mps")

@@ -1,4 +1,4 @@
-"""The registry of patches: what they change is what they say, each name of torch from one file, in an order that holds."""
+"""The registry: patches change what they say they do, a name of torch from one file, in an order that holds."""
 
 from __future__ import annotations
 

@@ -28,9 +28,13 @@ def main() -> dict[str, object]:
     transformed = torch.fft.rfft(wave)
     filtered = torch.fft.irfft(transformed * (torch.fft.rfftfreq(400).cuda() < 0.1), n=400)
     return {
-        "magnitude": magnitude.mean().item(), "round trip": (back - wave).abs().max().item() < 1e-4, "losses": losses,
-        "filtered": filtered.std().item(), "fft2": torch.fft.fft2(wave.reshape(2, 20, 20)).abs().mean().item(),
+        "magnitude": magnitude.mean().item(),
+        "round trip": (back - wave).abs().max().item() < 1e-4,
+        "losses": losses,
+        "filtered": filtered.std().item(),
+        "fft2": torch.fft.fft2(wave.reshape(2, 20, 20)).abs().mean().item(),
         "complex": (transformed.conj() * transformed).real.sum().item(),
         "convolved": nn.functional.conv1d(wave[:, None], wave[:1, None, :5]).sum().item(),
-        "shift": torch.fft.fftshift(wave).sum().item(), "array": transformed.cpu().numpy().real.sum().item(),
-    }  # fmt: skip
+        "shift": torch.fft.fftshift(wave).sum().item(),
+        "array": transformed.cpu().numpy().real.sum().item(),
+    }

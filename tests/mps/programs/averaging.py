@@ -98,9 +98,13 @@ def main() -> dict[str, object]:
     state = clone["state"][0]
     assert state["exp_avg"].device == next(model.parameters()).device
     return {
-        "losses": losses, "went on": went_on, "resumed": resumed, "plain": [at_home, on_device],
-        "ema": [v.sum().item() for v in ema.shadow.values()], "step": float(state["step"]),
+        "losses": losses,
+        "went on": went_on,
+        "resumed": resumed,
+        "plain": [at_home, on_device],
+        "ema": [v.sum().item() for v in ema.shadow.values()],
+        "step": float(state["step"]),
         "module": [v.double().sum().item() for v in ema.module.state_dict().values()],
         "averaged": [p.sum().item() for p in averaged.module.parameters()],
         "loaded": [p.sum().item() for p in loaded.parameters()],
-    }  # fmt: skip
+    }

@@ -74,10 +74,20 @@ def main() -> dict[str, object]:
     buffer.copy_(torch.from_numpy(data(4)))
     permuted = torch.randperm(8, generator=torch.Generator().manual_seed(7))
     return {
-        "split": [list(train.indices), list(test.indices)], "losses": losses, "correct": correct, "weighted": weighted,
-        "subset": subset, "drawn": drawn, "joined": [t[0].item() for t in joined], "arrays": [a.tolist() for a in arrays],
-        "pieces": [pieces["a"].tolist(), [b.tolist() for b in pieces["b"]]], "parts": [list(p) for p in whole_set],
-        "buffer": buffer.cuda(non_blocking=True).tolist(), "permuted": permuted.tolist(),
-        "rows": plain.tensors[1][permuted].tolist(), "listed": [plain[i][1].item() for i in permuted[:3]],
-        "array rows": whole.x[permuted.numpy()].sum().item(), "by tensor": whole.y[permuted].tolist(),
-    }  # fmt: skip
+        "split": [list(train.indices), list(test.indices)],
+        "losses": losses,
+        "correct": correct,
+        "weighted": weighted,
+        "subset": subset,
+        "drawn": drawn,
+        "joined": [t[0].item() for t in joined],
+        "arrays": [a.tolist() for a in arrays],
+        "pieces": [pieces["a"].tolist(), [b.tolist() for b in pieces["b"]]],
+        "parts": [list(p) for p in whole_set],
+        "buffer": buffer.cuda(non_blocking=True).tolist(),
+        "permuted": permuted.tolist(),
+        "rows": plain.tensors[1][permuted].tolist(),
+        "listed": [plain[i][1].item() for i in permuted[:3]],
+        "array rows": whole.x[permuted.numpy()].sum().item(),
+        "by tensor": whole.y[permuted].tolist(),
+    }

@@ -32,20 +32,37 @@ def main() -> dict[str, object]:
     rows = np.stack([t.cpu() for t in (inputs[0], inputs[1])])
     weights = [p.detach().cpu().numpy().copy() for p in model.parameters()]
     scalars = {
-        "float": float(loss), "int": int(torch.tensor(3).cuda()), "index": [10, 20, 30][torch.tensor(1).cuda()],
-        "format": f"{loss:.3f} {loss.item():.2e}", "bool": bool(loss > 0), "round": round(loss.item(), 3),
-        "max": max(history), "numpy scalar": float(np.float64(2.0) * torch.ones(1).cuda().item()),
-        "range": list(range(torch.tensor(2).cuda())), "size": inputs.shape[0] * 2,
-    }  # fmt: skip
+        "float": float(loss),
+        "int": int(torch.tensor(3).cuda()),
+        "index": [10, 20, 30][torch.tensor(1).cuda()],
+        "format": f"{loss:.3f} {loss.item():.2e}",
+        "bool": bool(loss > 0),
+        "round": round(loss.item(), 3),
+        "max": max(history),
+        "numpy scalar": float(np.float64(2.0) * torch.ones(1).cuda().item()),
+        "range": list(range(torch.tensor(2).cuda())),
+        "size": inputs.shape[0] * 2,
+    }
     double = torch.from_numpy(x)
     shares = np.ones(3, dtype=np.float32)
     view = torch.from_numpy(shares)
     labels = (torch.from_numpy(y) > 0).numpy().astype(int)
     return {
-        "history": history, "curve": curve.tolist(), "residual": residual.tolist(), "stacked": stacked.tolist(),
-        "mixed": mixed.tolist(), "stats": [float(mean), float(std)], "rows": rows.tolist(), "scalars": scalars,
-        "weights": [w.tolist() for w in weights], "double": double.sum().item(), "labels": labels.tolist(),
-        "view": view.tolist(), "array of": np.array([t.item() for t in inputs[0]]).tolist(),
-        "percentile": float(np.percentile(predicted, 90)), "where": np.where(at_home > 0, 1, 0).ravel().tolist(),
-        "argsort": np.argsort(at_home.ravel()).tolist()[:3], "allclose": bool(np.allclose(at_home, predicted[:, None])),
-    }  # fmt: skip
+        "history": history,
+        "curve": curve.tolist(),
+        "residual": residual.tolist(),
+        "stacked": stacked.tolist(),
+        "mixed": mixed.tolist(),
+        "stats": [float(mean), float(std)],
+        "rows": rows.tolist(),
+        "scalars": scalars,
+        "weights": [w.tolist() for w in weights],
+        "double": double.sum().item(),
+        "labels": labels.tolist(),
+        "view": view.tolist(),
+        "array of": np.array([t.item() for t in inputs[0]]).tolist(),
+        "percentile": float(np.percentile(predicted, 90)),
+        "where": np.where(at_home > 0, 1, 0).ravel().tolist(),
+        "argsort": np.argsort(at_home.ravel()).tolist()[:3],
+        "allclose": bool(np.allclose(at_home, predicted[:, None])),
+    }

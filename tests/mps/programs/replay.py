@@ -88,10 +88,18 @@ def main() -> dict[str, object]:
     for t in reversed(range(6)):
         advantage[t] = rewards[t] + (advantage[t + 1] if t < 5 else 0.0) * 0.5
     return {
-        "losses": losses, "chosen": chosen, "states": states.tolist(), "actions": actions.tolist(),
-        "done": done.tolist(), "kept": kept.sum().item(), "shuffled": round(shuffled, 3),
-        "entropy": spread.entropy().tolist(), "log_prob of 1": spread.log_prob(torch.ones(6).to(device)).tolist(),
-        "shapes": [list(action.shape), list(picked.shape), list(drawn.shape)], "total": counts.sum().item(),
-        "even": bool((counts > 800).all()), "advantage": advantage.tolist(),
+        "losses": losses,
+        "chosen": chosen,
+        "states": states.tolist(),
+        "actions": actions.tolist(),
+        "done": done.tolist(),
+        "kept": kept.sum().item(),
+        "shuffled": round(shuffled, 3),
+        "entropy": spread.entropy().tolist(),
+        "log_prob of 1": spread.log_prob(torch.ones(6).to(device)).tolist(),
+        "shapes": [list(action.shape), list(picked.shape), list(drawn.shape)],
+        "total": counts.sum().item(),
+        "even": bool((counts > 800).all()),
+        "advantage": advantage.tolist(),
         "cdf": normal.cdf(torch.tensor(0.5).to(device)).tolist(),
-    }  # fmt: skip
+    }

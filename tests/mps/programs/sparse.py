@@ -35,6 +35,10 @@ def main() -> dict[str, object]:
     for _ in range(2):
         last = lbfgs.step(closure)
     return {
-        "losses": losses, "product": product.tolist(), "dense": matrix.to_dense().tolist(), "lbfgs": last.item(),
-        "coalesced": matrix.coalesce().values().tolist(), "transposed": (matrix.t().to_dense()).tolist(),
-    }  # fmt: skip
+        "losses": losses,
+        "product": product.tolist(),
+        "dense": matrix.to_dense().tolist(),
+        "lbfgs": last.item(),
+        "coalesced": matrix.coalesce().values().tolist(),
+        "transposed": (matrix.t().to_dense()).tolist(),
+    }

@@ -1,1 +1,0 @@
-"""Tests of the mps driver and the fallback chain."""

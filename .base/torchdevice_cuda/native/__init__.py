@@ -1,1 +1,0 @@
-"""The host-memory device: C++ sources, and `build` which compiles them for the torch that is installed."""

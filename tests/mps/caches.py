@@ -1,0 +1,18 @@
+"""The mps driver with a cache that holds nothing but the device that has been built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness import MPS_FAITHFUL, Place
+from harness.places import skip_unless_ready
+
+from torchdevice_cuda import settings
+
+
+def cached_in(folder: Path, place: Place = MPS_FAITHFUL) -> Place:
+    """The place with its cache in an empty folder."""
+    skip_unless_ready(place)
+    for entry in settings.cache_dir().glob("mps-*"):
+        (folder / entry.name).symlink_to(entry)
+    return place.within(TORCHDEVICE_CACHE_DIR=str(folder))
