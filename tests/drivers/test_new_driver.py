@@ -1,4 +1,4 @@
-"""A driver is a file and a line: one that only the tests know of runs programs like those that come with the package."""
+"""A driver is a file and a line: one that only the tests know of runs programs like those of the package."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 import os
 import shutil
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -51,14 +50,12 @@ def test_ten_processes_build_once(fake: Path) -> None:
     code = "from torchdevice_cuda.native import build; print(build.library('cuda', say=lambda line: None))"
 
     def one(_: int) -> str:
-        return subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
-        ).stdout.strip()
+        return run([sys.executable, "-c", code], environment=dict(os.environ), folder=ROOT).out.strip()
 
     with ThreadPoolExecutor(10) as pool:
         paths = set(pool.map(one, range(10)))
     assert len(paths) == 1 and links(fake) == 1
-    assert not build.refusal(Path(paths.pop()))
+    assert not build.flaw(Path(paths.pop()))
 
 
 def test_what_is_not_to_be_trusted_is_built_again(fake: Path) -> None:
@@ -67,27 +64,27 @@ def test_what_is_not_to_be_trusted_is_built_again(fake: Path) -> None:
     assert any("[1/" in line for line in said) and any(line.startswith("built in") for line in said)
     assert build.library("cuda", say=said.append) == path and links(fake) == 1
     path.write_bytes(path.read_bytes()[:-3])
-    assert build.refusal(path) == "truncated"
+    assert build.flaw(path) == "truncated"
     with pytest.raises(build.BuildError, match="truncated"):
         build.library("cuda", build=False)
     assert build.library("cuda", say=said.append) == path and links(fake) == 2
     path.chmod(0o777)
-    assert "written by others" in build.refusal(path)
+    assert "written by others" in build.flaw(path)
     build.library("cuda", say=said.append)
     assert links(fake) == 3 and any("building it again" in line for line in said)
     path.parent.chmod(0o777)
-    assert "written by others" in build.refusal(path)
+    assert "written by others" in build.flaw(path)
     build.library("cuda", say=said.append)
     path.rename(path.parent / "elsewhere")
     path.symlink_to("elsewhere")
-    assert build.refusal(path) == "not a plain file"
+    assert build.flaw(path) == "not a plain file"
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give files away")
 def test_a_library_of_another_user_is_refused(fake: Path) -> None:
     path = build.library("cuda", say=lambda line: None)
     os.chown(path, 12345, -1)
-    assert "belongs to another user" in build.refusal(path)
+    assert "belongs to another user" in build.flaw(path)
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def _filename(kind: str) -> str:
     return f"_hostdevice_{kind}" + (sysconfig.get_config_var("EXT_SUFFIX") or ".so")
 
 
-def refusal(path: Path) -> str:
+def flaw(path: Path) -> str:
     """Why a cached library may not be loaded; empty if it may."""
     try:
         status = path.lstat()
@@ -105,7 +105,7 @@ def library(kind: str, *, build: bool = True, force: bool = False, say: Callable
     stem = f"{kind}-{_key(kind, torch)}"
     if not build or not has_compiler():
         # An image may have been built where there was a compiler, and run where there is none: any compiler's will do.
-        there = {path: refusal(path) for path in sorted(home.glob(f"{stem}-*/{_filename(kind)}"))}
+        there = {path: flaw(path) for path in sorted(home.glob(f"{stem}-*/{_filename(kind)}"))}
         usable = [path for path, why in there.items() if not why]
         if usable and not force:
             return usable[0]
@@ -115,7 +115,7 @@ def library(kind: str, *, build: bool = True, force: bool = False, say: Callable
     cxx = compiler()
     made_by = hashlib.sha256(toolchain.compiler_identity(cxx).encode()).hexdigest()[:8]
     target = home / f"{stem}-{made_by}" / _filename(kind)
-    if refusal(target) or force:
+    if flaw(target) or force:
         _build(kind, torch, cxx, target, force, say or _say)
     return target
 
@@ -133,13 +133,13 @@ def _build(kind: str, torch: Torch, cxx: str, target: Path, force: bool, say: Ca
             f"cannot write to the cache {directory.parent}: {error}. Set TORCHDEVICE_CACHE_DIR."
         ) from error
     try:
-        why = refusal(target)
+        why = flaw(target)
         if not why and not force:
             return
         if why not in ("", "missing"):
             say(f"not using {target}: {why}; building it again")
         compilation.compile_library(kind, torch, cxx, target, say)
-        why = refusal(target)
+        why = flaw(target)
         if why:
             raise BuildError(f"the library just built cannot be used: {why}")
     finally:
