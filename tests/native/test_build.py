@@ -58,6 +58,14 @@ def test_ten_processes_build_once(fake: Path) -> None:
     assert not build.flaw(Path(paths.pop()))
 
 
+def test_a_build_in_the_middle_of_importing_torch_ends(fake: Path) -> None:
+    """The driver is chosen while torch is being imported: what compiles meanwhile may import nothing."""
+    code = "import torchdevice_cuda; torchdevice_cuda.activate(driver='virtual'); import torch"
+    done = run([sys.executable, "-c", code], environment=dict(os.environ), folder=ROOT, timeout=60)
+    assert not done.killed
+    assert links(fake) == 1
+
+
 def test_what_is_not_to_be_trusted_is_built_again(fake: Path) -> None:
     said: list[str] = []
     path = build.library("cuda", say=said.append)
@@ -190,11 +198,11 @@ def test_another_environment_has_the_same_library(tmp_path: Path) -> None:
 
     shutil.copytree(ours, tmp_path / "torch", copy_function=link, ignore=shutil.ignore_patterns("include", "test"))
     code = (
-        "import torch; from tests.native import harness; harness.use_cuda()\n"
+        "import torch; from native.bare import use_cuda; use_cuda()\n"
         "assert (torch.ones(3, device='cuda:0') + 1).cpu().tolist() == [2, 2, 2]\n"
         "print(native.__file__, *{line.split()[-1] for line in open('/proc/self/maps') if '/libtorch' in line})"
     )
-    library, *torches = load_in({"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}, code)
+    library, *torches = load_in({"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT), str(ROOT / "tests")])}, code)
     assert Path(library) == build.library("cuda")
     assert torches and all(Path(path).is_relative_to(tmp_path) for path in torches)
 

@@ -29,7 +29,7 @@ from .toolchain import BuildError, Torch, compiler, has_compiler
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-__all__ = ["KINDS", "BuildError", "has_compiler", "library", "load", "main", "refusal"]
+__all__ = ["KINDS", "BuildError", "flaw", "has_compiler", "library", "load", "main"]
 
 KINDS = ("cuda", "mps")
 

@@ -111,9 +111,13 @@ def compile_library(kind: str, torch: Torch, cxx: str, target: Path, say: Callab
         def run(command: list[str], what: str) -> None:
             log.append(f"$ {shlex.join(command)}\n{toolchain.run(command, what).stderr}")
 
+        # Written here: the program may be in the middle of ``import torch``, and a thread that imports something would
+        # wait for that to end, for ever.
+        for name, unit in units.items():
+            (scratch / f"{name}.cpp").write_text(_text(unit), encoding="utf-8")
+
         def one(name: str, unit: Unit) -> Path:
             source = scratch / f"{name}.cpp"
-            source.write_text(_text(unit), encoding="utf-8")
             out = source.with_suffix(".o")
             run([cxx, *flags, unit.level, "-c", str(source), "-o", str(out)], f"compiling {name}")
             return out
