@@ -9,7 +9,8 @@ import torch
 from ....drivers.traits import Trait
 from ...core import legacy
 from ...core.context import Context
-from ...core.precision import CONVERSIONS, LENIENT, OnRefusal, on_refusal, refuse_complex128
+from ...core.conversions import CONVERSIONS, OnRefusal, on_refusal
+from ...core.precision import LENIENT, refuse_complex128
 from ...core.registry import patch
 from ...core.wrapping import Function, install
 

@@ -10,7 +10,8 @@ import torch
 from ....drivers.traits import Trait
 from ....fallback.refusals import NARROW
 from ...core.context import Context
-from ...core.precision import LENIENT, on_refusal, refuse_complex128
+from ...core.conversions import on_refusal
+from ...core.precision import LENIENT, refuse_complex128
 from ...core.registry import patch
 from ...core.requests import names_a_device
 from ...core.wrapping import PLAIN, hand, install, modes

@@ -1,0 +1,76 @@
+"""Methods of tensors that convert, move or make one: what is done where the accelerator refuses the dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...fallback.refusals import NARROW, NO_DTYPE, refusal
+from .context import Context
+
+#: Methods that only give a tensor of another dtype, and the dtype that their name implies.
+CONVERSIONS: dict[str, torch.dtype | None] = {"type": None, "double": torch.float64, "cdouble": torch.complex128}
+_CPU = torch.device("cpu")
+_to = torch._C.TensorBase.to
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+#: What is done about an error of a tensor's method: ``(error, tensor, args, kwargs)``.
+OnRefusal = Callable[[Exception, torch.Tensor, tuple[Any, ...], dict[str, Any]], torch.Tensor]
+
+
+def _narrowed(value: Any) -> Any:
+    """An argument, float64 replaced by float32 and complex128 by complex64."""
+    return NARROW.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+def _without_devices(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """The arguments of a conversion less the device: a name, an object, or the index of one."""
+    named = args and (
+        isinstance(args[0], (torch.device, int)) or (isinstance(args[0], str) and "Tensor" not in args[0])
+    )
+    args = args[1:] if named else args
+    rest = {key: value for key, value in kwargs.items() if key != "device"}
+    if args and args[0] is None:  # ``to(device, None, False)``, as modules say it: there is no such form without one
+        return (), dict(zip(("non_blocking", "copy"), args[1:], strict=False)) | rest
+    return args, rest
+
+
+def on_refusal(context: Context, name: str) -> OnRefusal:
+    """What to do about an error of a method that converts, moves or makes a tensor: float64 finds another way."""
+    precision, translated = context.precision, context.errors.translated
+    raw: Callable[..., torch.Tensor] = getattr(torch._C.TensorBase, name)
+    implied, makes_new = CONVERSIONS.get(name), name.startswith("new_")
+
+    def around(self: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+        """A conversion that the device has no code for (of float8, say), on the CPU."""
+        target = next((value for value in (*args, *kwargs.values()) if isinstance(value, torch.device)), self.device)
+        args, kwargs = _without_devices(args, kwargs)
+        return _to(raw(_to(self, _CPU), *args, **kwargs), target)
+
+    def resolve(error: Exception, self: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+        if refusal(error) == NO_DTYPE and not makes_new and self.device.type != "cpu":
+            return around(self, args, kwargs)
+        if not precision.is_refusal(error):
+            raise translated(error) from None
+        if name == "cuda":
+            return precision.admit(_to(self, _CPU))
+        if not makes_new:
+            args, kwargs = _without_devices(args, kwargs)
+        else:
+            kwargs = {key: value for key, value in kwargs.items() if key != "device"}
+        if precision.choice == "downcast" and self.dtype not in NARROW and self.device.type != "cpu":
+            wanted = [
+                value for value in (*args, *kwargs.values()) if isinstance(value, torch.dtype) and value in NARROW
+            ]
+            precision.count(implied or (wanted[0] if wanted else torch.float64))
+            if implied is not None:
+                return _to(self, NARROW[implied])
+            return raw(self, *map(_narrowed, args), **{key: _narrowed(value) for key, value in kwargs.items()})
+        on_cpu = _to(self, _CPU)
+        if args or kwargs or implied is not None:
+            on_cpu = raw(on_cpu, *args, **kwargs)
+        return precision.admit(on_cpu)
+
+    return resolve
