@@ -125,6 +125,8 @@ def test_factories_bound_before_follow_and_go_back() -> None:
     assert [name for name in bound.FACTORIES if getattr(bound, name) is stock[name]] == []
     assert bound.zeros is torch.zeros
     assert bound.fftfreq is torch.fft.fftfreq
+    assert bound.load is torch.load
+    assert bound.is_autocast_enabled is torch.is_autocast_enabled
     for made in (
         bound.zeros(2, device="cuda"),
         bound.arange(2, device="cuda:0"),
@@ -138,6 +140,8 @@ def test_factories_bound_before_follow_and_go_back() -> None:
         assert made.cuda() is made
     torchdevice_cuda.deactivate()
     assert [name for name in bound.FACTORIES if getattr(bound, name) is not stock[name]] == []
+    assert bound.load is torch.load
+    assert bound.is_autocast_enabled is torch.is_autocast_enabled
     for make, arguments in ((bound.zeros, (2,)), (bound.full, ((2,), 1.0))):
         with pytest.raises((AssertionError, NotImplementedError, RuntimeError)):
             make(*arguments, device="cuda")

@@ -48,7 +48,8 @@ class Place:
     @property
     def marks(self) -> list[pytest.MarkDecorator]:
         """The markers of a test that runs here."""
-        return [pytest.mark.native] * bool(self.native) + [pytest.mark.mps] * ("mps" in self.native)
+        needed = {"gpu": self.driver == "cuda", "mps": "mps" in self.native, "native": bool(self.native)}
+        return [getattr(pytest.mark, name) for name, holds in needed.items() if holds]
 
     def but(self, **settings: Any) -> Place:
         """The same with other settings of ``activate()``."""

@@ -12,8 +12,8 @@ import torch
 from harness import Place, child
 from torch import nn
 
-POLICIES = tuple(Place(f"cuda {policy}", {"driver": "cuda", "policy": policy}) for policy in ("accelerate", "faithful"))
-pytestmark = [pytest.mark.gpu, child(*POLICIES)]
+POLICIES = ("accelerate", "faithful")
+pytestmark = child(*(Place(f"cuda {policy}", {"driver": "cuda", "policy": policy}) for policy in POLICIES))
 
 #: What a program may write where a device is asked for, and where it goes: the GPU, or home.
 REQUESTS: dict[str, tuple[Any, str]] = {
