@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from cases import as_cuda
 from harness import MPS_FAITHFUL, VIRTUAL, Place, child, together
 
+from . import as_cuda
 from .seeing import as_code_of
 
 on_mps = child(MPS_FAITHFUL)
