@@ -1,4 +1,4 @@
-"""A sweep over torch's operators in one process while another watches.
+"""Going through torch's operators in one process while another watches: the command line of the tools that do.
 
 An operator that ends the process is recorded, and the rest still run. Imports no torch: the working process decides
 what comes before it.
@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 Record = dict[str, Any]
+#: What comes of an operator, in the working process.
+One = Callable[[Any], Record]
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
@@ -32,7 +34,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def work(options: argparse.Namespace, one: Callable[[Any], Record]) -> None:
+def work(options: argparse.Namespace, one: One) -> None:
     """Go through the operators, appending a line of JSON for each: what ``one`` says, and how long it took."""
     from torch.testing._internal.common_methods_invocations import op_db
 
@@ -51,7 +53,7 @@ def work(options: argparse.Namespace, one: Callable[[Any], Record]) -> None:
             out.flush()
 
 
-def watch(program: Sequence[str], options: argparse.Namespace, *, cwd: Path | None = None) -> list[Record]:
+def watch(program: Sequence[str], options: argparse.Namespace) -> list[Record]:
     """Run ``python program`` with these options until every operator has its record; the records."""
     with tempfile.TemporaryDirectory() as scratch:
         out = options.out or Path(scratch) / "results.jsonl"
@@ -59,7 +61,7 @@ def watch(program: Sequence[str], options: argparse.Namespace, *, cwd: Path | No
         given = {**vars(options), "out": out}
         del given["worker"]
         command = [sys.executable, *program, "--worker", *(f"--{key}={value}" for key, value in given.items())]
-        while status := subprocess.run(command, cwd=cwd, check=False).returncode:
+        while status := subprocess.run(command, check=False).returncode:
             at = Path(f"{out}.now")
             if not at.exists():
                 raise SystemExit(f"the process ended ({status}) before its first operator")
@@ -70,12 +72,35 @@ def watch(program: Sequence[str], options: argparse.Namespace, *, cwd: Path | No
         return [json.loads(line) for line in out.read_text().splitlines()]
 
 
-def summary(records: list[Record], title: str) -> str:
-    """What failed and why, and the counts."""
+def summary(records: list[Record], title: str, routes: Sequence[str] = ()) -> str:
+    """What failed and why, the counts, and how many took which of the routes, where the records say so."""
     count = collections.Counter(r["status"] for r in records)
     lines = [f"{r['op']}: {r['detail']}" for r in records if r["status"] == "fail"]
     compared = count["pass"] + count["fail"]
     rate = 100 * count["pass"] / max(1, compared)
     refused = f", {count['refused']} refused" if count["refused"] else ""
     lines.append(f"{title}: {count['pass']} of {compared} pass ({rate:.2f}%), {count['skip']} skipped{refused}")
+    if routes:
+        taken = collections.Counter(r["route"] for r in records if r["status"] == "pass")
+        lines.append(", ".join([*(f"{route} {taken[route]}" for route in routes), f"failed {count['fail']}"]))
     return "\n".join(lines)
+
+
+def main(
+    program: Sequence[str],
+    parser: argparse.ArgumentParser,
+    prepare: Callable[[argparse.Namespace], One],
+    title: Callable[[argparse.Namespace], str],
+    routes: Sequence[str] = (),
+) -> int:
+    """The whole of such a tool, started as ``python program``; the exit status is 1 if anything failed.
+
+    ``prepare`` makes the device in the working process, and gives what is to be done with an operator.
+    """
+    options = parser.parse_args()
+    if options.worker:
+        work(options, prepare(options))
+        return 0
+    records = watch(program, options)
+    print(summary(records, title(options), routes))
+    return int(any(r["status"] == "fail" for r in records))

@@ -84,9 +84,13 @@ def use_mps(memory: int = 16 * GIB) -> ModuleType:
 
 def use_inductor() -> None:
     """Installs a virtual GPU that ``torch.compile`` can compile for."""
-    from torchdevice_cuda.native import inductor
+    import torch._functorch.config as config
+    import torch._inductor.compile_fx as module
 
-    inductor.enable(use_cuda())
+    from torchdevice_cuda.native.inductor import compiling
+
+    config.enable_autograd_cache = False
+    module.compile_fx = compiling(use_cuda(), module.compile_fx, module.compile_fx_inner)
 
 
 def bare(devices: int = 1, memory: int = 16 * GIB) -> Place:
