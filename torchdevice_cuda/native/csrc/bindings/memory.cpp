@@ -1,5 +1,13 @@
 // Memory for Python: statistics, snapshots and the history as torch.cuda.memory shows them, limits, pools, pinned
 // memory.
+//
+// Two rules keep this free of deadlocks, for every binding there is and will be:
+// 1. No Python object is made or dropped under a lock of the runtime: whoever holds one never waits for the
+// interpreter.
+//    Contexts of the history are dropped wherever their last owner is, under a lock too: they are only laid aside there
+//    (`lay_aside`), and dropped by the next thread that has the interpreter anyway.
+// 2. A binding that takes a lock of the runtime gives up the interpreter first (`nogil`, `without_gil`).
+#include <atomic>
 #include <limits>
 #include <vector>
 
@@ -28,8 +36,15 @@ py::dict stat_dict(const StatArray& a) {
   return d;
 }
 
+// What a function of the runtime gives that takes a lock.
+template <typename F>
+auto without_gil(F&& function) {
+  py::gil_scoped_release release;
+  return function();
+}
+
 py::dict memory_stats_dict(int index) {
-  const Stats s = memory_stats(static_cast<c10::DeviceIndex>(index));
+  const Stats s = without_gil([&] { return memory_stats(static_cast<c10::DeviceIndex>(index)); });
   py::dict d;
   d["num_alloc_retries"] = s.num_alloc_retries;
   d["num_ooms"] = s.num_ooms;
@@ -52,7 +67,7 @@ py::dict memory_stats_dict(int index) {
 }
 
 py::dict host_stats_dict() {
-  const HostStats s = host_stats();
+  const HostStats s = without_gil([] { return host_stats(); });
   py::dict d;
   d["num_host_alloc"] = s.num_host_alloc;
   d["num_host_free"] = s.num_host_free;
@@ -65,25 +80,49 @@ py::dict host_stats_dict() {
 
 // ---- history ------------------------------------------------------------------------------------------------------
 
-PyObject* g_frames = nullptr;  // the callable that says where the program is
+PyObject* g_frames = nullptr;  // the callable that says where the program is; the interpreter's lock protects it
 
-// A Python object that may be dropped on any thread.
+// Python objects that nobody holds any more, until someone who has the interpreter drops them. A stack without a lock:
+// a child may be forked while another thread lays something aside.
+struct LaidAside {
+  PyObject* object;
+  LaidAside* next;
+};
+std::atomic<LaidAside*> g_laid_aside{nullptr};
+
+void lay_aside(void* object) {
+  if (!object) return;
+  auto* const entry = new LaidAside{static_cast<PyObject*>(object), g_laid_aside.load(std::memory_order_relaxed)};
+  while (
+      !g_laid_aside.compare_exchange_weak(entry->next, entry, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+}
+
+// Called with the interpreter and without a lock.
+void drop_laid_aside() {
+  for (auto* entry = g_laid_aside.exchange(nullptr, std::memory_order_acquire); entry != nullptr;) {
+    const auto* const done = entry;
+    Py_DECREF(entry->object);
+    entry = entry->next;
+    delete done;
+  }
+}
+
+// A Python object that may be let go on any thread, under any lock.
 Context hold(py::object o) {
-  return Context(o.release().ptr(), [](void* p) {
-    if (!p || !Py_IsInitialized()) return;
-    py::gil_scoped_acquire gil;
-    Py_DECREF(static_cast<PyObject*>(p));
-  });
+  return Context(o.release().ptr(), &lay_aside);
 }
 
 Context frames_now() {
-  if (!g_frames || !Py_IsInitialized()) return nullptr;
+  if (!Py_IsInitialized()) return nullptr;
   py::gil_scoped_acquire gil;
+  drop_laid_aside();
   // The callable's own allocations, if it makes any, are not part of the history.
   static thread_local bool inside = false;
-  if (inside || PyErr_Occurred()) return nullptr;
+  if (!g_frames || inside || PyErr_Occurred()) return nullptr;
   inside = true;
-  PyObject* r = PyObject_CallNoArgs(g_frames);
+  const py::object frames = py::reinterpret_borrow<py::object>(g_frames);  // which another thread may replace meanwhile
+  PyObject* r = PyObject_CallNoArgs(frames.ptr());
   inside = false;
   if (!r) {
     PyErr_Clear();
@@ -103,8 +142,8 @@ void record_history_py(const py::object& enabled, py::object frames, size_t max_
   g_frames = on && !frames.is_none() ? frames.release().ptr() : nullptr;
   Py_XDECREF(old);
   const bool with_frames = g_frames != nullptr;
-  py::gil_scoped_release release;
-  record_history(on, max_entries, with_frames ? &frames_now : nullptr, frames_on_free);
+  without_gil([&] { record_history(on, max_entries, with_frames ? &frames_now : nullptr, frames_on_free); });
+  drop_laid_aside();
 }
 
 py::tuple pool_tuple(const PoolId& id) {
@@ -115,13 +154,8 @@ py::dict snapshot() {
   py::list all, traces;
   for (int i = 0; i < device_count(); i++) {
     const auto index = static_cast<c10::DeviceIndex>(i);
-    std::vector<SegmentInfo> segs;
-    std::vector<TraceEntry> entries;
-    {
-      py::gil_scoped_release release;
-      segs = segments(index);
-      entries = trace(index);
-    }
+    const auto segs = without_gil([&] { return segments(index); });
+    const auto entries = without_gil([&] { return trace(index); });
     for (const auto& s : segs) {
       py::dict d;
       d["device"] = i;
@@ -189,22 +223,25 @@ void bind_memory(py::module_& m) {
   const auto nogil = py::call_guard<py::gil_scoped_release>();
 
   m.def("memory_stats", &memory_stats_dict, py::arg("device") = -1);
-  m.def("memory_allocated", [](int i) { return memory_in_use(static_cast<Index>(i)).first; }, py::arg("device") = -1);
-  m.def("mem_info", [](int i) { return memory_info(static_cast<Index>(i)); }, py::arg("device") = -1);
-  m.def("reset_peak_stats", [](int i) { reset_peak_stats(static_cast<Index>(i)); }, py::arg("device") = -1);
   m.def(
-      "reset_accumulated_stats", [](int i) { reset_accumulated_stats(static_cast<Index>(i)); }, py::arg("device") = -1);
+      "memory_allocated", [](int i) { return memory_in_use(static_cast<Index>(i)).first; }, py::arg("device") = -1,
+      nogil);
+  m.def("mem_info", [](int i) { return memory_info(static_cast<Index>(i)); }, py::arg("device") = -1, nogil);
+  m.def("reset_peak_stats", [](int i) { reset_peak_stats(static_cast<Index>(i)); }, py::arg("device") = -1, nogil);
+  m.def(
+      "reset_accumulated_stats", [](int i) { reset_accumulated_stats(static_cast<Index>(i)); }, py::arg("device") = -1,
+      nogil);
   m.def(
       "set_fraction", [](double f, int i) { set_memory_fraction(static_cast<Index>(i), f); }, py::arg("fraction"),
-      py::arg("device") = -1);
-  m.def("get_fraction", [](int i) { return memory_fraction(static_cast<Index>(i)); }, py::arg("device") = -1);
+      py::arg("device") = -1, nogil);
+  m.def("get_fraction", [](int i) { return memory_fraction(static_cast<Index>(i)); }, py::arg("device") = -1, nogil);
   m.def(
       "set_limit",
       [](int64_t bytes, int i) {
         TORCH_CHECK(bytes > 0, "a memory limit must be positive");
         set_memory_limit(resolve(static_cast<Index>(i)), static_cast<size_t>(bytes));
       },
-      py::arg("bytes"), py::arg("device") = -1);
+      py::arg("bytes"), py::arg("device") = -1, nogil);
   m.def(
       "empty_cache", [](uint64_t a, uint64_t b) { empty_cache({a, b}); }, py::arg("pool_a") = 0, py::arg("pool_b") = 0,
       nogil);
@@ -217,11 +254,15 @@ void bind_memory(py::module_& m) {
   m.def("raw_delete", [](uintptr_t p) { raw_delete(reinterpret_cast<void*>(p)); }, nogil);
   m.def("allocator_address", [] { return reinterpret_cast<uintptr_t>(device_allocator()); });
   m.def(
-      "device_of_address", [](uintptr_t p) { return static_cast<int>(device_of_address(reinterpret_cast<void*>(p))); });
-  m.def("segment_of_address", [](uintptr_t p) {
-    const auto s = segment_of_address(reinterpret_cast<void*>(p));
-    return std::make_pair(reinterpret_cast<uintptr_t>(s.first), s.second);
-  });
+      "device_of_address", [](uintptr_t p) { return static_cast<int>(device_of_address(reinterpret_cast<void*>(p))); },
+      nogil);
+  m.def(
+      "segment_of_address",
+      [](uintptr_t p) {
+        const auto s = segment_of_address(reinterpret_cast<void*>(p));
+        return std::make_pair(reinterpret_cast<uintptr_t>(s.first), s.second);
+      },
+      nogil);
   m.def("snapshot", &snapshot);
   m.def(
       "record_history", &record_history_py, py::arg("enabled"), py::arg("frames") = py::none(),
@@ -230,16 +271,18 @@ void bind_memory(py::module_& m) {
 
   m.def(
       "pool_begin", [](int i, uint64_t a, uint64_t b, bool mine) { pool_begin(static_cast<Index>(i), {a, b}, mine); },
-      py::arg("device"), py::arg("pool_a"), py::arg("pool_b"), py::arg("this_thread_only") = true);
-  m.def("pool_end", [](int i, uint64_t a, uint64_t b) { pool_end(static_cast<Index>(i), {a, b}); });
-  m.def("pool_release", [](int i, uint64_t a, uint64_t b) { pool_release(static_cast<Index>(i), {a, b}); });
-  m.def("pool_use_count", [](int i, uint64_t a, uint64_t b) { return pool_use_count(static_cast<Index>(i), {a, b}); });
+      py::arg("device"), py::arg("pool_a"), py::arg("pool_b"), py::arg("this_thread_only") = true, nogil);
+  m.def("pool_end", [](int i, uint64_t a, uint64_t b) { pool_end(static_cast<Index>(i), {a, b}); }, nogil);
+  m.def("pool_release", [](int i, uint64_t a, uint64_t b) { pool_release(static_cast<Index>(i), {a, b}); }, nogil);
+  m.def(
+      "pool_use_count", [](int i, uint64_t a, uint64_t b) { return pool_use_count(static_cast<Index>(i), {a, b}); },
+      nogil);
 
   m.def("host_stats", &host_stats_dict);
-  m.def("host_empty_cache", &host_empty_cache);
-  m.def("host_reset_peak_stats", &host_reset_peak_stats);
-  m.def("host_reset_accumulated_stats", &host_reset_accumulated_stats);
-  m.def("is_pinned_address", [](uintptr_t p) { return is_pinned(reinterpret_cast<void*>(p)); });
+  m.def("host_empty_cache", &host_empty_cache, nogil);
+  m.def("host_reset_peak_stats", &host_reset_peak_stats, nogil);
+  m.def("host_reset_accumulated_stats", &host_reset_accumulated_stats, nogil);
+  m.def("is_pinned_address", [](uintptr_t p) { return is_pinned(reinterpret_cast<void*>(p)); }, nogil);
 
   m.def("allocate_on", [](int i) {
     if (i >= 0) check_index(i);

@@ -82,7 +82,7 @@ void bind_device(py::module_& m) {
   m.def(
       "next_seed",
       [](int i, int64_t count) { return next_seed(at::Generator(), resolve(static_cast<Index>(i)), count); },
-      py::arg("device") = -1, py::arg("count") = 1);
+      py::arg("device") = -1, py::arg("count") = 1, py::call_guard<py::gil_scoped_release>());
   m.def(
       "default_generator",
       [](int i) {

@@ -1,4 +1,5 @@
-// Streams and events for Python.
+// Streams and events for Python. A stream that was made elsewhere is looked up under a lock: whoever names a stream
+// gives up the interpreter first, as `memory.cpp` explains.
 #include "runtime/streams.h"
 #include "bindings/module.h"
 #include "runtime/device.h"
@@ -22,8 +23,8 @@ void bind_streams(py::module_& m) {
       "stream_new", [](int i, int priority) { return new_stream(static_cast<Index>(i), priority); },
       py::arg("device") = -1, py::arg("priority") = 0);
   m.def("stream_current", [](int i) { return current_stream(static_cast<Index>(i)); }, py::arg("device") = -1);
-  m.def("stream_set", [](int i, int64_t id) { return exchange_stream(static_cast<Index>(i), id); });
-  m.def("stream_query", [](int i, int64_t id) { return stream_idle(stream_state(static_cast<Index>(i), id)); });
+  m.def("stream_set", [](int i, int64_t id) { return exchange_stream(static_cast<Index>(i), id); }, nogil);
+  m.def("stream_query", [](int i, int64_t id) { return stream_idle(stream_state(static_cast<Index>(i), id)); }, nogil);
   m.def(
       "stream_synchronize",
       [](int i, int64_t id) {
@@ -31,8 +32,8 @@ void bind_streams(py::module_& m) {
         wait_until(stream_state(static_cast<Index>(i), id).ready_ns.load());
       },
       nogil);
-  m.def("stream_priority", [](int i, int64_t id) { return stream_priority(static_cast<Index>(i), id); });
-  m.def("stream_handle", [](int i, int64_t id) { return stream_handle(static_cast<Index>(i), id); });
+  m.def("stream_priority", [](int i, int64_t id) { return stream_priority(static_cast<Index>(i), id); }, nogil);
+  m.def("stream_handle", [](int i, int64_t id) { return stream_handle(static_cast<Index>(i), id); }, nogil);
   m.def("stream_priority_range", [] { return std::make_pair(kLowestPriority, kHighestPriority); });
   m.def("synchronize", [](int i) { synchronize_device(static_cast<Index>(i)); }, py::arg("device") = -1, nogil);
   m.def(
@@ -47,13 +48,13 @@ void bind_streams(py::module_& m) {
             e.state.device = resolve(static_cast<Index>(i));
             event_record(e.state, stream_state(e.state.device, id));
           },
-          py::arg("device"), py::arg("stream"))
+          py::arg("device"), py::arg("stream"), nogil)
       .def(
           "block",
           [](PyEvent& e, int i, int64_t id) {
             if (e.recorded()) event_block(e.state, stream_state(static_cast<Index>(i), id));
           },
-          py::arg("device"), py::arg("stream"))
+          py::arg("device"), py::arg("stream"), nogil)
       .def("query", [](PyEvent& e) { return !e.recorded() || event_done(e.state); })
       .def(
           "synchronize",
