@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from harness import run
 
 import torchdevice_cuda
 from torchdevice_cuda import settings
@@ -110,6 +111,14 @@ def test_patches(tmp_path: Path) -> None:
     files = {target: file for target, file, _ in rows}
     assert files["torch.Tensor.to"] == "torchdevice_cuda/translate/patches/tensor/moves.py"
     assert [row for row in rows if not row[2] or not (ROOT / row[1]).is_file()] == []
+
+
+def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
+    """``--patches | head -1``: more is printed than a pipe holds, and nobody reads it."""
+    command = f"{sys.executable} -m torchdevice_cuda --patches --driver cpu | head -c 10"
+    ended = run(["sh", "-c", command], environment=environment(), folder=tmp_path)
+    assert ended.out == "target    "
+    assert ended.err == ""
 
 
 def test_info_on_a_driver_that_cannot_work(tmp_path: Path, no_gpu: None) -> None:

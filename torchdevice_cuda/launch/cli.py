@@ -6,6 +6,7 @@ Options end where the program begins; from there on every word belongs to the pr
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Sequence
 
@@ -147,11 +148,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         return _fail(str(error))
     if request.action == "help":
-        print(help_text(), end="")
-        return 0
+        return _show(help_text())
     if request.action == "version":
-        print(version_text())
-        return 0
+        return _show(f"{version_text()}\n")
 
     program.drop_first_entry()
     from .. import activation
@@ -162,8 +161,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if request.action in ("info", "patches"):
             from . import info
 
-            print((info.text if request.action == "info" else info.patches)(request.overrides))
-            return 0
+            text = (info.text if request.action == "info" else info.patches)(request.overrides)
+            return _show(f"{text}\n")
         if request.action == "build":
             return _build()
         activation.activate(**request.overrides)
@@ -173,14 +172,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _run(request)
 
 
+def _show(text: str) -> int:
+    """Print what was asked for; a reader such as ``head`` may have seen enough before its end."""
+    try:
+        print(text, end="", flush=True)
+    except BrokenPipeError:
+        # The interpreter flushes once more when it ends, and would complain then.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
 def _build() -> int:
     from ..native import build
 
     try:
-        print(build.library("cuda"))
+        return _show(f"{build.library('cuda')}\n")
     except build.BuildError as error:
         return _fail(str(error))
-    return 0
 
 
 def _run(request: Request) -> int:
