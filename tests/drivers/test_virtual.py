@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.cuda.comm
-from harness import VIRTUAL, child, in_every_order, python
+from harness import CPU, VIRTUAL, child, in_every_order, python
 from harness.places import skip_unless_ready
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -211,10 +211,20 @@ def test_some_devices_are_visible() -> None:
     assert torch.cuda.device_count() == 2
 
 
-@child(FOUR.within(CUDA_VISIBLE_DEVICES=""))
+#: Texts that leave no device, as CUDA reads them.
+HIDING = ("", "-1", "7", "abc")
+
+
+@child(*(place.within(CUDA_VISIBLE_DEVICES=text) for place in (CPU, VIRTUAL) for text in HIDING))
 def test_no_device_is_visible() -> None:
+    """As on a machine with CUDA whose devices are hidden, and not as with a torch that was built without it."""
+    assert torchdevice_cuda.is_active()
+    assert "torchdevice_cuda" in str(torch.cuda.__file__)
     assert not torch.cuda.is_available()
     assert torch.cuda.device_count() == 0
+    with pytest.raises(RuntimeError, match="No CUDA GPUs are available"):
+        torch.zeros(1, device="cuda")
+    assert torch.zeros(1).device.type == "cpu"
 
 
 # ------------------------------------------------------------------------------ programs

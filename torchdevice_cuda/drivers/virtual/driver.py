@@ -30,13 +30,17 @@ class VirtualDriver(HostDriver):
     label = "virtual GPU, CUDA compatible"
     integrated = 0
 
+    @property
+    def native(self) -> Native | None:
+        """The compiled device, installed in this process; ``None`` where the program may see none."""
+        return self._module if self._count else None
+
     @functools.cached_property
-    def native(self) -> Native:
-        """The compiled device, installed in this process."""
+    def _module(self) -> Native:
         from ...native import build
 
-        module = build.load("cuda", build=self.settings.build)
-        if not module.device_count():
+        module: Native = build.load("cuda", build=self.settings.build)
+        if self._count and not module.device_count():
             module.install(self._count, [self._limit()] * self._count)
         return module
 
@@ -45,43 +49,43 @@ class VirtualDriver(HostDriver):
 
         if self.settings.memory is not None:
             return self.settings.memory
-        return int(psutil.virtual_memory().total * _SHARE_OF_HOST) // max(1, self._count)
+        return int(psutil.virtual_memory().total * _SHARE_OF_HOST) // self._count
 
     def prepare(self) -> None:
         """Register the device with torch."""
         if self._count:
-            self.native.device_count()
+            self._module.device_count()
 
     @functools.cached_property
     def streams(self) -> NativeStreams:
         """The device's streams."""
-        return NativeStreams(self.native, self._count)
+        return NativeStreams(self._module, self._count)
 
     @functools.cached_property
     def memory(self) -> NativeMemory:
         """The device's memory."""
-        return NativeMemory(self.native, self._count)
+        return NativeMemory(self._module, self._count)
 
     def initialize(self) -> None:
         """Bring the device up: from here on a forked child may not use it."""
         super().initialize()
-        self.native.mark_used()
+        self._module.mark_used()
 
     def in_bad_fork(self) -> bool:
         """Whether this process was forked from one that had used the device."""
-        return super().in_bad_fork() or ("native" in self.__dict__ and self.native.in_bad_fork())
+        return super().in_bad_fork() or ("_module" in self.__dict__ and self._module.in_bad_fork())
 
     def current_device(self) -> int:
         """The calling thread's current device, as torch's C++ keeps it."""
-        return self.native.get_device()
+        return self._module.get_device()
 
     def set_device(self, index: int) -> None:
         """Make ``index`` the calling thread's current device."""
-        self.native.set_device(self.check(index))
+        self._module.set_device(self.check(index))
 
     def generators(self) -> tuple[torch.Generator, ...]:
         """Generators with CUDA's state: a seed and an offset."""
-        return tuple(self.native.default_generator(index) for index in range(self._count))
+        return tuple(self._module.default_generator(index) for index in range(self._count))
 
     def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
         """Restore a generator."""
