@@ -93,18 +93,22 @@ def test_its_own_memory_answers() -> None:
 
 
 def deactivated() -> list[bool]:
+    """Whether there is CUDA before, meanwhile and after."""
     import torch
 
     import torchdevice_cuda
 
-    use_toy()
     before = torch.cuda.is_available()
+    use_toy()
+    meanwhile = torch.cuda.is_available()
     torchdevice_cuda.deactivate()
-    return [before, torch.cuda.is_available()]
+    return [before, meanwhile, torch.cuda.is_available()]
 
 
 def test_it_goes_again() -> None:
-    assert in_child(deactivated, STOCK) == [True, False]
+    before, meanwhile, after = in_child(deactivated, STOCK)
+    assert meanwhile
+    assert after == before
 
 
 def test_it_is_a_small_file_that_nothing_else_knows_of() -> None:
