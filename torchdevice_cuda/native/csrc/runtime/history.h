@@ -18,8 +18,8 @@
 
 namespace hostdevice {
 
-// Whatever the caller of the history wants attached to an event (a Python stack); opaque here. The last owner may let go
-// of it under a device's lock: its deleter waits for nothing.
+// Whatever the caller of the history wants attached to an event (a Python stack); opaque here. The last owner may let
+// go of it under a device's lock: its deleter waits for nothing.
 using Context = std::shared_ptr<void>;
 using ContextSource = Context (*)();
 
