@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, cast
@@ -120,10 +121,7 @@ def cuda_bindings_check() -> Callable[[Any], Any] | None:
 _NOT_EVERYWHERE: dict[str, str] = {
     "torch.mps.device": "no release yet: torch's own code enters it for tensors on MPS",
     "torch.mps._initialized": "the same",
-    "torch._efficientzerotensor": "private: may go",
-    "torch._empty_affine_quantized": "quantised tensors are on their way out",
-    "torch._empty_per_channel_affine_quantized": "the same",
-    "torch._C._is_flash_attention_available": "CPU builds have it, some releases' do not",
+    "torch._C._is_flash_attention_available": "private: may go",
     "torch._C._mps_is_in_bad_fork": "private: later releases have it",
     "torch._C._mps_get_name": "the same; Metal tells otherwise",
     "torch._C._mps_get_core_count": "the same; IOKit's registry tells otherwise",
@@ -133,15 +131,12 @@ _NOT_EVERYWHERE: dict[str, str] = {
 
 def named(name: str) -> Any | None:
     """What torch has under one of the names above, ``None`` in a release that does not."""
-    import functools
-    import importlib
+    import torch
 
-    module, _, attribute = name.rpartition(".")
     if name not in _NOT_EVERYWHERE:
         raise KeyError(f"{name} is in every release, or nobody has said otherwise")
-    found = importlib.import_module("torch")
-    found = functools.reduce(getattr, module.split(".")[1:], found)
-    return getattr(found, attribute, None)
+    owner, _, attribute = name.removeprefix("torch.").rpartition(".")
+    return getattr(getattr(torch, owner), attribute, None)
 
 
 def present(owner: Any, names: Iterable[str]) -> list[str]:
@@ -151,8 +146,6 @@ def present(owner: Any, names: Iterable[str]) -> list[str]:
 
 def cudnn_users() -> list[ModuleType]:
     """The modules that hold cuDNN's C module; torch 2.10 and older import one with the first recurrent layer."""
-    import sys
-
     from torch.backends import cudnn
 
     proper = getattr(cudnn, "m", cudnn)  # the settings object wraps the module proper
@@ -162,8 +155,6 @@ def cudnn_users() -> list[ModuleType]:
 
 def forget_derived() -> None:
     """Have torch derive its sets of overridable functions again; where they are kept is each release's own affair."""
-    import sys
-
     for module in ("torch.overrides", "torch._dynamo.trace_rules", "torch._dynamo.variables.torch"):
         for name in _DERIVED:
             cached: Any = getattr(sys.modules.get(module), name, None)

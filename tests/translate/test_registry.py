@@ -108,7 +108,8 @@ def traits() -> dict[str, list[str]]:
     chosen = settings.load({"emulate_mps": True})
     for driver in (CpuDriver, CudaDriver, VirtualDriver, MpsDriver):
         had |= driver(chosen, "").traits
-    return {"asked": asked.names().split(), "had": had.names().split(), "all": [str(t.name).lower() for t in Trait]}
+    groups = {"asked": asked, "had": had, "all": ~NONE}
+    return {group: [str(trait.name) for trait in Trait if trait in traits] for group, traits in groups.items()}
 
 
 def test_no_trait_is_idle() -> None:

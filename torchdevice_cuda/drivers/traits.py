@@ -32,9 +32,5 @@ class Trait(enum.Flag):
     #: Requests that do not name CUDA go to the accelerator. Declared by no driver: it is the policy in force.
     ACCELERATES = enum.auto()
 
-    def names(self) -> str:
-        """The traits in words, for people."""
-        return " ".join(trait.name.lower() for trait in Trait if trait in self and trait.name)
-
 
 NONE = Trait(0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...drivers.traits import NONE, Trait
+from ...drivers.traits import Trait
 from .editor import Editor
 from .errors import Errors
 from .pinned import Pinned
@@ -45,7 +45,3 @@ class Context:
         self.precision = Precision(settings.float64, driver.device_type)
         #: Originals by id, with the wrappers that stand in their places.
         self.wrapped: dict[int, tuple[Any, Any]] = {}
-
-    def has(self, traits: Trait, without: Trait = NONE) -> bool:
-        """Whether the driver has all of these traits, and none of those."""
-        return traits in self.traits and not without & self.traits

@@ -34,7 +34,7 @@ def factories(context: Context) -> None:
     for name, (owner, attribute, original) in constructors().items():
         wrapper = make(context, name, original)
         # Made of tensors, it draws like other functions of tensors.
-        if name == "normal" and context.has(Trait.ACCELERATES | Trait.PARTIAL):
+        if name == "normal" and Trait.ACCELERATES | Trait.PARTIAL in context.traits:
             wrapper = draws_on_its_generator(context, wrapper)
         install(context, owner, attribute, wrapper, original)
 

@@ -13,7 +13,7 @@ from ...core.context import Context
 from ...core.conversions import on_refusal
 from ...core.precision import LENIENT, refuse_complex128
 from ...core.registry import patch
-from ...core.requests import names_a_device
+from ...core.requests import Translator, names_a_device
 from ...core.wrapping import PLAIN, hand, install, modes
 
 # ``Tensor.to(device, dtype, non_blocking, copy)``: where ``non_blocking`` stands, and how many precede ``copy``.
@@ -114,6 +114,15 @@ def to(context: Context) -> None:
     install(context, torch.Tensor, "to", wrapper, original)
 
 
+def _cuda_target(translator: Translator, device: Any) -> torch.device:
+    """Where ``Tensor.cuda(device)`` goes, or CUDA's error for what is none of its devices."""
+    asked = "cuda" if device is None else device
+    target = translator.device(asked)
+    if not translator.names_cuda(asked):
+        raise RuntimeError(f"Invalid device, must be cuda device but got {torch.device(asked)}")
+    return target
+
+
 @patch("torch.Tensor.cuda", traits=Trait.TRANSLATED | Trait.HOST_MEMORY)
 def cuda(context: Context) -> None:
     """Tensor.cuda: a move to the current CUDA device, or the one given."""
@@ -140,11 +149,7 @@ def cuda(context: Context) -> None:
         device, rest = arguments(*args, **kwargs)
         if driver.needs_init:
             torch.cuda._lazy_init()
-        asked = "cuda" if device is None else device
-        target = translator.device(asked)
-        if not translator.names_cuda(asked):
-            raise RuntimeError(f"Invalid device, must be cuda device but got {torch.device(asked)}")
-        return move(self, True, target, (), rest)
+        return move(self, True, _cuda_target(translator, device), (), rest)
 
     install(context, torch.Tensor, "cuda", wrapper, original)
 
@@ -274,10 +279,7 @@ def cuda_partial(context: Context) -> None:
     def arguments(
         device: Any = None, non_blocking: bool = False, memory_format: torch.memory_format = torch.preserve_format
     ) -> torch.memory_format:
-        asked = "cuda" if device is None else device
-        translator.device(asked)  # whose errors are CUDA's
-        if not translator.names_cuda(asked):
-            raise RuntimeError(f"Invalid device, must be cuda device but got {torch.device(asked)}")
+        _cuda_target(translator, device)  # for its errors, which are CUDA's: there is one device
         return memory_format
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
