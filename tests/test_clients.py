@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from harness import Place, python
-from harness.places import skip_unless_ready
+from harness.places import must_be_ready
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def test_every_program_is_run() -> None:
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_client(program: str, place: Place) -> None:
     _require(PROGRAMS[program])
-    skip_unless_ready(place)
+    must_be_ready(place)
     identity = {} if place.driver == "cpu" else {"CLIENT_IDENTITY": "cuda"}
     options = [part for name, value in place.settings.items() for part in (f"--{name}", value)]
     reported = _run(program, "-m", "torchdevice_cuda", *options, **identity, **place.full_environment())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from harness import CPU, VIRTUAL, Place, python
-from harness.places import skip_unless_ready
+from harness.places import must_be_ready
 from harness.processes import ROOT
 
 FILE = ROOT / "tests" / "data" / "facts-cuda.json"
@@ -36,7 +36,7 @@ def differences(driver: str) -> dict[str, list[Any]]:
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("name", RECORDED)
 def test_fact(where: Place, name: str) -> None:
-    skip_unless_ready(where)
+    must_be_ready(where)
     found = differences(str(where.driver))
     if name in KNOWN:
         assert name in found, "no longer different: take it off the list"

@@ -45,6 +45,11 @@ def torch_release(version: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
+def is_too_old(version: str) -> bool:
+    """Whether a torch release lacks what we stand on."""
+    return torch_release(version) < MINIMUM
+
+
 def _build(version: str) -> Build:
     release = torch_release(version)
     return next((build for build in _BUILDS if release >= build.since), _BUILDS[-1])

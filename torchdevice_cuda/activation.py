@@ -1,23 +1,26 @@
 """The order of events: settings -> driver -> finder -> patches; before torch is imported or after it; and back.
 
 Before torch is imported, the finder serves the shadow tree as torch imports torch.cuda, and the patches follow when
-torch is complete. After it, the loaded modules are rewritten in place. Either all of it happens or none.
+torch is complete. After it, the loaded modules are rewritten in place. Either all of it happens or none; and where none
+of it can happen the program does not go on with a torch that has no CUDA, unless whoever activated says that it may.
 """
 
 from __future__ import annotations
 
 import importlib.machinery
+import importlib.util
 import logging
 import sys
 import threading
 import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import _compat, drivers, settings, shadow, translate
-from .drivers.selection import DriverUnavailable as DriverUnavailable  # callers of activate() catch it
-from .drivers.selection import select
+from . import __version__, _compat, drivers, settings, shadow, threads, translate
+from .drivers.selection import select, select_after
+from .drivers.unavailable import DriverUnavailable as DriverUnavailable  # callers of activate() catch it
 from .importing import finder
 from .importing.inplace import Rewrite
 
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 ROOT = "torch.cuda"
 #: The shim waits for torch to be imported before it calls activate().
 _SHIM = "torchdevice_cuda_shim"
+#: What the package needs besides torch, on every machine. An image put together by hand may lack one, and would find
+#: out in the middle of a program.
+_NEEDED = ("psutil", "platformdirs", "filelock", "jinja2")
 _log = logging.getLogger("torchdevice_cuda")
 
 
@@ -34,20 +40,31 @@ class ActivationError(RuntimeError):
     """Activation was not possible; torch is as it was."""
 
 
+#: What becomes of a failure that shows while torch is imported: raises something, or returns to leave torch as it is.
+Failing = Callable[[Exception], None]
+
+
+def _raise(failure: Exception) -> NoReturn:
+    raise failure from failure.__cause__
+
+
 class _State:
     """What activation has done so far, in the order it did it; undone backwards."""
 
-    def __init__(self, chosen: settings.Settings) -> None:
+    def __init__(self, chosen: settings.Settings, failing: Failing) -> None:
         self.settings = chosen
+        self.failing = failing
         self.finder: finder.ShadowFinder | None = None
         self.rewrite: Rewrite | None = None
         self.bindings: shadow.Bindings | None = None
         self.patches: Applied | None = None
-        self.failed: BaseException | None = None
+        self.failed: Exception | None = None
 
 
 _lock = threading.RLock()
 _state: _State | None = None
+#: Stands before torch once activation has failed while torch was imported: a second attempt must not give stock torch.
+_barrier: finder.Barrier | None = None
 
 
 def is_active() -> bool:
@@ -67,8 +84,14 @@ def activate(**overrides: Any) -> None:
     """Make ``torch.cuda`` answer in this process; see :mod:`torchdevice_cuda.settings` for the arguments.
 
     Works before ``import torch`` and after it. Calling it again does nothing, unless other settings are asked for:
-    that is an error, since programs already hold what the first call gave them.
+    that is an error, since programs already hold what the first call gave them. Before ``import torch``, what goes
+    wrong later is raised by that import, as :class:`ActivationError` or :class:`DriverUnavailable`.
     """
+    start(overrides, _raise)
+
+
+def start(overrides: Mapping[str, Any], failing: Failing) -> None:
+    """Activate; what goes wrong once torch is being imported is given to ``failing``."""
     global _state
     chosen = settings.load(overrides)
     with _lock:
@@ -78,27 +101,43 @@ def activate(**overrides: Any) -> None:
                     f"torchdevice_cuda is already active with {_state.settings}; deactivate() first to use {chosen}"
                 )
             return
+        _check_needs()
+        _lift_barrier()
         _log.setLevel(chosen.log_level)
-        _state = _State(chosen)
+        _state = _State(chosen, failing)
         try:
             if "torch" in sys.modules:
                 _wait_for_torch()
                 _activate_late(_state)
             else:
                 _activate_early(_state)
-        except BaseException:
+        except BaseException as error:
             _undo(_state)
             _state = None
+            if isinstance(error, Exception):
+                raise _failure(error) from error
             raise
 
 
 def deactivate() -> None:
-    """Put every attribute of torch back; does nothing where torchdevice_cuda is not active."""
+    """Put every attribute of torch back; does nothing where torchdevice_cuda is not active.
+
+    Refuses, with nothing changed, while other threads are running code that uses torch: they would find half of it
+    changed. End them first.
+    """
     global _state
     with _lock:
+        if _state is not None:
+            running = threads.using_torch()
+            if running:
+                raise ActivationError(
+                    f"deactivate() cannot put torch back under threads that are using it; end them first: "
+                    f"{', '.join(running)}"
+                )
         shim = sys.modules.get(_SHIM)
         if shim is not None:
             shim.cancel()
+        _lift_barrier()
         if _state is not None:
             state, _state = _state, None
             _undo(state)
@@ -117,6 +156,46 @@ def changes() -> list[Row]:
     """What is changed in torch now: each target, the file that changes it, and why; imports torch."""
     driver()
     return [] if _state is None or _state.patches is None else _state.patches.rows()
+
+
+# ------------------------------------------------------------------------- failures
+def _check_needs() -> None:
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        names = " ".join(missing)
+        raise ActivationError(f"torchdevice_cuda needs {names}, not installed here; pip install {names}")
+
+
+def _torch_version() -> str | None:
+    """The version of the torch that is imported, or was about to be."""
+    version: str | None = getattr(sys.modules.get("torch.version"), "__version__", None)
+    return version
+
+
+def _failure(error: Exception) -> Exception:
+    """What is raised for an error, in one line that names the thing."""
+    if isinstance(error, (ActivationError, DriverUnavailable)):
+        return error
+    version = _torch_version()
+    if version is not None and _compat.is_too_old(version):
+        return ActivationError(_too_old(version))
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    under = "" if version is None else f" with torch {version}"
+    return ActivationError(f"torchdevice_cuda {__version__} could not start{under}: {what}")
+
+
+def _too_old(version: str) -> str:
+    needed = ".".join(map(str, _compat.MINIMUM))
+    return f"torch {version} is too old for torchdevice_cuda {__version__}, which needs torch {needed} or newer"
+
+
+def _lift_barrier() -> None:
+    """Let torch be imported again: the one that was complete when activation failed, since there can be no second."""
+    global _barrier
+    if _barrier is not None:
+        _barrier.remove()
+        sys.modules.setdefault("torch", _barrier.module)
+        _barrier = None
 
 
 # ------------------------------------------------------------------------ both ways
@@ -140,20 +219,32 @@ def _stock_path() -> list[str]:
     return [str(Path(entry, "cuda")) for entry in locations or ()]
 
 
-def _warn_of_version(version: str) -> None:
-    release = _compat.torch_release(version)
-    if not _compat.MINIMUM <= release <= _compat.NEWEST_KNOWN:
+def _check_version(version: str) -> None:
+    if _compat.is_too_old(version):
+        raise ActivationError(_too_old(version))
+    if _compat.torch_release(version) > _compat.NEWEST_KNOWN:
         span = " to ".join(".".join(map(str, end)) for end in (_compat.MINIMUM, _compat.NEWEST_KNOWN))
         warnings.warn(
             f"torch {version} is outside the versions torchdevice_cuda knows ({span}); going on", stacklevel=4
         )
 
 
+def _bring_up(state: _State) -> drivers.Driver:
+    """Bring the driver's devices up; where ``auto`` chose it and they do not come up, the next driver's."""
+    chosen = drivers.active()
+    while True:
+        try:
+            chosen.prepare()
+            return chosen
+        except Exception as error:
+            chosen = select_after(chosen, error, state.settings, sys.modules["torch._C"])
+            drivers.install(chosen)
+
+
 def _finish(state: _State, torch: ModuleType) -> None:
     """What needs a complete torch: the patches outside torch.cuda."""
-    _warn_of_version(torch.__version__)
-    drivers.active().prepare()
-    state.patches = translate.apply(drivers.active(), state.settings, finder.when_imported)
+    _check_version(torch.__version__)
+    state.patches = translate.apply(_bring_up(state), state.settings, finder.when_imported)
 
 
 # --------------------------------------------------------------------- before torch
@@ -180,7 +271,7 @@ def _give_up(state: _State, error: Exception) -> None:
 
 
 def _finish_early(state: _State, torch: ModuleType) -> None:
-    global _state
+    global _barrier, _state
     error = state.failed
     if error is None:
         try:
@@ -188,13 +279,16 @@ def _finish_early(state: _State, torch: ModuleType) -> None:
         except Exception as raised:
             error = raised
     if error is not None:
-        with _lock:
-            _undo(state)
-            _state = None
-        if isinstance(error, DriverUnavailable):
-            raise error
-        # Not a Python warning: the line it would point at is ours, and warnings can be turned into errors.
-        print(f"torchdevice_cuda could not start, torch is stock: {error!r}", file=sys.stderr)
+        # Without the lock: this thread has the import lock of torch, which whoever has the lock may be waiting for.
+        _undo(state)
+        _state = None
+        failure = _failure(error)
+        if failure is not error:
+            failure.__cause__ = error
+        _barrier = finder.Barrier(torch, lambda: state.failing(failure))
+        _barrier.install()
+        state.failing(failure)
+        _lift_barrier()
 
 
 # ---------------------------------------------------------------------- after torch

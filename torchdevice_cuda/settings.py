@@ -24,9 +24,13 @@ DRIVERS = {
 }
 
 _UNITS = {"": 1, "b": 1}
-for _power, _letter in enumerate("kmgt", start=1):
+for _power, _letter in enumerate("kmgtp", start=1):
     _UNITS[_letter] = _UNITS[f"{_letter}ib"] = 1024**_power
     _UNITS[f"{_letter}b"] = 1000**_power
+
+
+#: What torch's C++ can count, less what rounding up takes.
+_MOST_BYTES = 8191 * 1024**5
 
 
 class SettingsError(ValueError):
@@ -87,11 +91,13 @@ def _count(text: str) -> int:
 
 
 def _bytes(text: str) -> int:
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
-    if match is None or match[2].lower() not in _UNITS:
+    match = re.fullmatch(r"\s*(\d{1,40}(?:\.\d{1,40})?(?:e[+-]?\d{1,2})?)\s*([a-z]*)\s*", text.lower(), re.ASCII)
+    if match is None or match[2] not in _UNITS:
         raise ValueError(text)
-    value = int(float(match[1]) * _UNITS[match[2].lower()])
-    if value < 1:
+    import fractions  # with decimal behind it: not for every start
+
+    value = int(fractions.Fraction(match[1]) * _UNITS[match[2]])
+    if not 1 <= value <= _MOST_BYTES:
         raise ValueError(text)
     return value
 
@@ -170,7 +176,7 @@ OPTIONS: tuple[Option, ...] = (
         "memory",
         "TORCHDEVICE_MEMORY",
         "--memory",
-        "a size above zero such as 512MiB, 16GiB or 8e9 written out",
+        "a size of 1 byte to 8191 PiB such as 512MiB, 16GiB or 8e9",
         _bytes,
         "memory of each GPU",
     ),

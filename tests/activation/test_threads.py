@@ -8,9 +8,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from harness import CPU, STOCK, child
+import pytest
+from harness import CPU, MPS_FAITHFUL, STOCK, VIRTUAL, child
 
 import torchdevice_cuda
+from torchdevice_cuda.activation import ActivationError
 
 
 def run_in_threads(count: int, work: Callable[[int], None]) -> None:
@@ -94,3 +96,72 @@ def test_activation_waits_for_a_torch_that_another_thread_is_importing() -> None
     assert torchdevice_cuda.is_active()
     assert torch.cuda.is_available()
     assert torch.zeros(1, device="cuda").cuda().device.type == "cpu"
+
+
+# ------------------------------------------------------------------------- deactivation
+def adding(stop: threading.Event, failures: list[BaseException]) -> None:
+    """What a worker of a CUDA program does."""
+    import torch
+
+    try:
+        while not stop.is_set():
+            (torch.randn(100, device="cuda") + 1).sum().item()
+    except BaseException as error:
+        failures.append(error)
+
+
+def learning(stop: threading.Event, failures: list[BaseException]) -> None:
+    import torch
+
+    layer = torch.nn.Linear(8, 8).cuda()
+    try:
+        while not stop.is_set():
+            layer(torch.ones(4, 8, device="cuda")).sum().backward()
+    except BaseException as error:
+        failures.append(error)
+
+
+WORK = {"adding": adding, "learning": learning}
+
+
+@child(CPU, VIRTUAL, MPS_FAITHFUL, alone=True)
+@pytest.mark.parametrize("work", ["adding", "learning"])
+def test_deactivation_refuses_under_threads_that_use_torch(work: str) -> None:
+    import torch
+
+    stop, failures = threading.Event(), list[BaseException]()
+    threads = [threading.Thread(target=WORK[work], args=(stop, failures), name=f"worker {n}") for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        with pytest.raises(ActivationError, match=r"end them first: worker 0 \(in .*\), worker 1 \(in .*\), worker 2"):
+            torchdevice_cuda.deactivate()
+        time.sleep(0.01)
+    assert torchdevice_cuda.is_active()
+    assert torch.cuda.is_available()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    torchdevice_cuda.deactivate()
+    assert not torch.cuda.is_available()
+
+
+@child(CPU, alone=True)
+def test_deactivation_minds_no_thread_that_is_idle_or_does_something_else() -> None:
+    """A pool whose workers have used torch, a thread that waits, and what torch keeps for its compiler."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import torch
+    from torch._inductor.async_compile import AsyncCompile
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda n: torch.ones(n, device="cuda").sum().item(), range(1, 5))) == [1, 2, 3, 4]
+        stop = threading.Event()
+        waiting = threading.Thread(target=stop.wait)
+        waiting.start()
+        AsyncCompile.warm_pool()
+        torchdevice_cuda.deactivate()
+        assert not torch.cuda.is_available()
+        stop.set()
+        waiting.join()

@@ -11,6 +11,7 @@ import pytest
 from harness import STOCK, child
 
 import torchdevice_cuda
+from torchdevice_cuda.activation import ActivationError
 
 from .scanning import autocast_kernels, changes, scan
 
@@ -254,8 +255,9 @@ def test_failure_half_way_leaves_torch_untouched(step: str) -> None:
     before = scan()
     repair = _break(step)
     for _ in range(2):
-        with pytest.raises(HalfWay):
+        with pytest.raises(ActivationError, match="could not start") as raised:
             torchdevice_cuda.activate(driver="cpu")
+        assert isinstance(raised.value.__cause__, HalfWay)
         assert not torchdevice_cuda.is_active()
         left = changes(before, scan())
         assert left == []

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.cuda.comm
 from harness import CPU, VIRTUAL, child, in_every_order, python
-from harness.places import skip_unless_ready
+from harness.places import must_be_ready
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -250,7 +250,7 @@ def test_deactivation_gives_torch_without_cuda() -> None:
 
 @pytest.mark.native
 def test_command_line_informs() -> None:
-    skip_unless_ready(VIRTUAL)
+    must_be_ready(VIRTUAL)
     options = ("--driver", "virtual", "--devices", "2", "--memory", "1GiB")
     done = python("-m", "torchdevice_cuda", *options, "--info")
     assert "virtual" in done.out
@@ -259,6 +259,6 @@ def test_command_line_informs() -> None:
 
 @pytest.mark.native
 def test_command_line_builds() -> None:
-    skip_unless_ready(VIRTUAL)
+    must_be_ready(VIRTUAL)
     done = python("-m", "torchdevice_cuda", "--build")
     assert done.out.strip().endswith(".so")

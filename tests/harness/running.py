@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from .places import ORDERS, Place, skip_unless_ready
+from .places import ORDERS, Place, must_be_ready
 from .processes import Finished, clean_environment, run
 
 _CHILD = Path(__file__).with_name("child.py")
@@ -88,7 +88,7 @@ def _request(place: Place, cases: Sequence[Case]) -> str:
 
 def outcomes(place: Place, cases: Sequence[Case]) -> list[Outcome]:
     """What came of each case in a child of this place; after one that ends the process, a new child goes on."""
-    skip_unless_ready(place)
+    must_be_ready(place)
     found: list[Outcome] = []
     while len(found) < len(cases):
         found += _one_child(place, cases[len(found) :])

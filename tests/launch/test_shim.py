@@ -79,11 +79,10 @@ def test_off(installed: Path, value: str | None) -> None:
 @pytest.mark.parametrize("value", ["2", "maybe", "1 0"])
 @pytest.mark.parametrize("path", [[], [SHIM]], ids=["installed", "both"])
 def test_unreadable_value(installed: Path, value: str, path: list[Path]) -> None:
-    done = look(installed, [*path, FAKES], value)
-    assert done.status == 0
-    assert done.out.endswith("BuiltinImporter None\n")
-    allowed = "1, true, yes, on, 0, false, no, off"
-    assert done.err == f"torchdevice-cuda-shim: TORCHDEVICE_AUTO={value!r} cannot be read; allowed: {allowed}\n"
+    allowed = "1, true, yes, on, try, 0, false, no, off"
+    words = f"torchdevice-cuda-shim: ValueError: TORCHDEVICE_AUTO={value!r} cannot be read; allowed: {allowed}\n"
+    assert look(installed, [*path, FAKES], value) == Finished(2, "", words)
+    assert start(installed, "-c", "print(1)", path=path, auto=value) == Finished(0, "1\n", "")
 
 
 @pytest.mark.parametrize("flags, ours", [([], True), (["-I"], True), (["-S"], False)], ids=["plain", "-I", "-S"])
@@ -172,7 +171,7 @@ def test_broken_sitecustomize(tmp_path: Path, body: str) -> None:
         (
             {
                 "__init__.py": "",
-                "activation.py": "is_active = bool\ndef activate(**settings): raise ValueError('a\\nb')",
+                "activation.py": "is_active = bool\ndef start(settings, failing): raise ValueError('a\\nb')",
             },
             "a b",
         ),
@@ -187,10 +186,14 @@ def test_broken_package(tmp_path: Path, files: dict[str, str], message: str) -> 
     # Bare, as this interpreter may have the genuine package installed.
     python = make_environment(tmp_path / "bare", shim=False, see=[])
     done = start(python, "-c", code, path=[SHIM, tmp_path])
-    assert (done.status, done.out) == (0, "works\n")
-    assert done.err.startswith("torchdevice-cuda-shim: torch stays as it is: ")
+    assert (done.status, done.out) == (2, "")
     assert message in done.err
     assert done.err.count("\n") == 1
+    tried = start(python, "-c", code, path=[SHIM, tmp_path], auto="try")
+    assert (tried.status, tried.out) == (0, "works\n")
+    assert tried.err.startswith("torchdevice-cuda-shim: torch stays as it is: ")
+    assert message in tried.err
+    assert tried.err.count("\n") == 1
     assert start(python, "-c", "print('works')", path=[SHIM, tmp_path]) == Finished(0, "works\n", "")
 
 
@@ -206,9 +209,10 @@ def test_no_torch(tmp_path: Path) -> None:
 
 
 def test_without_standard_error(installed: Path) -> None:
-    code = "import os, subprocess, sys; os.close(2); os.execv(sys.executable, [sys.executable, '-c', 'print(1)'])"
-    done = start(installed, "-c", code, auto="maybe")
-    assert (done.status, done.out) == (0, "1\n")
+    inner = "print(1, flush=True); import torch"
+    code = f"import os, subprocess, sys; os.close(2); os.execv(sys.executable, [sys.executable, '-c', {inner!r}])"
+    done = start(installed, "-c", code, path=[FAKES], auto="maybe")
+    assert (done.status, done.out) == (2, "1\n")
 
 
 # --------------------------------------------------------------------- together with the package
@@ -273,7 +277,6 @@ def test_real_torch(tmp_path: Path) -> None:
 def test_real_bad_setting() -> None:
     code = "import torch; print(torch.ones(2).sum().item())"
     done = start(sys.executable, "-c", code, path=[SHIM, ROOT], TORCHDEVICE_DRIVER="gpu")
-    assert (done.status, done.out) == (0, "2.0\n")
-    assert done.err.startswith("torchdevice-cuda-shim: torch stays as it is: ")
-    assert "TORCHDEVICE_DRIVER='gpu' cannot be read; allowed: " in done.err
+    assert (done.status, done.out) == (2, "")
+    assert done.err.startswith("torchdevice-cuda-shim: TORCHDEVICE_DRIVER='gpu' cannot be read; allowed: ")
     assert done.err.count("\n") == 1

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness import MPS_FAITHFUL, Place
-from harness.places import skip_unless_ready
+from harness.places import must_be_ready
 
 from torchdevice_cuda import settings
 
 
 def cached_in(folder: Path, place: Place = MPS_FAITHFUL) -> Place:
     """The place with its cache in an empty folder."""
-    skip_unless_ready(place)
+    must_be_ready(place)
     for entry in settings.cache_dir().glob("mps-*"):
         (folder / entry.name).symlink_to(entry)
     return place.within(TORCHDEVICE_CACHE_DIR=str(folder))

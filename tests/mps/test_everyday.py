@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from harness import BOTH_POLICIES, Place, python
-from harness.places import skip_unless_ready
+from harness.places import must_be_ready
 
 PROGRAMS = Path(__file__).parent / "programs"
 NAMES = tuple(sorted(path.stem for path in PROGRAMS.glob("[!_]*.py")))
@@ -39,7 +39,7 @@ def stock() -> Reports:
 )
 def ours(request: pytest.FixtureRequest) -> Reports:
     place: Place = request.param
-    skip_unless_ready(place)
+    must_be_ready(place)
     options = [text for name, value in place.settings.items() for text in (f"--{name}", value)]
     return _run("-m", "torchdevice_cuda", *options, environment=place.full_environment())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from harness import Finished, Place, python
-from harness.places import skip_unless_ready
+from harness.places import must_be_ready
 
 from .bare import BARE_MPS, bare
 
@@ -15,7 +15,7 @@ TESTS = Path(__file__).resolve().parents[1]
 
 
 def _run(place: Place, *options: str) -> Finished:
-    skip_unless_ready(place)
+    must_be_ready(place)
     return python("-m", "native.opinfo", *options, folder=TESTS, timeout=3600)
 
 

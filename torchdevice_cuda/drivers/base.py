@@ -75,10 +75,15 @@ def _marking_children(driver: Driver) -> Callable[[], None]:
 
 @dataclasses.dataclass(frozen=True)
 class Offer:
-    """What a driver says about itself on this machine: how to make it, ``None`` if it cannot work, and why."""
+    """What a driver says about itself on this machine: how to make it, ``None`` if it cannot work, and why.
+
+    Some machines have no GPU of a kind; ``is_fault`` says that it ought to work here and does not, which users want to
+    be told.
+    """
 
     make: Callable[[Settings, str], Driver] | None
     reason: str
+    is_fault: bool = False
 
 
 class Driver(abc.ABC):

@@ -9,28 +9,27 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..settings import DRIVERS
+from .base import Offer
+from .unavailable import DevicesStay, DriverUnavailable
 
 if TYPE_CHECKING:
     from ..settings import Settings
-    from .base import Driver, Offer
+    from .base import Driver
 
 
-class DriverUnavailable(RuntimeError):
-    """The driver that was asked for cannot work on this machine."""
+_SAID = "_TORCHDEVICE_HINTED"
 
 
-#: The driver that always works: where it is all there is, a hint tells how to get more.
-_LAST = "cpu"
-_HINTED = "_TORCHDEVICE_HINTED"
+def _say(driver: str, faults: list[str]) -> None:
+    """Tell, once for a process and its children, why ``auto`` did not take a driver that it prefers."""
+    if os.environ.setdefault(_SAID, str(os.getpid())) == str(os.getpid()) and sys.stderr is not None:
+        print(f"torchdevice_cuda: using the {driver} driver, {'; '.join(faults)}", file=sys.stderr)
 
 
-def _hint() -> None:
-    """Tell, once for a process and its children, how to get more than the CPU."""
-    if os.environ.setdefault(_HINTED, str(os.getpid())) == str(os.getpid()):
-        print(
-            "torchdevice_cuda: using the cpu driver; python -m torchdevice_cuda --build, once, gives a virtual GPU",
-            file=sys.stderr,
-        )
+def _line(error: Exception) -> str:
+    """What an error says, in one line; the type where it says nothing of itself."""
+    words = " ".join(str(error).split())
+    return words if isinstance(error, RuntimeError) and words else f"{type(error).__name__}: {words}"
 
 
 def offer(name: str, settings: Settings, torch_c: ModuleType) -> Offer:
@@ -39,25 +38,60 @@ def offer(name: str, settings: Settings, torch_c: ModuleType) -> Offer:
     return made
 
 
+def _unavailable(name: str, why: str) -> DriverUnavailable:
+    return DriverUnavailable(f"driver {name!r} was asked for, but {why}")
+
+
 def select(settings: Settings, torch_c: ModuleType) -> Driver:
     """The driver for these settings on this machine; :class:`DriverUnavailable` where the one asked for cannot work."""
+    if settings.driver == "auto":
+        return _first(list(DRIVERS), settings, torch_c, [], [])
+    if settings.driver not in DRIVERS:
+        raise DriverUnavailable(
+            f"driver {settings.driver!r} is not part of this version; there are: {', '.join(DRIVERS)}"
+        )
+    made, why = _made(settings.driver, settings, torch_c)
+    if made is None:
+        raise _unavailable(settings.driver, why.reason)
+    made.reason = f"asked for ({made.reason})"
+    return made
+
+
+def select_after(driver: Driver, error: Exception, settings: Settings, torch_c: ModuleType) -> Driver:
+    """The driver to use where one that was chosen did not come up: the next that ``auto`` knows, if it chose."""
+    if isinstance(error, DevicesStay):
+        raise error
     if settings.driver != "auto":
-        if settings.driver not in DRIVERS:
-            raise DriverUnavailable(
-                f"driver {settings.driver!r} is not part of this version; there are: {', '.join(DRIVERS)}"
-            )
-        offered = offer(settings.driver, settings, torch_c)
-        if offered.make is None:
-            raise DriverUnavailable(f"driver {settings.driver!r} was asked for, but {offered.reason}")
-        return offered.make(settings, f"asked for ({offered.reason})")
-    passed_over: list[str] = []
-    for name in DRIVERS:
-        offered = offer(name, settings, torch_c)
-        if offered.make is not None:
-            if name == _LAST and not settings.build:
-                _hint()
-            driver = offered.make(settings, offered.reason)
+        raise _unavailable(driver.name, _line(error)) from error
+    fault = f"not {driver.name}: {_line(error)}"
+    names = list(DRIVERS)
+    later = names[names.index(driver.name) + 1 :]
+    return _first(later, settings, torch_c, [*driver.passed_over, fault], [fault])
+
+
+def _first(
+    names: list[str], settings: Settings, torch_c: ModuleType, passed_over: list[str], faults: list[str]
+) -> Driver:
+    """The first of the drivers that can be made, with what was said of those before it."""
+    for name in names:
+        driver, offered = _made(name, settings, torch_c)
+        if driver is not None:
             driver.passed_over = tuple(passed_over)
+            if faults:
+                _say(name, faults)
             return driver
         passed_over.append(f"not {name}: {offered.reason}")
-    raise AssertionError(f"the {_LAST} driver is always available")
+        if offered.is_fault:
+            faults.append(passed_over[-1])
+    raise DriverUnavailable(f"no driver works here; {'; '.join(passed_over)}")
+
+
+def _made(name: str, settings: Settings, torch_c: ModuleType) -> tuple[Driver | None, Offer]:
+    """A driver, or none and why not."""
+    try:
+        offered = offer(name, settings, torch_c)
+        if offered.make is None:
+            return None, offered
+        return offered.make(settings, offered.reason), offered
+    except Exception as error:
+        return None, Offer(None, _line(error), is_fault=True)

@@ -168,3 +168,28 @@ class ShadowFinder:
         """Leave ``sys.meta_path``."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
+
+
+class Barrier:
+    """Stands before a module that must not be imported again: ``refuse`` is called instead, and raises."""
+
+    def __init__(self, module: ModuleType, refuse: Callable[[], None]) -> None:
+        self.module = module
+        self._refuse = refuse
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Part of the import protocol."""
+        if fullname == self.module.__name__:
+            self._refuse()
+        return None
+
+    def install(self) -> None:
+        """Go first on ``sys.meta_path``."""
+        sys.meta_path.insert(0, self)
+
+    def remove(self) -> None:
+        """Leave ``sys.meta_path``."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)

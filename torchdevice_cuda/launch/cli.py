@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 
 from .. import __version__, settings
-from . import program
+from . import failing, program
 
-NAME = "torchdevice-cuda"
+NAME = failing.NAME
 FLAGS = {option.flag: option for option in settings.OPTIONS if option.flag is not None}
 
 _USAGE = f"""\
@@ -165,7 +165,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _show(f"{text}\n")
         if request.action == "build":
             return _build()
-        activation.activate(**request.overrides)
+        activation.start(request.overrides, failing.end_program)
     except (settings.SettingsError, activation.ActivationError, activation.DriverUnavailable) as error:
         return _fail(str(error))
     children.export(chosen, request.overrides)
@@ -218,5 +218,5 @@ def _is_interactive() -> bool:
 
 
 def _fail(message: str) -> int:
-    print(f"{NAME}: {' '.join(message.split())}", file=sys.stderr)
-    return 2
+    failing.say(message)
+    return failing.STATUS

@@ -165,7 +165,7 @@ def offer(settings: Settings, torch_c: ModuleType) -> Offer:
         try:
             build.library("mps", build=settings.build)
         except build.BuildError as error:
-            return Offer(None, str(error))
+            return Offer(None, str(error), is_fault=True)
         return Offer(MpsDriver, "TORCHDEVICE_EMULATE_MPS=1: a device in host memory answers as the Apple GPU")
     built, available = bool(getattr(torch_c, "_has_mps", False)), getattr(torch_c, "_mps_is_available", None)
     if built and available is not None and available():

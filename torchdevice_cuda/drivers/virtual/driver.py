@@ -99,5 +99,5 @@ def offer(settings: Settings, torch_c: ModuleType) -> Offer:
     try:
         build.library("cuda", build=settings.build)
     except build.BuildError as error:
-        return Offer(None, str(error))
+        return Offer(None, str(error), is_fault=True)
     return Offer(VirtualDriver, "the native device is built")

@@ -35,6 +35,9 @@ def export(
         else:  # the command line asked for the default over the environment's value
             environ.pop(variable, None)
     environ["TORCHDEVICE_AUTO"] = "1"
+    # Someone watches these: what may be built for the program may be built for its children.
+    build = settings.BY_FIELD["build"]
+    environ[build.variable] = build.write(chosen.build)
     path = [environ["PYTHONPATH"]] if environ.get("PYTHONPATH") else []
     known = environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(FOLDER) not in known and not _shim_reaches_children():

@@ -1,8 +1,10 @@
 """Put a python process under torchdevice_cuda as soon as it imports torch, if ``TORCHDEVICE_AUTO`` says so.
 
 Runs at the start of every python process, so it imports nothing that python has not imported already, leaves
-torchdevice_cuda alone until torch is asked for, and survives whatever goes wrong. Other interpreters may find it on
-``PYTHONPATH``: the syntax is that of Python 3.6.
+torchdevice_cuda alone until torch is asked for, and disturbs no process that never asks. One that does, and cannot
+have CUDA, ends with one line and exit status 2: tests that skip where there is no GPU would look well.
+``TORCHDEVICE_AUTO=try`` lets it go on with the torch it has. Other interpreters may find this on ``PYTHONPATH``: the
+syntax is that of Python 3.6.
 """
 
 import os
@@ -17,27 +19,43 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 VARIABLE = "TORCHDEVICE_AUTO"
+_PACKAGE = "torchdevice_cuda"
+_NAME = "torchdevice-cuda-shim"
 _ON = ("1", "true", "yes", "on")
+_TRY = ("try",)
 _OFF = ("0", "false", "no", "off")
+STATUS = 2
 
 
 class TorchWatch:
     """A ``sys.meta_path`` entry that finds nothing: it activates torchdevice_cuda when torch is looked for.
 
-    It stays on ``sys.meta_path`` when it is done: the import system is walking that list when it calls.
+    It stays on ``sys.meta_path`` when it is done: the import system is walking that list when it calls, and where
+    activation failed torch may be looked for again.
     """
 
     def __init__(self) -> None:
         self.pending = True
+        self.failed = None  # type: Exception | None
 
     def find_spec(
         self, fullname: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
     ) -> "ModuleSpec | None":
         """Part of the import protocol."""
-        if fullname != "torch" or not self.pending:
+        if fullname != "torch":
+            return None
+        if self.failed is not None:
+            _fail(self.failed)
+        if not self.pending:
             return None
         self.pending = False
-        if not _activate():
+        try:
+            if not _activate():
+                return None
+        except Exception as error:
+            self.failed = error
+            _fail(error)
+            self.failed = None
             return None
         # The finder that activation has put first was not there when the import system set out: start over.
         import importlib.util
@@ -56,16 +74,16 @@ def install() -> None:
     if _asked:
         return
     _asked = True
-    value = os.environ.get(VARIABLE, "")
-    word = value.strip().lower()
-    if word in _ON:
+    if _word() and _word() not in _OFF:  # what cannot be read is said to those who want torch
+        _watch = TorchWatch()
         if "torch" in sys.modules:
-            _activate()
+            _watch.find_spec("torch")
         else:
-            _watch = TorchWatch()
             sys.meta_path.insert(0, _watch)
-    elif word and word not in _OFF:
-        _warn(f"{VARIABLE}={value!r} cannot be read; allowed: {', '.join(_ON + _OFF)}")
+
+
+def _word() -> str:
+    return os.environ.get(VARIABLE, "").strip().lower()
 
 
 def is_pending() -> bool:
@@ -100,19 +118,50 @@ def run_hidden_sitecustomize(file: str) -> None:
 
 
 def _activate() -> bool:
-    """Activate; whether this call did it. What goes wrong is one line, and the process keeps the torch it has."""
-    try:
-        from torchdevice_cuda import activation
+    """Activate; whether this call did it."""
+    if _word() not in _ON + _TRY:
+        allowed = ", ".join(_ON + _TRY + _OFF)
+        raise ValueError(f"{VARIABLE}={os.environ[VARIABLE]!r} cannot be read; allowed: {allowed}")
+    import torchdevice_cuda
 
-        if activation.is_active():
-            return False
-        activation.activate(build=False)  # a process nobody watches starts no compiler
-    except Exception as error:
-        _warn(f"torch stays as it is: {type(error).__name__}: {error}")
+    if getattr(torchdevice_cuda, "__file__", None) is None or not hasattr(torchdevice_cuda, "__path__"):
+        there = getattr(torchdevice_cuda, "__file__", None) or ", ".join(torchdevice_cuda.__path__)
+        raise ImportError(f"{there} hides the package {_PACKAGE}: rename it")
+    from torchdevice_cuda import activation
+
+    if activation.is_active():
         return False
+    # A process nobody watches starts no compiler, unless it is told to.
+    activation.start({} if os.environ.get("TORCHDEVICE_BUILD") else {"build": False}, _fail)
     return True
 
 
-def _warn(text: str) -> None:
+def _fail(error: Exception) -> None:
+    """End the process, or say that it goes on without CUDA."""
+    # torchdevice_cuda's own errors name the thing; others need their type.
+    ours = type(error).__module__.partition(".")[0] == _PACKAGE
+    text = str(error) if ours else f"{type(error).__name__}: {error}"
+    if _word() in _TRY:
+        say(_NAME, f"torch stays as it is: {text}")
+    else:
+        end(_NAME, text, error)
+
+
+def say(name: str, text: str) -> None:
+    """One line on standard error."""
     if sys.stderr is not None:
-        print("torchdevice-cuda-shim: " + " ".join(text.split()), file=sys.stderr)
+        print(name + ": " + " ".join(text.split()), file=sys.stderr)
+
+
+def end(name: str, text: str, error: Exception) -> None:
+    """End the program with one line: going on without CUDA it would skip what it was to do there, and look well."""
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        raise error  # which threading shows; SystemExit would end this thread without a word
+    # pytest takes SystemExit for a fault of its own while it collects tests, and has an exception for this.
+    outcomes = sys.modules.get("_pytest.outcomes") if "PYTEST_VERSION" in os.environ else None
+    if outcomes is not None:
+        raise outcomes.Exit(name + ": " + " ".join(text.split()), STATUS)
+    say(name, text)
+    raise SystemExit(STATUS)

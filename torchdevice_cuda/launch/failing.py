@@ -1,0 +1,18 @@
+"""How a program ends that cannot have the CUDA it was started for: as under the shim, one line and exit status 2."""
+
+from __future__ import annotations
+
+from .children import torchdevice_cuda_shim as shim
+
+NAME = "torchdevice-cuda"
+STATUS = shim.STATUS
+
+
+def say(message: str) -> None:
+    """One line on standard error."""
+    shim.say(NAME, message)
+
+
+def end_program(failure: Exception) -> None:
+    """End it."""
+    shim.end(NAME, str(failure), failure)
