@@ -291,11 +291,17 @@ def cache_dir() -> Path:
     Not a field of :class:`Settings`: it is asked for before there are any, and by tools that never activate.
     """
     named = os.environ.get("TORCHDEVICE_CACHE_DIR", "").strip()
-    if named:
-        return Path(named).expanduser()
-    import platformdirs
+    try:
+        if named:
+            return Path(named).expanduser().absolute()
+        import platformdirs
 
-    return platformdirs.user_cache_path("torchdevice-cuda", appauthor=False)
+        found = platformdirs.user_cache_path("torchdevice-cuda", appauthor=False)
+    except (RuntimeError, OSError) as error:  # a user that the system does not know; a working folder that is gone
+        raise SettingsError(f"TORCHDEVICE_CACHE_DIR={named!r} names no folder: {error}") from error
+    if not found.is_absolute():  # an unknown user's home is left as "~", and would be made in the working folder
+        raise SettingsError("this user has no home folder to keep a cache in; set TORCHDEVICE_CACHE_DIR")
+    return found
 
 
 def as_environment(settings: Settings) -> dict[str, str]:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     import torch
 
 
+#: No memory limit is higher: the compiled module keeps it in 64 bits with a sign.
+MOST_BYTES = (1 << 63) - 1
+
+
 class NativeEvent(Protocol):
     """An event on the device's timeline."""
 

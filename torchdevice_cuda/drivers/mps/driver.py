@@ -161,11 +161,14 @@ def offer(settings: Settings, torch_c: ModuleType) -> Offer:
     """Where torch sees an Apple GPU, or one is to be emulated."""
     if settings.emulate_mps:
         from ...native import build
+        from ...native.interface import MOST_BYTES
 
         try:
-            build.library("mps", build=settings.build)
+            build.load("mps", build=settings.build)
         except build.BuildError as error:
             return Offer(None, str(error))
+        if (settings.memory or 0) > MOST_BYTES:
+            return Offer(None, f"no device has {settings.memory} bytes of memory; {MOST_BYTES} is the most")
         return Offer(MpsDriver, "TORCHDEVICE_EMULATE_MPS=1: a device in host memory answers as the Apple GPU")
     built, available = bool(getattr(torch_c, "_has_mps", False)), getattr(torch_c, "_mps_is_available", None)
     if built and available is not None and available():

@@ -6,7 +6,7 @@ import functools
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ...native.interface import Native
+from ...native.interface import MOST_BYTES, Native
 from ..base import Offer
 from ..host.driver import HostDriver
 from ..traits import Trait
@@ -41,15 +41,8 @@ class VirtualDriver(HostDriver):
 
         module: Native = build.load("cuda", build=self.settings.build)
         if self._count and not module.device_count():
-            module.install(self._count, [self._limit()] * self._count)
+            module.install(self._count, [_memory(self.settings, self._count)] * self._count)
         return module
-
-    def _limit(self) -> int:
-        import psutil
-
-        if self.settings.memory is not None:
-            return self.settings.memory
-        return int(psutil.virtual_memory().total * _SHARE_OF_HOST) // self._count
 
     def prepare(self) -> None:
         """Register the device with torch."""
@@ -92,12 +85,24 @@ class VirtualDriver(HostDriver):
         generator.set_state(state)
 
 
+def _memory(settings: Settings, count: int) -> int:
+    """The memory of each of `count` devices."""
+    if settings.memory is not None:
+        return settings.memory
+    import psutil
+
+    return int(psutil.virtual_memory().total * _SHARE_OF_HOST) // count
+
+
 def offer(settings: Settings, torch_c: ModuleType) -> Offer:
-    """Where the native device is built, or can be."""
+    """Where the native device loads, built for that if need be, and can have the memory that is asked for."""
     from ...native import build
 
     try:
-        build.library("cuda", build=settings.build)
-    except build.BuildError as error:
+        build.load("cuda", build=settings.build)
+        memory = _memory(settings, settings.devices)
+    except (build.BuildError, ImportError) as error:
         return Offer(None, str(error))
+    if memory > MOST_BYTES:
+        return Offer(None, f"no device has {memory} bytes of memory; {MOST_BYTES} is the most")
     return Offer(VirtualDriver, "the native device is built")
