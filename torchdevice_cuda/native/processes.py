@@ -23,7 +23,7 @@ guard=$!
 exec 3<&-
 "$@"
 status=$?
-kill "$guard" && wait "$guard"
+{ kill "$guard"; wait "$guard"; } 2>/dev/null
 exit "$status"
 """
 _SHELL = "/bin/sh"
