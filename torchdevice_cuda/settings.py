@@ -6,6 +6,7 @@ the option), the value and what is allowed; nothing is guessed.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -291,17 +292,19 @@ def cache_dir() -> Path:
     Not a field of :class:`Settings`: it is asked for before there are any, and by tools that never activate.
     """
     named = os.environ.get("TORCHDEVICE_CACHE_DIR", "").strip()
-    try:
-        if named:
+    if named:
+        try:
             return Path(named).expanduser().absolute()
-        import platformdirs
+        except (RuntimeError, OSError) as error:  # a user that the system does not know; a working folder that is gone
+            raise SettingsError(f"TORCHDEVICE_CACHE_DIR={named!r} names no folder: {error}") from error
+    import platformdirs
 
+    # Where a user has no home, some versions raise, and some leave "~", which would be made in the working folder.
+    with contextlib.suppress(RuntimeError, OSError):
         found = platformdirs.user_cache_path("torchdevice-cuda", appauthor=False)
-    except (RuntimeError, OSError) as error:  # a user that the system does not know; a working folder that is gone
-        raise SettingsError(f"TORCHDEVICE_CACHE_DIR={named!r} names no folder: {error}") from error
-    if not found.is_absolute():  # an unknown user's home is left as "~", and would be made in the working folder
-        raise SettingsError("this user has no home folder to keep a cache in; set TORCHDEVICE_CACHE_DIR")
-    return found
+        if found.is_absolute():
+            return found
+    raise SettingsError("this user has no home folder to keep a cache in; set TORCHDEVICE_CACHE_DIR")
 
 
 def as_environment(settings: Settings) -> dict[str, str]:

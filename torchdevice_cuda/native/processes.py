@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import selectors
 import shlex
 import signal
 import subprocess
 import threading
+import time
 from pathlib import Path
-from typing import IO
 
 from . import toolchain
 from .toolchain import BuildError
@@ -30,6 +31,7 @@ _SHELL = "/bin/sh"
 _SHELL_SIGNALLED = 128  # a shell's status for a program that a signal ended, plus the signal
 _KEPT_BYTES = 1 << 20  # of what one compiler says
 _SHOWN = 300
+_LOOK_S = 0.5
 
 
 class Compilers:
@@ -43,29 +45,28 @@ class Compilers:
 
     def run(self, command: list[str], what: str, made: Path) -> None:
         """Runs a compiler that is to make a file; BuildError if it does not."""
-        heard = made.with_suffix(".said")
-        with heard.open("wb") as out, self._start(command, out) as process:
+        with self._start(command) as process:
             try:
-                status = process.wait(toolchain.PATIENCE_S)
-            except subprocess.TimeoutExpired as error:
+                said = _listen(process)
+            except TimeoutError as error:
                 os.killpg(process.pid, signal.SIGKILL)
                 waited = f"{toolchain.PATIENCE_S / 60:.0f} minutes"
                 raise BuildError(f"{what} failed: {command[0]} did not end in {waited}") from error
-        said = _tail(heard)
+        status = process.returncode
         self._said.append(f"$ {shlex.join(command)}\n{said}")
         if status:
             raise BuildError(f"{what} failed ({command[0]} {_ending(status)}){_reason(said)}")
         if not made.is_file() or not made.stat().st_size:
             raise BuildError(f"{what} failed: {command[0]} reported success and made nothing{_reason(said)}")
 
-    def _start(self, command: list[str], out: IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start(self, command: list[str]) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._stopped:
                 raise BuildError("the build was ended")
             process = subprocess.Popen(
                 [_SHELL, "-c", _GUARDED, "sh", *command],
                 stdin=subprocess.PIPE,
-                stdout=out,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
@@ -85,10 +86,26 @@ class Compilers:
         return "".join(self._said)
 
 
-def _tail(path: Path) -> str:
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _KEPT_BYTES))
-        return file.read().decode(errors="replace")
+def _listen(process: subprocess.Popen[bytes]) -> str:
+    """The end of what a compiler says, when it has ended. Nothing goes through a disk, which may be what is full."""
+    said, end = b"", time.monotonic() + toolchain.PATIENCE_S
+    assert process.stdout is not None
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        # A process that it left behind may hold the pipe open.
+        while process.poll() is None or selector.select(0):
+            if time.monotonic() > end:
+                raise TimeoutError
+            if selector.select(_LOOK_S):
+                heard = os.read(process.stdout.fileno(), 1 << 16)
+                if not heard:
+                    break
+                said = (said + heard)[-_KEPT_BYTES:]
+    try:
+        process.wait(max(0.0, end - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    return said.decode(errors="replace")
 
 
 def _ending(status: int) -> str:
