@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sysconfig
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 #: Makes what it is asked for, and counts how often it linked. $BEHAVIOUR is run first: $what is "object" or "library".
@@ -67,6 +70,21 @@ class Bench:
     def links(self) -> int:
         """How often a library was linked."""
         return len(self._links.read_text().splitlines())
+
+
+@contextlib.contextmanager
+def temporary(behaviour: str = "", module: str = "whole") -> Iterator[Bench]:
+    """A cache whose library is a tiny module that loads, or is to fail. In a child, which is as it was afterwards."""
+    before = dict(os.environ)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        bench = Bench(Path(folder))
+        bench.set(behaviour, module)
+        try:
+            yield bench
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
 
 
 def damage(path: Path) -> None:

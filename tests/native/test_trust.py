@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import stat
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import filelock
 import pytest
 from harness import STOCK, child
 
-from native.compilers import C_COMPILER, Bench, damage
+from native.compilers import C_COMPILER, Bench, damage, temporary
 from torchdevice_cuda.native import build, compilation, loading
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away, and be someone else")
@@ -155,21 +153,6 @@ def test_leftovers_of_killed_builds_are_removed(bench: Bench, monkeypatch: pytes
 # ---- loading -------------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def tiny(behaviour: str = "", module: str = "whole") -> Iterator[Bench]:
-    """A cache whose library is a tiny module that loads, or is to fail. In a child, which is as it was afterwards."""
-    before = dict(os.environ)
-    with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o755)
-        bench = Bench(Path(folder))
-        bench.set(behaviour, module)
-        try:
-            yield bench
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
-
-
 def load(**how: bool) -> Any:
     """Loads again, as another process would."""
     sys.modules.pop("_hostdevice_cuda", None)
@@ -186,7 +169,7 @@ def refused(**how: bool) -> str:
 @WITH_C
 @child(STOCK)
 def test_a_damaged_library_is_not_loaded() -> None:
-    with tiny() as bench:
+    with temporary() as bench:
         path = quietly()
         module = load()
         assert module.name == "whole" and module.__file__ == module.__spec__.origin == str(path)
@@ -206,7 +189,7 @@ def test_the_file_that_was_checked_is_the_one_that_is_loaded() -> None:
         path.write_bytes(b"another's")
         return original(name, path, opened)
 
-    with tiny() as bench:
+    with temporary() as bench:
         path = quietly()
         loading.load = replacing
         try:
@@ -235,17 +218,17 @@ NO_GOOD = {
 def test_one_that_does_not_load_is_built_again_once() -> None:
     """It is whole, and no good: it was linked where something else is installed. Then the compiler makes no better."""
     for behaviour, module, why in NO_GOOD.values():
-        with tiny(behaviour, module) as bench:
+        with temporary(behaviour, module) as bench:
             path = quietly()
             message = refused(build=False)
             assert re.search(f"{re.escape(str(path))} does not load: .*({why})", message), message
             bench.set(module="whole")
             assert load().name == "whole" and bench.links == 2
-    with tiny(module="int nothing;") as bench:
+    with temporary(module="int nothing;") as bench:
         quietly()
         for _ in range(2):
             assert "does not load" in refused() and bench.links == 2  # one more build, and from then on none
-    with tiny(module="int nothing;") as bench:
+    with temporary(module="int nothing;") as bench:
         for _ in range(2):
             assert "does not load" in refused() and bench.links == 1  # the same compiler would make the same
         bench.set(module="whole")
@@ -256,7 +239,7 @@ def test_one_that_does_not_load_is_built_again_once() -> None:
 @WITH_C
 @child(STOCK)
 def test_one_that_does_not_load_and_cannot_be_built() -> None:
-    with tiny(module="int nothing;") as bench:
+    with temporary(module="int nothing;") as bench:
         path = quietly()
         os.environ["CXX"] = "no-such-compiler"
         message = refused()
@@ -271,7 +254,7 @@ def test_a_cache_of_root_serves_other_users() -> None:
     """An image is built by root and run by someone else, who can read the cache and not write it."""
     import torch  # noqa: F401  (which that user may not be able to read)
 
-    with tiny():
+    with temporary():
         path = quietly()
         os.seteuid(NOBODY)
         try:
