@@ -8,6 +8,7 @@ import pwd
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -99,7 +100,9 @@ def test_a_cache_that_cannot_be(
         build.library("cuda", build=False)
 
 
-@pytest.mark.parametrize("name", ["with spaces", "with\nlines", "ünïcode", "quote'\"$HOME", "relative/below"])
+@pytest.mark.parametrize(
+    "name", ["with spaces", "with\nlines", "ünïcode", "quote'\"$HOME", "relative/below", os.fsdecode(b"\xff")]
+)
 def test_names_of_caches(name: str, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TORCHDEVICE_CACHE_DIR", name)
@@ -241,6 +244,14 @@ def test_the_first_error_ends_the_others(bench: Bench, tmp_path: Path, monkeypat
     started = time.monotonic()
     assert "error: no" in refused() and time.monotonic() - started < 30
     assert wait_until(lambda: not are_running(pids)), are_running(pids)
+
+
+def test_no_threads_are_left(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert "can't start new thread" in refused()
 
 
 def test_a_package_is_missing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,7 @@ def test_no_link_is_written_through(name: str, bench: Bench, tmp_path: Path) -> 
 
 
 def test_leftovers_of_killed_builds_are_removed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here, and under another key, which may never be built again; but not where a build is going on."""
+    """Here, and under another key, which may never be built again; not where a build is going on, nor what is not ours."""
     folders = {}
     for flag in ("-DOLD", "-DBUSY", ""):
         monkeypatch.setenv("TORCHDEVICE_NATIVE_CXXFLAGS", flag)
@@ -144,10 +144,12 @@ def test_leftovers_of_killed_builds_are_removed(bench: Bench, monkeypatch: pytes
     left = {flag: folder / f"{compilation.SCRATCH}left" for flag, folder in folders.items()}
     for path in left.values():
         (path / "within").mkdir(parents=True)
+    other = bench.cache / "cuda-project" / f"{compilation.SCRATCH}mine"
+    other.mkdir(parents=True)
     with filelock.FileLock(folders["-DBUSY"] / "lock"):
         quietly(force=True)
     assert [flag for flag, path in left.items() if path.exists()] == ["-DBUSY"]
-    assert set(bench.cache.rglob(f"{compilation.SCRATCH}*")) == {left["-DBUSY"]}
+    assert set(bench.cache.rglob(f"{compilation.SCRATCH}*")) == {left["-DBUSY"], other}
 
 
 # ---- loading -------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import os
 import platform
+import re
 import shutil
 import sys
 import sysconfig
@@ -36,6 +37,7 @@ __all__ = ["KINDS", "BuildError", "flaw", "has_compiler", "library", "load", "ma
 
 KINDS = ("cuda", "mps")
 _LOCK = "lock"
+_FOLDER = re.compile(rf"({'|'.join(KINDS)})-[0-9a-f]{{20}}")
 # Beside a library that was just built and did not load: the digest of it. What built it once would build it again.
 _HOPELESS = "does-not-load"
 _HOW = {"cuda": "python -m torchdevice_cuda --build", "mps": "python -m torchdevice_cuda --driver mps --build"}
@@ -48,7 +50,7 @@ def _key(kind: str, torch: Torch) -> str:
     facts += [*toolchain.compile_flags(kind, torch), *toolchain.link_flags()]
     facts += [sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag or "", platform.machine()]
     for fact in facts:
-        digest.update(fact.encode() + b"\0")
+        digest.update(os.fsencode(fact) + b"\0")
     for name, path in compilation.sources():
         with open(path, "rb") as file:
             digest.update(name.encode() + b"\0" + file.read() + b"\0")
@@ -87,12 +89,16 @@ def _failing_as_build_errors() -> Iterator[None]:
     """The disk, the home folder and the packages that a build needs fail in their own ways; callers know one."""
     try:
         yield
-    except (OSError, trust.Untrusted) as error:
-        raise BuildError(
-            f"the cache of the native device cannot be used: {error}. TORCHDEVICE_CACHE_DIR names another."
-        ) from error
+    except BuildError:
+        raise
     except SettingsError as error:
         raise BuildError(str(error)) from error
+    except (OSError, trust.Untrusted) as error:
+        raise BuildError(
+            f"the native device cannot be had: {error}. Where that is its cache, TORCHDEVICE_CACHE_DIR names another."
+        ) from error
+    except RuntimeError as error:  # a process that may have no more threads
+        raise BuildError(f"the native device cannot be built: {error}") from error
     except ImportError as error:
         raise BuildError(f"building the native device needs a package that is not installed: {error}") from error
 
@@ -176,10 +182,12 @@ def _sweep(folder: Path) -> None:
     """Removes what builds left that were killed, here and under other keys: those may never be built again."""
     from filelock import FileLock, Timeout
 
-    for left in folder.parent.glob(f"*-*/{compilation.SCRATCH}*"):
+    for left in folder.parent.glob(f"*/{compilation.SCRATCH}*"):
         if left.parent == folder:
             shutil.rmtree(left, ignore_errors=True)
             continue
+        if not _FOLDER.fullmatch(left.parent.name):
+            continue  # the cache may be in a folder with other things in it
         # Whoever builds there has the lock.
         lock = FileLock(left.parent / _LOCK, timeout=0)
         with contextlib.suppress(trust.Untrusted, Timeout, OSError), trust.folder(left.parent), lock:
@@ -205,7 +213,8 @@ def load(kind: str, *, build: bool = True) -> ModuleType:
         except loading.LoadError as error:
             why, refused = str(error), trust.digest(opened)
         if not build or trust.note(path.with_name(_HOPELESS)) == refused:
-            raise BuildError(f"{why}. {_HOW[kind]} builds it again once {path.parent} is removed.")
+            again = f"python -m torchdevice_cuda.native.build --as {kind} --force"
+            raise BuildError(f"{why}; {again} builds it again")
         if not built:
             try:
                 opened, built = _provide(kind, found, path, build=True, refused=refused)

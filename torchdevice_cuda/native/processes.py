@@ -63,13 +63,16 @@ class Compilers:
         with self._lock:
             if self._stopped:
                 raise BuildError("the build was ended")
-            process = subprocess.Popen(
-                [_SHELL, "-c", _GUARDED, "sh", *command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            try:
+                process = subprocess.Popen(
+                    [_SHELL, "-c", _GUARDED, "sh", *command],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise BuildError(f"{command[0]} cannot be started: {error}") from error
             self._started.append(process)
         return process
 

@@ -51,7 +51,10 @@ class Torch:
 
 def installed_torch() -> Torch:
     """The torch that ``import torch`` gives."""
-    spec = importlib.util.find_spec("torch")
+    try:
+        spec = importlib.util.find_spec("torch")
+    except ValueError:  # something else has that name
+        spec = None
     if spec is None or not spec.origin:
         raise BuildError("torch is not installed")
     root = Path(spec.origin).parent
