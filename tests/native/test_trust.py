@@ -136,7 +136,7 @@ def test_no_link_is_written_through(name: str, bench: Bench, tmp_path: Path) -> 
 
 
 def test_leftovers_of_killed_builds_are_removed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here, and under another key, which may never be built again; not where a build is going on, nor what is not ours."""
+    """Here, and under another key, which may never be built again. Not where a build goes on, nor what is not ours."""
     folders = {}
     for flag in ("-DOLD", "-DBUSY", ""):
         monkeypatch.setenv("TORCHDEVICE_NATIVE_CXXFLAGS", flag)
