@@ -19,7 +19,17 @@ def test_environment_is_read_and_overridden() -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("512", 512), ("1KiB", 1024), ("1.5 MiB", 3 << 19), ("16GiB", 16 << 30), ("2GB", 2 * 10**9), ("3g", 3 << 30)],
+    [
+        ("512", 512),
+        ("1KiB", 1024),
+        ("1.5 MiB", 3 << 19),
+        ("16GiB", 16 << 30),
+        ("2GB", 2 * 10**9),
+        ("3g", 3 << 30),
+        ("1e9", 10**9),
+        ("1.5E3KiB", 1500 * 1024),
+        ("9007199254740993", 9007199254740993),
+    ],
 )
 def test_sizes(text: str, size: int) -> None:
     assert settings.load({"memory": text}, {}).memory == size

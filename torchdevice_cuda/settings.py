@@ -6,6 +6,7 @@ the option), the value and what is allowed; nothing is guessed.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -298,10 +299,18 @@ def cache_dir() -> Path:
     """
     named = os.environ.get("TORCHDEVICE_CACHE_DIR", "").strip()
     if named:
-        return Path(named).expanduser()
+        try:
+            return Path(named).expanduser().absolute()
+        except (RuntimeError, OSError) as error:  # a user that the system does not know; a working folder that is gone
+            raise SettingsError(f"TORCHDEVICE_CACHE_DIR={named!r} names no folder: {error}") from error
     import platformdirs
 
-    return platformdirs.user_cache_path("torchdevice-cuda", appauthor=False)
+    # Where a user has no home, some versions raise, and some leave "~", which would be made in the working folder.
+    with contextlib.suppress(RuntimeError, OSError):
+        found = platformdirs.user_cache_path("torchdevice-cuda", appauthor=False)
+        if found.is_absolute():
+            return found
+    raise SettingsError("this user has no home folder to keep a cache in; set TORCHDEVICE_CACHE_DIR")
 
 
 def as_environment(settings: Settings) -> dict[str, str]:

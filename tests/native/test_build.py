@@ -14,39 +14,18 @@ import filelock
 import pytest
 from harness import run
 
+from native.compilers import Bench
 from torchdevice_cuda.native import build, compilation, op_table, toolchain
 
 ROOT = Path(__file__).resolve().parents[2]
 CSRC = toolchain.SOURCES
 
-# Stands in for the compiler: writes what it is asked for, at once, and counts how often it linked.
-FAKE_COMPILER = """#!/bin/sh
-if [ "$1" = --version ]; then echo "fake 1.0"; exit 0; fi
-out=
-previous=
-for a in "$@"; do [ "$previous" = -o ] && out=$a; previous=$a; done
-case " $* " in *" -shared "*) echo linked >> "$LINKS";; esac
-sleep 0.1
-echo made > "$out"
-"""
+
+def quietly(kind: str = "cuda", **how: bool) -> Path:
+    return build.library(kind, say=lambda line: None, **how)
 
 
-@pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    compiler = tmp_path / "c++"
-    compiler.write_text(FAKE_COMPILER)
-    compiler.chmod(0o755)
-    monkeypatch.setenv("CXX", str(compiler))
-    monkeypatch.setenv("LINKS", str(tmp_path / "links"))
-    monkeypatch.setenv("TORCHDEVICE_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path
-
-
-def links(fake: Path) -> int:
-    return len((fake / "links").read_text().splitlines())
-
-
-def test_ten_processes_build_once(fake: Path) -> None:
+def test_ten_processes_build_once(bench: Bench) -> None:
     code = "from torchdevice_cuda.native import build; print(build.library('cuda', say=lambda line: None))"
 
     def one(_: int) -> str:
@@ -54,45 +33,25 @@ def test_ten_processes_build_once(fake: Path) -> None:
 
     with ThreadPoolExecutor(10) as pool:
         paths = set(pool.map(one, range(10)))
-    assert len(paths) == 1 and links(fake) == 1
+    assert len(paths) == 1 and bench.links == 1
     assert not build.flaw(Path(paths.pop()))
 
 
-def test_a_build_in_the_middle_of_importing_torch_ends(fake: Path) -> None:
+def test_a_build_in_the_middle_of_importing_torch_ends(bench: Bench) -> None:
     """The driver is chosen while torch is being imported: what compiles meanwhile may import nothing."""
     code = "import torchdevice_cuda; torchdevice_cuda.activate(driver='virtual'); import torch"
     done = run([sys.executable, "-c", code], environment=dict(os.environ), folder=ROOT, timeout=60)
     assert not done.killed
-    assert links(fake) == 1
+    assert bench.links == 1
 
 
-def test_what_is_not_to_be_trusted_is_built_again(fake: Path) -> None:
+def test_it_says_how_far_it_is_and_is_built_once(bench: Bench) -> None:
     said: list[str] = []
     path = build.library("cuda", say=said.append)
     assert any("[1/" in line for line in said) and any(line.startswith("built in") for line in said)
-    assert build.library("cuda", say=said.append) == path and links(fake) == 1
-    path.write_bytes(path.read_bytes()[:-3])
-    assert build.flaw(path) == "truncated"
-    with pytest.raises(build.BuildError, match="truncated"):
-        build.library("cuda", build=False)
-    assert build.library("cuda", say=said.append) == path and links(fake) == 2
-    path.chmod(0o777)
-    assert "written by others" in build.flaw(path)
-    build.library("cuda", say=said.append)
-    assert links(fake) == 3 and any("building it again" in line for line in said)
-    path.parent.chmod(0o777)
-    assert "written by others" in build.flaw(path)
-    build.library("cuda", say=said.append)
-    path.rename(path.parent / "elsewhere")
-    path.symlink_to("elsewhere")
-    assert build.flaw(path) == "not a plain file"
-
-
-@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give files away")
-def test_a_library_of_another_user_is_refused(fake: Path) -> None:
-    path = build.library("cuda", say=lambda line: None)
-    os.chown(path, 12345, -1)
-    assert "belongs to another user" in build.flaw(path)
+    said.clear()
+    assert build.library("cuda", say=said.append) == path and bench.links == 1 and not said
+    assert build.library("cuda", force=True, say=said.append) == path and bench.links == 2 and said
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -103,26 +62,20 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert not build.has_compiler()
 
 
-def test_what_was_built_serves_without_a_compiler(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_built_serves_without_a_compiler(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """An image is built where there is a compiler and run where there is none."""
-    path = build.library("cuda", say=lambda line: None)
+    path = quietly()
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert build.library("cuda") == build.library("cuda", build=False) == path
 
 
-def test_a_failing_compiler_says_why(fake: Path) -> None:
-    (fake / "c++").write_text('#!/bin/sh\n[ "$1" = --version ] && exec echo x\necho it is broken >&2\nexit 3\n')
-    with pytest.raises(build.BuildError, match="(?s)compiling .* failed .* returned 3.*it is broken"):
-        build.library("cuda", say=lambda line: None)
-
-
-def test_kinds(fake: Path) -> None:
-    assert build.library("mps", say=lambda line: None) != build.library("cuda", say=lambda line: None)
+def test_kinds(bench: Bench) -> None:
+    assert quietly("mps") != quietly()
     with pytest.raises(ValueError, match="cuda, mps"):
         build.library("tpu")
 
 
-def test_a_build_that_never_ends_is_not_waited_for(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_that_never_ends_is_not_waited_for(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     path = build.library("cuda", say=said.append)
     monkeypatch.setattr(toolchain, "PATIENCE_S", 0.3)
@@ -139,10 +92,9 @@ def test_a_build_that_never_ends_is_not_waited_for(fake: Path, monkeypatch: pyte
     assert build.library("cuda", say=said.append) == path
 
 
-def test_what_the_compiler_says_is_kept(fake: Path) -> None:
-    compiler = fake / "c++"
-    compiler.write_text(compiler.read_text() + "echo x.cpp:1:2: warning: something >&2\n")
-    path = build.library("cuda", say=lambda line: None)
+def test_what_the_compiler_says_is_kept(bench: Bench) -> None:
+    bench.set("echo x.cpp:1:2: warning: something >&2")
+    path = quietly()
     assert len(compiler_output(path)) == len(compilation.layout("cuda")) + 1  # and the linker
 
 

@@ -15,6 +15,5 @@ class DevicesStay(DriverUnavailable):
 
     def __init__(self, there: str, asked: str) -> None:
         super().__init__(
-            f"this process already has {there}, which stay until it ends, and {asked} was asked for: "
-            "start another process"
+            f"this process has {there}, until it ends, and cannot have {asked}; start another process for that"
         )

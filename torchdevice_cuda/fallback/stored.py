@@ -28,16 +28,15 @@ def host() -> str:
 
 
 def _all(name: str) -> dict[str, Any]:
-    path = cache_dir() / name
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(cache_dir() / name, encoding="utf-8") as file:
             found = json.load(file)
         if not isinstance(found, dict):
             raise ValueError(f"an object was expected, not {type(found).__name__}")
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        _log.warning("%s cannot be read and is ignored: %s", path, error)
+        _log.warning("%s cannot be read and is ignored: %s", name, error)
         return {}
     return found
 
@@ -49,9 +48,11 @@ def load(name: str, key: str) -> Any:
 
 def save(name: str, key: str, value: Any) -> None:
     """Store a value in a file for a key, beside those of other keys; the file is replaced whole or not at all."""
-    folder = cache_dir()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = cache_dir()
+        folder.mkdir(
+            parents=True, exist_ok=True, mode=0o755
+        )  # the native library in it is not loaded if others can write
         entries = _all(name) | {key: value}
         handle, made = tempfile.mkstemp(prefix=f"{name}.", dir=folder)
         try:
@@ -61,5 +62,5 @@ def save(name: str, key: str, value: Any) -> None:
         except BaseException:
             os.unlink(made)
             raise
-    except OSError as error:
-        _log.warning("%s cannot be kept in %s: %s", name, folder, error)
+    except (OSError, ValueError) as error:
+        _log.warning("%s cannot be kept: %s", name, error)

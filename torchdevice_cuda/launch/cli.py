@@ -109,7 +109,7 @@ def help_text() -> str:
     rows = [(f"{flag} VALUE", f"{option.help}: {option.allowed}") for flag, option in FLAGS.items()]
     rows += [
         ("--no-build", "do not build the native part of the virtual GPU where it is missing"),
-        ("--build", "build the native part of the virtual GPU now, and show where it is"),
+        ("--build", "build the native part that the driver needs now, and show where it is"),
         ("--info", "show what stands in for the GPU here, and why"),
         ("--patches", "show what is changed in torch for that, where, and why"),
         ("--version", "show versions"),
@@ -164,7 +164,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             text = (info.text if request.action == "info" else info.patches)(request.overrides)
             return _show(f"{text}\n")
         if request.action == "build":
-            return _build()
+            return _build(chosen)
         activation.start(request.overrides, failing.end_program)
     except (settings.SettingsError, activation.ActivationError, activation.DriverUnavailable) as error:
         return _fail(str(error))
@@ -182,11 +182,15 @@ def _show(text: str) -> int:
     return 0
 
 
-def _build() -> int:
+def _build(chosen: settings.Settings) -> int:
+    """Builds what the driver needs: the virtual GPU, or the double of an Apple GPU where one is to be emulated."""
     from ..native import build
 
+    if chosen.driver == "mps" and not chosen.emulate_mps:
+        return _show("there is nothing to build: the mps driver uses the Apple GPU as torch reaches it\n")
+    kind = "mps" if chosen.emulate_mps and chosen.driver in ("mps", "auto") else "cuda"
     try:
-        return _show(f"{build.library('cuda')}\n")
+        return _show(f"{build.library(kind)}\n")
     except build.BuildError as error:
         return _fail(str(error))
 

@@ -4,27 +4,31 @@
 
 ``library(kind)`` gives the path of the compiled module, building it if need be. What is built is kept in the user's
 cache under a key of what is in it (the sources, torch and its C++ ABI, what the compiler is told, Python's ABI) and of
-nothing that says where anything lies: every clone and every environment with the same torch shares one library. Ten
-processes that need it at once build it once: they meet at a file lock.
+nothing that says where anything lies or who compiled it: every clone and every environment with the same torch shares
+one library, and one that was compiled elsewhere is as good, so no compiler is asked anything at a start. Ten processes
+that need it at once build it once: they meet at a file lock. What fails is a BuildError, whatever it is.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
-import importlib.util
 import os
 import platform
+import re
+import shutil
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ..settings import cache_dir
-from . import compilation, toolchain
+from ..settings import SettingsError, cache_dir
+from . import compilation, loading, toolchain, trust
 from .toolchain import BuildError, Torch, compiler, has_compiler
+from .trust import flaw
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -32,6 +36,11 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "BuildError", "flaw", "has_compiler", "library", "load", "main"]
 
 KINDS = ("cuda", "mps")
+_LOCK = "lock"
+_FOLDER = re.compile(rf"({'|'.join(KINDS)})-[0-9a-f]{{20}}")
+# Beside a library that was just built and did not load: the digest of it. What built it once would build it again.
+_HOPELESS = "does-not-load"
+_HOW = {"cuda": "python -m torchdevice_cuda --build", "mps": "python -m torchdevice_cuda --driver mps --build"}
 
 
 def _key(kind: str, torch: Torch) -> str:
@@ -41,7 +50,7 @@ def _key(kind: str, torch: Torch) -> str:
     facts += [*toolchain.compile_flags(kind, torch), *toolchain.link_flags()]
     facts += [sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag or "", platform.machine()]
     for fact in facts:
-        digest.update(fact.encode() + b"\0")
+        digest.update(os.fsencode(fact) + b"\0")
     for name, path in compilation.sources():
         with open(path, "rb") as file:
             digest.update(name.encode() + b"\0" + file.read() + b"\0")
@@ -50,23 +59,6 @@ def _key(kind: str, torch: Torch) -> str:
 
 def _filename(kind: str) -> str:
     return f"_hostdevice_{kind}" + (sysconfig.get_config_var("EXT_SUFFIX") or ".so")
-
-
-def flaw(path: Path) -> str:
-    """Why a cached library may not be loaded; empty if it may."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return "missing"
-    if not path.is_file() or path.is_symlink():
-        return "not a plain file"
-    if hasattr(os, "getuid"):
-        for p, s in ((path, status), (path.parent, path.parent.stat())):
-            if s.st_uid not in (os.getuid(), 0):
-                return f"{p} belongs to another user"
-            if s.st_mode & 0o022:
-                return f"{p} can be written by others"
-    return "" if compilation.is_sealed(path) else "truncated"
 
 
 def _acquire(path: Path, say: Callable[[str], None]) -> BaseFileLock:
@@ -92,75 +84,147 @@ def _say(line: str) -> None:
     print(f"torchdevice_cuda: {line}", file=sys.stderr, flush=True)
 
 
+@contextlib.contextmanager
+def _failing_as_build_errors() -> Iterator[None]:
+    """The disk, the home folder and the packages that a build needs fail in their own ways; callers know one."""
+    try:
+        yield
+    except BuildError:
+        raise
+    except SettingsError as error:
+        raise BuildError(str(error)) from error
+    except (OSError, trust.Untrusted) as error:
+        raise BuildError(
+            f"the native device cannot be had: {error}. Where that is its cache, TORCHDEVICE_CACHE_DIR names another."
+        ) from error
+    except RuntimeError as error:  # a process that may have no more threads
+        raise BuildError(f"the native device cannot be built: {error}") from error
+    except ImportError as error:
+        raise BuildError(f"building the native device needs a package that is not installed: {error}") from error
+
+
+def _place(kind: str) -> tuple[Torch, Path]:
+    """The torch that is installed, and where the library for it is, or is to be."""
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
+    if os.name != "posix":
+        raise BuildError(f"the native device is not made for {platform.system()}")
+    torch = toolchain.installed_torch()
+    return torch, cache_dir() / f"{kind}-{_key(kind, torch)}" / _filename(kind)
+
+
 def library(kind: str, *, build: bool = True, force: bool = False, say: Callable[[str], None] | None = None) -> Path:
     """The compiled module for `kind` ("cuda" or "mps").
 
     With ``build=False`` nothing is compiled: BuildError says that it is not there. ``say`` gets progress lines
     (standard error by default).
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
-    torch = toolchain.installed_torch()
-    home = cache_dir()
-    stem = f"{kind}-{_key(kind, torch)}"
-    if not build or not has_compiler():
-        # An image may have been built where there was a compiler, and run where there is none: any compiler's will do.
-        there = {path: flaw(path) for path in sorted(home.glob(f"{stem}-*/{_filename(kind)}"))}
-        usable = [path for path, why in there.items() if not why]
-        if usable and not force:
-            return usable[0]
-        if not build:
-            why = next(iter(there.values()), "missing")
-            raise BuildError(f"the native device is not built ({why}); python -m torchdevice_cuda --build builds it")
+    with _failing_as_build_errors():
+        torch, path = _place(kind)
+        opened, _ = _provide(kind, torch, path, build=build, force=force, say=say or _say)
+        os.close(opened)
+        return path
+
+
+def _provide(
+    kind: str,
+    torch: Torch,
+    path: Path,
+    *,
+    build: bool,
+    force: bool = False,
+    refused: str = "",
+    say: Callable[[str], None] = _say,
+) -> tuple[int, bool]:
+    """The library's descriptor, and whether it was built for that. One with the digest `refused` will not do."""
+    opened, why = (None, "asked for") if force else _usable(path, refused)
+    if opened is not None:
+        return opened, False
+    if not build:
+        raise BuildError(f"the native device is not built ({why}); {_HOW[kind]} builds it")
     cxx = compiler()
-    made_by = hashlib.sha256(toolchain.compiler_identity(cxx).encode()).hexdigest()[:8]
-    target = home / f"{stem}-{made_by}" / _filename(kind)
-    if flaw(target) or force:
-        _build(kind, torch, cxx, target, force, say or _say)
-    return target
+    with _sole_builder(path.parent, say):
+        # Another process may have built it meanwhile.
+        opened, why = (None, why) if force else _usable(path, refused)
+        if opened is not None:
+            return opened, False
+        if why != trust.MISSING:
+            say(f"building the native device again: {why}")
+        compilation.compile_library(kind, torch, cxx, path, say)
+        return trust.open_library(path), True
 
 
-def _build(kind: str, torch: Torch, cxx: str, target: Path, force: bool, say: Callable[[str], None]) -> None:
-    """Makes `target`, or waits for the process that is making it. The lock is its own: others are built meanwhile."""
-    directory = target.parent
+def _usable(path: Path, refused: str) -> tuple[int | None, str]:
+    """The library's descriptor, or why there is none."""
     try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if hasattr(os, "getuid") and directory.stat().st_uid == os.getuid():
-            directory.chmod(0o700)
-        lock = _acquire(directory / "lock", say)
-    except OSError as error:
-        raise BuildError(
-            f"cannot write to the cache {directory.parent}: {error}. Set TORCHDEVICE_CACHE_DIR."
-        ) from error
+        opened = trust.open_library(path)
+    except trust.Untrusted as error:
+        return None, str(error)
+    if refused and trust.digest(opened) == refused:
+        os.close(opened)
+        return None, f"{path} does not load"
+    return opened, ""
+
+
+@contextlib.contextmanager
+def _sole_builder(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Has the folder, and its lock, which is its own: others are built meanwhile."""
+    trust.make_folder(folder)
+    lock = _acquire(folder / _LOCK, say)
     try:
-        why = flaw(target)
-        if not why and not force:
-            return
-        if why not in ("", "missing"):
-            say(f"not using {target}: {why}; building it again")
-        compilation.compile_library(kind, torch, cxx, target, say)
-        why = flaw(target)
-        if why:
-            raise BuildError(f"the library just built cannot be used: {why}")
+        _sweep(folder)
+        yield
     finally:
         lock.release()
 
 
+def _sweep(folder: Path) -> None:
+    """Removes what builds left that were killed, here and under other keys: those may never be built again."""
+    from filelock import FileLock, Timeout
+
+    for left in folder.parent.glob(f"*/{compilation.SCRATCH}*"):
+        if left.parent == folder:
+            shutil.rmtree(left, ignore_errors=True)
+            continue
+        if not _FOLDER.fullmatch(left.parent.name):
+            continue  # the cache may be in a folder with other things in it
+        # Whoever builds there has the lock.
+        lock = FileLock(left.parent / _LOCK, timeout=0)
+        with contextlib.suppress(trust.Untrusted, Timeout, OSError), trust.folder(left.parent), lock:
+            shutil.rmtree(left, ignore_errors=True)
+
+
 def load(kind: str, *, build: bool = True) -> ModuleType:
-    """Imports the compiled module (after torch, whose libraries it needs). Does not install the device."""
+    """Imports the compiled module (after torch, whose libraries it needs). Does not install the device.
+
+    One that does not load, for instance because it was linked with a newer C++ library than there is here, is built
+    again, once.
+    """
     name = f"_hostdevice_{kind}"
     if name in sys.modules:
         return sys.modules[name]
-    path = library(kind, build=build)
     import torch  # noqa: F401  (its shared libraries must be loaded first)
 
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise BuildError(f"cannot load {path}")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sys.modules[name] = module
-    return module
+    with _failing_as_build_errors():
+        found, path = _place(kind)
+        opened, built = _provide(kind, found, path, build=build)
+        try:
+            return loading.load(name, path, opened)
+        except loading.LoadError as error:
+            why, refused = str(error), trust.digest(opened)
+        if not build or trust.note(path.with_name(_HOPELESS)) == refused:
+            again = f"python -m torchdevice_cuda.native.build --as {kind} --force"
+            raise BuildError(f"{why}; {again} builds it again")
+        if not built:
+            try:
+                opened, built = _provide(kind, found, path, build=True, refused=refused)
+                return loading.load(name, path, opened)
+            except loading.LoadError as error:
+                why, refused = str(error), trust.digest(opened)
+            except (BuildError, OSError, trust.Untrusted) as error:
+                raise BuildError(f"{why}, and it cannot be built again: {error}") from error
+        trust.write_note(path.with_name(_HOPELESS), refused)
+        raise BuildError(f"the native device was built, but {why}")
 
 
 def main(arguments: list[str] | None = None) -> int:

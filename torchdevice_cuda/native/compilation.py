@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import tempfile
 import time
 from collections.abc import Callable
@@ -11,15 +10,16 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
-from . import op_table, toolchain
-from .toolchain import SOURCES, Torch
+from . import op_table, toolchain, trust
+from .processes import Compilers
+from .toolchain import SOURCES, BuildError, Torch
 
 _PACKAGE = SOURCES.parent
 _SUFFIXES = (".cpp", ".h", ".jinja")
 #: What the compiler said, kept beside the library.
 LOG = "build.log"
-# The last bytes of a complete library, after which nothing may follow: a short write cannot carry them.
-_SEAL = b"\ntorchdevice-native:"
+#: How the folder begins in which a build works. One that is there while nobody builds is left from a build that died.
+SCRATCH = ".build-"
 
 
 class Unit(NamedTuple):
@@ -97,49 +97,70 @@ def sources() -> list[tuple[str, str]]:
 
 
 def compile_library(kind: str, torch: Torch, cxx: str, target: Path, say: Callable[[str], None]) -> None:
-    """Makes the library `target`; it appears there whole or not at all."""
+    """Makes the library `target`; it appears there whole or not at all. What the compiler said is kept either way."""
+    started = time.monotonic()
+    compilers = Compilers()
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=SCRATCH, ignore_cleanup_errors=True) as name:
+        scratch = Path(name)
+        try:
+            made = _make(kind, torch, cxx, scratch, compilers, say)
+        except BuildError as error:
+            raise BuildError(f"{error}{_keep(compilers, scratch, target)}") from error
+        finally:
+            compilers.stop()
+        trust.seal(made)
+        _keep(compilers, scratch, target)
+        os.replace(made, target)
+    say(f"built in {time.monotonic() - started:.0f} s: {target}")
+
+
+def _make(kind: str, torch: Torch, cxx: str, scratch: Path, compilers: Compilers, say: Callable[[str], None]) -> Path:
+    """The library, in `scratch`."""
     started = time.monotonic()
     units = layout(kind)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     jobs = max(1, min(len(units), cores))
     say(f"building the native device ({kind}) for torch {torch.version}: {len(units)} units, {jobs} at a time")
-    log: list[str] = []
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".build-") as scratch_name:
-        scratch = Path(scratch_name)
-        flags = [*toolchain.compile_flags(kind, torch), *toolchain.compile_paths(torch, scratch)]
+    flags = [*toolchain.compile_flags(kind, torch), *toolchain.compile_paths(torch, scratch)]
+    # Written here: the program may be in the middle of ``import torch``, and a thread that imports something would
+    # wait for that to end, for ever.
+    for name, unit in units.items():
+        (scratch / f"{name}.cpp").write_text(_text(unit), encoding="utf-8")
 
-        def run(command: list[str], what: str) -> None:
-            log.append(f"$ {shlex.join(command)}\n{toolchain.run(command, what).stderr}")
+    def one(name: str, unit: Unit) -> Path:
+        source = scratch / f"{name}.cpp"
+        out = source.with_suffix(".o")
+        compilers.run([cxx, *flags, unit.level, "-c", str(source), "-o", str(out)], f"compiling {name}", out)
+        return out
 
-        # Written here: the program may be in the middle of ``import torch``, and a thread that imports something would
-        # wait for that to end, for ever.
-        for name, unit in units.items():
-            (scratch / f"{name}.cpp").write_text(_text(unit), encoding="utf-8")
+    objects = []
+    with ThreadPoolExecutor(jobs) as pool:
+        pending = {pool.submit(one, name, unit): name for name, unit in units.items()}
+        try:
+            for number, future in enumerate(as_completed(pending), 1):
+                objects.append(future.result())
+                spent = time.monotonic() - started
+                say(f"  [{number}/{len(pending)}] {pending[future]} ({spent:.0f} s)")
+        except BaseException:
+            compilers.stop()
+            pool.shutdown(cancel_futures=True)
+            raise
+    made = scratch / "library.so"
+    linked = [*map(str, sorted(objects)), "-o", str(made), *toolchain.link_paths(torch, cxx)]
+    compilers.run([cxx, *linked, *toolchain.link_flags()], "linking", made)
+    return made
 
-        def one(name: str, unit: Unit) -> Path:
-            source = scratch / f"{name}.cpp"
-            out = source.with_suffix(".o")
-            run([cxx, *flags, unit.level, "-c", str(source), "-o", str(out)], f"compiling {name}")
-            return out
 
-        objects = []
-        with ThreadPoolExecutor(jobs) as pool:
-            pending = {pool.submit(one, name, unit): name for name, unit in units.items()}
-            try:
-                for number, future in enumerate(as_completed(pending), 1):
-                    objects.append(future.result())
-                    spent = time.monotonic() - started
-                    say(f"  [{number}/{len(pending)}] {pending[future]} ({spent:.0f} s)")
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
-        made = scratch / target.name
-        linked = [*map(str, sorted(objects)), "-o", str(made), *toolchain.link_paths(torch, cxx)]
-        run([cxx, *linked, *toolchain.link_flags()], "linking")
-        _seal(made)
-        target.with_name(LOG).write_text("".join(log), encoding="utf-8")
-        os.replace(made, target)
-    say(f"built in {time.monotonic() - started:.0f} s: {target}")
+def _keep(compilers: Compilers, scratch: Path, target: Path) -> str:
+    """Puts the log beside the library; where that is, for an error's last words."""
+    log = target.with_name(LOG)
+    try:
+        written = scratch / LOG
+        written.write_text(compilers.log(), encoding="utf-8", errors="backslashreplace")
+        os.replace(written, log)
+    except OSError:  # a full disk: the log is the least of what is missing
+        return ""
+    return f". All that the compiler said is in {log}"
 
 
 def _text(unit: Unit) -> str:
@@ -147,21 +168,3 @@ def _text(unit: Unit) -> str:
     if unit.parts == (op_table.TEMPLATE,):
         return op_table.cpp(op_table.yaml_path(), SOURCES / op_table.TEMPLATE)
     return "".join(f'#include "{part}"\n' for part in unit.parts)
-
-
-def _seal(path: Path) -> None:
-    size = path.stat().st_size
-    with path.open("ab") as file:
-        file.write(_SEAL + b"%020d" % size)
-        file.flush()
-        os.fsync(file.fileno())
-    path.chmod(0o755)
-
-
-def is_sealed(path: Path) -> bool:
-    """Is the library complete?"""
-    size = path.stat().st_size
-    seal = _SEAL + b"%020d" % (size - len(_SEAL) - 20)
-    with path.open("rb") as file:
-        file.seek(max(0, size - len(seal)))
-        return file.read() == seal

@@ -29,7 +29,10 @@ _OLD_ABI = b"_ZN3c106detail14torchCheckFailEPKcS2_jRKSs"
 
 
 class BuildError(RuntimeError):
-    """The native part could not be built or found; the message says what to do."""
+    """The native part could not be built, found or loaded; the message says what to do, in one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +51,10 @@ class Torch:
 
 def installed_torch() -> Torch:
     """The torch that ``import torch`` gives."""
-    spec = importlib.util.find_spec("torch")
+    try:
+        spec = importlib.util.find_spec("torch")
+    except ValueError:  # something else has that name
+        spec = None
     if spec is None or not spec.origin:
         raise BuildError("torch is not installed")
     root = Path(spec.origin).parent
@@ -95,16 +101,6 @@ def has_compiler() -> bool:
     with contextlib.suppress(BuildError):
         return bool(compiler())
     return False
-
-
-@functools.cache
-def compiler_identity(path: str) -> str:
-    """Which compiler this is, and of which version."""
-    try:
-        out = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30, check=True).stdout
-    except (OSError, subprocess.SubprocessError) as error:
-        raise BuildError(f"{path} --version failed: {error}") from error
-    return out.splitlines()[0] if out else path
 
 
 def _extra_flags() -> list[str]:
@@ -164,17 +160,9 @@ def _shared_cxx_library(cxx: str) -> list[str]:
     if platform.system() != "Linux":
         return []
     asked = [cxx, "-print-file-name=libstdc++.so.6"]
-    found = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=30).stdout.strip()
-    return [found] if os.path.isabs(found) else []
-
-
-def run(command: list[str], what: str) -> subprocess.CompletedProcess[str]:
-    """Runs the compiler."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+        answer = subprocess.run(asked, capture_output=True, check=False, timeout=30, stdin=subprocess.DEVNULL).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        raise BuildError(f"{what} failed: {error}") from error
-    if done.returncode:
-        tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-40:])
-        raise BuildError(f"{what} failed ({command[0]} returned {done.returncode}):\n{tail}")
-    return done
+        raise BuildError(f"{cxx} does not answer: {error}") from error
+    found = os.fsdecode(answer).strip()
+    return [found] if os.path.isabs(found) else []

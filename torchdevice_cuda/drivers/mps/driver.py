@@ -11,6 +11,7 @@ from ..._compat import named
 from ..base import DeviceFacts, Driver, Offer
 from ..host import facts as hostfacts
 from ..host.visible import visible_count
+from ..installing import install
 from ..traits import Trait
 from . import metal
 from .memory import MpsMemory
@@ -32,9 +33,8 @@ def emulate(memory: int, build: bool) -> Native:
     """Have a device in host memory answer as the Apple GPU: the same operators, the same refusals, the same module."""
     from ...native import build as native_build
 
-    native = native_build.load("mps", build=build)
-    if not native.device_count():
-        native.install(1, [memory])
+    native: Native = native_build.load("mps", build=build)
+    install(native, "emulated Apple GPU", [memory])
     return native
 
 
@@ -163,7 +163,7 @@ def offer(settings: Settings, torch_c: ModuleType) -> Offer:
         from ...native import build
 
         try:
-            build.library("mps", build=settings.build)
+            build.load("mps", build=settings.build)
         except build.BuildError as error:
             return Offer(None, str(error), is_fault=True)
         return Offer(MpsDriver, "TORCHDEVICE_EMULATE_MPS=1: a device in host memory answers as the Apple GPU")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...native.interface import Native
 from ..base import Offer
 from ..host.driver import HostDriver
+from ..installing import install
 from ..traits import Trait
 from .memory import NativeMemory
 from .streams import NativeStreams
@@ -40,21 +41,12 @@ class VirtualDriver(HostDriver):
         from ...native import build
 
         module: Native = build.load("cuda", build=self.settings.build)
-        if self._count and not module.device_count():
-            module.install(self._count, [self._limit()] * self._count)
+        install(module, "virtual GPU", [_memory(self.settings, self._count)] * self._count if self._count else [])
         return module
-
-    def _limit(self) -> int:
-        import psutil
-
-        if self.settings.memory is not None:
-            return self.settings.memory
-        return int(psutil.virtual_memory().total * _SHARE_OF_HOST) // self._count
 
     def prepare(self) -> None:
         """Register the device with torch."""
-        if self._count:
-            self._module.device_count()
+        self._module.device_count()
 
     @functools.cached_property
     def streams(self) -> NativeStreams:
@@ -92,12 +84,21 @@ class VirtualDriver(HostDriver):
         generator.set_state(state)
 
 
+def _memory(settings: Settings, count: int) -> int:
+    """The memory of each of `count` devices."""
+    if settings.memory is not None:
+        return settings.memory
+    import psutil
+
+    return int(psutil.virtual_memory().total * _SHARE_OF_HOST) // count
+
+
 def offer(settings: Settings, torch_c: ModuleType) -> Offer:
-    """Where the native device is built, or can be."""
+    """Where the native device loads, built for that if need be."""
     from ...native import build
 
     try:
-        build.library("cuda", build=settings.build)
+        build.load("cuda", build=settings.build)
     except build.BuildError as error:
         return Offer(None, str(error), is_fault=True)
     return Offer(VirtualDriver, "the native device is built")

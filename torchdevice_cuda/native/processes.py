@@ -1,0 +1,124 @@
+"""Runs compilers, none of which outlives the build: not when it fails, is interrupted, or is killed."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from . import toolchain
+from .toolchain import BuildError
+
+# A compiler starts processes of its own, and no system ends those with it. So each is run by a shell in a group of its
+# own, where a second process waits for the end of a pipe that only the builder holds open. It ends the group when the
+# builder is gone, whatever became of it.
+_GUARDED = """
+exec 3<&0 </dev/null
+{ read -r nothing <&3; kill -s KILL 0; } >/dev/null 2>&1 &
+guard=$!
+exec 3<&-
+"$@"
+status=$?
+{ kill "$guard"; wait "$guard"; } 2>/dev/null
+exit "$status"
+"""
+_SHELL = "/bin/sh"
+_SHELL_SIGNALLED = 128  # a shell's status for a program that a signal ended, plus the signal
+_KEPT_BYTES = 1 << 20  # of what one compiler says
+_SHOWN = 300
+_LOOK_S = 0.5
+
+
+class Compilers:
+    """The compilers of one build. Used from several threads, none of which imports anything."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._started: list[subprocess.Popen[bytes]] = []
+        self._stopped = False
+        self._said: list[str] = []
+
+    def run(self, command: list[str], what: str, made: Path) -> None:
+        """Runs a compiler that is to make a file; BuildError if it does not."""
+        with self._start(command) as process:
+            try:
+                said = _listen(process)
+            except TimeoutError as error:
+                os.killpg(process.pid, signal.SIGKILL)
+                waited = f"{toolchain.PATIENCE_S / 60:.0f} minutes"
+                raise BuildError(f"{what} failed: {command[0]} did not end in {waited}") from error
+        status = process.returncode
+        self._said.append(f"$ {shlex.join(command)}\n{said}")
+        if status:
+            raise BuildError(f"{what} failed ({command[0]} {_ending(status)}){_reason(said)}")
+        if not made.is_file() or not made.stat().st_size:
+            raise BuildError(f"{what} failed: {command[0]} reported success and made nothing{_reason(said)}")
+
+    def _start(self, command: list[str]) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._stopped:
+                raise BuildError("the build was ended")
+            try:
+                process = subprocess.Popen(
+                    [_SHELL, "-c", _GUARDED, "sh", *command],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise BuildError(f"{command[0]} cannot be started: {error}") from error
+            self._started.append(process)
+        return process
+
+    def stop(self) -> None:
+        """Ends those that run, with all that they have started, and lets no other begin."""
+        with self._lock:
+            self._stopped = True
+            for process in self._started:
+                if process.stdin is not None:
+                    process.stdin.close()
+
+    def log(self) -> str:
+        """What was run and what it said."""
+        return "".join(self._said)
+
+
+def _listen(process: subprocess.Popen[bytes]) -> str:
+    """The end of what a compiler says, when it has ended. Nothing goes through a disk, which may be what is full."""
+    said, end = b"", time.monotonic() + toolchain.PATIENCE_S
+    assert process.stdout is not None
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        # A process that it left behind may hold the pipe open.
+        while process.poll() is None or selector.select(0):
+            if time.monotonic() > end:
+                raise TimeoutError
+            if selector.select(_LOOK_S):
+                heard = os.read(process.stdout.fileno(), 1 << 16)
+                if not heard:
+                    break
+                said = (said + heard)[-_KEPT_BYTES:]
+    try:
+        process.wait(max(0.0, end - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    return said.decode(errors="replace")
+
+
+def _ending(status: int) -> str:
+    number = -status if status < 0 else status - _SHELL_SIGNALLED
+    name = signal.strsignal(number) if 0 < number < signal.NSIG else None
+    return f"returned {status}" if name is None else f"was ended by signal {number}, {name}"
+
+
+def _reason(said: str) -> str:
+    """The line that says why: the last one with an error in it, or the last."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    telling = [line for line in lines if "error" in line.lower()] or lines
+    return f": {telling[-1][:_SHOWN]}" if telling else ""
