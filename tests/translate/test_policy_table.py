@@ -108,6 +108,11 @@ class Machine:
     def __init__(self, device_type: str) -> None:
         self.device_type = device_type
 
+    devices = 1
+
+    def device_count(self) -> int:
+        return self.devices
+
     def in_bad_fork(self) -> bool:
         return self.forked
 
@@ -182,6 +187,14 @@ def test_toggle_through_the_translator(accelerator: str) -> None:
     assert cpus() == ["cpu", "cpu", "cpu", accelerator, accelerator]
     assert made.device("cpu:-1").type == "cpu"
     assert cpus() == redirected
+
+
+def test_without_a_device_that_the_program_may_see_nothing_is_redirected() -> None:
+    machine = Machine("cuda")
+    machine.devices = 0
+    made = Translator(machine, settings.load({"policy": A}))  # type: ignore[arg-type]
+    assert made.default_target is None
+    assert made.device("cpu").type == "cpu"
 
 
 def test_forked_children_keep_the_cpu() -> None:

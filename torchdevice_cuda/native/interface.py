@@ -145,7 +145,9 @@ class Native(Protocol):
         """Keep the current stream busy."""
 
     # ------------------------------------------------------------- torch's functions
-    def rescue(self, function: Any, handler: Callable[[Any, tuple[Any, ...], dict[str, Any] | None], Any] | None) -> None:
+    def rescue(
+        self, function: Any, handler: Callable[[Any, tuple[Any, ...], dict[str, Any] | None], Any] | None
+    ) -> None:
         """Have a handler look at a call in which a C function of torch, a method of one or a type raised.
 
         What the handler gives is the call's result; ``NotImplemented`` leaves the error as it is. ``None`` ends it.

@@ -20,14 +20,15 @@ from ...drivers.traits import Trait
 from ...report import Counters
 from .callers import asked_by_program, program_site, verdicts
 from .marks import Marks
-from .policy import CPU, FAITHFUL, Override, Request, default_policy, destination
+from .policy import ACCELERATORS, CPU, FAITHFUL, Override, Request, default_policy, destination
 
 if TYPE_CHECKING:
     from ...drivers import Driver
     from ...settings import Settings
 
 _log = logging.getLogger("torchdevice_cuda")
-_TOGGLE = "cpu:-1"
+#: Gives the CPU and turns the override over. No device to torch: only where a request is text can it be written.
+TOGGLE = "cpu:-1"
 _worker_info = torch.utils.data.get_worker_info
 _function_modes = torch._C._is_torch_function_mode_enabled
 
@@ -39,6 +40,8 @@ class Translator:
         self.driver = driver
         self.accelerator = driver.device_type
         self.policy = default_policy(driver.redirects_by_default, settings.allow_redirects, settings.policy)
+        if self.accelerator != CPU and not driver.device_count():
+            self.policy = FAITHFUL  # the program may see no device: there is nowhere to redirect to
         self.override = Override()
         #: The target of requests for no device, or ``None`` to leave them to torch.
         self.default_target: torch.device | None = None
@@ -69,7 +72,7 @@ class Translator:
 
     def resolve(self, asked: Any) -> torch.device:
         """The same, worked out from scratch."""
-        if asked.__class__ is str and asked == _TOGGLE:
+        if isinstance(asked, str) and asked == TOGGLE:
             self.override.toggle()
             self.cache.clear()
             return torch.device(CPU)
@@ -117,8 +120,10 @@ class Translator:
         return isinstance(asked, str) and asked in self._cuda_requests or as_device(asked).type == "cuda"
 
     def names_accelerator(self, asked: Any) -> bool:
-        """Whether a request names CUDA, or this machine's accelerator by its own name."""
-        return self.names_cuda(asked) or (self.accelerator != CPU and as_device(asked).type == self.accelerator)
+        """Whether a request names the accelerator, be it by another machine's name for it."""
+        if self.accelerator == CPU or asked == TOGGLE:
+            return self.names_cuda(asked)
+        return as_device(asked).type in ACCELERATORS
 
     def is_believed_cpu(self, tensor: torch.Tensor) -> bool:
         """Whether the program believes that a tensor on the accelerator, or the one it is a view of, is the CPU's."""

@@ -12,6 +12,8 @@ from ..core.callers import inside
 from ..core.context import Context
 from ..core.disguise import disguised
 from ..core.registry import patch
+from ..core.requests import TOGGLE
+from ..core.second_tries import given_second_try
 from ..core.wrapping import install
 
 _frame = sys._getframe
@@ -32,7 +34,7 @@ def parse_to(context: Context) -> None:
     def named(asked: Any) -> Any:
         if asked.__class__ is int:
             return torch.device("cuda", asked)
-        return translator.device(asked) if asked.__class__ is str and asked == "cpu:-1" else asked
+        return translator.device(asked) if asked.__class__ is str and asked == TOGGLE else asked
 
     def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
         if args:
@@ -45,6 +47,12 @@ def parse_to(context: Context) -> None:
         return (device, *rest)
 
     context.editor.set(torch._C._nn, "_parse_to", _parse_to)
+
+
+@patch("torch._C._nn._parse_to", traits=Trait.NATIVE, without=Trait.REDIRECTS)
+def foreign_names(context: Context) -> None:
+    """``Module.to("cpu:-1")``: the toggle is translated when it fails; a device is left to the tensors' own ``to``."""
+    given_second_try(context, "torch._C._nn._parse_to", torch._C._nn._parse_to, place=0)
 
 
 @patch("torch.nn.modules.module.Module.to_empty", traits=Trait.TRANSLATED)

@@ -10,11 +10,12 @@ import torch._utils
 from torch import serialization
 from torch.jit import _serialization
 
-from ...drivers.traits import Trait
+from ...drivers.traits import NONE, Trait
 from ...fallback.refusals import NARROW
 from ..core.context import Context
 from ..core.disguise import CUDA
 from ..core.registry import patch
+from ..core.requests import TOGGLE
 from ..core.wrapping import Function, resembling
 
 #: Before torch's own entries, which begin at 10; and before its entry for CUDA. No two alike: torch sorts the entries.
@@ -50,7 +51,7 @@ def restoring(context: Context) -> None:
     _register(context, _BEFORE_CUDA, restore=restore)
 
 
-@patch(_REGISTRY, traits=Trait.ACCELERATES | Trait.PARTIAL)
+@patch(_REGISTRY, traits=Trait.ACCELERATES)
 def loaded_storages(context: Context) -> None:
     """Storages that ``torch.load`` restores on the CPU follow the table, so that they can meet the rest."""
     translator = context.translator
@@ -69,7 +70,7 @@ def tagging(context: Context) -> None:
     _register(context, _TAGGING, tag=lambda storage: str(CUDA) if storage.device.type == real else None)
 
 
-@patch("torch.serialization._get_restore_location", traits=Trait.REDIRECTS, without=Trait.HOST_MEMORY)
+@patch("torch.serialization._get_restore_location", traits=NONE)
 def locations(context: Context) -> None:
     """``map_location`` is a request like any other, and what is loaded for the CPU follows the table.
 
@@ -80,7 +81,10 @@ def locations(context: Context) -> None:
 
     def _get_restore_location(map_location: Any) -> Any:
         if isinstance(map_location, (str, torch.device)) and not str(map_location).startswith("cuda"):
+            toggled = map_location == TOGGLE
             map_location = translator.device(map_location)
+            if toggled:  # which gives the CPU, whether it has turned the override on or off
+                return original(map_location)
         restore_location = original(map_location)
 
         def restore(storage: Any, location: str) -> Any:
@@ -113,14 +117,14 @@ def float64(context: Context) -> None:
     context.editor.set(torch._utils, "_rebuild_tensor", resembling(_rebuild_tensor, original))
 
 
-@patch("torch.jit._serialization.validate_map_location", traits=Trait.TRANSLATED)
+@patch("torch.jit._serialization.validate_map_location", traits=NONE)
 def scripted(context: Context) -> None:
     """``torch.jit.load(map_location="cuda")`` hands the device to C++, once it has been checked."""
     translator = context.translator
     original: Function = _serialization.validate_map_location
 
     def validate_map_location(map_location: Any = None) -> Any:
-        checked = original(map_location)
+        checked = original(translator.device(map_location) if map_location == TOGGLE else map_location)
         return checked if checked is None else translator.device(checked)
 
     context.editor.set(_serialization, "validate_map_location", resembling(validate_map_location, original))

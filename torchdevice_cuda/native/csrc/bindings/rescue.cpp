@@ -3,7 +3,9 @@
 // A wrapper in Python costs a frame on every call, and another object in a function's place is one that TorchScript,
 // torch.compile and pickles do not know. So the object stays, its hash too (which is of the C function that it holds),
 // and what changes is the entry by which the interpreter calls it.
+#include <array>
 #include <unordered_map>
+#include <utility>
 
 #include "bindings/module.h"
 
@@ -22,11 +24,16 @@ std::unordered_map<PyObject*, Rescued>& rescued() {
   return *all;
 }
 
+PyCFunctionWithKeywords keywords(const PyMethodDef* definition) {
+  return reinterpret_cast<PyCFunctionWithKeywords>(reinterpret_cast<void*>(definition->ml_meth));
+}
+
 // After an error: what the handler makes of the call, or the error as it was.
 PyObject* second_try(PyObject* function, PyObject* args, PyObject* kwargs) {
+  const py::object handler = rescued()[function].handler;
+  if (handler.is_none()) return nullptr;  // a method that was bound to its tensor before that ended
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  const py::object handler = rescued()[function].handler;
   PyObject* result = PyObject_CallFunctionObjArgs(
       handler.ptr(), function, args, kwargs == nullptr ? Py_None : kwargs, static_cast<PyObject*>(nullptr));
   if (result == Py_NotImplemented) {
@@ -65,17 +72,46 @@ PyObject* call_function(PyObject* function, PyObject* const* given, size_t flags
   return result != nullptr ? result : second_try(function, packed.args.ptr(), packed.kwargs.ptr());
 }
 
-vectorcallfunc g_method_call = nullptr;  // the same for all methods of this kind
+// Methods are called through their definition, also once they are bound to a tensor: each has an entry of its own.
+constexpr size_t kMethods = 32;
 
-PyObject* call_method(PyObject* method, PyObject* const* given, size_t flags, PyObject* names) {
-  PyObject* result = g_method_call(method, given, flags, names);
+struct Method {
+  PyObject* function = nullptr;
+  PyMethodDef* stock = nullptr;
+  PyMethodDef ours{};
+};
+
+std::array<Method, kMethods> g_methods;
+
+template <size_t N>
+PyObject* call_method(PyObject* self, PyObject* args, PyObject* kwargs) {
+  PyObject* result = keywords(g_methods[N].stock)(self, args, kwargs);
   if (result != nullptr) return result;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  const Packed packed(given, flags, names);
-  if (!packed.args) return nullptr;
+  const auto one = py::make_tuple(py::reinterpret_borrow<py::object>(self));
+  const auto all = py::reinterpret_steal<py::object>(PySequence_Concat(one.ptr(), args));
   PyErr_Restore(type, value, traceback);
-  return second_try(method, packed.args.ptr(), packed.kwargs.ptr());
+  return second_try(g_methods[N].function, all.ptr(), kwargs);
+}
+
+template <size_t... N>
+constexpr std::array<PyCFunctionWithKeywords, sizeof...(N)> every_entry(std::index_sequence<N...>) {
+  return {call_method<N>...};
+}
+constexpr auto kEntries = every_entry(std::make_index_sequence<kMethods>());
+
+Method& entry_of(PyMethodDescrObject* method) {
+  auto* const function = reinterpret_cast<PyObject*>(method);
+  size_t at = 0;
+  while (at < kMethods && g_methods[at].function != nullptr && g_methods[at].function != function) at++;
+  if (at == kMethods) throw py::value_error("too many methods");
+  Method& it = g_methods[at];
+  if (it.function == nullptr) {
+    it = {function, method->d_method, *method->d_method};
+    it.ours.ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(kEntries[at]));
+  }
+  return it;
 }
 
 PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -101,11 +137,12 @@ void rescue(const py::object& function, const py::object& handler) {
     PyType_Modified(type);
   } else if (PyCFunction_Check(it) && (PyCFunction_GET_FLAGS(it) & kKeywords) == kKeywords) {
     reinterpret_cast<PyCFunctionObject*>(it)->vectorcall = on ? call_function : nullptr;
-  } else if (Py_TYPE(it) == &PyMethodDescr_Type) {
+  } else if (
+      Py_TYPE(it) == &PyMethodDescr_Type &&
+      (reinterpret_cast<PyMethodDescrObject*>(it)->d_method->ml_flags & kKeywords) == kKeywords) {
     auto* method = reinterpret_cast<PyMethodDescrObject*>(it);
-    if (is_new && g_method_call == nullptr) g_method_call = method->vectorcall;
-    if (method->vectorcall != call_method && method->vectorcall != g_method_call) throw py::type_error("another kind");
-    method->vectorcall = on ? call_method : g_method_call;
+    Method& entry = entry_of(method);
+    method->d_method = on ? &entry.ours : entry.stock;
   } else {
     throw py::type_error("neither a function of C with keywords, nor such a method, nor a type");
   }

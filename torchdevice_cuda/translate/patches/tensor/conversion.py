@@ -66,6 +66,20 @@ def legacy_types(context: Context) -> None:
     install(context, torch.Tensor, "type", wrapper, original)
 
 
+@patch("torch.Tensor.type", traits=Trait.ACCELERATES, without=Trait.SUBSTITUTE)
+def host_types(context: Context) -> None:
+    """``Tensor.type(torch.FloatTensor)`` is a request for the CPU like any other."""
+    original, host_names = torch.Tensor.type, legacy.dtypes("torch")
+
+    def wrapper(self: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+        name = f"torch.{dtype.__name__}" if isinstance(dtype, legacy.HostTensorType) else dtype
+        if isinstance(name, str) and name in host_names:
+            return self.to("cpu", host_names[name])
+        return original(self, *(() if dtype is None else (dtype, *args)), **kwargs)
+
+    install(context, torch.Tensor, "type", wrapper, original)
+
+
 @patch("torch.Tensor.type", traits=Trait.DISGUISED)
 def type_names(context: Context) -> None:
     """``x.type()`` names the class that ``torch.cuda`` has for it."""
