@@ -156,14 +156,14 @@ def test_a_number_is_the_accelerator(accelerator: str) -> None:
     assert translator(accelerator, A).device(0).type == accelerator
 
 
-def test_what_names_cuda() -> None:
+def test_what_names_the_accelerator() -> None:
     made = translator("cuda", A)
     for request in ("cuda", 0, "cpu", "mps"):
         made.device(request)  # it is known once the request has been worked out
-    assert made.names_cuda("cuda")
-    assert made.names_cuda(0)
-    assert not made.names_cuda("cpu")
-    assert not made.names_cuda("mps")
+    assert made.names_accelerator("cuda")
+    assert made.names_accelerator(0)
+    assert made.names_accelerator("mps")
+    assert not made.names_accelerator("cpu")
 
 
 @pytest.mark.parametrize("accelerator", COLUMNS)

@@ -31,7 +31,11 @@ def given_second_try(context: Context, target: str, function: Any, place: int | 
     native = context.driver.native
     if native is None:  # no device is visible to the program
         return
-    translated: Callable[[Any], torch.device] = context.translator.device
+    device: Callable[[Any], torch.device] = context.translator.device
+
+    def translated(asked: Any) -> Any:
+        """Of the kind that was given: errors about other arguments say what that was."""
+        return str(device(asked)) if isinstance(asked, str) else device(asked)
 
     def again(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         if kwargs and _is_foreign(kwargs.get("device")):

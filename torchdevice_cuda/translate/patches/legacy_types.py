@@ -63,17 +63,6 @@ def construction(context: Context) -> None:
     context.editor.set(torch.Tensor, "__new__", staticmethod(resembling(__new__, original)))
 
 
-@patch("torch.set_default_tensor_type", traits=Trait.ACCELERATES, without=Trait.SUBSTITUTE)
-def host_default_type(context: Context) -> None:
-    """The types of the CPU are ours where they make tensors on the accelerator; torch wants its own."""
-    original = torch.set_default_tensor_type
-
-    def set_default_tensor_type(t: Any) -> None:
-        original(getattr(t, "_host", t))
-
-    install(context, torch, "set_default_tensor_type", set_default_tensor_type, original)
-
-
 @patch("torch.set_default_tensor_type", traits=Trait.SUBSTITUTE)
 def default_type(context: Context) -> None:
     """``torch.set_default_tensor_type`` with a CUDA type sets the data type, and CUDA as the default device."""
@@ -87,5 +76,17 @@ def default_type(context: Context) -> None:
         original(getattr(known, "_host", known))
         if translator.accelerator != "cpu":
             torch.set_default_device("cuda" if on_cuda else None)
+
+    install(context, torch, "set_default_tensor_type", set_default_tensor_type, original)
+
+
+@patch("torch.set_default_tensor_type", traits=Trait.ACCELERATES)
+def host_default_type(context: Context) -> None:
+    """The types of the CPU are ours where they make tensors on the accelerator; torch wants its own."""
+    original = torch.set_default_tensor_type
+
+    def set_default_tensor_type(t: Any) -> None:
+        known = vars(torch).get(t.removeprefix("torch."), t) if isinstance(t, str) else t
+        original(getattr(known, "_host", t))
 
     install(context, torch, "set_default_tensor_type", set_default_tensor_type, original)

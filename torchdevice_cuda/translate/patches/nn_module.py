@@ -12,7 +12,7 @@ from ..core.callers import inside
 from ..core.context import Context
 from ..core.disguise import disguised
 from ..core.registry import patch
-from ..core.requests import TOGGLE
+from ..core.requests import TOGGLE, cpu_is_meant
 from ..core.second_tries import given_second_try
 from ..core.wrapping import install
 
@@ -53,6 +53,25 @@ def parse_to(context: Context) -> None:
 def foreign_names(context: Context) -> None:
     """``Module.to("cpu:-1")``: the toggle is translated when it fails; a device is left to the tensors' own ``to``."""
     given_second_try(context, "torch._C._nn._parse_to", torch._C._nn._parse_to, place=0)
+
+
+@patch("torch.nn.modules.module.Module.to", traits=Trait.ACCELERATES)
+def toggle(context: Context) -> None:
+    """``Module.to("cpu:-1")`` gives the CPU also where it turns the override off; its tensors only see the CPU."""
+    original, translator = torch.nn.Module.to, context.translator
+
+    def to(self: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
+        asked = args[0] if args else kwargs.get("device")
+        if not isinstance(asked, str) or asked != TOGGLE:
+            return original(self, *args, **kwargs)
+        kwargs["device"] = translator.device(asked)
+        before = cpu_is_meant.set(True)
+        try:
+            return original(self, *args[1:], **kwargs)
+        finally:
+            cpu_is_meant.reset(before)
+
+    install(context, torch.nn.Module, "to", to, original)
 
 
 @patch("torch.nn.modules.module.Module.to_empty", traits=Trait.TRANSLATED)

@@ -15,7 +15,7 @@ from ...fallback.refusals import NARROW
 from ..core.context import Context
 from ..core.disguise import CUDA
 from ..core.registry import patch
-from ..core.requests import TOGGLE
+from ..core.requests import TOGGLE, cpu_is_meant
 from ..core.wrapping import Function, resembling
 
 #: Before torch's own entries, which begin at 10; and before its entry for CUDA. No two alike: torch sorts the entries.
@@ -57,7 +57,7 @@ def loaded_storages(context: Context) -> None:
     translator = context.translator
 
     def restore(storage: Any, location: str) -> Any:
-        target = None if translator.override.on else translator.default_target
+        target = None if translator.override.on or cpu_is_meant.get() else translator.default_target
         return storage.to(device=target) if location == "cpu" and target is not None else None
 
     _register(context, _LOADED, restore=restore)
@@ -68,6 +68,19 @@ def tagging(context: Context) -> None:
     """A storage saved from the GPU is tagged as CUDA's: what a program saves here loads where it was written for."""
     real = context.driver.device_type
     _register(context, _TAGGING, tag=lambda storage: str(CUDA) if storage.device.type == real else None)
+
+
+def _staying(restore: Restore) -> Restore:
+    """How a storage is restored that is to stay on the CPU."""
+
+    def stay(storage: Any, location: str) -> Any:
+        before = cpu_is_meant.set(True)
+        try:
+            return restore(storage, location)
+        finally:
+            cpu_is_meant.reset(before)
+
+    return stay
 
 
 @patch("torch.serialization._get_restore_location", traits=NONE)
@@ -81,10 +94,9 @@ def locations(context: Context) -> None:
 
     def _get_restore_location(map_location: Any) -> Any:
         if isinstance(map_location, (str, torch.device)) and not str(map_location).startswith("cuda"):
-            toggled = map_location == TOGGLE
+            if map_location == TOGGLE:  # which gives the CPU, whether it turns the override on or off
+                return _staying(original(translator.device(map_location)))
             map_location = translator.device(map_location)
-            if toggled:  # which gives the CPU, whether it has turned the override on or off
-                return original(map_location)
         restore_location = original(map_location)
 
         def restore(storage: Any, location: str) -> Any:

@@ -23,7 +23,7 @@ def moves(context: Context) -> None:
 
     def to(self: Any, *, device: Any, non_blocking: bool = False) -> Any:
         target = translator.device(device)
-        if translator.names_cuda(device) and target.type == self.device.type == "cpu":
+        if translator.names_accelerator(device) and target.type == self.device.type == "cpu":
             return self.clone()
         return original(self, device=target, non_blocking=non_blocking)
 

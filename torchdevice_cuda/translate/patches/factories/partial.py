@@ -20,7 +20,7 @@ _CPU = torch.device("cpu")
 
 def on_partial(context: Context, name: str, original: Function) -> Function:
     """A factory: its device is translated, float64 and errors of the GPU are dealt with, memory peaks are seen."""
-    translator, driver, known = context.translator, context.driver, context.translator.on_cuda
+    translator, driver, known = context.translator, context.driver, context.translator.on_gpu
     like, overridable = name in LIKE, name in OVERRIDABLE
     on_refusal, slow_path = _on_refusal(context, name, original), _slow_path(context, name, original)
     observe = driver.memory.observe
@@ -83,7 +83,7 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
         elif names_a_device(asked):
             kwargs["device"] = target = translator.device(asked)
             believed_cpu = redirects and target in gpu and not translator.names_accelerator(asked)
-        if kwargs.get("pin_memory") and target in gpu and not translator.names_cuda(asked):
+        if kwargs.get("pin_memory") and target in gpu and not translator.names_accelerator(asked):
             kwargs["device"] = target = _CPU  # pinned memory is the host's by definition
         if target not in gpu:
             if kwargs.pop("pin_memory", False):

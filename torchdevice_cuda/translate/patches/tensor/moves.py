@@ -13,7 +13,7 @@ from ...core.context import Context
 from ...core.conversions import on_refusal
 from ...core.precision import LENIENT, refuse_complex128
 from ...core.registry import patch
-from ...core.requests import Translator, names_a_device
+from ...core.requests import Translator, as_device, names_a_device
 from ...core.second_tries import given_second_try
 from ...core.wrapping import PLAIN, hand, install, modes
 
@@ -100,10 +100,9 @@ def to(context: Context) -> None:
     original = torch.Tensor.to
     move = _mover(context)
     translator, marks = context.translator, context.translator.marks
-    known, marked = translator.on_cuda, marks.refs.get
+    known, marked = translator.on_gpu, marks.refs.get
     device_class, dtype_class, tracing = torch.device, torch.dtype, torch._C._get_tracing_state
     on_host = translator.accelerator == "cpu"
-    names_gpu = translator.names_cuda if on_host else translator.names_accelerator
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
@@ -126,7 +125,7 @@ def to(context: Context) -> None:
             elif not names_a_device(asked):
                 return original(self, *args, **kwargs)
             target = translator.device(asked)
-            return move(self, names_gpu(asked), target, args[1:], kwargs)
+            return move(self, translator.names_accelerator(asked), target, args[1:], kwargs)
         asked = kwargs.get("device")
         if asked is None or not names_a_device(asked):
             return original(self, *args, **kwargs)
@@ -136,7 +135,7 @@ def to(context: Context) -> None:
             if mark is not None and mark() is self and tracing() is None:
                 return self
         target = translator.device(asked)
-        return move(self, names_gpu(asked), target, (), kwargs)
+        return move(self, translator.names_accelerator(asked), target, (), kwargs)
 
     install(context, torch.Tensor, "to", wrapper, original)
 
@@ -145,7 +144,7 @@ def _cuda_target(translator: Translator, device: Any) -> torch.device:
     """Where ``Tensor.cuda(device)`` goes, or CUDA's error for what is none of its devices."""
     asked = "cuda" if device is None else device
     target = translator.device(asked)
-    if not translator.names_cuda(asked):
+    if as_device(asked).type != "cuda":
         raise RuntimeError(f"Invalid device, must be cuda device but got {torch.device(asked)}")
     return target
 
@@ -246,7 +245,7 @@ def to_partial(context: Context) -> None:
     """
     original = torch.Tensor.to
     translator, driver, gpu = context.translator, context.driver, context.gpu
-    known, observe = translator.on_cuda, driver.memory.observe
+    known, observe = translator.on_gpu, driver.memory.observe
     after_refusal, device_class, dtype_class = on_refusal(context, "to"), torch.device, torch.dtype
     redirects, crosses = translator.default_target is not None, _crossing(context)
     waits = Trait.RACING_COPIES in context.traits

@@ -55,7 +55,7 @@ def _wrapper(context: Context, original: Function) -> Function:
             return original(self, *args, **kwargs)
         kwargs["device"] = translator.device(asked)
         made = original(self, *args, **kwargs)
-        return marks.add(made) if on_host and translator.names_cuda(asked) else made
+        return marks.add(made) if on_host and translator.names_accelerator(asked) else made
 
     return wrapper
 
