@@ -28,6 +28,9 @@ ROOT = "torch.cuda"
 #: The shim waits for torch to be imported before it calls activate().
 _SHIM = "torchdevice_cuda_shim"
 _log = logging.getLogger("torchdevice_cuda")
+#: Shows what was asked for where the program sets up no logging: Python shows warnings only then.
+_shown = logging.StreamHandler()
+_shown.addFilter(lambda record: not logging.getLogger().handlers)
 
 
 class ActivationError(RuntimeError):
@@ -79,6 +82,8 @@ def activate(**overrides: Any) -> None:
                 )
             return
         _log.setLevel(chosen.log_level)
+        if _log.level < logging.WARNING:
+            _log.addHandler(_shown)
         _state = _State(chosen)
         try:
             if "torch" in sys.modules:
@@ -226,6 +231,7 @@ def _set_by_cpp(name: str, value: Any) -> bool:
 
 # --------------------------------------------------------------------------- undo
 def _undo(state: _State) -> None:
+    _log.removeHandler(_shown)
     if state.patches is not None:
         state.patches.undo()
     if state.finder is not None:

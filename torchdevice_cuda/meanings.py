@@ -37,6 +37,8 @@ def _on(drivers: tuple[str, ...], meaning: Meaning) -> dict[str, Meaning]:
 
 _NO_ACCELERATOR = Nothing("the CPU is all there is to redirect to")
 _HAS_ALL = Nothing("only an Apple GPU refuses operators and dtypes")
+#: Settings that act before there is a driver, on which one it is to be.
+CHOOSING = ("driver", "build", "emulate_mps")
 #: By the setting's field and the driver's name.
 EXCEPTIONS: dict[str, Mapping[str, Meaning]] = {
     "policy": {CPU: _NO_ACCELERATOR},
@@ -56,7 +58,6 @@ EXCEPTIONS: dict[str, Mapping[str, Meaning]] = {
     "fallback": _on((CUDA, VIRTUAL, CPU), _HAS_ALL),
     "mlx": _on((CUDA, VIRTUAL, CPU), _HAS_ALL),
     "refusals": _on((CUDA, VIRTUAL, CPU), _HAS_ALL),
-    "emulate_mps": _on((CUDA, VIRTUAL, CPU), Nothing("it is for the mps driver")),
 }
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ..settings import DRIVERS
+from ..meanings import Nothing, Refused
+from ..settings import DRIVERS, unmet
 
 if TYPE_CHECKING:
     from ..settings import Settings
     from .base import Driver, Offer
+
+
+_log = logging.getLogger("torchdevice_cuda")
 
 
 class DriverUnavailable(RuntimeError):
@@ -40,7 +45,19 @@ def offer(name: str, settings: Settings, torch_c: ModuleType) -> Offer:
 
 
 def select(settings: Settings, torch_c: ModuleType) -> Driver:
-    """The driver for these settings on this machine; :class:`DriverUnavailable` where the one asked for cannot work."""
+    """The driver for these settings on this machine; :class:`DriverUnavailable` where the one asked for cannot work.
+
+    Settings that mean nothing on it are named in the log; one that would mislead is an error.
+    """
+    driver = _chosen(settings, torch_c)
+    for line in unmet(settings, driver.name, Refused):
+        raise DriverUnavailable(line)
+    for line in unmet(settings, driver.name, Nothing):
+        _log.info("%s", line)
+    return driver
+
+
+def _chosen(settings: Settings, torch_c: ModuleType) -> Driver:
     if settings.driver != "auto":
         if settings.driver not in DRIVERS:
             raise DriverUnavailable(
