@@ -34,6 +34,9 @@ _SHIM = "torchdevice_cuda_shim"
 #: out in the middle of a program.
 _NEEDED = ("psutil", "platformdirs", "filelock", "jinja2")
 _log = logging.getLogger("torchdevice_cuda")
+#: Shows what was asked for where the program sets up no logging: Python shows warnings only then.
+_shown = logging.StreamHandler()
+_shown.addFilter(lambda record: not logging.getLogger().handlers)
 
 
 class ActivationError(RuntimeError):
@@ -104,6 +107,8 @@ def start(overrides: Mapping[str, Any], failing: Failing) -> None:
         _check_needs()
         _lift_barrier()
         _log.setLevel(chosen.log_level)
+        if _log.level < logging.WARNING:
+            _log.addHandler(_shown)
         _state = _State(chosen, failing)
         try:
             if "torch" in sys.modules:
@@ -320,6 +325,7 @@ def _set_by_cpp(name: str, value: Any) -> bool:
 
 # --------------------------------------------------------------------------- undo
 def _undo(state: _State) -> None:
+    _log.removeHandler(_shown)
     if state.patches is not None:
         state.patches.undo()
     if state.finder is not None:

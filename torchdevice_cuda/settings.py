@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from .meanings import Meaning, Refused, meaning
+
 DEFAULT_CAPABILITY = (7, 0)
 #: Every driver, in the order in which ``auto`` tries them, with the module that makes it. A new driver is a folder, and
 #: its line here.
@@ -289,7 +291,22 @@ def load(overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] 
         # Whatever type the caller used, the same reader checks it: activate(devices=0) must fail as --devices 0 does.
         text = value if isinstance(value, str) else option.write(value)
         values[field] = _read(option, option.flag or field, text)
-    return Settings(**values)
+    chosen = Settings(**values)
+    for line in unmet(chosen, chosen.driver, Refused):
+        raise SettingsError(line)
+    return chosen
+
+
+def unmet(chosen: Settings, driver: str, kind: type[Meaning]) -> list[str]:
+    """A line for each setting, other than its default, that does not act on a driver, in this way."""
+    default = Settings()
+    lines = []
+    for option in OPTIONS:
+        value, found = getattr(chosen, option.field), meaning(option.field, driver)
+        if isinstance(found, kind) and value != getattr(default, option.field):
+            spelled = f"{option.flag or option.variable}={option.write(value)}"
+            lines.append(f"{spelled} means nothing on the {driver} driver: {found.why}")
+    return lines
 
 
 def cache_dir() -> Path:

@@ -23,14 +23,19 @@ Arguments are literals, results what JSON keeps. A child that dies or hangs is r
 """
 
 from .places import (
+    ACCELERATING,
     BOTH_POLICIES,
     CPU,
+    CUDA,
+    CUDA_FAITHFUL,
     EVERYWHERE,
+    FAITHFUL,
     MPS,
     MPS_FAITHFUL,
     ORDERS,
     STOCK,
     VIRTUAL,
+    VIRTUAL_ACCELERATE,
     Place,
     in_every_order,
 )
@@ -38,14 +43,19 @@ from .processes import Finished, clean_environment, python, run
 from .running import Outcome, child, in_child, outcome, together
 
 __all__ = [
+    "ACCELERATING",
     "BOTH_POLICIES",
     "CPU",
+    "CUDA",
+    "CUDA_FAITHFUL",
     "EVERYWHERE",
+    "FAITHFUL",
     "MPS",
     "MPS_FAITHFUL",
     "ORDERS",
     "STOCK",
     "VIRTUAL",
+    "VIRTUAL_ACCELERATE",
     "Finished",
     "Outcome",
     "Place",

@@ -105,9 +105,17 @@ def in_every_order(*places: Place) -> tuple[Place, ...]:
 #: Torch as it is. With another order than "before", torch (or dynamo) has been imported.
 STOCK = Place("stock")
 CPU = Place("cpu", {"driver": "cpu"})
+#: The virtual GPU under the policy that is its default, and the other.
 VIRTUAL = Place("virtual", {"driver": "virtual"})
+VIRTUAL_ACCELERATE = Place("virtual accelerate", {"driver": "virtual", "policy": "accelerate"})
 #: The Apple GPU, emulated, under the policy that is its default, and the other.
 MPS = Place("mps accelerate", {"driver": "mps", "policy": "accelerate"})
 MPS_FAITHFUL = Place("mps faithful", {"driver": "mps", "policy": "faithful"})
 BOTH_POLICIES = (MPS, MPS_FAITHFUL)
+#: A real GPU, under the policy that is its default, and the other.
+CUDA = Place("cuda accelerate", {"driver": "cuda", "policy": "accelerate"})
+CUDA_FAITHFUL = Place("cuda faithful", {"driver": "cuda", "policy": "faithful"})
+#: Everywhere that there is an accelerator to redirect to, under the one policy and under the other.
+ACCELERATING = (MPS, VIRTUAL_ACCELERATE, CUDA)
+FAITHFUL = (MPS_FAITHFUL, VIRTUAL, CUDA_FAITHFUL)
 EVERYWHERE = (CPU, VIRTUAL, MPS, MPS_FAITHFUL)

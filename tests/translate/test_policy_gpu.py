@@ -1,4 +1,4 @@
-"""The redirection table's CUDA column through real tensors, on a machine with a real GPU."""
+"""The redirection table's CUDA column through real tensors: on the virtual GPU, and on a machine with a real one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from harness import Place, child
+from harness import CUDA, CUDA_FAITHFUL, VIRTUAL, VIRTUAL_ACCELERATE, Place, child
 from torch import nn
 
-POLICIES = ("accelerate", "faithful")
-pytestmark = child(*(Place(f"cuda {policy}", {"driver": "cuda", "policy": policy}) for policy in POLICIES))
+pytestmark = child(CUDA, CUDA_FAITHFUL, VIRTUAL_ACCELERATE, VIRTUAL)
 
 #: What a program may write where a device is asked for, and where it goes: the GPU, or home.
 REQUESTS: dict[str, tuple[Any, str]] = {
@@ -43,7 +42,7 @@ def kind(tensor: torch.Tensor) -> str:
 
 def home(place: Place, override: bool) -> str:
     """Where requests for the CPU go."""
-    return "cuda" if place.settings["policy"] == "accelerate" and not override else "cpu"
+    return "cuda" if place.settings.get("policy") == "accelerate" and not override else "cpu"
 
 
 @contextlib.contextmanager

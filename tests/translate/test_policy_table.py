@@ -108,6 +108,11 @@ class Machine:
     def __init__(self, device_type: str) -> None:
         self.device_type = device_type
 
+    devices = 1
+
+    def device_count(self) -> int:
+        return self.devices
+
     def in_bad_fork(self) -> bool:
         return self.forked
 
@@ -151,14 +156,14 @@ def test_a_number_is_the_accelerator(accelerator: str) -> None:
     assert translator(accelerator, A).device(0).type == accelerator
 
 
-def test_what_names_cuda() -> None:
+def test_what_names_the_accelerator() -> None:
     made = translator("cuda", A)
     for request in ("cuda", 0, "cpu", "mps"):
         made.device(request)  # it is known once the request has been worked out
-    assert made.names_cuda("cuda")
-    assert made.names_cuda(0)
-    assert not made.names_cuda("cpu")
-    assert not made.names_cuda("mps")
+    assert made.names_accelerator("cuda")
+    assert made.names_accelerator(0)
+    assert made.names_accelerator("mps")
+    assert not made.names_accelerator("cpu")
 
 
 @pytest.mark.parametrize("accelerator", COLUMNS)
@@ -182,6 +187,14 @@ def test_toggle_through_the_translator(accelerator: str) -> None:
     assert cpus() == ["cpu", "cpu", "cpu", accelerator, accelerator]
     assert made.device("cpu:-1").type == "cpu"
     assert cpus() == redirected
+
+
+def test_without_a_device_that_the_program_may_see_nothing_is_redirected() -> None:
+    machine = Machine("cuda")
+    machine.devices = 0
+    made = Translator(machine, settings.load({"policy": A}))  # type: ignore[arg-type]
+    assert made.default_target is None
+    assert made.device("cpu").type == "cpu"
 
 
 def test_forked_children_keep_the_cpu() -> None:

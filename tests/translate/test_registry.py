@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import CPU, EVERYWHERE, MPS, MPS_FAITHFUL, STOCK, VIRTUAL, Place, child, in_child
+from harness import CPU, EVERYWHERE, MPS, MPS_FAITHFUL, STOCK, VIRTUAL, VIRTUAL_ACCELERATE, Place, child, in_child
 
 PACKAGE = Path(__file__).resolve().parents[2] / "torchdevice_cuda"
 #: Each with a compiler in use: some names are changed only then.
-PLACES = (CPU, VIRTUAL, MPS, MPS_FAITHFUL)
+PLACES = (CPU, VIRTUAL, VIRTUAL_ACCELERATE, MPS, MPS_FAITHFUL)
 #: From Python 3.12 on the interpreter tells of errors, and these stay as they are.
 ONLY_BEFORE_MONITORING = "errors."
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ..settings import DRIVERS
+from ..meanings import Nothing, Refused
+from ..settings import DRIVERS, unmet
 from .base import Offer
 from .unavailable import DevicesStay, DriverUnavailable
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _SAID = "_TORCHDEVICE_HINTED"
+_log = logging.getLogger("torchdevice_cuda")
 
 
 def _say(driver: str, faults: list[str]) -> None:
@@ -43,9 +46,12 @@ def _unavailable(name: str, why: str) -> DriverUnavailable:
 
 
 def select(settings: Settings, torch_c: ModuleType) -> Driver:
-    """The driver for these settings on this machine; :class:`DriverUnavailable` where the one asked for cannot work."""
+    """The driver for these settings on this machine; :class:`DriverUnavailable` where the one asked for cannot work.
+
+    Settings that mean nothing on it are named in the log; one that would mislead is an error.
+    """
     if settings.driver == "auto":
-        return _first(list(DRIVERS), settings, torch_c, [], [])
+        return _checked(_first(list(DRIVERS), settings, torch_c, [], []), settings)
     if settings.driver not in DRIVERS:
         raise DriverUnavailable(
             f"driver {settings.driver!r} is not part of this version; there are: {', '.join(DRIVERS)}"
@@ -54,7 +60,15 @@ def select(settings: Settings, torch_c: ModuleType) -> Driver:
     if made is None:
         raise _unavailable(settings.driver, why.reason)
     made.reason = f"asked for ({made.reason})"
-    return made
+    return _checked(made, settings)
+
+
+def _checked(driver: Driver, settings: Settings) -> Driver:
+    for line in unmet(settings, driver.name, Refused):
+        raise DriverUnavailable(line)
+    for line in unmet(settings, driver.name, Nothing):
+        _log.info("%s", line)
+    return driver
 
 
 def select_after(driver: Driver, error: Exception, settings: Settings, torch_c: ModuleType) -> Driver:
@@ -66,7 +80,7 @@ def select_after(driver: Driver, error: Exception, settings: Settings, torch_c: 
     fault = f"not {driver.name}: {_line(error)}"
     names = list(DRIVERS)
     later = names[names.index(driver.name) + 1 :]
-    return _first(later, settings, torch_c, [*driver.passed_over, fault], [fault])
+    return _checked(_first(later, settings, torch_c, [*driver.passed_over, fault], [fault]), settings)
 
 
 def _first(

@@ -67,7 +67,14 @@ def layout(kind: str) -> dict[str, Unit]:
             "-O1", ("operators/composites.cpp", "operators/attention.cpp", *_ONLY[kind], "runtime/exit.cpp")
         ),
         "module": Unit(
-            "-O1", ("bindings/module.cpp", "bindings/memory.cpp", "bindings/streams.cpp", "runtime/hooks.cpp")
+            "-O1",
+            (
+                "bindings/module.cpp",
+                "bindings/memory.cpp",
+                "bindings/rescue.cpp",
+                "bindings/streams.cpp",
+                "runtime/hooks.cpp",
+            ),
         ),
         "memory": Unit(
             "-O2",

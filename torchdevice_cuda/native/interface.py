@@ -144,6 +144,15 @@ class Native(Protocol):
     def sleep(self, cycles: int, device: int) -> None:
         """Keep the current stream busy."""
 
+    # ------------------------------------------------------------- torch's functions
+    def rescue(
+        self, function: Any, handler: Callable[[Any, tuple[Any, ...], dict[str, Any] | None], Any] | None
+    ) -> None:
+        """Have a handler look at a call in which a C function of torch, a method of one or a type raised.
+
+        What the handler gives is the call's result; ``NotImplemented`` leaves the error as it is. ``None`` ends it.
+        """
+
     # ------------------------------------------------------------------- random
     def default_generator(self, device: int) -> torch.Generator:
         """The device's own generator."""

@@ -7,7 +7,9 @@ Code of torch sees the real device and means what it says. A program's request o
 from __future__ import annotations
 
 import sys
+import weakref
 from types import FrameType
+from typing import Any
 
 #: Packages whose code is not the program's.
 OURS = ("torch", "torchdevice_cuda")
@@ -26,6 +28,8 @@ PASSING = (
 )
 #: Packages that carry what the program sends to another process, and hand over what it receives.
 CARRYING = ("multiprocessing", "torch.multiprocessing")
+#: Where modules make their own parameters.
+_MODULES = "torch.nn.modules."
 #: What a module's code does with requests: ``True`` makes or hands on the program's, ``False`` makes torch's own,
 #: ``None`` asks for whoever called it: our code, and what carries tensors between processes.
 Verdict = bool | None
@@ -83,6 +87,25 @@ def site() -> tuple[str, int]:
     """The same, or where torch itself began."""
     frame, _ = _program_frame(sys._getframe(1))
     return frame.f_code.co_filename, frame.f_lineno
+
+
+def asks_first(known: list[weakref.ref[Any]]) -> bool:
+    """Whether a request is the first that a module makes for itself as it is made; ``known`` is the module before.
+
+    The program asked once: ``nn.Linear(2, 2, device=...)`` asks for its weight and for its bias.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    module = None
+    while frame is not None and (name := frame.f_globals.get("__name__") or "").partition(".")[0] in OURS:
+        if name.startswith(_MODULES):
+            module = frame.f_locals.get("self", module)
+        frame = frame.f_back
+    if module is None:
+        return True
+    if known and known[0]() is module:
+        return False
+    known[:] = [weakref.ref(module)]
+    return True
 
 
 # ------------------------------------------------------------------------------- disguises

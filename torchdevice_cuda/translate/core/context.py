@@ -33,15 +33,17 @@ class Context:
         self.editor = Editor()
         self.translator = Translator(driver, settings)
         self.traits = driver.traits
-        if Trait.REDIRECTS in driver.traits and self.translator.default_target is not None:
-            self.traits |= Trait.ACCELERATES
+        if self.translator.default_target is not None:
+            self.traits |= Trait.REDIRECTS | Trait.ACCELERATES
         #: The devices that are the accelerator. Looked up rather than asked for their type, which makes a new string
         #: each time (0.6 us).
-        self.gpu = frozenset({torch.device(driver.device_type), torch.device(driver.device_type, 0)})
+        indices = range(max(1, driver.device_count()))
+        kind = driver.device_type
+        self.gpu = frozenset({torch.device(kind), *(torch.device(kind, index) for index in indices)})
         #: Whether a tensor is on the accelerator; torch's own getter, which no disguise reaches.
         self.on_gpu: Callable[[torch.Tensor], bool] = vars(torch._C.TensorBase)[f"is_{driver.device_type}"].__get__
         self.pinned = Pinned(driver.registered_host_memory)
         self.errors = Errors(driver, words=Trait.DISGUISED in self.traits)
-        self.precision = Precision(settings.float64, driver.device_type)
+        self.precision = Precision(settings.float64, driver.device_type, partial=Trait.PARTIAL in self.traits)
         #: Originals by id, with the wrappers that stand in their places.
         self.wrapped: dict[int, tuple[Any, Any]] = {}

@@ -23,8 +23,9 @@ _is_mps: Callable[[torch.Tensor], bool] = vars(torch._C.TensorBase)["is_mps"].__
 class Precision:
     """The ``float64`` setting at work."""
 
-    def __init__(self, choice: str, accelerator: str) -> None:
+    def __init__(self, choice: str, accelerator: str, partial: bool) -> None:
         self.choice = choice
+        self._partial = partial
         self.accelerator = torch.device(accelerator)
         self._warned: set[tuple[str, int]] = set()
 
@@ -34,7 +35,7 @@ class Precision:
 
     def admit(self, tensor: torch.Tensor) -> torch.Tensor:
         """Take a tensor of the CPU to the accelerator, or to where its dtype lets it end up."""
-        narrow = NARROW.get(tensor.dtype)
+        narrow = NARROW.get(tensor.dtype) if self._partial else None
         if narrow is None:
             return _to(tensor, self.accelerator)
         self.count(tensor.dtype)

@@ -6,6 +6,7 @@ integers, which mean the current accelerator) is worked out each time.
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import operator
 import os
@@ -18,18 +19,23 @@ import torch
 
 from ...drivers.traits import Trait
 from ...report import Counters
-from .callers import asked_by_program, program_site, verdicts
+from .callers import asked_by_program, asks_first, program_site, verdicts
 from .marks import Marks
-from .policy import CPU, FAITHFUL, Override, Request, default_policy, destination
+from .policy import ACCELERATORS, CPU, FAITHFUL, Override, Request, default_policy, destination
 
 if TYPE_CHECKING:
     from ...drivers import Driver
     from ...settings import Settings
 
 _log = logging.getLogger("torchdevice_cuda")
-_TOGGLE = "cpu:-1"
+#: Gives the CPU and turns the override over. No device to torch: only where a request is text can it be written.
+TOGGLE = "cpu:-1"
 _worker_info = torch.utils.data.get_worker_info
 _function_modes = torch._C._is_torch_function_mode_enabled
+
+
+#: Set while requests for the CPU are meant by who makes them, whatever the override is.
+cpu_is_meant: contextvars.ContextVar[bool] = contextvars.ContextVar("cpu_is_meant", default=False)
 
 
 class Translator:
@@ -39,16 +45,18 @@ class Translator:
         self.driver = driver
         self.accelerator = driver.device_type
         self.policy = default_policy(driver.redirects_by_default, settings.allow_redirects, settings.policy)
+        if self.accelerator != CPU and not driver.device_count():
+            self.policy = FAITHFUL  # the program may see no device: there is nowhere to redirect to
         self.override = Override()
         #: The target of requests for no device, or ``None`` to leave them to torch.
         self.default_target: torch.device | None = None
         if self.accelerator != CPU and destination(Request(None), self.accelerator, self.policy, False).type != CPU:
             self.default_target = torch.device(self.accelerator)
-        #: Answers by request (strings and ``torch.device``), and those among them whose request names CUDA. Hot paths
-        #: read both; a redirection that is to be logged at each of its call sites is in neither.
+        #: Answers by request (strings and ``torch.device``), and those among them whose request names the accelerator.
+        #: Hot paths read both; a redirection that is to be logged at each of its call sites is in neither.
         self.cache: dict[Any, torch.device] = {}
-        self.on_cuda: dict[Any, torch.device] = {}
-        self._cuda_requests: set[Any] = set()
+        self.on_gpu: dict[Any, torch.device] = {}
+        self._gpu_requests: set[Any] = set()
         self.marks = Marks()
         #: Tensors that went to the accelerator unasked: the program believes that they are the CPU's.
         self.believed_cpu = Marks()
@@ -57,6 +65,8 @@ class Translator:
         self.counters: Counters | None = None
         if settings.report:
             self.counters = Counters(driver.name, self._shown(torch.device(self.accelerator, 0)))
+        #: The module that was the last to be made where the toggle names its device.
+        self._toggled_for: list[weakref.ref[Any]] = []
         self._sites: set[tuple[str, int, str]] = set()
         self.forked = False
         if self.default_target is not None and hasattr(os, "register_at_fork"):
@@ -69,16 +79,17 @@ class Translator:
 
     def resolve(self, asked: Any) -> torch.device:
         """The same, worked out from scratch."""
-        if asked.__class__ is str and asked == _TOGGLE:
-            self.override.toggle()
-            self.cache.clear()
+        if isinstance(asked, str) and asked == TOGGLE:
+            if asks_first(self._toggled_for):
+                self.override.toggle()
+                self.cache.clear()
             return torch.device(CPU)
         device = as_device(asked)
         if device.type == "cuda" and device.index is not None:
             self.driver.check(device.index)
-        found = destination(
-            Request(device.type, device.index), self.accelerator, self.policy, self.override.on or self._stays_on_cpu()
-        )
+        for_now = cpu_is_meant.get()
+        is_meant = for_now or self.override.on or self._stays_on_cpu()
+        found = destination(Request(device.type, device.index), self.accelerator, self.policy, is_meant)
         redirected = found != Request(device.type, device.index)
         moved_off_cpu = redirected and device.type == CPU
         if moved_off_cpu and not asked_by_program():
@@ -93,14 +104,14 @@ class Translator:
             site = program_site()
             self.counters.count(str(device), self._shown(translated), f"{site[0]}:{site[1]}" if site else "torch")
         if isinstance(asked, (str, torch.device)):
-            if device.type == "cuda":
-                self._cuda_requests.add(asked)
+            if device.type in ACCELERATORS:
+                self._gpu_requests.add(asked)
             # Torch's own requests for the CPU are meant: who asks is looked at each time.
             logged = redirected and _log.isEnabledFor(logging.INFO)
-            if self.counters is None and not moved_off_cpu and not logged:
+            if self.counters is None and not moved_off_cpu and not logged and not for_now:
                 self.cache[asked] = translated
-                if device.type == "cuda":
-                    self.on_cuda[asked] = translated
+                if device.type in ACCELERATORS:
+                    self.on_gpu[asked] = translated
         return translated
 
     def _shown(self, device: torch.device) -> str:
@@ -110,15 +121,11 @@ class Translator:
         index = device.index or 0
         return f"cuda:{index} ({device.type}:{index})"
 
-    def names_cuda(self, asked: Any) -> bool:
-        """Whether a request that has been translated names CUDA; an integer always does."""
-        if asked.__class__ is str or asked.__class__ is torch.device:
-            return asked in self._cuda_requests
-        return isinstance(asked, str) and asked in self._cuda_requests or as_device(asked).type == "cuda"
-
     def names_accelerator(self, asked: Any) -> bool:
-        """Whether a request names CUDA, or this machine's accelerator by its own name."""
-        return self.names_cuda(asked) or (self.accelerator != CPU and as_device(asked).type == self.accelerator)
+        """Whether a request that has been translated names the accelerator by any name; an integer always does."""
+        if asked.__class__ is str or asked.__class__ is torch.device:
+            return asked in self._gpu_requests
+        return isinstance(asked, str) and asked in self._gpu_requests or as_device(asked).type in ACCELERATORS
 
     def is_believed_cpu(self, tensor: torch.Tensor) -> bool:
         """Whether the program believes that a tensor on the accelerator, or the one it is a view of, is the CPU's."""

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.amp import GradScaler, autocast_mode
 
-from ...drivers.traits import Trait
+from ...drivers.traits import NONE, Trait
 from ..core.context import Context
 from ..core.registry import patch
 from ..core.wrapping import install, resembling
@@ -146,13 +146,24 @@ def custom_functions(context: Context) -> None:
     context.editor.set(autocast_mode, "_cast", resembling(_cast, original))
 
 
-@patch("torch.amp.grad_scaler.GradScaler.__init__", traits=Trait.TRANSLATED)
+@patch("torch.amp.autocast_mode.autocast.__init__", traits=NONE, without=Trait.PARTIAL)
+def foreign_names(context: Context) -> None:
+    """``autocast("mps")`` is for the accelerator, which is CUDA's here; for MPS's own it is a silent no-op."""
+    original = autocast_mode.autocast.__init__
+
+    def __init__(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        original(self, "cuda" if device_type == "mps" else device_type, *args, **kwargs)
+
+    context.editor.set(autocast_mode.autocast, "__init__", functools.wraps(original)(__init__))
+
+
+@patch("torch.amp.grad_scaler.GradScaler.__init__", traits=NONE)
 def scalers(context: Context) -> None:
-    """A GradScaler for CUDA checks that what it is given lives on CUDA: where CUDA requests go."""
+    """A GradScaler for CUDA or MPS checks that what it is given lives there: where such requests go."""
     original, real = GradScaler.__init__, context.driver.device_type
 
     def __init__(self: GradScaler, device: str = "cuda", *args: Any, **kwargs: Any) -> None:
-        original(self, device, *args, **kwargs)
+        original(self, "cuda" if device == "mps" else device, *args, **kwargs)
         if self._device == "cuda":
             self._device = real
 

@@ -65,7 +65,7 @@ def _object_mapped(value: Any, change: Change, depth: int = 0) -> Any:
     return replaced
 
 
-@patch("torch.utils.data._utils.worker._worker_loop", traits=Trait.UNSHARED)
+@patch("torch.utils.data._utils.worker._worker_loop", traits=Trait.ACCELERATES)
 def workers(context: Context) -> None:
     """Workers of a DataLoader prepare data on the CPU, also where they are processes that could use the GPU."""
     translator = context.translator
@@ -78,7 +78,7 @@ def workers(context: Context) -> None:
     context.editor.set(worker, "_worker_loop", resembling(_worker_loop, original))
 
 
-@patch(f"{_ITERATORS}.{_MANY.__name__}.__init__", traits=Trait.UNSHARED)
+@patch(f"{_ITERATORS}.{_MANY.__name__}.__init__", traits=Trait.ACCELERATES)
 def datasets(context: Context) -> None:
     """Tensors of a dataset that went to the GPU unasked are copied for the workers, which cannot reach it."""
     translator, real = context.translator, context.driver.device_type
@@ -103,7 +103,7 @@ def datasets(context: Context) -> None:
     context.editor.set(_MANY, "__init__", resembling(__init__, original))
 
 
-@patch(*(f"{_ITERATORS}.{kind.__name__}._next_data" for kind in (_ONE, _MANY)), traits=Trait.UNSHARED)
+@patch(*(f"{_ITERATORS}.{kind.__name__}._next_data" for kind in (_ONE, _MANY)), traits=Trait.ACCELERATES)
 def batches(context: Context) -> None:
     """What workers, collating and pinning made enters the program like any data from outside: where the table says.
 

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch.utils._device import DeviceContext, _device_constructors
 
-from ...drivers.traits import Trait
+from ...drivers.traits import NONE, Trait
 from ..core.context import Context
 from ..core.disguise import disguised
 from ..core.registry import patch
+from ..core.requests import TOGGLE
 from ..core.wrapping import Function, install, resembling
 
 
@@ -29,6 +30,17 @@ def device_contexts(context: Context) -> None:
         return func(*args, **kwargs)
 
     context.editor.set(DeviceContext, "__torch_function__", resembling(__torch_function__, original))
+
+
+@patch("torch.set_default_device", traits=NONE)
+def toggle(context: Context) -> None:
+    """``torch.set_default_device("cpu:-1")``: the toggle is no device to torch."""
+    original, translated = torch.set_default_device, context.translator.device
+
+    def set_default_device(device: Any) -> None:
+        original(translated(device) if device.__class__ is str and device == TOGGLE else device)
+
+    install(context, torch, "set_default_device", set_default_device, original)
 
 
 @patch("torch.get_default_device", traits=Trait.DISGUISED)

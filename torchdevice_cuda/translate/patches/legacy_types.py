@@ -39,7 +39,7 @@ def _entering(context: Context) -> Callable[[torch.Tensor, tuple[Any, ...]], tor
     return entered
 
 
-@patch("torch.<type>", traits=Trait.ACCELERATES | Trait.PARTIAL)
+@patch("torch.<type>", traits=Trait.ACCELERATES)
 def host_classes(context: Context) -> None:
     """``torch.FloatTensor(3)`` names no device: where such requests go to the accelerator, it does too."""
     enter = _entering(context)
@@ -51,7 +51,7 @@ def host_classes(context: Context) -> None:
         context.editor.set(torch, name, HostTensorType(name, (), namespace | shown))
 
 
-@patch("torch.Tensor.__new__", traits=Trait.ACCELERATES | Trait.PARTIAL)
+@patch("torch.Tensor.__new__", traits=Trait.ACCELERATES)
 def construction(context: Context) -> None:
     """The same for ``torch.Tensor(2, 3)``, of which many a parameter is made; subclasses make themselves."""
     enter, original = _entering(context), torch.Tensor.__new__
@@ -76,5 +76,17 @@ def default_type(context: Context) -> None:
         original(getattr(known, "_host", known))
         if translator.accelerator != "cpu":
             torch.set_default_device("cuda" if on_cuda else None)
+
+    install(context, torch, "set_default_tensor_type", set_default_tensor_type, original)
+
+
+@patch("torch.set_default_tensor_type", traits=Trait.ACCELERATES)
+def host_default_type(context: Context) -> None:
+    """The types of the CPU are ours where they make tensors on the accelerator; torch wants its own."""
+    original = torch.set_default_tensor_type
+
+    def set_default_tensor_type(t: Any) -> None:
+        known = vars(torch).get(t.removeprefix("torch."), t) if isinstance(t, str) else t
+        original(getattr(known, "_host", t))
 
     install(context, torch, "set_default_tensor_type", set_default_tensor_type, original)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..._compat import named
-from ...drivers.traits import Trait
+from ...drivers.traits import NONE, Trait
 from ..core.callers import inside
 from ..core.context import Context
 from ..core.registry import patch
@@ -39,6 +39,38 @@ def availability(context: Context) -> None:
             return inside[_frame(1).f_globals.get("__name__")] and _original()
 
         context.editor.set(torch.backends.mps, name, resembling(answer, original))
+
+
+#: What functions of torch.mps are to CUDA, for programs that call them where the accelerator is CUDA's.
+_AS_CUDA: dict[str, Callable[..., Any]] = {
+    "synchronize": lambda: torch.cuda.synchronize(),
+    "empty_cache": lambda: torch.cuda.empty_cache(),
+    "get_rng_state": lambda device="mps": torch.cuda.get_rng_state(),
+    "set_rng_state": lambda new_state, device="mps": torch.cuda.set_rng_state(new_state),
+    "seed": lambda: torch.cuda.seed(),
+    "set_per_process_memory_fraction": lambda fraction: torch.cuda.set_per_process_memory_fraction(fraction),
+    "current_allocated_memory": lambda: torch.cuda.memory_allocated(),
+    "driver_allocated_memory": lambda: torch.cuda.memory_reserved(),
+    "recommended_max_memory": lambda: torch.cuda.mem_get_info()[1],
+}
+
+
+@patch(*(f"torch.mps.{name}" for name in (*_AS_CUDA, "manual_seed", "Event")), traits=NONE, without=Trait.PARTIAL)
+def functions(context: Context) -> None:
+    """A program written for an Apple GPU calls torch.mps, which refuses where there is none: CUDA answers.
+
+    Whether there is an Apple GPU is answered with no, as on a machine with CUDA.
+    """
+    for name, function in _AS_CUDA.items():
+        context.editor.set(torch.mps, name, resembling(function, getattr(torch.mps, name)))
+    original: Callable[[int], None] = torch.mps.manual_seed
+
+    def manual_seed(seed: int) -> None:
+        if not inside[_frame(1).f_globals.get("__name__")]:  # torch.manual_seed has seeded CUDA itself
+            torch.cuda.manual_seed(seed)
+
+    context.editor.set(torch.mps, "manual_seed", resembling(manual_seed, original))
+    context.editor.set(torch.mps, "Event", torch.cuda.Event)
 
 
 class _CurrentDevice:

@@ -12,6 +12,8 @@ from ..core.callers import inside
 from ..core.context import Context
 from ..core.disguise import disguised
 from ..core.registry import patch
+from ..core.requests import TOGGLE, cpu_is_meant
+from ..core.second_tries import given_second_try
 from ..core.wrapping import install
 
 _frame = sys._getframe
@@ -32,7 +34,7 @@ def parse_to(context: Context) -> None:
     def named(asked: Any) -> Any:
         if asked.__class__ is int:
             return torch.device("cuda", asked)
-        return translator.device(asked) if asked.__class__ is str and asked == "cpu:-1" else asked
+        return translator.device(asked) if asked.__class__ is str and asked == TOGGLE else asked
 
     def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
         if args:
@@ -45,6 +47,31 @@ def parse_to(context: Context) -> None:
         return (device, *rest)
 
     context.editor.set(torch._C._nn, "_parse_to", _parse_to)
+
+
+@patch("torch._C._nn._parse_to", traits=Trait.NATIVE, without=Trait.REDIRECTS)
+def foreign_names(context: Context) -> None:
+    """``Module.to("cpu:-1")``: the toggle is translated when it fails; a device is left to the tensors' own ``to``."""
+    given_second_try(context, "torch._C._nn._parse_to", torch._C._nn._parse_to, place=0)
+
+
+@patch("torch.nn.modules.module.Module.to", traits=Trait.ACCELERATES)
+def toggle(context: Context) -> None:
+    """``Module.to("cpu:-1")`` gives the CPU also where it turns the override off; its tensors only see the CPU."""
+    original, translator = torch.nn.Module.to, context.translator
+
+    def to(self: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
+        asked = args[0] if args else kwargs.get("device")
+        if not isinstance(asked, str) or asked != TOGGLE:
+            return original(self, *args, **kwargs)
+        kwargs["device"] = translator.device(asked)
+        before = cpu_is_meant.set(True)
+        try:
+            return original(self, *args[1:], **kwargs)
+        finally:
+            cpu_is_meant.reset(before)
+
+    install(context, torch.nn.Module, "to", to, original)
 
 
 @patch("torch.nn.modules.module.Module.to_empty", traits=Trait.TRANSLATED)

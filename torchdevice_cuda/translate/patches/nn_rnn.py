@@ -48,7 +48,7 @@ class _Functions:
         return getattr(torch._VF, name)
 
 
-@patch("torch.nn.utils.rnn._VF", traits=Trait.ACCELERATES | Trait.PARTIAL)
+@patch("torch.nn.utils.rnn._VF", traits=Trait.ACCELERATES)
 def lengths(context: Context) -> None:
     """Lengths of packed sequences are the CPU's: those that went to the GPU unasked are brought back, and go again."""
     translator = context.translator

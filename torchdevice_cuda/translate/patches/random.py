@@ -16,7 +16,8 @@ from ..core.callers import inside
 from ..core.context import Context
 from ..core.disguise import CUDA
 from ..core.registry import patch
-from ..core.requests import as_device
+from ..core.requests import TOGGLE, as_device
+from ..core.second_tries import given_second_try
 from ..core.wrapping import Function, install
 
 _CPU = torch.device("cpu")
@@ -88,8 +89,7 @@ def _generator_class(context: Context, original: type) -> type:
                 torch.cuda._lazy_init()
             # A generator that is asked for on the CPU serves CPU work (samplers): no policy moves it.
             asked = "cpu" if device is None else device
-            named_cpu = isinstance(asked, (str, torch.device)) and torch.device(asked).type == "cpu"
-            if named_cpu:
+            if isinstance(asked, (str, torch.device)) and asked != TOGGLE and torch.device(asked).type == "cpu":
                 return make(asked)
             target = translator.device(asked)
             if is_disguised and target.type == translator.accelerator:
@@ -103,10 +103,16 @@ def _generator_class(context: Context, original: type) -> type:
     )
 
 
-@patch("torch.Generator", traits=Trait.TRANSLATED)
+@patch("torch.Generator", traits=Trait.REDIRECTS)
 def generators(context: Context) -> None:
     """torch.Generator(device="cuda") needs CUDA's part of torch; it stays a class."""
     context.editor.set(torch, "Generator", _generator_class(context, torch.Generator))
+
+
+@patch("torch.Generator", traits=Trait.NATIVE, without=Trait.REDIRECTS)
+def foreign_names(context: Context) -> None:
+    """torch.Generator understands ``cuda`` and ``cpu`` itself; ``mps`` and the toggle are translated when it fails."""
+    given_second_try(context, "torch.Generator", torch.Generator, place=0)
 
 
 @patch("torch._C.Generator.device", traits=Trait.DISGUISED)
@@ -125,7 +131,7 @@ def default_generators(context: Context) -> None:
 
 @patch(
     *(f"torch.{place}set_rng_state" for place in ("", "random.", "cuda.", "cuda.random.")),
-    traits=Trait.ACCELERATES | Trait.PARTIAL,
+    traits=Trait.ACCELERATES,
 )
 def states(context: Context) -> None:
     """States of generators are bytes of the CPU; one that was loaded onto the GPU unasked is brought back."""
@@ -167,7 +173,7 @@ def draws_on_its_generator(context: Context, original: Function, in_place: bool 
     return wrapper
 
 
-@patch("torch.<function>", "torch.Tensor.<method>", traits=Trait.ACCELERATES | Trait.PARTIAL)
+@patch("torch.<function>", "torch.Tensor.<method>", traits=Trait.ACCELERATES)
 def drawing(context: Context) -> None:
     """A generator of the CPU draws on the CPU, also for a tensor that went to the GPU unasked."""
     for owner, names in ((torch, _FUNCTIONS), (torch.Tensor, _METHODS), (torch.Tensor, _IN_PLACE)):

@@ -10,11 +10,12 @@ import torch._utils
 from torch import serialization
 from torch.jit import _serialization
 
-from ...drivers.traits import Trait
+from ...drivers.traits import NONE, Trait
 from ...fallback.refusals import NARROW
 from ..core.context import Context
 from ..core.disguise import CUDA
 from ..core.registry import patch
+from ..core.requests import TOGGLE, cpu_is_meant
 from ..core.wrapping import Function, resembling
 
 #: Before torch's own entries, which begin at 10; and before its entry for CUDA. No two alike: torch sorts the entries.
@@ -50,13 +51,13 @@ def restoring(context: Context) -> None:
     _register(context, _BEFORE_CUDA, restore=restore)
 
 
-@patch(_REGISTRY, traits=Trait.ACCELERATES | Trait.PARTIAL)
+@patch(_REGISTRY, traits=Trait.ACCELERATES)
 def loaded_storages(context: Context) -> None:
     """Storages that ``torch.load`` restores on the CPU follow the table, so that they can meet the rest."""
     translator = context.translator
 
     def restore(storage: Any, location: str) -> Any:
-        target = None if translator.override.on else translator.default_target
+        target = None if translator.override.on or cpu_is_meant.get() else translator.default_target
         return storage.to(device=target) if location == "cpu" and target is not None else None
 
     _register(context, _LOADED, restore=restore)
@@ -69,7 +70,20 @@ def tagging(context: Context) -> None:
     _register(context, _TAGGING, tag=lambda storage: str(CUDA) if storage.device.type == real else None)
 
 
-@patch("torch.serialization._get_restore_location", traits=Trait.REDIRECTS, without=Trait.HOST_MEMORY)
+def _staying(restore: Restore) -> Restore:
+    """How a storage is restored that is to stay on the CPU."""
+
+    def stay(storage: Any, location: str) -> Any:
+        before = cpu_is_meant.set(True)
+        try:
+            return restore(storage, location)
+        finally:
+            cpu_is_meant.reset(before)
+
+    return stay
+
+
+@patch("torch.serialization._get_restore_location", traits=NONE)
 def locations(context: Context) -> None:
     """``map_location`` is a request like any other, and what is loaded for the CPU follows the table.
 
@@ -80,6 +94,8 @@ def locations(context: Context) -> None:
 
     def _get_restore_location(map_location: Any) -> Any:
         if isinstance(map_location, (str, torch.device)) and not str(map_location).startswith("cuda"):
+            if map_location == TOGGLE:  # which gives the CPU, whether it turns the override on or off
+                return _staying(original(translator.device(map_location)))
             map_location = translator.device(map_location)
         restore_location = original(map_location)
 
@@ -113,14 +129,14 @@ def float64(context: Context) -> None:
     context.editor.set(torch._utils, "_rebuild_tensor", resembling(_rebuild_tensor, original))
 
 
-@patch("torch.jit._serialization.validate_map_location", traits=Trait.TRANSLATED)
+@patch("torch.jit._serialization.validate_map_location", traits=NONE)
 def scripted(context: Context) -> None:
     """``torch.jit.load(map_location="cuda")`` hands the device to C++, once it has been checked."""
     translator = context.translator
     original: Function = _serialization.validate_map_location
 
     def validate_map_location(map_location: Any = None) -> Any:
-        checked = original(map_location)
+        checked = original(translator.device(map_location) if map_location == TOGGLE else map_location)
         return checked if checked is None else translator.device(checked)
 
     context.editor.set(_serialization, "validate_map_location", resembling(validate_map_location, original))

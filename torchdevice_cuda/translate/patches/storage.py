@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import storage as module
 
-from ...drivers.traits import Trait
+from ...drivers.traits import NONE, Trait
 from ..core.context import Context
 from ..core.disguise import CUDA, as_program, masked
 from ..core.registry import patch
 from ..core.wrapping import Function, resembling
 
 
-@patch("torch.storage._StorageBase.to", traits=Trait.TRANSLATED)
+@patch("torch.storage._StorageBase.to", traits=NONE)
 def moves(context: Context) -> None:
     """A storage moves to the device it is translated to; on the host that is a copy, as between CUDA and the CPU."""
     translator = context.translator
@@ -23,7 +23,7 @@ def moves(context: Context) -> None:
 
     def to(self: Any, *, device: Any, non_blocking: bool = False) -> Any:
         target = translator.device(device)
-        if translator.names_cuda(device) and target.type == self.device.type == "cpu":
+        if translator.names_accelerator(device) and target.type == self.device.type == "cpu":
             return self.clone()
         return original(self, device=target, non_blocking=non_blocking)
 
@@ -54,7 +54,7 @@ def allocation(context: Context) -> None:
     context.editor.set(torch.UntypedStorage, "__new__", staticmethod(resembling(__new__, original)))
 
 
-@patch("torch.storage.UntypedStorage.__new__", traits=Trait.TRANSLATED)
+@patch("torch.storage.UntypedStorage.__new__", traits=NONE)
 def construction(context: Context) -> None:
     """torch.UntypedStorage(size, device="cuda")."""
     translator = context.translator

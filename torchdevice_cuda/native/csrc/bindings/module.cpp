@@ -110,5 +110,6 @@ PYBIND11_MODULE(_hostdevice_mps, m) {
   });
   hostdevice::bind_device(m);
   hostdevice::bind_memory(m);
+  hostdevice::bind_rescue(m);
   hostdevice::bind_streams(m);
 }

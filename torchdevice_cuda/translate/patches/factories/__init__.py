@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from ....drivers.traits import NONE, Trait
 from ...core.context import Context
 from ...core.entering import entering
 from ...core.registry import patch
+from ...core.second_tries import given_second_try
 from ...core.wrapping import Function, install
 from ..random import draws_on_its_generator
 from .common import ENTRANCES, constructors
@@ -21,7 +23,7 @@ from .separate import on_separate
 Maker = Callable[[Context, str, Function], Function]
 #: How a factory is wrapped, by the first trait that the driver has.
 _MAKERS: tuple[tuple[Trait, Maker], ...] = (
-    (Trait.HOST_MEMORY, on_host),
+    (Trait.TRANSLATED | Trait.HOST_MEMORY, on_host),
     (Trait.PARTIAL, on_partial),
     (NONE, on_separate),
 )
@@ -34,9 +36,17 @@ def factories(context: Context) -> None:
     for name, (owner, attribute, original) in constructors().items():
         wrapper = make(context, name, original)
         # Made of tensors, it draws like other functions of tensors.
-        if name == "normal" and Trait.ACCELERATES | Trait.PARTIAL in context.traits:
+        if name == "normal" and Trait.ACCELERATES in context.traits:
             wrapper = draws_on_its_generator(context, wrapper)
         install(context, owner, attribute, wrapper, original)
+
+
+@patch("torch.<factory>", "torch.fft.<factory>", traits=Trait.NATIVE, without=Trait.REDIRECTS)
+def foreign_names(context: Context) -> None:
+    """Factories understand ``cuda`` and ``cpu`` themselves; ``mps`` and the toggle are translated when they fail."""
+    for owner, attribute, original in constructors().values():
+        if isinstance(original, types.BuiltinFunctionType):  # others hand the device to one of these
+            given_second_try(context, f"{owner.__name__}.{attribute}", original)
 
 
 @patch("torch.<entrance>", "torch.utils.dlpack.from_dlpack", traits=Trait.ACCELERATES)

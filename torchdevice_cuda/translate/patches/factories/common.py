@@ -8,7 +8,9 @@ from typing import Any
 import torch
 
 from ...._compat import present
-from ...core.requests import Translator
+from ...core.context import Context
+from ...core.policy import CPU
+from ...core.requests import Translator, names_a_device
 from ...core.wrapping import Function
 
 # Beyond torch's own list of functions that a default device applies to: functions that take a device all the same.
@@ -72,3 +74,34 @@ def injection(translator: Translator, name: str) -> Callable[[Arguments, Keyword
         return not (overridable and any(isinstance(arg, torch.Tensor) for arg in args))
 
     return injects
+
+
+#: Draws that are for the host: indices into a dataset, say. With a generator of the CPU they stay where it is.
+_FOR_THE_HOST = frozenset({"randperm"})
+_CPU = torch.device("cpu")
+
+
+def drawing_on_cpu(context: Context, name: str, original: Function) -> Callable[[Arguments, Keywords], Any]:
+    """What a random factory gives for a generator of the CPU where its request goes to the accelerator unasked.
+
+    It is drawn on the CPU and moved there; ``NotImplemented`` if that is not the case.
+    """
+    translator, gpu, admit = context.translator, context.gpu, context.precision.admit
+    stays = name in _FOR_THE_HOST
+
+    def redirected(asked: Any) -> bool:
+        if asked is None:
+            return translator.injects()
+        return names_a_device(asked) and translator.device(asked) in gpu and not translator.names_accelerator(asked)
+
+    def draw(args: Arguments, kwargs: Keywords) -> Any:
+        generator = kwargs["generator"]
+        if translator.default_target is None or generator is None or generator.device.type != CPU:
+            return NotImplemented
+        # With tensors among the arguments, theirs is the result's device.
+        if any(isinstance(value, torch.Tensor) for value in args) or not redirected(kwargs.get("device")):
+            return NotImplemented
+        drawn = original(*args, **{**kwargs, "device": _CPU})
+        return drawn if stays else translator.believed_cpu.add(admit(drawn))
+
+    return draw

@@ -46,7 +46,7 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
             wanted = like and bool(args) and args[0] in marks
         elif names_a_device(asked):
             kwargs["device"] = translator.device(asked)
-            wanted = translator.names_cuda(asked)
+            wanted = translator.names_accelerator(asked)
         else:
             return original(*args, **kwargs)
         if kwargs.get("pin_memory"):
@@ -75,7 +75,7 @@ def on_host(context: Context, name: str, original: Function) -> Function:
         return _like_on_host(context, name, original)
     if name in _ADOPTING:
         return _adopting_on_host(context, name, original)
-    driver, marks, known = context.driver, context.translator.marks, context.translator.on_cuda
+    driver, marks, known = context.driver, context.translator.marks, context.translator.on_gpu
     slow_path, refs, ref = _slow_path(context, name, original), context.translator.marks.refs, weakref.ref
     random, overridable, plain = takes_generator(name), name in OVERRIDABLE, name in _PLAIN_FACTORIES
     function_modes, dispatch_modes = torch._C._is_torch_function_mode_enabled, torch._C._len_torch_dispatch_stack
@@ -153,7 +153,7 @@ def _adopting_on_host(context: Context, name: str, original: Function) -> Functi
             return original(*args, **kwargs)
         kwargs["device"] = target = translator.device(asked)
         data = args[0]
-        there, wanted = data.__class__ in PLAIN and data in marks, translator.names_cuda(asked)
+        there, wanted = data.__class__ in PLAIN and data in marks, translator.names_accelerator(asked)
         if target.type != "cpu" or there == wanted:
             made = original(*args, **kwargs)
             return marks.add(made) if wanted else made

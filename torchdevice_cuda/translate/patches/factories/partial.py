@@ -13,14 +13,14 @@ from ...core.context import Context
 from ...core.precision import LENIENT, refuse_complex128
 from ...core.requests import names_a_device
 from ...core.wrapping import PLAIN, Function, handed_over, modes
-from .common import LIKE, OVERRIDABLE, Arguments, Keywords, injection, takes_generator
+from .common import LIKE, OVERRIDABLE, Arguments, Keywords, drawing_on_cpu, injection, takes_generator
 
 _CPU = torch.device("cpu")
 
 
 def on_partial(context: Context, name: str, original: Function) -> Function:
     """A factory: its device is translated, float64 and errors of the GPU are dealt with, memory peaks are seen."""
-    translator, driver, known = context.translator, context.driver, context.translator.on_cuda
+    translator, driver, known = context.translator, context.driver, context.translator.on_gpu
     like, overridable = name in LIKE, name in OVERRIDABLE
     on_refusal, slow_path = _on_refusal(context, name, original), _slow_path(context, name, original)
     observe = driver.memory.observe
@@ -64,17 +64,16 @@ def on_partial(context: Context, name: str, original: Function) -> Function:
 
 def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arguments, Keywords], Any]:
     """The rest of a call of a factory: for no device, for another, pinned, with a generator, the first for CUDA."""
-    translator, driver, precision = context.translator, context.driver, context.precision
-    injects, draws_on_cpu = injection(translator, name), _draws_on_cpu(context)
+    translator, driver = context.translator, context.driver
+    injects, draw = injection(translator, name), drawing_on_cpu(context, name, original)
     redirects, gpu = translator.default_target is not None, context.gpu
     on_refusal, pinned, observe = _on_refusal(context, name, original), context.pinned, driver.memory.observe
 
     def finish(args: Arguments, kwargs: Keywords) -> Any:
+        if "generator" in kwargs and (drawn := draw(args, kwargs)) is not NotImplemented:
+            return drawn
         asked, believed_cpu = kwargs.get("device"), False
         target: torch.device | None = None
-        if "generator" in kwargs and draws_on_cpu(asked, kwargs["generator"], args):
-            kwargs["device"] = _CPU
-            return precision.admit(original(*args, **kwargs))
         if asked is None:
             unnamed = translator.default_target
             if unnamed is not None and injects is not None and injects(args, kwargs):
@@ -84,7 +83,7 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
         elif names_a_device(asked):
             kwargs["device"] = target = translator.device(asked)
             believed_cpu = redirects and target in gpu and not translator.names_accelerator(asked)
-        if kwargs.get("pin_memory") and target in gpu and not translator.names_cuda(asked):
+        if kwargs.get("pin_memory") and target in gpu and not translator.names_accelerator(asked):
             kwargs["device"] = target = _CPU  # pinned memory is the host's by definition
         if target not in gpu:
             if kwargs.pop("pin_memory", False):
@@ -101,22 +100,6 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
         return translator.believed_cpu.add(made) if believed_cpu else made
 
     return finish
-
-
-def _draws_on_cpu(context: Context) -> Callable[[Any, torch.Generator | None, Arguments], bool]:
-    """Whether a random tensor that goes to the GPU unasked is drawn from a generator of the CPU: it is moved then."""
-    translator, gpu = context.translator, context.gpu
-
-    def draws(asked: Any, generator: torch.Generator | None, args: Arguments) -> bool:
-        if translator.default_target is None or generator is None or generator.device.type != "cpu":
-            return False
-        if any(isinstance(value, torch.Tensor) for value in args):
-            return False  # whose device is the result's
-        if asked is None:
-            return translator.injects()
-        return names_a_device(asked) and translator.device(asked) in gpu and not translator.names_cuda(asked)
-
-    return draws
 
 
 def _on_refusal(context: Context, name: str, original: Function) -> Callable[[Exception, Arguments, Keywords], Any]:

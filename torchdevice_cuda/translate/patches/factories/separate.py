@@ -4,31 +4,42 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ...core.context import Context
 from ...core.requests import names_a_device
 from ...core.wrapping import PLAIN, Function, handed_over, modes
-from .common import LIKE, OVERRIDABLE, injection
+from .common import LIKE, OVERRIDABLE, drawing_on_cpu, injection
+
+_CPU = torch.device("cpu")
 
 
 def on_separate(context: Context, name: str, original: Function) -> Function:
     """A factory where the accelerator has memory of its own; under ``accelerate`` it is where tensors go unasked."""
-    translator = context.translator
-    injects = injection(translator, name)
-    like, overridable = name in LIKE, name in OVERRIDABLE
+    translator, gpu = context.translator, context.gpu
+    injects, draw = injection(translator, name), drawing_on_cpu(context, name, original)
+    like, overridable, redirects = name in LIKE, name in OVERRIDABLE, translator.default_target is not None
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes or overridable or (like and (not args or args[0].__class__ not in PLAIN)):
             subjects = (args[0] if args else kwargs.get("input"),) if like else args if overridable else ()
             if (handled := handed_over(wrapper, subjects, args, kwargs)) is not NotImplemented:
                 return handled
-        asked = kwargs.get("device")
+        if "generator" in kwargs and (drawn := draw(args, kwargs)) is not NotImplemented:
+            return drawn
+        asked, believed_cpu = kwargs.get("device"), False
         if asked is None:
             target = translator.default_target
             if target is not None and injects is not None and injects(args, kwargs):
                 kwargs["device"] = target
                 translator.log("no device", target)
+                believed_cpu = True
         elif names_a_device(asked):
-            kwargs["device"] = translator.device(asked)
-        return original(*args, **kwargs)
+            kwargs["device"] = target = translator.device(asked)
+            believed_cpu = redirects and target in gpu and not translator.names_accelerator(asked)
+            if believed_cpu and kwargs.get("pin_memory"):
+                kwargs["device"], believed_cpu = _CPU, False  # pinned memory is the host's by definition
+        made = original(*args, **kwargs)
+        return translator.believed_cpu.add(made) if believed_cpu else made
 
     return wrapper

@@ -48,20 +48,31 @@ def legacy_types(context: Context) -> None:
     """``Tensor.type("torch.cuda.FloatTensor")`` converts and moves."""
     original = torch.Tensor.type
     by_name, host_names = legacy.dtypes("torch.cuda"), legacy.dtypes("torch")
-    translator, marks = context.translator, context.translator.marks
+    marks = context.translator.marks
 
     def wrapper(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
         if isinstance(dtype, legacy.TensorType):
             dtype = f"{dtype.__module__}.{dtype.__name__}"
         if isinstance(dtype, str) and dtype in by_name:
             return self.to("cuda", by_name[dtype], non_blocking=non_blocking)
-        # A type of the CPU's is a request for the CPU.
-        if translator.default_target is not None and isinstance(dtype, str) and dtype in host_names:
-            return self.to("cpu", host_names[dtype])
         converted = original(self, *(() if dtype is None else (dtype,)), **kwargs)
         # On the host a tensor of CUDA is of the CPU's type already; it still has to become another tensor.
         moves = converted is self and self in marks and isinstance(dtype, str) and dtype in host_names
         return converted.cpu() if moves else converted
+
+    install(context, torch.Tensor, "type", wrapper, original)
+
+
+@patch("torch.Tensor.type", traits=Trait.ACCELERATES)
+def host_types(context: Context) -> None:
+    """``Tensor.type(torch.FloatTensor)`` is a request for the CPU like any other."""
+    original, host_names = torch.Tensor.type, legacy.dtypes("torch")
+
+    def wrapper(self: torch.Tensor, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+        name = f"torch.{dtype.__name__}" if isinstance(dtype, legacy.HostTensorType) else dtype
+        if isinstance(name, str) and name in host_names:
+            return self.to("cpu", host_names[name])
+        return original(self, *(() if dtype is None else (dtype, *args)), **kwargs)
 
     install(context, torch.Tensor, "type", wrapper, original)
 

@@ -13,7 +13,8 @@ from ...core.context import Context
 from ...core.conversions import on_refusal
 from ...core.precision import LENIENT, refuse_complex128
 from ...core.registry import patch
-from ...core.requests import Translator, names_a_device
+from ...core.requests import Translator, as_device, names_a_device
+from ...core.second_tries import given_second_try
 from ...core.wrapping import PLAIN, hand, install, modes
 
 # ``Tensor.to(device, dtype, non_blocking, copy)``: where ``non_blocking`` stands, and how many precede ``copy``.
@@ -24,18 +25,46 @@ Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
 
 
+def _copying(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
+    """The arguments of ``to`` after the device, for a move that gives another tensor in any case."""
+    if len(args) >= _BEFORE_COPY:
+        return (*args[: _BEFORE_COPY - 1], True, *args[_BEFORE_COPY:]), kwargs
+    return args, {**kwargs, "copy": True}
+
+
+def _mover_apart(context: Context) -> Callable[..., torch.Tensor]:
+    """The same where the accelerator has memory of its own.
+
+    Where requests for the CPU go to the GPU too, a move between the two still copies: a program changes the one and
+    goes on with the other.
+    """
+    original, gpu, believed_cpu = torch._C.TensorBase.to, context.gpu, context.translator.believed_cpu
+    crosses = _crossing(context)
+
+    def move(
+        self: torch.Tensor, wants_gpu: bool, target: torch.device, args: Arguments, kwargs: Keywords
+    ) -> torch.Tensor:
+        return original(self, target, *args, **kwargs)
+
+    def move_redirected(
+        self: torch.Tensor, wants_gpu: bool, target: torch.device, args: Arguments, kwargs: Keywords
+    ) -> torch.Tensor:
+        if target not in gpu:
+            return original(self, target, *args, **kwargs)
+        if crosses(self, wants_gpu):
+            args, kwargs = _copying(args, kwargs)
+        moved = original(self, target, *args, **kwargs)
+        return moved if wants_gpu or moved is self else believed_cpu.add(moved)
+
+    return move if context.translator.default_target is None else move_redirected
+
+
 def _mover(context: Context) -> Callable[..., torch.Tensor]:
     """``move(tensor, to_cuda, target, args, kwargs)``: the rest of a move whose device has been translated."""
     original = torch._C.TensorBase.to
     translator, marks, driver = context.translator, context.translator.marks, context.driver
     if translator.accelerator != "cpu":
-
-        def move(
-            self: torch.Tensor, to_cuda: bool, target: torch.device, args: Arguments, kwargs: Keywords
-        ) -> torch.Tensor:
-            return original(self, target, *args, **kwargs)
-
-        return move
+        return _mover_apart(context)
 
     def move_on_host(
         self: torch.Tensor, to_cuda: bool, target: torch.device, args: Arguments, kwargs: Keywords
@@ -51,10 +80,7 @@ def _mover(context: Context) -> Callable[..., torch.Tensor]:
                 # Not marked for itself: a parameter stays the same object when ``Module.cpu`` takes it elsewhere.
                 return self
         elif target.type == "cpu" and self.device.type == "cpu":
-            if len(args) >= _BEFORE_COPY:
-                args = (*args[: _BEFORE_COPY - 1], True, *args[_BEFORE_COPY:])
-            else:
-                kwargs["copy"] = True
+            args, kwargs = _copying(args, kwargs)
             if to_cuda and driver.needs_init:
                 torch.cuda._lazy_init()
             try:
@@ -74,7 +100,7 @@ def to(context: Context) -> None:
     original = torch.Tensor.to
     move = _mover(context)
     translator, marks = context.translator, context.translator.marks
-    known, marked = translator.on_cuda, marks.refs.get
+    known, marked = translator.on_gpu, marks.refs.get
     device_class, dtype_class, tracing = torch.device, torch.dtype, torch._C._get_tracing_state
     on_host = translator.accelerator == "cpu"
 
@@ -99,7 +125,7 @@ def to(context: Context) -> None:
             elif not names_a_device(asked):
                 return original(self, *args, **kwargs)
             target = translator.device(asked)
-            return move(self, translator.names_cuda(asked), target, args[1:], kwargs)
+            return move(self, translator.names_accelerator(asked), target, args[1:], kwargs)
         asked = kwargs.get("device")
         if asked is None or not names_a_device(asked):
             return original(self, *args, **kwargs)
@@ -109,7 +135,7 @@ def to(context: Context) -> None:
             if mark is not None and mark() is self and tracing() is None:
                 return self
         target = translator.device(asked)
-        return move(self, translator.names_cuda(asked), target, (), kwargs)
+        return move(self, translator.names_accelerator(asked), target, (), kwargs)
 
     install(context, torch.Tensor, "to", wrapper, original)
 
@@ -118,7 +144,7 @@ def _cuda_target(translator: Translator, device: Any) -> torch.device:
     """Where ``Tensor.cuda(device)`` goes, or CUDA's error for what is none of its devices."""
     asked = "cuda" if device is None else device
     target = translator.device(asked)
-    if not translator.names_cuda(asked):
+    if as_device(asked).type != "cuda":
         raise RuntimeError(f"Invalid device, must be cuda device but got {torch.device(asked)}")
     return target
 
@@ -174,6 +200,26 @@ def cpu(context: Context) -> None:
     install(context, torch.Tensor, "cpu", wrapper, original)
 
 
+@patch("torch.Tensor.cuda", traits=Trait.ACCELERATES, without=Trait.TRANSLATED)
+def cuda_apart(context: Context) -> None:
+    """Tensor.cuda of a tensor that went to the GPU unasked copies, as from the CPU."""
+    original, move, crosses = torch.Tensor.cuda, torch._C.TensorBase.to, _crossing(context)
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
+            return out
+        moved = original(self, *args, **kwargs)
+        return move(self, self.device, copy=True) if moved is self and crosses(self, True) else moved
+
+    install(context, torch.Tensor, "cuda", wrapper, original)
+
+
+@patch("torch.Tensor.to", traits=Trait.NATIVE, without=Trait.REDIRECTS)
+def foreign_names(context: Context) -> None:
+    """Tensor.to understands ``cuda`` and ``cpu`` itself; ``mps`` and the toggle are translated when it fails."""
+    given_second_try(context, "torch.Tensor.to", torch._C.TensorBase.to, place=1)
+
+
 # ---------------------------------------------------------- where the accelerator lacks dtypes
 def _crossing(context: Context) -> Callable[[torch.Tensor, bool], bool]:
     """Whether a tensor on the GPU that is to stay there goes from the CPU to CUDA, or back, as the program sees it."""
@@ -191,20 +237,21 @@ def _crossing(context: Context) -> Callable[[torch.Tensor, bool], bool]:
 def to_partial(context: Context) -> None:
     """Tensor.to: with a device, by position or by name, it is translated; float64 becomes what the setting says.
 
-    Copies that do not wait are not safe here: one to the CPU can be read before it has arrived, one from memory that
-    is not the GPU's can be overtaken by what the program does to its source. All copies wait.
+    Where copies race, those that do not wait are not safe: one to the CPU can be read before it has arrived, one from
+    memory that is not the GPU's can be overtaken by what the program does to its source. All copies wait there.
 
     Where requests for the CPU go to the GPU too, a move between the two still copies: a program changes the one and
     goes on with the other.
     """
     original = torch.Tensor.to
     translator, driver, gpu = context.translator, context.driver, context.gpu
-    known, observe = translator.on_cuda, driver.memory.observe
+    known, observe = translator.on_gpu, driver.memory.observe
     after_refusal, device_class, dtype_class = on_refusal(context, "to"), torch.device, torch.dtype
     redirects, crosses = translator.default_target is not None, _crossing(context)
+    waits = Trait.RACING_COPIES in context.traits
 
     def translated(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
-        """The arguments of a move, with the real device and without haste."""
+        """The arguments of a move, with the real device, and without haste where copies race."""
         asked = args[0] if args else kwargs.get("device")
         if asked is None or not names_a_device(asked):
             return args, kwargs
@@ -215,6 +262,8 @@ def to_partial(context: Context) -> None:
             args = (target, *args[1:])
         else:
             kwargs["device"] = target
+        if not waits:
+            return args, kwargs
         if "non_blocking" in kwargs:
             kwargs["non_blocking"] = False
         elif len(args) > _NON_BLOCKING:
@@ -230,7 +279,8 @@ def to_partial(context: Context) -> None:
         wants_gpu = translator.names_accelerator(asked)
         to_gpu = (args[0] if args else kwargs["device"]) in gpu
         if to_gpu and crosses(self, wants_gpu):
-            args, kwargs = args[:_NON_BLOCKING], {**kwargs, "copy": True}
+            rest, kwargs = _copying(args[1:], kwargs)
+            args = (*args[:1], *rest)
         moved = original(self, *args, **kwargs)
         return translator.believed_cpu.add(moved) if to_gpu and not wants_gpu and moved is not self else moved
 

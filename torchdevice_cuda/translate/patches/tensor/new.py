@@ -13,6 +13,7 @@ from ...core.conversions import on_refusal
 from ...core.precision import LENIENT, refuse_complex128
 from ...core.registry import patch
 from ...core.requests import names_a_device
+from ...core.second_tries import given_second_try
 from ...core.wrapping import PLAIN, Function, hand, install, modes
 
 NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros", "new_tensor")
@@ -24,6 +25,13 @@ def new(context: Context) -> None:
     for name in NEW:
         original = getattr(torch.Tensor, name)
         install(context, torch.Tensor, name, _wrapper(context, original), original)
+
+
+@patch("torch.Tensor.<new>", traits=Trait.NATIVE, without=Trait.REDIRECTS)
+def foreign_names(context: Context) -> None:
+    """They understand ``cuda`` and ``cpu`` themselves; ``mps`` and the toggle are translated when they fail."""
+    for name in NEW:
+        given_second_try(context, f"torch.Tensor.{name}", vars(torch._C.TensorBase)[name])
 
 
 def _wrapper(context: Context, original: Function) -> Function:
@@ -47,7 +55,7 @@ def _wrapper(context: Context, original: Function) -> Function:
             return original(self, *args, **kwargs)
         kwargs["device"] = translator.device(asked)
         made = original(self, *args, **kwargs)
-        return marks.add(made) if on_host and translator.names_cuda(asked) else made
+        return marks.add(made) if on_host and translator.names_accelerator(asked) else made
 
     return wrapper
 

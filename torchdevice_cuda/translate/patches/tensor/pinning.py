@@ -9,7 +9,8 @@ import torch
 from ....drivers.traits import Trait
 from ...core.context import Context
 from ...core.registry import patch
-from ...core.wrapping import install
+from ...core.second_tries import given_second_try
+from ...core.wrapping import Function, install
 
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
@@ -43,3 +44,33 @@ def pinning(context: Context) -> None:
 
     install(context, torch.Tensor, "pin_memory", pin_memory, pin)
     install(context, torch.Tensor, "is_pinned", is_pinned, asks)
+
+
+_METHODS = ("pin_memory", "is_pinned")
+
+
+@patch(*(f"torch.Tensor.{name}" for name in _METHODS), traits=Trait.REDIRECTS, without=Trait.TRANSLATED)
+def pinning_apart(context: Context) -> None:
+    """What went to the accelerator unasked is brought back to be pinned, and ``mps`` names the accelerator."""
+    translator, on_gpu = context.translator, context.on_gpu
+    for name in _METHODS:
+        original = getattr(torch.Tensor, name)
+        brought_home = name == "pin_memory" and translator.default_target is not None
+
+        def wrapper(
+            self: torch.Tensor,
+            device: Any = None,
+            _original: Function = original,
+            _brought_home: bool = brought_home,
+        ) -> Any:
+            tensor = _to(self, _CPU) if _brought_home and on_gpu(self) else self
+            return _original(tensor) if device is None else _original(tensor, translator.device(device))
+
+        install(context, torch.Tensor, name, wrapper, original)
+
+
+@patch(*(f"torch.Tensor.{name}" for name in _METHODS), traits=Trait.NATIVE, without=Trait.REDIRECTS)
+def foreign_names(context: Context) -> None:
+    """They understand ``cuda`` themselves; ``mps`` is translated when they fail."""
+    for name in _METHODS:
+        given_second_try(context, f"torch.Tensor.{name}", vars(torch._C.TensorBase)[name], place=1)

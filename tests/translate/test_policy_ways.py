@@ -1,4 +1,4 @@
-"""The MPS column of the redirection table, every cell, through real tensors."""
+"""The redirection table where there is an accelerator: every cell, through every way of asking, on real tensors."""
 
 from __future__ import annotations
 
@@ -12,16 +12,24 @@ from typing import Any
 import numpy
 import pytest
 import torch
-from harness import BOTH_POLICIES, MPS, Place, child
+from harness import ACCELERATING, FAITHFUL, Place, child
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.utils.data import DataLoader, RandomSampler, WeightedRandomSampler
 
-from .seeing import real
-
-on_mps = child(MPS)
+accelerating = child(*ACCELERATING)
 #: The arguments that a request is made of: none, or a device.
 Asked = dict[str, Any]
+
+
+def real(x: torch.Tensor) -> str:
+    """The type of the device that really holds a tensor."""
+    return torch._C.TensorBase.device.__get__(x).type
+
+
+def gpu(place: Place) -> str:
+    """The type of the accelerator's tensors."""
+    return "mps" if place.driver == "mps" else "cuda"
 
 
 def _kind(asked: Asked) -> str:
@@ -97,17 +105,18 @@ REQUESTS: dict[str, tuple[str | None, bool, bool]] = {
     "cuda:0": ("cuda:0", False, False),
     "device(cuda)": ("cuda", True, False),
     "device(cpu)": ("cpu", True, True),
+    "device(mps)": ("mps", True, False),
 }
 
 
-@child(*BOTH_POLICIES)
+@child(*ACCELERATING, *FAITHFUL)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("request_", REQUESTS)
 def test_every_cell(place: Place, request_: str, way: str) -> None:
     name, as_device, for_home = REQUESTS[request_]
     asked = {} if name is None else {"device": torch.device(name) if as_device else name}
-    stays = place.settings["policy"] == "faithful" and for_home
-    assert real(WAYS[way](asked)) == ("cpu" if stays else "mps")
+    stays = place.settings.get("policy") != "accelerate" and for_home
+    assert real(WAYS[way](asked)) == ("cpu" if stays else gpu(place))
 
 
 @contextlib.contextmanager
@@ -119,7 +128,7 @@ def _override() -> Iterator[torch.Tensor]:
         torch.zeros(1, device="cpu:-1")
 
 
-@on_mps
+@accelerating
 def test_the_toggle_gives_the_cpu() -> None:
     with _override() as first:
         assert real(first) == "cpu"
@@ -127,27 +136,27 @@ def test_the_toggle_gives_the_cpu() -> None:
         assert real(torch.ones(1, device="cuda").cpu()) == "cpu"
 
 
-@on_mps
-def test_the_toggle_is_for_the_cpu_alone() -> None:
+@accelerating
+def test_the_toggle_is_for_the_cpu_alone(place: Place) -> None:
     with _override():
-        assert real(torch.zeros(1)) == "mps"
-        assert real(torch.zeros(1, device="cuda")) == "mps"
+        assert real(torch.zeros(1)) == gpu(place)
+        assert real(torch.zeros(1, device="cuda")) == gpu(place)
 
 
-@on_mps
-def test_the_second_toggle_turns_it_off() -> None:
+@accelerating
+def test_the_second_toggle_turns_it_off(place: Place) -> None:
     with _override():
         pass
-    assert real(torch.zeros(1, device="cpu")) == "mps"
+    assert real(torch.zeros(1, device="cpu")) == gpu(place)
 
 
-@on_mps
+@accelerating
 def test_what_turns_the_toggle_off_is_on_the_cpu() -> None:
     torch.zeros(1, device="cpu:-1")
     assert real(torch.zeros(1, device="cpu:-1")) == "cpu"
 
 
-@on_mps
+@accelerating
 def test_other_devices_pass_through() -> None:
     assert str(torch.zeros(2, device="meta").device) == "meta"
 
@@ -155,24 +164,24 @@ def test_other_devices_pass_through() -> None:
 # ------------------------------------------- requests that torch's own code makes are not redirected
 
 
-@on_mps
+@accelerating
 def test_samplers_draw_on_the_cpu() -> None:
     generator = torch.Generator().manual_seed(0)
     assert sorted(RandomSampler(range(4), generator=generator)) == [0, 1, 2, 3]
     assert len(list(WeightedRandomSampler([0.5, 0.5], 3, generator=generator))) == 3
 
 
-@on_mps
-def test_optimizers_count_on_the_cpu() -> None:
+@accelerating
+def test_optimizers_count_on_the_cpu(place: Place) -> None:
     p = nn.Parameter(torch.ones(2))
-    assert real(p) == "mps"
+    assert real(p) == gpu(place)
     adam = torch.optim.Adam([p])
     p.sum().backward()
     adam.step()
     assert real(adam.state[p]["step"]) == "cpu"
 
 
-@on_mps
+@accelerating
 def test_printing() -> None:
     assert repr(torch.ones(2) / 3) == "tensor([0.3333, 0.3333], device='cuda:0')"
 
@@ -191,19 +200,19 @@ ENTERING: dict[str, Callable[[], torch.Tensor]] = {
 }
 
 
-@on_mps
+@accelerating
 @pytest.mark.parametrize("way", LEAVING)
 def test_data_leaves(way: str) -> None:
     assert LEAVING[way](torch.arange(3.0)) == [0, 1, 2]
 
 
-@on_mps
+@accelerating
 @pytest.mark.parametrize("way", ENTERING)
-def test_data_enters(way: str) -> None:
-    assert real(ENTERING[way]()) == "mps"
+def test_data_enters(place: Place, way: str) -> None:
+    assert real(ENTERING[way]()) == gpu(place)
 
 
-@on_mps
+@accelerating
 @pytest.mark.parametrize("ordered", [True, False])
 def test_lengths_of_padded_sequences_meet_the_rest(ordered: bool) -> None:
     packed = pack_padded_sequence(torch.ones(2, 3, 4), torch.tensor([3, 1]), batch_first=True, enforce_sorted=ordered)
@@ -213,19 +222,20 @@ def test_lengths_of_padded_sequences_meet_the_rest(ordered: bool) -> None:
     assert padded[mask].shape[0] == 4
 
 
-@on_mps
+@accelerating
 @pytest.mark.parametrize("pinned", [False, True])
-def test_batches_meet_the_rest(pinned: bool) -> None:
+def test_batches_meet_the_rest(place: Place, pinned: bool) -> None:
     """Labels that collating makes of numbers, and pinned batches, can be compared with what was brought to the CPU."""
     rows = [(torch.ones(2) * n, n, float(n)) for n in range(4)]
     ((x, label, weight),) = DataLoader(rows, 4, pin_memory=pinned)
     home = x.cuda(non_blocking=True).sum(1).cpu() / 2
     assert (home == label).all()
     assert (home == weight).all()
-    assert label.is_pinned() == pinned
+    if place.driver == "mps":  # whose memory is the host's
+        assert label.is_pinned() == pinned
 
 
-@on_mps
+@accelerating
 def test_legacy_types_know_their_tensors() -> None:
     x = torch.FloatTensor([1, 2])
     assert isinstance(x, torch.cuda.FloatTensor)
@@ -234,17 +244,17 @@ def test_legacy_types_know_their_tensors() -> None:
         assert isinstance(home, torch.FloatTensor)
 
 
-@on_mps
+@accelerating
 def test_legacy_types_convert() -> None:
     assert torch.FloatTensor([1, 2]).type(torch.LongTensor).dtype is torch.int64
 
 
-@on_mps
+@accelerating
 def test_legacy_types_are_pickled() -> None:
     assert pickle.loads(pickle.dumps(torch.FloatTensor)) is torch.FloatTensor
 
 
-@on_mps
+@accelerating
 def test_legacy_types_around_a_storage() -> None:
     stored = torch.FloatStorage([1.0, 2.0])
     around = torch.FloatTensor(stored)
@@ -252,7 +262,7 @@ def test_legacy_types_around_a_storage() -> None:
     assert around[0].item() == 5
 
 
-@on_mps
+@accelerating
 def test_legacy_types_as_the_default() -> None:
     torch.set_default_tensor_type(torch.DoubleTensor)
     try:
@@ -262,12 +272,12 @@ def test_legacy_types_as_the_default() -> None:
     assert torch.get_default_dtype() is torch.float32
 
 
-@on_mps
+@accelerating
 def test_the_oldest_type() -> None:
     assert type(torch.Tensor([1.0])) is torch.Tensor
 
 
-@on_mps
+@accelerating
 def test_packed_sequences_take_lengths_from_anywhere() -> None:
     packed = pack_padded_sequence(torch.ones(2, 3, 4), torch.tensor([3, 1]), batch_first=True)
     out, _ = nn.LSTM(4, 5, batch_first=True)(packed)
@@ -282,7 +292,6 @@ def test_packed_sequences_take_lengths_from_anywhere() -> None:
 DRAWN: dict[str, Callable[[torch.Generator], torch.Tensor]] = {
     "randn": lambda g: torch.randn(3, generator=g),
     "randint": lambda g: torch.randint(9, (3,), generator=g, device="cpu"),
-    "randperm": lambda g: torch.randperm(4, generator=g),
     "normal_": lambda g: torch.empty(3).normal_(generator=g),
     "multinomial": lambda g: torch.multinomial(torch.ones(4), 2, generator=g),
     "init": lambda g: nn.init.normal_(torch.empty(2), generator=g),
@@ -291,20 +300,30 @@ DRAWN: dict[str, Callable[[torch.Generator], torch.Tensor]] = {
 }
 
 
-@on_mps
+@accelerating
 @pytest.mark.parametrize("drawn", DRAWN)
-def test_draws_of_the_cpus_generators_are_for_the_gpu(drawn: str) -> None:
-    assert real(DRAWN[drawn](torch.Generator().manual_seed(0))) == "mps"
+def test_draws_of_the_cpus_generators_are_for_the_gpu(place: Place, drawn: str) -> None:
+    assert real(DRAWN[drawn](torch.Generator().manual_seed(0))) == gpu(place)
 
 
-@on_mps
+@accelerating
+@pytest.mark.parametrize("asked", [{}, {"device": "cpu"}], ids=str)
+def test_permutations_of_the_cpus_generators_are_the_cpus(asked: Asked) -> None:
+    """They are indices that a program draws on the host: a generator of the CPU names the CPU."""
+    drawn = torch.randperm(8, generator=torch.Generator().manual_seed(0), **asked)
+    expected = torch._C._VariableFunctions.randperm(8, generator=torch.Generator().manual_seed(0))
+    assert real(drawn) == "cpu"
+    assert torch.equal(drawn, expected)
+
+
+@accelerating
 def test_generators_of_the_cpu_draw_there() -> None:
     drawn = torch.randn(3, generator=torch.Generator().manual_seed(0))
     expected = torch._C._VariableFunctions.randn(3, generator=torch.Generator().manual_seed(0))
     assert torch.equal(drawn, expected.cuda())
 
 
-@on_mps
+@accelerating
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_random_states_that_were_loaded(device: str) -> None:
     draw = {"cpu": torch._C._VariableFunctions.rand, "cuda": lambda n: torch.rand(n, device="cuda")}[device]

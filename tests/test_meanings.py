@@ -1,0 +1,233 @@
+"""Every setting on every driver: it acts, or the log says that it means nothing, or it is refused; no pair untested."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import Place, child, in_child, python
+
+from torchdevice_cuda import meanings, settings
+from torchdevice_cuda.meanings import Nothing, Refused, meaning
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
+PLACES = {driver: Place(driver, {"driver": driver}) for driver in settings.DRIVERS}
+#: For every setting that does not choose the driver, a value that is not its default.
+CHANGED: dict[str, Any] = {
+    "policy": "accelerate",
+    "allow_redirects": True,
+    "identity": "native",
+    "float64": "raise",
+    "devices": 2,
+    "memory": 1 << 30,
+    "capability": (8, 6),
+    "name": "A name",
+    "log_level": "DEBUG",
+    "report": "-",
+    "fallback": "error",
+    "mlx": "off",
+    "refusals": "disk",
+    "visible_devices": "0",
+}
+PAIRS = [(field, driver) for field in CHANGED for driver in settings.DRIVERS]
+
+
+def pairs(kind: type[Any]) -> list[tuple[str, str]]:
+    return [(field, driver) for field, driver in PAIRS if isinstance(meaning(field, driver), kind)]
+
+
+def test_every_setting_is_here() -> None:
+    assert {option.field for option in settings.OPTIONS} == {*CHANGED, *meanings.CHOOSING}
+    assert {driver for row in meanings.EXCEPTIONS.values() for driver in row} <= set(settings.DRIVERS)
+    assert set(meanings.EXCEPTIONS) <= set(CHANGED)
+
+
+# ------------------------------------------------------------------------------------ refused
+@pytest.mark.parametrize(("field", "driver"), pairs(Refused))
+def test_what_would_mislead_is_refused(field: str, driver: str) -> None:
+    option = settings.BY_FIELD[field]
+    with pytest.raises(settings.SettingsError, match=f"{option.flag}=.* means nothing on the {driver} driver: "):
+        settings.load({"driver": driver, field: CHANGED[field]}, {})
+    settings.load({field: CHANGED[field]}, {})  # the driver is yet to be chosen
+
+
+@pytest.mark.mps
+@pytest.mark.native
+@pytest.mark.parametrize("chosen", [["--driver", "mps"], []], ids=["named", "auto"])
+def test_a_refusal_is_an_exit_status(chosen: list[str]) -> None:
+    command = ("-m", "torchdevice_cuda", *chosen, "--devices", "2", "-c", "import torch")
+    done = python(*command, environment={"TORCHDEVICE_EMULATE_MPS": "1"}, check=False)
+    assert done.status != 0
+    assert "--devices=2 means nothing on the mps driver" in done.err.splitlines()[-1]
+
+
+# ------------------------------------------------------------------------------------ nothing
+def flags(fields: list[str]) -> list[str]:
+    given = [(settings.BY_FIELD[field], CHANGED[field]) for field in fields]
+    return [word for option, value in given if option.flag for word in (option.flag, option.write(value))]
+
+
+@pytest.mark.parametrize("driver", [pytest.param(name, marks=place.marks) for name, place in PLACES.items()])
+def test_what_means_nothing_is_said_in_one_line(driver: str) -> None:
+    fields = [field for field, name in pairs(Nothing) if name == driver]
+    command = ("-m", "torchdevice_cuda", "--driver", driver, *flags(fields), "-c", "import torch")
+    environment = {**PLACES[driver].full_environment(), "TORCH_ALLOW_REDIRECTS": "true"}
+    done = python("-m", "torchdevice_cuda", "--log-level", "INFO", *command[2:], environment=environment)
+    lines = [line for line in done.err.splitlines() if "means nothing on" in line]
+    spelled = [settings.BY_FIELD[field].flag or settings.BY_FIELD[field].variable for field in fields]
+    assert sorted(line.partition("=")[0] for line in lines) == sorted(spelled)
+    assert "means nothing" not in python(*command, environment=environment).err
+
+
+# --------------------------------------------------------------------------------------- acts
+def acting(driver: str, fields: list[str], **others: Any) -> Place:
+    """A driver with those of these settings that act on it."""
+    changed = {field: CHANGED[field] for field in fields if meaning(field, driver) is None}
+    return PLACES[driver].but(**changed, **others)
+
+
+#: Settings that do not hide each other's effects.
+TOGETHER = [
+    ["policy", "identity", "float64", "devices", "memory", "capability", "name", "log_level", "fallback", "refusals"],
+    ["allow_redirects", "mlx"],
+]
+GROUPS = [(acting(driver, fields), fields) for driver in settings.DRIVERS for fields in TOGETHER]
+#: With one device to see, hiding all shows; of two, hiding one.
+HIDING = {
+    "cuda": PLACES["cuda"].but(visible_devices=""),
+    "mps": PLACES["mps"].but(visible_devices=""),
+    "virtual": PLACES["virtual"].but(devices=2, visible_devices="0"),
+    "cpu": PLACES["cpu"].but(devices=2, visible_devices="0"),
+}
+
+
+def real(x: Any) -> str:
+    import torch
+
+    return str(torch._C.TensorBase.device.__get__(x).type)
+
+
+def redirects() -> None:
+    import torch
+
+    assert real(torch.zeros(1)) == real(torch.zeros(1, device="cuda")) != "cpu"
+
+
+def identity() -> None:
+    import torch
+
+    assert torch.zeros(1, device="cuda").device.type == "mps"
+
+
+def float64() -> None:
+    import torch
+
+    with pytest.raises(TypeError, match="float64"):
+        torch.zeros(1, dtype=torch.float64, device="cuda")
+
+
+def devices() -> None:
+    import torch
+
+    assert torch.cuda.device_count() == CHANGED["devices"]
+
+
+def memory() -> None:
+    import torch
+
+    assert torch.cuda.mem_get_info()[1] == CHANGED["memory"]
+
+
+def capability() -> None:
+    import torch
+
+    assert torch.cuda.get_device_capability() == CHANGED["capability"]
+
+
+def name() -> None:
+    import torch
+
+    assert torch.cuda.get_device_name() == CHANGED["name"]
+
+
+def log_level() -> None:
+    logger = logging.getLogger("torchdevice_cuda")
+    assert logger.level == logging.DEBUG
+    assert logger.handlers
+
+
+def fallback() -> None:
+    import torch
+
+    with pytest.raises(NotImplementedError, match="would leave the accelerator"):
+        torch.heaviside(torch.ones(2, device="cuda"), torch.ones(2, device="cuda"))
+
+
+def mlx() -> None:
+    import torch
+
+    from torchdevice_cuda.report.departures import departures
+
+    departures.clear()
+    torch.heaviside(torch.ones(1 << 20, device="cuda"), torch.ones(1 << 20, device="cuda"))
+    assert {row[2] for row in departures.rows()} == {"CPU"}
+
+
+def refusals() -> None:
+    from torchdevice_cuda.fallback.capabilities import refusals as found
+
+    assert found._key is not None
+
+
+PROBES: dict[str, Callable[[], None]] = {
+    **{probe.__name__: probe for probe in (identity, float64, devices, memory, capability, name, log_level)},
+    **{probe.__name__: probe for probe in (fallback, mlx, refusals)},
+    "policy": redirects,
+    "allow_redirects": redirects,
+}
+
+
+@child(*(place for place, _ in GROUPS))
+@pytest.mark.parametrize("field", PROBES)
+def test_what_is_accepted_acts(place: Place, field: str) -> None:
+    if field not in place.settings:
+        pytest.skip("given in another place, or it does not act here")
+    PROBES[field]()
+
+
+def test_every_setting_that_acts_is_probed() -> None:
+    probed = {(field, place.driver) for place, fields in GROUPS for field in fields if field in place.settings}
+    probed |= {("visible_devices", driver) for driver in HIDING} | {("report", driver) for driver in PLACES}
+    assert probed == set(PAIRS) - set(pairs(Nothing)) - set(pairs(Refused))
+
+
+@child(*HIDING.values())
+def test_devices_are_hidden(place: Place) -> None:
+    import torch
+
+    assert torch.cuda.device_count() == len(place.settings["visible_devices"])
+
+
+def use() -> None:
+    import torch
+
+    torch.zeros(1, device="cuda").cpu()
+
+
+@pytest.mark.parametrize("driver", [pytest.param(name, marks=place.marks) for name, place in PLACES.items()])
+def test_a_report_is_written(driver: str, tmp_path: Path) -> None:
+    report = tmp_path / "report.txt"
+    in_child(use, PLACES[driver].but(report=str(report)))
+    assert report.read_text(encoding="utf-8")
+
+
+# --------------------------------------------------------------------------------------- docs
+def test_the_page_is_in_step() -> None:
+    from settings_table import PAGE, page
+
+    text = PAGE.read_text(encoding="utf-8")
+    assert page(text) == text, "python tools/settings_table.py --write"

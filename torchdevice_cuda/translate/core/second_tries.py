@@ -1,0 +1,48 @@
+"""Requests that torch itself refuses, where it understands all others: ``mps``, and the toggle ``cpu:-1``.
+
+Where CUDA's tensors are real and the policy leaves requests for the CPU alone, nothing has to be translated but these
+two. So nothing is wrapped: the compiled device has torch's own functions tell of a call that failed, and a call that
+succeeds costs what it always does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .context import Context
+from .requests import TOGGLE
+
+
+def _is_foreign(asked: Any) -> bool:
+    """Whether a request is one that torch refuses and the table does not."""
+    if isinstance(asked, torch.device):
+        return asked.type == "mps"
+    return isinstance(asked, str) and (asked == TOGGLE or asked.partition(":")[0] == "mps")
+
+
+def given_second_try(context: Context, target: str, function: Any, place: int | None = None) -> None:
+    """Have a C function, method or type of torch called again where it failed for the device that it was given.
+
+    ``place`` is where a device stands if it is not given by name; a method's first argument is its tensor.
+    """
+    native = context.driver.native
+    if native is None:  # no device is visible to the program
+        return
+    device: Callable[[Any], torch.device] = context.translator.device
+
+    def translated(asked: Any) -> Any:
+        """Of the kind that was given: errors about other arguments say what that was."""
+        return str(device(asked)) if isinstance(asked, str) else device(asked)
+
+    def again(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+        if kwargs and _is_foreign(kwargs.get("device")):
+            return function(*args, **{**kwargs, "device": translated(kwargs["device"])})
+        if place is not None and len(args) > place and _is_foreign(args[place]):
+            return function(*args[:place], translated(args[place]), *args[place + 1 :], **(kwargs or {}))
+        return NotImplemented
+
+    native.rescue(function, again)
+    context.editor.undone(target, lambda: native.rescue(function, None))
