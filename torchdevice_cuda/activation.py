@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from . import _compat, drivers, settings, shadow, translate
+from . import _compat, drivers, report, settings, shadow, translate
 from .drivers.selection import DriverUnavailable as DriverUnavailable  # callers of activate() catch it
 from .drivers.selection import select
 from .importing import finder
@@ -78,6 +78,7 @@ def activate(**overrides: Any) -> None:
                     f"torchdevice_cuda is already active with {_state.settings}; deactivate() first to use {chosen}"
                 )
             return
+        report.check(chosen)
         _log.setLevel(chosen.log_level)
         _state = _State(chosen)
         try:

@@ -116,6 +116,11 @@ def _text(text: str) -> str:
     return text
 
 
+def _destination(text: str) -> str:
+    """Seen from here: the program may go to another folder, and so may its children."""
+    return text if _text(text) == "-" else os.path.abspath(text)
+
+
 OPTIONS: tuple[Option, ...] = (
     Option(
         "driver",
@@ -196,8 +201,8 @@ OPTIONS: tuple[Option, ...] = (
         "report",
         "TORCHDEVICE_REPORT",
         "--report",
-        "a path, or - for standard error",
-        _text,
+        "a path that can be written, or - for standard error",
+        _destination,
         "write what went where at exit",
     ),
     Option(

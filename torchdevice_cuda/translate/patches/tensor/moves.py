@@ -129,7 +129,7 @@ def cuda(context: Context) -> None:
     original = torch.Tensor.cuda
     move = _mover(context)
     translator, driver, marked = context.translator, context.driver, context.translator.marks.refs.get
-    tracing = torch._C._get_tracing_state
+    tracing, counted = torch._C._get_tracing_state, Trait.COUNTED in context.traits
 
     def arguments(
         device: Any = None, non_blocking: bool = False, memory_format: torch.memory_format = torch.preserve_format
@@ -142,7 +142,7 @@ def cuda(context: Context) -> None:
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
             return out
-        if not args and not kwargs:
+        if not args and not kwargs and not counted:
             mark = marked(id(self))
             if mark is not None and mark() is self and tracing() is None:
                 return self
@@ -160,16 +160,51 @@ def cpu(context: Context) -> None:
     original = torch.Tensor.cpu
     move = _mover(context)
     translator, marks = context.translator, context.translator.marks
-    on_host = translator.accelerator == "cpu"
+    on_host, counted = translator.accelerator == "cpu", Trait.COUNTED in context.traits
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
             return out
-        if (self not in marks) if on_host else translator.device("cpu").type == "cpu":
+        if on_host and not counted and self not in marks:
+            return original(self, *args, **kwargs)
+        target = translator.device("cpu")
+        if (self not in marks) if on_host else target.type == "cpu":
             return original(self, *args, **kwargs)
         if args:
             kwargs["memory_format"] = args[0]
-        return move(self, False, translator.device("cpu"), (), kwargs)
+        return move(self, False, target, (), kwargs)
+
+    install(context, torch.Tensor, "cpu", wrapper, original)
+
+
+@patch("torch.Tensor.cuda", traits=Trait.COUNTED, without=Trait.TRANSLATED)
+def cuda_counted(context: Context) -> None:
+    """Tensor.cuda where CUDA is CUDA: nothing is translated, but a report counts it."""
+    original, translator = torch.Tensor.cuda, context.translator
+
+    def asked_for(device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
+        return "cuda" if device is None else device
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
+            return out
+        moved = original(self, *args, **kwargs)
+        translator.count(asked_for(*args, **kwargs), moved.device)
+        return moved
+
+    install(context, torch.Tensor, "cuda", wrapper, original)
+
+
+@patch("torch.Tensor.cpu", traits=Trait.PARTIAL | Trait.COUNTED, without=Trait.ACCELERATES)
+def cpu_counted(context: Context) -> None:
+    """Tensor.cpu where requests for the CPU are left alone: a report counts it."""
+    original, translator = torch.Tensor.cpu, context.translator
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
+            return out
+        translator.device("cpu")
+        return original(self, *args, **kwargs)
 
     install(context, torch.Tensor, "cpu", wrapper, original)
 
@@ -275,6 +310,7 @@ def cuda_partial(context: Context) -> None:
     translator, driver, observe = context.translator, context.driver, context.driver.memory.observe
     after_refusal, target = on_refusal(context, "cuda"), torch.device(driver.device_type, 0)
     redirects, crosses = translator.default_target is not None, _crossing(context)
+    counted = Trait.COUNTED in context.traits
 
     def arguments(
         device: Any = None, non_blocking: bool = False, memory_format: torch.memory_format = torch.preserve_format
@@ -287,7 +323,7 @@ def cuda_partial(context: Context) -> None:
             return out
         if driver.needs_init:
             torch.cuda._lazy_init()
-        memory_format = arguments(*args, **kwargs) if args or kwargs else torch.preserve_format
+        memory_format = arguments(*args, **kwargs) if args or kwargs or counted else torch.preserve_format
         try:
             copy = redirects and crosses(self, True)
             if memory_format is torch.preserve_format and not copy:
