@@ -262,8 +262,11 @@ BY_FIELD: dict[str, Option] = {option.field: option for option in OPTIONS}
 
 def _read(option: Option, spelled: str, text: str) -> Any:
     try:
+        if "\0" in text:
+            raise ValueError(text)
+        os.fsencode(text)  # children get it by the environment, which holds no other text
         return option.read(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise SettingsError(f"{spelled}={text!r} cannot be read; allowed: {option.allowed}") from None
 
 
