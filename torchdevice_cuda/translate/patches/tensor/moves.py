@@ -24,6 +24,11 @@ Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
 
 
+def _copying(copy: Any) -> Any:
+    """The argument ``copy`` of a move that has to copy; what is no boolean is left for torch to refuse."""
+    return True if copy is False else copy
+
+
 def _mover(context: Context) -> Callable[..., torch.Tensor]:
     """``move(tensor, to_cuda, target, args, kwargs)``: the rest of a move whose device has been translated."""
     original = torch._C.TensorBase.to
@@ -52,9 +57,9 @@ def _mover(context: Context) -> Callable[..., torch.Tensor]:
                 return self
         elif target.type == "cpu" and self.device.type == "cpu":
             if len(args) >= _BEFORE_COPY:
-                args = (*args[: _BEFORE_COPY - 1], True, *args[_BEFORE_COPY:])
+                args = (*args[: _BEFORE_COPY - 1], _copying(args[_BEFORE_COPY - 1]), *args[_BEFORE_COPY:])
             else:
-                kwargs["copy"] = True
+                kwargs["copy"] = _copying(kwargs.get("copy", False))
             if to_cuda and driver.needs_init:
                 torch.cuda._lazy_init()
             try:
@@ -250,9 +255,9 @@ def to_partial(context: Context) -> None:
             args = (target, *args[1:])
         else:
             kwargs["device"] = target
-        if "non_blocking" in kwargs:
+        if kwargs.get("non_blocking") is True:
             kwargs["non_blocking"] = False
-        elif len(args) > _NON_BLOCKING:
+        elif len(args) > _NON_BLOCKING and args[_NON_BLOCKING] is True:
             args = (*args[:_NON_BLOCKING], False, *args[_NON_BLOCKING + 1 :])
         return args, kwargs
 
@@ -265,7 +270,10 @@ def to_partial(context: Context) -> None:
         wants_gpu = translator.names_accelerator(asked)
         to_gpu = (args[0] if args else kwargs["device"]) in gpu
         if to_gpu and crosses(self, wants_gpu):
-            args, kwargs = args[:_NON_BLOCKING], {**kwargs, "copy": True}
+            if len(args) > _BEFORE_COPY:
+                args = (*args[:_BEFORE_COPY], _copying(args[_BEFORE_COPY]), *args[_BEFORE_COPY + 1 :])
+            else:
+                kwargs["copy"] = _copying(kwargs.get("copy", False))
         moved = original(self, *args, **kwargs)
         return translator.believed_cpu.add(moved) if to_gpu and not wants_gpu and moved is not self else moved
 
