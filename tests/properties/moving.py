@@ -20,7 +20,8 @@ _VALUES: dict[str, Any] = {
     "text": "no device",
     "number": 1.5,
 }
-_ALL = [*_DEVICES, *_VALUES, "other", "other there"]
+# Without the index: where no device belongs, torch takes a number for a tensor of one.
+_ALL = ["device", "name", *_VALUES, "other", "other there"]
 _DEVICE, _DTYPE, _SWITCH = (
     st.sampled_from([*_DEVICES]),
     st.sampled_from(["float16", "int64"]),
