@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import __version__, _compat, drivers, settings, shadow, threads, translate
+from . import __version__, _compat, drivers, report, settings, shadow, threads, translate
 from .drivers.selection import select, select_after
 from .drivers.unavailable import DriverUnavailable as DriverUnavailable  # callers of activate() catch it
 from .importing import finder
@@ -105,6 +105,7 @@ def start(overrides: Mapping[str, Any], failing: Failing) -> None:
                 )
             return
         _check_needs()
+        report.check(chosen)
         _lift_barrier()
         _log.setLevel(chosen.log_level)
         if _log.level < logging.WARNING:

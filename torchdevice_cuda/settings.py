@@ -125,6 +125,11 @@ def _text(text: str) -> str:
     return text
 
 
+def _destination(text: str) -> str:
+    """Seen from here: the program may go to another folder, and so may its children."""
+    return text if _text(text) == "-" else os.path.abspath(text)
+
+
 OPTIONS: tuple[Option, ...] = (
     Option(
         "driver",
@@ -205,8 +210,8 @@ OPTIONS: tuple[Option, ...] = (
         "report",
         "TORCHDEVICE_REPORT",
         "--report",
-        "a path, or - for standard error",
-        _text,
+        "a path that can be written, or - for standard error",
+        _destination,
         "write what went where at exit",
     ),
     Option(
@@ -266,8 +271,11 @@ BY_FIELD: dict[str, Option] = {option.field: option for option in OPTIONS}
 
 def _read(option: Option, spelled: str, text: str) -> Any:
     try:
+        if "\0" in text:
+            raise ValueError(text)
+        os.fsencode(text)  # children get it by the environment, which holds no other text
         return option.read(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise SettingsError(f"{spelled}={text!r} cannot be read; allowed: {option.allowed}") from None
 
 

@@ -16,8 +16,9 @@ import pytest
 from harness import CPU, EVERYWHERE, MPS, MPS_FAITHFUL, STOCK, VIRTUAL, VIRTUAL_ACCELERATE, Place, child, in_child
 
 PACKAGE = Path(__file__).resolve().parents[2] / "torchdevice_cuda"
-#: Each with a compiler in use: some names are changed only then.
-PLACES = (CPU, VIRTUAL, VIRTUAL_ACCELERATE, MPS, MPS_FAITHFUL)
+#: Each with a compiler in use: some names are changed only then. And where a report alone is the reason.
+COUNTED = tuple(place.but(report="/dev/null") for place in (VIRTUAL, MPS_FAITHFUL))
+PLACES = (CPU, VIRTUAL, VIRTUAL_ACCELERATE, MPS, MPS_FAITHFUL, *COUNTED)
 #: From Python 3.12 on the interpreter tells of errors, and these stay as they are.
 ONLY_BEFORE_MONITORING = "errors."
 
@@ -102,7 +103,7 @@ def traits() -> dict[str, list[str]]:
     from torchdevice_cuda.drivers.virtual.driver import VirtualDriver
     from torchdevice_cuda.translate.patches import registered
 
-    asked, had = NONE, Trait.ACCELERATES  # which is the policy's
+    asked, had = NONE, Trait.ACCELERATES | Trait.COUNTED  # which the settings turn on
     for patch in registered():
         asked |= patch.traits | patch.without
     chosen = settings.load({"emulate_mps": True})

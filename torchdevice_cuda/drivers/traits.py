@@ -31,6 +31,8 @@ class Trait(enum.Flag):
     NATIVE = enum.auto()
     #: Requests that do not name CUDA go to the accelerator. Declared by no driver: it is the policy in force.
     ACCELERATES = enum.auto()
+    #: Requests are counted for a report. Declared by no driver: the user asks for it.
+    COUNTED = enum.auto()
 
 
 NONE = Trait(0)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import atexit
 import collections
-import os
-import sys
 import threading
-from collections.abc import Callable, Sequence
-from pathlib import Path
 
-from . import tables
 from .departures import departures
+from .destination import check as check
+from .ending import AtExit as AtExit
 from .tables import Table
 
 #: (asked, given, call site) -> how often
 Row = tuple[str, str, str]
+#: A program that compiles code under ever new names has ever new call sites; past so many rows they are counted as one.
+MOST_ROWS = 10_000
+OTHER_SITES = "(other call sites)"
 
 
 class Counters:
@@ -23,13 +22,25 @@ class Counters:
 
     def __init__(self, driver: str, accelerator: str) -> None:
         self._driver, self._accelerator = driver, accelerator
-        self._lock = threading.Lock()
+        self._begin()
+
+    def _begin(self) -> None:
+        # Reentrant: a report may be written by a signal that comes while its thread counts.
+        self._lock = threading.RLock()
         self._counts: collections.Counter[Row] = collections.Counter()
+
+    def forget(self) -> None:
+        """Begin again, in a forked child, where another thread of the parent may have had the lock."""
+        self._begin()
+        departures.forget()
 
     def count(self, asked: str, given: str, site: str) -> None:
         """One request."""
         with self._lock:
-            self._counts[asked, given, site] += 1
+            row = (asked, given, site)
+            if len(self._counts) >= MOST_ROWS and row not in self._counts:
+                row = (asked, given, OTHER_SITES)
+            self._counts[row] += 1
 
     def rows(self) -> list[tuple[int, str, str, str]]:
         """``(count, asked, given, site)``, most first."""
@@ -50,37 +61,3 @@ class Counters:
             return [requests]
         title = f"what left {self._accelerator}, or lost precision there"
         return [requests, Table(title, ("count", "what", "where it went", "why"), left, "departures")]
-
-
-def write_at_exit(report: Callable[[], Sequence[Table]], destination: str) -> Callable[[], None]:
-    """Have the report written when this process ends: to standard error for ``-``, else to a file.
-
-    What is returned writes it now instead, for a deactivation before the end.
-
-    A file whose name ends in ``.html`` gets a page. Other processes of the same program write beside it, with their
-    process id in the name.
-    """
-    owner = os.getpid()
-
-    def write() -> None:
-        if destination == "-":
-            sys.stderr.write(tables.text(report()))
-            return
-        path = Path(destination)
-        if os.getpid() != owner or os.environ.get(_WRITER, str(owner)) != str(owner):
-            path = path.with_name(f"{path.stem}.{os.getpid()}{path.suffix}")
-        render = tables.page if path.suffix == ".html" else tables.text
-        path.write_text(render(report()), encoding="utf-8")
-
-    # Children inherit the setting; the first process keeps the plain name.
-    os.environ.setdefault(_WRITER, str(owner))
-    atexit.register(write)
-
-    def write_now() -> None:
-        atexit.unregister(write)
-        write()
-
-    return write_now
-
-
-_WRITER = "_TORCHDEVICE_REPORT_WRITER"

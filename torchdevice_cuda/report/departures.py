@@ -27,7 +27,8 @@ class Departures:
     """Counts of ``(what, where it went, why)``; thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Reentrant: a report may be written by a signal that comes while its thread counts.
+        self._lock = threading.RLock()
         self._counters: dict[Row, Counter] = {}
         self._forgotten: dict[Row, int] = {}
 
@@ -49,6 +50,11 @@ class Departures:
         """Forget everything; counters that were handed out go on counting."""
         with self._lock:
             self._forgotten = {row: value() for row, (_, value) in self._counters.items()}
+
+    def forget(self) -> None:
+        """The same in a forked child, where another thread of the parent may have had the lock."""
+        self._lock = threading.RLock()
+        self.clear()
 
 
 #: The departures of this process.

@@ -7,6 +7,12 @@ import html
 from collections.abc import Sequence
 
 
+def _cell(value: object) -> str:
+    """A value on one line: names of files may hold line ends, and bytes that are no text."""
+    text = str(value)
+    return text if text.isprintable() else text.encode("unicode_escape", "backslashreplace").decode()
+
+
 @dataclasses.dataclass(frozen=True)
 class Table:
     """Rows that begin with a count, under a title; ``unit`` is what is counted."""
@@ -22,7 +28,7 @@ class Table:
 
     def text(self) -> str:
         """The table in columns."""
-        body = [tuple(map(str, row)) for row in self.rows]
+        body = [tuple(map(_cell, row)) for row in self.rows]
         widths = [max(len(row[column]) for row in (self.head, *body)) for column in range(len(self.head))]
         lines = (
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -34,7 +40,7 @@ class Table:
         """The table with its title."""
         head = "".join(f"<th>{html.escape(cell)}" for cell in self.head)
         cells = "\n".join(
-            "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in self.rows
+            "<tr>" + "".join(f"<td>{html.escape(_cell(cell))}</td>" for cell in row) + "</tr>" for row in self.rows
         )
         return (
             f"<h1>{html.escape(self.title)}</h1><table><tr>{head}</tr>\n{cells}\n</table>\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..report import write_at_exit
+from ..report import AtExit
 from ..report.departures import departures
 
 if TYPE_CHECKING:
@@ -24,5 +24,5 @@ def apply(driver: Driver, settings: Settings, when_imported: WhenImported) -> Ap
     context.editor.on_undo(departures.clear)
     counters = context.translator.counters
     if counters is not None and settings.report is not None:
-        context.editor.on_undo(write_at_exit(counters.tables, settings.report))
+        context.editor.on_undo(AtExit(counters, settings.report).write_now)
     return registry.apply(context, registered())

@@ -33,6 +33,9 @@ class Context:
         self.editor = Editor()
         self.translator = Translator(driver, settings)
         self.traits = driver.traits
+        if self.translator.counters is not None:
+            # Requests are counted where they are redirected, even if that leaves every one of them where it was.
+            self.traits |= Trait.COUNTED | Trait.REDIRECTS
         if self.translator.default_target is not None:
             self.traits |= Trait.REDIRECTS | Trait.ACCELERATES
         #: The devices that are the accelerator. Looked up rather than asked for their type, which makes a new string

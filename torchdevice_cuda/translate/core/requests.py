@@ -100,9 +100,7 @@ class Translator:
             self.log(str(device), translated)
         else:
             translated = device
-        if self.counters is not None:
-            site = program_site()
-            self.counters.count(str(device), self._shown(translated), f"{site[0]}:{site[1]}" if site else "torch")
+        self.count(device, translated)
         if isinstance(asked, (str, torch.device)):
             if device.type in ACCELERATORS:
                 self._gpu_requests.add(asked)
@@ -114,8 +112,22 @@ class Translator:
                     self.on_gpu[asked] = translated
         return translated
 
+    def count(self, asked: Any, given: torch.device) -> None:
+        """Count a request for the report, if there is to be one; ``None`` asks for no device."""
+        if self.counters is not None:
+            site = program_site()
+            words = "no device" if asked is None else str(as_device(asked))
+            self.counters.count(words, self._shown(given), f"{site[0]}:{site[1]}" if site else "torch")
+
+    def count_unnamed(self, made: Any) -> None:
+        """Count a request of the program for no device, by what came of it; torch makes many for itself."""
+        if isinstance(made, torch.Tensor) and asked_by_program():
+            self.count(None, made.device)
+
     def _shown(self, device: torch.device) -> str:
         """A device in a report: what the program is told it is, then what it really is where that is something else."""
+        if device.type == "cuda" and device.index is None:
+            return f"cuda:{self.driver.current_device()}"
         if not self._disguised or device.type != self.accelerator:
             return str(device)
         index = device.index or 0

@@ -16,12 +16,13 @@ from ...core.second_tries import given_second_try
 from ...core.wrapping import Function, install
 from ..random import draws_on_its_generator
 from .common import ENTRANCES, constructors
+from .counted import counted
 from .host import on_host
 from .partial import on_partial
 from .separate import on_separate
 
 Maker = Callable[[Context, str, Function], Function]
-#: How a factory is wrapped, by the first trait that the driver has.
+#: How a factory is wrapped, by the first traits that the driver has.
 _MAKERS: tuple[tuple[Trait, Maker], ...] = (
     (Trait.TRANSLATED | Trait.HOST_MEMORY, on_host),
     (Trait.PARTIAL, on_partial),
@@ -38,6 +39,8 @@ def factories(context: Context) -> None:
         # Made of tensors, it draws like other functions of tensors.
         if name == "normal" and Trait.ACCELERATES in context.traits:
             wrapper = draws_on_its_generator(context, wrapper)
+        if Trait.COUNTED in context.traits:
+            wrapper = counted(context, name, wrapper)
         install(context, owner, attribute, wrapper, original)
 
 

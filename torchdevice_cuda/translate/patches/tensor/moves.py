@@ -25,11 +25,16 @@ Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
 
 
+def _copied(copy: Any) -> Any:
+    """The argument ``copy`` of a move that has to copy; what is no boolean is left for torch to refuse."""
+    return True if copy is False else copy
+
+
 def _copying(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
     """The arguments of ``to`` after the device, for a move that gives another tensor in any case."""
     if len(args) >= _BEFORE_COPY:
-        return (*args[: _BEFORE_COPY - 1], True, *args[_BEFORE_COPY:]), kwargs
-    return args, {**kwargs, "copy": True}
+        return (*args[: _BEFORE_COPY - 1], _copied(args[_BEFORE_COPY - 1]), *args[_BEFORE_COPY:]), kwargs
+    return args, {**kwargs, "copy": _copied(kwargs.get("copy", False))}
 
 
 def _mover_apart(context: Context) -> Callable[..., torch.Tensor]:
@@ -155,7 +160,7 @@ def cuda(context: Context) -> None:
     original = torch.Tensor.cuda
     move = _mover(context)
     translator, driver, marked = context.translator, context.driver, context.translator.marks.refs.get
-    tracing = torch._C._get_tracing_state
+    tracing, counted = torch._C._get_tracing_state, Trait.COUNTED in context.traits
 
     def arguments(
         device: Any = None, non_blocking: bool = False, memory_format: torch.memory_format = torch.preserve_format
@@ -168,7 +173,7 @@ def cuda(context: Context) -> None:
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
             return out
-        if not args and not kwargs:
+        if not args and not kwargs and not counted:
             mark = marked(id(self))
             if mark is not None and mark() is self and tracing() is None:
                 return self
@@ -186,16 +191,51 @@ def cpu(context: Context) -> None:
     original = torch.Tensor.cpu
     move = _mover(context)
     translator, marks = context.translator, context.translator.marks
-    on_host = translator.accelerator == "cpu"
+    on_host, counted = translator.accelerator == "cpu", Trait.COUNTED in context.traits
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
             return out
-        if (self not in marks) if on_host else translator.device("cpu").type == "cpu":
+        if on_host and not counted and self not in marks:
+            return original(self, *args, **kwargs)
+        target = translator.device("cpu")
+        if (self not in marks) if on_host else target.type == "cpu":
             return original(self, *args, **kwargs)
         if args:
             kwargs["memory_format"] = args[0]
-        return move(self, False, translator.device("cpu"), (), kwargs)
+        return move(self, False, target, (), kwargs)
+
+    install(context, torch.Tensor, "cpu", wrapper, original)
+
+
+@patch("torch.Tensor.cuda", traits=Trait.COUNTED, without=Trait.TRANSLATED)
+def cuda_counted(context: Context) -> None:
+    """Tensor.cuda where CUDA is CUDA: nothing is translated, but a report counts it."""
+    original, translator = torch.Tensor.cuda, context.translator
+
+    def asked_for(device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
+        return "cuda" if device is None else device
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
+            return out
+        moved = original(self, *args, **kwargs)
+        translator.count(asked_for(*args, **kwargs), moved.device)
+        return moved
+
+    install(context, torch.Tensor, "cuda", wrapper, original)
+
+
+@patch("torch.Tensor.cpu", traits=Trait.PARTIAL | Trait.COUNTED, without=Trait.ACCELERATES)
+def cpu_counted(context: Context) -> None:
+    """Tensor.cpu where requests for the CPU are left alone: a report counts it."""
+    original, translator = torch.Tensor.cpu, context.translator
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
+            return out
+        translator.device("cpu")
+        return original(self, *args, **kwargs)
 
     install(context, torch.Tensor, "cpu", wrapper, original)
 
@@ -264,9 +304,9 @@ def to_partial(context: Context) -> None:
             kwargs["device"] = target
         if not waits:
             return args, kwargs
-        if "non_blocking" in kwargs:
+        if kwargs.get("non_blocking") is True:
             kwargs["non_blocking"] = False
-        elif len(args) > _NON_BLOCKING:
+        elif len(args) > _NON_BLOCKING and args[_NON_BLOCKING] is True:
             args = (*args[:_NON_BLOCKING], False, *args[_NON_BLOCKING + 1 :])
         return args, kwargs
 
@@ -325,6 +365,7 @@ def cuda_partial(context: Context) -> None:
     translator, driver, observe = context.translator, context.driver, context.driver.memory.observe
     after_refusal, target = on_refusal(context, "cuda"), torch.device(driver.device_type, 0)
     redirects, crosses = translator.default_target is not None, _crossing(context)
+    counted = Trait.COUNTED in context.traits
 
     def arguments(
         device: Any = None, non_blocking: bool = False, memory_format: torch.memory_format = torch.preserve_format
@@ -337,7 +378,7 @@ def cuda_partial(context: Context) -> None:
             return out
         if driver.needs_init:
             torch.cuda._lazy_init()
-        memory_format = arguments(*args, **kwargs) if args or kwargs else torch.preserve_format
+        memory_format = arguments(*args, **kwargs) if args or kwargs or counted else torch.preserve_format
         try:
             copy = redirects and crosses(self, True)
             if memory_format is torch.preserve_format and not copy:

@@ -1,0 +1,27 @@
+"""Any call of ``Tensor.to``: it does what stock torch's does for the same call with the CPU as the device."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+from harness import EVERYWHERE, STOCK, Place, in_child
+
+from . import drawn, examples
+from .moving import CALLS, move
+
+calls_of = functools.cache(functools.partial(drawn, CALLS))
+
+
+@examples(400, 8000)
+@pytest.mark.native
+@pytest.mark.mps
+@pytest.mark.parametrize("where", EVERYWHERE, ids=str)
+def test_any_call_does_what_stock_torch_does(where: Place, number: int) -> None:
+    calls = calls_of(number)
+    stock = in_child(move, STOCK, calls, "cpu", seconds=300)
+    assert sum(len(row) > 1 for row in stock) > len(stock) / 10
+    for device in ("cuda", "cpu"):
+        here = in_child(move, where, calls, device, seconds=300)
+        wrong = [(call, one, other) for call, one, other in zip(calls, stock, here, strict=True) if one != other]
+        assert wrong == []

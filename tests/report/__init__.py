@@ -1,0 +1,1 @@
+"""The report: what is counted, where it is written, and when."""

@@ -1,0 +1,252 @@
+"""What the report counts: requests by what was asked, what was given, and the call site."""
+
+from __future__ import annotations
+
+import collections
+import io
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, in_child, outcome, python
+
+import torchdevice_cuda
+from torchdevice_cuda.report import MOST_ROWS, OTHER_SITES, Counters, tables
+
+from .reading import counts, rows
+
+CUDA = Place("cuda faithful", {"driver": "cuda", "policy": "faithful"})
+CUDA_ACCELERATED = Place("cuda accelerate", {"driver": "cuda", "policy": "accelerate"})
+#: What a report calls the GPU.
+GPU = {"cpu": "cpu", "virtual": "cuda:0", "cuda": "cuda:0", "mps": "cuda:0 (mps:0)"}
+FAITHFUL = [pytest.param(place, marks=place.marks, id=str(place)) for place in (CPU, VIRTUAL, MPS_FAITHFUL, CUDA)]
+
+
+def make() -> int:
+    return len([torch.zeros(2, device="cuda") for _ in range(3)])
+
+
+def ask() -> None:
+    """One way of asking a line; on most a tensor is made for no device first."""
+    make()
+    make()
+    torch.ones(1).to("cuda")
+    torch.ones(1).to(device="cuda:0", dtype=torch.float16)
+    torch.ones(1, device="cpu").cpu()
+    torch.ones(1).cuda()
+    torch.ones(1).cuda().cuda(0).cpu()
+    torch.nn.Linear(2, 2)
+    torch.nn.Linear(2, 2, device="cuda").cpu()
+    torch.nn.Linear(2, 2).cuda()
+    torch.nn.Linear(2, 2).to("cuda")
+    torch.ones(1, device="mps")
+    with torch.device("cuda"):
+        torch.ones(1)
+    torch.ones(1).new_zeros(1, device="cuda")
+    torch.ones_like(torch.ones(1, device="cuda"))
+
+
+#: By the line of ``ask``: how many requests of each kind it makes.
+ASKED = {
+    3: {"no device": 1, "cuda": 1},
+    4: {"no device": 1, "cuda:0": 1},
+    5: {"cpu": 2},
+    6: {"no device": 1, "cuda": 1},
+    7: {"no device": 1, "cuda": 1, "cuda:0": 1, "cpu": 1},
+    8: {"no device": 2},
+    9: {"cuda": 2, "cpu": 2},
+    10: {"no device": 2, "cuda": 2},
+    11: {"no device": 2, "cuda": 2},
+    12: {"mps": 1},
+    14: {"cuda": 1},
+    15: {"no device": 1, "cuda": 1},
+    16: {"cuda": 1},
+}
+
+
+def expected(gpu: str) -> dict[tuple[str, str, int], int]:
+    """What the report of ``ask`` says where the GPU goes by this name."""
+    start = ask.__code__.co_firstlineno + 1
+    found = {("cuda", gpu, make.__code__.co_firstlineno + 1): 6}
+    for line, kinds in ASKED.items():
+        for kind, number in kinds.items():
+            found[kind, "cpu" if kind in ("no device", "cpu") else gpu, start + line] = number
+    return found
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "report.txt"
+
+
+@pytest.mark.parametrize("where", FAITHFUL)
+def test_every_way_of_asking_is_counted_once(where: Place, file: Path) -> None:
+    in_child(ask, where.but(report=str(file)))
+    text = file.read_text()
+    found = expected(GPU[str(where.driver)])
+    assert counts(text) == found
+    assert {row[3].rpartition(":")[0] for row in rows(text)} == {__file__}
+    assert text.endswith(f"{sum(found.values())} device requests in all\n")
+
+
+def accelerated() -> None:
+    torch.ones(1, device="cpu").cpu()
+    torch.ones(1)
+
+
+@pytest.mark.parametrize("where", [pytest.param(CUDA_ACCELERATED, marks=CUDA_ACCELERATED.marks, id="cuda")])
+def test_requests_that_are_redirected_are_counted_once(where: Place, file: Path) -> None:
+    in_child(accelerated, where.but(report=str(file)))
+    line = accelerated.__code__.co_firstlineno + 1
+    assert counts(file.read_text()) == {("cpu", "cuda:0", line): 2, ("no device", "cuda:0", line + 1): 1}
+
+
+def load() -> None:
+    buffer = io.BytesIO()
+    torch.save(torch.nn.Parameter(torch.ones(1, device="cuda")), buffer)
+    buffer.seek(0)
+    torch.load(buffer)
+    buffer.seek(0)
+    torch.load(buffer, map_location="cpu")
+
+
+@pytest.mark.native
+def test_what_is_loaded_is_counted(file: Path) -> None:
+    in_child(load, VIRTUAL.but(report=str(file)))
+    line = load.__code__.co_firstlineno
+    found = counts(file.read_text())
+    assert found["cuda:0", "cuda:0", line + 4] == found["cpu", "cpu", line + 6] == 1
+
+
+def several_devices() -> None:
+    torch.ones(1, device="cuda:1")
+    with torch.cuda.device(1):
+        torch.ones(1, device="cuda")
+
+
+@pytest.mark.native
+def test_the_current_device_is_what_is_given(file: Path) -> None:
+    in_child(several_devices, VIRTUAL.but(report=str(file), devices=2))
+    assert {key[:2] for key in counts(file.read_text())} == {("cuda:1", "cuda:1"), ("cuda", "cuda:1")}
+
+
+def changed() -> list[str]:
+    found = {row.target for row in torchdevice_cuda.activation.changes()}
+    return sorted(found & {"torch.zeros", "torch.Tensor.to", "torch.Tensor.cuda", "torch.Tensor.cpu"})
+
+
+@pytest.mark.native
+def test_without_a_report_nothing_is_changed_for_one(file: Path) -> None:
+    assert in_child(changed, VIRTUAL) == []
+    assert in_child(changed, VIRTUAL.but(report=str(file))) == [
+        "torch.Tensor.cpu",
+        "torch.Tensor.cuda",
+        "torch.Tensor.to",
+        "torch.zeros",
+    ]
+
+
+def compare() -> list[bool]:
+    """Whether what a program holds in its hands is what it was under this report."""
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    seen: list[object] = []
+    with Mode():
+        torch.zeros(1)
+        torch.ones(1, device="cpu").cpu()
+    return [torch.zeros in seen, torch.ones in seen, torch.Tensor.cpu in seen, len(seen) == 3]
+
+
+@pytest.mark.parametrize("where", [pytest.param(p, marks=p.marks, id=str(p)) for p in (CPU, VIRTUAL, MPS_FAITHFUL)])
+def test_function_modes_see_torchs_own_names(where: Place, file: Path) -> None:
+    assert in_child(compare, where.but(report=str(file))) == [True] * 4
+
+
+def test_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    in_child(make, CPU.but(report=str(page)))
+    assert page.read_text().startswith("<!doctype html>")
+    assert page.read_text().count("<tr>") == 2
+
+
+def test_standard_error() -> None:
+    options = ("--driver", "cpu", "--report", "-")
+    done = python("-m", "torchdevice_cuda", *options, "-c", "import torch; torch.zeros(1, device='cuda')")
+    assert "1 device requests in all" in done.err
+
+
+def deactivate_and_read(file: str) -> str:
+    torch.zeros(1, device="cuda")
+    torchdevice_cuda.deactivate()
+    return Path(file).read_text()
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_deactivation_writes_it(file: Path, order: str) -> None:
+    assert "1 device requests" in in_child(deactivate_and_read, CPU.but(report=str(file)).when(order), str(file))
+
+
+def lose_the_folder(folder: str) -> bool:
+    """Deactivation goes on to its end, whatever becomes of the report."""
+    torch.zeros(1, device="cuda")
+    Path(folder).rmdir()
+    torchdevice_cuda.deactivate()
+    return torch.cuda.is_available()
+
+
+def test_a_report_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    done = outcome(lose_the_folder, CPU.but(report=str(folder / "report.txt")), str(folder))
+    assert done.value is False
+    assert "was not written: No such file or directory" in done.err
+    assert "Traceback" not in done.err
+
+
+# ----------------------------------------------------------------------------- without torch
+def test_threads_lose_no_count() -> None:
+    counters, times, threads = Counters("cpu", "cpu"), 2000, 8
+
+    def work(number: int) -> None:
+        for turn in range(times):
+            counters.count("cuda", "cpu", f"shared:{turn % 3}")
+            counters.count("cuda", "cpu", f"own:{number}")
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+    for worker in workers:
+        worker.start()
+    while any(worker.is_alive() for worker in workers):
+        counters.rows()  # reading meanwhile neither fails nor disturbs
+    for worker in workers:
+        worker.join()
+    found = {row[3]: row[0] for row in counters.rows()}
+    assert sum(found.values()) == 2 * times * threads
+    assert all(found[f"own:{number}"] == times for number in range(threads))
+
+
+def test_a_report_is_bounded() -> None:
+    counters = Counters("cpu", "cpu")
+    for number in range(3 * MOST_ROWS):
+        counters.count("cuda", "cpu", f"<generated {number}>:1")
+    found = counters.rows()
+    assert len(found) == MOST_ROWS + 1
+    assert found[0] == (2 * MOST_ROWS, "cuda", "cpu", OTHER_SITES)
+
+
+@pytest.mark.parametrize(
+    "name", ["<script>alert(1)</script>&amp;'\".py", "line\nend\ttab.py", "\udcff\udcfe.py", "日本.py", "\x1b[31m.py"]
+)
+def test_a_name_of_any_bytes_stays_in_its_cell(name: str) -> None:
+    counters = Counters("cpu", "cpu")
+    counters.count("cuda", "cpu", f"{name}:1")
+    text, page = tables.text(counters.tables()), tables.page(counters.tables())
+    assert len(text.splitlines()) == 4
+    assert collections.Counter(page)["<"] == collections.Counter(tables.page(Counters("cpu", "cpu").tables()))["<"] + 10
+    for written in (text, page):
+        written.encode()
+        assert "\x1b" not in written
