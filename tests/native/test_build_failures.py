@@ -154,7 +154,8 @@ def small_disk(folder: Path, size: int) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["umount", folder], check=True)
+        # Lazily: what was ended may not have let go of its files yet.
+        subprocess.run(["umount", "--lazy", folder], check=True)
         folder.rmdir()
 
 
