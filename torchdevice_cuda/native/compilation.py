@@ -134,17 +134,13 @@ def _make(kind: str, torch: Torch, cxx: str, scratch: Path, compilers: Compilers
         return out
 
     objects = []
-    with ThreadPoolExecutor(jobs) as pool:
+    # In this order: leaving the pool waits for its threads, which wait for the compilers.
+    with ThreadPoolExecutor(jobs) as pool, compilers.ended_by_errors():
         pending = {pool.submit(one, name, unit): name for name, unit in units.items()}
-        try:
-            for number, future in enumerate(as_completed(pending), 1):
-                objects.append(future.result())
-                spent = time.monotonic() - started
-                say(f"  [{number}/{len(pending)}] {pending[future]} ({spent:.0f} s)")
-        except BaseException:
-            compilers.stop()
-            pool.shutdown(cancel_futures=True)
-            raise
+        for number, future in enumerate(as_completed(pending), 1):
+            objects.append(future.result())
+            spent = time.monotonic() - started
+            say(f"  [{number}/{len(pending)}] {pending[future]} ({spent:.0f} s)")
     made = scratch / "library.so"
     linked = [*map(str, sorted(objects)), "-o", str(made), *toolchain.link_paths(torch, cxx)]
     compilers.run([cxx, *linked, *toolchain.link_flags()], "linking", made)
