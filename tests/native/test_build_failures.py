@@ -11,7 +11,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness import clean_environment
@@ -154,7 +156,8 @@ def small_disk(folder: Path, size: int) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["umount", folder], check=True)
+        # Lazily: what was ended may not have let go of its files yet.
+        subprocess.run(["umount", "--lazy", folder], check=True)
         folder.rmdir()
 
 
@@ -243,6 +246,31 @@ def test_the_first_error_ends_the_others(bench: Bench, tmp_path: Path, monkeypat
     bench.set(f"case $out in */operators.o) {HANGING};; *) sleep 0.5; echo error: no; exit 1;; esac")
     started = time.monotonic()
     assert "error: no" in refused() and time.monotonic() - started < 30
+    assert wait_until(lambda: not are_running(pids)), are_running(pids)
+
+
+def test_an_interruption_while_compilers_are_started(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interruption comes anywhere: here after the first of them, before the build waits for any."""
+    pids = tmp_path / "pids"
+    monkeypatch.setenv("PIDS", str(pids))
+    monkeypatch.setattr(toolchain, "PATIENCE_S", 20.0)
+    bench.set(HANGING)
+    submit = ThreadPoolExecutor.submit
+
+    def interrupted(pool: ThreadPoolExecutor, *call: Any) -> Any:
+        if pids.exists():
+            raise KeyboardInterrupt
+        started = submit(pool, *call)
+        assert wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+        return started
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupted)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        build.library("cuda", say=lambda line: None)
+    assert time.monotonic() - began < 15
     assert wait_until(lambda: not are_running(pids)), are_running(pids)
 
 

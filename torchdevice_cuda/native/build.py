@@ -23,7 +23,7 @@ import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..settings import SettingsError, cache_dir
 from . import compilation, loading, toolchain, trust
@@ -103,6 +103,13 @@ def _failing_as_build_errors() -> Iterator[None]:
         raise BuildError(f"building the native device needs a package that is not installed: {error}") from error
 
 
+class _Refused(NamedTuple):
+    """A library that does not load: what it is known by, and why."""
+
+    digest: str
+    why: str
+
+
 def _place(kind: str) -> tuple[Torch, Path]:
     """The torch that is installed, and where the library for it is, or is to be."""
     if kind not in KINDS:
@@ -133,36 +140,41 @@ def _provide(
     *,
     build: bool,
     force: bool = False,
-    refused: str = "",
+    refused: _Refused | None = None,
     say: Callable[[str], None] = _say,
 ) -> tuple[int, bool]:
-    """The library's descriptor, and whether it was built for that. One with the digest `refused` will not do."""
+    """The library's descriptor, and whether it was built for that. The one that was `refused` will not do."""
     opened, why = (None, "asked for") if force else _usable(path, refused)
     if opened is not None:
         return opened, False
     if not build:
         raise BuildError(f"the native device is not built ({why}); {_HOW[kind]} builds it")
-    cxx = compiler()
-    with _sole_builder(path.parent, say):
-        # Another process may have built it meanwhile.
-        opened, why = (None, why) if force else _usable(path, refused)
-        if opened is not None:
-            return opened, False
-        if why != trust.MISSING:
-            say(f"building the native device again: {why}")
-        compilation.compile_library(kind, torch, cxx, path, say)
-        return trust.open_library(path), True
+    try:
+        cxx = compiler()
+        with _failing_as_build_errors(), _sole_builder(path.parent, say):
+            # Another process may have built it meanwhile.
+            opened, why = (None, why) if force else _usable(path, refused)
+            if opened is not None:
+                return opened, False
+            if why != trust.MISSING:
+                say(f"building the native device again: {why}")
+            compilation.compile_library(kind, torch, cxx, path, say)
+            return trust.open_library(path), True
+    except BuildError as error:
+        if force or why == trust.MISSING or why in str(error):
+            raise
+        raise BuildError(f"{why}, and it cannot be built again: {error}") from error
 
 
-def _usable(path: Path, refused: str) -> tuple[int | None, str]:
+def _usable(path: Path, refused: _Refused | None) -> tuple[int | None, str]:
     """The library's descriptor, or why there is none."""
     try:
         opened = trust.open_library(path)
     except trust.Untrusted as error:
         return None, str(error)
-    if refused and trust.digest(opened) == refused:
+    if refused is not None and trust.digest(opened) == refused.digest:
         os.close(opened)
-        return None, f"{path} does not load"
+        return None, refused.why
     return opened, ""
 
 
@@ -211,20 +223,18 @@ def load(kind: str, *, build: bool = True) -> ModuleType:
         try:
             return loading.load(name, path, opened)
         except loading.LoadError as error:
-            why, refused = str(error), trust.digest(opened)
-        if not build or trust.note(path.with_name(_HOPELESS)) == refused:
+            refused = _Refused(trust.digest(opened), str(error))
+        if not build or trust.note(path.with_name(_HOPELESS)) == refused.digest:
             again = f"python -m torchdevice_cuda.native.build --as {kind} --force"
-            raise BuildError(f"{why}; {again} builds it again")
+            raise BuildError(f"{refused.why}; {again} builds it again")
         if not built:
+            opened, _ = _provide(kind, found, path, build=True, refused=refused)
             try:
-                opened, built = _provide(kind, found, path, build=True, refused=refused)
                 return loading.load(name, path, opened)
             except loading.LoadError as error:
-                why, refused = str(error), trust.digest(opened)
-            except (BuildError, OSError, trust.Untrusted) as error:
-                raise BuildError(f"{why}, and it cannot be built again: {error}") from error
-        trust.write_note(path.with_name(_HOPELESS), refused)
-        raise BuildError(f"the native device was built, but {why}")
+                refused = _Refused(trust.digest(opened), str(error))
+        trust.write_note(path.with_name(_HOPELESS), refused.digest)
+        raise BuildError(f"the native device was built, but {refused.why}")
 
 
 def main(arguments: list[str] | None = None) -> int:

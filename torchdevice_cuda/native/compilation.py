@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ _SUFFIXES = (".cpp", ".h", ".jinja")
 LOG = "build.log"
 #: How the folder begins in which a build works. One that is there while nobody builds is left from a build that died.
 SCRATCH = ".build-"
+_LOOK_S = 0.5
 
 
 class Unit(NamedTuple):
@@ -140,18 +141,17 @@ def _make(kind: str, torch: Torch, cxx: str, scratch: Path, compilers: Compilers
         compilers.run([cxx, *flags, unit.level, "-c", str(source), "-o", str(out)], f"compiling {name}", out)
         return out
 
-    objects = []
-    with ThreadPoolExecutor(jobs) as pool:
+    objects: list[Path] = []
+    # In this order: leaving the pool waits for its threads, which wait for the compilers.
+    with ThreadPoolExecutor(jobs) as pool, compilers.ended_by_errors():
         pending = {pool.submit(one, name, unit): name for name, unit in units.items()}
-        try:
-            for number, future in enumerate(as_completed(pending), 1):
+        while len(objects) < len(units):
+            # Not without end: Python does not see a signal that comes as it begins to wait for a lock.
+            for future in wait(pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED).done:
+                name = pending.pop(future)
                 objects.append(future.result())
                 spent = time.monotonic() - started
-                say(f"  [{number}/{len(pending)}] {pending[future]} ({spent:.0f} s)")
-        except BaseException:
-            compilers.stop()
-            pool.shutdown(cancel_futures=True)
-            raise
+                say(f"  [{len(objects)}/{len(units)}] {name} ({spent:.0f} s)")
     made = scratch / "library.so"
     linked = [*map(str, sorted(objects)), "-o", str(made), *toolchain.link_paths(torch, cxx)]
     compilers.run([cxx, *linked, *toolchain.link_flags()], "linking", made)

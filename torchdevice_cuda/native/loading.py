@@ -47,9 +47,8 @@ def load(name: str, path: Path, opened: int) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         loader.exec_module(module)
     except Exception as error:
-        raise LoadError(
-            f"{path} does not load: {str(error).removeprefix(f'{file}: ').replace(file, path.name)}"
-        ) from error
+        why = str(error).removeprefix(f"{file}: ").replace(file, path.name)
+        raise LoadError(f"{path} does not load: {why}") from error
     module.__file__ = spec.origin = loader.path = str(path)
     sys.modules[name] = module
     return module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import shlex
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from . import toolchain
@@ -83,6 +85,15 @@ class Compilers:
             for process in self._started:
                 if process.stdin is not None:
                     process.stdin.close()
+
+    @contextlib.contextmanager
+    def ended_by_errors(self) -> Iterator[None]:
+        """They end where something fails meanwhile, or interrupts."""
+        try:
+            yield
+        except BaseException:
+            self.stop()
+            raise
 
     def log(self) -> str:
         """What was run and what it said."""
