@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import CPU, EVERYWHERE, MPS, STOCK, VIRTUAL, child
+from harness import CPU, EVERYWHERE, MPS, MPS_FAITHFUL, STOCK, VIRTUAL, child
 from torch import nn
 
 DEVICE = "cuda"
@@ -59,7 +59,6 @@ def test_nothing_and_back(way: str) -> list[Any]:
     emptied = [x.untyped_storage().nbytes(), x.untyped_storage().data_ptr(), list(x.shape)]
     WAYS[way](x, 36)
     x.fill_(3)
-    assert x.device.type == _device()
     return [emptied, x.untyped_storage().nbytes(), x.tolist(), (x + 1).tolist()]
 
 
@@ -132,7 +131,7 @@ def test_more_than_there_is() -> None:
     assert x.tolist() == [1, 1, 1, 1]
 
 
-@child(MPS)
+@child(MPS_FAITHFUL)
 @pytest.mark.parametrize("sizes", [(80, 24, 48), (0, 36), (1, 0, 8)])
 def test_a_gpu_that_is_not_compiled_by_us(sizes: tuple[int, ...]) -> None:
     """What a Mac does: the emulated device's own way is not used here."""
