@@ -19,7 +19,7 @@ TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
 #: Settings of the process that runs the tests must not leak into the programs under test: ours, and Python's.
 _SETTINGS = ("TORCHDEVICE_", "TORCH_ALLOW_REDIRECTS", "CUDA_VISIBLE_DEVICES", "PYTHON")
-_KEPT = ("TORCHDEVICE_CACHE_DIR", "PYTHONPATH")
+_KEPT = ("TORCHDEVICE_CACHE_DIR", "TORCHDEVICE_NATIVE_CXXFLAGS", "PYTHONPATH")
 #: Two children run at once on few cores, and what they compute is small.
 _DEFAULTS = {"OMP_NUM_THREADS": "1"}
 

@@ -350,7 +350,10 @@ def test_pools() -> None:
     assert _pools() == {(0, 0), (0, 7)}
     assert module.pool_use_count(0, 0, 7) == 1
     del inside
+    module.empty_cache(0, 7)
+    assert _pools() == {(0, 0), (0, 7)}  # somebody still holds it
     module.pool_release(0, 0, 7)
+    module.empty_cache(0, 7)
     assert _pools() == {(0, 0)}
     del outside
 

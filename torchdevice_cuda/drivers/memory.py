@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 PoolId = tuple[int, int]
+#: where memory comes from that belongs to no pool
+COMMON: PoolId = (0, 0)
 #: ``observer(device, wanted, total, free)``
 OutOfMemoryObserver = Callable[[int, int, int, int], None]
 
@@ -41,8 +43,8 @@ class Memory(abc.ABC):
         """``(free, total)`` bytes of the device."""
 
     @abc.abstractmethod
-    def empty_cache(self) -> None:
-        """Give memory kept for reuse back."""
+    def empty_cache(self, pool: PoolId = COMMON) -> None:
+        """Give memory kept for reuse back: what nobody holds a pool for, or of one such pool."""
 
     @abc.abstractmethod
     def allocate(self, size: int, device: int, stream: int) -> int:
@@ -81,8 +83,20 @@ class Memory(abc.ABC):
         """Start the sums of pinned memory from zero."""
 
     @abc.abstractmethod
-    def enter_pool(self, device: int, pool: PoolId) -> None:
-        """File the calling thread's allocations on a device under a pool."""
+    def retain_pool(self, device: int, pool: PoolId) -> None:
+        """One holder of a pool more."""
+
+    @abc.abstractmethod
+    def release_pool(self, device: int, pool: PoolId) -> None:
+        """One holder of a pool less; of a pool without holders memory can go back."""
+
+    @abc.abstractmethod
+    def pool_holders(self, device: int, pool: PoolId) -> int:
+        """How many hold a pool."""
+
+    @abc.abstractmethod
+    def enter_pool(self, device: int, pool: PoolId, every_thread: bool = False) -> None:
+        """File the calling thread's allocations on a device, or everybody's, under a pool, as one holder of it more."""
 
     @abc.abstractmethod
     def leave_pool(self, device: int, pool: PoolId) -> None:
@@ -90,7 +104,7 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def on_out_of_memory(self, observer: OutOfMemoryObserver) -> None:
-        """Call an observer when memory runs out."""
+        """Call an observer whenever memory runs out, under no lock; an error of its own is what the program sees."""
 
     @abc.abstractmethod
     def out_of_memory(self, size: int, device: int) -> Exception:

@@ -1,12 +1,14 @@
 """Collective operations of ``torch.distributed`` on tensors of the accelerator: through the host's process group.
 
-Process groups know the devices their backends were built for, and none was built for MPS. A collective on the
-accelerator's tensors takes copies on the CPU, is done there, and what it wrote is brought back.
+Process groups know the devices their backends were built for. None was built for MPS; gloo of a CPU build has CUDA's
+kernels and nothing behind them, and the process dies of a null pointer. A collective on the accelerator's tensors takes
+copies on the CPU, is done there, and what it wrote is brought back.
 """
 
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -28,10 +30,10 @@ _READING = frozenset({"send", "barrier"})
 _ARRIVING = frozenset({"recv_", "recv_any_source_"})
 
 
-def missing(key: str) -> Iterator[str]:
-    """The collective operators of the running torch that have no kernel at a dispatch key but have CUDA's."""
+def wanted(key: str) -> Iterator[str]:
+    """The collective operators of the running torch that have CUDA's kernel, and none of use at a dispatch key."""
     for name in sorted(torch._C._dispatch_get_all_op_names()):
-        if name.startswith("c10d::") and _has(name, "CUDA") and not _has(name, key):
+        if name.startswith("c10d::") and _has(name, "CUDA") and (key == "CUDA" or not _has(name, key)):
             yield name.removeprefix("c10d::")
 
 
@@ -109,8 +111,11 @@ def kernel(name: str, left: Callable[[str, str, str], None]) -> Callable[..., An
 
 
 def register(key: str, left: Callable[[str, str, str], None]) -> torch.library.Library:
-    """Register a kernel for every collective that lacks one; the library that holds them."""
+    """Register a kernel for every collective that lacks a useful one; the library that holds them."""
     library = torch.library.Library("c10d", "IMPL")
-    for name in missing(key):
-        library.impl(name, kernel(name, left), key)
+    with warnings.catch_warnings():
+        # torch says once that kernels have been overridden; those would end the process.
+        warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel")
+        for name in wanted(key):
+            library.impl(name, kernel(name, left), key)
     return library

@@ -65,7 +65,14 @@ def layout(kind: str) -> dict[str, Unit]:
         ),
         "kernels": Unit("-O2", ("operators/kernels.cpp", "operators/direct.cpp")),
         "composites": Unit(
-            "-O1", ("operators/composites.cpp", "operators/attention.cpp", *_ONLY[kind], "runtime/exit.cpp")
+            "-O1",
+            (
+                "operators/composites.cpp",
+                "operators/attention.cpp",
+                *_ONLY[kind],
+                "runtime/exit.cpp",
+                "runtime/unwinding.cpp",
+            ),
         ),
         "module": Unit(
             "-O1",
@@ -75,6 +82,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "bindings/rescue.cpp",
                 "bindings/streams.cpp",
                 "runtime/hooks.cpp",
+                "runtime/ddp_timer.cpp",
             ),
         ),
         "memory": Unit(

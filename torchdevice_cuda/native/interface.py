@@ -78,14 +78,20 @@ class Native(Protocol):
     def get_fraction(self, device: int) -> float:
         """That share."""
 
-    def empty_cache(self) -> None:
-        """Give segments that nothing uses back to the host."""
+    def empty_cache(self, pool_a: int = 0, pool_b: int = 0) -> None:
+        """Give segments that nothing uses back to the host: everywhere, or of a pool that nobody holds any more."""
 
     def raw_alloc(self, size: int, device: int, stream: int) -> int:
         """Raw memory; its address."""
 
     def raw_delete(self, address: int) -> None:
         """Free raw memory."""
+
+    def attach_out_of_memory_observer(self, observer: Callable[[int, int, int, int], object]) -> None:
+        """Call it at every shortage from now on, before the error, without any lock."""
+
+    def resize_storage(self, storage: int, size: int) -> None:
+        """Give a storage of the device, by its address, another size in bytes."""
 
     def allocator_address(self) -> int:
         """torch's pointer to the allocator."""
@@ -101,8 +107,17 @@ class Native(Protocol):
     ) -> None:
         """Keep a history, or stop keeping one."""
 
+    def pool_retain(self, device: int, a: int, b: int) -> None:
+        """One holder of a private pool more; the first makes it."""
+
+    def pool_release(self, device: int, a: int, b: int) -> None:
+        """One holder less."""
+
+    def pool_use_count(self, device: int, a: int, b: int) -> int:
+        """How many hold it."""
+
     def pool_begin(self, device: int, a: int, b: int, this_thread_only: bool) -> None:
-        """Send allocations to a private pool."""
+        """Send allocations to a private pool, as one more holder of it."""
 
     def pool_end(self, device: int, a: int, b: int) -> None:
         """Stop sending them there."""

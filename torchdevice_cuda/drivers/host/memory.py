@@ -7,6 +7,7 @@ taken through ``caching_allocator_alloc`` are kept one by one.
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import re
 import sys
@@ -15,7 +16,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ..memory import Memory, OutOfMemoryObserver, PoolId
+from ..memory import COMMON, Memory, OutOfMemoryObserver, PoolId
 
 _POOLS = ("all", "small_pool", "large_pool")
 _COUNTED = ("allocation", "segment", "active", "inactive_split")
@@ -23,7 +24,6 @@ _BYTES = ("allocated_bytes", "reserved_bytes", "active_bytes", "inactive_split_b
 _OVERSIZE = ("oversize_allocations", "oversize_segments")
 _ROUNDING = 512
 _EXABYTE = 1 << 60
-_DEFAULT_POOL: PoolId = (0, 0)
 _HOST_FULL = re.compile(r"DefaultCPUAllocator: .*you tried to allocate (\d+) bytes")
 
 
@@ -112,6 +112,7 @@ class ProcessMemory(Memory):
         self._history: list[list[dict[str, Any]]] = [[] for _ in range(device_count)]
         self._history_limit = 0
         self._thread = threading.local()
+        self._holders: collections.Counter[tuple[int, PoolId]] = collections.Counter()
         self._observers: list[OutOfMemoryObserver] = []
 
     # ------------------------------------------------------------------ sampling
@@ -191,8 +192,10 @@ class ProcessMemory(Memory):
         return total - free
 
     # ---------------------------------------------------------------- allocation
-    def empty_cache(self) -> None:
-        """Give freed heap memory back to the system where the C library can (glibc)."""
+    def empty_cache(self, pool: PoolId = COMMON) -> None:
+        """Give freed heap memory back to the system where the C library can (glibc); pools keep none of their own."""
+        if pool != COMMON:
+            return
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
         if trim is not None:
             trim(0)
@@ -205,7 +208,7 @@ class ProcessMemory(Memory):
         if not 0 < size <= min(free, int(total * self._fractions[device])):
             raise self.out_of_memory(size, device)
         pools: list[PoolId] = self._pools(device)
-        block = _Block(size, device, stream, pools[-1] if pools else _DEFAULT_POOL)
+        block = _Block(size, device, stream, pools[-1] if pools else COMMON)
         with self._lock:
             self._blocks[block.address] = block
             self._requests[device].add(1)
@@ -227,7 +230,7 @@ class ProcessMemory(Memory):
 
         free, total = self.info(device)
         self._ooms[device] += 1
-        for observer in self._observers:
+        for observer in tuple(self._observers):  # to which one of them may add
             observer(device, size, total, free)
         if size >= _EXABYTE:
             return torch._C.OutOfMemoryError("CUDA out of memory. Tried to allocate more than 1EB memory.")
@@ -310,8 +313,26 @@ class ProcessMemory(Memory):
         entered: dict[int, list[PoolId]] = self._thread.__dict__.setdefault("pools", {})
         return entered.setdefault(device, [])
 
-    def enter_pool(self, device: int, pool: PoolId) -> None:
-        """File the calling thread's raw allocations under a pool."""
+    def retain_pool(self, device: int, pool: PoolId) -> None:
+        """One holder of a pool more."""
+        with self._lock:
+            self._holders[device, _as_id(pool)] += 1
+
+    def release_pool(self, device: int, pool: PoolId) -> None:
+        """One holder of a pool less; its blocks are not kept for reuse, so nothing is left to give back."""
+        with self._lock:
+            key = (device, _as_id(pool))
+            self._holders[key] -= 1
+            if self._holders[key] <= 0:
+                del self._holders[key]
+
+    def pool_holders(self, device: int, pool: PoolId) -> int:
+        """How many hold a pool."""
+        return self._holders.get((device, _as_id(pool)), 0)
+
+    def enter_pool(self, device: int, pool: PoolId, every_thread: bool = False) -> None:
+        """File the calling thread's raw allocations under a pool; other threads' are not looked after here."""
+        self.retain_pool(device, pool)
         self._pools(device).append(_as_id(pool))
 
     def leave_pool(self, device: int, pool: PoolId) -> None:
@@ -320,7 +341,7 @@ class ProcessMemory(Memory):
             self._pools(device).remove(_as_id(pool))
 
     def on_out_of_memory(self, observer: OutOfMemoryObserver) -> None:
-        """Call a function when a raw allocation is refused."""
+        """Call a function whenever memory is refused and the refusal passes through us."""
         self._observers.append(observer)
 
     # --------------------------------------------------------------------- limits

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..host.memory import Gauge, ProcessMemory
-from ..memory import PoolId
+from ..memory import COMMON, PoolId
 from . import metal
 
 if TYPE_CHECKING:
@@ -99,11 +99,12 @@ class MpsMemory(ProcessMemory):
             self._sample(device)
         return max(0, total - self._reserved.current), total
 
-    def empty_cache(self) -> None:
-        """Give what torch keeps for reuse back to Metal."""
-        import torch
+    def empty_cache(self, pool: PoolId = COMMON) -> None:
+        """Give what torch keeps for reuse back to Metal; pools keep nothing of their own."""
+        if pool == COMMON:
+            import torch
 
-        torch._C._mps_emptyCache()
+            torch._C._mps_emptyCache()
 
     def allocate(self, size: int, device: int, stream: int) -> int:
         """A raw block: the memory of a tensor that is kept until the block is released."""

@@ -7,7 +7,7 @@ from types import FrameType
 from typing import Any
 
 from ...native.interface import Native
-from ..memory import Memory, OutOfMemoryObserver, PoolId
+from ..memory import COMMON, Memory, OutOfMemoryObserver, PoolId
 
 _MAX_FRAMES = 64
 
@@ -31,7 +31,6 @@ class NativeMemory(Memory):
     def __init__(self, native: Native, device_count: int) -> None:
         self._native = native
         self._device_count = device_count
-        self._observers: list[OutOfMemoryObserver] = []
 
     def _check(self, device: int) -> int:
         if not 0 <= device < self._device_count:
@@ -54,9 +53,9 @@ class NativeMemory(Memory):
         """Free and total bytes."""
         return self._native.mem_info(device)
 
-    def empty_cache(self) -> None:
+    def empty_cache(self, pool: PoolId = COMMON) -> None:
         """Give segments that nothing uses back to the host."""
-        self._native.empty_cache()
+        self._native.empty_cache(*pool)
 
     def allocate(self, size: int, device: int, stream: int) -> int:
         """Raw memory."""
@@ -110,17 +109,29 @@ class NativeMemory(Memory):
         """Start the sums of pinned memory from zero."""
         self._native.host_reset_accumulated_stats()
 
-    def enter_pool(self, device: int, pool: PoolId) -> None:
-        """Send the calling thread's allocations to a pool."""
-        self._native.pool_begin(device, *pool, True)
+    def retain_pool(self, device: int, pool: PoolId) -> None:
+        """One holder of a pool more."""
+        self._native.pool_retain(device, *pool)
+
+    def release_pool(self, device: int, pool: PoolId) -> None:
+        """One holder of a pool less."""
+        self._native.pool_release(device, *pool)
+
+    def pool_holders(self, device: int, pool: PoolId) -> int:
+        """How many hold a pool."""
+        return self._native.pool_use_count(device, *pool)
+
+    def enter_pool(self, device: int, pool: PoolId, every_thread: bool = False) -> None:
+        """Send the calling thread's allocations, or everybody's, to a pool."""
+        self._native.pool_begin(device, *pool, not every_thread)
 
     def leave_pool(self, device: int, pool: PoolId) -> None:
         """Stop sending allocations to a pool."""
         self._native.pool_end(device, *pool)
 
     def on_out_of_memory(self, observer: OutOfMemoryObserver) -> None:
-        """Remember an observer; the native allocator raises without asking Python."""
-        self._observers.append(observer)
+        """Have the native allocator call it."""
+        self._native.attach_out_of_memory_observer(observer)
 
     def out_of_memory(self, size: int, device: int) -> Exception:
         """The allocator words and counts its own errors; this one is for requests that never reach it."""

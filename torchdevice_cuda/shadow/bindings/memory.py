@@ -196,7 +196,7 @@ def _cuda_attach_out_of_memory_observer(observer: Callable[[int, int, int, int],
 
 # ------------------------------------------------------------------------------ pools
 class _MemPool:
-    """A pool: an id that allocations can be filed under."""
+    """A pool: an id that allocations can be filed under. It holds its memory, and lets go of it when it is dropped."""
 
     def __init__(
         self,
@@ -207,7 +207,16 @@ class _MemPool:
     ) -> None:
         self._id = next_pool_id()
         self._allocator = allocator
-        self._uses = 1
+        driver = active()
+        self._device, self._memory = driver.current_device(), driver.memory
+        self._memory.retain_pool(self._device, self._id)
+
+    def __del__(self) -> None:
+        """Let go: memory that nothing uses goes back at once, the rest when it is free and wanted elsewhere."""
+        memory = getattr(self, "_memory", None)  # none where it could not be made
+        if memory is not None:
+            memory.release_pool(self._device, self._id)
+            memory.empty_cache(self._id)
 
     @property
     def id(self) -> PoolId:
@@ -221,7 +230,7 @@ class _MemPool:
 
     def use_count(self) -> int:
         """How many hold the pool."""
-        return self._uses
+        return self._memory.pool_holders(self._device, self._id)
 
 
 _MemPool.__module__ = "torch._C"
@@ -229,7 +238,7 @@ _MemPool.__module__ = "torch._C"
 
 def _cuda_beginAllocateToPool(device: int, pool: PoolId) -> None:
     """Send allocations on a device to a pool."""
-    active().memory.enter_pool(device, pool)
+    active().memory.enter_pool(device, pool, every_thread=True)
 
 
 def _cuda_beginAllocateCurrentThreadToPool(device: int, pool: PoolId) -> None:
@@ -249,6 +258,7 @@ def _cuda_endAllocateToPool(device: int, pool: PoolId) -> None:
 
 def _cuda_releasePool(device: int, pool: PoolId) -> None:
     """One holder of the pool less; its memory stays with the tensors in it."""
+    active().memory.release_pool(device, pool)
 
 
 def _cuda_checkPoolLiveAllocations(device: int, pool: PoolId, expected: set[int]) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import torch
 import torch.distributed
 
@@ -9,7 +12,7 @@ from ...drivers.traits import Trait
 from ..core.callers import site
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.wrapping import install
+from ..core.wrapping import Function, install, resembling
 
 
 @patch(
@@ -45,3 +48,40 @@ def kernels(context: Context) -> None:
     editor.on_undo(refusals.clear)
     for owner, name, original in functions(doubles):
         install(context, owner, name, guard.function(name, original), original)
+
+
+_GROUPS = "torch.distributed.distributed_c10d._new_process_group_helper"
+
+
+@patch(_GROUPS, "torch.ops.c10d[CUDA]", traits=Trait.NATIVE, without=Trait.PARTIAL)
+def collective(context: Context) -> None:
+    """Process groups of a CPU build have nothing for CUDA's tensors: collectives on them go through the host's.
+
+    The kernels are registered with the first process group: few programs make one, and all would pay for them.
+    """
+    if not torch.distributed.is_available() or context.driver.native is None:
+        return
+    from torch.distributed import distributed_c10d
+
+    original: Function = distributed_c10d._new_process_group_helper
+    editor, lock = context.editor, threading.Lock()
+    registered = False
+
+    def stays(operator: str, where: str, why: str) -> None:
+        """The device is the host: nothing has left it."""
+
+    @editor.later
+    def register() -> None:
+        from ...fallback import collectives
+
+        nonlocal registered
+        with lock:
+            if not registered:
+                editor.undone("torch.ops.c10d[CUDA]", collectives.register("CUDA", stays)._destroy)
+                registered = True
+
+    def helper(*args: Any, **kwargs: Any) -> Any:
+        register()
+        return original(*args, **kwargs)
+
+    editor.set(distributed_c10d, "_new_process_group_helper", resembling(helper, original))

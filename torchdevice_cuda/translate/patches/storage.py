@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -66,6 +67,49 @@ def construction(context: Context) -> None:
         return original(cls, *args, **kwargs)
 
     context.editor.set(torch.UntypedStorage, "__new__", staticmethod(resembling(__new__, original)))
+
+
+_RESIZING = ("torch.storage.UntypedStorage.resize_", "torch.ops.inductor.resize_storage_bytes_")
+
+
+def _install_resizing(context: Context, resize: Callable[[Any, int], None]) -> None:
+    """Have storages on the device resized by a function of ours, whoever asks: a program, or code compiled by torch."""
+    original: Function = torch.UntypedStorage.resize_
+    device: Callable[[Any], torch.device] = vars(torch._C.StorageBase)["device"].__get__
+    kind = context.driver.device_type
+
+    def resize_(self: Any, size: Any, /) -> Any:
+        # What is no number is refused before the device is looked at.
+        if device(self).type != kind or isinstance(size, bool) or not isinstance(size, numbers.Integral):
+            return original(self, size)
+        resize(self, int(size))
+        return self
+
+    def operator(variable: torch.Tensor, new_size: int) -> None:
+        resize(variable.untyped_storage(), new_size)
+
+    context.editor.set(torch.UntypedStorage, "resize_", resembling(resize_, original))
+    library = torch.library.Library("inductor", "IMPL")
+    context.editor.undone("torch.ops.inductor.resize_storage_bytes_", library._destroy)
+    library.impl("resize_storage_bytes_", operator, kind.upper())
+
+
+@patch(*_RESIZING, traits=Trait.NATIVE)
+def native_resizing(context: Context) -> None:
+    """Resizing a storage is compiled out of CPU builds for CUDA, and unknown for MPS; FSDP does it at every layer."""
+    native = context.driver.native
+    if native is None:  # no device is visible to the program
+        return
+    resize = native.resize_storage
+    _install_resizing(context, lambda storage, size: resize(storage._cdata, size))
+
+
+@patch(*_RESIZING, traits=Trait.PARTIAL, without=Trait.NATIVE)
+def resizing(context: Context) -> None:
+    """torch resizes no storage on an Apple GPU; FSDP does it at every layer."""
+    from ...fallback import storages
+
+    _install_resizing(context, storages.resize)
 
 
 @patch(

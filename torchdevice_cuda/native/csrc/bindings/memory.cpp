@@ -14,6 +14,7 @@
 #include "bindings/module.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
+#include "runtime/limits.h"
 #include "runtime/pinned.h"
 #include "runtime/streams.h"
 
@@ -113,9 +114,15 @@ Context hold(py::object o) {
   return Context(o.release().ptr(), &lay_aside);
 }
 
+// A call of Python from within an operator: with the interpreter, and with the host's memory for what it makes there.
+struct CallingPython {
+  const py::gil_scoped_acquire gil;
+  const AllocateOnDevice host{-1};
+};
+
 Context frames_now() {
   if (!Py_IsInitialized()) return nullptr;
-  py::gil_scoped_acquire gil;
+  const CallingPython here;
   drop_laid_aside();
   // The callable's own allocations, if it makes any, are not part of the history.
   static thread_local bool inside = false;
@@ -144,6 +151,29 @@ void record_history_py(const py::object& enabled, py::object frames, size_t max_
   const bool with_frames = g_frames != nullptr;
   without_gil([&] { record_history(on, max_entries, with_frames ? &frames_now : nullptr, frames_on_free); });
   drop_laid_aside();
+}
+
+// ---- out of memory -------------------------------------------------------------------------------------------------
+
+// Called at every shortage, for as long as the process lives; the interpreter's lock protects them.
+std::vector<py::object>& observers() {
+  static auto* all = new std::vector<py::object>;
+  return *all;
+}
+
+// An error that an observer raises takes the place of the one it was told of, as on CUDA.
+void tell_observers(const Shortage& s) {
+  if (!Py_IsInitialized()) return;
+  const CallingPython here;
+  const py::error_scope pending;
+  const auto all = observers();  // to which one of them may add
+  const size_t total = s.limits.is_reduced() ? s.limits.allowed() : s.limits.total;
+  for (const auto& observer : all) observer(static_cast<int>(s.device), s.wanted, total, s.limits.free(s.reserved));
+}
+
+void attach_observer(py::object observer) {
+  observers().push_back(std::move(observer));
+  g_shortage_observer.store(&tell_observers, std::memory_order_release);
 }
 
 py::tuple pool_tuple(const PoolId& id) {
@@ -252,6 +282,11 @@ void bind_memory(py::module_& m) {
       },
       py::arg("bytes"), py::arg("device") = -1, py::arg("stream") = 0, nogil);
   m.def("raw_delete", [](uintptr_t p) { raw_delete(reinterpret_cast<void*>(p)); }, nogil);
+  m.def("attach_out_of_memory_observer", &attach_observer);
+  m.def(
+      "resize_storage",
+      [](uintptr_t storage, int64_t bytes) { resize_storage(reinterpret_cast<c10::StorageImpl*>(storage), bytes); },
+      py::arg("storage"), py::arg("bytes"), nogil);
   m.def("allocator_address", [] { return reinterpret_cast<uintptr_t>(device_allocator()); });
   m.def(
       "device_of_address", [](uintptr_t p) { return static_cast<int>(device_of_address(reinterpret_cast<void*>(p))); },
@@ -269,6 +304,7 @@ void bind_memory(py::module_& m) {
       py::arg("max_entries") = std::numeric_limits<size_t>::max(), py::arg("frames_on_free") = false);
   m.def("history_enabled", &history_enabled);
 
+  m.def("pool_retain", [](int i, uint64_t a, uint64_t b) { pool_retain(static_cast<Index>(i), {a, b}); }, nogil);
   m.def(
       "pool_begin", [](int i, uint64_t a, uint64_t b, bool mine) { pool_begin(static_cast<Index>(i), {a, b}, mine); },
       py::arg("device"), py::arg("pool_a"), py::arg("pool_b"), py::arg("this_thread_only") = true, nogil);

@@ -44,6 +44,7 @@ bool install(int count, const std::vector<int64_t>& limits) {
   install_allocators();
   install_guard();
   const bool hooked = install_hooks();
+  install_ddp_timer();
   register_direct_kernels();
   register_hot_kernels();
   register_composites();
@@ -52,7 +53,7 @@ bool install(int count, const std::vector<int64_t>& limits) {
   register_boxed_kernels();
   install_fork_handlers();
   py::module_::import("atexit").attr("register")(
-      py::cpp_function([] { drain_autograd(); }, py::call_guard<py::gil_scoped_release>()));
+      py::cpp_function([] { prepare_exit(); }, py::call_guard<py::gil_scoped_release>()));
   return hooked;
 }
 

@@ -23,7 +23,13 @@ void bind_streams(py::module_& m) {
       "stream_new", [](int i, int priority) { return new_stream(static_cast<Index>(i), priority); },
       py::arg("device") = -1, py::arg("priority") = 0);
   m.def("stream_current", [](int i) { return current_stream(static_cast<Index>(i)); }, py::arg("device") = -1);
-  m.def("stream_set", [](int i, int64_t id) { return exchange_stream(static_cast<Index>(i), id); }, nogil);
+  m.def(
+      "stream_set",
+      [](int i, int64_t id) {
+        stream_state(static_cast<Index>(i), id);  // says so if there is none
+        return exchange_stream(static_cast<Index>(i), id);
+      },
+      nogil);
   m.def("stream_query", [](int i, int64_t id) { return stream_idle(stream_state(static_cast<Index>(i), id)); }, nogil);
   m.def(
       "stream_synchronize",
@@ -38,16 +44,13 @@ void bind_streams(py::module_& m) {
   m.def("synchronize", [](int i) { synchronize_device(static_cast<Index>(i)); }, py::arg("device") = -1, nogil);
   m.def(
       "sleep", [](int64_t cycles, int i) { sleep_current_stream(static_cast<Index>(i), cycles); }, py::arg("cycles"),
-      py::arg("device") = -1);
+      py::arg("device") = -1, nogil);
 
   py::class_<PyEvent>(m, "Event")
       .def(py::init<>())
       .def(
           "record",
-          [](PyEvent& e, int i, int64_t id) {
-            e.state.device = resolve(static_cast<Index>(i));
-            event_record(e.state, stream_state(e.state.device, id));
-          },
+          [](PyEvent& e, int i, int64_t id) { event_record(e.state, stream_state(static_cast<Index>(i), id)); },
           py::arg("device"), py::arg("stream"), nogil)
       .def(
           "block",

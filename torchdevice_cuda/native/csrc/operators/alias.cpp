@@ -200,12 +200,14 @@ void Aliases::write_back() {
     const size_t bytes = alias->nbytes();
     if (C10_LIKELY(alias->data() == dev->data() && bytes == dev->nbytes())) continue;
     if (alias->data() != dev->data()) {
+      // A storage without memory may have been left to the CPU.
+      const auto home = dev->device().type() == kType ? dev->device() : device(index_);
       c10::DataPtr moved = alias->set_data_ptr(c10::DataPtr(nullptr, cpu()));
       if (is_ours(moved) || bytes == 0) {
-        moved.unsafe_set_device(dev->device());
+        moved.unsafe_set_device(home);
         dev->set_data_ptr_noswap(std::move(moved));
       } else {
-        auto data = allocate(bytes, dev->device().index());
+        auto data = allocate(bytes, home.index());
         std::memcpy(data.get(), moved.get(), bytes);
         dev->set_data_ptr_noswap(std::move(data));
       }

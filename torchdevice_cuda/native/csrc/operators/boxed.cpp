@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/library.h>
 
 #include <atomic>
@@ -19,6 +20,7 @@
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 #include "runtime/generator.h"
+#include "runtime/interpreter.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -31,18 +33,25 @@ using torch::jit::Stack;
 
 // Random kernels that take no generator draw from the CPU's default one: lend it our seed for the call.
 void redispatch_seeded(const c10::OperatorHandle& op, DispatchKey target, Stack* stack, c10::DeviceIndex index) {
-  static std::mutex mutex;
-  std::lock_guard<std::mutex> lock(mutex);
+  // The kernel allocates, and Python may be told of that (history.h, limits.h): who waits here does not hold the
+  // interpreter meanwhile, and what Python does then may come here again.
+  const WithoutInterpreter given_up;
+  static std::recursive_mutex mutex;
+  const std::lock_guard<std::recursive_mutex> lock(mutex);
   auto generator = at::detail::getDefaultCPUGenerator();
-  const auto saved = generator.get_state();
-  generator.set_current_seed(next_seed(at::Generator(), index, 1));
-  try {
-    op.redispatchBoxed(DispatchKeySet(target), stack);
-  } catch (...) {
-    generator.set_state(saved);
-    throw;
+  at::Tensor saved;
+  {
+    // Kernels of the CPU draw from it, on other threads too. Its state is the host's: no shortage is told of here.
+    const AllocateOnDevice host(-1);
+    const std::lock_guard<std::mutex> drawing(generator.mutex());
+    saved = generator.get_state();
+    generator.set_current_seed(next_seed(at::Generator(), index, 1));
   }
-  generator.set_state(saved);
+  const auto restore = c10::make_scope_exit([&] {
+    const std::lock_guard<std::mutex> drawing(generator.mutex());
+    generator.set_state(saved);
+  });
+  op.redispatchBoxed(DispatchKeySet(target), stack);
 }
 
 const DispatchKeySet& excluded_below() {

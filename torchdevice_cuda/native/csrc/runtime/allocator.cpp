@@ -3,6 +3,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/device_memory.h"
@@ -205,14 +206,32 @@ void* raw_allocate(c10::DeviceIndex index, size_t bytes, c10::StreamId stream) {
   mark_used();
   index = resolve(index);
   if (bytes == 0) return nullptr;
+  stream_state(index, stream);  // says so if there is none
   return memory_of(index).allocate(bytes, stream)->ptr;
 }
 
 void raw_delete(void* pointer) {
   if (!pointer) return;
-  Block* b = addresses().block(pointer);
-  TORCH_CHECK(b && b->ptr == pointer && b->allocated, "invalid device pointer: ", pointer);
-  delete_memory(pointer);
+  // The address may be anything, and another thread may be about to give it back: only under a lock is it known.
+  const auto index = device_of_address(pointer);
+  TORCH_CHECK(
+      index >= 0 && memory_of(index).release_at(static_cast<char*>(pointer)), "invalid device pointer: ", pointer);
+}
+
+void resize_storage(c10::StorageImpl* storage, int64_t bytes) {
+  TORCH_CHECK(
+      storage->data() != nullptr || storage->nbytes() == 0,
+      "Attempted to call resize_() on an invalid python storage.");
+  TORCH_CHECK(bytes >= 0, "Requested storage size (", bytes, ") cannot be represented as a size_t");
+  TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable");
+  TORCH_CHECK(storage->allocator() != nullptr, "Trying to resize storage without an allocator");
+  const auto index = storage->device().index();
+  const auto size = static_cast<size_t>(bytes);
+  c10::DataPtr data = allocate(size, index);
+  const size_t kept = std::min(storage->nbytes(), size);
+  if (kept != 0 && storage->data() != nullptr) std::memcpy(data.get(), storage->data(), kept);
+  storage->set_data_ptr_noswap(std::move(data));
+  storage->set_nbytes(size);
 }
 
 void record_stream(const c10::DataPtr& pointer, c10::DeviceIndex index, c10::StreamId stream) {
@@ -222,15 +241,20 @@ void record_stream(const c10::DataPtr& pointer, c10::DeviceIndex index, c10::Str
 }
 
 c10::DeviceIndex device_of_address(const void* pointer) {
-  auto* s = addresses().find(pointer);
-  // The first slot of a segment is always set: its first block was handed out before any other.
-  return s ? s->slots[0]->device : c10::DeviceIndex(-1);
+  for (int i = 0; i < device_count(); i++) {
+    const auto index = static_cast<c10::DeviceIndex>(i);
+    if (memory_of(index).segment_of(pointer).first != nullptr) return index;
+  }
+  return -1;
 }
 std::pair<void*, size_t> segment_of_address(const void* pointer) {
-  auto* s = addresses().find(pointer);
-  return s ? std::pair<void*, size_t>{s->base, s->size} : std::pair<void*, size_t>{nullptr, 0};
+  const auto index = device_of_address(pointer);
+  return index < 0 ? std::pair<void*, size_t>{nullptr, 0} : memory_of(index).segment_of(pointer);
 }
 
+void pool_retain(c10::DeviceIndex index, PoolId pool) {
+  memory_of(resolve(index)).pool_retain(pool);
+}
 void pool_begin(c10::DeviceIndex index, PoolId pool, bool this_thread_only) {
   memory_of(resolve(index)).pool_begin(pool, this_thread_only);
 }
@@ -246,10 +270,12 @@ int pool_use_count(c10::DeviceIndex index, PoolId pool) {
 
 void lock_all_for_fork() {
   for (int i = 0; i < device_count(); i++) memory_of(static_cast<c10::DeviceIndex>(i)).lock_for_fork();
+  lock_streams_for_fork();
   lock_pinned_for_fork();
 }
 void unlock_all_after_fork() {
   unlock_pinned_after_fork();
+  unlock_streams_after_fork();
   for (int i = device_count() - 1; i >= 0; i--) memory_of(static_cast<c10::DeviceIndex>(i)).unlock_after_fork();
 }
 

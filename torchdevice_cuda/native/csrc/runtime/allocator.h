@@ -5,12 +5,14 @@
 // nothing.
 //
 // Locks: one a device, which protects everything of that device; one for pinned memory. No code holds two of them but
-// lock_all_for_fork(), which takes the devices' in order, then the pinned one. Under a device's lock the state of its
-// streams is looked up, which may take the streams' lock (streams.cpp), never the other way round. What threads share
-// besides is atomic (the history's switches, the address table) or the thread's own (where its CPU allocations go).
+// lock_all_for_fork(), which takes the devices' in order, then the streams', then the pinned one. Under a device's lock
+// the state of its streams is looked up, which may take the streams' lock (streams.cpp), never the other way round.
+// What threads share besides is atomic (the history's switches, the address table) or the thread's own (where its CPU
+// allocations go).
 #pragma once
 
 #include <c10/core/Allocator.h>
+#include <c10/core/StorageImpl.h>
 #include <c10/core/Stream.h>
 
 #include <utility>
@@ -41,6 +43,8 @@ void record_history(bool enabled, size_t max_entries, ContextSource source, bool
 
 void* raw_allocate(c10::DeviceIndex device, size_t bytes, c10::StreamId stream);
 void raw_delete(void* pointer);
+// As torch.UntypedStorage.resize_ does on CUDA: the bytes that fit stay; of a size of 0 no memory is left.
+void resize_storage(c10::StorageImpl* storage, int64_t bytes);
 void record_stream(const c10::DataPtr& pointer, c10::DeviceIndex device, c10::StreamId stream);
 // The device whose memory holds this address, or -1.
 c10::DeviceIndex device_of_address(const void* pointer);
@@ -48,6 +52,7 @@ c10::DeviceIndex device_of_address(const void* pointer);
 std::pair<void*, size_t> segment_of_address(const void* pointer);
 
 // ---- private pools (MemPool, graphs) ------------------------------------------------------------------------------
+void pool_retain(c10::DeviceIndex device, PoolId pool);
 void pool_begin(c10::DeviceIndex device, PoolId pool, bool this_thread_only);
 void pool_end(c10::DeviceIndex device, PoolId pool);
 void pool_release(c10::DeviceIndex device, PoolId pool);

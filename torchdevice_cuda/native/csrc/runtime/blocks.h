@@ -85,7 +85,7 @@ struct Pool {
 struct PrivatePool {
   PoolId id;
   Pool small, large;
-  int uses = 1;
+  int uses = 0;  // holders
   int64_t segments = 0;
   explicit PrivatePool(PoolId name) : id(name) {
     small.small = true;

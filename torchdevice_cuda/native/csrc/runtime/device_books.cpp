@@ -1,6 +1,8 @@
 // What can be asked of a device's memory, and set: statistics, limits, snapshots, private pools.
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+
 #include "runtime/device_memory.h"
 
 namespace hostdevice {
@@ -102,15 +104,36 @@ std::vector<SegmentInfo> DeviceMemory::snapshot() {
   return out;
 }
 
+const AddressTable::Segment* DeviceMemory::segment_at(const void* address) const {
+  auto* const p = static_cast<char*>(const_cast<void*>(address));
+  auto it = segments_.upper_bound(p);
+  if (it == segments_.begin()) return nullptr;
+  const auto* s = addresses().find((--it)->first);
+  return p < s->base + s->size ? s : nullptr;
+}
+
+std::pair<void*, size_t> DeviceMemory::segment_of(const void* address) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto* s = segment_at(address);
+  return s ? std::pair<void*, size_t>{s->base, s->size} : std::pair<void*, size_t>{nullptr, 0};
+}
+
 // ---- private pools ------------------------------------------------------------------------------------------------
+
+PrivatePool& DeviceMemory::retained(PoolId id) {
+  auto& pool = private_[id];
+  if (!pool) pool = std::make_unique<PrivatePool>(id);
+  return *pool;
+}
+
+void DeviceMemory::pool_retain(PoolId id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  retained(id).uses++;
+}
 
 void DeviceMemory::pool_begin(PoolId id, bool this_thread_only) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto it = private_.find(id);
-  if (it == private_.end())
-    private_.emplace(id, std::make_unique<PrivatePool>(id));
-  else
-    it->second->uses++;
+  retained(id).uses++;
   routes_.push_back({id, std::this_thread::get_id(), !this_thread_only});
 }
 
@@ -119,6 +142,7 @@ void DeviceMemory::pool_end(PoolId id) {
   for (auto it = routes_.begin(); it != routes_.end(); ++it) {
     if (it->id == id) {
       routes_.erase(it);
+      drop_if_unused(id);
       return;
     }
   }
@@ -128,11 +152,9 @@ void DeviceMemory::pool_end(PoolId id) {
 void DeviceMemory::pool_release(PoolId id) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto it = private_.find(id);
-  if (it == private_.end()) return;
-  if (--it->second->uses <= 0) {
-    release_cached(id);
-    drop_if_unused(id);
-  }
+  if (it == private_.end() || it->second->uses == 0) return;
+  it->second->uses--;
+  drop_if_unused(id);
 }
 
 int DeviceMemory::pool_uses(PoolId id) {
@@ -143,7 +165,9 @@ int DeviceMemory::pool_uses(PoolId id) {
 
 void DeviceMemory::drop_if_unused(PoolId id) {
   const auto it = private_.find(id);
-  if (it != private_.end() && it->second->uses <= 0 && it->second->segments == 0) private_.erase(it);
+  if (it == private_.end() || it->second->uses != 0 || it->second->segments != 0) return;
+  // Allocations may still be sent there, by a program that lets go of the pool before it stops sending them.
+  if (std::none_of(routes_.begin(), routes_.end(), [&](const Route& r) { return r.id == id; })) private_.erase(it);
 }
 
 }  // namespace hostdevice

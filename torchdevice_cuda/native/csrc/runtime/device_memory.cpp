@@ -136,6 +136,7 @@ void DeviceMemory::out_of_memory(size_t wanted, Lock& lock, const Context& conte
   note(Action::Oom, limits_.free(reserved()), wanted, 0, nullptr, context);
   lock.unlock();
   c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(wanted), shortage.allocated, shortage.reserved, device(index_));
+  if (const auto tell = g_shortage_observer.load(std::memory_order_acquire)) tell(shortage);
   throw_out_of_memory(shortage);
 }
 
@@ -201,34 +202,45 @@ bool DeviceMemory::is_busy(const Block* b) const {
 
 void DeviceMemory::release(Block* b) {
   Context context = context_of_free();
+  Lock lock(mutex_);
+  give_back(b, std::move(context), lock);
+}
+
+bool DeviceMemory::release_at(char* address) {
+  Context context = context_of_free();
+  Lock lock(mutex_);
+  Block* b = segment_at(address) ? addresses().block(address) : nullptr;
+  if (!b || b->ptr != address || !b->allocated) return false;
+  give_back(b, std::move(context), lock);
+  return true;
+}
+
+void DeviceMemory::give_back(Block* b, Context context, Lock& lock) {
   char* const ptr = b->ptr;
   const size_t n = b->size;
-  size_t all_allocated = 0, all_reserved = 0;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    Pool& pool = *b->pool;
-    count(pool, [&](StatKind k) {
-      stats_.allocation[k].decrease(1);
-      stats_.allocated_bytes[k].decrease(n);
-    });
-    note(
-        Action::FreeRequested, reinterpret_cast<uintptr_t>(ptr), b->requested, b->stream, &pool,
-        context ? context : b->context);
-    if (C10_UNLIKELY(is_busy(b))) {
-      b->allocated = false;
-      b->pending = true;
-      pending_.push_back(b);
-    } else {
-      b->used_by.clear();
-      return_to_pool(b);
-    }
-    all_allocated = allocated();
-    all_reserved = reserved();
+  Pool& pool = *b->pool;
+  count(pool, [&](StatKind k) {
+    stats_.allocation[k].decrease(1);
+    stats_.allocated_bytes[k].decrease(n);
+  });
+  note(
+      Action::FreeRequested, reinterpret_cast<uintptr_t>(ptr), b->requested, b->stream, &pool,
+      context ? std::move(context) : b->context);
+  if (C10_UNLIKELY(is_busy(b))) {
+    b->allocated = false;
+    b->pending = true;
+    pending_.push_back(b);
+  } else {
+    b->used_by.clear();
+    return_to_pool(b);
   }
+  const size_t all_allocated = allocated(), all_reserved = reserved();
+  lock.unlock();
   c10::reportMemoryUsageToProfiler(ptr, -static_cast<int64_t>(n), all_allocated, all_reserved, device(index_));
 }
 
 void DeviceMemory::record_use(Block* b, c10::StreamId stream) {
+  stream_state(index_, stream);  // a stream that is none is the caller's error, not that of who gives the block back
   std::lock_guard<std::mutex> lock(mutex_);
   if (stream == b->stream) return;
   if (std::find(b->used_by.begin(), b->used_by.end(), stream) == b->used_by.end()) b->used_by.push_back(stream);
@@ -281,7 +293,7 @@ bool DeviceMemory::release_cached(PoolId only) {
   }
   std::vector<PoolId> ids;
   for (auto& p : private_) {
-    if (p.first == only || (only == PoolId{0, 0} && p.second->uses <= 0)) {
+    if (p.second->uses == 0 && (p.first == only || only == PoolId{0, 0})) {
       sweep(p.second->small);
       sweep(p.second->large);
       ids.push_back(p.first);

@@ -18,6 +18,7 @@
 #include "runtime/blocks.h"
 #include "runtime/history.h"
 #include "runtime/limits.h"
+#include "runtime/segments.h"
 #include "runtime/snapshot.h"
 #include "runtime/statistics.h"
 
@@ -32,6 +33,8 @@ class DeviceMemory {
   // A block of at least that many bytes; throws if there is none.
   Block* allocate(size_t bytes, c10::StreamId stream);
   void release(Block* block);
+  // The same by address; false if nothing of this device's is handed out there.
+  bool release_at(char* address);
   // The block is used on another stream than its own: giving it back waits for that one too.
   void record_use(Block* block, c10::StreamId stream);
 
@@ -44,12 +47,19 @@ class DeviceMemory {
   double fraction();
   std::pair<size_t, size_t> info();  // free, total
 
-  // {0, 0}: the common pools, and private ones nobody uses any more.
+  // {0, 0}: the common pools, and private ones nobody holds any more; else that one, if nobody holds it.
   void empty_cache(PoolId pool);
   std::vector<SegmentInfo> snapshot();
   std::vector<TraceEntry> trace();
   void clear_trace();
 
+  // {base, size} of the segment that holds this address; {nullptr, 0} if none of this device's does.
+  std::pair<void*, size_t> segment_of(const void* address);
+
+  // A pool is made by its first holder. What the last one leaves goes back with the next empty_cache(), or when memory
+  // is short.
+  void pool_retain(PoolId id);
+  // One holder more, whose allocations go there from now on.
   void pool_begin(PoolId id, bool this_thread_only);
   void pool_end(PoolId id);
   void pool_release(PoolId id);
@@ -93,6 +103,9 @@ class DeviceMemory {
     return small ? small_ : large_;
   }
   Block* new_segment(Pool& pool, size_t size, c10::StreamId stream, bool retry, const Context& context);
+  void give_back(Block* b, Context context, Lock& lock);  // which it unlocks
+  const AddressTable::Segment* segment_at(const void* address) const;
+  PrivatePool& retained(PoolId id);
   // b absorbs its right neighbour, which is not in any free set.
   void merge_next(Block* b);
   void return_to_pool(Block* b);

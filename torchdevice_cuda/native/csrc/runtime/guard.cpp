@@ -68,7 +68,6 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (!*event) {
       auto* made = new EventState;
       made->timing = flag == c10::EventFlag::BACKEND_DEFAULT;
-      made->device = s.device_index();
       *event = made;
     }
     event_record(*static_cast<EventState*>(*event), state(s));

@@ -9,10 +9,11 @@ namespace hostdevice {
 void install_guard();
 // Puts our hooks in place of whatever getCUDAHooks()/getMPSHooks() answers now; false if that could not be done.
 bool install_hooks();
+void install_ddp_timer();
 
 // Has PyTorch started autograd threads for the devices?
 extern std::atomic<bool> g_autograd_threads;
-// Waits until they have let go of every graph; without the interpreter's lock, before the interpreter ends.
-void drain_autograd() noexcept;
+// Called without the interpreter's lock, before the interpreter ends.
+void prepare_exit() noexcept;
 
 }  // namespace hostdevice

@@ -9,6 +9,8 @@
 
 namespace hostdevice {
 
+std::atomic<ShortageObserver> g_shortage_observer{nullptr};
+
 void throw_out_of_memory(const Shortage& s) {
   const auto& limits = s.limits;
   const size_t free = limits.free(s.reserved);

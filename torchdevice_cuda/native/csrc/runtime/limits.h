@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 
+#include <atomic>
 #include <cstddef>
 
 namespace hostdevice {
@@ -29,6 +30,11 @@ struct Shortage {
   size_t wanted, allocated, reserved;
   Limits limits;
 };
+
+// Told of every shortage before its error is thrown, without any lock: it may run the program's code, which may
+// allocate and may throw an error of its own. Null: nobody is told.
+using ShortageObserver = void (*)(const Shortage&);
+extern std::atomic<ShortageObserver> g_shortage_observer;
 
 // CUDA's words, or an Apple GPU's. Called without the device's lock.
 [[noreturn]] void throw_out_of_memory(const Shortage& shortage);

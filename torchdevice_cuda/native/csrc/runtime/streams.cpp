@@ -1,5 +1,6 @@
 #include "runtime/streams.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <memory>
@@ -12,6 +13,7 @@ namespace {
 
 // The simulated clock of sleep(): cycles per nanosecond, near a data-centre GPU's 1.5 GHz.
 constexpr double kCyclesPerNs = 1.5;
+constexpr double kCenturyNs = 3.2e18;
 
 // How CUDA numbers the streams of a pool: an odd number, four bits for the pool counted from 1, then the place in it.
 c10::StreamId pooled_id(size_t pool, size_t place) {
@@ -150,12 +152,22 @@ void sleep_current_stream(c10::DeviceIndex device, int64_t cycles) {
   g_ever_slept.store(true, std::memory_order_release);
   auto& s = stream_state(device, current_stream(device));
   const auto start = std::max<int64_t>(now_ns(), s.ready_ns.load());
-  s.ready_ns.store(start + static_cast<int64_t>(static_cast<double>(cycles) / kCyclesPerNs), std::memory_order_release);
+  // At most a century from now: sleeps add up, and the sum is to stay a number.
+  const auto ns = std::clamp(static_cast<double>(cycles) / kCyclesPerNs, 0.0, kCenturyNs);
+  const auto end = std::min(start + static_cast<int64_t>(ns), now_ns() + static_cast<int64_t>(kCenturyNs));
+  s.ready_ns.store(end, std::memory_order_release);
 }
 
 void synchronize_current_stream(c10::DeviceIndex device) {
   if (C10_LIKELY(!g_ever_slept.load(std::memory_order_relaxed))) return;
   wait_until(stream_state(device, current_stream(device)).ready_ns.load());
+}
+
+void lock_streams_for_fork() {
+  for (int i = 0; i < device_count(); i++) streams_of(static_cast<c10::DeviceIndex>(i)).mutex.lock();
+}
+void unlock_streams_after_fork() {
+  for (int i = device_count() - 1; i >= 0; i--) streams_of(static_cast<c10::DeviceIndex>(i)).mutex.unlock();
 }
 
 void event_record(EventState& event, StreamState& stream) {

@@ -28,7 +28,6 @@ struct StreamState {
 struct EventState {
   std::atomic<int64_t> time_ns{-1};  // when the recorded work is done; -1: never recorded
   bool timing = false;
-  c10::DeviceIndex device = 0;
 };
 
 constexpr int kStreamsPerPool = 32;
@@ -49,6 +48,10 @@ void synchronize_device(c10::DeviceIndex device);
 void sleep_current_stream(c10::DeviceIndex device, int64_t cycles);
 // What a blocking device-to-host copy does: wait for the work in front of it. Free when nothing ever slept.
 void synchronize_current_stream(c10::DeviceIndex device);
+
+// Across fork(), after the locks of memory.
+void lock_streams_for_fork();
+void unlock_streams_after_fork();
 
 void event_record(EventState& event, StreamState& stream);
 void event_block(const EventState& event, StreamState& stream);

@@ -1,0 +1,73 @@
+"""Threads that are at work on the device hold nobody up and change no exit status, however the process ends."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from harness import VIRTUAL, Finished, clean_environment, run
+from harness.places import skip_unless_ready
+
+BUSY = Path(__file__).parent / "programs" / "busy.py"
+WORK = (
+    "endless backward",
+    "sleeping backward",
+    "backward",
+    "kernel",
+    "operators",
+    "stream",
+    "out of memory",
+    "history",
+)
+#: How a program ends, and the exit statuses that it may have then: an interrupt ends Python with a signal of its own.
+ENDINGS = {
+    "exit": {7},
+    "error": {1},
+    "return": {0},
+    "at once": {7},
+    "SIGTERM": {-signal.SIGTERM},
+    "SIGINT": {-signal.SIGINT, 128 + signal.SIGINT},
+}
+#: Seconds that autograd's threads are given, by torch's own setting.
+LIMIT = 1
+pytestmark = [pytest.mark.native]
+
+
+def _ended(work: str, ending: str, limit: float = LIMIT) -> Finished:
+    skip_unless_ready(VIRTUAL)
+    words = [sys.executable, "-m", "torchdevice_cuda", "--driver", "virtual", str(BUSY), work, ending]
+    return run(words, environment=clean_environment(TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT=str(limit)), timeout=90)
+
+
+def _check(work: str, ending: str) -> None:
+    done = _ended(work, ending)
+    assert not done.killed, done
+    assert done.out == "ending\n"
+    assert done.status in ENDINGS[ending], done
+    for words in ("terminate called", "Fatal Python error", "Segmentation fault"):
+        assert words not in done.err
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_the_exit_status_is_the_programs(work: str) -> None:
+    _check(work, "exit")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("work", "ending"), list(itertools.product(WORK, ENDINGS)))
+def test_every_ending(work: str, ending: str) -> None:
+    for _ in range(3):
+        _check(work, ending)
+
+
+def test_threads_have_as_long_as_torchs_engine_gives_them() -> None:
+    took = []
+    for limit in (0, 6):
+        before = time.monotonic()
+        assert _ended("sleeping backward", "exit", limit).status == 7
+        took.append(time.monotonic() - before)
+    assert 4 < took[1] - took[0] < 11  # once, not once more by the engine itself
