@@ -11,6 +11,7 @@ ours is suppressed; what is, is in sanitize-thread.supp. Reports of others are c
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import subprocess
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-_BEGINS = re.compile(r"^(?:WARNING: ThreadSanitizer|==\d+==ERROR: AddressSanitizer|\S+: runtime error:)", re.MULTILINE)
+_BEGINS = re.compile(r"^(?:WARNING: ThreadSanitizer|==\d+==ERROR: \w+Sanitizer|\S+: runtime error:)", re.MULTILINE)
 _FRAME = re.compile(r"^ +#(\d+) (.*)$", re.MULTILINE)
 _OURS = "_hostdevice_"
 # The sanitizer's stand-ins for functions of the C and C++ libraries: the access is their caller's.
@@ -74,7 +75,7 @@ def environment(sanitizer: Sanitizer, log: Path) -> dict[str, str]:
 def reports(text: str) -> list[str]:
     """The reports in what a sanitizer wrote."""
     starts = [found.start() for found in _BEGINS.finditer(text)]
-    return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+    return [text[start:end] for start, end in itertools.pairwise([*starts, len(text)])]
 
 
 def is_ours(report: str) -> bool:
