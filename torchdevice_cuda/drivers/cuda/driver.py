@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..base import DeviceFacts, Driver, Offer
+from ..host.visible import visible_count
 from ..memory import Memory
 from ..streams import Streams
 from ..traits import Trait
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
     import torch
 
     from ...settings import Settings
+
+_VARIABLE = "CUDA_VISIBLE_DEVICES"
+_MANY = 64  # more GPUs than a machine has
 
 
 class CudaDriver(Driver):
@@ -97,10 +102,14 @@ class CudaDriver(Driver):
 
 
 def offer(settings: Settings, torch_c: ModuleType) -> Offer:
-    """Where torch is built with CUDA and sees a GPU."""
+    """Where torch is built with CUDA and sees a GPU; or where it was asked for and is to see none."""
+    if settings.visible_devices is not None:
+        os.environ[_VARIABLE] = settings.visible_devices  # CUDA reads it itself, when it is first asked for anything
     built = bool(getattr(torch_c, "_has_cuda", False))
     count = getattr(torch_c, "_cuda_getDeviceCount", None)
     devices = count() if built and count is not None else 0
     if devices:
         return Offer(CudaDriver, f"torch sees {devices} CUDA GPU(s)")
+    if built and settings.driver == CudaDriver.name and not visible_count(_MANY, settings.visible_devices):
+        return Offer(CudaDriver, f"{_VARIABLE} hides every GPU")
     return Offer(None, "no CUDA GPU answers" if built else "this torch is built without CUDA")
