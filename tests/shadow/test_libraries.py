@@ -71,9 +71,9 @@ def test_workspaces_of_cublas_as_set() -> None:
 
 
 @child(CPU)
-def test_cusparselt_is_absent() -> None:
+def test_cusparselt_is_as_available_as_the_build_says() -> None:
     assert public(torch._C._cusparselt) == ["getVersionInt", "mm_search"]
-    assert torch.backends.cusparselt.is_available() is False
+    assert torch.backends.cusparselt.is_available() is (torch.backends.cuda.is_built() and torch._C._has_cusparselt)
 
 
 @child(CPU)

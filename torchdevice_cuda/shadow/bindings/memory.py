@@ -8,13 +8,16 @@ from typing import Any, NoReturn
 from ...drivers import active
 from ...drivers.memory import PoolId
 from .graphs import next_pool_id
+from .pybind import wrong_arguments
 
 __all__ = [
     "_CUDAPluggableAllocator",
     "_MemPool",
+    "_MemPoolContext",
     "_cuda_CUDAAllocator",
     "_cuda_CUDAAllocator_AllocatorState",
     "_cuda_allocationTraceback",
+    "_cuda_annotateMemory",
     "_cuda_attach_out_of_memory_observer",
     "_cuda_beginAllocateCurrentStreamToPool",
     "_cuda_beginAllocateCurrentThreadToPool",
@@ -28,6 +31,7 @@ __all__ = [
     "_cuda_cudaHostAllocator",
     "_cuda_customAllocator",
     "_cuda_emptyCache",
+    "_cuda_endAllocateCurrentStreamToPool",
     "_cuda_endAllocateToPool",
     "_cuda_getAllocator",
     "_cuda_getAllocatorBackend",
@@ -36,6 +40,7 @@ __all__ = [
     "_cuda_getMemoryMetadata",
     "_cuda_hostMemoryStats",
     "_cuda_isHistoryEnabled",
+    "_cuda_memoryMetadataSupported",
     "_cuda_memorySnapshot",
     "_cuda_memoryStats",
     "_cuda_record_memory_history",
@@ -95,12 +100,12 @@ def _cuda_resetPeakHostMemoryStats() -> None:
 
 def _cuda_getMemoryFraction(device: int) -> float:
     """The share of a device's memory this process may take."""
-    return active().memory.fraction(device)
+    return active().memory.fraction(active().check(device))
 
 
 def _cuda_setMemoryFraction(fraction: float, device: int) -> None:
     """Set that share."""
-    active().memory.set_fraction(fraction, device)
+    active().memory.set_fraction(fraction, active().check(device))
 
 
 def _cuda_emptyCache() -> None:
@@ -189,6 +194,22 @@ def _cuda_getMemoryMetadata() -> str:
     return _metadata
 
 
+def _cuda_memoryMetadataSupported() -> bool:
+    """Whether that text is kept: the native allocator of CUDA does."""
+    return True
+
+
+def _cuda_annotateMemory(address: int, text: str) -> None:
+    """Note a text about an allocation that is there, in the history if one is kept."""
+    if not isinstance(text, str) or not hasattr(address, "__index__"):
+        accepts = "(arg0: typing.SupportsInt | typing.SupportsIndex, arg1: str) -> None"
+        raise wrong_arguments("_cuda_annotateMemory", accepts, address, text)
+    segments = active().memory.snapshot()["segments"]
+    blocks = (block for segment in segments for block in segment["blocks"])
+    if not any(block["address"] == address and block["state"] == "active_allocated" for block in blocks):
+        raise RuntimeError(f"annotateMemory: no live allocation found at pointer {address}")
+
+
 def _cuda_attach_out_of_memory_observer(observer: Callable[[int, int, int, int], None]) -> None:
     """Call a function when memory runs out: ``(device, wanted, device total, device free)``."""
     active().memory.on_out_of_memory(observer)
@@ -224,7 +245,26 @@ class _MemPool:
         return self._uses
 
 
-_MemPool.__module__ = "torch._C"
+class _MemPoolContext:
+    """Makes a pool the active one for as long as this object lives; the one before is active again after it."""
+
+    _active: list[_MemPool] = []
+
+    def __init__(self, pool: _MemPool) -> None:
+        self._pool = pool
+        self._active.append(pool)
+
+    def __del__(self) -> None:
+        if self._pool in self._active:
+            self._active.remove(self._pool)
+
+    @staticmethod
+    def active_pool() -> _MemPool | None:
+        """The pool that is active, if there is one."""
+        return _MemPoolContext._active[-1] if _MemPoolContext._active else None
+
+
+_MemPool.__module__ = _MemPoolContext.__module__ = "torch._C"
 
 
 def _cuda_beginAllocateToPool(device: int, pool: PoolId) -> None:
@@ -244,6 +284,11 @@ def _cuda_beginAllocateCurrentStreamToPool(device: int, stream: int, pool: PoolI
 
 def _cuda_endAllocateToPool(device: int, pool: PoolId) -> None:
     """Stop sending allocations to a pool."""
+    active().memory.leave_pool(device, pool)
+
+
+def _cuda_endAllocateCurrentStreamToPool(device: int, pool: PoolId) -> None:
+    """The same, under the name of torch 2.6."""
     active().memory.leave_pool(device, pool)
 
 
