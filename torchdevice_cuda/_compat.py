@@ -105,6 +105,7 @@ _NOT_EVERYWHERE: dict[str, str] = {
     "torch.mps.device": "no release yet: torch's own code enters it for tensors on MPS",
     "torch.mps._initialized": "the same",
     "torch._C._is_flash_attention_available": "private: may go",
+    "torch._C._accelerator_setAllocatorSettings": "since 2.10; the CUDA allocator's own before",
     "torch._C._mps_is_in_bad_fork": "private: later releases have it",
     "torch._C._mps_get_name": "the same; Metal tells otherwise",
     "torch._C._mps_get_core_count": "the same; IOKit's registry tells otherwise",

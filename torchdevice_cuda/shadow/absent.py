@@ -28,10 +28,10 @@ def refusal(name: str) -> NotImplementedError:
     )
 
 
-class _Refusing(type):
+class Refusing(type):
     """The type of a stand-in: a class, since torch derives from some of these names and calls others."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+    def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: D102
         raise refusal(cls._absent)
 
     _absent: str
@@ -39,7 +39,7 @@ class _Refusing(type):
 
 def stand_in(name: str) -> type:
     """What takes the place of a name that we do not have; using it raises."""
-    return _Refusing(name, (), {"__module__": _MODULE, "__doc__": f"Not available: {name}.", "_absent": name})
+    return Refusing(name, (), {"__module__": _MODULE, "__doc__": f"Not available: {name}.", "_absent": name})
 
 
 def lacking_in(error: AttributeError | ImportError) -> str | None:

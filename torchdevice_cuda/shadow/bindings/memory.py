@@ -1,45 +1,39 @@
-"""Memory: statistics, raw allocations, snapshots, pools, allocators."""
+"""Memory: statistics, raw allocations, snapshots, pools."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+import threading
+from collections.abc import Callable
+from typing import Any
 
 from ...drivers import active
 from ...drivers.memory import PoolId
+from .allocators import _cuda_CUDAAllocator
 from .graphs import next_pool_id
 from .pybind import wrong_arguments
 
 __all__ = [
-    "_CUDAPluggableAllocator",
     "_MemPool",
     "_MemPoolContext",
-    "_cuda_CUDAAllocator",
-    "_cuda_CUDAAllocator_AllocatorState",
     "_cuda_allocationTraceback",
     "_cuda_annotateMemory",
     "_cuda_attach_out_of_memory_observer",
     "_cuda_beginAllocateCurrentStreamToPool",
     "_cuda_beginAllocateCurrentThreadToPool",
     "_cuda_beginAllocateToPool",
-    "_cuda_changeCurrentAllocator",
     "_cuda_checkPoolLiveAllocations",
     "_cuda_cudaCachingAllocator_enable",
     "_cuda_cudaCachingAllocator_is_enabled",
     "_cuda_cudaCachingAllocator_raw_alloc",
     "_cuda_cudaCachingAllocator_raw_delete",
-    "_cuda_cudaHostAllocator",
-    "_cuda_customAllocator",
     "_cuda_emptyCache",
     "_cuda_endAllocateCurrentStreamToPool",
     "_cuda_endAllocateToPool",
-    "_cuda_getAllocator",
-    "_cuda_getAllocatorBackend",
-    "_cuda_getCheckpointState",
     "_cuda_getMemoryFraction",
     "_cuda_getMemoryMetadata",
     "_cuda_hostMemoryStats",
     "_cuda_isHistoryEnabled",
+    "_cuda_lock_mutex",
     "_cuda_memoryMetadataSupported",
     "_cuda_memorySnapshot",
     "_cuda_memoryStats",
@@ -50,9 +44,9 @@ __all__ = [
     "_cuda_resetAccumulatedMemoryStats",
     "_cuda_resetPeakHostMemoryStats",
     "_cuda_resetPeakMemoryStats",
-    "_cuda_setCheckpointPoolState",
     "_cuda_setMemoryFraction",
     "_cuda_setMemoryMetadata",
+    "_cuda_unlock_mutex",
     "_host_emptyCache",
 ]
 
@@ -141,6 +135,19 @@ def _cuda_cudaCachingAllocator_enable(value: bool) -> None:
 def _cuda_cudaCachingAllocator_is_enabled() -> bool:
     """Whether freed memory may be kept."""
     return _caching
+
+
+_free_mutex = threading.Lock()
+
+
+def _cuda_lock_mutex() -> None:
+    """Keep memory from being freed, under the name of torch 2.10 and older; the host frees when it likes."""
+    _free_mutex.acquire()
+
+
+def _cuda_unlock_mutex() -> None:
+    """Let it be freed again."""
+    _free_mutex.release()
 
 
 # ------------------------------------------------------------------------- snapshots
@@ -305,67 +312,3 @@ def _cuda_checkPoolLiveAllocations(device: int, pool: PoolId, expected: set[int]
         if block["state"] == "active_allocated" and segment["device"] == device
     }
     return live == set(expected)
-
-
-# ------------------------------------------------------------------------- allocators
-class _cuda_CUDAAllocator:
-    """An allocator of device memory."""
-
-
-class _CUDAPluggableAllocator(_cuda_CUDAAllocator):
-    """An allocator made of two functions of a shared library."""
-
-    def __init__(self, alloc_address: int, free_address: int) -> None:
-        self.alloc_address = alloc_address
-        self.free_address = free_address
-
-
-class _cuda_CUDAAllocator_AllocatorState:
-    """A checkpoint of an allocator; made by the graph trees of torch.compile only."""
-
-
-for _class in (_cuda_CUDAAllocator, _CUDAPluggableAllocator, _cuda_CUDAAllocator_AllocatorState):
-    _class.__module__ = "torch._C"
-_allocator = _cuda_CUDAAllocator()
-
-
-def _cuda_getAllocator() -> _cuda_CUDAAllocator:
-    """The allocator in use."""
-    return _allocator
-
-
-def _cuda_getAllocatorBackend() -> str:
-    """The kind of allocator."""
-    return "native"
-
-
-def _cuda_customAllocator(alloc_address: int, free_address: int) -> _CUDAPluggableAllocator:
-    """An allocator from two functions."""
-    return _CUDAPluggableAllocator(alloc_address, free_address)
-
-
-def _cuda_changeCurrentAllocator(allocator: _cuda_CUDAAllocator) -> NoReturn:
-    """Raises: once the device is in use, as on CUDA; before that, the host's own allocator cannot be replaced."""
-    if active().initialized():
-        raise RuntimeError("Can't swap an already initialized allocator")
-    raise RuntimeError(
-        f"the {active().name!r} driver of torchdevice_cuda takes device memory from the host's allocator, which a "
-        "pluggable CUDA allocator cannot replace"
-    )
-
-
-def _cuda_cudaHostAllocator() -> int:
-    """An address that stands for the allocator of pinned memory."""
-    return id(_allocator)
-
-
-def _cuda_getCheckpointState(device: int, pool: PoolId) -> NoReturn:
-    """Allocator checkpoints serve CUDA graph trees, which need real graphs."""
-    raise RuntimeError(f"the {active().name!r} driver of torchdevice_cuda has no allocator state to checkpoint")
-
-
-def _cuda_setCheckpointPoolState(
-    device: int, state: _cuda_CUDAAllocator_AllocatorState, stale: Sequence[int], live: Sequence[int]
-) -> NoReturn:
-    """The same."""
-    raise RuntimeError(f"the {active().name!r} driver of torchdevice_cuda has no allocator state to restore")
