@@ -29,6 +29,9 @@ class Build:
 
 # A CPU build has none of these libraries of its own, and programs read their versions to choose code paths.
 _BUILDS: tuple[Build, ...] = (
+    Build((2, 15), "13.2", (2, 30, 7), (9, 26, 0), 801),
+    Build((2, 14), "13.0", (2, 30, 7), (9, 24, 0), 801),
+    Build((2, 12), "13.0", (2, 29, 7), (9, 20, 0), 801),
     Build((2, 11), "13.0", (2, 28, 9), (9, 19, 0), 800),
     Build((2, 9), "12.8", (2, 27, 5), (9, 10, 2), 701),
     Build((2, 8), "12.8", (2, 27, 3), (9, 10, 2), 701),
