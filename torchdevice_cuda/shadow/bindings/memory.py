@@ -207,7 +207,7 @@ def _cuda_memoryMetadataSupported() -> bool:
 
 
 def _cuda_annotateMemory(address: int, text: str) -> None:
-    """Refuse a text about an allocation that is not there; about one that is, the host's history has no place for it."""
+    """Refuse a text about an allocation that is not there; the host's history has no place for others."""
     if not isinstance(text, str) or not hasattr(address, "__index__"):
         accepts = "(arg0: typing.SupportsInt | typing.SupportsIndex, arg1: str) -> None"
         raise wrong_arguments("_cuda_annotateMemory", accepts, address, text)
