@@ -1,5 +1,6 @@
 """Compare the torch.cuda tree of this process with a recorded surface: what is missing, what differs.
 
+    python tools/gap.py --installed                                       # with the installed torch's own tree
     python tools/gap.py SURFACE.json --record                             # of the installed torch, best a CUDA build
     python -m torchdevice_cuda tools/gap.py tests/data/surface-2.13.0.json
     python -m torchdevice_cuda tools/gap.py SURFACE.json --names-only     # another torch version: names, not signatures
@@ -8,6 +9,10 @@
 A surface file is ``{module: {"all": [...], "names": {name: {"kind", "signature", "members"}}}}``. Exits 1 on any gap.
 Of a signature that is compared which a call depends on: names, kinds and defaults of the parameters. Annotations are
 not: stock leaves many functions without.
+
+``--installed`` is what a new release of torch is met with. It records stock's tree in a process of its own, CUDA's part
+of ``torch._C`` with it where the build has one, and compares in another. It also lists the names of that part that any
+file of torch asks for and nobody answers.
 """
 
 from __future__ import annotations
@@ -17,9 +22,12 @@ import ast
 import importlib
 import inspect
 import json
+import os
 import pkgutil
 import re
+import subprocess
 import sys
+import tempfile
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,8 +55,13 @@ PRIVATE = {
 }
 # Members that pybind11 adds to every class it makes.
 IGNORED_MEMBERS = {"_pybind11_conduit_v1_"}
-# Classes whose members are torch.Tensor's or a storage's own, not torch.cuda's.
+# Classes whose members are torch.Tensor's or a storage's own: hundreds that would be recorded nineteen times.
 FOREIGN = re.compile(r"(Tensor|Storage)$")
+# CUDA's part of torch._C, and how files ask for it.
+TORCH_C = "torch._C"
+OF_CUDA = r"_(?:cuda_|Cuda|CUDA|nccl_|gds_|cudnn_)\w+"
+ASKED = re.compile(rf"\b_C\.({OF_CUDA})")
+IMPORTED = re.compile(r"^ *from torch\._C import (\([^)]*\)|.*)", re.MULTILINE)
 # Defaults that are no Python: <object object at 0x...>, <class 'int'>.
 SHOWN = re.compile(r"<[^<>]*>")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -60,7 +73,7 @@ def compared(surface: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]
         private_module = any(part.startswith("_") for part in module.split("."))
         for name, entry in recorded["names"].items():
             public = not private_module and not name.startswith("_")
-            if public or name in PRIVATE.get(module, ()):
+            if public or module == TORCH_C or name in PRIVATE.get(module, ()):
                 yield module, name, entry
 
 
@@ -143,7 +156,54 @@ def record() -> dict[str, Any]:
                 entry["members"] = [member for member in dir(value) if not member.startswith("__")]
             else:
                 entry["signature"] = signature_of(value)
+    found[TORCH_C] = {"all": None, "names": {name: c_entry(value) for name, value in c_names(torch._C)}}
     return found
+
+
+def c_names(torch_c: types.ModuleType) -> Iterator[tuple[str, Any]]:
+    """CUDA's part of ``torch._C``, less the dummies that a CPU build puts there."""
+    for name, value in vars(torch_c).items():
+        if re.fullmatch(OF_CUDA, name) and getattr(value, "__module__", None) != "torch._utils":
+            yield name, value
+
+
+def c_entry(value: Any) -> dict[str, Any]:
+    """What is recorded of one: C++ has no signatures to compare."""
+    if not isinstance(value, type):
+        return {"kind": kind_of(value)}
+    return {"kind": "class", "members": [member for member in dir(value) if not member.startswith("__")]}
+
+
+def asked_of_c(root: Path) -> dict[str, str]:
+    """The names of CUDA's part that files below a folder ask ``torch._C`` for, each with a file that does."""
+    found: dict[str, str] = {}
+    for file in sorted(root.rglob("*.py")):
+        text = file.read_text(encoding="utf-8", errors="replace")
+        imported = (name for names in IMPORTED.findall(text) for name in re.findall(rf"\b{OF_CUDA}", names))
+        for name in (*ASKED.findall(text), *imported):
+            found.setdefault(name, str(file.relative_to(root)))
+    return found
+
+
+def unanswered(root: Path) -> Iterator[tuple[str, str]]:
+    """Those that are not there, or are and only say that they are not."""
+    import torch
+
+    refusing = getattr(sys.modules.get("torchdevice_cuda.shadow.absent"), "Refusing", ())
+    for name, file in asked_of_c(root).items():
+        value = getattr(torch._C, name, types)
+        if value is types or isinstance(value, refusing):
+            yield "missing", f"{TORCH_C}.{name}, for {file}"
+
+
+def compare_with_installed(driver: str) -> int:
+    """Record the installed torch without us and compare with us, in two processes; the second's exit status."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TORCHDEVICE_")}
+    with tempfile.TemporaryDirectory() as folder:
+        surface = os.path.join(folder, "surface.json")
+        subprocess.run([sys.executable, __file__, surface, "--record"], env=environment, check=True)
+        with_us = [sys.executable, "-m", "torchdevice_cuda", "--driver", driver, __file__, surface, "--asked"]
+        return subprocess.run(with_us, env=environment).returncode
 
 
 def trim(surface: dict[str, Any]) -> dict[str, Any]:
@@ -161,11 +221,18 @@ def trim(surface: dict[str, Any]) -> dict[str, Any]:
 def main() -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("surface", type=Path)
+    parser.add_argument("surface", type=Path, nargs="?")
+    parser.add_argument("--installed", action="store_true", help="compare with the installed torch's own tree")
+    parser.add_argument("--driver", default="cpu", help="with --installed: the driver to compare (cpu)")
+    parser.add_argument("--asked", action="store_true", help="look for names that torch asks torch._C for, too")
     parser.add_argument("--names-only", action="store_true", help="compare names, not signatures, kinds and members")
     parser.add_argument("--record", action="store_true", help="write the surface of this torch; compare nothing")
     parser.add_argument("--trim", type=Path, help="write what is compared to this file; compare nothing")
     args = parser.parse_args()
+    if args.installed:
+        return compare_with_installed(args.driver)
+    if args.surface is None:
+        parser.error("a surface to compare with, or --installed")
     if args.record:
         args.surface.write_text(json.dumps(trim(record()), indent=0, sort_keys=True) + "\n")
         return 0
@@ -176,6 +243,8 @@ def main() -> int:
     import torch
 
     found = list(gaps(surface, args.names_only))
+    if args.asked:
+        found += unanswered(Path(torch.__path__[0]))
     for what, where in found:
         print(f"{what}: {where}")
     total = sum(1 for _ in compared(surface))

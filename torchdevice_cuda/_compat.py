@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 MINIMUM = (2, 6)
 NEWEST_KNOWN = (2, 15)
@@ -29,6 +29,9 @@ class Build:
 
 # A CPU build has none of these libraries of its own, and programs read their versions to choose code paths.
 _BUILDS: tuple[Build, ...] = (
+    Build((2, 15), "13.2", (2, 30, 7), (9, 26, 0), 801),
+    Build((2, 14), "13.0", (2, 30, 7), (9, 24, 0), 801),
+    Build((2, 12), "13.0", (2, 29, 7), (9, 20, 0), 801),
     Build((2, 11), "13.0", (2, 28, 9), (9, 19, 0), 800),
     Build((2, 9), "12.8", (2, 27, 5), (9, 10, 2), 701),
     Build((2, 8), "12.8", (2, 27, 3), (9, 10, 2), 701),
@@ -81,20 +84,6 @@ def complex128_on_mps(version: str) -> bool:
 
 
 # ------------------------------------------------------------ names that come and go
-#: Names of torch.cuda that later releases dropped, by the last release that has them.
-_LAST_RELEASE: dict[str, tuple[int, int]] = {
-    "torch.cuda.memory.MemPoolContext": (2, 7),  # use_mem_pool alone does its work since
-    "torch.cuda.tunable.write_file": (2, 9),  # results are written as they come since
-    "torch.cuda.tunable.write_file_on_exit": (2, 9),
-    "torch.cuda.profiler.init": (2, 10),  # CUDA has had nothing to initialise since its version 12
-}
-
-
-def publishes(name: str, version: str) -> bool:
-    """Whether a torch release still has one of the names that later ones dropped."""
-    return torch_release(version) <= _LAST_RELEASE[name]
-
-
 def accelerator_error() -> type[RuntimeError]:
     """What CUDA raises for its own errors: a type of torch's since 2.8, a plain ``RuntimeError`` before."""
     import torch._C
@@ -103,23 +92,15 @@ def accelerator_error() -> type[RuntimeError]:
     return found
 
 
-def snapshot_augmenter() -> Callable[[dict[str, Any]], dict[str, Any]] | None:
-    """What adds FX's traces to a memory snapshot: there since 2.10, snapshots carried none before."""
-    try:
-        from torch._utils import _augment_memory_snapshot_stack_traces
-    except ImportError:
-        return None
-    # Snapshots are plain dictionaries in every release; the later ones have a name for their type.
-    return cast("Callable[[dict[str, Any]], dict[str, Any]]", _augment_memory_snapshot_stack_traces)
-
-
-def cuda_bindings_check() -> Callable[[Any], Any] | None:
-    """What reads the results of the ``cuda.bindings`` package: a function of torch's since 2.12."""
-    try:
-        from torch.cuda._utils import _check_cuda_bindings
-    except ImportError:
-        return None
-    return _check_cuda_bindings
+def no_raw_graph(version: str, kept: bool) -> str:
+    """What CUDA says of a graph that was not captured, and may not have been made to be kept."""
+    if torch_release(version) >= (2, 14):
+        return (
+            "No cudaGraph_t is available: either capture_end() has not been called, or the underlying cudaGraph_t was "
+            "destroyed (keep_graph=false, and capture has been finalized)."
+        )
+    before = "until capture_end() has been called" if kept else "unless CUDAGraph was initialized with keep_graph=true"
+    return f"You cannot access the raw cudaGraph_t instance {before}"
 
 
 #: Names that releases from one on have, or up to one; what is there is used, what is not is not missed.
@@ -127,6 +108,7 @@ _NOT_EVERYWHERE: dict[str, str] = {
     "torch.mps.device": "no release yet: torch's own code enters it for tensors on MPS",
     "torch.mps._initialized": "the same",
     "torch._C._is_flash_attention_available": "private: may go",
+    "torch._C._accelerator_setAllocatorSettings": "since 2.10; the CUDA allocator's own before",
     "torch._C._mps_is_in_bad_fork": "private: later releases have it",
     "torch._C._mps_get_name": "the same; Metal tells otherwise",
     "torch._C._mps_get_core_count": "the same; IOKit's registry tells otherwise",

@@ -335,8 +335,9 @@ def _undo(state: _State) -> None:
         state.bindings.undo()
     if state.rewrite is not None:
         state.rewrite.undo()
-    served = shadow.files()
-    ours = [name for name in _loaded() if getattr(sys.modules[name], "__file__", None) == str(served.get(name))]
+    loaded = _loaded()
+    served = shadow.files() if loaded else {}
+    ours = [name for name in loaded if getattr(sys.modules[name], "__file__", None) == str(served.get(name))]
     if ours:
         # Loaded by the finder, so there is no stock code in memory to put back: execute it in the same modules.
         Rewrite(ours).apply(ROOT, finder.Shadow(ROOT, dict, _stock_path).stock_spec, _set_by_cpp)

@@ -9,17 +9,29 @@ import pytest
 import torch
 from harness import CPU, child
 
+from torchdevice_cuda._compat import torch_release
+
 from .answers import error
 
 TWO = CPU.but(devices=2)
-NO_GRAPH = "You cannot access the raw cudaGraph_t instance until capture_end() has been called"
+#: Releases in which Python ends a capture in parts, with hooks in between.
+IN_PARTS = torch_release(torch.__version__) >= (2, 14)
+NOT_INSTANTIATED = "capture_end() must have been called before calling instantiate"
+NO_GRAPH = (
+    "No cudaGraph_t is available: either capture_end() has not been called, or the underlying cudaGraph_t was "
+    "destroyed (keep_graph=false, and capture has been finalized)."
+    if IN_PARTS
+    else "You cannot access the raw cudaGraph_t instance until capture_end() has been called"
+)
 #: What a CUDA device said of a graph without a capture.
 WITHOUT_CAPTURE = {
-    "replay": "Called CUDAGraph::replay without a preceding successful capture.",
+    "replay": (NOT_INSTANTIATED if IN_PARTS else "Called CUDAGraph::replay without a preceding successful capture."),
     "pool": "Called CUDAGraph::pool() without a preceding successful capture.",
-    "instantiate": "capture_end() must have been called before calling instantiate",
+    "instantiate": NOT_INSTANTIATED,
     "raw_cuda_graph": (
-        "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true"
+        NO_GRAPH
+        if IN_PARTS
+        else "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true"
     ),
     "raw_cuda_graph_exec": "You cannot access the raw cudaGraphExec_t instance until instantiate() has been called",
     "capture_begin": (
@@ -37,9 +49,16 @@ def test_without_a_capture(method: str) -> None:
 
 
 @child(CPU)
-@pytest.mark.parametrize("method", ["raw_cuda_graph", "get_graph_data"])
-def test_a_kept_graph_without_a_capture(method: str) -> None:
-    assert error(getattr(torch.cuda.CUDAGraph(keep_graph=True), method)) == ("RuntimeError", NO_GRAPH)
+def test_a_kept_graph_without_a_capture() -> None:
+    assert error(torch.cuda.CUDAGraph(keep_graph=True).raw_cuda_graph) == ("RuntimeError", NO_GRAPH)
+
+
+@child(CPU)
+@pytest.mark.skipif(not hasattr(torch.cuda.CUDAGraph, "get_graph_data"), reason="torch 2.12 has no such data")
+def test_the_data_of_a_graph_take_nvidias_driver() -> None:
+    kind, words = error(torch.cuda.CUDAGraph(keep_graph=True).get_graph_data)
+    assert kind == "RuntimeError"
+    assert "cuda.bindings" in words or "cuda-bindings" in words
 
 
 @child(CPU)
@@ -62,6 +81,10 @@ def test_nothing_is_being_captured() -> None:
 @child(CPU)
 def test_a_dump_says_whether_it_was_enabled() -> None:
     graph = torch.cuda.CUDAGraph()
+    if IN_PARTS:
+        assert error(lambda: graph.debug_dump("nowhere.dot")) == ("RuntimeError", NO_GRAPH)
+        assert error(lambda: torch.cuda.export_dot("nowhere.dot")(graph)) == ("RuntimeError", NO_GRAPH)
+        return
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         assert graph.debug_dump("nowhere.dot") is None
@@ -79,6 +102,21 @@ def test_generators_are_registered() -> None:
     assert graph.register_generator_state(torch.default_generator) is None
     with pytest.raises(TypeError):
         graph.register_generator_state(3)
+
+
+@child(CPU)
+@pytest.mark.skipif(not IN_PARTS, reason="the release has no hooks")
+def test_hooks_of_a_graph() -> None:
+    graph, seen = torch.cuda.CUDAGraph(), []
+    anywhere = torch.cuda.graphs.register_graph_destroy_hook(lambda ids: seen.append(("anywhere", ids)))
+    graph.register_destroy_callback(lambda: seen.append("this one"))
+    graph.register_destroy_callback(lambda: seen.append("removed")).remove()
+    graph.register_capture_start_hook(lambda _: seen.append("a capture that never starts"))
+    assert error(graph.capture_begin)[0] == "RuntimeError"
+    graph.reset()
+    anywhere.remove()
+    graph.reset()
+    assert seen == [("anywhere", set()), "this one"]
 
 
 def capture(**options: Any) -> None:
@@ -133,13 +171,29 @@ def test_pool_ids_share_one_sequence() -> None:
 @child(CPU)
 def test_green_contexts_are_refused_in_words() -> None:
     kind = torch.cuda.GreenContext
-    assert torch.cuda.green_contexts.SUPPORTED is False
+    assert getattr(torch.cuda.green_contexts, "SUPPORTED", False) is False
     for call in (lambda: kind.create(num_sms=8), kind.max_workqueue_concurrency):
         with pytest.raises(RuntimeError, match="'cpu' driver"):
             call()
     with pytest.raises(RuntimeError, match="streams"):
         kind.create(num_sms=8)
-    assert error(kind) == ("TypeError", "GreenContext: No constructor defined!")
+    made = error(kind)
+    if hasattr(torch._C, "_CUDAGreenContext") and issubclass(kind, torch._C._CUDAGreenContext):
+        assert made == ("TypeError", "GreenContext: No constructor defined!")
+    else:
+        assert made[0] == "RuntimeError"
+        assert "'cpu' driver" in made[1]
+
+
+@child(CPU)
+@pytest.mark.skipif(not hasattr(torch.cuda.green_contexts, "SMPartition"), reason="torch 2.14 and older have none")
+def test_a_device_has_one_part() -> None:
+    """As a GPU whose memory has one domain; NVIDIA's driver is not asked."""
+    contexts = torch.cuda.green_contexts
+    assert contexts.get_num_locality_domains() == 1
+    assert contexts.is_localization_supported() is False
+    with pytest.raises(RuntimeError, match="Green contexts divide"):
+        contexts.SMPartition.from_device()
 
 
 # ------------------------------------------------------------------------ jiterator

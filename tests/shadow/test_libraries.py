@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import re
 
 import pytest
 import torch
 from harness import CPU, child
 
+from torchdevice_cuda import _compat
+
 from .answers import public
 
 
 # ------------------------------------------------------------------------ libraries
+def required(library: str) -> tuple[int, ...] | None:
+    """The version of one of NVIDIA's libraries that the installed torch requires, as a CUDA build does."""
+    wanted = re.compile(rf"nvidia-{library}-cu\d+ *\(?==([\d.]+)")
+    found = (wanted.match(line) for line in importlib.metadata.requires("torch") or ())
+    return next((tuple(map(int, match[1].split("."))) for match in found if match), None)
+
+
+@pytest.mark.skipif(required("cudnn") is None, reason="a CPU build requires none of them")
+def test_versions_are_those_of_the_wheel() -> None:
+    version = torch.__version__
+    assert _compat.nccl_version(version) == required("nccl")
+    assert _compat.cudnn_version(version) == (required("cudnn") or ())[:3]
+    major, minor, patch = (required("cusparselt") or ())[:3]
+    assert _compat.cusparselt_version(version) == major * 1000 + minor * 100 + patch
+    if re.search(r"\+cu\d+$", version):  # the default wheel of a release names its CUDA; others do, too
+        assert _compat.cuda_version(version) == torch.version.cuda
+
+
 @child(CPU)
 def test_cudnn() -> None:
     cudnn = torch._C._cudnn
@@ -71,9 +93,9 @@ def test_workspaces_of_cublas_as_set() -> None:
 
 
 @child(CPU)
-def test_cusparselt_is_absent() -> None:
+def test_cusparselt_is_as_available_as_the_build_says() -> None:
     assert public(torch._C._cusparselt) == ["getVersionInt", "mm_search"]
-    assert torch.backends.cusparselt.is_available() is False
+    assert torch.backends.cusparselt.is_available() is (torch.backends.cuda.is_built() and torch._C._has_cusparselt)
 
 
 @child(CPU)

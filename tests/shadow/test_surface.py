@@ -2,26 +2,73 @@
 
 from __future__ import annotations
 
+import json
 import types
+from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from harness import CPU, child, python
 from harness.processes import ROOT
 
 GAP, DATA = ROOT / "tools" / "gap.py", ROOT / "tests" / "data"
-SURFACE = DATA / "surface-2.13.0.json"
+RELEASE = torch.__version__.partition("+")[0]
+#: Of a CUDA build, which has classes where CPU builds have dummies.
+SURFACE = DATA / f"surface-{RELEASE}.json"
 
 
-def test_no_gap_to_the_surface_of_this_torch() -> None:
+def test_no_gap_to_the_installed_torch() -> None:
+    done = python(GAP, "--installed")
+    assert f"torch {torch.__version__}, shadow tree: " in done.out
+    assert "0 missing, 0 different" in done.out
+
+
+@pytest.mark.skipif(not SURFACE.exists(), reason="of this release, none was recorded; the installed one is compared")
+def test_no_gap_to_a_cuda_build_of_this_torch() -> None:
     done = python("-m", "torchdevice_cuda", "--driver", "cpu", GAP, SURFACE)
     assert "0 missing, 0 different" in done.out
 
 
-def test_the_tool_sees_a_gap() -> None:
-    """Stock torch without CUDA has dummies: the comparison that finds nothing here must find those."""
-    done = python(GAP, SURFACE, check=False)
+#: What a surface says of a release to come, and what the tool says then.
+CHANGES: dict[str, tuple[str, dict[str, Any]]] = {
+    "missing: torch.cuda.of_the_future": ("of_the_future", {"kind": "function"}),
+    "__all__ differs: torch.cuda.of_the_future": ("of_the_future", {"kind": "function"}),
+    "signature differs: torch.cuda.set_device: (device, gently=True) recorded": (
+        "set_device",
+        {"kind": "function", "signature": "(device, gently=True)"},
+    ),
+    "missing member: torch.cuda.Stream.hurry": ("Stream", {"kind": "class", "members": ["hurry", "query"]}),
+    "kind differs: torch.cuda.is_available: data recorded, function here": ("is_available", {"kind": "data"}),
+}
+
+
+def test_the_tool_names_what_a_release_has_changed(tmp_path: Path) -> None:
+    surface = tmp_path / "surface.json"
+    published = [*vars(torch.cuda)["__all__"], "of_the_future"]
+    later = {"torch.cuda": {"all": published, "names": dict(CHANGES.values())}, "torch.cuda.of_later": {"all": None}}
+    later["torch.cuda.of_later"]["names"] = {}
+    surface.write_text(json.dumps(later))
+    done = python("-m", "torchdevice_cuda", "--driver", "cpu", GAP, surface, check=False)
     assert done.status == 1
-    assert "missing member: torch.cuda.streams.Stream.priority" in done.out
+    for line in (*CHANGES, "missing module: torch.cuda.of_later"):
+        assert f"\n{line}" in f"\n{done.out}"
+    assert "4 names compared, 3 missing, 3 different" in done.out
+
+
+def test_the_tool_names_what_nobody_answers(tmp_path: Path) -> None:
+    """Names that files ask torch._C for, in each of the ways there are."""
+    (tmp_path / "asks.py").write_text(
+        "from torch._C import _cuda_ofLater, _add_docstr\n"
+        "from torch._C import (\n    _CudaOfLater,\n    _cuda_getDevice,\n)\n"
+        "torch._C._nccl_of_later(3)\n"
+        "_C._gds_of_later\n"
+    )
+    done = python("-c", f"import sys; sys.path.insert(0, {str(GAP.parent)!r}); import gap, pathlib; "
+                  f"print(sorted(gap.asked_of_c(pathlib.Path({str(tmp_path)!r}))))")  # fmt: skip
+    assert done.out.strip() == str(
+        ["_CudaOfLater", "_cuda_getDevice", "_cuda_ofLater", "_gds_of_later", "_nccl_of_later"]
+    )
 
 
 @child(CPU)

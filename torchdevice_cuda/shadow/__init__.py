@@ -1,7 +1,9 @@
-"""The shadow tree: ``torch.cuda`` reimplemented over a driver, and the ``torch._C`` names that a CPU build lacks.
+"""The shadow tree: ``torch.cuda`` over a driver, and the ``torch._C`` names that a CPU build lacks.
 
-``cuda/`` is served as ``torch.cuda``, file for file under the stock tree's names. Stock modules that ask nothing of the
-GPU (the memory visualiser, the sanitizer, trace tools) have no file here and are served from the installed torch.
+``cuda/`` is served as ``torch.cuda``, file for file under the stock tree's names. ``__init__`` is ours, and stock's
+only where it has names that ours lacks; the other files execute stock's code over our ``torch._C`` and replace what has
+to differ (``stock.py``). A stock module has a file here if it takes something from ``torch._C`` while it is imported,
+or if something in it has to differ. All others are served from the installed torch.
 """
 
 from __future__ import annotations
@@ -12,18 +14,22 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any
 
+from . import absent, stock
+
 _ROOT = Path(__file__).with_name("cuda")
 _MISSING = object()
 
 
 @functools.cache
 def files() -> MappingProxyType[str, Path]:
-    """``{module name: file}`` of everything the shadow tree serves."""
+    """``{module name: file}`` of everything the shadow tree serves: what the installed torch has, too."""
     found: dict[str, Path] = {}
     for file in sorted(_ROOT.rglob("*.py")):
         parts = file.relative_to(_ROOT).with_suffix("").parts
         parts = parts[:-1] if parts[-1] == "__init__" else parts
-        found[".".join(("torch", "cuda", *parts))] = file
+        name = ".".join(("torch", "cuda", *parts))
+        if stock.file_of(name).exists():
+            found[name] = file
     return MappingProxyType(found)
 
 
@@ -43,7 +49,9 @@ class Bindings:
         """Set every name, keeping what was there."""
         from .bindings import names
 
-        for name, value in names().items():
+        answers = names()
+        refusals = {name: absent.stand_in(name) for name in absent.unanswered(self._torch_c, set(answers))}
+        for name, value in (answers | refusals).items():
             self._before[name] = self._torch_c.__dict__.get(name, _MISSING)
             setattr(self._torch_c, name, value)
             if isinstance(value, ModuleType):
@@ -53,6 +61,7 @@ class Bindings:
 
     def undo(self) -> None:
         """Put every name back."""
+        absent.forget()
         while self._modules:
             module_name, module = self._modules.popitem()
             if module is None:

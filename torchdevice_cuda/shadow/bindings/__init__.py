@@ -12,6 +12,7 @@ from typing import Any
 MODULES = (
     "device",
     "streams",
+    "allocators",
     "memory",
     "graphs",
     "cudart",

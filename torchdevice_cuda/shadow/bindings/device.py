@@ -15,7 +15,9 @@ from ..architectures import architectures
 __all__ = [
     "_CUuuid",
     "_CudaDeviceProperties",
+    "_cuda_busy_wait_for_flag",
     "_cuda_canDeviceAccessPeer",
+    "_cuda_clear_flag",
     "_cuda_exchangeDevice",
     "_cuda_getArchFlags",
     "_cuda_getCompiledVersion",
@@ -188,6 +190,18 @@ def _cuda_sleep(cycles: int) -> None:
         raise RuntimeError("torch.cuda._sleep(): expected 'int'")
     driver = active()
     driver.streams.sleep(cycles, driver.current_device())
+
+
+def _cuda_busy_wait_for_flag() -> NoReturn:
+    """Raises: the host computes as it is told, and would wait for ever for what is told later (torch 2.10)."""
+    raise RuntimeError(
+        f"torch.cuda._busy_wait_for_flag() keeps a stream busy until torch.cuda._clear_flag() runs in another; the "
+        f"{active().name!r} driver of torchdevice_cuda has no work that waits. torch.cuda._sleep() keeps a stream busy"
+    )
+
+
+def _cuda_clear_flag() -> None:
+    """Let it go on: nothing waits."""
 
 
 def _cuda_getArchFlags() -> str:

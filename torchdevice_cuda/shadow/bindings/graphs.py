@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch._C
 
+from ..._compat import no_raw_graph
 from ...drivers import active
 from ...drivers.errors import cuda_error
 from . import pybind
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["_CUDAGraph", "_CUDAGreenContext", "_WorkqueueScope", "_graph_pool_handle"]
 
@@ -42,8 +47,12 @@ def capture_unavailable() -> RuntimeError:
 class _CUDAGraph(pybind.PybindObject):
     """A graph that nothing has been captured into."""
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Take the arguments of ``__init__``, as classes of C++ do; torch's subclass hands them on."""
+        return super().__new__(cls)
+
     def __init__(self, keep_graph: bool = False) -> None:
-        self._keep_graph = bool(keep_graph)
+        self._keeps = bool(keep_graph)
 
     def register_generator_state(self, generator: torch.Generator) -> None:
         """Note a generator whose state a replay would advance; without a capture nothing ever advances it."""
@@ -68,6 +77,14 @@ class _CUDAGraph(pybind.PybindObject):
         """Raises: no capture is underway."""
         raise cuda_error(_ILLEGAL_STATE)
 
+    def capture_end_pre(self) -> None:
+        """The first part of it, where torch runs hooks in between: raises."""
+        raise cuda_error(_ILLEGAL_STATE)
+
+    def capture_end_post(self) -> None:
+        """The other part: raises."""
+        raise cuda_error(_ILLEGAL_STATE)
+
     def instantiate(self) -> None:
         """Raises: nothing was captured."""
         raise RuntimeError("capture_end() must have been called before calling instantiate")
@@ -79,9 +96,22 @@ class _CUDAGraph(pybind.PybindObject):
     def reset(self) -> None:
         """Drop what was captured: nothing."""
 
+    @property
+    def _has_graph_exec(self) -> bool:
+        """Whether there is something to replay."""
+        return False
+
     def pool(self) -> tuple[int, int]:
         """Raises: nothing was captured."""
         raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
+
+    def pools(self) -> list[tuple[int, int]]:
+        """Raises: nothing was captured."""
+        raise RuntimeError("Called CUDAGraph::pools() without a preceding successful capture.")
+
+    def _retain_pool(self, pool: tuple[int, int]) -> None:
+        """Raises: a pool is kept for a capture that is underway."""
+        raise RuntimeError("CUDAGraph::retain_pool may only be called during capture.")
 
     def enable_debug_mode(self) -> None:
         """Let ``debug_dump`` of every graph write."""
@@ -90,18 +120,14 @@ class _CUDAGraph(pybind.PybindObject):
 
     def debug_dump(self, debug_path: str) -> None:
         """Write nothing, since nothing was captured; warn as CUDA does."""
-        if _debug_mode or self._keep_graph:
+        if _debug_mode or self._keeps:
             warnings.warn("DEBUG: calling debug_dump()", stacklevel=2)
         else:
             warnings.warn("CUDA Graphs debug not enabled, set with [graph].enable_debug_mode()", stacklevel=2)
 
     def raw_cuda_graph(self) -> int:
         """Raises: nothing was captured."""
-        if not self._keep_graph:
-            raise RuntimeError(
-                "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true"
-            )
-        raise RuntimeError("You cannot access the raw cudaGraph_t instance until capture_end() has been called")
+        raise RuntimeError(no_raw_graph(torch.__version__, self._keeps))
 
     def raw_cuda_graph_exec(self) -> int:
         """Raises: nothing was captured."""
@@ -115,6 +141,14 @@ class _CUDAGraph(pybind.PybindObject):
     def begin_capture_to_if_node(self, scalar_cuda_pred_tensor: torch.Tensor) -> None:
         """Raises: conditional nodes belong to a capture that is underway."""
         self.get_currently_capturing_graph()
+
+    def begin_capture_to_while_node(self, scalar_cuda_pred_tensor: torch.Tensor) -> None:
+        """Raises: conditional nodes belong to a capture that is underway."""
+        self.get_currently_capturing_graph()
+
+    def set_conditional_handle_for_current_node(self, scalar_cuda_pred_tensor: torch.Tensor) -> None:
+        """Raises: conditional nodes belong to a capture that is underway."""
+        raise RuntimeError("No active CUDA graph conditional node.")
 
     def end_capture_to_conditional_node(self) -> None:
         """Raises: conditional nodes belong to a capture that is underway."""

@@ -32,6 +32,7 @@ __all__ = [
     "_cuda_setCublasWorkspaceSize",
     "_cuda_set_cudnn_benchmark_limit",
     "_cudnn",
+    "_cudnn_clear_dropout_state",
     "_cudnn_set_conv_benchmark_empty_cache",
     "_cusparselt",
     "_has_cudnn",
@@ -164,6 +165,10 @@ def _cuda_setCublasLtWorkspaceSize(size: int) -> None:
 def _cuda_resetCublasLtWorkspaceSize() -> None:
     """Go back to the default."""
     _workspace.pop("cublaslt", None)
+
+
+def _cudnn_clear_dropout_state() -> None:
+    """Free the random states that cuDNN's recurrent layers keep; the host's keep none."""
 
 
 def _cuda_clearCublasWorkspaces() -> None:

@@ -1,41 +1,40 @@
-"""Memory: statistics, raw allocations, snapshots, pools, allocators."""
+"""Memory: statistics, raw allocations, snapshots, pools."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+import threading
+from collections.abc import Callable
+from typing import Any
 
 from ...drivers import active
 from ...drivers.memory import PoolId
+from .allocators import _cuda_CUDAAllocator
 from .graphs import next_pool_id
+from .pybind import wrong_arguments
 
 __all__ = [
-    "_CUDAPluggableAllocator",
     "_MemPool",
-    "_cuda_CUDAAllocator",
-    "_cuda_CUDAAllocator_AllocatorState",
+    "_MemPoolContext",
     "_cuda_allocationTraceback",
+    "_cuda_annotateMemory",
     "_cuda_attach_out_of_memory_observer",
     "_cuda_beginAllocateCurrentStreamToPool",
     "_cuda_beginAllocateCurrentThreadToPool",
     "_cuda_beginAllocateToPool",
-    "_cuda_changeCurrentAllocator",
     "_cuda_checkPoolLiveAllocations",
     "_cuda_cudaCachingAllocator_enable",
     "_cuda_cudaCachingAllocator_is_enabled",
     "_cuda_cudaCachingAllocator_raw_alloc",
     "_cuda_cudaCachingAllocator_raw_delete",
-    "_cuda_cudaHostAllocator",
-    "_cuda_customAllocator",
     "_cuda_emptyCache",
+    "_cuda_endAllocateCurrentStreamToPool",
     "_cuda_endAllocateToPool",
-    "_cuda_getAllocator",
-    "_cuda_getAllocatorBackend",
-    "_cuda_getCheckpointState",
     "_cuda_getMemoryFraction",
     "_cuda_getMemoryMetadata",
     "_cuda_hostMemoryStats",
     "_cuda_isHistoryEnabled",
+    "_cuda_lock_mutex",
+    "_cuda_memoryMetadataSupported",
     "_cuda_memorySnapshot",
     "_cuda_memoryStats",
     "_cuda_record_memory_history",
@@ -45,9 +44,9 @@ __all__ = [
     "_cuda_resetAccumulatedMemoryStats",
     "_cuda_resetPeakHostMemoryStats",
     "_cuda_resetPeakMemoryStats",
-    "_cuda_setCheckpointPoolState",
     "_cuda_setMemoryFraction",
     "_cuda_setMemoryMetadata",
+    "_cuda_unlock_mutex",
     "_host_emptyCache",
 ]
 
@@ -95,12 +94,12 @@ def _cuda_resetPeakHostMemoryStats() -> None:
 
 def _cuda_getMemoryFraction(device: int) -> float:
     """The share of a device's memory this process may take."""
-    return active().memory.fraction(device)
+    return active().memory.fraction(active().check(device))
 
 
 def _cuda_setMemoryFraction(fraction: float, device: int) -> None:
     """Set that share."""
-    active().memory.set_fraction(fraction, device)
+    active().memory.set_fraction(fraction, active().check(device))
 
 
 def _cuda_emptyCache() -> None:
@@ -136,6 +135,19 @@ def _cuda_cudaCachingAllocator_enable(value: bool) -> None:
 def _cuda_cudaCachingAllocator_is_enabled() -> bool:
     """Whether freed memory may be kept."""
     return _caching
+
+
+_free_mutex = threading.Lock()
+
+
+def _cuda_lock_mutex() -> None:
+    """Keep memory from being freed, under the name of torch 2.10 and older; the host frees when it likes."""
+    _free_mutex.acquire()
+
+
+def _cuda_unlock_mutex() -> None:
+    """Let it be freed again."""
+    _free_mutex.release()
 
 
 # ------------------------------------------------------------------------- snapshots
@@ -189,6 +201,22 @@ def _cuda_getMemoryMetadata() -> str:
     return _metadata
 
 
+def _cuda_memoryMetadataSupported() -> bool:
+    """Whether that text is kept: the native allocator of CUDA does."""
+    return True
+
+
+def _cuda_annotateMemory(address: int, text: str) -> None:
+    """Refuse a text about an allocation that is not there; the host's history has no place for others."""
+    if not isinstance(text, str) or not hasattr(address, "__index__"):
+        accepts = "(arg0: typing.SupportsInt | typing.SupportsIndex, arg1: str) -> None"
+        raise wrong_arguments("_cuda_annotateMemory", accepts, address, text)
+    segments = active().memory.snapshot()["segments"]
+    blocks = (block for segment in segments for block in segment["blocks"])
+    if not any(block["address"] == address and block["state"] == "active_allocated" for block in blocks):
+        raise RuntimeError(f"annotateMemory: no live allocation found at pointer {address}")
+
+
 def _cuda_attach_out_of_memory_observer(observer: Callable[[int, int, int, int], None]) -> None:
     """Call a function when memory runs out: ``(device, wanted, device total, device free)``."""
     active().memory.on_out_of_memory(observer)
@@ -233,7 +261,26 @@ class _MemPool:
         return self._memory.pool_holders(self._device, self._id)
 
 
-_MemPool.__module__ = "torch._C"
+class _MemPoolContext:
+    """Makes a pool the active one for as long as this object lives; the one before is active again after it."""
+
+    _active: list[_MemPool] = []
+
+    def __init__(self, pool: _MemPool) -> None:
+        self._pool = pool
+        self._active.append(pool)
+
+    def __del__(self) -> None:
+        if self._pool in self._active:
+            self._active.remove(self._pool)
+
+    @staticmethod
+    def active_pool() -> _MemPool | None:
+        """The pool that is active, if there is one."""
+        return _MemPoolContext._active[-1] if _MemPoolContext._active else None
+
+
+_MemPool.__module__ = _MemPoolContext.__module__ = "torch._C"
 
 
 def _cuda_beginAllocateToPool(device: int, pool: PoolId) -> None:
@@ -256,6 +303,11 @@ def _cuda_endAllocateToPool(device: int, pool: PoolId) -> None:
     active().memory.leave_pool(device, pool)
 
 
+def _cuda_endAllocateCurrentStreamToPool(device: int, pool: PoolId) -> None:
+    """The same, under the name of torch 2.6."""
+    active().memory.leave_pool(device, pool)
+
+
 def _cuda_releasePool(device: int, pool: PoolId) -> None:
     """One holder of the pool less; its memory stays with the tensors in it."""
     active().memory.release_pool(device, pool)
@@ -270,67 +322,3 @@ def _cuda_checkPoolLiveAllocations(device: int, pool: PoolId, expected: set[int]
         if block["state"] == "active_allocated" and segment["device"] == device
     }
     return live == set(expected)
-
-
-# ------------------------------------------------------------------------- allocators
-class _cuda_CUDAAllocator:
-    """An allocator of device memory."""
-
-
-class _CUDAPluggableAllocator(_cuda_CUDAAllocator):
-    """An allocator made of two functions of a shared library."""
-
-    def __init__(self, alloc_address: int, free_address: int) -> None:
-        self.alloc_address = alloc_address
-        self.free_address = free_address
-
-
-class _cuda_CUDAAllocator_AllocatorState:
-    """A checkpoint of an allocator; made by the graph trees of torch.compile only."""
-
-
-for _class in (_cuda_CUDAAllocator, _CUDAPluggableAllocator, _cuda_CUDAAllocator_AllocatorState):
-    _class.__module__ = "torch._C"
-_allocator = _cuda_CUDAAllocator()
-
-
-def _cuda_getAllocator() -> _cuda_CUDAAllocator:
-    """The allocator in use."""
-    return _allocator
-
-
-def _cuda_getAllocatorBackend() -> str:
-    """The kind of allocator."""
-    return "native"
-
-
-def _cuda_customAllocator(alloc_address: int, free_address: int) -> _CUDAPluggableAllocator:
-    """An allocator from two functions."""
-    return _CUDAPluggableAllocator(alloc_address, free_address)
-
-
-def _cuda_changeCurrentAllocator(allocator: _cuda_CUDAAllocator) -> NoReturn:
-    """Raises: once the device is in use, as on CUDA; before that, the host's own allocator cannot be replaced."""
-    if active().initialized():
-        raise RuntimeError("Can't swap an already initialized allocator")
-    raise RuntimeError(
-        f"the {active().name!r} driver of torchdevice_cuda takes device memory from the host's allocator, which a "
-        "pluggable CUDA allocator cannot replace"
-    )
-
-
-def _cuda_cudaHostAllocator() -> int:
-    """An address that stands for the allocator of pinned memory."""
-    return id(_allocator)
-
-
-def _cuda_getCheckpointState(device: int, pool: PoolId) -> NoReturn:
-    """Allocator checkpoints serve CUDA graph trees, which need real graphs."""
-    raise RuntimeError(f"the {active().name!r} driver of torchdevice_cuda has no allocator state to checkpoint")
-
-
-def _cuda_setCheckpointPoolState(
-    device: int, state: _cuda_CUDAAllocator_AllocatorState, stale: Sequence[int], live: Sequence[int]
-) -> NoReturn:
-    """The same."""
-    raise RuntimeError(f"the {active().name!r} driver of torchdevice_cuda has no allocator state to restore")

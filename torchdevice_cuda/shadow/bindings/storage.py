@@ -23,10 +23,14 @@ __all__ = [
     "_gds_register_handle",
     "_gds_save_storage",
     "_has_Standard_Deleter",
+    "_has_gds",
     "_set_storage_access_error_msg",
     "_set_storage_data_ptr_access_error_msg",
     "_tensors_data_ptrs_at_indices_equal",
 ]
+
+
+_has_gds = True  # the host's own file transfers
 
 
 # --------------------------------------------------------------- graph memory pools

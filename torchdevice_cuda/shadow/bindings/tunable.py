@@ -18,7 +18,9 @@ from ...drivers import active
 __all__ = [
     "_cuda_record_untuned_enable",
     "_cuda_record_untuned_is_enabled",
+    "_cuda_tunableop_clear_all",
     "_cuda_tunableop_enable",
+    "_cuda_tunableop_get_cublaslt_requested_algo_count",
     "_cuda_tunableop_get_filename",
     "_cuda_tunableop_get_max_tuning_duration",
     "_cuda_tunableop_get_max_tuning_iterations",
@@ -26,7 +28,10 @@ __all__ = [
     "_cuda_tunableop_get_rotating_buffer_size",
     "_cuda_tunableop_get_validators",
     "_cuda_tunableop_is_enabled",
+    "_cuda_tunableop_pop_dynamic_dims_mask",
+    "_cuda_tunableop_push_dynamic_dims_mask",
     "_cuda_tunableop_read_file",
+    "_cuda_tunableop_set_cublaslt_requested_algo_count",
     "_cuda_tunableop_set_filename",
     "_cuda_tunableop_set_max_tuning_duration",
     "_cuda_tunableop_set_max_tuning_iterations",
@@ -34,6 +39,10 @@ __all__ = [
     "_cuda_tunableop_set_rotating_buffer_size",
     "_cuda_tunableop_tuning_enable",
     "_cuda_tunableop_tuning_is_enabled",
+    "_cuda_tunableop_wildcard_fallback_enable",
+    "_cuda_tunableop_wildcard_fallback_is_enabled",
+    "_cuda_tunableop_write_file",
+    "_cuda_tunableop_write_file_on_exit",
 ]
 
 _DEFAULT_FILENAME = "tunableop_results.csv"
@@ -52,6 +61,8 @@ class _Context:
     record_untuned: bool = False
     duration_ms: int = 30
     iterations: int = 100
+    algorithms: int = 8
+    wildcards: bool = False
     rotating_buffer: int = -1  # bytes; negative: the size of the device's cache
     tolerances: tuple[float, float] | None = None
     filename: str = ""
@@ -70,13 +81,13 @@ def _variable(name: str) -> str | None:
 
 def _flag(value: object, function: str) -> bool:
     if not isinstance(value, bool):
-        raise TypeError(f"{function} expects a bool, but got {type(value).__name__}")
+        raise RuntimeError(f"{function} expects a bool, but got {type(value).__name__}")
     return value
 
 
 def _number(value: object, function: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{function} expects an int, but got {type(value).__name__}")
+        raise RuntimeError(f"{function} expects an int, but got {type(value).__name__}")
     return value
 
 
@@ -111,6 +122,40 @@ def _cuda_record_untuned_is_enabled() -> bool:
     return _variable("RECORD_UNTUNED") == "1" or _context.record_untuned
 
 
+def _cuda_tunableop_wildcard_fallback_enable(value: bool) -> None:
+    """Let a result for any value of a dimension serve a product that has none of its own, or not."""
+    _context.wildcards = _flag(value, "cuda_tunableop_wildcard_fallback_enable")
+
+
+def _cuda_tunableop_wildcard_fallback_is_enabled() -> bool:
+    """Whether it may."""
+    return _variable("WILDCARD_FALLBACK") == "1" or _context.wildcards
+
+
+class _Mask:
+    """A pushed mask of dimensions; whoever pushed it pops it, once."""
+
+    def __init__(self) -> None:
+        self.popped = False
+
+
+def _cuda_tunableop_push_dynamic_dims_mask(mask: int) -> _Mask:
+    """Take dimensions for variable ones; the one solution there is serves all sizes, so nothing hangs on it."""
+    function = "cuda_tunableop_push_dynamic_dims_mask"
+    if not 0 <= _number(mask, function) <= 0xF:
+        raise RuntimeError(f"{function} expects a mask in [0, 0xF] (low 4 bits = M|N|K|BATCH), but got {mask}")
+    return _Mask()
+
+
+def _cuda_tunableop_pop_dynamic_dims_mask(mask: _Mask) -> None:
+    """Take them for fixed again."""
+    if not isinstance(mask, _Mask) or mask.popped:
+        raise RuntimeError(
+            "cuda_tunableop_pop_dynamic_dims_mask expects a valid, unconsumed TunableDynamicDimsGuard capsule"
+        )
+    mask.popped = True
+
+
 # --------------------------------------------------------------------------- limits
 def _limit(name: str, otherwise: int) -> int:
     text = _variable(name)
@@ -135,6 +180,16 @@ def _cuda_tunableop_set_max_tuning_iterations(iterations: int) -> None:
 def _cuda_tunableop_get_max_tuning_iterations() -> int:
     """The same."""
     return _limit("MAX_TUNING_ITERATIONS", _context.iterations)
+
+
+def _cuda_tunableop_set_cublaslt_requested_algo_count(count: int) -> None:
+    """Solutions that cuBLASLt is asked for, at least one; the host has one."""
+    _context.algorithms = max(1, _number(count, "cuda_tunableop_set_cublaslt_requested_algo_count"))
+
+
+def _cuda_tunableop_get_cublaslt_requested_algo_count() -> int:
+    """The same."""
+    return max(1, _limit("CUBLASLT_REQUESTED_ALGO_COUNT", _context.algorithms))
 
 
 def _cuda_tunableop_set_rotating_buffer_size(buffer_size: int) -> None:
@@ -167,7 +222,7 @@ def _with_ordinal(filename: str, device: int) -> str:
 def _cuda_tunableop_set_filename(filename: str, insert_device_ordinal: bool = False) -> None:
     """Name the results file."""
     if not isinstance(filename, str):
-        raise TypeError(f"cuda_tunableop_set_filename expects a string, but got {type(filename).__name__}")
+        raise RuntimeError(f"cuda_tunableop_set_filename expects a string, but got {type(filename).__name__}")
     if filename and insert_device_ordinal:
         filename = _with_ordinal(filename, active().current_device())
     _context.filename = filename
@@ -206,7 +261,7 @@ def _cuda_tunableop_get_results() -> tuple[tuple[str, str, str, float], ...]:
 def _cuda_tunableop_read_file(filename: str) -> bool:
     """Read results; False where there is no such file or its validators do not fit."""
     if not isinstance(filename, str):
-        raise TypeError(f"cuda_tunableop_read_file expects a string, but got {type(filename).__name__}")
+        raise RuntimeError(f"cuda_tunableop_read_file expects a string, but got {type(filename).__name__}")
     try:
         lines = Path(filename or _results_file()).read_text().splitlines()
     except OSError:
@@ -226,6 +281,12 @@ def _cuda_tunableop_read_file(filename: str) -> bool:
     with _lock:
         _context.results.update(results)
     return True
+
+
+def _cuda_tunableop_clear_all() -> None:
+    """Forget all results; the file stays."""
+    with _lock:
+        _context.results.clear()
 
 
 # --------------------------------------------------------------------------- tuning
@@ -257,12 +318,12 @@ def _result_line(operation: str, parameters: str, solution: str, milliseconds: f
     return f"{operation},{parameters},{solution},{milliseconds:.6f}\n"
 
 
-def write_results(enable: bool) -> None:
+def _cuda_tunableop_write_file_on_exit(enable: bool) -> None:
     """Write results to the file as they come, or not."""
-    _context.write = _flag(enable, "write_file_on_exit")
+    _context.write = _flag(enable, "cuda_tunableop_write_file_on_exit")
 
 
-def write_file(filename: str) -> bool:
+def _cuda_tunableop_write_file(filename: str) -> bool:
     """Write all results to a file, the results file if the name is empty; False where that fails."""
     lines = [_validator_lines(), *(_result_line(*result) for result in _cuda_tunableop_get_results())]
     try:

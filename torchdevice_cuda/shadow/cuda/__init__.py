@@ -16,25 +16,28 @@ from torch._utils import _dummy_type, _LazySeedTracker, classproperty
 from torch.cuda._utils import _get_device_index
 from torch.types import Device
 
-from torchdevice_cuda._compat import accelerator_error, publishes
+from torchdevice_cuda._compat import accelerator_error
 from torchdevice_cuda.drivers import active
 from torchdevice_cuda.drivers.errors import bad_fork
+from torchdevice_cuda.shadow import stock
 from torchdevice_cuda.shadow.bindings.cudart import _cudart
 from torchdevice_cuda.shadow.bindings.device import _cuda_isInBadFork as _is_in_bad_fork
 from torchdevice_cuda.shadow.bindings.device import _CudaDeviceProperties, _get_device_properties
 from torchdevice_cuda.shadow.nvidia import DEVICE_REQUIREMENT
 from torchdevice_cuda.shadow.nvidia import RELEASES as PYTORCH_RELEASES_CODE_CC
 
-from . import gds
-from .graphs import (
+# Stock's submodules take from here what ours may not have.
+__getattr__ = stock.Rest(globals()).getattr()
+
+from torch.cuda import gds  # noqa: E402
+from torch.cuda.graphs import (  # noqa: E402
     CUDAGraph,
     graph,
     graph_pool_handle,
     is_current_stream_capturing,
     make_graphed_callables,
 )
-from .green_contexts import GreenContext
-from .streams import Event, ExternalStream, Stream
+from torch.cuda.streams import Event, ExternalStream, Stream  # noqa: E402
 
 _initialized = False
 _tls = threading.local()
@@ -417,6 +420,11 @@ def _get_nvml_device_index(device: Device) -> int:
     return _monitored(device)
 
 
+def _get_amdsmi_device_index(device: Device) -> int:
+    """The same for AMD's library, which a CUDA build has no use for."""
+    return _monitored(device)
+
+
 def device_memory_used(device: Device = None) -> int:
     """Bytes of a device in use by all processes."""
     return active().memory.in_use(_monitored(device))
@@ -476,11 +484,9 @@ def _get_rng_state_offset(device: int | str | torch.device = "cuda") -> int:
 
 
 # ---------------------------------------------------------------------- legacy storages
+from torch.cuda.memory import *  # noqa: E402
+from torch.cuda.random import *  # noqa: E402
 from torch.storage import _LegacyStorage, _warn_typed_storage_removal  # noqa: E402
-
-from .memory import *  # noqa: E402
-from .memory import _use_uvm  # noqa: E402
-from .random import *  # noqa: E402
 
 
 @staticmethod  # type: ignore[misc]
@@ -576,134 +582,6 @@ def _compile_kernel(
     )
 
 
-from . import amp, jiterator, nvtx, profiler, sparse, tunable  # noqa: E402
+from torch.cuda import amp, jiterator, nvtx, profiler, sparse, tunable  # noqa: E402
 
-__all__ = [
-    "BFloat16Storage",
-    "BFloat16Tensor",
-    "BoolStorage",
-    "BoolTensor",
-    "ByteStorage",
-    "ByteTensor",
-    "CharStorage",
-    "CharTensor",
-    "ComplexDoubleStorage",
-    "ComplexFloatStorage",
-    "DoubleStorage",
-    "DoubleTensor",
-    "FloatStorage",
-    "FloatTensor",
-    "HalfStorage",
-    "HalfTensor",
-    "IntStorage",
-    "IntTensor",
-    "LongStorage",
-    "LongTensor",
-    "ShortStorage",
-    "ShortTensor",
-    "CUDAGraph",
-    "CudaError",
-    "DeferredCudaCallError",
-    "Event",
-    "ExternalStream",
-    "Stream",
-    "StreamContext",
-    "GreenContext",
-    "amp",
-    "caching_allocator_alloc",
-    "caching_allocator_delete",
-    "caching_allocator_disabled",
-    "caching_allocator_enable",
-    "can_device_access_peer",
-    "check_error",
-    "cudaStatus",
-    "cudart",
-    "current_blas_handle",
-    "current_solver_handle",
-    "current_device",
-    "current_stream",
-    "default_generators",
-    "default_stream",
-    "device",
-    "device_count",
-    "device_memory_used",
-    "device_of",
-    "empty_cache",
-    "get_allocator_backend",
-    "CUDAPluggableAllocator",
-    "change_current_allocator",
-    "get_arch_list",
-    "get_device_capability",
-    "get_device_name",
-    "get_device_properties",
-    "get_gencode_flags",
-    "get_per_process_memory_fraction",
-    "get_rng_state",
-    "get_rng_state_all",
-    "get_stream_from_external",
-    "get_sync_debug_mode",
-    "graph",
-    "graph_pool_handle",
-    "graphs",
-    "has_half",
-    "has_magma",
-    "host_memory_stats",
-    "host_memory_stats_as_nested_dict",
-    "init",
-    "initial_seed",
-    "ipc_collect",
-    "is_available",
-    "is_bf16_supported",
-    "is_current_stream_capturing",
-    "is_initialized",
-    "is_tf32_supported",
-    "jiterator",
-    "list_gpu_processes",
-    "make_graphed_callables",
-    "manual_seed",
-    "manual_seed_all",
-    "max_memory_allocated",
-    "max_memory_cached",
-    "max_memory_reserved",
-    "mem_get_info",
-    "memory",
-    "memory_allocated",
-    "memory_cached",
-    "memory_reserved",
-    "memory_snapshot",
-    "memory_stats",
-    "memory_stats_as_nested_dict",
-    "memory_summary",
-    "memory_usage",
-    "MemPool",
-    "use_mem_pool",
-    "temperature",
-    "power_draw",
-    "clock_rate",
-    "nccl",
-    "nvtx",
-    "profiler",
-    "random",
-    "reset_accumulated_host_memory_stats",
-    "reset_accumulated_memory_stats",
-    "reset_max_memory_allocated",
-    "reset_max_memory_cached",
-    "reset_peak_host_memory_stats",
-    "reset_peak_memory_stats",
-    "seed",
-    "seed_all",
-    "set_device",
-    "set_per_process_memory_fraction",
-    "set_rng_state",
-    "set_rng_state_all",
-    "set_stream",
-    "set_sync_debug_mode",
-    "sparse",
-    "stream",
-    "streams",
-    "synchronize",
-    "tunable",
-    "utilization",
-]
-if publishes("torch.cuda.memory.MemPoolContext", torch.__version__):
-    __all__ += ["MemPoolContext"]
+stock.publish(globals(), ("graphs", "memory", "green_contexts"))

@@ -14,18 +14,11 @@ from torch._utils import (
     _take_tensors,
     _unflatten_dense_tensors,
 )
-from torch.nn.parallel.comm import broadcast, broadcast_coalesced, gather, scatter
 
+from torchdevice_cuda.shadow import stock
 from torchdevice_cuda.shadow.bindings.comm import index_of, on_device
 
-__all__ = [
-    "broadcast",
-    "broadcast_coalesced",
-    "reduce_add",
-    "reduce_add_coalesced",
-    "scatter",
-    "gather",
-]
+stock.execute(globals())
 
 
 def _by_x(size: Iterable[int]) -> str:

@@ -5,84 +5,40 @@ On the host that memory is ordinary memory, and the transfers are ordinary file 
 
 import os
 import sys
-from collections.abc import Callable
-from typing import NoReturn
+from typing import TYPE_CHECKING
 
-import torch
-from torch.types import Storage
+from torchdevice_cuda.shadow import stock
 
-__all__: list[str] = [
-    "gds_register_buffer",
-    "gds_deregister_buffer",
-    "GdsFile",
-]
+stock.execute(globals())
 
+if TYPE_CHECKING:
+    from torch.cuda.gds import GdsFile
 
-def _dummy_fn(name: str) -> Callable[..., NoReturn]:
-    """A function that raises because the platform lacks it."""
-
-    def fail(*args: object, **kwargs: object) -> NoReturn:
-        raise RuntimeError(f"torch._C.{name} is not supported on this platform")
-
-    return fail
+_file: "type[GdsFile]" = globals().get("GdsFile") or globals()["_GdsFile"]  # torch 2.6 keeps it to itself
 
 
-def gds_register_buffer(s: Storage) -> None:
-    """Prepare a storage of the device for transfers."""
-    torch._C._gds_register_buffer(s)
+def _init(self: "GdsFile", filename: str, flags: int) -> None:
+    """Open a file; ``flags`` are ``os.open``'s.
 
-
-def gds_deregister_buffer(s: Storage) -> None:
-    """Undo :func:`gds_register_buffer`."""
-    torch._C._gds_deregister_buffer(s)
-
-
-class GdsFile:
-    """A file for transfers to and from storages of the device.
-
-    Args:
-        filename: the file to open
-        flags: as for ``os.open``. CUDA adds ``os.O_DIRECT``; host transfers go through the page cache instead, so that
-            storages of any size and offset work.
+    CUDA adds ``os.O_DIRECT``, which not every system has. Host transfers go through the page cache instead, so that
+    storages of any size and offset work.
     """
+    if sys.platform == "win32":
+        raise RuntimeError("GdsFile is not supported on this platform.")
+    self.filename = filename
+    self.flags = flags
+    self.handle = None
+    self.fd = os.open(filename, flags)
+    self.register_handle()
 
-    def __init__(self, filename: str, flags: int):
-        if sys.platform == "win32":
-            raise RuntimeError("GdsFile is not supported on this platform.")
-        self.filename = filename
-        self.flags = flags
-        self.handle: int | None = None
-        self.fd = os.open(filename, flags)
-        self.register_handle()
 
-    def __del__(self) -> None:
-        if not hasattr(self, "fd"):
-            return  # opening it failed
-        if self.handle is not None:
-            self.deregister_handle()
-        os.close(self.fd)
+_stock_del = _file.__del__
 
-    def register_handle(self) -> None:
-        """Take the open file for transfers."""
-        if self.handle is not None:
-            raise AssertionError("Cannot register a handle that is already registered.")
-        self.handle = torch._C._gds_register_handle(self.fd)
 
-    def deregister_handle(self) -> None:
-        """Let the file go; transfers need :meth:`register_handle` again."""
-        if self.handle is None:
-            raise AssertionError("Cannot deregister a handle that is not registered.")
-        torch._C._gds_deregister_handle(self.handle)
-        self.handle = None
+def _del(self: "GdsFile") -> None:
+    if hasattr(self, "fd"):  # else opening it failed
+        _stock_del(self)
 
-    def load_storage(self, storage: Storage, offset: int = 0) -> None:
-        """Fill a storage from the file, starting ``offset`` bytes into it."""
-        if self.handle is None:
-            raise AssertionError("Cannot load data from a file that is not registered.")
-        torch._C._gds_load_storage(self.handle, storage, offset)
 
-    def save_storage(self, storage: Storage, offset: int = 0) -> None:
-        """Write all bytes of a storage to the file, starting ``offset`` bytes into it."""
-        if self.handle is None:
-            raise AssertionError("Cannot save data to a file that is not registered.")
-        torch._C._gds_save_storage(self.handle, storage, offset)
+_file.__init__ = _init  # type: ignore[method-assign]
+_file.__del__ = _del  # type: ignore[method-assign]

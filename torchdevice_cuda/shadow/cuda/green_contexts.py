@@ -1,45 +1,32 @@
 """Green contexts: parts of a GPU's multiprocessors. The devices here have none to divide."""
 
-import torch
+import functools
+from typing import TYPE_CHECKING, NoReturn
 
-from torchdevice_cuda.shadow.bindings.graphs import _CUDAGreenContext as _GreenContext
+from torchdevice_cuda.shadow import stock
 from torchdevice_cuda.shadow.bindings.graphs import green_context_unavailable
 
-__all__ = [
-    "GreenContext",
-]
+stock.execute(globals())
 
-# Stock says True where torch was built with them. Programs ask it before they create one, so the truth is False.
-SUPPORTED = False
+if TYPE_CHECKING:
+    from torch.cuda.green_contexts import GreenContext
 
 
-class GreenContext(_GreenContext):
-    """A part of a GPU's multiprocessors and work queues; creating one raises here."""
+def _ensure_supported() -> NoReturn:
+    """Later releases create them through NVIDIA's driver, and look for that first."""
+    raise green_context_unavailable()
 
-    @staticmethod
-    def create(
-        *,
-        num_sms: int | None = None,
-        workqueue_scope: str | None = None,
-        workqueue_concurrency_limit: int | None = None,
-        device_id: int | None = None,
-    ) -> _GreenContext:
-        """Take ``num_sms`` multiprocessors, or work queues, of a device."""
-        raise green_context_unavailable()
 
-    @staticmethod
-    def max_workqueue_concurrency(device_id: int | None = None) -> int:
-        """How many streams a device's work queues serve at once."""
-        raise green_context_unavailable()
+if "SUPPORTED" in globals():
+    # Stock says True where torch was built with them. Programs ask it before they create one, so the truth is False;
+    # and stock's error would blame the build.
+    SUPPORTED = False
+    for _name in ("create", "max_workqueue_concurrency"):
+        if hasattr(GreenContext, _name):
+            _refuse = functools.wraps(getattr(GreenContext, _name))(lambda *_, **__: _ensure_supported())
+            setattr(GreenContext, _name, staticmethod(_refuse))
 
-    def set_context(self) -> None:
-        """Make this part the current context."""
-        return super().set_context()
 
-    def pop_context(self) -> None:
-        """Go back to the context before."""
-        return super().pop_context()
-
-    def Stream(self) -> "torch.cuda.Stream":
-        """The stream that runs in this part."""
-        return super().Stream()
+def _is_locality_software_supported() -> bool:
+    """Whether NVIDIA's driver could be asked for the domains of a device's memory: there is none, so it has one."""
+    return False

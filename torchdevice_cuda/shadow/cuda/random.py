@@ -1,25 +1,14 @@
-"""Random numbers on the device: seeds and states of the default generators."""
-
-from collections.abc import Iterable
+"""Random numbers on the device: stock's functions, but for those that the host's generators would answer otherwise."""
 
 import torch
 from torch import Tensor
 
 from torchdevice_cuda.drivers import active
+from torchdevice_cuda.shadow import stock
 
-from . import _lazy_call, _lazy_init, current_device, device_count, is_initialized
+from . import _lazy_call, current_device, is_initialized
 
-__all__ = [
-    "get_rng_state",
-    "get_rng_state_all",
-    "set_rng_state",
-    "set_rng_state_all",
-    "manual_seed",
-    "manual_seed_all",
-    "seed",
-    "seed_all",
-    "initial_seed",
-]
+stock.execute(globals())
 
 
 def _index_of(device: int | str | torch.device) -> int:
@@ -30,17 +19,6 @@ def _index_of(device: int | str | torch.device) -> int:
         device = torch.device("cuda", device)
     index = device.index
     return current_device() if index is None else index
-
-
-def get_rng_state(device: int | str | torch.device = "cuda") -> Tensor:
-    """The state of a device's generator, as a byte tensor. Initialises the device."""
-    _lazy_init()
-    return torch.cuda.default_generators[_index_of(device)].get_state()
-
-
-def get_rng_state_all() -> list[Tensor]:
-    """The states of all devices' generators."""
-    return [get_rng_state(index) for index in range(device_count())]
 
 
 def set_rng_state(new_state: Tensor, device: int | str | torch.device = "cuda") -> None:
@@ -61,12 +39,6 @@ def set_rng_state(new_state: Tensor, device: int | str | torch.device = "cuda") 
         active().set_generator_state(generator, new_state)
 
     _lazy_call(apply)
-
-
-def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
-    """Put all devices' generators into states that :func:`get_rng_state_all` gave."""
-    for index, state in enumerate(new_states):
-        set_rng_state(state, index)
 
 
 def manual_seed(seed: int) -> None:
@@ -95,32 +67,3 @@ def _checked(seed: int) -> int:
     if not -(1 << 63) <= seed < 1 << 64:
         raise ValueError("Overflow when unpacking long long")
     return seed
-
-
-def seed() -> None:
-    """Seed the current device's generator with a number nobody chose."""
-
-    def apply() -> None:
-        torch.cuda.default_generators[current_device()].seed()
-
-    _lazy_call(apply)
-
-
-def seed_all() -> None:
-    """Seed all devices' generators with the same number, which nobody chose."""
-
-    def apply() -> None:
-        chosen = None
-        for generator in torch.cuda.default_generators:
-            if chosen is None:
-                chosen = generator.seed()
-            else:
-                generator.manual_seed(chosen)
-
-    _lazy_call(apply)
-
-
-def initial_seed() -> int:
-    """The seed of the current device's generator. Initialises the device."""
-    _lazy_init()
-    return torch.cuda.default_generators[current_device()].initial_seed()

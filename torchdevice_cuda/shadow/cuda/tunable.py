@@ -1,167 +1,32 @@
 """TunableOp: matrix products measured once, so that the fastest way to compute each is known.
 
 As on CUDA builds of torch, each product has one way to be computed, ``Default``. What is tuned here is measured on the
-driver's device and written to the results file; on the host every device is the same processor.
+driver's device and written to the results file; on the host every device is the same processor. CUDA measures inside
+the products, which the host does not: so tuning is ours, and all else is stock's.
 """
 
-import glob
-import os
 import re
-import shutil
 import time
 import warnings
 from collections.abc import Callable
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import torch
 
-from torchdevice_cuda._compat import publishes
+from torchdevice_cuda.shadow import stock
 from torchdevice_cuda.shadow.bindings import tunable as _context
 from torchdevice_cuda.shadow.bindings.comm import place_of
 
-__all__ = [
-    "enable",
-    "is_enabled",
-    "tuning_enable",
-    "tuning_is_enabled",
-    "record_untuned_enable",
-    "record_untuned_is_enabled",
-    "set_max_tuning_duration",
-    "get_max_tuning_duration",
-    "set_max_tuning_iterations",
-    "get_max_tuning_iterations",
-    "set_filename",
-    "get_filename",
-    "get_results",
-    "get_validators",
-    "read_file",
-    "tune_gemm_in_file",
-    "mgpu_tune_gemm_in_file",
-    "set_rotating_buffer_size",
-    "get_rotating_buffer_size",
-    "set_numerical_check_tolerances",
-]
+stock.execute(globals())
 
-
-# ------------------------------------------------------------------------- settings
-def enable(val: bool = True) -> None:
-    """Switch TunableOp on or off."""
-    torch._C._cuda_tunableop_enable(val)
-
-
-def is_enabled() -> bool:
-    """Whether TunableOp is on."""
-    return torch._C._cuda_tunableop_is_enabled()
-
-
-def tuning_enable(val: bool = True) -> None:
-    """Let operations that have no result be tuned, or not."""
-    torch._C._cuda_tunableop_tuning_enable(val)
-
-
-def tuning_is_enabled() -> bool:
-    """Whether operations may be tuned."""
-    return torch._C._cuda_tunableop_tuning_is_enabled()
-
-
-def record_untuned_enable(val: bool = True) -> None:
-    """Have operations that have no result written down for :func:`tune_gemm_in_file`, or not."""
-    _context._cuda_record_untuned_enable(val)
-
-
-def record_untuned_is_enabled() -> bool:
-    """Whether operations are written down."""
-    return _context._cuda_record_untuned_is_enabled()
-
-
-def set_max_tuning_duration(duration: int) -> None:
-    """Measure one operation for at most so many milliseconds, though at least once."""
-    torch._C._cuda_tunableop_set_max_tuning_duration(duration)
-
-
-def get_max_tuning_duration() -> int:
-    """Milliseconds that one operation is measured at most."""
-    return torch._C._cuda_tunableop_get_max_tuning_duration()
-
-
-def set_max_tuning_iterations(iterations: int) -> None:
-    """Measure one operation at most so many times, though at least once."""
-    torch._C._cuda_tunableop_set_max_tuning_iterations(iterations)
-
-
-def get_max_tuning_iterations() -> int:
-    """Times that one operation is measured at most."""
-    return torch._C._cuda_tunableop_get_max_tuning_iterations()
-
-
-def set_filename(filename: str, insert_device_ordinal: bool = False) -> None:
-    """Name the results file; with the number of the current device in it, if asked for."""
-    torch._C._cuda_tunableop_set_filename(filename, insert_device_ordinal)
-
-
-def get_filename() -> str:
-    """The name of the results file."""
-    return torch._C._cuda_tunableop_get_filename()
-
-
-def get_results() -> tuple[str, str, str, float]:
-    """All results: tuples of operation, parameters, solution, milliseconds."""
-    return torch._C._cuda_tunableop_get_results()
-
-
-def get_validators() -> tuple[str, str]:
-    """What results depend on: pairs of a name and a value."""
-    return torch._C._cuda_tunableop_get_validators()
-
-
-def read_file(filename: str | None = None) -> bool:
-    """Read results from a file, by default the results file; False where it is missing or made by another torch."""
-    return torch._C._cuda_tunableop_read_file(get_filename() if filename is None else filename)
-
-
-if publishes("torch.cuda.tunable.write_file_on_exit", torch.__version__):
-    __all__ += ["write_file_on_exit"]
-
-    def write_file_on_exit(val: bool) -> None:
-        """Have results written to the results file, or not; they are written as they come."""
-        _context.write_results(val)
-
-
-if publishes("torch.cuda.tunable.write_file", torch.__version__):
-    __all__ += ["write_file"]
-
-    def write_file(filename: str | None = None) -> bool:
-        """Write all results to a file, by default the results file."""
-        return _context.write_file(get_filename() if filename is None else filename)
-
-
-def set_rotating_buffer_size(buffer_size: int) -> None:
-    """Rotate through so many MB of inputs while measuring: negative for the cache's size, 0 for none."""
-    return torch._C._cuda_tunableop_set_rotating_buffer_size(buffer_size)
-
-
-def get_rotating_buffer_size() -> int:
-    """The size of the inputs rotated through."""
-    return _context._cuda_tunableop_get_rotating_buffer_size()
-
-
-def set_numerical_check_tolerances(enable: bool, atol: float = 1e-5, rtol: float = 1e-5) -> None:
-    """Have solutions checked against the default one within tolerances, or not."""
-    return torch._C._cuda_tunableop_set_numerical_check_tolerances(enable, atol, rtol)
-
-
-# ------------------------------------------------------------------- offline tuning
-def tune_gemm_in_file(filename: str) -> None:
-    """Tune every matrix product written down in a file, on the current device."""
-    if not is_enabled():
-        raise AssertionError("TunableOp is not enabled")
-    if not tuning_is_enabled():
-        raise AssertionError("Tuning is not enabled")
-    device = torch.cuda.current_device()
-    with open(filename) as file:
-        for line in file:
-            if line.startswith(_OPERATIONS):
-                _process_single_offline_gemm(line, device)
+if TYPE_CHECKING:
+    from torch.cuda.tunable import (
+        _check_tuning_assertions,
+        _gather_tunableop_results,
+        _gather_unique_untuned_gemm_from_files,
+        get_max_tuning_duration,
+        get_max_tuning_iterations,
+    )
 
 
 def mgpu_tune_gemm_in_file(filename_pattern: str, num_gpus: int) -> None:
@@ -183,66 +48,8 @@ def mgpu_tune_gemm_in_file(filename_pattern: str, num_gpus: int) -> None:
     _gather_tunableop_results()
 
 
-def _check_tuning_assertions() -> None:
-    """Switch TunableOp on if need be; tuning must be on and writing down off."""
-    if not is_enabled():
-        warnings.warn("TunableOp was disabled. Trying to enable now.", stacklevel=2)
-        enable(True)
-    if not is_enabled():
-        raise AssertionError("is_enabled() must be True")
-    if not tuning_is_enabled():
-        raise AssertionError("tuning_is_enabled() must be True")
-    if record_untuned_is_enabled():
-        raise AssertionError("record_untuned_is_enabled() must be False")
-
-
-def _gather_unique_untuned_gemm_from_files(filename_pattern: str) -> set[str]:
-    """The different lines of all files of a pattern that describe a product."""
-    lines: set[str] = set()
-    for path in glob.glob(filename_pattern):
-        with open(path) as file:
-            lines.update(line for line in file if line.startswith(_OPERATIONS))
-    return lines
-
-
-def _results_pattern() -> str:
-    """A pattern for the results files of all devices, with ``?`` in the place of the device's number."""
-    name = get_filename()
-    if name:
-        before, dot, after = name.partition(".")
-        return f"{before[:-1]}?.{after}" if dot and before else ""
-    named = os.getenv("PYTORCH_TUNABLEOP_FILENAME")  # torch's own variable, as the C++ side reads it
-    if not named:
-        return "tunableop_results?.csv"
-    return named.replace("%d", "?") if "%d" in named else named.replace(".", "?.")
-
-
-def _gather_tunableop_results() -> None:
-    """Join the results files of all devices in one ``..._full0...``, with a copy for each further device."""
-    pattern = _results_pattern()
-    if "?" not in pattern:
-        raise AssertionError(f"filename_pattern must contain '?', got {pattern!r}")
-    files = glob.glob(pattern)
-    validators: list[str] = []
-    results: set[str] = set()
-    for position, path in enumerate(files):
-        with open(path) as file:
-            for line in file:
-                if not line.startswith("Validator"):
-                    results.add(line)
-                elif position == 0:
-                    validators.append(line)
-    output = pattern.replace("?", "_full0")
-    with open(output, "w") as file:
-        file.writelines(validators)
-        file.writelines(sorted(results))
-    for number in range(1, len(files)):
-        shutil.copy(output, pattern.replace("?", f"_full{number}"))
-
-
-# --------------------------------------------------------------------- one product
-_OPERATIONS = ("Gemm", "ScaledGemm")
 _DTYPES = {
+    "Float": torch.float32,
     "float": torch.float32,
     "tf32": torch.float32,  # a way in which tensor cores compute; the host has only the one
     "double": torch.float64,
@@ -255,11 +62,17 @@ _DTYPES = {
     "Float8_e4m3fnuz": torch.float8_e4m3fnuz,
     "Float8_e5m2fnuz": torch.float8_e5m2fnuz,
 }
+
+
 # GemmTunableOp_float_NT; ScaledGemmTunableOp_Float8_e4m3fn_Float8_e4m3fn_BFloat16_TN
 _DTYPE = r"(?:Float8_\w+?|[^_,]+)"
+
+
 _NAME = re.compile(
     rf"(?P<kind>\w+?TunableOp)_(?P<a>{_DTYPE})(?:_(?P<b>{_DTYPE})_(?P<c>{_DTYPE}))?_(?P<layout>[NT]{{2}})"
 )
+
+
 # nt_25088_4096_64_ld_25088_4096_64, with _B_batch before _ld for batches and _rw_1_bias_None after it for scaled ones
 _PARAMETERS = re.compile(
     r"[nt]{2}_(?P<n>\d+)_(?P<m>\d+)_(?P<k>\d+)(?:_B_(?P<batch>\d+))?_ld_(?P<ldb>\d+)_(?P<lda>\d+)_(?P<ldc>\d+)"

@@ -9,6 +9,7 @@ import torch
 
 from .requests import Translator
 
+STORAGES = (torch.UntypedStorage, torch.TypedStorage)
 PREFIXES = ("BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")
 
 
@@ -25,14 +26,25 @@ class TensorType(type):
     _host: Any
     _translator: Translator
 
+    def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> TensorType:
+        """A class to make tensors with, not to derive from."""
+        for base in bases:
+            raise TypeError(f"type '{base.__module__}.{base.__qualname__}' is not an acceptable base type")
+        return super().__new__(mcls, name, bases, namespace)
+
     def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: D102
         torch.cuda._lazy_init()
         translator = cls._translator
-        target = translator.device("cuda")
+        target = translator.device(_on_cuda(kwargs.pop("device", None)))
+        given = bool(args) and isinstance(args[0], (torch.Tensor, *STORAGES))
+        if given and target.type != "cpu" and not cls.is_sparse:
+            # Around what is on the device already; torch refuses what is not, as CUDA's class would.
+            around: torch.Tensor = torch.empty(0, dtype=cls.dtype, device=target).new(*args, **kwargs)
+            return around
         made: torch.Tensor = cls._host(*args, **kwargs)
-        if cls.is_sparse:
-            return made
-        return translator.marks.add(made) if target.type == "cpu" else made.to(target)
+        if target.type == "cpu":
+            return made if cls.is_sparse else translator.marks.add(made)
+        return made if given and cls.is_sparse else made.to(target)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         if not isinstance(instance, torch.Tensor) or instance.dtype is not cls.dtype:
@@ -44,6 +56,14 @@ class TensorType(type):
         if translator.accelerator == "cpu":
             return instance in translator.marks or cls.is_sparse
         return instance.device.type == translator.accelerator
+
+
+def _on_cuda(device: Any) -> Any:
+    """The device that a constructor is asked for, ``cuda`` where it is not said."""
+    kind = "cuda" if device is None else torch.device(device).type
+    if kind != "cuda":
+        raise RuntimeError(f"legacy constructor expects device type: cuda but device type: {kind} was passed")
+    return "cuda" if device is None else device
 
 
 class HostTensorType(TensorType):
@@ -58,20 +78,20 @@ class HostTensorType(TensorType):
         return isinstance(instance, cls._host)
 
 
+def attributes(host: Any) -> dict[str, Any]:
+    """What torch's C++ gives such a class: all that ``torch.Tensor`` and its base have, and its own answers."""
+    members = {**vars(torch.Tensor.__base__), **vars(torch.Tensor)}
+    for name in ("__dict__", "__weakref__", "__new__"):
+        members.pop(name, None)  # a class's own
+    shown = ("dtype", "layout", "is_cuda", "is_xpu", "is_sparse", "is_sparse_csr")
+    return members | {name: getattr(host, name) for name in shown} | {"__doc__": host.__doc__}
+
+
 def legacy_class(translator: Translator, name: str, module: str, host: Any) -> type:
     """The class of a name in ``torch.cuda`` or ``torch.cuda.sparse``, over the one of the CPU."""
-    namespace = {
-        "__module__": module,
-        "__doc__": f"Tensors of {host.dtype} on the CUDA device.",
-        "dtype": host.dtype,
-        "layout": host.layout,
-        "is_cuda": True,
-        "is_sparse": "sparse" in module,
-        "_host": host,
-        "_translator": translator,
-    }
-    return TensorType(name, (), namespace)
+    own = {"__module__": module, "is_cuda": True, "_host": host, "_translator": translator}
+    return TensorType(name, (), attributes(host) | own)
 
 
 for _kind in (TensorType, HostTensorType):
-    _kind.__name__ = _kind.__qualname__ = "tensortype"
+    _kind.__module__, _kind.__name__, _kind.__qualname__ = "torch", "tensortype", "tensortype"

@@ -11,11 +11,9 @@ import torch.cuda.sparse
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.entering import entering
-from ..core.legacy import PREFIXES, HostTensorType, TensorType, legacy_class
+from ..core.legacy import PREFIXES, STORAGES, HostTensorType, TensorType, attributes, legacy_class
 from ..core.registry import patch
 from ..core.wrapping import install, resembling
-
-_STORAGES = (torch.UntypedStorage, torch.TypedStorage)
 
 
 @patch("torch.cuda.<type>", "torch.cuda.sparse.<type>", traits=Trait.SUBSTITUTE)
@@ -34,7 +32,7 @@ def _entering(context: Context) -> Callable[[torch.Tensor, tuple[Any, ...]], tor
     enter = entering(context)
 
     def entered(made: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
-        return made if args and isinstance(args[0], _STORAGES) else enter(made)
+        return made if args and isinstance(args[0], STORAGES) else enter(made)
 
     return entered
 
@@ -46,9 +44,8 @@ def host_classes(context: Context) -> None:
     for prefix in PREFIXES:
         name = f"{prefix}Tensor"
         host = getattr(torch, name)
-        namespace = {"__module__": "torch", "__doc__": host.__doc__, "_host": host, "_enter": staticmethod(enter)}
-        shown = {key: getattr(host, key) for key in ("dtype", "layout", "is_cuda", "is_sparse")}
-        context.editor.set(torch, name, HostTensorType(name, (), namespace | shown))
+        own = {"__module__": "torch", "_host": host, "_enter": staticmethod(enter)}
+        context.editor.set(torch, name, HostTensorType(name, (), attributes(host) | own))
 
 
 @patch("torch.Tensor.__new__", traits=Trait.ACCELERATES)

@@ -1,0 +1,141 @@
+"""What a release of torch has and the shadow tree does not know is stock's own code, over our torch._C."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from harness import CPU, STOCK, child, in_every_order
+
+import torchdevice_cuda
+from torchdevice_cuda.shadow import absent, stock
+
+from .answers import error
+
+#: A module of a release to come.
+LATER = """
+from torch._C import _cuda_getDevice, _cuda_fromTheFuture
+import torch
+
+__all__ = ["Later", "now", "later"]
+
+
+class Later(torch._C._CudaBaseOfTheFuture):
+    pass
+
+
+def now():
+    return _cuda_getDevice()
+
+
+def later():
+    return _cuda_fromTheFuture(3)
+"""
+#: A package of a release to come, of which the served one has ``known`` only.
+PACKAGE = """
+import math as maths
+
+from . import part
+
+__all__ = [
+    "known",
+    "new",
+    "part",
+    "torn",
+]
+
+known = "stock's"
+_SCALE = maths.floor(2.5)
+
+
+def new():
+    return f"{known} times {_SCALE * _FACTOR}"
+
+
+try:
+    _FACTOR = int("nothing")
+except ValueError:
+    _FACTOR = 5
+
+torn = torch._C._cuda_fromTheFuture
+"""
+
+
+@contextmanager
+def release_to_come() -> Iterator[None]:
+    """A stock ``torch.cuda`` with the modules above."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder, "torch", "cuda")
+        root.mkdir(parents=True)
+        (root / "later.py").write_text(LATER)
+        (root / "__init__.py").write_text(PACKAGE)
+        real, stock.root = stock.root, lambda: root
+        try:
+            yield
+        finally:
+            stock.root = real
+
+
+def refusal(name: str) -> tuple[str, str]:
+    return "NotImplementedError", (
+        f"torch {torch.__version__} asks for torch._C.{name}, which this version of torchdevice_cuda does not have; "
+        "please report it with the program's call"
+    )
+
+
+@child(CPU)
+def test_what_a_later_module_asks_of_torch_c_fails_by_name_when_it_is_used() -> None:
+    module: dict[str, Any] = {"__name__": "torch.cuda.later"}
+    try:
+        with release_to_come():
+            stock.execute(module)
+        assert module["now"]() == 0
+        assert error(module["later"]) == refusal("_cuda_fromTheFuture")
+        assert error(module["Later"]) == refusal("_CudaBaseOfTheFuture")
+    finally:
+        absent.forget()
+    assert not hasattr(torch._C, "_cuda_fromTheFuture")
+
+
+@child(CPU)
+def test_names_that_a_package_lacks_come_from_stock_with_what_they_need() -> None:
+    package: dict[str, Any] = {"__name__": "torch.cuda", "known": "ours", "torch": torch}
+    with release_to_come():
+        find = stock.Rest(package).getattr()
+        assert find("new")() == "ours times 10"
+        assert package["known"] == "ours"
+        for name in ("part", "nowhere", "__wrapped__"):
+            assert error(lambda name=name: find(name))[0] in ("AttributeError", "ImportError")
+        assert error(lambda: find("torn"))[0] == "AttributeError"
+
+
+@child(STOCK, alone=True)
+def test_functions_of_a_cuda_build_that_nobody_answers_are_not_called() -> None:
+    """They would ask NVIDIA's driver."""
+    torch._C._cuda_fromTheFuture = lambda: "NVIDIA's"
+    torchdevice_cuda.activate(driver="cpu")
+    assert error(torch._C._cuda_fromTheFuture) == refusal("_cuda_fromTheFuture")
+    torchdevice_cuda.deactivate()
+    assert torch._C._cuda_fromTheFuture() == "NVIDIA's"
+
+
+@child(*in_every_order(CPU))
+@pytest.mark.parametrize("name", ["_transform_uuid_to_ordinals", "_raw_device_uuid_nvml", "_cached_device_count"])
+def test_private_names_of_stock(name: str) -> None:
+    """Which ours has no use for, and programs may."""
+    found = getattr(torch.cuda, name)
+    assert getattr(found, "__module__", "torch.cuda") == "torch.cuda"
+    assert getattr(torch.cuda, name) is found
+
+
+@child(CPU, alone=True)
+def test_after_deactivation_the_module_is_stocks() -> None:
+    torchdevice_cuda.deactivate()
+    assert "__getattr__" not in vars(torch.cuda)
+    assert torch.cuda.__all__ == stock.Rest({"__name__": "torch.cuda"}).published()
+    assert torch.cuda.amp.autocast.__module__ == "torch.cuda.amp.autocast_mode"

@@ -1,0 +1,68 @@
+"""Names of ``torch._C`` that a release of torch asks for and that we do not have: what uses one says so, by name.
+
+A later release asks for functions that nobody could know of. On a CPU build they are not there; on a CUDA build they
+are, and would call NVIDIA's driver. Both end in the same error, when they are used and not while torch is imported.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from types import ModuleType
+from typing import Any, NoReturn
+
+_MODULE = "torch._C"
+_IMPORT = re.compile(rf"cannot import name '(\w+)' from '{re.escape(_MODULE)}'")
+# How CUDA's part of torch._C is named. Names of other parts that mention CUDA are in every build.
+_OF_CUDA = re.compile(r"_(?:cuda_|Cuda|CUDA|nccl_|gds_|cudnn_)")
+
+_provided: list[str] = []
+
+
+def refusal(name: str) -> NotImplementedError:
+    """The error for using a name that we do not have."""
+    version = getattr(sys.modules.get("torch.version"), "__version__", "")
+    return NotImplementedError(
+        f"torch {version} asks for torch._C.{name}, which this version of torchdevice_cuda does not have; "
+        "please report it with the program's call"
+    )
+
+
+class Refusing(type):
+    """The type of a stand-in: a class, since torch derives from some of these names and calls others."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: D102
+        raise refusal(cls._absent)
+
+    _absent: str
+
+
+def stand_in(name: str) -> type:
+    """What takes the place of a name that we do not have; using it raises."""
+    return Refusing(name, (), {"__module__": _MODULE, "__doc__": f"Not available: {name}.", "_absent": name})
+
+
+def lacking_in(error: AttributeError | ImportError) -> str | None:
+    """The name of ``torch._C`` whose absence is this error."""
+    if isinstance(error, AttributeError):
+        return error.name if error.obj is sys.modules[_MODULE] else None
+    found = _IMPORT.match(str(error))
+    return found[1] if found else None
+
+
+def provide(name: str) -> None:
+    """Put a stand-in into ``torch._C``."""
+    setattr(sys.modules[_MODULE], name, stand_in(name))
+    _provided.append(name)
+
+
+def forget() -> None:
+    """Take the stand-ins out again."""
+    torch_c = sys.modules[_MODULE]
+    while _provided:
+        delattr(torch_c, _provided.pop())
+
+
+def unanswered(torch_c: ModuleType, answered: set[str]) -> list[str]:
+    """Names of CUDA's part that a CUDA build has and we do not."""
+    return [name for name in vars(torch_c) if _OF_CUDA.match(name) and name not in answered]

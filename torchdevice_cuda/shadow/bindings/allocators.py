@@ -1,0 +1,116 @@
+"""Allocators of device memory: the one in use, those of shared libraries, checkpoints, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from ..._compat import named
+from ...drivers import active
+from ...drivers.memory import PoolId
+
+__all__ = [
+    "_CUDAPluggableAllocator",
+    "_cuda_CUDAAllocator",
+    "_cuda_CUDAAllocator_AllocatorState",
+    "_cuda_changeCurrentAllocator",
+    "_cuda_cudaCachingAllocator_set_allocator_settings",
+    "_cuda_cudaHostAllocator",
+    "_cuda_customAllocator",
+    "_cuda_getAllocator",
+    "_cuda_getAllocatorBackend",
+    "_cuda_getCheckpointState",
+    "_cuda_setCheckpointPoolState",
+]
+
+
+class _cuda_CUDAAllocator:
+    """An allocator of device memory."""
+
+
+class _CUDAPluggableAllocator(_cuda_CUDAAllocator):
+    """An allocator made of two functions of a shared library."""
+
+    def __init__(self, alloc_address: int, free_address: int) -> None:
+        self.functions = {"alloc_fn": alloc_address, "free_fn": free_address}
+
+
+def _setter(name: str) -> Callable[[_CUDAPluggableAllocator, int], None]:
+    """A method that takes the address of one more function."""
+
+    def setter(self: _CUDAPluggableAllocator, address: int) -> None:
+        self.functions[name] = address
+
+    setter.__name__, setter.__qualname__ = name, f"_CUDAPluggableAllocator.{name}"
+    return setter
+
+
+for _function in (
+    "set_base_alloc_fn",
+    "set_begin_allocate_to_pool",
+    "set_end_allocate_to_pool_fn",
+    "set_init_fn",
+    "set_memory_fraction_fn",
+    "set_record_stream_fn",
+    "set_release_pool",
+    "set_reset_fn",
+):
+    setattr(_CUDAPluggableAllocator, _function, _setter(_function))
+
+
+class _cuda_CUDAAllocator_AllocatorState:
+    """A checkpoint of an allocator; made by the graph trees of torch.compile only."""
+
+
+for _class in (_cuda_CUDAAllocator, _CUDAPluggableAllocator, _cuda_CUDAAllocator_AllocatorState):
+    _class.__module__ = "torch._C"
+_allocator = _cuda_CUDAAllocator()
+
+
+def _cuda_getAllocator() -> _cuda_CUDAAllocator:
+    """The allocator in use."""
+    return _allocator
+
+
+def _cuda_getAllocatorBackend() -> str:
+    """The kind of allocator."""
+    return "native"
+
+
+def _cuda_customAllocator(alloc_address: int, free_address: int) -> _CUDAPluggableAllocator:
+    """An allocator from two functions."""
+    return _CUDAPluggableAllocator(alloc_address, free_address)
+
+
+def _cuda_changeCurrentAllocator(allocator: _cuda_CUDAAllocator) -> NoReturn:
+    """Raises: once the device is in use, as on CUDA; before that, the host's own allocator cannot be replaced."""
+    if active().initialized():
+        raise RuntimeError("Can't swap an already initialized allocator")
+    raise RuntimeError(
+        f"the {active().name!r} driver of torchdevice_cuda takes device memory from the host's allocator, which a "
+        "pluggable CUDA allocator cannot replace"
+    )
+
+
+def _cuda_cudaHostAllocator() -> int:
+    """An address that stands for the allocator of pinned memory."""
+    return id(_allocator)
+
+
+def _cuda_getCheckpointState(device: int, pool: PoolId) -> NoReturn:
+    """Allocator checkpoints serve CUDA graph trees, which need real graphs."""
+    raise RuntimeError(f"the {active().name!r} driver of torchdevice_cuda has no allocator state to checkpoint")
+
+
+def _cuda_setCheckpointPoolState(
+    device: int, state: _cuda_CUDAAllocator_AllocatorState, stale: Sequence[int], live: Sequence[int]
+) -> NoReturn:
+    """The same."""
+    raise RuntimeError(f"the {active().name!r} driver of torchdevice_cuda has no allocator state to restore")
+
+
+def _cuda_cudaCachingAllocator_set_allocator_settings(settings: str) -> None:
+    """The allocator's settings, under the name of torch 2.9 and older."""
+    parse: Callable[[str], None] | None = named("torch._C._accelerator_setAllocatorSettings")
+    if parse is not None:
+        parse(settings)
