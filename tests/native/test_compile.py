@@ -52,6 +52,27 @@ def test_training() -> None:
     torch.testing.assert_close(model[1].running_mean, other[1].running_mean)
 
 
+class _Residual(nn.Module):
+    """Backward sees what forward saved: a pooled image in the layout that the compiled convolution chose."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.last = nn.Conv2d(3, 16, 3), nn.Conv2d(16, 16, 3, padding=1), nn.Linear(16, 4)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        pooled = nn.functional.max_pool2d(self.first(image).relu(), 3, 2, 1)
+        return self.last((pooled + self.second(pooled)).mean((2, 3)))
+
+
+def test_training_convolutions() -> None:
+    model, image = _Residual().cuda(), torch.rand(2, 3, 18, 18, device="cuda")
+    other = copy.deepcopy(model)
+    for each in (model, torch.compile(other)):
+        each(image).pow(2).sum().backward()
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
 def _moving(a: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return a.cpu() + 1, a + 1, torch.zeros(3, device="cuda"), a
 

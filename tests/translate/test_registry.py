@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from harness import CPU, EVERYWHERE, MPS, MPS_FAITHFUL, STOCK, VIRTUAL, VIRTUAL_ACCELERATE, Place, child, in_child
 
+from .test_triton import nvidia
+
 PACKAGE = Path(__file__).resolve().parents[2] / "torchdevice_cuda"
 #: Each with a compiler in use: some names are changed only then. And where a report alone is the reason.
 COUNTED = tuple(place.but(report="/dev/null") for place in (VIRTUAL, MPS_FAITHFUL))
@@ -31,15 +33,17 @@ def changes() -> list[list[str]]:
 
     # The compiler's names are changed when it is first asked for something, be it nothing that it can compile.
     importlib.import_module("torch._dynamo.variables.tensor")
+    importlib.import_module("torch._inductor.config")
     with contextlib.suppress(Exception):
         torch._TorchCompileInductorWrapper("default", None, None)(None, [])
+    nvidia()
     applied = activation._state.patches  # type: ignore[union-attr]
     patches = {patch.name: patch for patch in applied.patches}
     found = applied._editor.changes
     return [
         [change.target, change.by, patches[change.by].module, str(patches[change.by].covers(change.target))]
         for change in found
-        if change.target.startswith("torch")
+        if change.target.startswith(("torch", "triton"))
     ]
 
 

@@ -37,6 +37,8 @@ _ONLY = {
         "operators/cuda_recurrent.cpp",
         "operators/cuda_batch_norm.cpp",
         "operators/cuda_small.cpp",
+        "operators/cuda_products.cpp",
+        "operators/cuda_cudnn.cpp",
     ),
     "mps": ("operators/mps_composites.cpp",),
 }

@@ -76,6 +76,7 @@ def _to_cpu_graph(gm: Any, example_inputs: Sequence[Any], kind: str) -> list[Any
     """Rewrites the graph in place; gives example inputs on the CPU."""
     import torch
     from torch._guards import detect_fake_mode
+    from torch._inductor.fx_passes.post_grad import view_to_reshape
     from torch.fx.node import map_aggregate
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
@@ -98,6 +99,8 @@ def _to_cpu_graph(gm: Any, example_inputs: Sequence[Any], kind: str) -> list[Any
             node.target, node.args, node.kwargs = aten.clone.default, (node.args[0],), {}
             continue
         node.args, node.kwargs = map_aggregate(node.args, host), map_aggregate(node.kwargs, host)
+    # What forward saved has the strides that its compiled code chose, not those with which backward was traced.
+    view_to_reshape(gm)
     gm.recompile()
     mode = detect_fake_mode(list(example_inputs)) or detect_fake_mode(_values(gm))
     if mode is None:

@@ -35,6 +35,7 @@ MODULES = (
     "optim",
     "distributed",
     "compile",
+    "triton",
     "dataloader",
     "multiprocessing",
     "errors",

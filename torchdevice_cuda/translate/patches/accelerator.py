@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -81,3 +82,25 @@ def bindings(context: Context) -> None:
         function = functions[name]
         function.__name__ = function.__qualname__ = name
         context.editor.set(torch._C, name, function)
+
+
+_DYNAMO = "torch._C._dynamo.utils"
+
+
+@patch(f"{_DYNAMO}.<function>", "torch._dynamo.<module>.get_current_stream", traits=Trait.TRANSLATED)
+def compiled_code(context: Context) -> None:
+    """Compiled code asks C++ for the stream that it runs in: a CUDA build would ask NVIDIA's driver."""
+    owner = sys.modules[_DYNAMO]
+    if not present(owner, ["get_current_stream"]):  # older releases ask torch.accelerator
+        return
+    get_stream, index = _functions(context.driver)["_accelerator_getStream"], context.driver.current_device
+
+    def get_current_stream(device: torch.device) -> torch.Stream:
+        return get_stream(index() if device.index is None else device.index)
+
+    for module in [owner, *(sys.modules[name] for name in _HOLDERS if name in sys.modules)]:
+        context.editor.set(module, "get_current_stream", get_current_stream)
+
+
+#: Modules that take the function from C++ when they are imported.
+_HOLDERS = ("torch._dynamo.utils", "torch._dynamo.guards")

@@ -36,3 +36,16 @@ def barriers(context: Context) -> None:
             device.__set__(self, asked if asked is None or asked.type == "cpu" else translator.device(asked))
 
     context.editor.set(distributed_c10d, "BarrierOptions", BarrierOptions)
+
+
+_GROUPS = "torch.distributed.distributed_c10d"
+
+
+@patch(f"{_GROUPS}._NCCL_AVAILABLE", traits=Trait.SUBSTITUTE)
+def nccl(context: Context) -> None:
+    """A CUDA build has NCCL with no GPU behind it, and a group of it ends the process: answer as a build without."""
+    if not torch.distributed.is_available():
+        return
+    from torch.distributed import distributed_c10d
+
+    context.editor.set(distributed_c10d, "_NCCL_AVAILABLE", False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ from ..core.context import Context
 from ..core.registry import patch
 from ..core.wrapping import resembling
 
+#: The least that Kineto says.
+_SILENT = "5"
 _ASKING = (torch.autograd, torch.autograd.profiler, torch.profiler)
 
 
@@ -43,13 +46,19 @@ def activities(context: Context) -> None:
 def events(context: Context) -> None:
     """``autograd.profiler.profile(use_device="cuda")`` times operators with CUDA events; here the host's clock does."""
     original = profile.__init__
+    cuda, host = torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU
     states: Any = vars(torch.autograd.profiler)["ProfilerState"]  # which torch's stubs do not export
 
     def __init__(self: profile, *args: Any, **kwargs: Any) -> None:
+        # A CUDA build's Kineto complains that there is no driver, whatever it is asked to record.
+        os.environ.setdefault("KINETO_LOG_LEVEL", _SILENT)
         original(self, *args, **kwargs)
         # Absent on a profile that is not enabled.
         if getattr(self, "profiler_kind", None) is states.KINETO_GPU_FALLBACK:
             self.profiler_kind = states.KINETO
+        # A CUDA build would start CUPTI, which looks for NVIDIA's driver. What it would record, the host does.
+        if hasattr(self, "kineto_activities"):
+            self.kineto_activities = (self.kineto_activities - {cuda}) or {host}
 
     context.editor.set(profile, "__init__", functools.wraps(original)(__init__))
 

@@ -12,7 +12,9 @@ void register_composites() {
     register_fused_attention(registrar);
     register_fused_recurrent_cells(registrar);
     register_synchronized_batch_norm(registrar);
-    register_fused_dropout(registrar);
+    register_small(registrar);
+    register_products(registrar);
+    register_cudnn(registrar);
     register_absent_libraries(registrar);
   } else {
     register_apple_composites(registrar);

@@ -22,7 +22,9 @@ void register_attention(Registrar& registrar);
 void register_fused_attention(Registrar& registrar);
 void register_fused_recurrent_cells(Registrar& registrar);
 void register_synchronized_batch_norm(Registrar& registrar);
-void register_fused_dropout(Registrar& registrar);
+void register_small(Registrar& registrar);
+void register_products(Registrar& registrar);
+void register_cudnn(Registrar& registrar);
 void register_absent_libraries(Registrar& registrar);
 
 // Compiled for an Apple GPU only.

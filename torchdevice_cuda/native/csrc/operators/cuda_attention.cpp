@@ -2,16 +2,19 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <array>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "operators/composites.h"
 
@@ -25,20 +28,35 @@ struct Attention {
   Tensor out, logsumexp;
 };
 
+// How far beyond its own position a query may look, where it may not look everywhere.
+using Diagonal = std::optional<int64_t>;
+Diagonal from_start(bool causal) {
+  return causal ? Diagonal(0) : std::nullopt;
+}
+// The last query sees the last key, however many there are of each.
+Diagonal from_end(bool causal, const Tensor& q, const Tensor& k) {
+  return causal ? Diagonal(k.size(-2) - q.size(-2)) : std::nullopt;
+}
+
 Tensor attention_scores(
-    const Tensor& q, const Tensor& k, const OptTensor& bias, bool causal, std::optional<double> scale) {
+    const Tensor& q, const Tensor& k, const OptTensor& bias, Diagonal causal, std::optional<double> scale) {
   const double s = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1))));
   Tensor scores = at::matmul(q.to(at::kFloat), k.to(at::kFloat).transpose(-2, -1)).mul_(s);
   if (given(bias)) scores = scores + *bias;
   if (causal) {
-    const auto allowed = at::ones({q.size(-2), k.size(-2)}, q.options().dtype(at::kBool)).tril_();
+    const auto allowed = at::ones({q.size(-2), k.size(-2)}, q.options().dtype(at::kBool)).tril_(*causal);
     scores.masked_fill_(allowed.logical_not(), -std::numeric_limits<float>::infinity());
   }
   return scores;
 }
 
+// Of a query that may see no key, all are zero.
+Tensor probabilities(const Tensor& scores, const Tensor& lse) {
+  return at::exp(scores - lse.unsqueeze(-1)).nan_to_num_(0.0);
+}
+
 Attention attention_forward(
-    const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, double dropout, bool causal,
+    const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, double dropout, Diagonal causal,
     std::optional<double> scale) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       dropout == 0.0,
@@ -46,7 +64,7 @@ Attention attention_forward(
       "torch.nn.functional.scaled_dot_product_attention");
   const Tensor scores = attention_scores(q, k, bias, causal, scale);
   const Tensor lse = at::logsumexp(scores, {-1});
-  const Tensor p = at::exp(scores - lse.unsqueeze(-1));
+  const Tensor p = probabilities(scores, lse);
   return {at::matmul(p, v.to(at::kFloat)).to(q.scalar_type()), lse};
 }
 
@@ -56,10 +74,10 @@ struct AttentionGrads {
 
 AttentionGrads attention_backward(
     const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const Tensor& out,
-    const Tensor& lse, bool causal, std::optional<double> scale) {
+    const Tensor& lse, Diagonal causal, std::optional<double> scale) {
   const double s = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1))));
   const Tensor g = grad.to(at::kFloat);
-  const Tensor p = at::exp(attention_scores(q, k, bias, causal, scale) - lse.unsqueeze(-1));
+  const Tensor p = probabilities(attention_scores(q, k, bias, causal, scale), lse);
   const Tensor dp = at::matmul(g, v.to(at::kFloat).transpose(-2, -1));
   const Tensor ds = p * (dp - (g * out.to(at::kFloat)).sum(-1, true));
   AttentionGrads r;
@@ -77,7 +95,7 @@ Tensor no_seed(const Tensor& like) {
 std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, bool, double dropout, bool causal,
     std::optional<double> scale) {
-  auto a = attention_forward(q, k, v, bias, dropout, causal, scale);
+  auto a = attention_forward(q, k, v, bias, dropout, from_start(causal), scale);
   return {a.out, a.logsumexp, no_seed(q), no_seed(q)};
 }
 
@@ -86,13 +104,13 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention_backward(
     const Tensor& lse, const Tensor&, const Tensor&, double, std::array<bool, 4> wanted, bool causal,
     std::optional<double> scale) {
   if (!grad.defined()) return {};
-  auto g = attention_backward(grad, q, k, v, bias, out, lse, causal, scale);
+  auto g = attention_backward(grad, q, k, v, bias, out, lse, from_start(causal), scale);
   return {g.q, g.k, g.v, wanted[3] ? g.bias : Tensor()};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor> flash_attention(
     const Tensor& q, const Tensor& k, const Tensor& v, double dropout, bool causal, bool, std::optional<double> scale) {
-  auto a = attention_forward(q, k, v, std::nullopt, dropout, causal, scale);
+  auto a = attention_forward(q, k, v, std::nullopt, dropout, from_start(causal), scale);
   return {a.out,      a.logsumexp, Tensor(),
           Tensor(),   q.size(-2),  k.size(-2),
           no_seed(q), no_seed(q),  at::empty({0}, q.options())};
@@ -103,8 +121,174 @@ std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(
     const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double, bool causal, const Tensor&, const Tensor&,
     std::optional<double> scale) {
   if (!grad.defined()) return {};
-  auto g = attention_backward(grad, q, k, v, std::nullopt, out, lse, causal, scale);
+  auto g = attention_backward(grad, q, k, v, std::nullopt, out, lse, from_start(causal), scale);
   return {g.q, g.k, g.v};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor> cudnn_attention(
+    const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, bool, double dropout, bool causal, bool,
+    std::optional<double> scale) {
+  auto a = attention_forward(q, k, v, bias, dropout, from_start(causal), scale);
+  return {a.out,   a.logsumexp.unsqueeze(-1), Tensor(), Tensor(), q.size(-2), k.size(-2), no_seed(q), no_seed(q),
+          Tensor()};
+}
+
+std::tuple<Tensor, Tensor, Tensor> cudnn_attention_backward(
+    const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
+    const Tensor&, const Tensor&, const Tensor& bias, const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double,
+    bool causal, std::optional<double> scale) {
+  if (!grad.defined()) return {};
+  auto g = attention_backward(grad, q, k, v, bias, out, lse.squeeze(-1), from_start(causal), scale);
+  return {g.q, g.k, g.v};
+}
+
+// ---- sequences of several lengths, one after the other ------------------------------------------------------------
+
+// The kernels underneath: heads come after positions, and sequences of a batch may be packed into one, with the places
+// where they start. Batches of equal sequences have a dimension of their own.
+struct Sequences {
+  Sequences(const Tensor& q, const OptTensor& starts_q, const OptTensor& starts_k) : packed(given(starts_q)) {
+    TORCH_CHECK(packed == given(starts_k), "either both or none of the sequences' starts are to be given");
+    if (!packed) return;
+    const Tensor first = starts_q->cpu().to(at::kLong), second = starts_k->cpu().to(at::kLong);
+    for (int64_t i = 0; i < first.numel(); i++) {
+      from_q.push_back(first[i].item<int64_t>());
+      from_k.push_back(second[i].item<int64_t>());
+    }
+    batched = q.dim() == 4;  // a batch of one, as some callers have it
+  }
+  size_t count() const {
+    return packed ? from_q.size() - 1 : 1;
+  }
+  Tensor part(const Tensor& t, const std::vector<int64_t>& from, size_t i) const {
+    if (!packed) return t.transpose(1, 2);
+    return (batched ? t.squeeze(0) : t).slice(0, from[i], from[i + 1]).transpose(0, 1);
+  }
+  Tensor queries(const Tensor& t, size_t i) const {
+    return part(t, from_q, i);
+  }
+  Tensor keys(const Tensor& t, size_t i) const {
+    return part(t, from_k, i);
+  }
+  bool packed, batched = false;
+  std::vector<int64_t> from_q, from_k;
+};
+
+// Several query heads may share a head of keys and values.
+Tensor shared(const Tensor& t, const Tensor& q) {
+  return t.size(-3) == q.size(-3) ? t : t.repeat_interleave(q.size(-3) / t.size(-3), -3);
+}
+Tensor gathered(const Tensor& grad, const Tensor& like) {
+  if (grad.size(-3) == like.size(-3)) return grad;
+  return grad.unflatten(-3, {like.size(-3), grad.size(-3) / like.size(-3)}).sum(-3);
+}
+
+enum class Mask : uint8_t { None, FromStart, FromEnd };
+Diagonal diagonal(Mask mask, const Tensor& q, const Tensor& k) {
+  return mask == Mask::FromStart ? from_start(true) : from_end(mask == Mask::FromEnd, q, k);
+}
+
+Attention sequences_forward(
+    const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const Sequences& all, double dropout,
+    Mask mask, std::optional<double> scale) {
+  auto sizes = q.sizes().vec();
+  sizes.back() = v.size(-1);
+  Tensor out = at::empty(sizes, q.options());
+  std::vector<Tensor> sums;
+  for (size_t i = 0; i < all.count(); i++) {
+    const Tensor part = all.queries(q, i), keys = shared(all.keys(k, i), part), values = shared(all.keys(v, i), part);
+    auto a = attention_forward(part, keys, values, bias, dropout, diagonal(mask, part, keys), scale);
+    all.queries(out, i).copy_(a.out);
+    sums.push_back(a.logsumexp);
+  }
+  return {out, at::cat(sums, -1)};
+}
+
+AttentionGrads sequences_backward(
+    const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const Tensor& out,
+    const Tensor& lse, const Sequences& all, Mask mask, std::optional<double> scale) {
+  AttentionGrads r{at::zeros_like(q), at::zeros_like(k), at::zeros_like(v), Tensor()};
+  for (size_t i = 0; i < all.count(); i++) {
+    const Tensor part = all.queries(q, i), keys = all.keys(k, i), values = all.keys(v, i);
+    const Tensor sums = all.packed ? lse.slice(-1, all.from_q[i], all.from_q[i + 1]) : lse;
+    auto g = attention_backward(
+        all.queries(grad, i), part, shared(keys, part), shared(values, part), bias, all.queries(out, i), sums,
+        diagonal(mask, part, keys), scale);
+    all.queries(r.q, i).copy_(g.q);
+    all.keys(r.k, i).copy_(gathered(g.k, keys));
+    all.keys(r.v, i).copy_(gathered(g.v, values));
+    r.bias = g.bias;
+  }
+  return r;
+}
+
+template <class... T>
+void check_absent(const char* what, const T&... given) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      (!given.has_value() && ...), "fused attention with ", what,
+      " is not available on the virtual GPU; use "
+      "torch.nn.functional.scaled_dot_product_attention");
+}
+// No window is also written as one without limits.
+void check_no_window(const std::optional<c10::SymInt>& left, const std::optional<c10::SymInt>& right, bool causal) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      left.value_or(-1) < 0 && right.value_or(-1) < (causal ? 1 : 0),
+      "fused attention with a window is not available on the virtual GPU; use "
+      "torch.nn.functional.scaled_dot_product_attention with a mask");
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> flash_forward(
+    const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& starts_q, const OptTensor& starts_k,
+    c10::SymInt, c10::SymInt, double dropout, bool causal, bool, std::optional<double> scale,
+    std::optional<c10::SymInt> left, std::optional<c10::SymInt> right, const OptTensor& used, const OptTensor& slopes,
+    const OptTensor& blocks, std::optional<int64_t>) {
+  check_no_window(left, right, causal);
+  check_absent("cached keys, paged or biased,", used, slopes, blocks);
+  const auto mask = causal ? Mask::FromEnd : Mask::None;
+  auto a = sequences_forward(q, k, v, std::nullopt, Sequences(q, starts_q, starts_k), dropout, mask, scale);
+  return {a.out, a.logsumexp, at::zeros({2}, q.options().dtype(at::kLong)), no_seed(q), at::empty({0}, q.options())};
+}
+
+std::tuple<Tensor, Tensor, Tensor> flash_backward(
+    const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
+    const Tensor& starts_q, const Tensor& starts_k, c10::SymInt, c10::SymInt, double, bool causal, const Tensor&,
+    const Tensor&, std::optional<double> scale, std::optional<c10::SymInt> left, std::optional<c10::SymInt> right) {
+  if (!grad.defined()) return {};
+  check_no_window(left, right, causal);
+  const auto mask = causal ? Mask::FromEnd : Mask::None;
+  auto g = sequences_backward(grad, q, k, v, std::nullopt, out, lse, Sequences(q, starts_q, starts_k), mask, scale);
+  return {g.q, g.k, g.v};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt> efficient_forward(
+    const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const OptTensor& starts_q,
+    const OptTensor& starts_k, std::optional<c10::SymInt> longest_q, std::optional<c10::SymInt> longest_k,
+    double dropout, int64_t mask, bool, std::optional<double> scale, const OptTensor& lengths,
+    std::optional<int64_t> window) {
+  check_absent("lengths or a window", lengths, window);
+  // Its packed sequences are a batch of one.
+  auto a = sequences_forward(q, k, v, bias, Sequences(q, starts_q, starts_k), dropout, static_cast<Mask>(mask), scale);
+  const bool packed = given(starts_q);
+  return {
+      a.out,
+      packed ? a.logsumexp.unsqueeze(0) : a.logsumexp,
+      no_seed(q),
+      no_seed(q),
+      packed ? longest_q.value_or(q.size(1)) : c10::SymInt(q.size(1)),
+      packed ? longest_k.value_or(k.size(1)) : c10::SymInt(k.size(1))};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_backward(
+    const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const Tensor& out,
+    const OptTensor& starts_q, const OptTensor& starts_k, c10::SymInt, c10::SymInt, const Tensor& lse, double,
+    const Tensor&, const Tensor&, int64_t mask, bool bias_too, std::optional<double> scale, std::optional<int64_t>,
+    std::optional<int64_t> window, bool) {
+  if (!grad.defined()) return {};
+  check_absent("a window", window);
+  const Sequences all(q, starts_q, starts_k);
+  auto g = sequences_backward(
+      grad, q, k, v, bias, out, all.packed ? lse.squeeze(0) : lse, all, static_cast<Mask>(mask), scale);
+  return {g.q, g.k, g.v, bias_too ? g.bias : Tensor()};
 }
 
 }  // namespace
@@ -114,6 +298,12 @@ void register_fused_attention(Registrar& registrar) {
   registrar.impl("_scaled_dot_product_efficient_attention_backward", TORCH_FN(efficient_attention_backward));
   registrar.impl("_scaled_dot_product_flash_attention", TORCH_FN(flash_attention));
   registrar.impl("_scaled_dot_product_flash_attention_backward", TORCH_FN(flash_attention_backward));
+  registrar.impl_where_known("_scaled_dot_product_cudnn_attention", TORCH_FN(cudnn_attention));
+  registrar.impl_where_known("_scaled_dot_product_cudnn_attention_backward", TORCH_FN(cudnn_attention_backward));
+  registrar.impl_where_known("_flash_attention_forward", TORCH_FN(flash_forward));
+  registrar.impl_where_known("_flash_attention_backward", TORCH_FN(flash_backward));
+  registrar.impl_where_known("_efficient_attention_forward", TORCH_FN(efficient_forward));
+  registrar.impl_where_known("_efficient_attention_backward", TORCH_FN(efficient_backward));
 }
 
 }  // namespace hostdevice

@@ -1,10 +1,14 @@
-// What else only CUDA has: dropout in one kernel, and questions about libraries that are not there.
+// What else only CUDA has: dropout in one kernel, RMS normalisation's gradient, and questions about libraries that are
+// not there.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros_like.h>
+
+#include <array>
+#include <vector>
 
 #include "operators/composites.h"
 
@@ -31,6 +35,26 @@ Tensor masked_scale(const Tensor& self, const Tensor& mask, double scale) {
   return (self * mask).mul_(scale);
 }
 
+std::tuple<Tensor, Tensor> rms_norm_backward(
+    const Tensor& grad, const Tensor& input, at::IntArrayRef shape, const Tensor& rstd, const OptTensor& weight,
+    std::array<bool, 2> wanted) {
+  const auto inner = static_cast<int64_t>(shape.size());
+  std::vector<int64_t> normalized, others;
+  for (int64_t i = 0; i < input.dim(); i++) (i < input.dim() - inner ? others : normalized).push_back(i);
+  const auto wide = rstd.scalar_type();
+  const Tensor x = input.to(wide) * rstd, g = grad.to(wide);
+  Tensor to_input, to_weight;
+  if (wanted[0]) {
+    const Tensor scaled = given(weight) ? g * weight->to(wide) : g;
+    to_input = (rstd * (scaled - x * (scaled * x).mean(normalized, true))).to(input.scalar_type());
+  }
+  if (wanted[1] && given(weight)) {
+    const Tensor each = g * x;
+    to_weight = (others.empty() ? each : each.sum(others)).to(weight->scalar_type());
+  }
+  return {to_input, to_weight};
+}
+
 bool has_operator(const char* name) {
   return c10::Dispatcher::singleton().findOp({name, ""}).has_value();
 }
@@ -45,10 +69,11 @@ bool no_cudnn_ctc_tensor(const Tensor&, const Tensor&, const Tensor&, const Tens
 
 }  // namespace
 
-void register_fused_dropout(Registrar& registrar) {
+void register_small(Registrar& registrar) {
   registrar.impl("native_dropout", TORCH_FN(native_dropout));
   registrar.impl("_fused_dropout", TORCH_FN(fused_dropout));
   registrar.impl("_masked_scale", TORCH_FN(masked_scale));
+  registrar.impl_where_known("_fused_rms_norm_backward", TORCH_FN(rms_norm_backward));
 }
 
 void register_absent_libraries(Registrar& registrar) {

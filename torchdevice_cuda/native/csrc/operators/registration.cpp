@@ -147,6 +147,15 @@ std::string aten_name(const std::string& name, const std::string& overload) {
   return overload.empty() ? bare : bare + "." + overload;
 }
 
+bool has_signature(const char* name, const c10::FunctionSchema& signature) {
+  const std::string full = std::string(kAten) + name;
+  const auto dot = full.find('.');
+  const auto op = c10::Dispatcher::singleton().findSchema(
+      {full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1)});
+  return op.has_value() &&
+      !c10::findSchemaDifferences(op->schema().cloneWithRealTypes(), signature.cloneWithRealTypes()).has_value();
+}
+
 void claim(DispatchKey key, const std::string& name) {
   claims()[key].insert(name);
 }
@@ -176,6 +185,7 @@ void register_boxed_kernels() {
         if (k.device == kDense && !wanted && composite) wanted = !stays_composite(*op);
         // Only a CUDA build has kernels here already.
         if (!wanted && op->hasKernelForDispatchKey(k.device)) {
+          if (name.rfind("miopen_", 0) == 0) continue;  // it only says that there is no MIOpen
           wanted = composite || op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
           if (!wanted) {
             libraries[i]->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&refuse>());

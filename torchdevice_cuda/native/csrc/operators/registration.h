@@ -3,6 +3,7 @@
 // Kernels of an operator's own go in first and claim it; the boxed kernel then takes what is left.
 #pragma once
 
+#include <ATen/core/op_registration/infer_schema.h>
 #include <c10/core/DispatchKey.h>
 #include <torch/library.h>
 
@@ -23,6 +24,9 @@ std::string aten_name(const std::string& name, const std::string& overload);
 void claim(c10::DispatchKey key, const std::string& name);
 bool is_claimed(c10::DispatchKey key, const std::string& name);
 
+// Whether this version of PyTorch has the operator, with just these arguments and results.
+bool has_signature(const char* name, const c10::FunctionSchema& signature);
+
 // Registers kernels at a key and claims their operators, for as long as the process lives.
 class Registrar {
  public:
@@ -33,6 +37,12 @@ class Registrar {
   void impl(const char* name, F&& kernel) {
     library_->impl(name, std::forward<F>(kernel));
     claim(key_, name);
+  }
+
+  // For operators that come, go and change from one version to the next: elsewhere the boxed kernel takes them.
+  template <class F>
+  void impl_where_known(const char* name, F kernel) {
+    if (has_signature(name, c10::inferFunctionSchemaFlattenedReturns<typename F::FuncType>())) impl(name, kernel);
   }
 
  private:

@@ -1,7 +1,6 @@
 // What PyTorch's core asks an accelerator through its hooks interface.
-#ifdef HOSTDEVICE_CUDA
 #include <ATen/detail/CUDAHooksInterface.h>
-#else
+#ifndef HOSTDEVICE_CUDA
 #include <ATen/detail/MPSHooksInterface.h>
 #endif
 
@@ -252,6 +251,11 @@ bool install_hooks() {
   const HooksBase& cached = at::detail::getMPSHooks();
 #endif
   new (const_cast<HooksBase*>(&cached)) Hooks();
+#ifndef HOSTDEVICE_CUDA
+  // A Mac's PyTorch is built without CUDA, and PyTorch refuses to be built with both. The interface's own object
+  // answers as in a build without.
+  new (const_cast<at::CUDAHooksInterface*>(&at::detail::getCUDAHooks())) at::CUDAHooksInterface();
+#endif
 #ifdef HOSTDEVICE_CUDA
   return at::detail::getCUDAHooks().hasCUDA();
 #else

@@ -1,0 +1,55 @@
+"""Triton beside a GPU that it cannot compile for: a CUDA build brings it along."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from harness import CPU, VIRTUAL, child, in_every_order
+
+FAKES = Path(__file__).parent / "fakes"
+
+
+def nvidia() -> ModuleType:
+    """Triton's part for NVIDIA, the real one where it is installed."""
+    if importlib.util.find_spec("triton") is None:
+        sys.path.insert(0, str(FAKES))
+    return importlib.import_module("triton.backends.nvidia.driver")
+
+
+@child(*in_every_order(CPU, VIRTUAL), alone=True)
+def test_torch_has_no_triton_for_the_device() -> None:
+    import torch._dynamo
+    from torch.utils import _triton
+
+    nvidia()
+    for kept in (_triton.has_triton_package, _triton.has_triton):  # answers from before there was a triton
+        kept.cache_clear()
+    assert _triton.has_triton_package()
+    assert torch.cuda.is_available()
+    assert not _triton.has_triton()
+
+
+@child(*in_every_order(CPU, VIRTUAL), alone=True)
+def test_triton_does_not_look_for_a_driver() -> None:
+    assert nvidia().CudaDriver.is_active() is False
+
+
+@child(*in_every_order(CPU, VIRTUAL), seconds=300)
+def test_code_for_the_host_compiles() -> None:
+    """Stock compiles it on this machine, whatever triton says."""
+    x = torch.linspace(0, 1, 64)
+    torch.testing.assert_close(torch.compile(lambda a: a.sin() * 2 + a)(x), x.sin() * 2 + x)
+
+
+@child(*in_every_order(CPU, VIRTUAL))
+def test_traced_code_asks_for_the_stream_that_the_driver_has() -> None:
+    def twice(a: torch.Tensor) -> torch.Tensor:
+        return a + a
+
+    with torch.cuda.stream(torch.cuda.Stream()):
+        assert torch.compile(twice, backend="eager")(torch.ones(3, device="cuda")).tolist() == [2, 2, 2]
