@@ -96,7 +96,8 @@ def compiled_code(context: Context) -> None:
     get_stream, index = _functions(context.driver)["_accelerator_getStream"], context.driver.current_device
 
     def get_current_stream(device: torch.device) -> torch.Stream:
-        return get_stream(index() if device.index is None else device.index)
+        found: torch.Stream = get_stream(index() if device.index is None else device.index)
+        return found
 
     for module in [owner, *(sys.modules[name] for name in _HOLDERS if name in sys.modules)]:
         context.editor.set(module, "get_current_stream", get_current_stream)
