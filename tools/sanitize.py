@@ -23,7 +23,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 _BEGINS = re.compile(r"^(?:WARNING: ThreadSanitizer|==\d+==ERROR: \w+Sanitizer|\S+: runtime error:)", re.MULTILINE)
 _FRAME = re.compile(r"^ +#(\d+) (.*)$", re.MULTILINE)
-_OURS = "_hostdevice_"
+# By its sources: it is loaded as an open file, under a number.
+_OURS = re.compile(r"_hostdevice_|csrc/(?:bindings|operators|runtime)/")
 # The sanitizer's stand-ins for functions of the C and C++ libraries: the access is their caller's.
 _STAND_IN = re.compile(r"lib[at]san|libubsan|operator new|operator delete")
 
@@ -84,7 +85,7 @@ def is_ours(report: str) -> bool:
         return "csrc/" in report.splitlines()[0]
     for stack in report.split("\n\n")[:2]:
         frames = [frame for _, frame in _FRAME.findall(stack) if not _STAND_IN.search(frame)]
-        if frames and _OURS in frames[0]:
+        if frames and _OURS.search(frames[0]):
             return True
     return False
 

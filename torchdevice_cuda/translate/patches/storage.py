@@ -69,9 +69,6 @@ def construction(context: Context) -> None:
     context.editor.set(torch.UntypedStorage, "__new__", staticmethod(resembling(__new__, original)))
 
 
-_RESIZING = ("torch.storage.UntypedStorage.resize_", "torch.ops.inductor.resize_storage_bytes_")
-
-
 def _install_resizing(context: Context, resize: Callable[[Any, int], None]) -> None:
     """Have storages on the device resized by a function of ours, whoever asks: a program, or code compiled by torch."""
     original: Function = torch.UntypedStorage.resize_
@@ -94,22 +91,22 @@ def _install_resizing(context: Context, resize: Callable[[Any, int], None]) -> N
     library.impl("resize_storage_bytes_", operator, kind.upper())
 
 
-@patch(*_RESIZING, traits=Trait.NATIVE)
-def native_resizing(context: Context) -> None:
+@patch(
+    "torch.storage.UntypedStorage.resize_",
+    "torch.ops.inductor.resize_storage_bytes_",
+    traits=Trait.SUBSTITUTE,
+)
+def resizing(context: Context) -> None:
     """Resizing a storage is compiled out of CPU builds for CUDA, and unknown for MPS; FSDP does it at every layer."""
     native = context.driver.native
-    if native is None:  # no device is visible to the program
-        return
-    resize = native.resize_storage
-    _install_resizing(context, lambda storage, size: resize(storage._cdata, size))
+    if native is not None:
+        resize = native.resize_storage
+        _install_resizing(context, lambda storage, size: resize(storage._cdata, size))
+    elif Trait.PARTIAL in context.traits:
+        from ...fallback import storages
 
-
-@patch(*_RESIZING, traits=Trait.PARTIAL, without=Trait.NATIVE)
-def resizing(context: Context) -> None:
-    """torch resizes no storage on an Apple GPU; FSDP does it at every layer."""
-    from ...fallback import storages
-
-    _install_resizing(context, storages.resize)
+        _install_resizing(context, storages.resize)
+    # Else storages are the host's, which torch resizes itself.
 
 
 @patch(
