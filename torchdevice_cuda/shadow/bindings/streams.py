@@ -56,6 +56,12 @@ class _CudaStreamBase(StreamMethods, torch._C.Stream):
             stream_id = driver.streams.external(device, handle) if handle else driver.streams.new(device, priority)
         return torch._C.Stream.__new__(cls, stream_id=stream_id, device_index=device, device_type=CUDA_TYPE)
 
+    def __ne__(self, other: object) -> bool:
+        # As on CUDA, a stream neither equals nor differs from None.
+        return other is not None and not self == other
+
+    __hash__ = torch._C.Stream.__hash__
+
     @property
     def cuda_stream(self) -> int:
         """The stream's handle, as an integer; 0 is the default stream's."""
