@@ -93,7 +93,8 @@ def compiled_code(context: Context) -> None:
     owner = sys.modules[_DYNAMO]
     if not present(owner, ["get_current_stream"]):  # older releases ask torch.accelerator
         return
-    get_stream, index = _functions(context.driver)["_accelerator_getStream"], context.driver.current_device
+    get_stream: Callable[[int], torch.Stream] = _functions(context.driver)["_accelerator_getStream"]
+    index = context.driver.current_device
 
     def get_current_stream(device: torch.device) -> torch.Stream:
         found: torch.Stream = get_stream(index() if device.index is None else device.index)

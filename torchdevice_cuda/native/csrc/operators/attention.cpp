@@ -1,6 +1,7 @@
 // Attention as a program asks for it: torch.nn.functional.scaled_dot_product_attention.
 #include <ATen/SDPBackend.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
@@ -37,9 +38,25 @@ Tensor attention(
       query, key, value, bias, dropout, causal, std::nullopt, scale, enable_gqa));
 }
 
+#ifdef HOSTDEVICE_CUDA
+// What a table of PyTorch's says of the device's choice of kernel, whatever arguments it is asked with.
+template <class R, class... Args>
+R math(Args...) {
+  return static_cast<R>(at::SDPBackend::math);
+}
+template <class R, class... Args>
+constexpr auto math_as(R (*)(Args...)) {
+  return &math<R, Args...>;
+}
+#endif
+
 }  // namespace
 
 void register_attention(Registrar& registrar) {
+#ifdef HOSTDEVICE_CUDA
+  // Tracing asks it, with tensors that have no memory. The entry of a CUDA build would look at the GPU.
+  at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(math_as(at::native::fused_sdp_choice_fn{}));
+#endif
   registrar.impl("scaled_dot_product_attention", TORCH_FN(attention));
   // The stock composite asks a table for the device's choice of kernel; a CPU build has no entry for this one.
   Registrar autograd(kIsCuda ? c10::DispatchKey::AutogradCUDA : c10::DispatchKey::AutogradMPS);

@@ -104,6 +104,16 @@ struct Hooks final : HooksBase {
   bool hasCUDART() const {
     return device_count() > 0;
   }
+  // Programs choose among these libraries by name, and a CUDA build has them. Not cuDNN: PyTorch would call it.
+  bool hasMAGMA() const {
+    return true;
+  }
+  bool hasCuSOLVER() const {
+    return true;
+  }
+  bool hasCuBLASLt() const {
+    return true;
+  }
   c10::DeviceIndex current_device() const {
     return t_current_device;
   }

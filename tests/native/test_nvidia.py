@@ -1,0 +1,79 @@
+"""NVIDIA's libraries, which a CUDA build of torch brings along: nothing is asked of them where there is no GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from harness import CPU, VIRTUAL, child, in_child
+
+SOURCE = Path(__file__).parent / "stubs" / "nvidia.c"
+
+
+@pytest.fixture(scope="module")
+def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("nvidia")
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / name, SOURCE], check=True)
+    return folder
+
+
+def called(used: bool) -> list[str]:
+    """The functions of NVIDIA's that a program called in this process, or where it did not, that we call ourselves."""
+    if used:
+        train()
+    else:
+        ctypes.CDLL("libcuda.so.1").cuInit(0)
+    calls = Path(os.environ["NVIDIA_CALLS"])
+    return calls.read_text(encoding="utf-8").split() if calls.exists() else []
+
+
+def train() -> None:
+    """A step with what reaches for libraries of CUDA's, and questions about them."""
+    nn = torch.nn
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 4)).cuda()
+    optimizer, scaler = torch.optim.AdamW(model.parameters(), fused=True), torch.amp.GradScaler("cuda")
+    with torch.autocast("cuda"):
+        loss = model(torch.randn(2, 3, 8, 8, device="cuda")).square().mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    square = torch.randn(8, 8, device="cuda")
+    torch.linalg.inv(square), torch.linalg.svd(square), torch.fft.fft(square), nn.LSTM(8, 8).cuda()(square)
+    torch.backends.cudnn.version(), torch.backends.cuda.matmul.allow_tf32, torch.cuda.memory_summary()
+    torch.backends.cuda.preferred_linalg_library("magma"), torch.backends.cuda.preferred_blas_library("cublaslt")
+    torch.compile(torch.sin, backend="eager")(square)
+    heads = torch.randn(1, 2, 4, 8, device="cuda", requires_grad=True)
+    torch.compile(nn.functional.scaled_dot_product_attention, backend="aot_eager")(heads, heads, heads).sum().backward()
+    torch.cuda.synchronize()
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("used", [True, False], ids=["by a program", "by this test"])
+def test_training_asks_nothing_of_nvidias_driver(used: bool, stubs: Path, tmp_path: Path) -> None:
+    """On the ``cpu`` driver autograd's own C++ counts GPUs once, as in stock torch: nothing compiled answers it."""
+    place = VIRTUAL.within(LD_LIBRARY_PATH=str(stubs), NVIDIA_CALLS=str(tmp_path / "calls"))
+    assert in_child(called, place, used) == ([] if used else ["cuInit"])
+
+
+@child(CPU, VIRTUAL)
+def test_groups_have_no_nccl() -> None:
+    import torch.distributed as dist
+
+    assert not dist.is_nccl_available()
+    with pytest.raises(RuntimeError, match="Distributed package doesn't have NCCL built in"):
+        dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+
+
+@child(CPU, VIRTUAL)
+def test_cuda_activity_is_that_of_the_host() -> None:
+    from torch.profiler import ProfilerActivity, profile
+
+    for asked in ([ProfilerActivity.CUDA], [ProfilerActivity.CPU, ProfilerActivity.CUDA]):
+        with profile(activities=asked) as profiled:
+            torch.ones(3, device="cuda").add(1)
+        assert "aten::add" in {event.key for event in profiled.key_averages()}
