@@ -92,6 +92,8 @@ class Soak:
             "TMPDIR": str(work / "tmp"),
             "SOAK_REPORTS": str(work / "reports"),
             "TORCHDEVICE_CACHE_DIR": str(self.cache),
+            # torch's own cache, which it makes as soon as there is an optimizer, and keeps.
+            "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor"),
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE.parents[1]), os.environ.get("PYTHONPATH")])),
         }
