@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,99 +10,21 @@ from ....drivers.traits import Trait
 from ....fallback.refusals import NARROW
 from ...core.context import Context
 from ...core.conversions import on_refusal
+from ...core.moving import Arguments, Keywords, copying, crossing, mover
 from ...core.precision import LENIENT, refuse_complex128
 from ...core.registry import patch
 from ...core.requests import Translator, as_device, names_a_device
 from ...core.second_tries import given_second_try
 from ...core.wrapping import PLAIN, hand, install, modes
 
-# ``Tensor.to(device, dtype, non_blocking, copy)``: where ``non_blocking`` stands, and how many precede ``copy``.
-_NON_BLOCKING = 2
-_BEFORE_COPY = 3
-
-Arguments = tuple[Any, ...]
-Keywords = dict[str, Any]
-
-
-def _copied(copy: Any) -> Any:
-    """The argument ``copy`` of a move that has to copy; what is no boolean is left for torch to refuse."""
-    return True if copy is False else copy
-
-
-def _copying(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
-    """The arguments of ``to`` after the device, for a move that gives another tensor in any case."""
-    if len(args) >= _BEFORE_COPY:
-        return (*args[: _BEFORE_COPY - 1], _copied(args[_BEFORE_COPY - 1]), *args[_BEFORE_COPY:]), kwargs
-    return args, {**kwargs, "copy": _copied(kwargs.get("copy", False))}
-
-
-def _mover_apart(context: Context) -> Callable[..., torch.Tensor]:
-    """The same where the accelerator has memory of its own.
-
-    Where requests for the CPU go to the GPU too, a move between the two still copies: a program changes the one and
-    goes on with the other.
-    """
-    original, gpu, believed_cpu = torch._C.TensorBase.to, context.gpu, context.translator.believed_cpu
-    crosses = _crossing(context)
-
-    def move(
-        self: torch.Tensor, wants_gpu: bool, target: torch.device, args: Arguments, kwargs: Keywords
-    ) -> torch.Tensor:
-        return original(self, target, *args, **kwargs)
-
-    def move_redirected(
-        self: torch.Tensor, wants_gpu: bool, target: torch.device, args: Arguments, kwargs: Keywords
-    ) -> torch.Tensor:
-        if target not in gpu:
-            return original(self, target, *args, **kwargs)
-        if crosses(self, wants_gpu):
-            args, kwargs = _copying(args, kwargs)
-        moved = original(self, target, *args, **kwargs)
-        return moved if wants_gpu or moved is self else believed_cpu.add(moved)
-
-    return move if context.translator.default_target is None else move_redirected
-
-
-def _mover(context: Context) -> Callable[..., torch.Tensor]:
-    """``move(tensor, to_cuda, target, args, kwargs)``: the rest of a move whose device has been translated."""
-    original = torch._C.TensorBase.to
-    translator, marks, driver = context.translator, context.translator.marks, context.driver
-    if translator.accelerator != "cpu":
-        return _mover_apart(context)
-
-    def move_on_host(
-        self: torch.Tensor, to_cuda: bool, target: torch.device, args: Arguments, kwargs: Keywords
-    ) -> torch.Tensor:
-        # torch.jit.trace compares runs with clones that nobody marked, down to the line that a call comes from.
-        if torch._C._get_tracing_state() is not None:
-            return original(self, target, *args, **kwargs)
-        # Between CUDA and the CPU a move copies, even if both are this memory; to where the tensor is, it does not.
-        there = self in marks
-        if there == to_cuda:
-            moved = original(self, target, *args, **kwargs)
-            if moved is self:
-                # Not marked for itself: a parameter stays the same object when ``Module.cpu`` takes it elsewhere.
-                return self
-        elif target.type == "cpu" and self.device.type == "cpu":
-            args, kwargs = _copying(args, kwargs)
-            if to_cuda and driver.needs_init:
-                torch.cuda._lazy_init()
-            try:
-                moved = original(self, target, *args, **kwargs)
-            except RuntimeError as error:
-                raise driver.memory.translated(error, driver.current_device()) from None
-        else:
-            return original(self, target, *args, **kwargs)
-        return marks.add_moved(moved) if to_cuda else moved
-
-    return move_on_host
+_NON_BLOCKING = 2  # where it stands in ``Tensor.to(device, dtype, non_blocking, copy)``
 
 
 @patch("torch.Tensor.to", traits=Trait.REDIRECTS, without=Trait.PARTIAL)
 def to(context: Context) -> None:
     """Tensor.to with a device, by position or by name; with a dtype or another tensor it is not about devices."""
     original = torch.Tensor.to
-    move = _mover(context)
+    move = mover(context)
     translator, marks = context.translator, context.translator.marks
     known, marked = translator.on_gpu, marks.refs.get
     device_class, dtype_class, tracing = torch.device, torch.dtype, torch._C._get_tracing_state
@@ -158,7 +79,7 @@ def _cuda_target(translator: Translator, device: Any) -> torch.device:
 def cuda(context: Context) -> None:
     """Tensor.cuda: a move to the current CUDA device, or the one given."""
     original = torch.Tensor.cuda
-    move = _mover(context)
+    move = mover(context)
     translator, driver, marked = context.translator, context.driver, context.translator.marks.refs.get
     tracing, counted = torch._C._get_tracing_state, Trait.COUNTED in context.traits
 
@@ -189,7 +110,7 @@ def cuda(context: Context) -> None:
 def cpu(context: Context) -> None:
     """Tensor.cpu: a request for the CPU like any other."""
     original = torch.Tensor.cpu
-    move = _mover(context)
+    move = mover(context)
     translator, marks = context.translator, context.translator.marks
     on_host, counted = translator.accelerator == "cpu", Trait.COUNTED in context.traits
 
@@ -243,7 +164,7 @@ def cpu_counted(context: Context) -> None:
 @patch("torch.Tensor.cuda", traits=Trait.ACCELERATES, without=Trait.TRANSLATED)
 def cuda_apart(context: Context) -> None:
     """Tensor.cuda of a tensor that went to the GPU unasked copies, as from the CPU."""
-    original, move, crosses = torch.Tensor.cuda, torch._C.TensorBase.to, _crossing(context)
+    original, move, crosses = torch.Tensor.cuda, torch._C.TensorBase.to, crossing(context)
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
@@ -261,18 +182,6 @@ def foreign_names(context: Context) -> None:
 
 
 # ---------------------------------------------------------- where the accelerator lacks dtypes
-def _crossing(context: Context) -> Callable[[torch.Tensor, bool], bool]:
-    """Whether a tensor on the GPU that is to stay there goes from the CPU to CUDA, or back, as the program sees it."""
-    translator, on_gpu = context.translator, context.on_gpu
-
-    def crosses(tensor: torch.Tensor, wants_gpu: bool) -> bool:
-        if translator.default_target is None or not on_gpu(tensor):
-            return False
-        return translator.is_believed_cpu(tensor) == wants_gpu
-
-    return crosses
-
-
 @patch("torch.Tensor.to", traits=Trait.PARTIAL)
 def to_partial(context: Context) -> None:
     """Tensor.to: with a device, by position or by name, it is translated; float64 becomes what the setting says.
@@ -287,7 +196,7 @@ def to_partial(context: Context) -> None:
     translator, driver, gpu = context.translator, context.driver, context.gpu
     known, observe = translator.on_gpu, driver.memory.observe
     after_refusal, device_class, dtype_class = on_refusal(context, "to"), torch.device, torch.dtype
-    redirects, crosses = translator.default_target is not None, _crossing(context)
+    redirects, crosses = translator.default_target is not None, crossing(context)
     waits = Trait.RACING_COPIES in context.traits
 
     def translated(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
@@ -319,7 +228,7 @@ def to_partial(context: Context) -> None:
         wants_gpu = translator.names_accelerator(asked)
         to_gpu = (args[0] if args else kwargs["device"]) in gpu
         if to_gpu and crosses(self, wants_gpu):
-            rest, kwargs = _copying(args[1:], kwargs)
+            rest, kwargs = copying(args[1:], kwargs)
             args = (*args[:1], *rest)
         moved = original(self, *args, **kwargs)
         return translator.believed_cpu.add(moved) if to_gpu and not wants_gpu and moved is not self else moved
@@ -364,7 +273,7 @@ def cuda_partial(context: Context) -> None:
     original, move = torch.Tensor.cuda, torch._C.TensorBase.to
     translator, driver, observe = context.translator, context.driver, context.driver.memory.observe
     after_refusal, target = on_refusal(context, "cuda"), torch.device(driver.device_type, 0)
-    redirects, crosses = translator.default_target is not None, _crossing(context)
+    redirects, crosses = translator.default_target is not None, crossing(context)
     counted = Trait.COUNTED in context.traits
 
     def arguments(
@@ -399,7 +308,7 @@ def cuda_partial(context: Context) -> None:
 @patch("torch.Tensor.cpu", traits=Trait.PARTIAL | Trait.ACCELERATES)
 def cpu_partial(context: Context) -> None:
     """Tensor.cpu is a request for the CPU like any other, where those are redirected."""
-    translator, gpu, crosses = context.translator, context.gpu, _crossing(context)
+    translator, gpu, crosses = context.translator, context.gpu, crossing(context)
     original, move, observe = torch.Tensor.cpu, torch._C.TensorBase.to, context.driver.memory.observe
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:

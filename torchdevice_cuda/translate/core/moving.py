@@ -1,0 +1,101 @@
+"""Moves of tensors whose device has been translated: what is copied, and what the program is to believe of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .context import Context
+
+_BEFORE_COPY = 3  # how many precede ``copy`` in ``Tensor.to(device, dtype, non_blocking, copy)``
+
+Arguments = tuple[Any, ...]
+Keywords = dict[str, Any]
+
+
+def crossing(context: Context) -> Callable[[torch.Tensor, bool], bool]:
+    """Whether a tensor on the GPU that is to stay there goes from the CPU to CUDA, or back, as the program sees it."""
+    translator, on_gpu = context.translator, context.on_gpu
+
+    def crosses(tensor: torch.Tensor, wants_gpu: bool) -> bool:
+        if translator.default_target is None or not on_gpu(tensor):
+            return False
+        return translator.is_believed_cpu(tensor) == wants_gpu
+
+    return crosses
+
+
+def _copied(copy: Any) -> Any:
+    """The argument ``copy`` of a move that has to copy; what is no boolean is left for torch to refuse."""
+    return True if copy is False else copy
+
+
+def copying(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
+    """The arguments of ``to`` after the device, for a move that gives another tensor in any case."""
+    if len(args) >= _BEFORE_COPY:
+        return (*args[: _BEFORE_COPY - 1], _copied(args[_BEFORE_COPY - 1]), *args[_BEFORE_COPY:]), kwargs
+    return args, {**kwargs, "copy": _copied(kwargs.get("copy", False))}
+
+
+def _mover_apart(context: Context) -> Callable[..., torch.Tensor]:
+    """The same where the accelerator has memory of its own.
+
+    Where requests for the CPU go to the GPU too, a move between the two still copies: a program changes the one and
+    goes on with the other.
+    """
+    original, gpu, believed_cpu = torch._C.TensorBase.to, context.gpu, context.translator.believed_cpu
+    crosses = crossing(context)
+
+    def move(
+        self: torch.Tensor, wants_gpu: bool, target: torch.device, args: Arguments, kwargs: Keywords
+    ) -> torch.Tensor:
+        return original(self, target, *args, **kwargs)
+
+    def move_redirected(
+        self: torch.Tensor, wants_gpu: bool, target: torch.device, args: Arguments, kwargs: Keywords
+    ) -> torch.Tensor:
+        if target not in gpu:
+            return original(self, target, *args, **kwargs)
+        if crosses(self, wants_gpu):
+            args, kwargs = copying(args, kwargs)
+        moved = original(self, target, *args, **kwargs)
+        return moved if wants_gpu or moved is self else believed_cpu.add(moved)
+
+    return move if context.translator.default_target is None else move_redirected
+
+
+def mover(context: Context) -> Callable[..., torch.Tensor]:
+    """``move(tensor, to_cuda, target, args, kwargs)``: the rest of a move whose device has been translated."""
+    original = torch._C.TensorBase.to
+    translator, marks, driver = context.translator, context.translator.marks, context.driver
+    if translator.accelerator != "cpu":
+        return _mover_apart(context)
+
+    def move_on_host(
+        self: torch.Tensor, to_cuda: bool, target: torch.device, args: Arguments, kwargs: Keywords
+    ) -> torch.Tensor:
+        # torch.jit.trace compares runs with clones that nobody marked, down to the line that a call comes from.
+        if torch._C._get_tracing_state() is not None:
+            return original(self, target, *args, **kwargs)
+        # Between CUDA and the CPU a move copies, even if both are this memory; to where the tensor is, it does not.
+        there = self in marks
+        if there == to_cuda:
+            moved = original(self, target, *args, **kwargs)
+            if moved is self:
+                # Not marked for itself: a parameter stays the same object when ``Module.cpu`` takes it elsewhere.
+                return self
+        elif target.type == "cpu" and self.device.type == "cpu":
+            args, kwargs = copying(args, kwargs)
+            if to_cuda and driver.needs_init:
+                torch.cuda._lazy_init()
+            try:
+                moved = original(self, target, *args, **kwargs)
+            except RuntimeError as error:
+                raise driver.memory.translated(error, driver.current_device()) from None
+        else:
+            return original(self, target, *args, **kwargs)
+        return marks.add_moved(moved) if to_cuda else moved
+
+    return move_on_host
