@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from harness import CPU, child
+from harness import CPU, child, in_child
 
 MIB = 1 << 20
 
@@ -32,6 +32,17 @@ def test_the_peak_starts_again_from_the_present() -> None:
     assert torch.cuda.max_memory_allocated() > 256 * MIB
     torch.cuda.reset_peak_memory_stats()
     assert torch.cuda.max_memory_allocated() < 256 * MIB
+
+
+def peak_of_half_a_gibibyte() -> int:
+    torch.cuda.init()
+    hold_and_let_go(512 * MIB)
+    return torch.cuda.max_memory_allocated()
+
+
+def test_the_peak_is_not_that_of_the_process_that_started_this_one() -> None:
+    held = bytes([1]) * (1200 * MIB)
+    assert 500 * MIB < in_child(peak_of_half_a_gibibyte, CPU) < len(held)
 
 
 @child(CPU.but(memory="256MiB"), alone=True)

@@ -37,6 +37,7 @@ from .places import (
     VIRTUAL,
     VIRTUAL_ACCELERATE,
     Place,
+    cuda_of_build,
     in_every_order,
 )
 from .processes import Finished, clean_environment, python, run
@@ -61,6 +62,7 @@ __all__ = [
     "Place",
     "child",
     "clean_environment",
+    "cuda_of_build",
     "in_child",
     "in_every_order",
     "outcome",

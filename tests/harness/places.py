@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib.util
+import runpy
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +20,9 @@ ORDERS: dict[str, tuple[str, ...]] = {
 }
 #: The compiled device that a driver stands on here, and the environment in which it does.
 _NATIVE = {"virtual": "cuda", "mps": "mps"}
-_EMULATION = {"mps": {"TORCHDEVICE_EMULATE_MPS": "1"}}
+#: Operators that tests take for some that the Apple GPU lacks: it has had kernels for them since torch 2.14 or 2.15.
+LACKING = {"TORCHDEVICE_EMULATE_MPS_LACKS": "heaviside,heaviside_,take,_linalg_eigh"}
+_EMULATION = {"mps": {"TORCHDEVICE_EMULATE_MPS": "1", **LACKING}}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +78,16 @@ class Place:
 
     def __str__(self) -> str:
         return self.name
+
+
+@functools.cache
+def cuda_of_build() -> str | None:
+    """The CUDA that torch is built with; read, since importing torch is for children."""
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None
+    assert spec.origin is not None
+    version: str | None = runpy.run_path(str(Path(spec.origin).with_name("version.py")))["cuda"]
+    return version
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from harness import CPU, VIRTUAL, Finished, run
+from harness import CPU, VIRTUAL, Finished, cuda_of_build, run
 from harness.places import MPS, Place, must_be_ready
 from harness.processes import ROOT
 
@@ -42,7 +42,7 @@ def is_one_line(done: Finished, *words: str) -> None:
 
 # ------------------------------------------------------------------------- a driver by name
 UNAVAILABLE: dict[str, tuple[str, dict[str, str]]] = {
-    "cuda": ("this torch is built without CUDA", {}),
+    "cuda": ("no CUDA GPU answers" if cuda_of_build() else "this torch is built without CUDA", {}),
     "mps": ("this torch is built without MPS", {}),
     "virtual": ("the native device is not built", {}),
     "emulated mps": ("the native device is not built", {"TORCHDEVICE_EMULATE_MPS": "1"}),

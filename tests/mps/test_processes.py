@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.multiprocessing as mp
-from harness import BOTH_POLICIES, MPS, MPS_FAITHFUL, Place, child, outcome
+from harness import BOTH_POLICIES, MPS, MPS_FAITHFUL, VIRTUAL, Place, child, outcome
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
@@ -178,6 +178,24 @@ def _warnings(place: Place) -> int:
 @pytest.mark.mps
 def test_sharing_the_gpus_memory_is_warned_about_once() -> None:
     assert _warnings(MPS) == 1
+
+
+@child(VIRTUAL, MPS, MPS_FAITHFUL)
+@pytest.mark.filterwarnings("ignore:memory of the GPU is not shared")
+def test_sharing_the_gpus_memory_does_nothing() -> None:
+    """As CUDA's documentation says; a subclass that handles functions is asked, as ever."""
+    x = torch.ones(2, device="cuda")
+    assert x.share_memory_() is x
+    asked = []
+
+    class Watching(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            asked.append(function.__name__)
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    x.as_subclass(Watching).share_memory_()
+    assert "share_memory_" in asked
 
 
 @pytest.mark.native

@@ -1,4 +1,4 @@
-"""The least that lets the compiled device be used: what stock ``torch.cuda`` refuses to do in a CPU build is stubbed.
+"""The least that lets the compiled device be used: what stock ``torch.cuda`` refuses to do without a GPU is stubbed.
 
 The product's ``torch.cuda`` is another part and is not needed to test this one. Installing a device changes torch for
 good: what uses it runs in children, of which these functions are the setup.
@@ -7,9 +7,11 @@ good: what uses it runs in children, of which these functions are the setup.
 from __future__ import annotations
 
 import gc
+import sys
 from types import ModuleType, SimpleNamespace
 
 from harness import Place
+from harness.places import LACKING
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -32,6 +34,7 @@ def use_cuda(devices: int = 1, memory: int = 16 * GIB) -> ModuleType:
             )
 
     torch.version.cuda = "12.8"
+    torch._C._has_cudnn = False  # a CUDA build would load it to ask for its version
     cuda._lazy_init = lazy_init
     cuda._initialized = True
     cuda.is_available = lambda: True
@@ -72,10 +75,12 @@ def use_mps(memory: int = 16 * GIB) -> ModuleType:
     """Installs the test double of an Apple GPU; gives the native module."""
     import torch
 
+    from torchdevice_cuda.drivers.mps import emulated_streams
     from torchdevice_cuda.native import build
 
     native = build.load("mps")
     assert native.install(1, [memory])
+    emulated_streams.complete()
     torch._C._has_mps = True
     for function in (torch.backends.mps.is_available, torch.backends.mps.is_built):
         getattr(function, "cache_clear", lambda: None)()
@@ -83,7 +88,11 @@ def use_mps(memory: int = 16 * GIB) -> ModuleType:
 
 
 def use_inductor() -> None:
-    """Installs a virtual GPU that ``torch.compile`` can compile for."""
+    """Installs a virtual GPU that ``torch.compile`` can compile for.
+
+    Triton, which a CUDA build brings along, asks for NVIDIA's driver: inductor gets by without it.
+    """
+    sys.modules["triton"] = None  # type: ignore[assignment]
     import torch._functorch.config as config
     import torch._inductor.compile_fx as module
 
@@ -100,7 +109,7 @@ def bare(devices: int = 1, memory: int = 16 * GIB) -> Place:
 
 
 #: As an Apple GPU, and for compiled code.
-BARE_MPS = Place("bare mps", setup=use_mps, needs=("mps",))
+BARE_MPS = Place("bare mps", environment=LACKING, setup=use_mps, needs=("mps",))
 COMPILING = Place("bare, compiling", setup=use_inductor, needs=("cuda",))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import resource
 import threading
 import tracemalloc
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import torch
 from harness import CPU, child, together
 from torch.utils.data import DataLoader, TensorDataset
 
+from torchdevice_cuda.drivers.host.memory import high_water_mark
 from torchdevice_cuda.translate.core.marks import Marks
 
 from .asking import on_cuda
@@ -143,10 +143,9 @@ def test_many_translated_calls_leave_memory_flat() -> None:
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert grown < 600_000, "bytes more of Python's memory"
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    mark = high_water_mark()
     translated_calls(40000)
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown < 8 << 10, "KiB more of the process's memory"
+    assert high_water_mark() - mark < 8 << 20, "bytes more of the process's memory"
 
 
 def test_marks_die_with_their_tensors() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import CPU, child, outcome
+from harness import CPU, STOCK, child, outcome
 from torch import nn
 
 from torchdevice_cuda.translate.core.policy import Override
@@ -150,13 +150,9 @@ BAD: dict[str, tuple[Any, str, str]] = {
     "cuda:0:1": ("cuda:0:1", "RuntimeError", "Invalid device string: 'cuda:0:1'"),
     "gpu": ("gpu", "RuntimeError", "Expected one of cpu, cuda,"),
     "empty": ("", "RuntimeError", "Device string must not be empty"),
-    "True": (True, "TypeError", "argument 'device' must be torch.device, not bool"),
-    "1.5": (1.5, "TypeError", "must be torch.device, not float"),
-    "[]": ([], "TypeError", "argument 'device' must be torch.device, not list"),
-    "{}": ({}, "TypeError", "argument 'device' must be torch.device, not dict"),
 }
-#: To Tensor.to these are something else.
-NOT_FOR_TO = {"True", "1.5", "[]", "{}"}
+#: No requests at all; to Tensor.to they are something else.
+NO_REQUESTS: dict[str, Any] = {"True": True, "1.5": 1.5, "[]": [], "{}": {}}
 CALLS: dict[str, Callable[[Any], torch.Tensor]] = {
     "zeros": lambda device: torch.zeros(1, device=device),
     "zeros_like": lambda device: torch.zeros_like(torch.ones(1), device=device),
@@ -165,15 +161,23 @@ CALLS: dict[str, Callable[[Any], torch.Tensor]] = {
 
 
 @child(CPU)
-@pytest.mark.parametrize(
-    ("call", "bad"), [(call, bad) for call in CALLS for bad in BAD if call != "to" or bad not in NOT_FOR_TO]
-)
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("call", CALLS)
 def test_bad_requests_get_the_errors_of_torch_and_cuda(call: str, bad: str) -> None:
     request, kinds, words = BAD[bad]
     with pytest.raises(Exception) as raised:  # noqa: PT011  (its name is compared: torch may have made a subclass)
         CALLS[call](request)
     assert type(raised.value).__name__ in kinds.split("|")
     assert words in str(raised.value)
+
+
+@child(CPU, as_in=STOCK)
+@pytest.mark.parametrize("bad", NO_REQUESTS)
+@pytest.mark.parametrize("call", [call for call in CALLS if call != "to"])
+def test_what_is_no_request_gets_the_error_of_torch(call: str, bad: str) -> list[str]:
+    with pytest.raises(TypeError) as raised:
+        CALLS[call](NO_REQUESTS[bad])
+    return str(raised.value).splitlines()[:1]
 
 
 # ------------------------------------------------------------------------------ the log

@@ -111,8 +111,9 @@ def test_pickled_tensors_have_the_same_bytes() -> dict[str, Any]:
     torch.save(x, buffer)
     buffer.seek(0)
     loaded = torch.load(buffer, weights_only=True)
+    address = str(x.untyped_storage()._cdata).encode()  # it names the storage, and has as many digits as it has
     return {
-        "length": len(pickle.dumps(x)),
+        "length": len(pickle.dumps(x).replace(address, b"")),
         "values": pickle.loads(pickle.dumps(x)).tolist(),
         "saved and loaded": loaded.tolist(),
         "attributes": vars(x),

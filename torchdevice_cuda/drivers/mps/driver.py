@@ -32,9 +32,11 @@ _ALREADY_TRACING = "Tracing Signposts is already enabled"
 def emulate(memory: int, build: bool) -> Native:
     """Have a device in host memory answer as the Apple GPU: the same operators, the same refusals, the same module."""
     from ...native import build as native_build
+    from . import emulated_streams
 
     native: Native = native_build.load("mps", build=build)
     install(native, "emulated Apple GPU", [memory])
+    emulated_streams.complete()
     return native
 
 

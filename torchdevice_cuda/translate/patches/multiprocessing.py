@@ -98,22 +98,40 @@ def sent_tensors(context: Context) -> None:
             editor.item(reducers, kind, reduce_tensor)
 
 
-@patch("torch.Tensor.share_memory_", traits=Trait.UNSHARED | Trait.ACCELERATES)
+@patch("torch.Tensor.share_memory_", traits=Trait.UNSHARED)
 def shared_memory(context: Context) -> None:
-    """Memory of the GPU cannot be shared: a program that shares what went there unasked is told how to keep it."""
+    """Memory of the GPU cannot be shared: asking for it does nothing, as on CUDA, where torch before 2.12 raises.
+
+    A program that shares what went there unasked is told how to keep it.
+    """
     original: Function = torch.Tensor.share_memory_
-    real = context.driver.device_type
+    on_gpu, has_torch_function_unary = context.on_gpu, torch.overrides.has_torch_function_unary
+    unasked = Trait.ACCELERATES in context.traits
     warned: set[str] = set()
 
     def share_memory_(self: torch.Tensor) -> Any:
-        if self.device.type == real and not warned:
-            warned.add(real)
+        if not on_gpu(self) or has_torch_function_unary(self):
+            return original(self)
+        if unasked and not warned:
+            warned.add("share_memory_")
             warnings.warn_explicit(
                 "memory of the GPU is not shared with other processes, they get copies: "
                 "--policy faithful leaves on the CPU what does not name CUDA",
                 UserWarning,
                 *site(),
             )
-        return original(self)
+        return self
 
     context.editor.set(torch.Tensor, "share_memory_", resembling(share_memory_, original))
+
+
+@patch("torch.Tensor.is_shared", traits=Trait.UNSHARED)
+def told_shared(context: Context) -> None:
+    """CUDA tensors always say that they are; torch before 2.12 asks those on other GPUs for shared memory."""
+    original: Function = torch.Tensor.is_shared
+    on_gpu, has_torch_function_unary = context.on_gpu, torch.overrides.has_torch_function_unary
+
+    def is_shared(self: torch.Tensor) -> bool:
+        return original(self) if not on_gpu(self) or has_torch_function_unary(self) else True
+
+    context.editor.set(torch.Tensor, "is_shared", resembling(is_shared, original))

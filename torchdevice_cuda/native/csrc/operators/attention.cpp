@@ -27,11 +27,16 @@ Tensor attention(
     bias = at::zeros_like(*mask, query.options().requires_grad(false))
                .masked_fill_(mask->logical_not(), -std::numeric_limits<double>::infinity());
   }
-  if (kIsCuda && !nested && query.dim() == 4) {
+  if (kIsCuda && !nested) {
     const auto choice = at::_fused_sdp_choice(query, key, value, mask, dropout, causal, scale, enable_gqa);
     if (choice == static_cast<int64_t>(at::SDPBackend::flash_attention)) {
-      return std::get<0>(
-          at::_scaled_dot_product_flash_attention_for_cpu(query, key, value, dropout, causal, bias, scale));
+      // Since 2.15 it is chosen for heads without a batch, too: they are a batch of one.
+      const bool batched = query.dim() == 4;
+      const auto as_batch = [&](const Tensor& t) { return batched || t.dim() == 2 ? t : t.unsqueeze(0); };
+      if (given(bias)) bias = as_batch(*bias);
+      const auto out = std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(
+          as_batch(query), as_batch(key), as_batch(value), dropout, causal, bias, scale));
+      return batched ? out : out.squeeze(0);
     }
   }
   return std::get<0>(at::_scaled_dot_product_attention_math(

@@ -240,13 +240,23 @@ void check_no_window(const std::optional<c10::SymInt>& left, const std::optional
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> flash_forward(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& starts_q, const OptTensor& starts_k,
     c10::SymInt, c10::SymInt, double dropout, bool causal, bool, std::optional<double> scale,
-    std::optional<c10::SymInt> left, std::optional<c10::SymInt> right, const OptTensor& used, const OptTensor& slopes,
-    const OptTensor& blocks, std::optional<int64_t>) {
+    std::optional<c10::SymInt> left, std::optional<c10::SymInt> right, const OptTensor& used, const OptTensor& slopes) {
   check_no_window(left, right, causal);
-  check_absent("cached keys, paged or biased,", used, slopes, blocks);
+  check_absent("cached keys or biases", used, slopes);
   const auto mask = causal ? Mask::FromEnd : Mask::None;
   auto a = sequences_forward(q, k, v, std::nullopt, Sequences(q, starts_q, starts_k), dropout, mask, scale);
   return {a.out, a.logsumexp, at::zeros({2}, q.options().dtype(at::kLong)), no_seed(q), at::empty({0}, q.options())};
+}
+
+// Since keys may be paged it is asked for pages too, and into how many parts to split the work.
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> paged_flash_forward(
+    const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& starts_q, const OptTensor& starts_k,
+    c10::SymInt longest_q, c10::SymInt longest_k, double dropout, bool causal, bool debug, std::optional<double> scale,
+    std::optional<c10::SymInt> left, std::optional<c10::SymInt> right, const OptTensor& used, const OptTensor& slopes,
+    const OptTensor& pages, std::optional<int64_t>) {
+  check_absent("paged keys", pages);
+  return flash_forward(
+      q, k, v, starts_q, starts_k, longest_q, longest_k, dropout, causal, debug, scale, left, right, used, slopes);
 }
 
 std::tuple<Tensor, Tensor, Tensor> flash_backward(
@@ -301,6 +311,7 @@ void register_fused_attention(Registrar& registrar) {
   registrar.impl_where_known("_scaled_dot_product_cudnn_attention", TORCH_FN(cudnn_attention));
   registrar.impl_where_known("_scaled_dot_product_cudnn_attention_backward", TORCH_FN(cudnn_attention_backward));
   registrar.impl_where_known("_flash_attention_forward", TORCH_FN(flash_forward));
+  registrar.impl_where_known("_flash_attention_forward", TORCH_FN(paged_flash_forward));
   registrar.impl_where_known("_flash_attention_backward", TORCH_FN(flash_backward));
   registrar.impl_where_known("_efficient_attention_forward", TORCH_FN(efficient_forward));
   registrar.impl_where_known("_efficient_attention_backward", TORCH_FN(efficient_backward));

@@ -139,6 +139,16 @@ const KeyPair kKeys[] = {
     {kQuantized, DispatchKey::QuantizedCPU, 0},  // an Apple GPU has none
 };
 
+// Each release has kernels for Apple GPUs that the one before had not. What is tried with an operator that they lack
+// says which, so that it goes on lacking it: its name without the overload's, among others with commas between.
+bool is_to_be_lacked(const std::string& name) {
+  static const std::string lacked = [] {
+    const char* given = std::getenv("TORCHDEVICE_EMULATE_MPS_LACKS");
+    return given ? "," + std::string(given) + "," : std::string();
+  }();
+  return lacked.find("," + name.substr(0, name.find('.')) + ",") != std::string::npos;
+}
+
 }  // namespace
 
 std::string aten_name(const std::string& name, const std::string& overload) {
@@ -193,7 +203,7 @@ void register_boxed_kernels() {
           }
         }
       } else {
-        wanted = wanted && row && (row->flags & k.mps_flag);
+        wanted = wanted && row && (row->flags & k.mps_flag) && !is_to_be_lacked(name);
       }
       if (!wanted) continue;
       libraries[i]->impl(name.c_str(), boxed_kernel(k.cpu));
