@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import CPU, VIRTUAL, Place, python
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, python
 from harness.places import must_be_ready
 from harness.processes import ROOT
 
@@ -16,7 +16,7 @@ from torchdevice_cuda._compat import torch_release
 
 FILE = ROOT / "tests" / "data" / "facts-cuda.json"
 RECORDED = json.loads(FILE.read_text())
-PLACES = [pytest.param(place, marks=place.marks, id=str(place)) for place in (CPU, VIRTUAL)]
+PLACES = {str(place.driver): place for place in (CPU, VIRTUAL, MPS_FAITHFUL)}
 # Facts a driver does not share, with the reason.
 KNOWN = {
     "memory_allocated(99)": "CUDA prints the index as the character with that code",
@@ -41,13 +41,14 @@ for since, reworded in REWORDED.items():
 def differences(driver: str) -> dict[str, list[Any]]:
     """What differs on a driver: the recorded outcome and the one found."""
     launcher = ("-m", "torchdevice_cuda", "--driver", driver)
+    comparing = (ROOT / "tools" / "facts.py", "--compare", FILE, "--json")
     # Its exit status says whether anything differs.
-    done = python(*launcher, ROOT / "tools" / "facts.py", "--compare", FILE, "--json", check=False)
+    done = python(*launcher, *comparing, environment=PLACES[driver].full_environment(), check=False)
     assert done.out, done
     return json.loads(done.out)
 
 
-@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("where", [pytest.param(place, marks=place.marks, id=str(place)) for place in PLACES.values()])
 @pytest.mark.parametrize("name", RECORDED)
 def test_fact(where: Place, name: str) -> None:
     must_be_ready(where)
