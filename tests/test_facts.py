@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, python
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, Finished, Place, python
 from harness.places import must_be_ready
 from harness.processes import ROOT
 
@@ -38,12 +38,16 @@ for since, reworded in REWORDED.items():
 
 
 @cache
-def differences(driver: str) -> dict[str, list[Any]]:
-    """What differs on a driver: the recorded outcome and the one found."""
+def compared(driver: str) -> Finished:
+    """The comparison on a driver, which is made once, even where it fails: its exit status says if anything differs."""
     launcher = ("-m", "torchdevice_cuda", "--driver", driver)
     comparing = (ROOT / "tools" / "facts.py", "--compare", FILE, "--json")
-    # Its exit status says whether anything differs.
-    done = python(*launcher, *comparing, environment=PLACES[driver].full_environment(), check=False)
+    return python(*launcher, *comparing, environment=PLACES[driver].full_environment(), check=False)
+
+
+def differences(driver: str) -> dict[str, list[Any]]:
+    """What differs on a driver: the recorded outcome and the one found."""
+    done = compared(driver)
     assert done.out, done
     return json.loads(done.out)
 

@@ -39,6 +39,9 @@ DRIVERS: dict[str, dict[str, str]] = {"virtual": {}, "mps": {"TORCHDEVICE_EMULAT
 #: What of the caller's environment would change what is checked.
 SETTINGS = ("TORCHDEVICE_", "TORCH_ALLOW_REDIRECTS", "CUDA_VISIBLE_DEVICES", "PYTHON")
 
+#: What tells which torch an interpreter has.
+TORCH = "__import__('torch').__version__"
+
 Results = dict[str, dict[str, Any]]
 
 
@@ -67,12 +70,19 @@ def on_drivers(*arguments: str, drivers: Iterable[str] = DRIVERS) -> tuple[Step,
     return tuple(Step(line, DRIVERS[driver]) for driver, line in given.items())
 
 
-def tests(*chosen: str) -> Step:
-    """Tests of ours, the slow ones among them too."""
-    return Step(("-m", "pytest", "-m", "", *chosen))
+def tests(marks: str, *chosen: str) -> Step:
+    """Tests of ours with those marks, the slow ones among them too."""
+    return Step(("-m", "pytest", "-m", marks, *chosen))
 
 
-# {oracle} is the folder of --oracle: programs, and what they gave on a real GPU.
+def probes(*drivers: str) -> Check:
+    """Programs and what they gave on a real GPU, from the folder of --oracle."""
+    files = [f"{{oracle}}/{name}" for name in ("run_probes.py", "probes.py", "golden.json")]
+    line = ("--policy", "faithful", *files[:2], "--golden", files[2])
+    return Check(1200, on_drivers(*line, drivers=drivers), r"TOTAL +(\d+)/", compared=True)
+
+
+#: What needs the emulated Apple GPU is apart: the emulation is ours alone, and has limits of its own.
 CHECKS: dict[str, Check] = {
     "build": Check(900, on_drivers("--build", drivers=("virtual", "mps")), figure=r"(?!)"),  # none
     "surface": Check(
@@ -80,33 +90,41 @@ CHECKS: dict[str, Check] = {
         tuple(Step(("tools/gap.py", "--installed", "--driver", driver)) for driver in ("virtual", "cpu")),
         r"(\d+ missing, \d+ different)",
     ),
-    "facts": Check(300, (tests("tests/test_facts.py"),)),
+    "facts": Check(300, (tests("not mps", "tests/test_facts.py"),)),
     "smoke": Check(
         900,
         (
-            *on_drivers("examples/hello_cuda.py"),
-            tests("tests/test_programs.py", "tests/drivers/test_virtual.py", "tests/mps/test_everyday.py",
-                  "--deselect", "tests/test_programs.py::test_compile_with_inductor",
-                  "--deselect", "tests/drivers/test_virtual.py::test_compile_really_compiles"),
+            *on_drivers("examples/hello_cuda.py", drivers=("virtual", "cpu")),
+            tests("not slow", "tests/test_programs.py", "tests/drivers/test_virtual.py"),
         ),
     ),
     "compile": Check(
         900,
         (
-            tests("tests/native/test_compile.py", "tests/translate/test_triton.py",
-                  "tests/test_programs.py::test_compile_with_inductor",
-                  "tests/drivers/test_virtual.py::test_compile_really_compiles",
-                  "tests/mps/test_native_kernels.py::test_compiled_by_inductor"),
+            tests(
+                "not mps",
+                "tests/native/test_compile.py",
+                "tests/translate/test_triton.py",
+                "tests/test_programs.py::test_compile_with_inductor",
+                "tests/drivers/test_virtual.py::test_compile_really_compiles",
+            ),
         ),
     ),
-    "oracle": Check(
-        1200,
-        on_drivers("--policy", "faithful", *(f"{{oracle}}/{name}" for name in ("run_probes.py", "probes.py")),
-                   "--golden", "{oracle}/golden.json"),
-        r"TOTAL +(\d+)/",
-        compared=True,
+    "mps": Check(
+        900,
+        (
+            *on_drivers("examples/hello_cuda.py", drivers=("mps",)),
+            tests(
+                "mps",
+                "tests/test_facts.py",
+                "tests/mps/test_everyday.py",
+                "tests/mps/test_native_kernels.py::test_compiled_by_inductor",
+            ),
+        ),
     ),
-}  # fmt: skip
+    "oracle": probes("virtual", "cpu"),
+    "oracle mps": probes("mps"),
+}
 #: (version or its beginning, check) of what fails, and why.
 KNOWN: dict[tuple[str, str], str] = {}
 
@@ -134,10 +152,11 @@ def command(line: Sequence[str], environment: Mapping[str, str], log: IO[bytes],
 
 
 def reason(text: str) -> str:
-    """The lines of a log that say what is wrong: those of pytest and pip, or else the last."""
+    """The lines of a log that say what is wrong: those of pytest and pip, an exception's, or else the last."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if re.match(r"(FAILED|ERROR)\b", line)]
-    return "; ".join(told[:4] or lines[-1:])
+    raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception): ", line)]
+    return "; ".join(told[:4] or raised[-1:] or lines[-1:])
 
 
 def commit() -> str:
@@ -217,7 +236,8 @@ def checked(check: Check, place: Place, log: Path, oracle: Path | None) -> dict[
             if status and not check.compared:
                 why = reason(log.read_text(errors="replace")) or f"exit status {status}"
                 break
-    figures = re.findall(check.figure, log.read_text(errors="replace"))
+    printed = re.sub(r"^\$ .*", "", log.read_text(errors="replace"), flags=re.MULTILINE)
+    figures = re.findall(check.figure, printed)
     if check.compared and not why and len(figures) != len(check.steps):
         why = f"{len(figures)} figures of {len(check.steps)}"
     return {"ok": not why, "why": why, "figures": figures, "seconds": round(time.monotonic() - began), "log": str(log)}
@@ -253,7 +273,8 @@ class Matrix:
     def run(self, version: str | None, python: str, names: Sequence[str], options: argparse.Namespace) -> str:
         """The checks of a version that are not done, or of the torch that is there. The row's name."""
         now, number = commit(), of_interpreter(python, "platform.python_version()")
-        row = f"torch-{version or 'here'}-py{number}"
+        built = "" if version else of_interpreter(python, TORCH)
+        row = f"torch-{version}-py{number}" if version else f"torch-{built}-here-py{number}"
         wanted = [name for name in names if options.again or not self.done(row, name, now)]
         for name in sorted(set(names) - set(wanted)):
             print(f"{row} {name}: done already", flush=True)
@@ -261,12 +282,12 @@ class Matrix:
             return row
         logs, environment = self.folder / "logs", self.folder / row
         logs.mkdir(parents=True, exist_ok=True)
-        self.keep(row, python=number, torch=version or "?", why="")
+        self.keep(row, python=number, torch=version or built, why="")
         try:
             place = Place.of(python, None)
             if version is not None:
                 place = installed(version, python, environment, logs / f"{row}-install.log")
-            self.keep(row, torch=of_interpreter(place.python, "__import__('torch').__version__"))
+                self.keep(row, torch=of_interpreter(place.python, TORCH))
             for name in wanted:
                 result = checked(CHECKS[name], place, logs / f"{row}-{name}.log", options.oracle)
                 self.keep_check(row, name, {**result, "commit": now})
@@ -334,7 +355,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--versions", nargs="+", default=VERSIONS, help=f"of torch ({' '.join(VERSIONS)})")
-    parser.add_argument("--checks", nargs="+", choices=CHECKS, help="all; oracle with --oracle")
+    parser.add_argument("--checks", nargs="+", choices=CHECKS, help="all, those that need --oracle if it is given")
     parser.add_argument("--here", action="store_true", help="the torch of the interpreter; no environment is made")
     parser.add_argument("--python", default=sys.executable, help="the interpreter (the one that runs this)")
     parser.add_argument("--oracle", type=Path, help="a folder with run_probes.py, probes.py and golden.json")
@@ -343,9 +364,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", action="store_true", help="do not remove the environments")
     parser.add_argument("--table", action="store_true", help="print the table; run nothing")
     options = parser.parse_args(arguments)
-    names = options.checks or [name for name in CHECKS if name != "oracle" or options.oracle]
-    if "oracle" in names and options.oracle is None:
-        parser.error("the check 'oracle' needs --oracle FOLDER")
+    asking = {name for name, check in CHECKS.items() if "{oracle}" in str(check.steps)}
+    names = options.checks or [name for name in CHECKS if options.oracle or name not in asking]
+    if options.oracle is None and asking & set(names):
+        parser.error(f"the check {', '.join(sorted(asking & set(names)))} needs --oracle FOLDER")
     options.oracle = options.oracle and options.oracle.resolve()
     options.folder.mkdir(parents=True, exist_ok=True)
     matrix = Matrix(options.folder.resolve())
