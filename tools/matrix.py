@@ -103,8 +103,7 @@ CHECKS: dict[str, Check] = {
         (
             tests(
                 "not mps",
-                "tests/native/test_compile.py",
-                "tests/translate/test_triton.py",
+                "tests/translate/test_triton.py::test_code_for_the_host_compiles",
                 "tests/test_programs.py::test_compile_with_inductor",
                 "tests/drivers/test_virtual.py::test_compile_really_compiles",
             ),
