@@ -151,8 +151,11 @@ def _cuda_unlock_mutex() -> None:
 
 
 # ------------------------------------------------------------------------- snapshots
-def _cuda_memorySnapshot(request: tuple[int, int] | tuple[int, int, bool] | None) -> dict[str, Any]:
-    """All memory, or that of the pool in ``(a, b, with traces)``; ``(0, 0)`` and ``None`` are all of it."""
+def _cuda_memorySnapshot(request: tuple[int, int] | tuple[int, int, bool] | None = None) -> dict[str, Any]:
+    """All memory, or that of the pool in ``(a, b, with traces)``; ``(0, 0)`` and ``None`` are all of it.
+
+    torch 2.6 knows no pools here, and asks for nothing.
+    """
     if request is None:
         return active().memory.snapshot()
     pool: PoolId = (request[0], request[1])
