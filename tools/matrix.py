@@ -381,9 +381,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         python = shutil.which(options.python)
         if python is None:
             parser.error(f"there is no {options.python}")
-        rows = [
-            matrix.run(version, python, names, options) for version in ([None] if options.here else options.versions)
-        ]
+        wanted = [None] if options.here else options.versions
+        try:
+            rows = [matrix.run(version, python, names, options) for version in wanted]
+        except Failed as error:
+            parser.error(f"{options.python} cannot be used: {error}")
     text, sound = matrix.table(rows, commit())
     print(text)
     return 0 if sound else 1
