@@ -45,13 +45,3 @@ def test_this_release_is_asked() -> None:
     from torchdevice_cuda._compat import generators_are_built_in, torch_release
 
     assert generators_are_built_in() == (torch_release(torch.__version__) < (2, 7))
-
-
-@child(VIRTUAL)
-def test_snapshots_as_the_first_release_asks_for_them() -> None:
-    import torch
-
-    held = torch.ones(1000, device="cuda")
-    snapshot = torch._C._cuda_memorySnapshot()
-    assert snapshot["segments"] == torch._C._cuda_memorySnapshot(None)["segments"]
-    assert held.is_cuda
