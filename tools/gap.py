@@ -12,14 +12,16 @@ not: stock leaves many functions without.
 
 ``--installed`` is what a new release of torch is met with. It records stock's tree in a process of its own, CUDA's part
 of ``torch._C`` with it where the build has one, and compares in another. It also lists the names of that part that any
-file of torch asks for and nobody answers.
+file of torch asks for and nobody answers. Before, it says what is new, gone and changed in the release itself since
+the last one whose surface is in ``tests/data`` (or ``--since`` another): what stock answers by itself is no gap, but
+worth a try.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import importlib
+import importlib.metadata
 import inspect
 import json
 import os
@@ -65,6 +67,7 @@ IMPORTED = re.compile(r"^ *from torch\._C import (\([^)]*\)|.*)", re.MULTILINE)
 # Defaults that are no Python: <object object at 0x...>, <class 'int'>.
 SHOWN = re.compile(r"<[^<>]*>")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+DATA = Path(__file__).resolve().parents[1] / "tests" / "data"
 
 
 def compared(surface: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -196,12 +199,52 @@ def unanswered(root: Path) -> Iterator[tuple[str, str]]:
             yield "missing", f"{TORCH_C}.{name}, for {file}"
 
 
-def compare_with_installed(driver: str) -> int:
+def recorded_before(version: str) -> Path | None:
+    """The newest recorded surface of an earlier release."""
+
+    def numbers(text: str) -> tuple[int, ...]:
+        return tuple(map(int, re.findall(r"\d+", text)[:3]))
+
+    earlier = [file for file in DATA.glob("surface-*.json") if numbers(file.stem) < numbers(version)]
+    return max(earlier, key=lambda file: numbers(file.stem), default=None)
+
+
+def news(before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """(``new``, ``gone`` or ``changed``, what) for every difference between two releases."""
+    # That a CPU build has next to nothing of CUDA's part, and dummies for its classes, is no news; nor is that part
+    # where it was not recorded before.
+    cuda_build = "_CudaDeviceProperties" in after.get(TORCH_C, {"names": ()})["names"]
+    skipped = set() if cuda_build and TORCH_C in before else {TORCH_C}
+    for module in sorted((before.keys() | after.keys()) - skipped):
+        if module not in before or module not in after:
+            yield ("new" if module in after else "gone"), f"module {module}"
+        old, now = (surface.get(module, {"names": {}})["names"] for surface in (before, after))
+        for name in sorted(old.keys() | now.keys()):
+            dotted = f"{module}.{name}"
+            if name not in old or name not in now:
+                yield ("new" if name in now else "gone"), f"{dotted}{now.get(name, {}).get('signature', '')}"
+                continue
+            signatures = [each[name].get("signature") for each in (old, now)]
+            if all(signatures):
+                was, is_now = map(without_annotations, signatures)
+                if was != is_now:
+                    yield "changed", f"{dotted}: {was} before, {is_now} now"
+            had, has = (set(each[name].get("members", ())) for each in (old, now))
+            yield from (("new", f"{dotted}.{member}") for member in sorted(has - had))
+            if cuda_build:
+                yield from (("gone", f"{dotted}.{member}") for member in sorted(had - has))
+
+
+def compare_with_installed(driver: str, since: Path | None) -> int:
     """Record the installed torch without us and compare with us, in two processes; the second's exit status."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TORCHDEVICE_")}
     with tempfile.TemporaryDirectory() as folder:
         surface = os.path.join(folder, "surface.json")
         subprocess.run([sys.executable, __file__, surface, "--record"], env=environment, check=True)
+        since = since or recorded_before(importlib.metadata.version("torch"))
+        if since is not None:
+            for what, where in news(json.loads(since.read_text()), json.loads(Path(surface).read_text())):
+                print(f"{what} since {since.stem}: {where}", flush=True)
         with_us = [sys.executable, "-m", "torchdevice_cuda", "--driver", driver, __file__, surface, "--asked"]
         return subprocess.run(with_us, env=environment).returncode
 
@@ -224,13 +267,14 @@ def main() -> int:
     parser.add_argument("surface", type=Path, nargs="?")
     parser.add_argument("--installed", action="store_true", help="compare with the installed torch's own tree")
     parser.add_argument("--driver", default="cpu", help="with --installed: the driver to compare (cpu)")
+    parser.add_argument("--since", type=Path, help="with --installed: the surface of an earlier release")
     parser.add_argument("--asked", action="store_true", help="look for names that torch asks torch._C for, too")
     parser.add_argument("--names-only", action="store_true", help="compare names, not signatures, kinds and members")
     parser.add_argument("--record", action="store_true", help="write the surface of this torch; compare nothing")
     parser.add_argument("--trim", type=Path, help="write what is compared to this file; compare nothing")
     args = parser.parse_args()
     if args.installed:
-        return compare_with_installed(args.driver)
+        return compare_with_installed(args.driver, args.since)
     if args.surface is None:
         parser.error("a surface to compare with, or --installed")
     if args.record:

@@ -103,6 +103,17 @@ def no_raw_graph(version: str, kept: bool) -> str:
     return f"You cannot access the raw cudaGraph_t instance {before}"
 
 
+def generators_are_built_in() -> bool:
+    """Whether torch makes generators of the devices that it was built for alone, as 2.6 does, and asks no hooks."""
+    import torch._C
+
+    try:
+        torch._C.Generator("meta")
+    except RuntimeError as error:
+        return "not supported for torch.Generator()" in str(error)
+    return False
+
+
 #: Names that releases from one on have, or up to one; what is there is used, what is not is not missed.
 _NOT_EVERYWHERE: dict[str, str] = {
     "torch.mps.device": "no release yet: torch's own code enters it for tensors on MPS",

@@ -162,6 +162,18 @@ def test_history_is_what_the_viewer_reads() -> None:
 
 
 # ---------------------------------------------------------------------- several devices
+@child(VIRTUAL)
+def test_snapshots_as_the_oldest_releases_ask_for_them() -> None:
+    """With no argument: of the pool that is active, of everything where none is."""
+    held, pool = torch.ones(1000, device="cuda"), torch.cuda.MemPool()
+    active = torch._C._MemPoolContext(pool)
+    assert torch._C._cuda_memorySnapshot()["segments"] == []
+    del active
+    assert torch._C._cuda_memorySnapshot()["segments"] == torch.cuda.memory_snapshot()
+    assert torch.cuda.memory_snapshot()
+    assert held.is_cuda
+
+
 @child(FOUR)
 def test_tensors_are_on_the_device_they_name() -> None:
     assert torch.cuda.device_count() == 4

@@ -56,6 +56,50 @@ def test_the_tool_names_what_a_release_has_changed(tmp_path: Path) -> None:
     assert "4 names compared, 3 missing, 3 different" in done.out
 
 
+#: What a release has that the one before had not, and the other way round, and what the tool says of it.
+NEWS = {
+    "new since surface-0.1.0: module torch.cuda.nvtx": ("torch.cuda.nvtx", None, None),
+    "new since surface-0.1.0: torch.cuda.is_available()": ("torch.cuda", "is_available", None),
+    "gone since surface-0.1.0: torch.cuda.of_old": ("torch.cuda", "of_old", {"kind": "data"}),
+    "gone since surface-0.1.0: module torch.cuda.of_old": ("torch.cuda.of_old", None, {}),
+    "changed since surface-0.1.0: torch.cuda.set_device: (device, gently=True) before, (device) now": (
+        "torch.cuda",
+        "set_device",
+        {"kind": "function", "signature": "(device, gently=True)"},
+    ),
+    "new since surface-0.1.0: torch.cuda.Stream.query": ("torch.cuda", "Stream", {"kind": "class", "members": []}),
+}
+
+
+def test_the_tool_names_what_stock_has_changed(tmp_path: Path) -> None:
+    """What a release brings is named, even where stock's own code answers and nothing is missing."""
+    earlier, now = tmp_path / "surface-0.1.0.json", tmp_path / "now.json"
+    python(GAP, now, "--record")
+    surface = json.loads(now.read_text())
+    for module, name, before in NEWS.values():
+        names = surface.setdefault(module, {"all": None, "names": {}})["names"]
+        if name is not None:
+            names[name] = before
+        elif before is None:
+            del surface[module]
+    surface["torch.cuda"]["names"] = {name: row for name, row in surface["torch.cuda"]["names"].items() if row}
+    earlier.write_text(json.dumps(surface))
+    done = python(GAP, "--installed", "--since", earlier)
+    assert "0 missing, 0 different" in done.out
+    said = [line for line in done.out.splitlines() if " since " in line]
+    assert set(NEWS) <= {line.replace(" -> bool", "") for line in said}
+    of_modules = [line for line in said if "nvtx." not in line and ".Stream." not in line]
+    assert len(of_modules) == len(NEWS) - 1
+
+
+def test_the_tool_compares_with_the_release_before() -> None:
+    versions = ("2.12.1", "2.13.0+cpu", "2.14.0", "2.15.0", "2.16.0")
+    done = python("-c", f"import sys; sys.path.insert(0, {str(GAP.parent)!r}); import gap; "
+                  f"print(*map(gap.recorded_before, {versions}))")  # fmt: skip
+    names = [Path(text).stem for text in done.out.split()]
+    assert names == ["None", "None", "surface-2.13.0", "surface-2.13.0", "surface-2.15.0"]
+
+
 def test_the_tool_names_what_nobody_answers(tmp_path: Path) -> None:
     """Names that files ask torch._C for, in each of the ways there are."""
     (tmp_path / "asks.py").write_text(

@@ -6,19 +6,18 @@ import importlib
 import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import torch
-from harness import CPU, VIRTUAL, child, in_every_order
+from harness import CPU, STOCK, VIRTUAL, child, in_every_order
 
 FAKES = Path(__file__).parent / "fakes"
 
 
-def nvidia() -> ModuleType:
-    """Triton's part for NVIDIA, the real one where it is installed."""
+def nvidia() -> type:
+    """Triton's driver for NVIDIA's GPUs, the real one where it is installed."""
     if importlib.util.find_spec("triton") is None:
         sys.path.insert(0, str(FAKES))
-    return importlib.import_module("triton.backends.nvidia.driver")
+    return importlib.import_module("triton.backends").backends["nvidia"].driver
 
 
 @child(*in_every_order(CPU, VIRTUAL), alone=True)
@@ -36,7 +35,22 @@ def test_torch_has_no_triton_for_the_device() -> None:
 
 @child(*in_every_order(CPU, VIRTUAL), alone=True)
 def test_triton_does_not_look_for_a_driver() -> None:
-    assert nvidia().CudaDriver.is_active() is False
+    assert nvidia().is_active() is False
+
+
+@child(STOCK.when("after dynamo"), alone=True)
+def test_deactivation_leaves_triton_as_it_was() -> None:
+    from torch.utils import _triton
+
+    import torchdevice_cuda
+
+    driver = nvidia()
+    before = _triton.has_triton.__wrapped__.__code__, driver.is_active
+    torchdevice_cuda.activate(driver="cpu")
+    assert _triton.has_triton.__wrapped__.__code__ is not before[0]
+    assert driver.is_active is not before[1]
+    torchdevice_cuda.deactivate()
+    assert (_triton.has_triton.__wrapped__.__code__, driver.is_active) == before
 
 
 @child(*in_every_order(CPU, VIRTUAL), seconds=300)

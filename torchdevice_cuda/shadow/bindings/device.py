@@ -60,7 +60,11 @@ class _CUuuid:
 
 
 def _fact(name: str) -> property:
-    return property(lambda self: getattr(self._facts, name), doc=f"The device's ``{name}``.")
+    def read(self: _CudaDeviceProperties) -> object:
+        return getattr(self._facts, name)
+
+    read.__name__ = ""  # as pybind11's: Python 3.13 and later say it when the property is set
+    return property(read, doc=f"The device's ``{name}``.")
 
 
 class _CudaDeviceProperties:

@@ -151,10 +151,14 @@ def _cuda_unlock_mutex() -> None:
 
 
 # ------------------------------------------------------------------------- snapshots
-def _cuda_memorySnapshot(request: tuple[int, int] | tuple[int, int, bool] | None) -> dict[str, Any]:
-    """All memory, or that of the pool in ``(a, b, with traces)``; ``(0, 0)`` and ``None`` are all of it."""
+def _cuda_memorySnapshot(request: tuple[int, int] | tuple[int, int, bool] | None = None) -> dict[str, Any]:
+    """All memory, or that of the pool in ``(a, b, with traces)``; ``(0, 0)`` and ``None`` are all of it.
+
+    Until 2.7 torch asks for nothing, and a pool that is made active is meant.
+    """
     if request is None:
-        return active().memory.snapshot()
+        meant = _MemPoolContext.active_pool()
+        return active().memory.snapshot(None if meant is None else meant.id)
     pool: PoolId = (request[0], request[1])
     found = active().memory.snapshot(None if pool == (0, 0) else pool)
     if len(request) > 2 and not request[2]:

@@ -11,6 +11,7 @@ import torch
 import torch.cuda.random
 import torch.random
 
+from ..._compat import generators_are_built_in
 from ...drivers.traits import Trait
 from ..core.callers import inside
 from ..core.context import Context
@@ -25,6 +26,8 @@ _to = torch._C.TensorBase.to
 _frame = sys._getframe
 _Generator: Any = torch._C.Generator
 _device_of = _Generator.device.__get__
+#: The seed of a generator that nobody has given one.
+_UNSEEDED = _Generator().initial_seed()
 
 
 class CudaGenerator(_Generator):  # type: ignore[misc]
@@ -47,10 +50,11 @@ class CudaGenerator(_Generator):  # type: ignore[misc]
         """The same generator, saying ``shown``; itself where its object is not laid out as is known.
 
         torch makes the object of a default generator itself, and of its own class; C++ gives no way to make another
-        around the same generator. So two objects, it and a new one, exchange what they hold: one pointer each, which
-        both name as ``_cdata``, so that nothing is guessed.
+        around the same generator. So two objects, it and a new one of the CPU, exchange what they hold: one pointer
+        each, which both name as ``_cdata``, so that nothing is guessed.
         """
-        made = cls.on(_device_of(generator), shown)
+        made: CudaGenerator = _Generator.__new__(cls)
+        made._shown = shown
         held = [ctypes.c_void_p.from_address(id(one) + object.__basicsize__) for one in (generator, made)]
         if [pointer.value for pointer in held] != [generator._cdata, made._cdata]:
             return generator
@@ -72,9 +76,27 @@ CudaGenerator.__name__ = CudaGenerator.__qualname__ = _Generator.__name__
 CudaGenerator.__module__ = _Generator.__module__
 
 
+def _maker(context: Context) -> Callable[[Any], torch.Generator] | None:
+    """Makes what torch cannot, where it cannot: a copy of the compiled device's generator that nobody has seeded."""
+    native = context.driver.native
+    if native is None or not generators_are_built_in():
+        return None
+
+    def make(device: Any) -> torch.Generator:
+        target = torch.device(device)
+        if target.type != native.device_type:
+            made: torch.Generator = _Generator(device)
+            return made
+        made = native.default_generator(-1 if target.index is None else target.index).clone_state()
+        return made.manual_seed(_UNSEEDED)
+
+    return make
+
+
 def _generator_class(context: Context, original: type) -> type:
     """A class that is torch's for every test, and whose calls have their device translated."""
-    make: Callable[[Any], torch.Generator] = original
+    own = _maker(context)
+    make: Callable[[Any], torch.Generator] = own or original
     translator, is_disguised = context.translator, Trait.DISGUISED in context.traits
 
     class Meta(type):
@@ -93,7 +115,11 @@ def _generator_class(context: Context, original: type) -> type:
                 return make(asked)
             target = translator.device(asked)
             if is_disguised and target.type == translator.accelerator:
-                return CudaGenerator.on(target, torch.device("cuda", as_device(asked).index))
+                shown = torch.device("cuda", as_device(asked).index)
+                disguised: torch.Generator = (
+                    CudaGenerator.on(target, shown) if own is None else CudaGenerator.over(own(target), shown)
+                )
+                return disguised
             return make(target)
 
     # Generators pickle as a call of ``torch.Generator``.
@@ -111,8 +137,14 @@ def generators(context: Context) -> None:
 
 @patch("torch.Generator", traits=Trait.NATIVE, without=Trait.REDIRECTS)
 def foreign_names(context: Context) -> None:
-    """torch.Generator understands ``cuda`` and ``cpu`` itself; ``mps`` and the toggle are translated when it fails."""
-    given_second_try(context, "torch.Generator", torch.Generator, place=0)
+    """torch.Generator understands ``cuda`` and ``cpu`` itself; ``mps`` and the toggle are translated when it fails.
+
+    Not in 2.6: whatever the device's hooks say, it asks CUDA itself, or knows of none.
+    """
+    if _maker(context) is None:
+        given_second_try(context, "torch.Generator", torch.Generator, place=0)
+    else:
+        context.editor.set(torch, "Generator", _generator_class(context, torch.Generator))
 
 
 @patch("torch._C.Generator.device", traits=Trait.DISGUISED)

@@ -4,31 +4,52 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from ..._compat import present
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
 
-_CONFIG, _DETECTION = "torch._inductor.config", "triton_disable_device_detection"
-_DRIVER = "triton.backends.nvidia.driver"
+_ASKED, _BACKENDS = "torch.utils._triton", "triton.backends"
 
 
-@patch(f"{_CONFIG}.{_DETECTION}", traits=Trait.SUBSTITUTE)
+def _no(**_: bool) -> bool:
+    return False
+
+
+@patch(f"{_ASKED}.has_triton", traits=Trait.SUBSTITUTE)
 def detection(context: Context) -> None:
-    """Inductor takes a CUDA device beside an importable triton for one that triton compiles for, and asks it."""
+    """Inductor takes a CUDA device beside an importable triton for one that triton compiles for, and asks it.
 
-    def disable(config: ModuleType) -> None:
-        for name in present(config, [_DETECTION]):
-            context.editor.configure(config, name, True)
-
-    context.editor.on_undo(context.when_imported(_CONFIG, context.editor.later(disable)))
-
-
-@patch(f"{_DRIVER}.CudaDriver.is_active", traits=Trait.SUBSTITUTE)
-def drivers(context: Context) -> None:
-    """Triton asks ``torch.cuda`` whether to load NVIDIA's driver; told no, it says itself that it has none."""
+    Modules bind the function when they are imported, so it stays the same one, with other code. The setting that has
+    it say no came with 2.9 only.
+    """
 
     def deny(module: ModuleType) -> None:
-        context.editor.set(module.CudaDriver, "is_active", staticmethod(lambda: False))
+        kept = module.has_triton  # a function that keeps its answer
+        function = kept.__wrapped__
+        before = function.__code__
 
-    context.editor.on_undo(context.when_imported(_DRIVER, context.editor.later(deny)))
+        def undo() -> None:
+            function.__code__ = before
+            kept.cache_clear()
+
+        function.__code__ = _no.__code__
+        kept.cache_clear()
+        context.editor.undone(f"{_ASKED}.has_triton", undo)
+
+    context.editor.on_undo(context.when_imported(_ASKED, context.editor.later(deny)))
+
+
+@patch(f"{_BACKENDS}.nvidia.driver.CudaDriver.is_active", traits=Trait.SUBSTITUTE)
+def drivers(context: Context) -> None:
+    """Triton asks ``torch.cuda`` whether to load NVIDIA's driver; told no, it says itself that it has none.
+
+    Its table of drivers is where they are found: triton 3.2, of torch 2.6, loads their modules under no name.
+    """
+
+    def deny(module: ModuleType) -> None:
+        driver = module.backends["nvidia"].driver
+        context.editor.set(
+            driver, "is_active", staticmethod(lambda: False), target=f"{_BACKENDS}.nvidia.driver.CudaDriver.is_active"
+        )
+
+    context.editor.on_undo(context.when_imported(_BACKENDS, context.editor.later(deny)))

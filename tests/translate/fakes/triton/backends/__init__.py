@@ -1,5 +1,17 @@
 """What torch looks through: the makers of GPUs that this triton has code for."""
 
-from .nvidia import driver as driver
+from __future__ import annotations
 
-backends = {"nvidia": driver.CudaDriver}
+import dataclasses
+
+from .nvidia.driver import CudaDriver
+
+
+@dataclasses.dataclass(frozen=True)
+class Backend:
+    """A maker's driver; the compiler is not asked for here."""
+
+    driver: type[CudaDriver]
+
+
+backends = {"nvidia": Backend(CudaDriver)}
