@@ -1,0 +1,26 @@
+"""What a user is told who did nothing wrong: nothing, not even where torch was built for a GPU that is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness import CPU, VIRTUAL, Place, python
+from harness.places import must_be_ready
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Kineto writes that it starts and stops, of stock torch's CPU profiles as well.
+OF_STOCK = "USDT:"
+PROGRAMS = [ROOT / "examples" / "hello_cuda.py", *sorted((ROOT / "tests" / "quiet").glob("*.py"))]
+SLOW = {"compiling": [pytest.mark.slow]}
+EACH = [pytest.param(path, marks=SLOW.get(path.stem, []), id=path.stem) for path in PROGRAMS]
+BOTH = [pytest.param(place, marks=place.marks, id=str(place)) for place in (CPU, VIRTUAL)]
+
+
+@pytest.mark.parametrize("program", EACH)
+@pytest.mark.parametrize("where", BOTH)
+def test_nothing_is_said(program: Path, where: Place) -> None:
+    must_be_ready(where)
+    done = python("-W", "error", "-m", "torchdevice_cuda", "--driver", str(where.driver), program, timeout=300)
+    assert [line for line in done.err.splitlines() if not line.startswith(OF_STOCK)] == []
+    assert done.out
