@@ -11,6 +11,8 @@ from harness.places import must_be_ready
 ROOT = Path(__file__).resolve().parents[1]
 #: Kineto writes that it starts and stops, of stock torch's CPU profiles as well.
 OF_STOCK = "USDT:"
+#: Stock torch deprecates what its own export calls; a missing GPU or driver is no FutureWarning.
+STRICT = ("-W", "error", "-W", "ignore::FutureWarning")
 PROGRAMS = [ROOT / "examples" / "hello_cuda.py", *sorted((ROOT / "tests" / "quiet").glob("*.py"))]
 SLOW = {"compiling": [pytest.mark.slow]}
 EACH = [pytest.param(path, marks=SLOW.get(path.stem, []), id=path.stem) for path in PROGRAMS]
@@ -21,6 +23,6 @@ BOTH = [pytest.param(place, marks=place.marks, id=str(place)) for place in (CPU,
 @pytest.mark.parametrize("where", BOTH)
 def test_nothing_is_said(program: Path, where: Place) -> None:
     must_be_ready(where)
-    done = python("-W", "error", "-m", "torchdevice_cuda", "--driver", str(where.driver), program, timeout=300)
+    done = python(*STRICT, "-m", "torchdevice_cuda", "--driver", str(where.driver), program, timeout=300)
     assert [line for line in done.err.splitlines() if not line.startswith(OF_STOCK)] == []
     assert done.out
