@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from harness import VIRTUAL, child
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import affine_grid, grid_sample, linear, scaled_dot_product_attention
 
 pytestmark = child(VIRTUAL)
@@ -177,3 +178,31 @@ def test_what_has_no_kernel_is_named() -> None:
         NotImplementedError, match=r"Could not run 'aten::_cslt_compress' with arguments from the 'CUDA'"
     ):
         torch._cslt_compress(x)
+
+
+@pytest.mark.parametrize("kernel", ["FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION"])
+@pytest.mark.parametrize("precision", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_by_the_one_kernel_that_is_allowed(kernel: str, precision: str, masked: bool) -> None:
+    """They take half precision, the memory-efficient one single precision too, flash attention no mask."""
+    allowed, dtype = getattr(SDPBackend, kernel), getattr(torch, precision)
+    (q, there), (k, keys), (v, values) = (_made(2, 4, 6, 8, dtype=dtype) for _ in range(3))
+    mask = torch.ones(6, 6, dtype=torch.bool).tril(1) if masked else None
+    there_mask = None if mask is None else mask.cuda()
+    half, single = dtype in (torch.float16, torch.bfloat16), dtype == torch.float32
+    flash, efficient = allowed == SDPBackend.FLASH_ATTENTION, allowed == SDPBackend.EFFICIENT_ATTENTION
+    with sdpa_kernel(SDPBackend.MATH):
+        expected = scaled_dot_product_attention(q, k, v, mask)
+    with sdpa_kernel(allowed):
+        if (half or (single and efficient)) and not (flash and masked):
+            made = scaled_dot_product_attention(there, keys, values, there_mask)
+            _same(expected, made, (q, there), (k, keys), (v, values), rtol=2e-2, atol=2e-2)
+        else:
+            with pytest.raises(RuntimeError, match="^No available kernel. Aborting execution.$"):
+                scaled_dot_product_attention(there, keys, values, there_mask)
+
+
+def test_attention_by_no_kernel() -> None:
+    x = torch.randn(1, 2, 4, 8, device="cuda")
+    with sdpa_kernel([]), pytest.raises(RuntimeError, match="^No viable backend for scaled_dot_product_attention"):
+        scaled_dot_product_attention(x, x, x)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 import torch
-from harness import CPU, VIRTUAL, child, in_child
+from harness import CPU, STOCK, VIRTUAL, child, in_child
 
 SOURCE = Path(__file__).parent / "stubs" / "nvidia.c"
 
@@ -58,6 +59,30 @@ def test_training_asks_nothing_of_nvidias_driver(used: bool, stubs: Path, tmp_pa
     """On the ``cpu`` driver autograd's own C++ counts GPUs once, as in stock torch: nothing compiled answers it."""
     place = VIRTUAL.within(LD_LIBRARY_PATH=str(stubs), NVIDIA_CALLS=str(tmp_path / "calls"))
     assert in_child(called, place, used) == ([] if used else ["cuInit"])
+
+
+def loaded(program: str) -> list[str]:
+    """NVIDIA's libraries in this process after a program of the kind named."""
+    if program == "training":
+        train()
+    elif program == "a step of stock torch":
+        model = torch.nn.Linear(3, 3)
+        model(torch.ones(2, 3)).sum().backward()
+        torch.optim.AdamW(model.parameters()).step()
+    else:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    mapped = Path("/proc/self/maps").read_text(encoding="utf-8")
+    theirs = r"/(lib(?:cu|nv|nccl|nvidia|caffe2_nvrtc|torch_cuda)[^/\n]*\.so[^/\n]*)$"
+    return sorted(set(re.findall(theirs, mapped, re.MULTILINE)))
+
+
+@pytest.mark.native
+@pytest.mark.parametrize(("program", "more"), [("training", []), ("this test's", ["libnvidia-ml.so.1"])])
+def test_no_library_of_nvidias_is_loaded_but_those_torch_links(program: str, more: list[str], stubs: Path) -> None:
+    environment = {"LD_LIBRARY_PATH": str(stubs), "NVIDIA_CALLS": os.devnull}
+    linked = in_child(loaded, STOCK.within(**environment), "a step of stock torch")
+    found = in_child(loaded, VIRTUAL.within(**environment), program)
+    assert [name for name in found if name not in linked] == more
 
 
 @child(CPU, VIRTUAL)

@@ -85,6 +85,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "bindings/streams.cpp",
                 "runtime/hooks.cpp",
                 "runtime/ddp_timer.cpp",
+                "runtime/libraries.cpp",
             ),
         ),
         "memory": Unit(

@@ -44,6 +44,12 @@ class Native(Protocol):
     def install(self, device_count: int, memory_limits: list[int]) -> bool:
         """Register everything with torch, once per process; one limit in bytes per device."""
 
+    def take_over(self, written: set[str]) -> bool:
+        """Put the CPU's kernels before those of CUDA's that libraries brought, if one was loaded since the last call.
+
+        All but those that Python wrote, in the words of ``torch.library``.
+        """
+
     def device_count(self) -> int:
         """How many devices are installed."""
 

@@ -36,6 +36,7 @@ MODULES = (
     "distributed",
     "compile",
     "triton",
+    "jit",
     "dataloader",
     "multiprocessing",
     "errors",

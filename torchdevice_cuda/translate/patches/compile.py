@@ -61,6 +61,33 @@ def inductor(context: Context) -> None:
     _before_compiling(context, context.editor.later(prepare))
 
 
+_COMPILER = "torch._inductor.compile_fx"
+
+
+@patch(f"{_COMPILER}.compile_fx_aot", traits=Trait.NATIVE)
+def ahead_of_time(context: Context) -> None:
+    """AOTInductor makes a library for the GPU itself; what there is here is the host, as the message says."""
+    if context.driver.native is None:
+        return
+    on_gpu, tensor = context.on_gpu, torch.Tensor
+
+    def refuse(module: types.ModuleType) -> None:
+        original: Function = module.compile_fx_aot
+
+        def compile_fx_aot(model_: Any, example_inputs_: Any, *args: Any, **kwargs: Any) -> Any:
+            used = [*example_inputs_, *model_.parameters(), *model_.buffers()]
+            if any(isinstance(value, tensor) and on_gpu(value) for value in used):
+                raise NotImplementedError(
+                    "AOTInductor compiles ahead of time for a real GPU, and this one is emulated in host memory. "
+                    "Export the program with its tensors on the CPU, or use torch.compile."
+                )
+            return original(model_, example_inputs_, *args, **kwargs)
+
+        context.editor.set(module, "compile_fx_aot", resembling(compile_fx_aot, original))
+
+    context.editor.on_undo(context.when_imported(_COMPILER, context.editor.later(refuse)))
+
+
 @patch(_CALL, traits=Trait.TRANSLATED, without=Trait.HOST_MEMORY)
 def kind_of_gpu(context: Context) -> None:
     """Inductor wants one kind of GPU on a machine; it finds CUDA, which is ours, beside MPS, which is the real one."""

@@ -10,6 +10,7 @@ import torch.distributed
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
+from ..core.wrapping import Function, resembling
 
 
 @patch("torch.distributed.distributed_c10d.BarrierOptions", traits=Trait.TRANSLATED)
@@ -39,6 +40,21 @@ def barriers(context: Context) -> None:
 
 
 _GROUPS = "torch.distributed.distributed_c10d"
+
+
+@patch(f"{_GROUPS}.BackendConfig.__init__", traits=Trait.SUBSTITUTE)
+def unnamed(context: Context) -> None:
+    """``init_process_group()`` takes NCCL where there is CUDA; Gloo serves its tensors, whatever they are here."""
+    if not torch.distributed.is_available():
+        return
+    from torch.distributed.distributed_c10d import Backend, BackendConfig
+
+    original: Function = BackendConfig.__init__
+
+    def __init__(self: Any, backend: Any) -> None:
+        original(self, Backend.GLOO if backend == Backend.UNDEFINED else backend)
+
+    context.editor.set(BackendConfig, "__init__", resembling(__init__, original))
 
 
 @patch(f"{_GROUPS}._NCCL_AVAILABLE", traits=Trait.SUBSTITUTE)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from importlib.machinery import ExtensionFileLoader
 from typing import Any
 
 import torch
 import torch.distributed
+import torch.library
 
 from ...drivers.traits import Trait
 from ..core.callers import site
@@ -85,3 +87,32 @@ def collective(context: Context) -> None:
         return original(*args, **kwargs)
 
     editor.set(distributed_c10d, "_new_process_group_helper", resembling(helper, original))
+
+
+_LOADER = "importlib.machinery.ExtensionFileLoader"
+
+
+@patch("torch._ops._Ops.load_library", f"{_LOADER}.exec_module", traits=Trait.NATIVE | Trait.HOST_MEMORY)
+def foreign(context: Context) -> None:
+    """Libraries compiled for CUDA bring kernels of their operators, which would launch on the host's memory.
+
+    The dispatcher takes what was registered last, so ours go in after each load. A load costs some 30 us more for it.
+    """
+    native = context.driver.native
+    if native is None:
+        return
+    load: Function = torch._ops._Ops.load_library
+    execute: Function = ExtensionFileLoader.exec_module
+    take_over, written = native.take_over, torch.library._impls
+
+    def load_library(self: Any, path: Any) -> None:
+        load(self, path)
+        take_over(written)
+
+    def exec_module(self: Any, module: Any) -> None:
+        execute(self, module)
+        take_over(written)
+
+    take_over(written)
+    context.editor.set(torch._ops._Ops, "load_library", resembling(load_library, load))
+    context.editor.set(ExtensionFileLoader, "exec_module", resembling(exec_module, execute), f"{_LOADER}.exec_module")

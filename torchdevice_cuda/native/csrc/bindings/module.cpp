@@ -10,6 +10,7 @@
 #include "runtime/device.h"
 #include "runtime/generator.h"
 #include "runtime/install.h"
+#include "runtime/libraries.h"
 
 // Declared in torch/csrc/Exceptions.h, which takes longer to compile than all of this file.
 namespace torch {
@@ -57,9 +58,19 @@ bool install(int count, const std::vector<int64_t>& limits) {
   return hooked;
 }
 
+// `written` has the kernels that Python wrote: those compute wherever their tensors are.
+bool take_over(const py::set& written) {
+  if (!gpu_code_was_loaded()) return false;
+  Silent silent;
+  const c10::WarningUtils::WarningHandlerGuard quiet(&silent);
+  take_over_foreign_kernels([&](const std::string& kernel) { return written.contains(kernel); });
+  return true;
+}
+
 void bind_device(py::module_& m) {
   m.attr("device_type") = kIsCuda ? "cuda" : "mps";
   m.def("install", &install, py::arg("device_count"), py::arg("memory_limits"));
+  m.def("take_over", &take_over, py::arg("written"));
   m.def("device_count", [] { return device_count(); });
   m.def("in_bad_fork", [] { return g_bad_fork; });
   m.def("is_used", [] { return g_used.load(); });

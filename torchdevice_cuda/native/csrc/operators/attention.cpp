@@ -1,4 +1,5 @@
 // Attention as a program asks for it: torch.nn.functional.scaled_dot_product_attention.
+#include <ATen/Context.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/transformers/attention.h>
@@ -17,6 +18,31 @@ namespace {
 
 using at::Tensor;
 
+// Which of CUDA's kernels the program allows (torch.nn.attention.sdpa_kernel), and whether one of them takes these
+// tensors. All of them are computed alike here; the limits are those of every GPU.
+void check_allowed(const Tensor& query, const OptTensor& mask) {
+  const auto& context = at::globalContext();
+  const bool flash = context.userEnabledFlashSDP(), cudnn = context.userEnabledCuDNNSDP();
+  const bool efficient = context.userEnabledMemEfficientSDP();
+  TORCH_CHECK(
+      flash || cudnn || efficient,
+      "No viable backend for scaled_dot_product_attention was found. This is likely due to turning off both the math "
+      "kernel and the fused kernels.");
+  const auto type = query.scalar_type();
+  const bool half = type == at::kHalf || type == at::kBFloat16;
+  TORCH_CHECK(
+      (half && ((flash && !given(mask)) || cudnn || efficient)) || (efficient && type == at::kFloat),
+      "No available kernel. Aborting execution.");
+}
+
+// Whether the CPU's flash kernel computes this; asked where PyTorch's own choice would insist on the math.
+bool cpu_flash_takes(
+    const Tensor& query, const Tensor& key, const Tensor& value, const OptTensor& mask, double dropout) {
+  const auto plain = [&](const Tensor& t) { return t.stride(-1) == 1 && t.numel() > 0 && t.size(1) == query.size(1); };
+  return dropout == 0.0 && query.size(-1) == value.size(-1) && plain(query) && plain(key) && plain(value) &&
+      !(given(mask) && mask->requires_grad());
+}
+
 // The same choice the CPU makes: its flash kernel where that applies, else the math. Both are differentiable.
 Tensor attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const OptTensor& mask, double dropout, bool causal,
@@ -28,10 +54,13 @@ Tensor attention(
                .masked_fill_(mask->logical_not(), -std::numeric_limits<double>::infinity());
   }
   if (kIsCuda && !nested) {
-    const auto choice = at::_fused_sdp_choice(query, key, value, mask, dropout, causal, scale, enable_gqa);
-    if (choice == static_cast<int64_t>(at::SDPBackend::flash_attention)) {
+    const bool free = at::globalContext().userEnabledMathSDP(), batched = query.dim() == 4;
+    if (!free && batched) check_allowed(query, mask);
+    const bool flash = free ? at::_fused_sdp_choice(query, key, value, mask, dropout, causal, scale, enable_gqa) ==
+            static_cast<int64_t>(at::SDPBackend::flash_attention)
+                            : batched && cpu_flash_takes(query, key, value, mask, dropout);
+    if (flash) {
       // Since 2.15 it is chosen for heads without a batch, too: they are a batch of one.
-      const bool batched = query.dim() == 4;
       const auto as_batch = [&](const Tensor& t) { return batched || t.dim() == 2 ? t : t.unsqueeze(0); };
       if (given(bias)) bias = as_batch(*bias);
       const auto out = std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu(

@@ -1,6 +1,7 @@
 #include "operators/boxed.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TracerMode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -119,6 +120,11 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
       return;
     }
     check_devices(op, f, *stack, base);
+  }
+  if (f.composite && C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
+    // torch.jit.trace records its parts, which have to be called with the tensors that it knows.
+    op.redispatchBoxed(DispatchKeySet(target), stack);
+    return;
   }
   const bool only_cpu = any_cpu && index < 0;
   if (index < 0) index = t_current_device;

@@ -149,10 +149,17 @@ bool is_to_be_lacked(const std::string& name) {
   return lacked.find("," + name.substr(0, name.find('.')) + ",") != std::string::npos;
 }
 
+// Collectives give tensors to a process group: what it does with CUDA's is its own affair.
+constexpr std::string_view kCollectives = "c10d::";
+
+bool starts_with(const std::string& text, std::string_view start) {
+  return text.compare(0, start.size(), start) == 0;
+}
+
 }  // namespace
 
 std::string aten_name(const std::string& name, const std::string& overload) {
-  if (name.compare(0, kAten.size(), kAten) != 0) return {};
+  if (!starts_with(name, kAten)) return {};
   const std::string bare = name.substr(kAten.size());
   return overload.empty() ? bare : bare + "." + overload;
 }
@@ -222,6 +229,32 @@ void register_boxed_kernels() {
   libraries.push_back(std::move(any));
   // The registrations last as long as the process.
   for (auto& l : libraries) static_cast<void>(l.release());
+}
+
+void take_over_foreign_kernels(const std::function<bool(const std::string&)>& keep) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& full : dispatcher.getAllOpNames()) {
+    if (starts_with(full.name, kAten) || starts_with(full.name, kCollectives)) continue;
+    const auto op = dispatcher.findOp(full);
+    if (!op.has_value() || !op->hasSchema()) continue;
+    const auto colons = full.name.find("::");
+    if (colons == std::string::npos) continue;
+    const std::string space = full.name.substr(0, colons), rest = full.name.substr(colons + 2);
+    const std::string name = full.overload_name.empty() ? rest : rest + "." + full.overload_name;
+    for (const auto& k : kKeys) {
+      if (!op->hasKernelForDispatchKey(k.device)) continue;
+      const std::string entry = space + "/" + name + "/" + c10::toString(k.device);
+      if (is_claimed(k.device, entry) || keep(entry)) continue;
+      claim(k.device, entry);
+      const bool computes = op->hasKernelForDispatchKey(k.cpu) ||
+          op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+          op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
+      auto* library = new torch::Library(
+          torch::Library::IMPL, space, std::make_optional(k.device), __FILE__, static_cast<uint32_t>(__LINE__));
+      library->impl(
+          name.c_str(), computes ? boxed_kernel(k.cpu) : torch::CppFunction::makeFromBoxedFunction<&refuse>());
+    }
+  }
 }
 
 }  // namespace hostdevice

@@ -1,0 +1,100 @@
+"""Operators of other libraries: kernels that were compiled for CUDA are not launched on the host's memory."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from harness import STOCK, VIRTUAL, in_child
+
+import torchdevice_cuda
+
+SOURCE = Path(__file__).parent / "stubs" / "foreign.cpp"
+CALLED = "the library's kernel for CUDA was called"
+pytestmark = pytest.mark.native
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library, compiled for the host alone."""
+    root = Path(torch.__file__).parent
+    made = tmp_path_factory.mktemp("foreign") / "foreign.so"
+    headers = (root / "include", root / "include/torch/csrc/api/include", sysconfig.get_path("include"))
+    options = [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}", *(f"-I{path}" for path in headers)]
+    libraries = [f"-L{root / 'lib'}", "-ltorch_cpu", "-lc10"]
+    command = ["c++", "-std=c++20", "-O0", "-shared", "-fPIC", *options, SOURCE, "-o", made, *libraries]
+    subprocess.run(command, check=True)
+    return made
+
+
+@pytest.fixture(scope="module")
+def compiled(plain: Path) -> Path:
+    """The same with what a compiler for CUDA adds, which is where a GPU's code would be."""
+    made, code = plain.with_name("foreign_cuda.so"), plain.with_name("code")
+    code.write_bytes(b"for a GPU")
+    subprocess.run(["objcopy", f"--add-section=.nv_fatbin={code}", plain, made], check=True)
+    return made
+
+
+def load(path: str, how: str) -> None:
+    """In the two ways in which libraries of operators are loaded."""
+    if how == "load_library":
+        torch.ops.load_library(path)
+    else:
+        spec = importlib.util.spec_from_file_location("foreign", path)
+        assert spec is not None
+        assert spec.loader is not None
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+def python_kernel(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+
+def uses(path: str, how: str, late: bool = False) -> list[str]:
+    """What the library's operators do with tensors on the device."""
+    if late:
+        load(path, how)
+        torch.library.impl("foreign::written", "CUDA")(python_kernel)
+        torchdevice_cuda.activate(driver="virtual")
+    else:
+        x = torch.ones(3, device="cuda")  # the device is in use already
+        load(path, how)
+        torch.library.impl("foreign::written", "CUDA")(python_kernel)
+    x = torch.tensor([1.0, 2.0], device="cuda", requires_grad=True)
+    torch.library.register_autograd("foreign::twice", lambda _, grad: grad * 2)
+    made = torch.ops.foreign.twice(x)
+    made.sum().backward()
+    first, second = torch.ops.foreign.twice([x.detach(), x.detach() + 1])
+    answers: list[Any] = [made, x.grad, first, second, torch.ops.foreign.written(x.detach())]
+    assert all(answer.is_cuda for answer in answers)
+    with pytest.raises(NotImplementedError, match=r"Could not run 'foreign::gpu_only'.*'CUDA'"):
+        torch.ops.foreign.gpu_only(x)
+    return [str(answer.tolist()) for answer in answers]
+
+
+EXPECTED = ["[2.0, 4.0]", "[2.0, 2.0]", "[2.0, 4.0]", "[4.0, 6.0]", "[3.0, 6.0]"]
+
+
+@pytest.mark.parametrize("how", ["load_library", "import"])
+@pytest.mark.parametrize("late", [False, True], ids=["into an active process", "before activation"])
+def test_the_cpus_kernels_take_over(compiled: Path, how: str, late: bool) -> None:
+    place = STOCK.when("after") if late else VIRTUAL
+    assert in_child(uses, place, str(compiled), how, late) == EXPECTED
+
+
+def own(path: str) -> None:
+    torch.ops.load_library(path)
+    for operator in (torch.ops.foreign.twice, torch.ops.foreign.gpu_only):
+        with pytest.raises(RuntimeError, match=CALLED):
+            operator(torch.ones(2, device="cuda"))
+
+
+def test_kernels_made_of_torchs_operators_stay(plain: Path) -> None:
+    """They were compiled for the host, and compute wherever their tensors are."""
+    in_child(own, VIRTUAL, str(plain))

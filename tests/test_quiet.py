@@ -1,0 +1,29 @@
+"""What a user is told who did nothing wrong: nothing, not even where torch was built for a GPU that is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from harness import CPU, VIRTUAL, Place, python
+from harness.places import must_be_ready
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Kineto writes that it starts and stops, of stock torch's CPU profiles as well. A CPU build comes without triton, and
+#: torch's counter of operations, which export imports here, logs that.
+OF_TORCH = ("USDT:", "triton not found; flop counting will not work")
+#: Stock torch deprecates what its own export calls; a missing GPU or driver is no FutureWarning.
+STRICT = ("-W", "error", "-W", "ignore::FutureWarning")
+PROGRAMS = [ROOT / "examples" / "hello_cuda.py", *sorted((ROOT / "tests" / "quiet").glob("*.py"))]
+SLOW = {"compiling": [pytest.mark.slow]}
+EACH = [pytest.param(path, marks=SLOW.get(path.stem, []), id=path.stem) for path in PROGRAMS]
+BOTH = [pytest.param(place, marks=place.marks, id=str(place)) for place in (CPU, VIRTUAL)]
+
+
+@pytest.mark.parametrize("program", EACH)
+@pytest.mark.parametrize("where", BOTH)
+def test_nothing_is_said(program: Path, where: Place) -> None:
+    must_be_ready(where)
+    done = python(*STRICT, "-m", "torchdevice_cuda", "--driver", str(where.driver), program, timeout=300)
+    assert [line for line in done.err.splitlines() if not any(words in line for words in OF_TORCH)] == []
+    assert done.out
