@@ -206,3 +206,11 @@ def test_attention_by_no_kernel() -> None:
     x = torch.randn(1, 2, 4, 8, device="cuda")
     with sdpa_kernel([]), pytest.raises(RuntimeError, match="^No viable backend for scaled_dot_product_attention"):
         scaled_dot_product_attention(x, x, x)
+
+
+@pytest.mark.skipif(torch.__version__ >= "2.15", reason="since 2.15 the fused kernels take them")
+def test_heads_without_a_batch_are_for_the_math() -> None:
+    x = torch.randn(2, 4, 8, device="cuda", dtype=torch.float16)
+    assert scaled_dot_product_attention(x, x, x).shape == (2, 4, 8)
+    with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION), pytest.raises(RuntimeError, match="^No available kernel"):
+        scaled_dot_product_attention(x, x, x)

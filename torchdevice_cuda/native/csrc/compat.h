@@ -54,6 +54,9 @@ inline constexpr bool kExchangeStreamNoexcept =
 #endif
 }
 
+// Since 2.15 the fused kernels of attention take heads without a batch, too.
+inline constexpr bool kFusedAttentionWithoutBatch = HOSTDEVICE_TORCH_SINCE(2, 15);
+
 // Until 2.11 an Apple GPU made complex128 tensors, though nothing could be computed with them; since 2.12 it refuses.
 inline constexpr bool kMpsHoldsComplexDouble = !HOSTDEVICE_TORCH_SINCE(2, 12);
 

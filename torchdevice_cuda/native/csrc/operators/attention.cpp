@@ -19,7 +19,7 @@ namespace {
 using at::Tensor;
 
 // Which of CUDA's kernels the program allows (torch.nn.attention.sdpa_kernel), and whether one of them takes these
-// tensors. All of them are computed alike here; the limits are those of every GPU.
+// tensors. All of them are computed alike here; the limits are those of a GPU of today.
 void check_allowed(const Tensor& query, const OptTensor& mask) {
   const auto& context = at::globalContext();
   const bool flash = context.userEnabledFlashSDP(), cudnn = context.userEnabledCuDNNSDP();
@@ -30,6 +30,7 @@ void check_allowed(const Tensor& query, const OptTensor& mask) {
       "kernel and the fused kernels.");
   const auto type = query.scalar_type();
   const bool half = type == at::kHalf || type == at::kBFloat16;
+  TORCH_CHECK(query.dim() == 4 || kFusedAttentionWithoutBatch, "No available kernel. Aborting execution.");
   TORCH_CHECK(
       (half && ((flash && !given(mask)) || cudnn || efficient)) || (efficient && type == at::kFloat),
       "No available kernel. Aborting execution.");
@@ -55,7 +56,7 @@ Tensor attention(
   }
   if (kIsCuda && !nested) {
     const bool free = at::globalContext().userEnabledMathSDP(), batched = query.dim() == 4;
-    if (!free && batched) check_allowed(query, mask);
+    if (!free) check_allowed(query, mask);
     const bool flash = free ? at::_fused_sdp_choice(query, key, value, mask, dropout, causal, scale, enable_gqa) ==
             static_cast<int64_t>(at::SDPBackend::flash_attention)
                             : batched && cpu_flash_takes(query, key, value, mask, dropout);
