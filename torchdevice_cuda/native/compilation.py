@@ -30,7 +30,7 @@ class Unit(NamedTuple):
     parts: tuple[str, ...]
 
 
-# Operators that only one kind of device has.
+# What only one kind of device has.
 _ONLY = {
     "cuda": (
         "operators/cuda_attention.cpp",
@@ -40,7 +40,7 @@ _ONLY = {
         "operators/cuda_products.cpp",
         "operators/cuda_cudnn.cpp",
     ),
-    "mps": ("operators/mps_composites.cpp",),
+    "mps": ("operators/mps_composites.cpp", "runtime/mps_events.cpp"),
 }
 
 

@@ -35,6 +35,10 @@ def emulate(memory: int, build: bool) -> Native:
 
     native: Native = native_build.load("mps", build=build)
     install(native, "emulated Apple GPU", [memory])
+    import torch
+
+    # As offer() does where there is a real one. It brings Metal up: from here on every forked child is a bad one.
+    torch._C._mps_is_available()
     return native
 
 
