@@ -28,7 +28,8 @@ LIMITED = {
     "torch": (
         "addr argsort bincount bucketize cholesky cholesky_inverse cummax cummin cumprod cumsum det dot histc "
         "index_reduce inverse isin kthvalue logcumsumexp logdet lu_solve lu_unpack median nanmedian nanquantile "
-        "quantile qr renorm scatter_reduce searchsorted slogdet sort std std_mean topk unique unique_consecutive var var_mean"
+        "quantile qr renorm scatter_reduce searchsorted slogdet sort std std_mean topk unique unique_consecutive var "
+        "var_mean"
     ).split(),
     "torch.linalg": (
         "cholesky cholesky_ex cond det inv inv_ex lu lu_factor lu_factor_ex lu_solve matrix_power matrix_rank pinv qr "

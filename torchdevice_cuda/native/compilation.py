@@ -126,9 +126,8 @@ def compile_library(kind: str, torch: Torch, cxx: str, target: Path, say: Callab
             raise BuildError(f"{error}{_keep(compilers, scratch, target)}") from error
         finally:
             compilers.stop()
-        trust.seal(made)
         _keep(compilers, scratch, target)
-        os.replace(made, target)
+        trust.put(made, target)
     say(f"built in {time.monotonic() - started:.0f} s: {target}")
 
 
