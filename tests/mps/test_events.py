@@ -257,6 +257,9 @@ def test_nothing_waits_for_ever() -> None:
     assert first.elapsed_time(last) > 0
     assert not torch.cuda.current_stream().query()
     assert time.monotonic() - begin < 5
+    begin = time.monotonic()
+    first.record()  # what was found out once is not found out again
+    assert time.monotonic() - begin < 0.05
 
 
 class Refusing:

@@ -58,6 +58,7 @@ class MpsStreams(HostStreams):
         self._metal_lock = threading.Lock()
         #: What all times are measured from: recorded before every timed event, and never at the end of a measurement.
         self._anchor: Any = None
+        self._anchored = False
         self._timed: collections.deque[Recording] = collections.deque()
         self._marker_lock = threading.Lock()
         self._marker: Recording | None = None
@@ -144,8 +145,9 @@ class MpsStreams(HostStreams):
         import torch
 
         with self._metal_lock:
-            if self._anchor is not None:
+            if self._anchored:
                 return
+            self._anchored = True  # also where it fails: to find out takes as long as the patience lasts
             anchor = torch.mps.Event(enable_timing=True)
             anchor.record()
             if self._has_signalled(anchor):
