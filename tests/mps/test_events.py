@@ -20,18 +20,40 @@ SLOW = MPS_FAITHFUL.within(TORCHDEVICE_EMULATE_MPS_LATENCY_US="8000")
 
 
 # ------------------------------------------------------------------------------------------------------- the double
-def _metal_events() -> tuple[Any, Any]:
+class Metal:
+    """``torch.mps.Event``, whose own ``record`` asks a CPU build of 2.15 for what it has not."""
+
+    def __init__(self, timing: bool = True) -> None:
+        self._id = torch._C._mps_acquireEvent(timing)
+
+    def __del__(self) -> None:
+        torch._C._mps_releaseEvent(self._id)
+
+    def record(self) -> None:
+        torch._C._mps_recordEvent(self._id)
+
+    def query(self) -> bool:
+        return torch._C._mps_queryEvent(self._id)
+
+    def synchronize(self) -> None:
+        torch._C._mps_synchronizeEvent(self._id)
+
+    def elapsed_time(self, end: Metal) -> float:
+        return torch._C._mps_elapsedTimeOfEvents(self._id, end._id)
+
+
+def _metal_events() -> tuple[Metal, Metal]:
     """Two of Metal's events, recorded one after the other; when they have signalled."""
-    first, last = torch.mps.Event(enable_timing=True), torch.mps.Event(enable_timing=True)
+    first, last = Metal(), Metal()
     first.record()
     last.record()
     torch.mps.synchronize()
     return first, last
 
 
-def _asked_after(before: Callable[[Any, Any], object]) -> Callable[[], object]:
+def _asked_after(before: Callable[[Metal, Metal], object]) -> Callable[[], object]:
     def ask() -> object:
-        first, last = torch.mps.Event(enable_timing=True), torch.mps.Event(enable_timing=True)
+        first, last = Metal(), Metal()
         first.record()
         last.record()
         before(first, last)
@@ -47,7 +69,7 @@ def _asked_in_reverse() -> object:
 
 def _never_recorded() -> object:
     time.sleep(0.01)  # torch's pool may give us an event of which there is still news to come
-    return torch.mps.Event(enable_timing=True).elapsed_time(torch.mps.Event(enable_timing=True))
+    return Metal().elapsed_time(Metal())
 
 
 TRAPS = {
@@ -68,7 +90,7 @@ def test_the_double_has_the_traps_of_a_mac(trap: str) -> None:
 
 @on_mps
 def test_the_double_signals_late() -> None:
-    event = torch.mps.Event()
+    event = Metal(timing=False)
     event.record()
     assert not event.query()
     torch.mps.synchronize()
@@ -192,14 +214,14 @@ def test_an_idle_queue_says_so() -> None:
 @child(MPS_FAITHFUL.within(TORCHDEVICE_EMULATE_MPS_LATENCY_US="100000"))
 def test_asking_does_not_fill_the_queue() -> None:
     stream, made = torch.cuda.current_stream(), []
-    record = torch.mps.Event.record
-    torch.mps.Event.record = lambda self: (made.append(self), record(self))[1]
+    record = torch._C._mps_recordEvent
+    torch._C._mps_recordEvent = lambda event: (made.append(event), record(event))[1]
     try:
         until = time.monotonic() + 0.5
         while time.monotonic() < until:
             stream.query()
     finally:
-        torch.mps.Event.record = record
+        torch._C._mps_recordEvent = record
     assert 3 <= len(made) <= 6  # a signal takes 0.1 s
 
 
@@ -228,26 +250,20 @@ def test_waiting_leaves_the_interpreter_to_others() -> None:
         other.join()
 
 
-class Deaf:
-    """A Metal event that never signals: the work in front of it has failed."""
+class Deaf(streams.Recording):
+    """One that never signals: the work in front of it has failed."""
 
-    def __init__(self, enable_timing: bool = False) -> None:
-        self.enable_timing = enable_timing
-
-    def record(self) -> None:
-        """Nothing comes of it."""
-
-    def query(self) -> bool:
+    def signalled(self) -> bool:
         return False
 
-    def elapsed_time(self, end: Deaf) -> float:
+    def since(self, start: streams.Recording) -> float:
         raise AssertionError("this would hang")
 
 
 @child(MPS_FAITHFUL, alone=True)
 def test_nothing_waits_for_ever() -> None:
     streams._PATIENCE_S = streams._GRACE_S = 0.05
-    torch.mps.Event = Deaf
+    streams.Recording = Deaf
     begin = time.monotonic()
     first, last = _recorded()
     assert not last.query()
@@ -262,25 +278,16 @@ def test_nothing_waits_for_ever() -> None:
     assert time.monotonic() - begin < 0.05
 
 
-class Refusing:
-    """A Metal event that tells no time."""
+class Refusing(streams.Recording):
+    """One that tells no time."""
 
-    def __init__(self, enable_timing: bool = False) -> None:
-        self.enable_timing = enable_timing
-
-    def record(self) -> None:
-        """It signals at once."""
-
-    def query(self) -> bool:
-        return True
-
-    def elapsed_time(self, end: Refusing) -> float:
+    def since(self, start: streams.Recording) -> float:
         raise RuntimeError("End event was not recorded after start event")
 
 
 @child(MPS_FAITHFUL, alone=True)
 def test_the_hosts_clock_where_metal_does_not_say() -> None:
-    torch.mps.Event = Refusing
+    streams.Recording = Refusing
     first, last = _recorded()
     assert 2 <= first.elapsed_time(last) < 1000
     assert last.elapsed_time(first) < 0

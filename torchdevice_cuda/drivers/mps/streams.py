@@ -1,8 +1,8 @@
 """CUDA's streams and events over the one queue of the Apple GPU.
 
 All work goes through one queue in the order in which it was given, so that whatever CUDA's ordering rules ask for holds
-by itself; what is left is to tell the truth about when work is done, and how long it took. ``torch.mps.Event`` knows
-both, and has traps that none of this may fall into:
+by itself; what is left is to tell the truth about when work is done, and how long it took. The events of ``torch.mps``
+know both, and have traps that none of this may fall into:
 
 - ``elapsed_time`` takes away what its second event left when it was recorded, and waits for it with the interpreter
   held: a second call never returns. ``synchronize`` may take it, too. So a timed event of ours is a new one of Metal's
@@ -21,7 +21,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from ..host.streams import HostStreams
 from ..streams import EventState
@@ -37,17 +36,38 @@ _NOTED_NS = 50_000_000
 
 
 class Recording:
-    """One recording of an event in the queue."""
+    """One recording in the queue: an event of Metal's that is recorded once.
+
+    By torch's functions for events: the class ``torch.mps.Event`` also asks, from 2.15 on, which stream is the current
+    one, and nobody here uses any other than the first.
+    """
 
     def __init__(self, timing: bool) -> None:
         import torch
 
-        self.metal = torch.mps.Event(enable_timing=timing)
-        self.metal.record()
+        self._release, self._id = torch._C._mps_releaseEvent, 0
+        self._id = torch._C._mps_acquireEvent(timing)
+        torch._C._mps_recordEvent(self._id)
         self.moment = time.monotonic_ns()
-        #: Milliseconds on the GPU's clock; ``None`` before it has been asked, and where it does not say.
+        #: Milliseconds after the anchor, on the GPU's clock; ``None`` before it was asked and where it does not say.
         self.milliseconds: float | None = None
         self.asked = False
+
+    def __del__(self) -> None:
+        if self._id:
+            self._release(self._id)
+
+    def signalled(self) -> bool:
+        """Whether all work before it is done."""
+        import torch
+
+        return bool(torch._C._mps_queryEvent(self._id))
+
+    def since(self, start: Recording) -> float:
+        """Milliseconds after another. To be asked once, when it has signalled: a second call does not return."""
+        import torch
+
+        return float(torch._C._mps_elapsedTimeOfEvents(start._id, self._id))
 
 
 class MpsStreams(HostStreams):
@@ -57,7 +77,7 @@ class MpsStreams(HostStreams):
         super().__init__(device_count, cycles_per_second)
         self._metal_lock = threading.Lock()
         #: What all times are measured from: recorded before every timed event, and never at the end of a measurement.
-        self._anchor: Any = None
+        self._anchor: Recording | None = None
         self._anchored = False
         self._timed: collections.deque[Recording] = collections.deque()
         self._marker_lock = threading.Lock()
@@ -87,11 +107,11 @@ class MpsStreams(HostStreams):
         """
         with self._marker_lock:
             if self._marker is not None:
-                if not self._marker.metal.query():
+                if not self._marker.signalled():
                     return False
                 self._misses += 1
             self._marker = Recording(timing=False)
-            if _signals(self._marker.metal, min(_MOMENT_S * (1 + self._misses), _LONG_MOMENT_S)):
+            if _signals(self._marker, min(_MOMENT_S * (1 + self._misses), _LONG_MOMENT_S)):
                 self._marker, self._misses = None, 0
             return self._marker is None
 
@@ -99,15 +119,15 @@ class MpsStreams(HostStreams):
         """Wait for all that is in the queue. torch's own way to do that holds the interpreter: it is last."""
         import torch
 
-        _signals(Recording(timing=False).metal, _PATIENCE_S)
+        _signals(Recording(timing=False), _PATIENCE_S)
         torch._C._mps_deviceSynchronize()
 
-    def _has_signalled(self, metal: Any) -> bool:
-        """Wait for a Metal event; false where it has not signalled though all work is done."""
-        if _signals(metal, _PATIENCE_S):
+    def _arrives(self, recording: Recording) -> bool:
+        """Wait for a signal; false where there is none though all work is done."""
+        if _signals(recording, _PATIENCE_S):
             return True
         self._drain()
-        return _signals(metal, _GRACE_S)
+        return _signals(recording, _GRACE_S)
 
     # ------------------------------------------------------------------- events
     def record(self, event: EventState, stream_id: int, device: int) -> None:
@@ -122,13 +142,13 @@ class MpsStreams(HostStreams):
 
     def query_event(self, event: EventState) -> bool:
         """Whether the event has completed."""
-        return super().query_event(event) and (event.native is None or event.native.metal.query())
+        return super().query_event(event) and (event.native is None or event.native.signalled())
 
     def synchronize_event(self, event: EventState) -> None:
         """Wait for the event."""
         super().synchronize_event(event)
         recording: Recording | None = event.native
-        if recording is not None and not self._has_signalled(recording.metal) and event.native is recording:
+        if recording is not None and not self._arrives(recording) and event.native is recording:
             event.native = None
             event.completes_at = time.monotonic_ns()
 
@@ -142,18 +162,15 @@ class MpsStreams(HostStreams):
 
     def _lay_anchor(self) -> None:
         """Record what all times are measured from; where that fails the host's clock tells them."""
-        import torch
-
         with self._metal_lock:
             if self._anchored:
                 return
             self._anchored = True  # also where it fails: to find out takes as long as the patience lasts
-            anchor = torch.mps.Event(enable_timing=True)
-            anchor.record()
-            if self._has_signalled(anchor):
+            anchor = Recording(timing=True)
+            if self._arrives(anchor):
                 # Returns when its time has been noted, by refusing: it is not after itself.
                 with contextlib.suppress(RuntimeError):
-                    anchor.elapsed_time(anchor)
+                    anchor.since(anchor)
                 self._anchor = anchor
 
     def _keep(self, recording: Recording) -> None:
@@ -161,7 +178,7 @@ class MpsStreams(HostStreams):
         noted = recording.moment - _NOTED_NS
         with self._lock:
             self._timed.append(recording)
-            while self._timed[0].moment < noted and self._timed[0].metal.query():
+            while self._timed[0].moment < noted and self._timed[0].signalled():
                 self._timed.popleft()
 
     def _milliseconds(self, recording: Recording) -> float | None:
@@ -172,14 +189,14 @@ class MpsStreams(HostStreams):
                 # It waits for the whole queue with the interpreter held: there is to be nothing to wait for.
                 self._drain()
                 with contextlib.suppress(RuntimeError):
-                    recording.milliseconds = self._anchor.elapsed_time(recording.metal)
+                    recording.milliseconds = recording.since(self._anchor)
             return recording.milliseconds
 
 
-def _signals(metal: Any, patience: float) -> bool:
-    """Whether a Metal event signals before the patience is at an end."""
+def _signals(recording: Recording, patience: float) -> bool:
+    """Whether a signal arrives before the patience is at an end."""
     last, pause = time.monotonic() + patience, _SHORTEST_S
-    while not metal.query():
+    while not recording.signalled():
         if time.monotonic() > last:
             return False
         time.sleep(pause)
