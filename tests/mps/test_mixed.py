@@ -36,7 +36,7 @@ MIXED: dict[str, Callable[[], object]] = {
         torch.eye(3), torch.arange(1, 4, dtype=torch.int32, device="cuda"), _c(3, 2)
     ),
     "ormqr": lambda: torch.ormqr(_c(3, 3), _c(3), torch.ones(3, 3)),
-    "out": lambda: torch.geqrf(_c(3, 3), out=(torch.ones(3, 3), _c(3))),
+    "out": lambda: torch.ormqr(_c(3, 3), _c(3), _c(3, 3), out=torch.ones(3, 3)),
     # Metal says so, to a function that is guarded.
     "scatter_reduce": lambda: _c(3).scatter_reduce(0, torch.tensor([0, 1]), _c(2), "sum"),
 }

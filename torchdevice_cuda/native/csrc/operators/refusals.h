@@ -65,7 +65,7 @@ constexpr Limit kLimits[] = {
 
 // Kernels that read the memory of a tensor without a look at where it is.
 inline bool takes_any_memory(const std::string& name) {
-  return name == "aten::linalg_solve_triangular";
+  return name == "aten::linalg_solve_triangular" || name == "aten::linalg_lu_solve";
 }
 
 // Copies to the CPU are made by a part of the GPU that writes words of four bytes.
