@@ -78,11 +78,6 @@ def cusparselt_version(version: str) -> int:
     return _build(version).cusparselt
 
 
-def complex128_on_mps(version: str) -> bool:
-    """Whether torch makes complex128 tensors on MPS, where nothing can compute with them."""
-    return torch_release(version) < (2, 12)
-
-
 # ------------------------------------------------------------ names that come and go
 def accelerator_error() -> type[RuntimeError]:
     """What CUDA raises for its own errors: a type of torch's since 2.8, a plain ``RuntimeError`` before."""
@@ -124,6 +119,8 @@ _NOT_EVERYWHERE: dict[str, str] = {
     "torch._C._mps_get_name": "the same; Metal tells otherwise",
     "torch._C._mps_get_core_count": "the same; IOKit's registry tells otherwise",
     "torch._C._mps_recommendedMaxMemory": "the same; Metal tells otherwise",
+    "torch._C._accelerator_getDeviceStats": "since 2.9; without it peaks are what was seen",
+    "torch._C._accelerator_resetPeakStats": "the same",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import types
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from harness import CPU, MPS_FAITHFUL, Place, child, in_every_order
 from torch import nn
 
 import torchdevice_cuda
+from torchdevice_cuda._compat import torch_release
 
 from .seeing import raised, real
 
@@ -72,6 +74,37 @@ def test_the_peak_of_memory() -> None:
     torch.empty(4 << 20, dtype=torch.uint8, device="cuda")
     assert torch.cuda.max_memory_allocated() - before == 5 << 20
     del kept
+
+
+@on_mps
+@pytest.mark.skipif(torch_release(torch.__version__) < (2, 9), reason="torch's allocator keeps no peaks")
+def test_a_peak_inside_an_operator() -> None:
+    """Nobody looks while it lasts: torch's allocator has written it down."""
+    x = torch.ones(1 << 20, device="cuda")
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    ((x + 1) * 2).sum()
+    assert torch.cuda.max_memory_allocated() - before >= 8 << 20
+    torch.cuda.reset_peak_memory_stats()
+    assert torch.cuda.max_memory_allocated() - before < 1 << 20
+
+
+@on_mps
+@pytest.mark.parametrize("release", ["new", "old"])
+def test_emptying_the_cache_empties_that_of_mlx(release: str) -> None:
+    mlx, asked = types.ModuleType("mlx.core"), []
+    holder = mlx if release == "new" else types.SimpleNamespace()
+    holder.clear_cache = lambda: asked.append("cleared")
+    mlx.metal = types.SimpleNamespace() if release == "new" else holder
+    before, sys.modules["mlx.core"] = sys.modules.get("mlx.core"), mlx
+    try:
+        torch.cuda.empty_cache()
+    finally:
+        del sys.modules["mlx.core"]
+        if before is not None:
+            sys.modules["mlx.core"] = before
+    assert asked == ["cleared"]
+    torch.cuda.empty_cache()  # without MLX, or with the real one
 
 
 @on_mps

@@ -61,12 +61,54 @@ def test_what_becomes_of_it(place: Place, way: str) -> None:
     assert real(made) == device
 
 
+def _complex() -> torch.Tensor:
+    return torch.ones(3, dtype=torch.complex64, device="cuda")
+
+
+def _on_cpu() -> torch.Tensor:
+    return torch.ones(2, dtype=torch.complex128)
+
+
+def _loaded() -> torch.Tensor:
+    file = io.BytesIO()
+    torch.save(_on_cpu(), file)
+    file.seek(0)
+    return torch.load(file, map_location="cuda")
+
+
+#: What gives complex128 on CUDA. MPS refuses some of them by itself, and makes the rest, with which nothing computes.
+COMPLEX_WAYS: dict[str, Callable[[], torch.Tensor]] = {
+    "factory": lambda: torch.zeros(2, dtype=torch.complex128, device="cuda"),
+    "strided": lambda: torch.empty_strided((2,), (1,), dtype=torch.complex128, device="cuda"),
+    "data": lambda: torch.tensor(_on_cpu().numpy(), device="cuda"),
+    "as_tensor": lambda: torch.as_tensor(_on_cpu().numpy(), device="cuda"),
+    "like": lambda: torch.zeros_like(_complex(), dtype=torch.complex128),
+    "new": lambda: _complex().new_zeros(2, dtype=torch.complex128),
+    "new strided": lambda: _complex().new_empty_strided((2,), (1,), dtype=torch.complex128),
+    "cdouble": lambda: _complex().cdouble(),
+    "to dtype": lambda: _complex().to(torch.complex128),
+    "to both": lambda: torch.ones(2).to("cuda", torch.complex128),
+    "move": lambda: _on_cpu().to("cuda"),
+    "cuda": lambda: _on_cpu().cuda(),
+    "type": lambda: _complex().type(torch.complex128),
+    "module": lambda: nn.Linear(2, 2, dtype=torch.complex128).cuda().weight,
+    "parameter": lambda: nn.Parameter(_on_cpu()).to("cuda"),
+    "checkpoint": _loaded,
+}
+
+
 @child(*PLACES)
-def test_what_becomes_of_complex128(place: Place) -> None:
+@pytest.mark.parametrize("way", COMPLEX_WAYS)
+def test_what_becomes_of_complex128(place: Place, way: str) -> None:
     _, dtype, device = BECOMES[place.settings["float64"]]
-    made = torch.zeros(2, dtype=torch.complex128, device="cuda")
+    made = COMPLEX_WAYS[way]()
     assert made.dtype is dtype
     assert real(made) == device
+
+
+@on_mps
+def test_the_double_takes_complex128_where_a_mac_does() -> None:
+    assert torch.ops.aten.empty_strided((2,), (1,), dtype=torch.complex128, device="mps").dtype is torch.complex128
 
 
 @child(MPS_FAITHFUL.but(float64="raise"))

@@ -67,6 +67,13 @@ def test_everything_metal_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpu.uuid == metal.gpu().uuid != hostfacts.device_uuid(0)
 
 
+def test_the_second_level_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, FakeDevice(), "16777216\n")
+    assert metal.l2_cache() == 16 << 20
+    use(monkeypatch, FakeDevice(), None)
+    assert metal.l2_cache() == hostfacts.last_level_cache()
+
+
 def test_without_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, FakeDevice(), None)
     assert metal.gpu().cores == hostfacts.cores()

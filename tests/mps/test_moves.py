@@ -113,3 +113,28 @@ def test_modules_of_float64() -> None:
 @pytest.mark.parametrize("scramble", [True, False])
 def test_quasirandom_numbers_meet_the_rest(scramble: bool) -> list[list[float]]:
     return (torch.quasirandom.SobolEngine(2, scramble=scramble, seed=1).draw(4) + torch.zeros(4, 2)).tolist()
+
+
+def _odd(dtype: torch.dtype) -> torch.Tensor:
+    """Memory of the CPU that begins between two words of four bytes."""
+    made = torch.zeros(9, dtype=dtype)[1:]
+    assert made.data_ptr() % 4
+    return made
+
+
+@child(MPS_FAITHFUL)
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "float16"])
+def test_copies_to_odd_addresses(dtype: str) -> None:
+    source, to = torch.ones(8, device="cuda").to(getattr(torch, dtype)), _odd(getattr(torch, dtype))
+    with pytest.raises(RuntimeError, match="Unaligned blit request"):
+        torch._C.TensorBase.copy_(to, source)  # as a Mac
+    assert to.copy_(source) is to
+    assert to.tolist() == [1] * 8
+    to[::2].copy_(torch.zeros(4, device="cuda"))
+    assert to.tolist() == [0, 1] * 4
+
+
+@child(MPS_FAITHFUL)
+def test_other_errors_of_copies_stay() -> None:
+    with pytest.raises(RuntimeError, match="size"):
+        torch.zeros(3).copy_(torch.ones(2, device="cuda"))

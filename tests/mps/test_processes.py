@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.multiprocessing as mp
-from harness import BOTH_POLICIES, MPS, MPS_FAITHFUL, VIRTUAL, Place, child, outcome
+from harness import BOTH_POLICIES, MPS, MPS_FAITHFUL, VIRTUAL, Place, child, in_child, outcome
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
@@ -63,9 +63,10 @@ def test_batches_that_are_pinned(method: str) -> None:
     assert str(batch["x"].cuda(non_blocking=True).device) == "cuda:0"
 
 
-def _forked() -> dict[str, Any]:
+def _forked(after_use: bool = True) -> dict[str, Any]:
     """What a forked child says of itself."""
-    torch.ones(1, device="cuda")
+    if after_use:
+        torch.ones(1, device="cuda")
     reader, writer = os.pipe()
     process = os.fork()
     if not process:
@@ -94,6 +95,17 @@ def test_a_forked_child_stays_home() -> None:
 @everywhere
 def test_a_forked_child_is_refused_the_gpu() -> None:
     assert _forked()["error"].startswith("Cannot re-initialize CUDA in forked subprocess")
+
+
+def _untouched() -> dict[str, Any]:
+    return _forked(after_use=False)
+
+
+@pytest.mark.native
+@pytest.mark.mps
+def test_a_child_is_refused_the_gpu_though_nobody_has_used_it() -> None:
+    """To ask whether there is one has brought Metal up, which does not survive a fork."""
+    assert in_child(_untouched, MPS_FAITHFUL)["error"].startswith("Cannot re-initialize CUDA in forked subprocess")
 
 
 @everywhere

@@ -30,11 +30,12 @@ _LEFT_ALONE = (
     *("_pin_memory", "is_pinned"),
 )
 _LEFT_ALONE_END = ("_for_cpu", "_for_cpu_backward")
-#: Operators of linear algebra, none of them cheap, that gradients of others are made of.
+#: Operators of linear algebra, none of them cheap, that gradients of others are made of; two of them take the CPU's
+#: memory for the GPU's.
 _MAY_REFUSE = (
     "_linalg_det _linalg_det.result _linalg_solve_ex _linalg_solve_ex.result linalg_cholesky_ex linalg_cholesky_ex.L "
-    "linalg_inv_ex linalg_inv_ex.inverse linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_qr linalg_qr.out "
-    "linalg_solve_triangular linalg_solve_triangular.out"
+    "linalg_inv_ex linalg_inv_ex.inverse linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_lu_solve "
+    "linalg_lu_solve.out linalg_qr linalg_qr.out linalg_solve_triangular linalg_solve_triangular.out"
 ).split()
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 
+from .devices import is_cpu, is_stranger, mixed
 from .refusals import NARROW
 
 if TYPE_CHECKING:
@@ -18,12 +19,9 @@ if TYPE_CHECKING:
     Operator: TypeAlias = OpOverload[..., Any]
 
 _CPU = torch.device("cpu")
+_COMPLEX128 = torch.complex128  # torch takes it to the device, where nothing can compute with it
 _base = torch._C.TensorBase
 _to, _cpu, _copy, _resize = _base.to, _base.cpu, _base.copy_, _base.resize_
-#: The attribute as a function: a device's type makes a new string each time it is asked for.
-_is_cpu: Callable[[torch.Tensor], bool] = vars(_base)["is_cpu"].__get__
-
-
 #: Where torch keeps the functions that its operators are called by; calling one costs a third less than the operator.
 _BINDINGS = tuple(
     getattr(torch._C, name) for name in ("_VariableFunctions", "_special", "_linalg", "_fft", "_nn", "_sparse")
@@ -115,7 +113,7 @@ class Shape:
 def to_cpu(value: Any, device: torch.device) -> Any:
     """An argument with its tensors on the CPU and the device replaced by the CPU."""
     if isinstance(value, torch.Tensor):
-        return value if _is_cpu(value) else _to(value, _CPU)
+        return value if is_cpu(value) else _to(value, _CPU)
     kind = value.__class__
     if kind is list or kind is tuple:
         return kind([to_cpu(item, device) for item in value])
@@ -190,6 +188,14 @@ class Passage:
     announce: Callable[[], None] = lambda: None
     #: called when the results are back: memory was allocated for them
     allocated: Callable[[], None] = lambda: None
+    #: an error of the device's in the words that the program is to see
+    translated: Callable[[BaseException], BaseException] = lambda error: error
+
+    def refuse_mixed(self, op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise CUDA's error where CUDA compares devices; a tensor of the CPU is among the arguments."""
+        error = mixed(op, args, kwargs)
+        if error is not None:
+            raise self.translated(error)
 
 
 #: Nothing happens there.
@@ -219,20 +225,29 @@ def _plain(shape: Shape, device: torch.device, passage: Passage, call: Callable[
         if not count():
             announce()
         if kwargs:
+            if any(map(is_stranger, kwargs.values())):
+                passage.refuse_mixed(shape.op, args, kwargs)
             kwargs = {name: to_cpu(value, device) for name, value in kwargs.items()}
         if not unary:
             brought = [*args]
             for place in places:
                 if place < len(args):
-                    brought[place] = to_cpu(args[place], device)
+                    value = args[place]
+                    home = brought[place] = to_cpu(value, device)
+                    if (home is value or home.__class__ is list) and is_stranger(value):
+                        passage.refuse_mixed(shape.op, args, kwargs)
             made = call(*brought, **kwargs)
         elif kwargs or len(args) > 1:
             made = call(_cpu(args[0]), *args[1:], **kwargs)
         else:
             made = call(_cpu(args[0]))
         try:
-            made = _to(made, device) if single else tuple([_to(one, device) for one in made])
-        except TypeError:  # a dtype that the device has not; a list of tensors, or none where one could be
+            if single:
+                made = to_device(made, device) if made.dtype is _COMPLEX128 else _to(made, device)
+            else:
+                made = tuple([to_device(one, device) for one in made])
+        # A dtype that the device has not; a list of tensors, or none where one could be.
+        except (AttributeError, TypeError):
             made = to_device(made, device)
         allocated()
         return made
@@ -248,6 +263,8 @@ def _writing(shape: Shape, device: torch.device, passage: Passage, call: Callabl
         if not passage.count():
             passage.announce()
         named = dict(zip(names, args, strict=False), **kwargs)
+        if any(map(is_stranger, named.values())):
+            passage.refuse_mixed(shape.op, args, kwargs)
         brought = {name: _room(value) if name in outs else to_cpu(value, device) for name, value in named.items()}
         if shape.draws:
             brought["generator"] = seeded(named.get("generator"), device)

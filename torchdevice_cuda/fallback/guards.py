@@ -16,6 +16,7 @@ import torch
 
 from . import cpu
 from .capabilities import Subject, refusals
+from .devices import is_stranger
 from .refusals import NO_DOUBLE, refusal
 
 if TYPE_CHECKING:
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 #: that holds them; methods of the names under ``torch`` too.
 LIMITED = {
     "torch": (
-        "argsort bincount bucketize cholesky cholesky_inverse cummax cummin cumprod cumsum det dot histc index_reduce "
-        "inverse isin kthvalue logcumsumexp logdet lu_solve lu_unpack median nanmedian nanquantile quantile qr renorm "
-        "scatter_reduce searchsorted slogdet sort std std_mean topk unique unique_consecutive var var_mean"
+        "addr argsort bincount bucketize cholesky cholesky_inverse cummax cummin cumprod cumsum det dot histc "
+        "index_reduce inverse isin kthvalue logcumsumexp logdet lu_solve lu_unpack median nanmedian nanquantile "
+        "quantile qr renorm scatter_reduce searchsorted slogdet sort std std_mean topk unique unique_consecutive var "
+        "var_mean"
     ).split(),
     "torch.linalg": (
         "cholesky cholesky_ex cond det inv inv_ex lu lu_factor lu_factor_ex lu_solve matrix_power matrix_rank pinv qr "
@@ -40,7 +42,7 @@ LIMITED = {
     "torch._C._nn": ["adaptive_avg_pool2d", "adaptive_max_pool2d"],
 }
 #: Methods only: what is done in place.
-_METHODS = "cumprod_ cumsum_ index_reduce_ renorm_ scatter_reduce_".split()
+_METHODS = "addr_ cumprod_ cumsum_ index_reduce_ renorm_ scatter_reduce_".split()
 #: Functions that compute in a dtype they are given, or in float64 whatever they are given; methods too.
 _COMPUTING = "sum nansum mean prod cumsum cumprod softmax log_softmax norm float_power".split()
 #: Methods that are written in Python and call the function of the same name.
@@ -64,12 +66,18 @@ class Guard:
     """What happens to calls that the device refuses."""
 
     def __init__(
-        self, device: torch.device, left: Callable[[str, str, str], None], place_double: Placing | None = None
+        self,
+        device: torch.device,
+        left: Callable[[str, str, str], None],
+        place_double: Placing | None = None,
+        translated: Callable[[BaseException], BaseException] = lambda error: error,
     ) -> None:
         self._device = device
         self._left = left
         #: where a result in float64 goes; ``None`` if the device's refusal of it is to be seen
         self._place_double = place_double
+        #: an error of the device's in the words that the program is to see
+        self._translated = translated
 
     def function(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         """A function that goes to the CPU where the device refuses."""
@@ -86,7 +94,10 @@ class Guard:
             except (RuntimeError, TypeError) as error:
                 kind, subject = refusal(error), self._subject(args, kwargs)
                 if kind is None or not self._answers(kind) or subject[0] is None:
-                    raise
+                    other = self._translated(error)
+                    if other is error:
+                        raise
+                    raise other from None
             refusals.add(name, *subject, kind)
             return self._on_cpu(name, original, args, kwargs, kind)
 
@@ -94,10 +105,13 @@ class Guard:
 
     def operator(self, op: Operator, native: torch._C._SafeKernelFunction) -> Callable[..., Any]:
         """A kernel that asks the backend's own, and goes to the CPU where that refuses."""
-        name, on_cpu = op.name(), cpu.carried(cpu.Shape.of(op), self._device)
+        passage = cpu.Passage(translated=self._translated)
+        name, on_cpu = op.name(), cpu.carried(cpu.Shape.of(op), self._device, passage)
         known, keys = refusals.of(name), torch._C.DispatchKeySet(torch._C.DispatchKey.MPS)
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
+            if any(map(is_stranger, args)):
+                passage.refuse_mixed(op, args, kwargs)
             kind = known.get(self._subject(args, kwargs)) if known else None
             if kind is None:
                 try:

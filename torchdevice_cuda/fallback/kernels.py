@@ -35,7 +35,7 @@ class Chain:
     """What an operator without a kernel does, by the ``fallback`` and ``mlx`` settings.
 
     ``allocated`` is called when memory of the device was taken for results; ``site`` gives file and line of the
-    program's code that is being executed.
+    program's code that is being executed; ``translated`` gives an error the words that the program is to see.
     """
 
     def __init__(
@@ -46,11 +46,13 @@ class Chain:
         mlx: str = "auto",
         *,
         site: Callable[[], tuple[str, int]],
+        translated: Callable[[BaseException], BaseException] = lambda error: error,
     ) -> None:
         self._setting = setting
         self.device = device
         self._allocated = allocated
         self._site = site
+        self._translated = translated
         self._warned: set[str] = set()
         self.routes = Routes(mlx, self.left)
 
@@ -75,7 +77,8 @@ class Chain:
         """What an operator without a kernel does at the border."""
         # Where leaving is an error, every time is the first.
         count = (lambda: 0) if self._setting == "error" else departures.counter(name, where, NO_KERNEL)
-        return cpu.Passage(count, functools.partial(self.announce, name, where, NO_KERNEL), self._allocated)
+        announce = functools.partial(self.announce, name, where, NO_KERNEL)
+        return cpu.Passage(count, announce, self._allocated, self._translated)
 
     def kernel(self, op: Operator) -> Callable[..., Any]:
         """The kernel of one operator."""

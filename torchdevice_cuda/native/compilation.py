@@ -30,7 +30,7 @@ class Unit(NamedTuple):
     parts: tuple[str, ...]
 
 
-# Operators that only one kind of device has.
+# What only one kind of device has.
 _ONLY = {
     "cuda": (
         "operators/cuda_attention.cpp",
@@ -40,7 +40,7 @@ _ONLY = {
         "operators/cuda_products.cpp",
         "operators/cuda_cudnn.cpp",
     ),
-    "mps": ("operators/mps_composites.cpp",),
+    "mps": ("operators/mps_composites.cpp", "runtime/mps_events.cpp"),
 }
 
 
@@ -127,9 +127,8 @@ def compile_library(kind: str, torch: Torch, cxx: str, target: Path, say: Callab
             raise BuildError(f"{error}{_keep(compilers, scratch, target)}") from error
         finally:
             compilers.stop()
-        trust.seal(made)
         _keep(compilers, scratch, target)
-        os.replace(made, target)
+        trust.put(made, target)
     say(f"built in {time.monotonic() - started:.0f} s: {target}")
 
 

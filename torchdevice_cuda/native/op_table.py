@@ -43,6 +43,7 @@ class Operator:
     schema: str
     structured: bool = False
     delegate: str = ""
+    iterates: bool = False
     device_check: bool = True
     keys: set[str] = dataclasses.field(default_factory=set)
 
@@ -92,6 +93,8 @@ def read(path: Path) -> Iterator[Operator]:
                 current.structured = value == "True"
             elif field == "structured_delegate":
                 current.delegate = value
+            elif field == "structured_inherits":
+                current.iterates = value == "TensorIteratorBase"
             elif field == "device_check":
                 current.device_check = value != "NoCheck"
     if current is not None:
@@ -105,7 +108,8 @@ def rows(path: Path) -> list[Row]:
     out = []
     for o in operators:
         # A structured operator's functional and in-place forms have the kernels of its out= form.
-        keys = o.keys | (by_name[o.delegate].keys if o.delegate in by_name else set())
+        kernels = by_name.get(o.delegate, o)
+        keys = o.keys | kernels.keys
         structured = o.structured or bool(o.delegate)
         base = o.name + ("_out" if o.is_out else "")
         if structured:
@@ -113,6 +117,7 @@ def rows(path: Path) -> list[Row]:
         else:
             method = f"wrapper_CUDA_{o.overload}_{base}"
         flags = ["kDeviceCheck"] if o.device_check else []
+        flags += ["kIterates"] if kernels.iterates else []
         flags += [flag for key, flag in _FLAGS.items() if key in keys]
         out.append(Row(o.full_name, method, tuple(flags)))
     return sorted(out)

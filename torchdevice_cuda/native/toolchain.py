@@ -87,13 +87,24 @@ def compiler() -> str:
     named = os.environ.get("CXX", "").strip()
     for candidate in (named,) if named else ("g++", "clang++", "c++"):
         found = shutil.which(candidate)
-        if found:
+        if found and not _only_asks(found):
             return found
     wanted = f"CXX={named!r} is not on the path" if named else "none of g++, clang++, c++ is on the path"
     raise BuildError(
         f"a C++17 compiler is needed to build the native device, and {wanted}. Install one (Debian/Ubuntu: "
         "apt-get install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install) or set CXX."
     )
+
+
+def _only_asks(found: str) -> bool:
+    """Whether a compiler of macOS is none: without the command line tools, it opens a dialog that offers them."""
+    if platform.system() != "Darwin" or Path(found).parent != Path("/usr/bin"):
+        return False
+    asked = ["/usr/bin/xcode-select", "-p"]
+    try:
+        return subprocess.run(asked, capture_output=True, check=False, timeout=30).returncode != 0
+    except (OSError, subprocess.SubprocessError):
+        return True
 
 
 def has_compiler() -> bool:

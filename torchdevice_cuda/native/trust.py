@@ -3,7 +3,8 @@
 A library is code, so whoever can write it runs as the user. The cache's root, the library's folder in it and the
 library are opened one from the other, without following links, and each is checked as it was opened: nothing is looked
 up by name twice. The library's last bytes are a digest of all before them, so a damaged one is seen before it is loaded
-(loading it could end the process); in the same file, because two files could be of two builds.
+(loading it could end the process); in the same file, because two files could be of two builds. Not on macOS, where the
+linker signs a library up to its end: there it is in a file beside it, and a library of another build counts as damaged.
 
 The root may be writable by all where only owners may rename and remove, as in /tmp: nobody can replace what is ours
 there, and what others put there is seen to be theirs.
@@ -15,11 +16,14 @@ import contextlib
 import hashlib
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 _MARK = b"\ntorchdevice-native sha256:"
 _SEAL_LENGTH = len(_MARK) + hashlib.sha256().digest_size
+_BESIDE = sys.platform == "darwin"
+_SUFFIX = ".sha256"
 _NOTE_LENGTH = 1000
 MISSING = "missing"
 
@@ -87,11 +91,12 @@ def open_library(path: Path) -> int:
     """A descriptor of the library, which may be loaded; :class:`Untrusted` says why not."""
     with folder(path.parent) as directory:
         opened = _open(path, 0, directory)
+        wanted = _beside(path, directory) if _BESIDE else None
     try:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             raise Untrusted(f"{path} is not a plain file")
         _check(opened, path)
-        if not _is_whole(opened):
+        if not _is_whole(opened, wanted):
             raise Untrusted(f"{path} is damaged")
     except BaseException:
         os.close(opened)
@@ -101,6 +106,8 @@ def open_library(path: Path) -> int:
 
 def digest(opened: int) -> str:
     """What a whole library is known by."""
+    if _BESIDE:
+        return _of(opened)
     size = hashlib.sha256().digest_size
     return os.pread(opened, size, os.fstat(opened).st_size - size).hex()
 
@@ -134,17 +141,49 @@ def flaw(path: Path) -> str:
     return ""
 
 
-def seal(path: Path) -> None:
-    """Puts the digest at the end of a library, which loaders do not look at."""
-    with path.open("r+b") as file:
+def put(made: Path, target: Path) -> None:
+    """Puts a library where it is looked for, with its digest: at its end, where no loader looks, or beside it."""
+    with made.open("r+b") as file:
         made_of = hashlib.sha256(file.read()).digest()
-        file.write(_MARK + made_of)
+        if not _BESIDE:
+            file.write(_MARK + made_of)
         file.flush()
         os.fsync(file.fileno())
-    path.chmod(0o755)
+    made.chmod(0o755)
+    if _BESIDE:
+        noted = made.with_name(target.name + _SUFFIX)
+        noted.write_text(made_of.hex())
+        noted.chmod(0o644)
+        os.replace(noted, target.with_name(noted.name))
+    os.replace(made, target)
 
 
-def _is_whole(descriptor: int) -> bool:
+def _beside(path: Path, directory: int) -> str:
+    """The digest that is kept beside a library; empty if there is none."""
+    noted = path.with_name(path.name + _SUFFIX)
+    try:
+        with open(_open(noted, 0, directory), "rb") as file:
+            _check(file.fileno(), noted)
+            return file.read(_NOTE_LENGTH).decode(errors="replace")
+    except Untrusted as error:
+        if str(error) == MISSING:
+            return ""
+        raise
+
+
+def _of(descriptor: int) -> str:
+    """The digest of a whole file."""
+    made_of, at = hashlib.sha256(), 0
+    while part := os.pread(descriptor, 1 << 20, at):
+        made_of.update(part)
+        at += len(part)
+    return made_of.hexdigest()
+
+
+def _is_whole(descriptor: int, wanted: str | None) -> bool:
+    """Whether a library is what its digest says: the one that is ``wanted``, or that at its end."""
+    if wanted is not None:
+        return _of(descriptor) == wanted
     with open(descriptor, "rb", closefd=False) as file:
         content = memoryview(file.read())
     body, end = content[:-_SEAL_LENGTH], content[-_SEAL_LENGTH:]

@@ -14,7 +14,7 @@ from ..host.visible import visible_count
 from ..installing import install
 from ..traits import Trait
 from . import metal
-from .memory import MpsMemory
+from .memory import Books, MpsMemory
 from .streams import MpsStreams
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ def emulate(memory: int, build: bool) -> Native:
     native: Native = native_build.load("mps", build=build)
     install(native, "emulated Apple GPU", [memory])
     emulated_streams.complete()
+    import torch
+
+    # As offer() does where there is a real one. It brings Metal up: from here on every forked child is a bad one.
+    torch._C._mps_is_available()
     return native
 
 
@@ -51,6 +55,7 @@ class MpsDriver(Driver):
         super().__init__(settings, reason)
         self._count = visible_count(1, settings.visible_devices)
         self._native: Native | None = None
+        self._books: Books | None = None
         self._shown: Callable[[torch.Generator], torch.Generator] | None = None
         self.traits = _TRAITS
         if settings.identity == "cuda":
@@ -64,7 +69,8 @@ class MpsDriver(Driver):
         return self._native
 
     def prepare(self) -> None:
-        """Put the emulated device in place where one is asked for."""
+        """Put the emulated device in place where one is asked for; take hold of torch's own books before it is ours."""
+        self._books = Books.of_torch()
         if self.settings.emulate_mps:
             self._native = emulate(self.settings.memory or metal.main_memory_share() or 1 << 33, self.settings.build)
 
@@ -76,7 +82,7 @@ class MpsDriver(Driver):
     @functools.cached_property
     def memory(self) -> MpsMemory:
         """The device's memory; made at first use, when torch is complete."""
-        return MpsMemory(self._count, self.settings.memory)
+        return MpsMemory(self._count, self.settings.memory, self._books)
 
     def device_count(self) -> int:
         """One, unless the program may not see it."""
@@ -101,7 +107,7 @@ class MpsDriver(Driver):
             multi_processor_count=gpu.cores,
             uuid=gpu.uuid,
             clock_rate=hostfacts.clock_khz(),
-            L2_cache_size=hostfacts.last_level_cache(),
+            L2_cache_size=metal.l2_cache(),
             pci_bus_id=index,
             is_integrated=int(gpu.unified_memory),
             shared_memory_per_block=gpu.threadgroup_memory,

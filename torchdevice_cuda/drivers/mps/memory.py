@@ -1,18 +1,22 @@
 """Memory of the Apple GPU, from torch.mps: what tensors hold, what Metal holds for the process, what it recommends.
 
-torch.mps keeps no peaks, no counts and no list of what is allocated. Peaks are the highest figure seen at any query, at
-every synchronisation and wherever torchdevice_cuda itself has memory allocated (factories, moves, fallbacks); between
-those one can pass unseen. Counts are of raw allocations alone. A snapshot lists what tensors that Python knows of hold.
+torch.mps keeps no counts and no list of what is allocated. Peaks are those of torch's allocator from 2.13 on; before,
+the highest figure seen at any query, at every synchronisation and wherever torchdevice_cuda itself has memory allocated
+(factories, moves, fallbacks): between those one can pass unseen. Counts are of raw allocations alone. A snapshot lists
+what tensors that Python knows of hold.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import re
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..._compat import named
 from ..host.memory import Gauge, ProcessMemory
 from ..memory import COMMON, PoolId
 from . import metal
@@ -26,16 +30,40 @@ _SMALL = 1 << 20  # CUDA's bound between its small and its large pool
 _UNITS = {"bytes": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
+class Books(NamedTuple):
+    """What torch's allocator has written down, and how to start its peaks again: torch's own functions for that."""
+
+    read: Callable[[int], dict[str, Any]]
+    reset_peak: Callable[[int], None]
+
+    @classmethod
+    def of_torch(cls) -> Books | None:
+        """Those of the running torch; none before 2.9."""
+        read, reset = named("torch._C._accelerator_getDeviceStats"), named("torch._C._accelerator_resetPeakStats")
+        return cls(read, reset) if read is not None and reset is not None else None
+
+    def peaks(self) -> tuple[int, int]:
+        """Of allocated and of reserved bytes; 0 where the allocator keeps none."""
+        try:
+            told = self.read(0)
+        except RuntimeError:  # until 2.12 it is no allocator that can be asked
+            return 0, 0
+        return told["allocated_bytes"]["all"]["peak"], told["reserved_bytes"]["all"]["peak"]
+
+
 class MpsMemory(ProcessMemory):
     """The figures of torch.mps under CUDA's names."""
 
     source = (
-        "torch.mps; peaks are the highest figures seen at queries, synchronisations and allocations made through us"
+        "torch.mps; peaks are its allocator's from torch 2.13 on, before the highest figures seen at queries, "
+        "synchronisations and allocations made through us"
     )
 
-    def __init__(self, device_count: int, limit: int | None) -> None:
+    def __init__(self, device_count: int, limit: int | None, books: Books | None = None) -> None:
         super().__init__(device_count, limit)
         import torch
+
+        self._books = books
 
         self._allocated: Callable[[], int] = torch._C._mps_currentAllocatedMemory
         self._driver: Callable[[], int] = torch._C._mps_driverAllocatedMemory
@@ -66,6 +94,9 @@ class MpsMemory(ProcessMemory):
         gauge = self._used[device]
         gauge.set(self._allocated())
         self._reserved.set(max(self._driver(), gauge.current))
+        if self._books is not None:
+            allocated, reserved = self._books.peaks()
+            gauge.peak, self._reserved.peak = max(gauge.peak, allocated), max(self._reserved.peak, reserved)
         return gauge
 
     def stats(self, device: int) -> dict[str, Any]:
@@ -79,6 +110,9 @@ class MpsMemory(ProcessMemory):
 
     def reset_peak(self, device: int) -> None:
         """Let the peaks start from the present figures."""
+        if self._books is not None:
+            with contextlib.suppress(RuntimeError):
+                self._books.reset_peak(0)
         super().reset_peak(device)
         self._reserved.reset_peak()
 
@@ -100,11 +134,16 @@ class MpsMemory(ProcessMemory):
         return max(0, total - self._reserved.current), total
 
     def empty_cache(self, pool: PoolId = COMMON) -> None:
-        """Give what torch keeps for reuse back to Metal; pools keep nothing of their own."""
+        """Give what torch and MLX keep for reuse back to Metal; pools keep nothing of their own."""
         if pool == COMMON:
             import torch
 
             torch._C._mps_emptyCache()
+            mlx = sys.modules.get("mlx.core")  # one that nobody has imported keeps nothing
+            # In older releases of MLX it is a function of its Metal part.
+            clear = getattr(mlx, "clear_cache", None) or getattr(getattr(mlx, "metal", None), "clear_cache", None)
+            if clear is not None:
+                clear()
 
     def allocate(self, size: int, device: int, stream: int) -> int:
         """A raw block: the memory of a tensor that is kept until the block is released."""

@@ -17,6 +17,7 @@ from ..._compat import named
 from ..host import facts as hostfacts
 
 _IOREG = ["/usr/sbin/ioreg", "-rc", "AGXAccelerator", "-d", "1"]
+_L2 = ["/usr/sbin/sysctl", "-n", "hw.perflevel0.l2cachesize"]
 _CORES = re.compile(r'"gpu-core-count"\s*=\s*(\d+)')
 _THREADGROUP_MEMORY = 32768  # bytes a threadgroup has on every Apple GPU so far
 _SHARE_OF_MEMORY = 0.75  # of main memory, which is what Metal recommends on machines with more than a few GiB
@@ -55,14 +56,24 @@ def _ask(device: Any, name: str) -> Any | None:
     return method() if callable(method) else None
 
 
+def _said_by(command: list[str]) -> str:
+    """What a command of the system prints, nothing where it is not there."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
 def _registry_cores() -> int | None:
     """The number of GPU cores, which only IOKit's registry knows."""
-    try:
-        done = subprocess.run(_IOREG, capture_output=True, text=True, check=True, timeout=5)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    found = _CORES.search(done.stdout)
+    found = _CORES.search(_said_by(_IOREG))
     return int(found[1]) if found else None
+
+
+def l2_cache() -> int:
+    """Bytes of the second-level cache of the fast cores; of the largest cache where the system has no such thing."""
+    said = _said_by(_L2).strip()
+    return int(said) if said.isdigit() else hostfacts.last_level_cache()
 
 
 def _torch_says(name: str) -> Any | None:

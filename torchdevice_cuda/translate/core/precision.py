@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import torch
 
-from ..._compat import complex128_on_mps
 from ...fallback.refusals import NARROW, NO_DOUBLE, refusal
 from ...report.departures import departures
 from .callers import site
@@ -61,11 +60,12 @@ class Precision:
         )
 
 
-#: Whether torch makes complex128 tensors on the GPU, where nothing can compute with them: then they are refused here.
-LENIENT = complex128_on_mps(torch.__version__)
+#: What torch makes on the GPU all the same, where strides are given (copies, most conversions) on every version and
+#: until 2.11 everywhere, though nothing can compute with it. Whoever makes tensors there asks for it, at 25 ns.
+COMPLEX128 = torch.complex128
 
 
 def refuse_complex128(made: torch.Tensor) -> None:
-    """Raise what torch raises from 2.12 on for a complex128 tensor on the GPU."""
-    if made.dtype is torch.complex128 and _is_mps(made):
+    """Raise what torch raises elsewhere for a tensor of a dtype that the GPU has not, if it is on the GPU."""
+    if _is_mps(made):
         raise TypeError("Trying to convert ComplexDouble to the MPS backend but it does not have support for it.")

@@ -25,7 +25,7 @@ _NAMES = (
     (re.compile(r"\bMPS(\w+)Type\b"), r"torch.cuda.\1Tensor"),
 )
 #: What MPS says where an operator of its own meets a tensor of the CPU; nothing is said of which argument it is.
-_ELSEWHERE = "Placeholder storage has not been allocated on MPS device!"
+_ELSEWHERE = ("Placeholder storage has not been allocated on MPS device!", "Passed CPU tensor to MPS op")
 _MIXED = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
 
 

@@ -37,9 +37,12 @@ def kernels(context: Context) -> None:
     settings, editor, precision = context.settings, context.editor, context.precision
     kind = context.driver.device_type
     device = torch.device(kind, 0)
-    chain = Chain(settings.fallback, device, context.driver.memory.observe, settings.mlx, site=site)
+    translated = context.errors.translated
+    chain = Chain(
+        settings.fallback, device, context.driver.memory.observe, settings.mlx, site=site, translated=translated
+    )
     doubles = precision.choice != "raise"
-    guard = Guard(device, chain.left, precision.admit if doubles else None)
+    guard = Guard(device, chain.left, precision.admit if doubles else None, translated)
     editor.on_undo(chain.routes.close)
     editor.undone(f"torch.ops.aten[{kind.upper()}]", register(chain, guard)._destroy)
     if torch.distributed.is_available():

@@ -4,12 +4,29 @@
 
 #include <optional>
 
+#include "operators/refusals.h"
+
 namespace hostdevice {
 namespace {
 
 [[noreturn]] void two_devices(c10::Device a, c10::Device b) {
   TORCH_CHECK(
       false, "Expected all tensors to be on the same device, but found at least two devices, ", a, " and ", b, "!");
+}
+
+// Nobody compares devices for an Apple GPU. Its kernels take numbers from the CPU, notice most other tensors of the CPU
+// when they hand them to Metal, and some hand their memory over without a look.
+void check_as_metal(const c10::OperatorHandle& op, const Facts& f, const torch::jit::Stack& stack, size_t base) {
+  for (auto i : f.interesting) {
+    each_tensor(stack[base + i], f.args[i].kind, [&](const at::Tensor& t) {
+      if (t.device().type() == kType || (t.dim() == 0 && !f.args[i].written)) return;
+      if (f.iterates) two_devices(device(0), t.device());
+      TORCH_CHECK(
+          !takes_any_memory(op.schema().name()), op.operator_name(),
+          " would crash the process on a Mac: it takes the CPU's memory for the GPU's");
+      TORCH_CHECK(false, "Passed CPU tensor to MPS op");
+    });
+  }
 }
 
 }  // namespace
@@ -33,6 +50,10 @@ void check_devices(const c10::OperatorHandle& op, const Facts& f, const torch::j
         if (t.device() != self && !(t.device().is_cpu() && t.dim() == 0)) two_devices(self, t.device());
       });
     }
+    return;
+  }
+  if (!kIsCuda) {
+    check_as_metal(op, f, stack, base);
     return;
   }
   if (f.device_check) {

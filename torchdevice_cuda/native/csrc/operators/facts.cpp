@@ -118,6 +118,7 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
   const std::string name = aten_name(schema.name(), schema.overload_name());
   if (const auto* row = name.empty() ? nullptr : find_op_row(name.c_str())) {
     f->device_check = (row->flags & kDeviceCheck) != 0;
+    f->iterates = (row->flags & kIterates) != 0;
     f->method = row->method;
   }
   return f;

@@ -38,6 +38,7 @@ struct Facts {
   bool writes = false;
   bool view = false;  // returns a view of an argument: made on the device tensors themselves
   bool device_check = false;
+  bool iterates = false;   // compares devices by itself, on whatever device it runs
   bool composite = false;  // made of other operators; run whole only to spare their overhead
   bool mixes = false;      // takes tensors of several devices by design
   bool indexing = false;   // index tensors may live on the CPU

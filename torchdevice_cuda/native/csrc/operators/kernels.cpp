@@ -67,7 +67,7 @@ Tensor empty_strided(
     c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::ScalarType> dtype,
     std::optional<c10::Layout>, std::optional<c10::Device> where, std::optional<bool> pin) {
   const auto type = c10::dtype_or_default(dtype);
-  check_holds(type);
+  check_holds(type, true);
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
   const OnDevice here(where.has_value() ? where->index() : c10::DeviceIndex(-1));
   Tensor t(
@@ -96,6 +96,9 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   const bool to_host = !is_device_tensor(self);
   const auto index = to_host ? src.device().index() : self.device().index();
   if (to_host && !non_blocking) synchronize_current_stream(index);
+  // Other copies are made beside the destination first.
+  if (!kIsCuda && to_host && self.numel() && self.strides() == src.strides() && src.is_non_overlapping_and_dense())
+    check_aligned(self.const_data_ptr());
   if (C10_LIKELY(
           self.scalar_type() == src.scalar_type() && self.sizes() == src.sizes() && plain_strided(self) &&
           plain_strided(src) && self.strides() == src.strides() && self.is_non_overlapping_and_dense())) {

@@ -13,6 +13,7 @@ enum OpFlag : uint8_t {
   kMpsSparseKernel = 4,
   kMpsSparseCsrKernel = 8,
   kMpsNestedKernel = 16,
+  kIterates = 32,  // a TensorIterator sees all its tensors, and compares their devices
 };
 
 struct OpRow {

@@ -4,17 +4,19 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
+#include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "runtime/device.h"
 
 namespace hostdevice {
 
-// No tensor of this type can be made.
-inline void check_holds(c10::ScalarType type) {
+// No tensor of this type can be made. Where strides are given, PyTorch forgets that complex128 is made of float64.
+inline void check_holds(c10::ScalarType type, bool strides_given = false) {
   if (kIsCuda) return;
   TORCH_CHECK_TYPE(
-      type != at::kDouble && (type != at::kComplexDouble || kMpsHoldsComplexDouble),
+      type != at::kDouble && (type != at::kComplexDouble || kMpsHoldsComplexDouble || strides_given),
       "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64. Please use float32 "
       "instead.");
 }
@@ -40,7 +42,18 @@ inline bool is_complex(c10::ScalarType type) {
 inline bool is_long(c10::ScalarType type) {
   return type == at::kLong;
 }
+inline bool is_not_float(c10::ScalarType type) {
+  return type != at::kFloat;
+}
+inline bool is_integral(c10::ScalarType type) {
+  return at::isIntegralType(type, true);
+}
 constexpr Limit kLimits[] = {
+    {"aten::linalg_qr", is_not_float, "linalg_qr: MPS currently supports float32 only"},
+    {"aten::linalg_solve_triangular", is_not_float, "linalg.solve.triangular(); Only float is supported!"},
+    {"aten::cholesky_inverse", is_not_float, "cholesky_inverse: MPS only supports float type!"},
+    {"aten::addr", is_integral, "MPS device does not support addr for non-float input"},
+    {"aten::addr_", is_integral, "MPS device does not support addr for non-float input"},
     {"aten::linalg_inv_ex", is_complex, "linalg_inv: not supported for complex types yet!"},
     {"aten::linalg_lu_factor_ex", is_complex, "linalg.lu_factor(): MPS doesn't support complex types."},
     {"aten::_linalg_solve_ex", is_complex, "linalg.lu_factor(): MPS only supports floats."},
@@ -49,6 +62,16 @@ constexpr Limit kLimits[] = {
     {"aten::index_reduce", is_long, "index_reduce for MPS does not support torch.long dtype"},
     {"aten::index_reduce_", is_long, "index_reduce for MPS does not support torch.long dtype"},
 };
+
+// Kernels that read the memory of a tensor without a look at where it is.
+inline bool takes_any_memory(const std::string& name) {
+  return name == "aten::linalg_solve_triangular" || name == "aten::linalg_lu_solve";
+}
+
+// Copies to the CPU are made by a part of the GPU that writes words of four bytes.
+inline void check_aligned(const void* to) {
+  TORCH_INTERNAL_ASSERT(reinterpret_cast<uintptr_t>(to) % 4 == 0, "Unaligned blit request");
+}
 
 // Operators that look at a tensor or its bytes and compute nothing.
 inline bool only_moves(const std::string& name) {

@@ -36,8 +36,8 @@ void warn_fallback(const c10::OperatorHandle& op) {
       "performance implications.");
 }
 
-// Operators without an MPS kernel that PyTorch sends to the CPU there, whatever the environment says. (It names
-// linalg_svd; the operator underneath is the one with a gradient.)
+// Operators without an MPS kernel that PyTorch sends to the CPU there, whatever the environment says. It names
+// linalg_svd and not the operator underneath, which is the one with a gradient.
 void always_fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
   warn_fallback(op);
   run_on_cpu(op, DispatchKey::CPU, stack);
@@ -217,7 +217,7 @@ void register_boxed_kernels() {
     }
   }
   if (!kIsCuda) {
-    for (const char* name : {"embedding_renorm_", "_linalg_svd", "_linalg_svd.U"}) {
+    for (const char* name : {"embedding_renorm_", "linalg_svd", "linalg_svd.U"}) {
       const auto* row = find_op_row(name);
       if (row && !(row->flags & kMpsKernel))
         libraries[0]->impl(name, torch::CppFunction::makeFromBoxedFunction<&always_fallback>());

@@ -24,6 +24,7 @@ void throw_invalid_ordinal() {
 }
 
 void throw_bad_fork() {
+  TORCH_CHECK(kIsCuda, "would crash the process on a Mac: Metal does not survive a fork");
   TORCH_CHECK(
       false,
       "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' "
@@ -38,8 +39,7 @@ void install_fork_handlers() {
       [] { lock_all_for_fork(); }, [] { unlock_all_after_fork(); },
       [] {
         unlock_all_after_fork();
-        // An Apple GPU's state is the driver's business and says nothing of its own after a fork.
-        if (kIsCuda && g_used.load(std::memory_order_relaxed)) g_bad_fork = true;
+        if (g_used.load(std::memory_order_relaxed)) g_bad_fork = true;
       });
 }
 

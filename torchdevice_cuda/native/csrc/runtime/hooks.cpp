@@ -5,17 +5,16 @@
 #endif
 
 #include <atomic>
-#include <mutex>
 #include <new>
 #include <sstream>
 #include <string>
-#include <unordered_map>
 
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 #include "runtime/fft_plans.h"
 #include "runtime/generator.h"
 #include "runtime/install.h"
+#include "runtime/mps_events.h"
 #include "runtime/pinned.h"
 #include "runtime/streams.h"
 
@@ -26,21 +25,6 @@ namespace {
 using HooksBase = at::CUDAHooksInterface;
 #else
 using HooksBase = at::MPSHooksInterface;
-
-struct MpsEvents {
-  std::mutex mutex;
-  std::unordered_map<uint32_t, EventState> live;
-  uint32_t next = 1;
-  EventState& at(uint32_t id) {
-    auto it = live.find(id);
-    TORCH_CHECK(it != live.end(), "Invalid Event ID: ", id);
-    return it->second;
-  }
-};
-MpsEvents& mps_events() {
-  static auto* e = new MpsEvents;
-  return *e;
-}
 #endif
 
 // Methods that only some versions ask for are not marked override.
@@ -198,47 +182,25 @@ struct Hooks final : HooksBase {
     tracing() = false;
   }
   uint32_t acquireEvent(bool timing) const override {
-    auto& e = mps_events();
-    std::lock_guard<std::mutex> lock(e.mutex);
-    e.live[e.next].timing = timing;
-    return e.next++;
+    return acquire_mps_event(timing);
   }
   void releaseEvent(uint32_t id) const override {
-    auto& e = mps_events();
-    std::lock_guard<std::mutex> lock(e.mutex);
-    e.live.erase(id);
+    release_mps_event(id);
   }
   void recordEvent(uint32_t id) const override {
-    auto& e = mps_events();
-    std::lock_guard<std::mutex> lock(e.mutex);
-    event_record(e.at(id), stream_state(0, 0));
+    record_mps_event(id);
   }
   void waitForEvent(uint32_t id) const override {
-    auto& e = mps_events();
-    std::lock_guard<std::mutex> lock(e.mutex);
-    event_block(e.at(id), stream_state(0, 0));
+    wait_for_mps_event(id);
   }
   void synchronizeEvent(uint32_t id) const override {
-    int64_t when = 0;
-    {
-      auto& e = mps_events();
-      std::lock_guard<std::mutex> lock(e.mutex);
-      when = e.at(id).time_ns.load();
-    }
-    wait_until(when);
+    synchronize_mps_event(id);
   }
   bool queryEvent(uint32_t id) const override {
-    auto& e = mps_events();
-    std::lock_guard<std::mutex> lock(e.mutex);
-    return event_done(e.at(id));
+    return query_mps_event(id);
   }
   double elapsedTimeOfEvents(uint32_t first, uint32_t second) const override {
-    auto& e = mps_events();
-    std::lock_guard<std::mutex> lock(e.mutex);
-    auto &a = e.at(first), &b = e.at(second);
-    TORCH_CHECK(a.timing && b.timing, "Events were not created with argument 'enable_timing=True'");
-    TORCH_CHECK(a.time_ns >= 0 && b.time_ns >= 0, "Both events must be recorded before calculating elapsed time");
-    return event_elapsed_ms(a, b);
+    return elapsed_between_mps_events(first, second);
   }
 
  private:

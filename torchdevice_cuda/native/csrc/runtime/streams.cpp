@@ -158,6 +158,15 @@ void sleep_current_stream(c10::DeviceIndex device, int64_t cycles) {
   s.ready_ns.store(end, std::memory_order_release);
 }
 
+int64_t keep_busy(StreamState& stream, int64_t ns) {
+  g_ever_slept.store(true, std::memory_order_release);
+  const auto until = now_ns() + ns;
+  auto ready = stream.ready_ns.load();
+  while (until > ready && !stream.ready_ns.compare_exchange_weak(ready, until)) {
+  }
+  return std::max(until, ready);
+}
+
 void synchronize_current_stream(c10::DeviceIndex device) {
   if (C10_LIKELY(!g_ever_slept.load(std::memory_order_relaxed))) return;
   wait_until(stream_state(device, current_stream(device)).ready_ns.load());

@@ -46,6 +46,8 @@ bool stream_idle(const StreamState& stream);
 void wait_until(int64_t ns);
 void synchronize_device(c10::DeviceIndex device);
 void sleep_current_stream(c10::DeviceIndex device, int64_t cycles);
+// Have a stream become idle no earlier than so many nanoseconds from now; when that is.
+int64_t keep_busy(StreamState& stream, int64_t ns);
 // What a blocking device-to-host copy does: wait for the work in front of it. Free when nothing ever slept.
 void synchronize_current_stream(c10::DeviceIndex device);
 

@@ -10,7 +10,7 @@ import torch
 
 from ....fallback.refusals import NARROW
 from ...core.context import Context
-from ...core.precision import LENIENT, refuse_complex128
+from ...core.precision import COMPLEX128, refuse_complex128
 from ...core.requests import names_a_device
 from ...core.wrapping import PLAIN, Function, handed_over, modes
 from .common import LIKE, OVERRIDABLE, Arguments, Keywords, drawing_on_cpu, injection, takes_generator
@@ -52,7 +52,7 @@ def on_partial(context: Context, name: str, original: Function) -> Function:
             kwargs["device"] = translator.default_target
         try:
             made = original(*args, **kwargs) if kwargs else original(*args)
-            if LENIENT:
+            if made.dtype is COMPLEX128:
                 refuse_complex128(made)
         except (TypeError, RuntimeError) as error:
             return on_refusal(error, args, kwargs)
@@ -92,7 +92,7 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
             torch.cuda._lazy_init()
         try:
             made = original(*args, **kwargs)
-            if LENIENT:
+            if made.dtype is COMPLEX128:
                 refuse_complex128(made)
         except (TypeError, RuntimeError) as error:
             return on_refusal(error, args, kwargs)

@@ -10,7 +10,7 @@ from ....drivers.traits import Trait
 from ...core import legacy
 from ...core.context import Context
 from ...core.conversions import CONVERSIONS, OnRefusal, on_refusal
-from ...core.precision import LENIENT, refuse_complex128
+from ...core.precision import COMPLEX128, refuse_complex128
 from ...core.registry import patch
 from ...core.wrapping import Function, install
 
@@ -26,15 +26,15 @@ def conversions(context: Context) -> None:
     """
     for name in (*CONVERSIONS, *_FROM_FLOAT8):
         original = getattr(torch.Tensor, name)
-        wrapper = _converting(original, on_refusal(context, name), LENIENT and name in CONVERSIONS)
+        wrapper = _converting(original, on_refusal(context, name), name in CONVERSIONS)
         install(context, torch.Tensor, name, wrapper, original)
 
 
-def _converting(original: Function, after_refusal: OnRefusal, lenient: bool) -> Function:
+def _converting(original: Function, after_refusal: OnRefusal, widens: bool) -> Function:
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         try:
             made = original(self, *args, **kwargs) if args or kwargs else original(self)
-            if lenient and isinstance(made, torch.Tensor):  # ``x.type()`` gives a name
+            if widens and isinstance(made, torch.Tensor) and made.dtype is COMPLEX128:  # ``x.type()`` gives a name
                 refuse_complex128(made)
             return made
         except (TypeError, RuntimeError) as error:

@@ -12,14 +12,25 @@ from ...core.context import Context
 from ...core.registry import patch
 from ...core.wrapping import install
 
+_UNALIGNED = "Unaligned blit request"
+_cpu = torch._C.TensorBase.cpu
+
 
 @patch("torch.Tensor.copy_", traits=Trait.RACING_COPIES)
 def copies(context: Context) -> None:
-    """``Tensor.copy_(non_blocking=True)`` between the CPU and the GPU waits, like every copy here."""
+    """``Tensor.copy_(non_blocking=True)`` between the CPU and the GPU waits, like every copy here.
+
+    The GPU writes words of four bytes: what is to begin elsewhere in the CPU's memory is copied beside it first.
+    """
     original = torch.Tensor.copy_
 
     def wrapper(self: torch.Tensor, src: Any, non_blocking: bool = False) -> torch.Tensor:
-        return original(self, src)
+        try:
+            return original(self, src)
+        except RuntimeError as error:
+            if _UNALIGNED not in str(error):
+                raise
+        return original(self, _cpu(src))
 
     install(context, torch.Tensor, "copy_", wrapper, original)
 

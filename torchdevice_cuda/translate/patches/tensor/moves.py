@@ -11,7 +11,7 @@ from ....fallback.refusals import NARROW
 from ...core.context import Context
 from ...core.conversions import on_refusal
 from ...core.moving import Arguments, Keywords, copying, crossing, mover
-from ...core.precision import LENIENT, refuse_complex128
+from ...core.precision import COMPLEX128, refuse_complex128
 from ...core.registry import patch
 from ...core.requests import Translator, as_device, names_a_device
 from ...core.second_tries import given_second_try
@@ -251,12 +251,12 @@ def to_partial(context: Context) -> None:
                     moved = original(self, target)
                 elif asked.__class__ is dtype_class:
                     moved = original(self, asked)
-                    if not LENIENT:
+                    if asked is not COMPLEX128:
                         return moved
                 else:
                     args, kwargs = translated(args, kwargs)
                     moved = original(self, *args)
-            if LENIENT:
+            if moved.dtype is COMPLEX128:
                 refuse_complex128(moved)
         except (TypeError, RuntimeError) as error:
             return after_refusal(error, self, args, kwargs)
@@ -294,7 +294,7 @@ def cuda_partial(context: Context) -> None:
                 moved = move(self, target)
             else:
                 moved = move(self, target, copy=copy, memory_format=memory_format)
-            if LENIENT:
+            if moved.dtype is COMPLEX128:
                 refuse_complex128(moved)
         except (TypeError, RuntimeError) as error:
             return after_refusal(error, self, args, kwargs)

@@ -1,0 +1,66 @@
+"""Tensors of the CPU among the GPU's: refused as CUDA does, before they get anywhere.
+
+The Apple GPU's backend compares no devices. Most of its kernels notice a tensor of the CPU when they hand it to Metal;
+some take its memory for the GPU's, which ends the process. What computes on the CPU for the GPU would take it as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from ..native.op_table import Row
+    from .cpu import Operator
+
+#: The attribute as a function: a device's type makes a new string each time it is asked for.
+is_cpu: Callable[[torch.Tensor], bool] = vars(torch._C.TensorBase)["is_cpu"].__get__
+
+
+def is_stranger(value: Any) -> bool:
+    """Whether an argument is, or has in it, a tensor of the CPU that is no mere number: those may be anywhere."""
+    if isinstance(value, torch.Tensor):
+        return is_cpu(value) and value.dim() > 0
+    return isinstance(value, (list, tuple)) and any(map(is_stranger, value))
+
+
+@functools.cache
+def _rows() -> dict[str, Row]:
+    """What torch's own table of operators says of each; read when something is refused."""
+    from ..native import op_table
+
+    return {f"aten::{row.name}": row for row in op_table.rows(op_table.yaml_path())}
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def mixed(op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RuntimeError | None:
+    """CUDA's error for arguments on two devices; ``None`` where CUDA does not compare them."""
+    row = _rows().get(op.name())
+    if row is None or not {"kDeviceCheck", "kIterates"} & set(row.flags):
+        return None
+    arguments = op._schema.arguments
+    given = dict(zip((argument.name for argument in arguments), args, strict=False), **kwargs)
+    # As CUDA looks at them: what is written to, then the rest.
+    order = sorted(arguments, key=lambda argument: not (argument.kwarg_only and argument.is_out))
+    found = [(argument.name, tensor) for argument in order for tensor in _tensors(given.get(argument.name))]
+    common = found[0][1].device
+    name, other = next(((name, tensor.device) for name, tensor in found if tensor.device != common), ("", common))
+    if "kDeviceCheck" not in row.flags:
+        devices = f"{common} and {other}" if other.type == "cpu" else f"{other} and {common}"
+        return RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, {devices}!"
+        )
+    return RuntimeError(
+        f"Expected all tensors to be on the same device, but got {name} is on {other}, different from other tensors on "
+        f"{common} (when checking argument in method {row.method})"
+    )

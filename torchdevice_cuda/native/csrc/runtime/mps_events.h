@@ -1,0 +1,16 @@
+// Events as a Mac has them: they signal late, and asking them wrongly would hang the process there.
+#pragma once
+
+#include <cstdint>
+
+namespace hostdevice {
+
+uint32_t acquire_mps_event(bool timing);
+void release_mps_event(uint32_t id);
+void record_mps_event(uint32_t id);
+void wait_for_mps_event(uint32_t id);
+void synchronize_mps_event(uint32_t id);
+bool query_mps_event(uint32_t id);
+double elapsed_between_mps_events(uint32_t start, uint32_t end);
+
+}  // namespace hostdevice
