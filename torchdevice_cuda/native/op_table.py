@@ -17,8 +17,8 @@ from .toolchain import BuildError
 
 #: What the rows are put into, from csrc.
 TEMPLATE = "operators/op_table.cpp.jinja"
-# Which flag of op_table.h a dispatch key of the file stands for.
-_FLAGS = {
+#: Which flag of op_table.h a dispatch key of the file stands for.
+FLAGS = {
     "MPS": "kMpsKernel",
     "SparseMPS": "kMpsSparseKernel",
     "SparseCsrMPS": "kMpsSparseCsrKernel",
@@ -104,8 +104,8 @@ def rows(path: Path) -> list[Row]:
     by_name = {o.full_name: o for o in operators}
     out = []
     for o in operators:
-        # A structured operator's functional and in-place forms have the kernels of its out= form.
-        keys = o.keys | (by_name[o.delegate].keys if o.delegate in by_name else set())
+        # A structured operator's functional and in-place forms have the kernels of its out= form: the dense ones only.
+        keys = o.keys | (by_name[o.delegate].keys & {"MPS"} if o.delegate in by_name else set())
         structured = o.structured or bool(o.delegate)
         base = o.name + ("_out" if o.is_out else "")
         if structured:
@@ -113,7 +113,7 @@ def rows(path: Path) -> list[Row]:
         else:
             method = f"wrapper_CUDA_{o.overload}_{base}"
         flags = ["kDeviceCheck"] if o.device_check else []
-        flags += [flag for key, flag in _FLAGS.items() if key in keys]
+        flags += [flag for key, flag in FLAGS.items() if key in keys]
         out.append(Row(o.full_name, method, tuple(flags)))
     return sorted(out)
 
