@@ -134,7 +134,10 @@ def refusals_said(
     wrong = []
     for words in patterns:
         stale = texts.unsaid(words.pattern, [(facts.of_mps, facts.texts) for facts in every])
-        wrong += [f"no release says {choice!r} of {words.pattern!r}" for choice in stale if choice not in between]
+        for choice in stale:
+            named = words.pattern if choice == words.pattern else f"{choice} of {words.pattern}"
+            if texts.plain(named) not in between:
+                wrong.append(f"no release says {named}")
     return Result("refusals that we know are said", "every torch", len(patterns), wrong)
 
 
