@@ -16,10 +16,13 @@ import pytest
 from harness import python
 from harness.processes import ROOT
 
+from . import planting
+
 pytest.importorskip("lief", reason='needs ".[mac]"')
 TOOL = ROOT / "tools" / "mac_wheel"
 sys.path.append(str(TOOL))
 import checks  # noqa: E402
+import compiling  # noqa: E402
 import texts  # noqa: E402
 import wheels  # noqa: E402
 from ours import Use  # noqa: E402
@@ -146,7 +149,7 @@ def test_a_check_of_nothing_fails() -> None:
     assert torch_c()(FACTS).verdict == "FAILED"
 
 
-def wheel(folder: Path, name: str, files: dict[str, str]) -> wheels.Wheel:
+def wheel(folder: Path, name: str, files: dict[str, str | bytes]) -> wheels.Wheel:
     path = folder / f"{name}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for member, content in files.items():
@@ -203,3 +206,11 @@ def test_this_tree(tmp_path: Path) -> None:
         pytest.skip(done.out.strip())
     assert done.status == 0, done.out
     assert {result["verdict"] for result in json.loads((tmp_path / "out.json").read_text())} == {"ok"}
+
+
+def test_symbols_that_nobody_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "_of_the_system", lambda: {"_malloc"})
+    planted = planting.library(tmp_path / "lib.dylib", {"__ZN2at3addEv": "a text"}, {}, "__ZN2at3mulEv").read_bytes()
+    torch = wheel(tmp_path, "torch-2.13.0", {f"torch/lib/{name}.dylib": planted for name in compiling.LIBRARIES})
+    needed = {"_malloc", "__ZN2at3addEv", "__ZN2at3mulEv", "_PyErr_Occurred", "__ZNSt3__14coutE", "___dso_handle"}
+    assert compiling.lacking(needed | {"__ZN2at4goneEv", "_PyErr_Gone"}, torch, []) == {"__ZN2at4goneEv", "_PyErr_Gone"}

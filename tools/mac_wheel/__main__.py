@@ -21,7 +21,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 try:
     import checks
-    import native
+    import compiling
     import ours
     import texts
     import wheels
@@ -94,7 +94,7 @@ def main() -> int:
     came_out = list(results(found))
     if options.native:
         others = [found[name] for name in OTHERS]
-        came_out += [native.compiled(found[name], others) for name in (NEWEST, INSTALLED)]
+        came_out += [compiling.compiled(found[name], others) for name in (NEWEST, INSTALLED)]
     print(checks.table(came_out))
     if options.json:
         options.json.write_text(checks.as_json(came_out), encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,8 +19,13 @@ from wheels import Wheel
 from torchdevice_cuda.native import compilation, op_table, toolchain
 
 #: What the library is linked with on a Mac.
-_LIBRARIES = ("libc10", "libtorch_cpu", "libtorch_python")
+LIBRARIES = ("libc10", "libtorch_cpu", "libtorch_python")
 _TARGET = "aarch64-macos.14.0"
+#: Quickly, and without the checks that zig adds where nothing is optimised.
+_QUICK = ("-O0", "-g0", "-fno-sanitize=undefined")
+#: The C++ library's own names and the linker's. Which of the former are asked for is up to its headers, and the
+#: compiler's are not Apple's.
+_OF_THE_COMPILER = re.compile(r"__Z(N|NK|T[ISV]N?)St3__1|__Z(dl|da|nw|na)|___dso_handle$")
 #: No unit takes longer, not on a busy machine either.
 PATIENCE_S = 1800
 
@@ -38,7 +44,7 @@ def compiled(wheel: Wheel, others: Iterable[Wheel]) -> Result:
         for unit, parts in compilation.layout("cuda").items():
             source, out = folder / f"{unit}.cpp", folder / f"{unit}.o"
             source.write_text(_text(parts.parts, folder / YAML), encoding="utf-8")
-            flags = [*toolchain.compile_flags("cuda", torch), *toolchain.compile_paths(torch, folder), "-O0", "-g0"]
+            flags = [*toolchain.compile_flags("cuda", torch), *toolchain.compile_paths(torch, folder), *_QUICK]
             command = [sys.executable, "-m", "ziglang", "c++", "-target", _TARGET, *flags]
             done = subprocess.run(
                 [*command, "-c", str(source), "-o", str(out)], capture_output=True, text=True, timeout=PATIENCE_S
@@ -62,8 +68,8 @@ def _text(parts: tuple[str, ...], yaml: Path) -> str:
 
 def lacking(needed: set[str], wheel: Wheel, others: Iterable[Wheel]) -> set[str]:
     """The symbols that nobody has: not torch, not Python, not the system that other libraries for macOS take from."""
-    left = needed - _of_the_system()
-    for name in _LIBRARIES:
+    left = {symbol for symbol in needed - _of_the_system() if not _OF_THE_COMPILER.match(symbol)}
+    for name in LIBRARIES:
         library = wheel.library(f"torch/lib/{name}.dylib")
         left -= library.exported | library.undefined
     for other in others:
