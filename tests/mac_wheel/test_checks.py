@@ -145,6 +145,14 @@ def test_what_releases_in_between_say_is_not_missed() -> None:
     assert len(checks.refusals_said([facts], TABLE, other).wrong) == 1
 
 
+def test_what_torch_says_of_any_device_may_be_in_pieces() -> None:
+    pattern = "Could not run '[^']+' with arguments from the '\\w*MPS' backend"
+    words = {"Could not run '", "' with arguments", " from the '", "' backend. "}
+    assert texts.unsaid(pattern, [({}, words)]) == []
+    assert texts.unsaid(pattern, [({}, words - {" from the '"})]) == [pattern]
+    assert texts.unsaid("unsupported on MPS", [({}, {"is unsupported", " on MPS"})]) == ["unsupported on MPS"]
+
+
 def test_a_check_of_nothing_fails() -> None:
     assert torch_c()(FACTS).verdict == "FAILED"
 
@@ -212,5 +220,5 @@ def test_symbols_that_nobody_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(compiling, "_of_the_system", lambda: {"_malloc"})
     planted = planting.library(tmp_path / "lib.dylib", {"__ZN2at3addEv": "a text"}, {}, "__ZN2at3mulEv").read_bytes()
     torch = wheel(tmp_path, "torch-2.13.0", {f"torch/lib/{name}.dylib": planted for name in compiling.LIBRARIES})
-    needed = {"_malloc", "__ZN2at3addEv", "__ZN2at3mulEv", "_PyErr_Occurred", "__ZNSt3__14coutE", "___dso_handle"}
+    needed = {"_malloc", "__ZN2at3addEv", "__ZN2at3mulEv", "_PyErr_Occurred", "__ZNSt3__14coutE", "__ZTVSt9exception"}
     assert compiling.lacking(needed | {"__ZN2at4goneEv", "_PyErr_Gone"}, torch, []) == {"__ZN2at4goneEv", "_PyErr_Gone"}

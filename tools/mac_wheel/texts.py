@@ -88,10 +88,10 @@ def occurs(pattern: str, of_mps: Mapping[str, Collection[str]], texts: Collectio
 def _said(part: str, texts: Collection[str]) -> bool:
     """Whether a text has these words, or one ends with the first of them and another begins with the last."""
     everything = "\0".join(["", *texts, ""])
-    blanks = [found.start() for found in re.finditer(" ", part)]
-    return part in everything or any(
-        f"{part[:blank]}\0" in everything and f"\0{part[blank:]}" in everything for blank in blanks
-    )
+    # Of few letters there is always one.
+    halves = [(part[: blank.start()], part[blank.start() :]) for blank in re.finditer(" ", part)]
+    long = [(first, last) for first, last in halves if min(len(first), len(last)) > 8]
+    return part in everything or any(f"{first}\0" in everything and f"\0{last}" in everything for first, last in long)
 
 
 def unsaid(pattern: str, said: Sequence[tuple[Mapping[str, Collection[str]], Collection[str]]]) -> list[str]:
