@@ -105,6 +105,7 @@ COMPATIBILITY: dict[str, list[Exception]] = {
         RuntimeError("Scatter reduce mean mode not yet supported in MPS"),
         RuntimeError("On-going issue on MPSGraph topk when ndims() - axis > 4, see issue #154890"),
         RuntimeError("linalg.eigh: matrix too large to stage in MPS threadgroup memory (300)"),
+        RuntimeError("conv3d: kernel volume times channels per group exceeds int32"),
         RuntimeError("argmax_out: tensor rank > 16 is not supported"),
     ],
 }

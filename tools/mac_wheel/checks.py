@@ -169,8 +169,8 @@ class Pin:
 
 #: Names are of functions, as the compiler writes them, without what follows; texts are whole.
 PINS = (
-    Pin("__ZN2at3mps8MPSEvent14waitForCpuSyncEv", "elapsed times wait for a flag that they consume", until=(2, 13)),
-    Pin("__ZN2at3mps8MPSEvent13waitForTimingEv", "elapsed times are kept with the recording", since=(2, 14)),
+    Pin("__ZN2at3mps8MPSEvent14waitForCpuSyncEv", "elapsed times wait for a flag that they consume", until=(2, 14)),
+    Pin("__ZN2at3mps8MPSEvent13waitForTimingEv", "elapsed times are kept with the recording", since=(2, 15)),
     Pin("__ZN2at3mps12MPSEventPool11elapsedTimeEjj", "elapsed times are asked of pairs of events"),
     Pin("____ZN2at3mps8MPSEvent6recordEbb_block_invoke", "recording is left to the queue: a query may come before it"),
     Pin(" was not recorded after start event ", "events in reverse are refused", text=True),

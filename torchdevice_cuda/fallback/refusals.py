@@ -60,6 +60,7 @@ TABLE: tuple[Evidence, ...] = (
     _row(LIMIT, RuntimeError, r": Unsupported (Bicubic interpolation|Nearest interpolation|Border padding mode)"),
     _row(LIMIT, RuntimeError, r"dropout_p != 0.0 is not supported"),
     _row(LIMIT, RuntimeError, r"(64-bit indexing|32-bit (iterator|indices)|exceeds 2\^32|exceeds [Mm]etal max)"),
+    _row(LIMIT, RuntimeError, r"^conv3d: .* exceeds int32"),
     _row(LIMIT, RuntimeError, r"tensor rank > \d+ is not supported"),
     _row(LIMIT, RuntimeError, r"(larger|more) than 2\*\*\d+ (elements|entries)"),
     _row(LIMIT, RuntimeError, r"larger than (INT32_MAX|4Gb)"),
