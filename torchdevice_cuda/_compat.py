@@ -110,7 +110,7 @@ def generators_are_built_in() -> bool:
 
 
 #: Names that releases from one on have, or up to one; what is there is used, what is not is not missed.
-_NOT_EVERYWHERE: dict[str, str] = {
+NOT_EVERYWHERE: dict[str, str] = {
     "torch.mps.device": "no release yet: torch's own code enters it for tensors on MPS",
     "torch.mps._initialized": "the same",
     "torch._C._is_flash_attention_available": "private: may go",
@@ -128,7 +128,7 @@ def named(name: str) -> Any | None:
     """What torch has under one of the names above, ``None`` in a release that does not."""
     import torch
 
-    if name not in _NOT_EVERYWHERE:
+    if name not in NOT_EVERYWHERE:
         raise KeyError(f"{name} is in every release, or nobody has said otherwise")
     owner, _, attribute = name.removeprefix("torch.").rpartition(".")
     return getattr(getattr(torch, owner), attribute, None)

@@ -17,8 +17,8 @@ from .toolchain import BuildError
 
 #: What the rows are put into, from csrc.
 TEMPLATE = "operators/op_table.cpp.jinja"
-# Which flag of op_table.h a dispatch key of the file stands for.
-_FLAGS = {
+#: Which flag of op_table.h a dispatch key of the file stands for.
+FLAGS = {
     "MPS": "kMpsKernel",
     "SparseMPS": "kMpsSparseKernel",
     "SparseCsrMPS": "kMpsSparseCsrKernel",
@@ -107,9 +107,9 @@ def rows(path: Path) -> list[Row]:
     by_name = {o.full_name: o for o in operators}
     out = []
     for o in operators:
-        # A structured operator's functional and in-place forms have the kernels of its out= form.
+        # A structured operator's functional and in-place forms have the kernels of its out= form: the dense ones only.
         kernels = by_name.get(o.delegate, o)
-        keys = o.keys | kernels.keys
+        keys = o.keys | (kernels.keys & {"MPS"})
         structured = o.structured or bool(o.delegate)
         base = o.name + ("_out" if o.is_out else "")
         if structured:
@@ -118,7 +118,7 @@ def rows(path: Path) -> list[Row]:
             method = f"wrapper_CUDA_{o.overload}_{base}"
         flags = ["kDeviceCheck"] if o.device_check else []
         flags += ["kIterates"] if kernels.iterates else []
-        flags += [flag for key, flag in _FLAGS.items() if key in keys]
+        flags += [flag for key, flag in FLAGS.items() if key in keys]
         out.append(Row(o.full_name, method, tuple(flags)))
     return sorted(out)
 

@@ -217,11 +217,15 @@ void register_boxed_kernels() {
     }
   }
   if (!kIsCuda) {
-    for (const char* name : {"embedding_renorm_", "linalg_svd", "linalg_svd.U"}) {
+    const auto lacks_kernel = [](const char* name) {
       const auto* row = find_op_row(name);
-      if (row && !(row->flags & kMpsKernel))
-        libraries[0]->impl(name, torch::CppFunction::makeFromBoxedFunction<&always_fallback>());
-    }
+      return row && !(row->flags & kMpsKernel);
+    };
+    std::vector<const char*> sent = {"embedding_renorm_", "_slow_conv2d_forward"};
+    // Since 2.15 the operator underneath has a kernel.
+    if (lacks_kernel("_linalg_svd")) sent.insert(sent.end(), {"linalg_svd", "linalg_svd.U"});
+    for (const char* name : sent)
+      if (lacks_kernel(name)) libraries[0]->impl(name, torch::CppFunction::makeFromBoxedFunction<&always_fallback>());
   }
   auto any = std::make_unique<torch::Library>(
       torch::Library::IMPL, "_", std::make_optional(kDense), __FILE__, static_cast<uint32_t>(__LINE__));

@@ -165,7 +165,7 @@ struct Hooks final : HooksBase {
   }
   void setMemoryFraction(double ratio) const override {
     // Up to 2 is allowed there; above 1 the device's own size is what limits here.
-    TORCH_CHECK(ratio >= 0 && ratio <= 2, "invalid fraction:", ratio);
+    TORCH_CHECK(ratio >= 0 && ratio <= 2, "invalid high watermark ratio ", ratio);
     set_memory_fraction(0, ratio > 1 || ratio == 0 ? 1.0 : ratio);
   }
   // Nobody reads signposts here; what is refused is refused.

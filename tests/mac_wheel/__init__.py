@@ -1,0 +1,1 @@
+"""tools/mac_wheel: that it finds what is planted."""

@@ -1,0 +1,89 @@
+"""The native part, compiled for a Mac on any machine; whether all that it takes from elsewhere is there."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from checks import Result
+from macho import Library
+from torch_facts import YAML
+from wheels import Wheel
+
+from torchdevice_cuda.native import compilation, op_table, toolchain
+
+#: What the library is linked with on a Mac.
+LIBRARIES = ("libc10", "libtorch_cpu", "libtorch_python")
+_TARGET = "aarch64-macos.14.0"
+#: Quickly, and without the checks that zig adds where nothing is optimised.
+_QUICK = ("-O0", "-g0", "-fno-sanitize=undefined")
+#: The C++ library's own names and the linker's. Which of the former are asked for is up to its headers, and the
+#: compiler's are not Apple's.
+_OF_THE_COMPILER = re.compile(r"__Z(N|NK|T[ISV]N?)St|__Z(dl|da|nw|na)|___dso_handle$")
+#: No unit takes longer, not on a busy machine either.
+PATIENCE_S = 1800
+
+
+def compiled(wheel: Wheel, others: Iterable[Wheel]) -> Result:
+    """Every unit compiles against a wheel's headers, and torch, the system or Python has what the objects lack."""
+    check = "the native part for macOS"
+    if importlib.util.find_spec("ziglang") is None:
+        return Result(check, str(wheel), 0, ["ziglang is not installed; pip install -e '.[mac-native]'"])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        wheel.unpack(folder, "torch/include/", YAML)
+        torch = toolchain.Torch(folder / "torch", str(wheel.version), cxx11_abi=False)
+        wrong: list[str] = []
+        objects: list[Library] = []
+        for unit, parts in compilation.layout("cuda").items():
+            source, out = folder / f"{unit}.cpp", folder / f"{unit}.o"
+            source.write_text(_text(parts.parts, folder / YAML), encoding="utf-8")
+            flags = [*toolchain.compile_flags("cuda", torch), *toolchain.compile_paths(torch, folder), *_QUICK]
+            command = [sys.executable, "-m", "ziglang", "c++", "-target", _TARGET, *flags]
+            done = subprocess.run(
+                [*command, "-c", str(source), "-o", str(out)], capture_output=True, text=True, timeout=PATIENCE_S
+            )
+            if done.returncode:
+                errors = [line for line in done.stderr.splitlines() if " error: " in line or line.startswith("error:")]
+                wrong += [f"{unit}: {line}" for line in errors[:5] or [done.stderr[-300:]]]
+            else:
+                objects.append(Library(out))
+    defined = {symbol for one in objects for symbol in one.exported}
+    needed = {symbol for one in objects for symbol in one.undefined} - defined
+    wrong += sorted(f"nobody has {symbol}" for symbol in lacking(needed, wheel, others))
+    return Result(check, str(wheel), len(needed), wrong)
+
+
+def _text(parts: tuple[str, ...], yaml: Path) -> str:
+    if parts == (op_table.TEMPLATE,):
+        return op_table.cpp(yaml, toolchain.SOURCES / op_table.TEMPLATE)
+    return "".join(f'#include "{part}"\n' for part in parts)
+
+
+def lacking(needed: set[str], wheel: Wheel, others: Iterable[Wheel]) -> set[str]:
+    """The symbols that nobody has: not torch, not Python, not the system that other libraries for macOS take from."""
+    left = {symbol for symbol in needed - _of_the_system() if not _OF_THE_COMPILER.match(symbol)}
+    for name in LIBRARIES:
+        library = wheel.library(f"torch/lib/{name}.dylib")
+        left -= library.exported | library.undefined
+    for other in others:
+        for name in (*other.matching("", ".dylib"), *other.matching("", ".so")):
+            left -= other.library(name).undefined if left else set()
+    # A symbol of C has an underscore more than its name.
+    return {symbol for symbol in left if not hasattr(ctypes.pythonapi, symbol.removeprefix("_"))}
+
+
+def _of_the_system() -> set[str]:
+    """What the C library of macOS has, as the compiler's own list says."""
+    import ziglang
+
+    found: set[str] = set()
+    for path in Path(ziglang.__file__).parent.rglob("libSystem.tbd"):
+        found.update(path.read_text(encoding="utf-8").replace(",", " ").replace("'", " ").split())
+    return found
