@@ -119,6 +119,8 @@ NOT_EVERYWHERE: dict[str, str] = {
     "torch._C._mps_get_name": "the same; Metal tells otherwise",
     "torch._C._mps_get_core_count": "the same; IOKit's registry tells otherwise",
     "torch._C._mps_recommendedMaxMemory": "the same; Metal tells otherwise",
+    "torch._C._mps_getCurrentStream": "since 2.15; the emulated GPU brings it where torch.mps asks for it",
+    "torch._C._mps_setStream": "the same",
     "torch._C._accelerator_getDeviceStats": "since 2.9; without it peaks are what was seen",
     "torch._C._accelerator_resetPeakStats": "the same",
 }

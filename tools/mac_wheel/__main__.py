@@ -3,10 +3,10 @@
     python tools/mac_wheel [--json FILE] [--newest] [--torch VERSION ...] [--native]          # needs ".[mac]"
 
 The wheels of torch (the newest that was reviewed, the oldest that we support, the one that is installed here), mlx and
-pyobjc are asked of pip and kept in the user's cache. Where they cannot be had it says so in one line and ends well. What is compared is
-in ``checks.py``; texts that look like refusals and are none are in ``reviewed.txt``, with reasons. ``--newest`` and
-``--torch`` add releases, which differ in what they refuse. ``--native`` also compiles the native part for macOS, which takes minutes.
-The exit status is 1 if anything differs.
+pyobjc are asked of pip and kept in the user's cache. Where they cannot be had it says so in one line and ends well.
+What is compared is in ``checks.py``; texts that look like refusals and are none are in ``reviewed.txt``, with reasons.
+``--newest`` and ``--torch`` add releases, which differ in what they refuse. ``--native`` also compiles the native part
+for macOS, which takes minutes. The exit status is 1 if anything differs.
 """
 
 from __future__ import annotations
