@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import compileall
 import functools
+import signal
 
 import pytest
 from harness import EVERYWHERE
@@ -14,7 +15,12 @@ BATCHES = pytest.StashKey[Batches]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile the package once, not in each of the children: they may be told not to write what they compiled."""
+    """Compile the package once, not in each of the children: they may be told not to write what they compiled.
+
+    A shell's background job ignores what interrupts it, and so would programs that tests start and interrupt.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(ROOT / "torchdevice_cuda", quiet=2)
 

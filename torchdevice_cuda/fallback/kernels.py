@@ -123,5 +123,6 @@ def register(chain: Chain, guard: Guard) -> torch.library.Library:
         for name in refusing:
             op = overload(name)
             native = torch.library.get_kernel(op, "MPS")
-            library.impl(name.removeprefix("aten::"), guard.operator(op, native), "MPS")
+            # Torch itself has written one of them in Python, which 2.11 would keep.
+            library.impl(name.removeprefix("aten::"), guard.operator(op, native), "MPS", allow_override=True)
     return library

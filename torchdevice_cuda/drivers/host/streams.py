@@ -37,7 +37,7 @@ class HostStreams(Streams):
     def __init__(self, device_count: int, cycles_per_second: Callable[[int], float]) -> None:
         self._device_count = device_count
         self._cycles_per_second = cycles_per_second
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handler of a signal may ask again, on the same thread
         self._thread = threading.local()
         self._handles = itertools.count(0x5D_0000_1000, 0x40)
         self._next: dict[tuple[int, int], int] = {}

@@ -75,12 +75,13 @@ class MpsStreams(HostStreams):
 
     def __init__(self, device_count: int, cycles_per_second: Callable[[int], float]) -> None:
         super().__init__(device_count, cycles_per_second)
-        self._metal_lock = threading.Lock()
+        # They are held while the interpreter runs: a signal's handler, on the same thread, may ask again meanwhile.
+        self._metal_lock = threading.RLock()
         #: What all times are measured from: recorded before every timed event, and never at the end of a measurement.
         self._anchor: Recording | None = None
         self._anchored = False
         self._timed: collections.deque[Recording] = collections.deque()
-        self._marker_lock = threading.Lock()
+        self._marker_lock = threading.RLock()
         self._marker: Recording | None = None
         self._misses = 0
 
