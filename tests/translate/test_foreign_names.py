@@ -179,8 +179,7 @@ def test_functions_of_torch_mps() -> None:
     start, end = torch.mps.Event(enable_timing=True), torch.mps.Event(enable_timing=True)
     start.record()
     end.record()
-    end.synchronize()
-    assert start.elapsed_time(end) >= 0
+    assert start.elapsed_time(end) >= 0  # which waits; after end.synchronize() it may wait for ever on a Mac
 
 
 @everywhere
