@@ -19,12 +19,10 @@ class Evidence:
     kind: str
     type: type[BaseException]
     words: re.Pattern[str]
-    #: the first release of torch that no longer says so; ``None`` for what the newest known one says
-    until: str | None = None
 
 
-def _row(kind: str, error: type[BaseException], words: str, until: str | None = None) -> Evidence:
-    return Evidence(kind, error, re.compile(words), until)
+def _row(kind: str, error: type[BaseException], words: str) -> Evidence:
+    return Evidence(kind, error, re.compile(words))
 
 
 NO_KERNEL, NO_LAYOUT, NO_DOUBLE, NO_DTYPE = "no kernel", "no such layout", "no float64", "no such dtype"
@@ -51,15 +49,14 @@ TABLE: tuple[Evidence, ...] = (
     _row(LIMIT, RuntimeError, r"MPSGr?aph does not support tensor dims larger"),  # 2.9 to 2.12 write MPSGaph
     _row(LIMIT, RuntimeError, r"Output channels > 65536 not supported at the MPS device"),
     _row(LIMIT, RuntimeError, r"(larger|more) than 2\*\*\d+ (elements|entries)"),
-    _row(LIMIT, RuntimeError, r"^Scatter reduce mean mode not yet supported in MPS", until="2.13"),
-    _row(LIMIT, RuntimeError, r"\btopk when ndims\(\) - axis > 4", until="2.13"),
+    _row(LIMIT, RuntimeError, r"\btopk when ndims\(\) - axis > 4"),  # before 2.13
     _row(LIMIT, RuntimeError, r"Adaptive pool MPS: "),
     _row(LIMIT, RuntimeError, r"MPS supports tensors with dimensions <= \d+"),
     _row(LIMIT, RuntimeError, r"only supported on MPS for MacOS"),
     _row(LIMIT, RuntimeError, r"for MPS does not support dropout"),
     _row(LIMIT, RuntimeError, r"MPS doesn't allow "),
     _row(LIMIT, RuntimeError, r"sparse_grad not supported in MPS"),
-    _row(LIMIT, RuntimeError, r"not yet supported in MPS"),
+    _row(LIMIT, RuntimeError, r"not yet supported in MPS"),  # also, before 2.13, scatter_reduce's mean
     _row(LIMIT, RuntimeError, r"^LSTM with projections is not currently supported with MPS"),
     _row(LIMIT, RuntimeError, r"driver= is not supported on MPS"),
     _row(LIMIT, RuntimeError, r": Unsupported (Bicubic interpolation|Nearest interpolation|Border padding mode)"),

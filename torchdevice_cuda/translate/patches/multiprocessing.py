@@ -98,20 +98,27 @@ def sent_tensors(context: Context) -> None:
             editor.item(reducers, kind, reduce_tensor)
 
 
+def _answer_for_gpu(context: Context, name: str, answer: Function) -> None:
+    """Have a method of tensors answer so for those on the GPU; a subclass that handles functions is asked, as ever."""
+    original: Function = getattr(torch.Tensor, name)
+    on_gpu, has_torch_function_unary = context.on_gpu, torch.overrides.has_torch_function_unary
+
+    def method(self: torch.Tensor) -> Any:
+        return original(self) if not on_gpu(self) or has_torch_function_unary(self) else answer(self)
+
+    context.editor.set(torch.Tensor, name, resembling(method, original))
+
+
 @patch("torch.Tensor.share_memory_", traits=Trait.UNSHARED)
 def shared_memory(context: Context) -> None:
     """Memory of the GPU cannot be shared: asking for it does nothing, as on CUDA, where torch before 2.12 raises.
 
     A program that shares what went there unasked is told how to keep it.
     """
-    original: Function = torch.Tensor.share_memory_
-    on_gpu, has_torch_function_unary = context.on_gpu, torch.overrides.has_torch_function_unary
     unasked = Trait.ACCELERATES in context.traits
     warned: set[str] = set()
 
-    def share_memory_(self: torch.Tensor) -> Any:
-        if not on_gpu(self) or has_torch_function_unary(self):
-            return original(self)
+    def share_memory_(x: torch.Tensor) -> torch.Tensor:
         if unasked and not warned:
             warned.add("share_memory_")
             warnings.warn_explicit(
@@ -120,18 +127,12 @@ def shared_memory(context: Context) -> None:
                 UserWarning,
                 *site(),
             )
-        return self
+        return x
 
-    context.editor.set(torch.Tensor, "share_memory_", resembling(share_memory_, original))
+    _answer_for_gpu(context, "share_memory_", share_memory_)
 
 
 @patch("torch.Tensor.is_shared", traits=Trait.UNSHARED)
 def told_shared(context: Context) -> None:
     """CUDA tensors always say that they are; torch before 2.12 asks those on other GPUs for shared memory."""
-    original: Function = torch.Tensor.is_shared
-    on_gpu, has_torch_function_unary = context.on_gpu, torch.overrides.has_torch_function_unary
-
-    def is_shared(self: torch.Tensor) -> bool:
-        return original(self) if not on_gpu(self) or has_torch_function_unary(self) else True
-
-    context.editor.set(torch.Tensor, "is_shared", resembling(is_shared, original))
+    _answer_for_gpu(context, "is_shared", lambda _: True)
