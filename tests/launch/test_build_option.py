@@ -19,6 +19,7 @@ EMULATED = {"TORCHDEVICE_EMULATE_MPS": "1"}
         (("--driver", "virtual"), EMULATED, "cuda"),
         (("--driver", "mps"), EMULATED, "mps"),
         ((), EMULATED, "mps"),
+        (("--driver", "mps"), {}, "calls"),
     ],
 )
 def test_what_is_built(options: tuple[str, ...], environment: dict[str, str], kind: str, tmp_path: Path) -> None:
@@ -27,12 +28,6 @@ def test_what_is_built(options: tuple[str, ...], environment: dict[str, str], ki
     path = Path(done.out.strip())
     assert path.is_relative_to(bench.cache) and path.parent.name.startswith(f"{kind}-") and path.is_file()
     assert bench.links == 1
-
-
-def test_an_apple_gpu_needs_nothing_built(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    done = python("-m", "torchdevice_cuda", "--driver", "mps", "--build", environment=bench.environment())
-    assert "nothing to build" in done.out and bench.links == 0
 
 
 def test_the_error_names_the_command_that_helps(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from .traits import Trait
 if TYPE_CHECKING:
     import torch
 
-    from ..native.interface import Native
+    from ..native.interface import Native, Rescue
     from ..settings import Settings
 
 
@@ -127,6 +127,11 @@ class Driver(abc.ABC):
     def native(self) -> Native | None:
         """The compiled device behind it, for drivers with the trait ``NATIVE``."""
         return None
+
+    @property
+    def rescue(self) -> Rescue | None:
+        """What has torch's own functions tell of calls that failed; ``None`` where nothing compiled is at hand."""
+        return None if self.native is None else self.native.rescue
 
     # ------------------------------------------------------------------ devices
     @abc.abstractmethod

@@ -3,13 +3,14 @@
 The backend says so only when it is called. Functions are guarded where programs call them; operators that backward
 passes and other operators call are guarded in the dispatcher. A refusal (see ``refusals``) is remembered by
 name, dtype and device, so that the device is asked once; every other error goes on unchanged. Until something has been
-refused, a call of a guarded function costs one call of a Python function more than it would (0.1 us).
+refused, a call of a guarded function costs nothing more than it would; one call of a Python function (0.1 us) where
+nothing compiled is at hand, or torch's function is itself written in Python.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -20,6 +21,7 @@ from .devices import is_stranger
 from .refusals import NO_DOUBLE, refusal
 
 if TYPE_CHECKING:
+    from ..native.interface import Handler, Rescue
     from .cpu import Operator
 
 #: Functions whose operators have limits on MPS in some version of macOS or torch that CUDA does not have, by the module
@@ -84,24 +86,41 @@ class Guard:
         known = refusals.of(name)
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if known:
-                kind = known.get(self._subject(args, kwargs))
-                if kind is not None and self._answers(kind):
-                    return self._on_cpu(name, original, args, kwargs, kind)
+            if known and (kind := self._known(known, args, kwargs)) is not None:
+                return self._on_cpu(name, original, args, kwargs, kind)
             try:
                 # Handing on keyword arguments that are not there takes longer than to look.
                 return original(*args, **kwargs) if kwargs else original(*args)
             except (RuntimeError, TypeError) as error:
-                kind, subject = refusal(error), self._subject(args, kwargs)
-                if kind is None or not self._answers(kind) or subject[0] is None:
+                kind = self._refused(name, args, kwargs, error)
+                if kind is None:
                     other = self._translated(error)
                     if other is error:
                         raise
                     raise other from None
-            refusals.add(name, *subject, kind)
             return self._on_cpu(name, original, args, kwargs, kind)
 
         return wrapper
+
+    def handler(self, name: str, rescue: Rescue) -> tuple[Handler, bool]:
+        """What looks at a C function's calls to the same end, and whether before each: good calls cost nothing then."""
+        known = refusals.of(name)
+
+        def handler(function: Any, args: tuple[Any, ...], named: dict[str, Any] | None, error: Any) -> Any:
+            kwargs = named or {}
+            if error is None:
+                kind = self._known(known, args, kwargs)
+            elif isinstance(error, (RuntimeError, TypeError)):
+                kind = self._refused(name, args, kwargs, error)
+                if kind is not None:
+                    rescue(function, handler, True)  # what is refused is known before the device is asked, from now on
+                elif (other := self._translated(error)) is not error:
+                    raise other from None
+            else:
+                kind = None
+            return NotImplemented if kind is None else self._on_cpu(name, function, args, kwargs, kind)
+
+        return handler, bool(known)
 
     def operator(self, op: Operator, native: torch._C._SafeKernelFunction) -> Callable[..., Any]:
         """A kernel that asks the backend's own, and goes to the CPU where that refuses."""
@@ -126,6 +145,24 @@ class Guard:
             return on_cpu(*args, **kwargs)
 
         return kernel
+
+    def _known(self, known: Mapping[Subject, str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        """The kind of refusal that a call is known to meet, if something is to be done about it."""
+        kind = known.get(self._subject(args, kwargs))
+        return kind if kind is not None and self._answers(kind) else None
+
+    def _refused(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], error: RuntimeError | TypeError
+    ) -> str | None:
+        """The kind of refusal that an error is, remembered; ``None`` if it is none that something is to be done about.
+
+        Nor if the device was not asked at all.
+        """
+        kind, subject = refusal(error), self._subject(args, kwargs)
+        if kind is None or not self._answers(kind) or subject[0] is None:
+            return None
+        refusals.add(name, *subject, kind)
+        return kind
 
     def _answers(self, kind: str) -> bool:
         """Whether something is to be done about a refusal of this kind."""

@@ -183,12 +183,13 @@ def _show(text: str) -> int:
 
 
 def _build(chosen: settings.Settings) -> int:
-    """Builds what the driver needs: the virtual GPU, or the double of an Apple GPU where one is to be emulated."""
+    """Builds what the driver needs: the virtual GPU, the double of an Apple GPU, or what a real one can use."""
     from ..native import build
 
-    if chosen.driver == "mps" and not chosen.emulate_mps:
-        return _show("there is nothing to build: the mps driver uses the Apple GPU as torch reaches it\n")
-    kind = "mps" if chosen.emulate_mps and chosen.driver in ("mps", "auto") else "cuda"
+    if chosen.emulate_mps and chosen.driver in ("mps", "auto"):
+        kind = "mps"
+    else:
+        kind = "calls" if chosen.driver == "mps" else "cuda"
     try:
         return _show(f"{build.library(kind)}\n")
     except build.BuildError as error:

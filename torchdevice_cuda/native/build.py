@@ -35,19 +35,24 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "BuildError", "flaw", "has_compiler", "library", "load", "main"]
 
-KINDS = ("cuda", "mps")
+#: The device as CUDA's and as Apple's, and what the driver of a real Apple GPU can use of it.
+KINDS = ("cuda", "mps", compilation.CALLS)
 _LOCK = "lock"
 _FOLDER = re.compile(rf"({'|'.join(KINDS)})-[0-9a-f]{{20}}")
 # Beside a library that was just built and did not load: the digest of it. What built it once would build it again.
 _HOPELESS = "does-not-load"
-_HOW = {"cuda": "python -m torchdevice_cuda --build", "mps": "python -m torchdevice_cuda --driver mps --build"}
+_HOW = {
+    "cuda": "python -m torchdevice_cuda --build",
+    "mps": "python -m torchdevice_cuda --driver mps --build",
+    compilation.CALLS: "python -m torchdevice_cuda --driver mps --build",
+}
 
 
 def _key(kind: str, torch: Torch) -> str:
     """Everything a library depends on but the compiler."""
     digest = hashlib.sha256()
     facts = [torch.version, str(torch.cxx11_abi), repr(compilation.layout(kind))]
-    facts += [*toolchain.compile_flags(kind, torch), *toolchain.link_flags()]
+    facts += [*toolchain.compile_flags(kind, torch), *toolchain.link_flags(kind != compilation.CALLS)]
     facts += [sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag or "", platform.machine()]
     for fact in facts:
         digest.update(os.fsencode(fact) + b"\0")
@@ -121,7 +126,7 @@ def _place(kind: str) -> tuple[Torch, Path]:
 
 
 def library(kind: str, *, build: bool = True, force: bool = False, say: Callable[[str], None] | None = None) -> Path:
-    """The compiled module for `kind` ("cuda" or "mps").
+    """The compiled module for `kind`, one of :data:`KINDS`.
 
     With ``build=False`` nothing is compiled: BuildError says that it is not there. ``say`` gets progress lines
     (standard error by default).
@@ -206,7 +211,7 @@ def _sweep(folder: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def load(kind: str, *, build: bool = True) -> ModuleType:
+def load(kind: str, *, build: bool = True, say: Callable[[str], None] = _say) -> ModuleType:
     """Imports the compiled module (after torch, whose libraries it needs). Does not install the device.
 
     One that does not load, for instance because it was linked with a newer C++ library than there is here, is built
@@ -219,7 +224,7 @@ def load(kind: str, *, build: bool = True) -> ModuleType:
 
     with _failing_as_build_errors():
         found, path = _place(kind)
-        opened, built = _provide(kind, found, path, build=build)
+        opened, built = _provide(kind, found, path, build=build, say=say)
         try:
             return loading.load(name, path, opened)
         except loading.LoadError as error:
@@ -228,7 +233,7 @@ def load(kind: str, *, build: bool = True) -> ModuleType:
             again = f"python -m torchdevice_cuda.native.build --as {kind} --force"
             raise BuildError(f"{refused.why}; {again} builds it again")
         if not built:
-            opened, _ = _provide(kind, found, path, build=True, refused=refused)
+            opened, _ = _provide(kind, found, path, build=True, refused=refused, say=say)
             try:
                 return loading.load(name, path, opened)
             except loading.LoadError as error:
@@ -240,7 +245,7 @@ def load(kind: str, *, build: bool = True) -> ModuleType:
 def main(arguments: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m torchdevice_cuda.native.build", description=__doc__)
-    parser.add_argument("--as", dest="kind", choices=KINDS, default="cuda", help="the device type (default: cuda)")
+    parser.add_argument("--as", dest="kind", choices=KINDS, default="cuda", help="what is built (default: cuda)")
     parser.add_argument("--force", action="store_true", help="build even if it is there")
     options = parser.parse_args(arguments)
     try:

@@ -23,6 +23,10 @@ SCRATCH = ".build-"
 _LOOK_S = 0.5
 
 
+#: What is no device: a library of a few functions, which needs nothing of torch's.
+CALLS = "calls"
+
+
 class Unit(NamedTuple):
     """Sources that are compiled as one, and how much they are optimised."""
 
@@ -50,6 +54,8 @@ def layout(kind: str) -> dict[str, Unit]:
     PyTorch's headers cost more than these files, so few units read them. The slowest first, so that two cores finish
     together. What runs on every operator call is optimised more, and what calls each other there is in one unit.
     """
+    if kind == CALLS:
+        return {"calls": Unit("-O2", ("calls/rescue.cpp", "calls/module.cpp"))}
     return {
         "operators": Unit(
             "-O2",
@@ -81,7 +87,7 @@ def layout(kind: str) -> dict[str, Unit]:
             (
                 "bindings/module.cpp",
                 "bindings/memory.cpp",
-                "bindings/rescue.cpp",
+                "calls/rescue.cpp",
                 "bindings/streams.cpp",
                 "runtime/hooks.cpp",
                 "runtime/ddp_timer.cpp",
@@ -138,7 +144,7 @@ def _make(kind: str, torch: Torch, cxx: str, scratch: Path, compilers: Compilers
     units = layout(kind)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     jobs = max(1, min(len(units), cores))
-    say(f"building the native device ({kind}) for torch {torch.version}: {len(units)} units, {jobs} at a time")
+    say(f"building the native {_what(kind)} for torch {torch.version}: {len(units)} units, {jobs} at a time")
     flags = [*toolchain.compile_flags(kind, torch), *toolchain.compile_paths(torch, scratch)]
     # Written here: the program may be in the middle of ``import torch``, and a thread that imports something would
     # wait for that to end, for ever.
@@ -164,8 +170,12 @@ def _make(kind: str, torch: Torch, cxx: str, scratch: Path, compilers: Compilers
                 say(f"  [{len(objects)}/{len(units)}] {name} ({spent:.0f} s)")
     made = scratch / "library.so"
     linked = [*map(str, sorted(objects)), "-o", str(made), *toolchain.link_paths(torch, cxx)]
-    compilers.run([cxx, *linked, *toolchain.link_flags()], "linking", made)
+    compilers.run([cxx, *linked, *toolchain.link_flags(kind != CALLS)], "linking", made)
     return made
+
+
+def _what(kind: str) -> str:
+    return "calls" if kind == CALLS else f"device ({kind})"
 
 
 def _keep(compilers: Compilers, scratch: Path, target: Path) -> str:

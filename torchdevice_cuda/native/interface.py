@@ -12,6 +12,20 @@ if TYPE_CHECKING:
     import torch
 
 
+#: What looks at a call: the function, its arguments, by name too, and the error. ``NotImplemented`` leaves it as it is.
+Handler = Callable[[Any, tuple[Any, ...], dict[str, Any] | None, BaseException | None], Any]
+
+
+class Rescue(Protocol):
+    """Has a handler look at calls in which a C function of torch, a method of one or a type raised; ``None`` ends it.
+
+    ``first``: before each call too, without an error. Raises TypeError for what is no such function.
+    """
+
+    def __call__(self, function: Any, handler: Handler | None, first: bool = False) -> None:
+        """Begin, go on in another way, or end."""
+
+
 class NativeEvent(Protocol):
     """An event on the device's timeline."""
 
@@ -166,13 +180,7 @@ class Native(Protocol):
         """Keep the current stream busy."""
 
     # ------------------------------------------------------------- torch's functions
-    def rescue(
-        self, function: Any, handler: Callable[[Any, tuple[Any, ...], dict[str, Any] | None], Any] | None
-    ) -> None:
-        """Have a handler look at a call in which a C function of torch, a method of one or a type raised.
-
-        What the handler gives is the call's result; ``NotImplemented`` leaves the error as it is. ``None`` ends it.
-        """
+    rescue: Rescue
 
     # ------------------------------------------------------------------- random
     def default_generator(self, device: int) -> torch.Generator:

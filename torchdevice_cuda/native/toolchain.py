@@ -150,11 +150,11 @@ def compile_paths(torch: Torch, scratch: Path) -> list[str]:
     ]
 
 
-def link_flags() -> list[str]:
+def link_flags(with_torch: bool = True) -> list[str]:
     """What the linker is told besides where things are."""
     # Symbols of the interpreter itself are resolved when the library is loaded, which macOS wants to be told.
     late = ["-undefined", "dynamic_lookup"] if platform.system() == "Darwin" else []
-    return ["-shared", *_TORCH_LIBRARIES, *late, *_extra_flags()]
+    return ["-shared", *(_TORCH_LIBRARIES if with_torch else ()), *late, *_extra_flags()]
 
 
 def link_paths(torch: Torch, cxx: str) -> list[str]:

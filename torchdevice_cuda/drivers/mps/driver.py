@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -20,9 +21,10 @@ from .streams import MpsStreams
 if TYPE_CHECKING:
     import torch
 
-    from ...native.interface import Native
+    from ...native.interface import Native, Rescue
     from ...settings import Settings
 
+_log = logging.getLogger("torchdevice_cuda")
 _TRAITS = Trait.SUBSTITUTE | Trait.TRANSLATED | Trait.REDIRECTS | Trait.PARTIAL | Trait.UNSHARED | Trait.RACING_COPIES
 _CUDA_STATE_BYTES = 16  # a CUDA generator's state: seed, then offset
 _EMULATED_NAME = "Emulated Apple GPU"
@@ -44,6 +46,20 @@ def emulate(memory: int, build: bool) -> Native:
     return native
 
 
+def _compiled_calls(build: bool) -> tuple[Rescue | None, str]:
+    """What has torch's functions tell of calls that failed, or why there is nothing: then Python stands around them.
+
+    A second to build, where nothing else has to be: what is said of it is for those who look.
+    """
+    from ...native import build as native_build
+
+    try:
+        rescue: Rescue = native_build.load("calls", build=build, say=_log.info).rescue
+    except native_build.BuildError as error:
+        return None, str(error)
+    return rescue, ""
+
+
 class MpsDriver(Driver):
     """An Apple GPU in the CUDA GPU's place."""
 
@@ -56,6 +72,8 @@ class MpsDriver(Driver):
         self._count = visible_count(1, settings.visible_devices)
         self._native: Native | None = None
         self._books: Books | None = None
+        self._rescue: Rescue | None = None
+        self._why_none = "torch is not complete"
         self._shown: Callable[[torch.Generator], torch.Generator] | None = None
         self.traits = _TRAITS
         if settings.identity == "cuda":
@@ -68,9 +86,15 @@ class MpsDriver(Driver):
         """The compiled device, where the Apple GPU is an emulated one."""
         return self._native
 
+    @property
+    def rescue(self) -> Rescue | None:
+        """Of a library of its own: a real Apple GPU has no compiled device, and the emulated one is to be like it."""
+        return self._rescue
+
     def prepare(self) -> None:
         """Put the emulated device in place where one is asked for; take hold of torch's own books before it is ours."""
         self._books = Books.of_torch()
+        self._rescue, self._why_none = _compiled_calls(self.settings.build)
         if self.settings.emulate_mps:
             self._native = emulate(self.settings.memory or metal.main_memory_share() or 1 << 33, self.settings.build)
 
@@ -114,6 +138,11 @@ class MpsDriver(Driver):
             shared_memory_per_block_optin=gpu.threadgroup_memory,
             shared_memory_per_multiprocessor=gpu.threadgroup_memory,
         )
+
+    def describe(self) -> list[tuple[str, str]]:
+        """How operators with limits are watched, too: with nothing compiled each call costs 0.1 us more."""
+        watched = "by compiled code" if self._rescue is not None else f"by Python: {self._why_none}"
+        return [*super().describe(), ("refusals are met", watched)]
 
     # ------------------------------------------------------------------- profiler
     def trace(self, on: bool) -> None:

@@ -42,12 +42,12 @@ class Books(NamedTuple):
         read, reset = named("torch._C._accelerator_getDeviceStats"), named("torch._C._accelerator_resetPeakStats")
         return cls(read, reset) if read is not None and reset is not None else None
 
-    def peaks(self) -> tuple[int, int]:
-        """Of allocated and of reserved bytes; 0 where the allocator keeps none."""
+    def peaks(self) -> tuple[int, int] | None:
+        """Of allocated and of reserved bytes; none where the allocator keeps none."""
         try:
             told = self.read(0)
         except RuntimeError:  # until 2.12 it is no allocator that can be asked
-            return 0, 0
+            return None
         return told["allocated_bytes"]["all"]["peak"], told["reserved_bytes"]["all"]["peak"]
 
 
@@ -78,7 +78,9 @@ class MpsMemory(ProcessMemory):
 
     @functools.cached_property
     def observe(self) -> Callable[[], None]:  # type: ignore[override]  # an attribute, made at first use
-        """See what is allocated now, for the peaks."""
+        """See what is allocated now, for the peaks; nothing to do where torch's allocator keeps them."""
+        if self._books is not None and self._books.peaks() is not None:
+            return super().observe
         allocated, gauge = self._allocated, self._used[0] if self._used else Gauge()
 
         def observe() -> None:
@@ -94,8 +96,9 @@ class MpsMemory(ProcessMemory):
         gauge = self._used[device]
         gauge.set(self._allocated())
         self._reserved.set(max(self._driver(), gauge.current))
-        if self._books is not None:
-            allocated, reserved = self._books.peaks()
+        peaks = None if self._books is None else self._books.peaks()
+        if peaks is not None:
+            allocated, reserved = peaks
             gauge.peak, self._reserved.peak = max(gauge.peak, allocated), max(self._reserved.peak, reserved)
         return gauge
 

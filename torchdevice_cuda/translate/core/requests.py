@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("torchdevice_cuda")
 #: Gives the CPU and turns the override over. No device to torch: only where a request is text can it be written.
 TOGGLE = "cpu:-1"
-_worker_info = torch.utils.data.get_worker_info
+_worker = torch.utils.data._utils.worker
 _function_modes = torch._C._is_torch_function_mode_enabled
 
 
@@ -164,14 +164,14 @@ class Translator:
             and self.default_target is not None
             and not self.forked
             and not _function_modes()
-            and _worker_info() is None
+            and _worker._worker_info is None
             and not _log.isEnabledFor(logging.INFO)
         )
 
     def _stays_on_cpu(self) -> bool:
         """Whether this process prepares data or was forked: requests for the CPU are meant there."""
         return self.default_target is not None and (
-            (self.forked and self.driver.in_bad_fork()) or _worker_info() is not None
+            (self.forked and self.driver.in_bad_fork()) or _worker._worker_info is not None
         )
 
     def stay_on_cpu(self) -> None:

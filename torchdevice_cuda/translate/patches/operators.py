@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from importlib.machinery import ExtensionFileLoader
 from typing import Any
@@ -14,6 +15,7 @@ from ...drivers.traits import Trait
 from ..core.callers import site
 from ..core.context import Context
 from ..core.registry import patch
+from ..core.second_tries import rescued
 from ..core.wrapping import Function, install, resembling
 
 
@@ -52,7 +54,8 @@ def kernels(context: Context) -> None:
         refusals.keep("emulated" if Trait.NATIVE in context.traits else kind)
     editor.on_undo(refusals.clear)
     for owner, name, original in functions(doubles):
-        install(context, owner, name, guard.function(name, original), original)
+        if not rescued(context, owner, name, original, functools.partial(guard.handler, name)):
+            install(context, owner, name, guard.function(name, original), original)
 
 
 _GROUPS = "torch.distributed.distributed_c10d._new_process_group_helper"

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "calls/rescue.h"
 #include "operators/install.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
@@ -122,6 +123,6 @@ PYBIND11_MODULE(_hostdevice_mps, m) {
   });
   hostdevice::bind_device(m);
   hostdevice::bind_memory(m);
-  hostdevice::bind_rescue(m);
+  if (!hostdevice::add_rescue(m.ptr())) throw pybind11::error_already_set();
   hostdevice::bind_streams(m);
 }

@@ -13,7 +13,6 @@ namespace py = pybind11;
 using Index = c10::DeviceIndex;
 
 void bind_memory(py::module_& m);
-void bind_rescue(py::module_& m);
 void bind_streams(py::module_& m);
 
 }  // namespace hostdevice

@@ -28,6 +28,9 @@ ENTRANCES = ("from_numpy", "frombuffer", "from_file", "from_dlpack")
 # Functions that may be given tensors, and hand the call to the tensors' own torch functions.
 OVERRIDABLE = frozenset({"arange", "full", "linspace", "logspace", "normal", "range", "scalar_tensor"})
 
+# Functions that are given no values: what they make has the dtype that is asked for, else torch's default.
+OF_NO_VALUES = frozenset({"empty", "empty_strided", "eye", "ones", "rand", "randint", "randn", "randperm", "zeros"})
+
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
 

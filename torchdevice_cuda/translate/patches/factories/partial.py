@@ -13,7 +13,7 @@ from ...core.context import Context
 from ...core.precision import COMPLEX128, refuse_complex128
 from ...core.requests import names_a_device
 from ...core.wrapping import PLAIN, Function, handed_over, modes
-from .common import LIKE, OVERRIDABLE, Arguments, Keywords, drawing_on_cpu, injection, takes_generator
+from .common import LIKE, OF_NO_VALUES, OVERRIDABLE, Arguments, Keywords, drawing_on_cpu, injection, takes_generator
 
 _CPU = torch.device("cpu")
 
@@ -24,6 +24,8 @@ def on_partial(context: Context, name: str, original: Function) -> Function:
     like, overridable = name in LIKE, name in OVERRIDABLE
     on_refusal, slow_path = _on_refusal(context, name, original), _slow_path(context, name, original)
     observe = driver.memory.observe
+    # What is made of no values is complex128 only where that is asked for; of values, also by their type.
+    of_values = like or name not in OF_NO_VALUES
     injecting, overridden = injection(translator, name) is not None, torch._C._has_torch_function
     caller = sys._getframe
 
@@ -52,7 +54,7 @@ def on_partial(context: Context, name: str, original: Function) -> Function:
             kwargs["device"] = translator.default_target
         try:
             made = original(*args, **kwargs) if kwargs else original(*args)
-            if made.dtype is COMPLEX128:
+            if (made.dtype if of_values else kwargs.get("dtype")) is COMPLEX128:
                 refuse_complex128(made)
         except (TypeError, RuntimeError) as error:
             return on_refusal(error, args, kwargs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -12,10 +13,16 @@ from ...core.context import Context
 from ...core.conversions import CONVERSIONS, OnRefusal, on_refusal
 from ...core.precision import COMPLEX128, refuse_complex128
 from ...core.registry import patch
+from ...core.second_tries import rescued
 from ...core.wrapping import Function, install
+
+if TYPE_CHECKING:
+    from ....native.interface import Handler, Rescue
 
 #: Methods that convert to a dtype that the device has.
 _FROM_FLOAT8 = ("float", "half", "bfloat16")
+#: Those that can give what the device accepts and cannot compute with: what they give has to be looked at.
+_TO_COMPLEX128 = ("type", "cdouble")
 
 
 @patch("torch.Tensor.<conversion>", traits=Trait.PARTIAL)
@@ -25,16 +32,26 @@ def conversions(context: Context) -> None:
     The GPU can hold float8 and has no code to convert it: ``x.float()`` goes through the CPU then.
     """
     for name in (*CONVERSIONS, *_FROM_FLOAT8):
-        original = getattr(torch.Tensor, name)
-        wrapper = _converting(original, on_refusal(context, name), name in CONVERSIONS)
-        install(context, torch.Tensor, name, wrapper, original)
+        original, after_refusal = getattr(torch.Tensor, name), on_refusal(context, name)
+        looking = name not in _TO_COMPLEX128 and functools.partial(_looking, after_refusal)
+        if not (looking and rescued(context, torch.Tensor, name, original, looking)):
+            install(context, torch.Tensor, name, _converting(original, after_refusal), original)
 
 
-def _converting(original: Function, after_refusal: OnRefusal, widens: bool) -> Function:
+def _looking(after_refusal: OnRefusal, rescue: Rescue) -> tuple[Handler, bool]:
+    def handler(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, error: Any) -> Any:
+        if not isinstance(error, (TypeError, RuntimeError)):
+            return NotImplemented
+        return after_refusal(error, args[0], args[1:], kwargs or {})
+
+    return handler, False
+
+
+def _converting(original: Function, after_refusal: OnRefusal) -> Function:
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         try:
             made = original(self, *args, **kwargs) if args or kwargs else original(self)
-            if widens and isinstance(made, torch.Tensor) and made.dtype is COMPLEX128:  # ``x.type()`` gives a name
+            if isinstance(made, torch.Tensor) and made.dtype is COMPLEX128:  # ``x.type()`` gives a name
                 refuse_complex128(made)
             return made
         except (TypeError, RuntimeError) as error:
