@@ -24,6 +24,7 @@ CHANGED: dict[str, Any] = {
     "float64": "raise",
     "devices": 2,
     "memory": 1 << 30,
+    "gpu": "rtx-4090",
     "capability": (8, 6),
     "name": "A name",
     "log_level": "DEBUG",
@@ -93,7 +94,7 @@ def acting(driver: str, fields: list[str], **others: Any) -> Place:
 #: Settings that do not hide each other's effects.
 TOGETHER = [
     ["policy", "identity", "float64", "devices", "memory", "capability", "name", "log_level", "fallback", "refusals"],
-    ["allow_redirects", "mlx"],
+    ["allow_redirects", "gpu", "mlx"],
 ]
 GROUPS = [(acting(driver, fields), fields) for driver in settings.DRIVERS for fields in TOGETHER]
 #: With one device to see, hiding all shows; of two, hiding one.
@@ -142,6 +143,12 @@ def memory() -> None:
     assert torch.cuda.mem_get_info()[1] == CHANGED["memory"]
 
 
+def gpu() -> None:
+    import torch
+
+    assert torch.cuda.get_device_properties(0).multi_processor_count == 128
+
+
 def capability() -> None:
     import torch
 
@@ -185,7 +192,7 @@ def refusals() -> None:
 
 PROBES: dict[str, Callable[[], None]] = {
     **{probe.__name__: probe for probe in (identity, float64, devices, memory, capability, name, log_level)},
-    **{probe.__name__: probe for probe in (fallback, mlx, refusals)},
+    **{probe.__name__: probe for probe in (fallback, gpu, mlx, refusals)},
     "policy": redirects,
     "allow_redirects": redirects,
 }

@@ -44,6 +44,7 @@ CHANGED = {
     "float64": "raise",
     "devices": 2,
     "memory": 1 << 30,
+    "gpu": "t4",
     "capability": (8, 0),
     "name": "Test GPU",
     "log_level": "DEBUG",

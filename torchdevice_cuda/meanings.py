@@ -53,6 +53,7 @@ EXCEPTIONS: dict[str, Mapping[str, Meaning]] = {
         MPS: Refused("there is one Apple GPU, and what a program sends to a second would be on the first"),
     },
     "memory": {CUDA: Refused("the GPU has the memory it has; torch.cuda.set_per_process_memory_fraction limits it")},
+    "gpu": {CUDA: Refused("the GPU is what it is, and kernels are chosen by it")},
     "capability": {CUDA: Refused("the GPU has the capability it has, and kernels are chosen by it")},
     "name": {CUDA: Nothing("the GPU has its own")},
     "fallback": _on((CUDA, VIRTUAL, CPU), _HAS_ALL),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from . import gpus
 from .meanings import Meaning, Refused, meaning
 
 DEFAULT_CAPABILITY = (7, 0)
@@ -51,7 +52,8 @@ class Settings:
     float64: str = "downcast"
     devices: int = 1
     memory: int | None = None
-    capability: tuple[int, int] = DEFAULT_CAPABILITY
+    gpu: str | None = None
+    capability: tuple[int, int] | None = None
     name: str | None = None
     log_level: str = "WARNING"
     report: str | None = None
@@ -61,6 +63,17 @@ class Settings:
     visible_devices: str | None = None
     build: bool = True
     emulate_mps: bool = False
+
+    @property
+    def profile(self) -> gpus.Gpu | None:
+        """The GPU that the device is to be taken for."""
+        return None if self.gpu is None else gpus.GPUS[self.gpu]
+
+    @property
+    def claimed_capability(self) -> tuple[int, int]:
+        """The compute capability that was chosen, else the profile's, else one for which programs choose portably."""
+        of_profile = DEFAULT_CAPABILITY if self.profile is None else self.profile.capability
+        return of_profile if self.capability is None else self.capability
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +123,17 @@ def _capability(text: str) -> tuple[int, int]:
     if match is None:
         raise ValueError(text)
     return int(match[1]), int(match[2])
+
+
+class _Unknown(ValueError):
+    """A value of many that are allowed; the message says which may have been meant."""
+
+
+def _profile(text: str) -> str:
+    key = gpus.spelled(text)
+    if key not in gpus.GPUS:
+        raise _Unknown(f"the nearest are {', '.join(near)}" if (near := gpus.nearest(text)) else "")
+    return key
 
 
 def _switch(text: str) -> bool:
@@ -187,6 +211,14 @@ OPTIONS: tuple[Option, ...] = (
         "a size of 1 byte to 8191 PiB such as 512MiB, 16GiB or 8e9",
         _bytes,
         "memory of each GPU",
+    ),
+    Option(
+        "gpu",
+        "TORCHDEVICE_GPU",
+        "--gpu",
+        "a profile such as h200, a100-80 or t4 (--gpu list shows all)",
+        _profile,
+        "the GPU that the device claims to be",
     ),
     Option(
         "capability",
@@ -275,8 +307,9 @@ def _read(option: Option, spelled: str, text: str) -> Any:
             raise ValueError(text)
         os.fsencode(text)  # children get it by the environment, which holds no other text
         return option.read(text)
-    except (ValueError, OverflowError):
-        raise SettingsError(f"{spelled}={text!r} cannot be read; allowed: {option.allowed}") from None
+    except (ValueError, OverflowError) as error:
+        hint = f"; {error}" if isinstance(error, _Unknown) and str(error) else ""
+        raise SettingsError(f"{spelled}={text!r} cannot be read; allowed: {option.allowed}{hint}") from None
 
 
 def load(overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Settings:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from torchdevice_cuda.drivers.base import DeviceFacts, Driver, Offer
+from torchdevice_cuda.drivers.base import DeviceFacts, Driver, Offer, claimed
 from torchdevice_cuda.drivers.host.streams import HostStreams
 from torchdevice_cuda.drivers.memory import Memory, OutOfMemoryObserver, PoolId
 from torchdevice_cuda.drivers.streams import Streams
@@ -122,8 +122,7 @@ class ToyDriver(Driver):
         return DEVICES
 
     def facts(self, index: int) -> DeviceFacts:
-        name, capability = f"Toy {index}", self.settings.capability
-        return DeviceFacts(name, *capability, TOTAL, 1, uuid.UUID(int=index), 1_000_000, 0, index)
+        return claimed(DeviceFacts(f"Toy {index}", TOTAL, 1, uuid.UUID(int=index), 1_000_000, 0, index), self.settings)
 
     @functools.cached_property
     def _generators(self) -> tuple[torch.Generator, ...]:

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from .. import gpus
 from .errors import bad_fork, invalid_ordinal
 from .memory import Memory
 from .streams import Streams
@@ -33,14 +34,14 @@ class DeviceFacts:
     """What a device is; the names are those of CUDA's device properties."""
 
     name: str
-    major: int
-    minor: int
     total_memory: int
     multi_processor_count: int
     uuid: uuid.UUID
     clock_rate: int  # kHz
     L2_cache_size: int
     pci_bus_id: int
+    major: int = 0
+    minor: int = 0
     is_integrated: int = 1
     is_multi_gpu_board: int = 0
     max_threads_per_block: int = 1024
@@ -59,6 +60,28 @@ class DeviceFacts:
     def gcnArchName(self) -> str:  # noqa: N802 (CUDA's own spelling; CUDA answers with the device's name)
         """The architecture name; as on CUDA builds, the device's name."""
         return self.name
+
+
+def claimed(real: DeviceFacts, settings: Settings) -> DeviceFacts:
+    """What a device says of itself: what it is, but for the profile, and that but for what was chosen one by one."""
+    gpu = settings.profile
+    if gpu is not None:
+        shared = gpu.architecture
+        real = dataclasses.replace(
+            real,
+            name=gpu.name,
+            multi_processor_count=gpu.multiprocessors,
+            clock_rate=gpu.clock_mhz * 1000,
+            L2_cache_size=gpu.l2_kib * gpus.KIB,
+            is_integrated=int(gpu.integrated),
+            max_threads_per_multi_processor=shared.threads,
+            memory_bus_width=gpu.bus_bits,
+            memory_clock_rate=gpu.memory_clock_mhz * 1000,
+            shared_memory_per_block_optin=shared.shared_kib_of_block * gpus.KIB,
+            shared_memory_per_multiprocessor=shared.shared_kib * gpus.KIB,
+        )
+    major, minor = settings.claimed_capability
+    return dataclasses.replace(real, name=settings.name or real.name, major=major, minor=minor)
 
 
 def _marking_children(driver: Driver) -> Callable[[], None]:

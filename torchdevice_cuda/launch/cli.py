@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from .. import __version__, settings
+from .. import __version__, gpus, settings
 from . import failing, program
 
 NAME = failing.NAME
@@ -32,6 +32,7 @@ examples:
   python -m torchdevice_cuda -m torch.distributed.run --nproc-per-node 2 ddp.py
   python -m torchdevice_cuda -c "import torch; print(torch.cuda.get_device_name())"
   python -m torchdevice_cuda --devices 4 --memory 16GiB train.py
+  python -m torchdevice_cuda --gpu h200 train.py
   python -m torchdevice_cuda --info --driver cpu
   python -m torchdevice_cuda --patches --driver cpu
   python -m torchdevice_cuda --build
@@ -47,7 +48,7 @@ class Request:
     """What the command line asks for."""
 
     overrides: dict[str, str] = dataclasses.field(default_factory=dict)
-    action: str = "interactive"  # or: script, module, command, stdin, info, patches, build, version, help
+    action: str = "interactive"  # or: script, module, command, stdin, info, patches, build, gpus, version, help
     target: str = ""  # the script, module or code
     args: list[str] = dataclasses.field(default_factory=list)
 
@@ -99,7 +100,10 @@ def _setting(request: Request, word: str, rest: list[str]) -> None:
         if not rest:
             raise UsageError(f"{flag} needs a value; allowed: {option.allowed}")
         value = rest.pop(0)
-    request.overrides[option.field] = value
+    if option.field == "gpu" and value == "list":
+        request.action = "gpus"
+    else:
+        request.overrides[option.field] = value
 
 
 def help_text() -> str:
@@ -149,6 +153,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(str(error))
     if request.action == "help":
         return _show(help_text())
+    if request.action == "gpus":
+        return _show(f"{gpus.table()}\n")
     if request.action == "version":
         return _show(f"{version_text()}\n")
 

@@ -35,7 +35,7 @@ class CpuDriver(HostDriver):
     @functools.cached_property
     def memory(self) -> ProcessMemory:
         """Made at first use: psutil is not imported by a program that never asks."""
-        return ProcessMemory(self._count, self.settings.memory)
+        return ProcessMemory(self._count, self.memory_of_each)
 
     def initialize(self) -> None:
         """Bring the device up: "allocated" memory counts from here."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from ..base import DeviceFacts, Driver
+from ..base import DeviceFacts, Driver, claimed
 from . import facts as hostfacts
 from .visible import visible_count
 
@@ -32,11 +32,8 @@ class HostDriver(Driver):
     @functools.lru_cache(maxsize=64)  # noqa: B019 (one driver lives as long as the process)
     def facts(self, index: int) -> DeviceFacts:
         """The processor's facts under CUDA's names, with the memory the driver gives it."""
-        major, minor = self.settings.capability
-        return DeviceFacts(
-            name=self.settings.name or f"{hostfacts.processor_name()} ({self.label})",
-            major=major,
-            minor=minor,
+        real = DeviceFacts(
+            name=f"{hostfacts.processor_name()} ({self.label})",
             total_memory=self.memory.info(index)[1],
             multi_processor_count=hostfacts.cores(),
             uuid=hostfacts.device_uuid(index),
@@ -45,3 +42,10 @@ class HostDriver(Driver):
             pci_bus_id=index,
             is_integrated=self.integrated,
         )
+        return claimed(real, self.settings)
+
+    @property
+    def memory_of_each(self) -> int | None:
+        """The memory that each device is to have: as chosen, or as the GPU has that it is to be taken for."""
+        profile = self.settings.profile
+        return self.settings.memory or (None if profile is None else profile.memory)

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..._compat import named
-from ..base import DeviceFacts, Driver, Offer
+from ..base import DeviceFacts, Driver, Offer, claimed
 from ..host import facts as hostfacts
 from ..host.visible import visible_count
 from ..installing import install
@@ -122,11 +122,8 @@ class MpsDriver(Driver):
         """The GPU as Metal describes it, under CUDA's names: a core is a multiprocessor."""
         gpu = metal.gpu()
         name = _EMULATED_NAME if self.settings.emulate_mps else gpu.name
-        major, minor = self.settings.capability
-        return DeviceFacts(
-            name=self.settings.name or f"{name} (CUDA compatible)",
-            major=major,
-            minor=minor,
+        real = DeviceFacts(
+            name=f"{name} (CUDA compatible)",
             total_memory=self.memory.total(),
             multi_processor_count=gpu.cores,
             uuid=gpu.uuid,
@@ -138,6 +135,8 @@ class MpsDriver(Driver):
             shared_memory_per_block_optin=gpu.threadgroup_memory,
             shared_memory_per_multiprocessor=gpu.threadgroup_memory,
         )
+        # A profile says nothing of memory here: there is what there is, and what is not cannot be given.
+        return claimed(real, self.settings)
 
     def describe(self) -> list[tuple[str, str]]:
         """How operators with limits are watched, too: with nothing compiled each call costs 0.1 us more."""

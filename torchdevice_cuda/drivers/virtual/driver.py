@@ -41,7 +41,8 @@ class VirtualDriver(HostDriver):
         from ...native import build
 
         module: Native = build.load("cuda", build=self.settings.build)
-        install(module, "virtual GPU", [_memory(self.settings, self._count)] * self._count if self._count else [])
+        memory = [self.memory_of_each or _share(self._count)] * self._count if self._count else []
+        install(module, "virtual GPU", memory)
         return module
 
     def prepare(self) -> None:
@@ -84,10 +85,8 @@ class VirtualDriver(HostDriver):
         generator.set_state(state)
 
 
-def _memory(settings: Settings, count: int) -> int:
-    """The memory of each of `count` devices."""
-    if settings.memory is not None:
-        return settings.memory
+def _share(count: int) -> int:
+    """The memory of each of `count` devices where none was chosen."""
     import psutil
 
     return int(psutil.virtual_memory().total * _SHARE_OF_HOST) // count

@@ -48,7 +48,7 @@ _LAST_FOR_OLD_DEVICES, _NEWER_NEED = (9, 10, 2), (7, 5)
 def getRuntimeVersion() -> tuple[int, int, int]:
     """The version of cuDNN that goes with this release of torch and the claimed compute capability."""
     version = cudnn_version(torch.__version__)
-    if active().settings.capability < _NEWER_NEED:
+    if active().settings.claimed_capability < _NEWER_NEED:
         return min(version, _LAST_FOR_OLD_DEVICES)
     return version
 
@@ -134,7 +134,7 @@ def _cuda_getCublasWorkspaceSize() -> int:
     configured = _configured(os.environ.get("CUBLAS_WORKSPACE_CONFIG"))  # cuBLAS's own variable, not a setting of ours
     if configured is not None:
         return configured
-    if active().settings.capability[0] >= 9:
+    if active().settings.claimed_capability[0] >= 9:
         return 4096 * 8 * _KIB
     return (4096 * 2 + 16 * 8) * _KIB
 
