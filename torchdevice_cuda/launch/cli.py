@@ -34,6 +34,7 @@ examples:
   python -m torchdevice_cuda --devices 4 --memory 16GiB train.py
   python -m torchdevice_cuda --info --driver cpu
   python -m torchdevice_cuda --patches --driver cpu
+  python -m torchdevice_cuda --doctor
   python -m torchdevice_cuda --build
 """
 
@@ -47,7 +48,7 @@ class Request:
     """What the command line asks for."""
 
     overrides: dict[str, str] = dataclasses.field(default_factory=dict)
-    action: str = "interactive"  # or: script, module, command, stdin, info, patches, build, version, help
+    action: str = "interactive"  # or: script, module, command, stdin, info, patches, doctor, build, version, help
     target: str = ""  # the script, module or code
     args: list[str] = dataclasses.field(default_factory=list)
 
@@ -58,6 +59,9 @@ def parse(words: Sequence[str]) -> Request:
     rest = list(words)
     while rest:
         word = rest.pop(0)
+        if request.action == "doctor" and (word[:2] in ("-", "--", "-m", "-c") or not word.startswith("-")):
+            request.args.append(word)
+            continue
         if word == "-":
             return _program(request, "stdin", word, rest)
         if not word.startswith("-"):
@@ -74,7 +78,7 @@ def parse(words: Sequence[str]) -> Request:
             return request
         if word in ("-V", "--version"):
             request.action = "version"
-        elif word in ("--info", "--patches", "--build"):
+        elif word in ("--info", "--patches", "--doctor", "--build"):
             request.action = word[2:]
         elif word == "--no-build":
             request.overrides["build"] = "0"
@@ -84,7 +88,7 @@ def parse(words: Sequence[str]) -> Request:
 
 
 def _program(request: Request, action: str, target: str, args: list[str]) -> Request:
-    if request.action == "interactive":  # --info, --patches, --build and --version do not run programs
+    if request.action == "interactive":  # --info and its kin do not run programs
         request.action = action
     request.target, request.args = target, args
     return request
@@ -112,6 +116,7 @@ def help_text() -> str:
         ("--build", "build the native part that the driver needs now, and show where it is"),
         ("--info", "show what stands in for the GPU here, and why"),
         ("--patches", "show what is changed in torch for that, where, and why"),
+        ("--doctor [CHECK...] [FILE.json]", "check that it works here; a table, and a file for an issue"),
         ("--version", "show versions"),
         ("--help", "show this text"),
     ]
@@ -163,6 +168,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             text = (info.text if request.action == "info" else info.patches)(request.overrides)
             return _show(f"{text}\n")
+        if request.action == "doctor":
+            return _examine(request, chosen)
         if request.action == "build":
             return _build(chosen)
         activation.start(request.overrides, failing.end_program)
@@ -180,6 +187,15 @@ def _show(text: str) -> int:
         # The interpreter flushes once more when it ends, and would complain then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def _examine(request: Request, chosen: settings.Settings) -> int:
+    from .doctor import examination
+
+    try:
+        return examination.examine(request.args, chosen, request.overrides)
+    except (examination.RequestError, OSError) as error:
+        return _fail(str(error))
 
 
 def _build(chosen: settings.Settings) -> int:
