@@ -59,8 +59,8 @@ def parse(words: Sequence[str]) -> Request:
     rest = list(words)
     while rest:
         word = rest.pop(0)
-        if request.action == "doctor" and (word[:2] in ("-", "--", "-m", "-c") or not word.startswith("-")):
-            request.args.append(word)
+        if request.action == "doctor" and (word in ("-", "--") or word[:2] in ("-m", "-c") or word[:1] != "-"):
+            request.args.append(word)  # names of checks, and whatever it does not know
             continue
         if word == "-":
             return _program(request, "stdin", word, rest)

@@ -64,6 +64,7 @@ def main() -> None:
     stack = os.open(path + STACK, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     faulthandler.enable(stack)
     with open(path, "a", encoding="utf-8") as file:
+        _tell(file, questions=list(_questions))
         for name, function in _questions.items():
             if name not in before:
                 signal.alarm(int(float(limit)) + _ALONE_S)

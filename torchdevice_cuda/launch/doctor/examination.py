@@ -158,7 +158,18 @@ def _is_installed(name: str) -> bool:
 def _begin(
     chosen: settings.Settings, overrides: Mapping[str, str], folder: Path, check: Check, results: dict[str, Result]
 ) -> Process:
-    """Start a check with the settings in force, but for those that it fixes."""
+    """Start a check."""
+    place = folder / check.name.replace(", ", "-")
+    place.mkdir()
+    may_build = check is START and chosen.build and (sys.platform != "darwin" or chosen.emulate_mps)
+    limit = _BUILDING_S if may_build else None
+    process = Process(check, environment(check, chosen, overrides, place), place, limit)
+    results[check.name] = process.result
+    return process
+
+
+def environment(check: Check, chosen: settings.Settings, overrides: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """That of a check: the settings in force, but for those that it fixes."""
     fixed: dict[str, Any] = {**_QUIET, **check.settings}
     if "policy" in fixed:
         fixed["allow_redirects"] = False  # which is another word for a policy
@@ -167,10 +178,5 @@ def _begin(
     environ["TORCHDEVICE_AUTO"] = "0" if check.bare else "1"
     if environ.get("TORCHDEVICE_CACHE_DIR"):
         environ["TORCHDEVICE_CACHE_DIR"] = str(settings.cache_dir())  # it may be given as seen from this folder
-    place = folder / check.name.replace(", ", "-")
-    place.mkdir()
-    environ["TORCHINDUCTOR_CACHE_DIR"] = str(place / "compiled")
-    may_build = check is START and chosen.build and (sys.platform != "darwin" or chosen.emulate_mps)
-    process = Process(check, environ, place, _BUILDING_S if may_build else None)
-    results[check.name] = process.result
-    return process
+    environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "compiled")
+    return environ

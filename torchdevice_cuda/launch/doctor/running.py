@@ -21,8 +21,10 @@ from .asking import STACK
 from .results import FAILED, SKIPPED, Answer, Result
 from .table import Check
 
-#: How often a check is started again.
-_AGAIN = 2
+#: What a check may cost: a crash one, a hang two, so that who hangs does not keep everybody waiting.
+_FAULTS, _CRASH, _HANG = 3, 1, 2
+#: For all of a check, however often it is started and however many questions it has.
+_WHOLE_S = 300.0
 #: For torch to be imported, before there is a question.
 _STARTING_S = 90.0
 #: After its limit a process writes down where it is, and is then ended. What cannot be ended is left behind.
@@ -37,27 +39,28 @@ class Process:
 
     def __init__(self, check: Check, environment: Mapping[str, str], folder: Path, limit: float | None = None) -> None:
         self.check, self.result = check, Result(check.name, check.why)
-        self._environment, self._folder = environment, folder
+        # What it printed before it crashed is wanted.
+        self._environment, self._folder = {**environment, "PYTHONUNBUFFERED": "1"}, folder
         self._limit = check.limit if limit is None else limit
-        self._started, self._tries = time.monotonic(), 0
+        self._whole = max(_WHOLE_S, self._limit)
+        self._questions: list[str] = []
+        self._started, self._faults = time.monotonic(), 0
         self._answers = folder / "answers"
         self._said = open(folder / "output", "wb")  # noqa: SIM115 (closed when the check has ended)
         self._begin()
 
     def _begin(self) -> None:
         """Start it with the questions that have not been asked."""
-        program = f"{__package__}.checks.{self.check.program}"
         words = [str(self._answers), str(self._limit), *(answer.question for answer in self.result.answers)]
         through = [] if self.check.bare else ["-m", _OURS]
         self._asking, self._read, self._ended = "", 0, False
         self._answers.unlink(missing_ok=True)
-        self._tries += 1
         self._process = subprocess.Popen(
-            [sys.executable, *through, "-m", program, *words],
+            [sys.executable, *through, "-m", self.check.program, *words],
             stdin=subprocess.DEVNULL,
             stdout=self._said,
             stderr=subprocess.STDOUT,
-            env=dict(self._environment),
+            env=self._environment,
             cwd=self._folder,
             start_new_session=True,
         )
@@ -68,14 +71,16 @@ class Process:
         """See how it is getting on; whether it has come to its end."""
         status = self._process.poll()
         self._listen()
-        if status is None and time.monotonic() - self._since < self._patience + _WRITING_S:
+        now = time.monotonic()
+        if status is None and now - self._since < self._patience + _WRITING_S and now - self._started < self._whole:
             return False
         self.kill()
         if status is None:
-            self._fault(f"no answer within {self._patience:.0f} s{self._place()}")
+            self._fault(_HANG, f"no answer within {min(self._patience, now - self._since):.0f} s{self._place()}")
         elif not self._ended or status:
-            self._fault(f"the process ended: {_ending(status)}{self._place() or self._last_words()}")
-        if self._again():
+            self._fault(_CRASH, f"the process ended: {_ending(status)}{self._place() or self._last_words()}")
+        # Where it has no question, another process would come no further.
+        if self._asking and self._faults < _FAULTS and now - self._started < self._whole:
             self._begin()
             return False
         self._conclude()
@@ -93,7 +98,9 @@ class Process:
 
     def _hear(self, line: dict[str, Any]) -> None:
         self._since, self._patience = time.monotonic(), self._limit
-        if "asked" in line:
+        if "questions" in line:
+            self._questions = line["questions"]
+        elif "asked" in line:
             self._asking = line["asked"]
         elif "answer" in line:
             self._asking = ""
@@ -101,13 +108,10 @@ class Process:
         else:
             self._ended = True
 
-    def _fault(self, words: str) -> None:
+    def _fault(self, cost: int, words: str) -> None:
+        self._faults += cost
         moment = "at its end" if self._ended else "between questions" if self._read else "before the first question"
         self.result.answers.append(Answer(self._asking or moment, FAILED, time.monotonic() - self._since, words))
-
-    def _again(self) -> bool:
-        """Whether questions are left that another process could be asked."""
-        return not self._ended and bool(self._asking) and self._tries <= _AGAIN
 
     # ------------------------------------------------------------------- ending
     def kill(self) -> None:
@@ -127,6 +131,9 @@ class Process:
 
     def _conclude(self) -> None:
         self._said.close()
+        asked = {answer.question for answer in self.result.answers}
+        left = [name for name in self._questions if name not in asked]
+        self.result.answers += [Answer(name, SKIPPED, found="not reached") for name in left]
         self.result.output = _end_of(self._folder / "output")
         self.result.stack = _end_of(self._stack())
         self.result.conclude(time.monotonic() - self._started)

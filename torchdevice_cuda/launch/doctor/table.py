@@ -17,7 +17,7 @@ class Check:
 
     name: str
     why: str
-    #: The file in ``checks``.
+    #: The module that is run.
     program: str
     #: Seconds for one of its questions. What takes longer hangs.
     limit: float = 20
@@ -40,29 +40,33 @@ class Check:
         return "" if fits else self.otherwise
 
 
+def _program(name: str) -> str:
+    return f"{__package__}.checks.{name}"
+
+
 #: Runs first, by itself: where it fails there is nothing to ask the others.
-START = Check("start", "the driver comes up, and the device says what it is", "start", limit=60)
+START = Check("start", "the driver comes up, and the device says what it is", _program("start"), limit=60)
 _NO_LIMITS = "only an Apple GPU refuses operators and dtypes"
 _BOTH = "the CPU is all there is to redirect to"
 
 CHECKS: tuple[Check, ...] = (
     START,
-    Check("compile", "torch.compile of a model, whole, with gradients", "compiling", limit=180),
-    Check("processes", "fork, spawn, and the workers of a DataLoader", "processes", limit=60),
-    Check("events", "times, orders and waiting; a queue that is idle says so", "events", limit=10),
+    Check("compile", "torch.compile of a model, whole, with gradients", _program("compiling"), limit=180),
+    Check("processes", "fork, spawn, and the workers of a DataLoader", _program("processes"), limit=60),
+    Check("events", "times, orders and waiting; a queue that is idle says so", _program("events"), limit=15),
     Check(
         "refusals",
         "each row of the table of refusals: refused in the words that we know, or computed",
-        "refusals",
+        _program("refusals"),
         traits=Trait.PARTIAL,
         otherwise=_NO_LIMITS,
         bare=True,
     ),
-    Check("memory", "figures move, and come back; memory that runs out", "memory"),
+    Check("memory", "figures move, and come back; memory that runs out", _program("memory")),
     Check(
         "mlx",
         "what MLX computes for operators that the GPU lacks, against the CPU",
-        "mlx_numbers",
+        _program("mlx_numbers"),
         traits=Trait.PARTIAL,
         otherwise=_NO_LIMITS,
         bare=True,
@@ -72,7 +76,7 @@ CHECKS: tuple[Check, ...] = (
         Check(
             f"training, {policy}",
             f"a conv net learns as on the CPU, in float32 and with amp, under the policy {policy}",
-            "training",
+            _program("training"),
             limit=60,
             without=without,
             otherwise=_BOTH,
@@ -83,7 +87,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "mixed",
         "tensors of the CPU among the GPU's are refused, and end no process",
-        "mixed",
+        _program("mixed"),
         without=Trait.HOST_MEMORY | Trait.TRANSLATED,
         otherwise="tensors of the GPU are tensors of the CPU here, and mix",
         settings=_FAITHFUL,
@@ -91,20 +95,20 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "numbers",
         "float64, complex128, unaligned copies, linear algebra, operators that the GPU lacks",
-        "numbers",
+        _program("numbers"),
         settings=_FAITHFUL,
     ),
     Check(
         "identity",
         "the program sees CUDA, in texts and errors too",
-        "identity",
+        _program("identity"),
         without=Trait.HOST_MEMORY | Trait.TRANSLATED,
         otherwise="tensors say cpu here, which is what they are",
     ),
     Check(
         "speed",
         "the GPU, MLX and the CPU, for the operators that MLX computes",
-        "speed",
+        _program("speed"),
         limit=30,
         traits=Trait.PARTIAL,
         otherwise=_NO_LIMITS,
