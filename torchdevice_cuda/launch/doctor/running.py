@@ -21,8 +21,8 @@ from .asking import STACK
 from .results import FAILED, SKIPPED, Answer, Result
 from .table import Check
 
-#: What a check may cost: a crash one, a hang two, so that who hangs does not keep everybody waiting.
-_FAULTS, _CRASH, _HANG = 3, 1, 2
+#: After so many a check is not started again. A hang counts more than a crash: everybody waits for it.
+_FAULTS, _CRASH, _HANG = 5, 1, 3
 #: For all of a check, however often it is started and however many questions it has.
 _WHOLE_S = 300.0
 #: For torch to be imported, before there is a question.
