@@ -193,9 +193,11 @@ def _examine(request: Request, chosen: settings.Settings) -> int:
     from .doctor import examination
 
     try:
-        return examination.examine(request.args, chosen, request.overrides)
-    except (examination.RequestError, OSError) as error:
+        text, status = examination.examine(request.args, chosen, request.overrides)
+    except examination.RequestError as error:
         return _fail(str(error))
+    _show(text)
+    return status
 
 
 def _build(chosen: settings.Settings) -> int:

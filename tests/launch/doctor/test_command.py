@@ -122,7 +122,7 @@ def test_a_driver_that_cannot_work(tmp_path: Path, no_gpu: None) -> None:
     assert "driver 'cuda' was asked for, but " in ended.out
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted(tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, *DOCTOR, "events", "x.json"]
     with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
@@ -166,9 +166,7 @@ def test_a_second_file_beside_the_first(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "gone").mkdir()
     (tmp_path / "temporary").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     monkeypatch.setattr(Path, "cwd", lambda: Path("/proc/1/nowhere"))
     assert document.write({}, None).parent == tmp_path / "temporary"

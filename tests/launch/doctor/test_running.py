@@ -27,7 +27,7 @@ def _examined(patient: str, folder: Path, limit: float = 20, **environment: str)
         started.append(Process(check, variables, folder))
         return started[0]
 
-    assert [name for name, _ in run([begin], 1)] == ["", patient]
+    assert [name for name, _ in run([begin], 1) if name] == [patient]
     return started[0].result
 
 
@@ -94,7 +94,7 @@ def test_those_that_nobody_waits_for_are_ended(tmp_path: Path) -> None:
         return started[-1]
 
     running = run([functools.partial(begin, number) for number in range(3)], 2)
-    assert [next(running), next(running)] == [("", ["0"]), ("", ["0", "1"])]
+    assert next(running) == ("", ["0", "1"])
     deadline = time.monotonic() + 20
     while not all((tmp_path / str(number) / "answers").exists() for number in range(2)):
         assert time.monotonic() < deadline

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from ... import settings
 from ...drivers.host import facts
@@ -36,14 +36,6 @@ _SIGNALLED = 128
 
 class RequestError(Exception):
     """What was asked for cannot be done."""
-
-
-class Interrupted(Exception):
-    """Somebody wants it to end."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.status = _SIGNALLED + number
 
 
 def request(words: Sequence[str]) -> tuple[list[Check], str | None]:
@@ -73,68 +65,88 @@ def _short_names() -> list[str]:
     return list(dict.fromkeys(name.partition(",")[0] for name in NAMES))
 
 
-def examine(words: Sequence[str], chosen: settings.Settings, overrides: Mapping[str, str]) -> int:
-    """Do it; the exit status."""
+def examine(words: Sequence[str], chosen: settings.Settings, overrides: Mapping[str, str]) -> tuple[str, int]:
+    """Do it; what is to be shown, and the exit status."""
     checks, file = request(words)
-    results = {check.name: Result(check.name, check.why) for check in checks}
-    progress = Progress(len(checks))
-    status = None
     with tempfile.TemporaryDirectory(prefix="torchdevice-doctor-", ignore_cleanup_errors=True) as folder:
-        try:
-            with _interruptible():
-                _run_all(checks, results, functools.partial(_begin, chosen, overrides, Path(folder)), progress)
-        except Interrupted as interrupted:
-            status = interrupted.status
-        finally:
-            progress.clear()
-    found = list(results.values())
-    verdict = "interrupted" if status is not None else FAILED if any(one.verdict == FAILED for one in found) else OK
-    print(table(found))
-    written = document.write(document.content(found, chosen, overrides, verdict), file)
+        examination = Examination(checks, chosen, overrides, Path(folder))
+        with _signals() as caught:
+            examination.run(caught)
+    found = list(examination.results.values())
+    verdict = "interrupted" if caught else FAILED if any(one.verdict == FAILED for one in found) else OK
     counts = ", ".join(f"{sum(one.verdict == kind for one in found)} {kind}" for kind in (OK, FAILED, SKIPPED))
-    print(f"\n{counts}. For an issue, with versions and figures and without names: {written}", flush=True)
-    return status if status is not None else int(verdict == FAILED)
+    status = _SIGNALLED + caught[0] if caught else int(verdict == FAILED)
+    try:
+        written = document.write(document.content(found, chosen, overrides, verdict), file)
+        last = f"For an issue, with versions and figures and without names: {written}"
+    except OSError as error:
+        last, status = f"Nothing could be written: {error}", status or 1
+    return f"{table(found)}\n\n{counts}. {last}\n", status
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Ctrl-C and SIGTERM end what runs; what was found until then is shown."""
+def _signals() -> Iterator[list[int]]:
+    """The signals to end that have come meanwhile: Ctrl-C, SIGTERM, a terminal that is gone.
 
-    def interrupt(number: int, frame: object) -> NoReturn:
-        raise Interrupted(number)
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    They raise nothing: a process that is just being started would be lost sight of.
+    """
+    caught: list[int] = []
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, lambda number, frame: caught.append(number)) for number in wanted}
     try:
-        yield
+        yield caught
     finally:
-        for number in before:
-            signal.signal(number, signal.SIG_IGN)  # twice in a row: what runs is being ended already
-    for number, handler in before.items():
-        signal.signal(number, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _run_all(checks: Sequence[Check], results: dict[str, Result], begin: Any, progress: Progress) -> None:
-    done = 0
+class Examination:
+    """The checks of one run, and what has come of them so far."""
 
-    def go(some: Sequence[Check], together: int) -> None:
-        nonlocal done
-        starts = [functools.partial(begin, check, results) for check in some]
-        with contextlib.closing(run(starts, together)) as running:
-            for ended, others in running:
-                done += bool(ended)
-                progress.show(done, others)
+    def __init__(
+        self, checks: Sequence[Check], chosen: settings.Settings, overrides: Mapping[str, str], folder: Path
+    ) -> None:
+        self.results = {check.name: Result(check.name, check.why) for check in checks}
+        self._checks, self._chosen, self._overrides, self._folder = checks, chosen, overrides, folder
+        self._done = 0
 
-    go([START], 1)
-    fit = []
-    for check in checks[1:]:
-        reason = _unfit(check, results[START.name])
-        if reason:
-            results[check.name].found = reason
-            done += 1
-        else:
-            fit.append(check)
-    go([check for check in fit if not check.alone], min(_TOGETHER, facts.cores()))
-    go([check for check in fit if check.alone], 1)
+    def run(self, caught: Sequence[int]) -> None:
+        """Run them, the first alone, those that measure times one by one; until something is caught."""
+        progress = Progress(len(self._checks))
+        for some, together in self._in_turn():
+            starts = [functools.partial(self._begin, check) for check in some]
+            with contextlib.closing(run(starts, together)) as running:
+                for ended, others in running:
+                    self._done += bool(ended)
+                    progress.show(self._done, others)
+                    if caught:
+                        break
+            if caught:
+                break
+        progress.clear()
+
+    def _in_turn(self) -> Iterator[tuple[list[Check], int]]:
+        """Checks that run together, and how many at a time."""
+        yield [START], 1
+        fit = []
+        for check in self._checks[1:]:
+            reason = _unfit(check, self.results[START.name])
+            if reason:
+                self.results[check.name].found = reason
+                self._done += 1
+            else:
+                fit.append(check)
+        yield [check for check in fit if not check.alone], min(_TOGETHER, facts.cores())
+        yield [check for check in fit if check.alone], 1
+
+    def _begin(self, check: Check) -> Process:
+        place = self._folder / check.name.replace(", ", "-")
+        place.mkdir()
+        may_build = check is START and self._chosen.build and (sys.platform != "darwin" or self._chosen.emulate_mps)
+        limit = _BUILDING_S if may_build else None
+        process = Process(check, environment(check, self._chosen, self._overrides, place), place, limit)
+        self.results[check.name] = process.result
+        return process
 
 
 def _unfit(check: Check, start: Result) -> str:
@@ -153,19 +165,6 @@ def _is_installed(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
         return False
-
-
-def _begin(
-    chosen: settings.Settings, overrides: Mapping[str, str], folder: Path, check: Check, results: dict[str, Result]
-) -> Process:
-    """Start a check."""
-    place = folder / check.name.replace(", ", "-")
-    place.mkdir()
-    may_build = check is START and chosen.build and (sys.platform != "darwin" or chosen.emulate_mps)
-    limit = _BUILDING_S if may_build else None
-    process = Process(check, environment(check, chosen, overrides, place), place, limit)
-    results[check.name] = process.result
-    return process
 
 
 def environment(check: Check, chosen: settings.Settings, overrides: Mapping[str, str], folder: Path) -> dict[str, str]:

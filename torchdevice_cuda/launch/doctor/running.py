@@ -79,8 +79,7 @@ class Process:
             self._fault(_HANG, f"no answer within {min(self._patience, now - self._since):.0f} s{self._place()}")
         elif not self._ended or status:
             self._fault(_CRASH, f"the process ended: {_ending(status)}{self._place() or self._last_words()}")
-        # Where it has no question, another process would come no further.
-        if self._asking and self._faults < _FAULTS and now - self._started < self._whole:
+        if self._resumes() and now - self._started < self._whole:
             self._begin()
             return False
         self._conclude()
@@ -112,6 +111,10 @@ class Process:
         self._faults += cost
         moment = "at its end" if self._ended else "between questions" if self._read else "before the first question"
         self.result.answers.append(Answer(self._asking or moment, FAILED, time.monotonic() - self._since, words))
+
+    def _resumes(self) -> bool:
+        """Whether another process is to go on; where this one was at no question, another would come no further."""
+        return self.check.resumes and bool(self._asking) and self._faults < _FAULTS
 
     # ------------------------------------------------------------------- ending
     def kill(self) -> None:
@@ -168,9 +171,9 @@ def _ending(status: int) -> str:
 
 
 def run(starts: Sequence[Callable[[], Process]], together: int) -> Generator[tuple[str, list[str]], None, None]:
-    """Start checks, so many at a time; the name of each that ends (at first of none), and of those that still run.
+    """Start checks, so many at a time; at each look, the name of one that has ended, if any, and of those that run.
 
-    What runs when nobody listens any longer is ended.
+    What runs when nobody looks any longer is ended.
     """
     begun: list[Process] = []
     left = list(starts)
@@ -178,11 +181,11 @@ def run(starts: Sequence[Callable[[], Process]], together: int) -> Generator[tup
         while left or begun:
             while left and len(begun) < together:
                 begun.append(left.pop(0)())
-                yield "", [one.check.name for one in begun]
+            yield "", [one.check.name for one in begun]
+            time.sleep(_LOOK_S)
             for process in [one for one in begun if one.look()]:
                 begun.remove(process)
                 yield process.check.name, [one.check.name for one in begun]
-            time.sleep(_LOOK_S)
     finally:
         for process in begun:
             process.stop()

@@ -33,6 +33,8 @@ class Check:
     alone: bool = False
     #: A package that it is about.
     needs: str | None = None
+    #: Whether its questions stand alone: behind one that hung or crashed the others are asked in another process.
+    resumes: bool = True
 
     def unfit(self, traits: Trait) -> str:
         """Why it is not for a driver with these traits; empty if it is."""
@@ -45,7 +47,9 @@ def _program(name: str) -> str:
 
 
 #: Runs first, by itself: where it fails there is nothing to ask the others.
-START = Check("start", "the driver comes up, and the device says what it is", _program("start"), limit=60)
+START = Check(
+    "start", "the driver comes up, and the device says what it is", _program("start"), limit=60, resumes=False
+)
 _NO_LIMITS = "only an Apple GPU refuses operators and dtypes"
 _BOTH = "the CPU is all there is to redirect to"
 
