@@ -149,12 +149,12 @@ def test_nobody_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     given: Any = {
         "/srv/people/jane.roe/x": ["/srv/people/jane.roe", ("at /Users/john/venv/lib", 3, None)],
         "texts": 'File "/home/someone/a.py" of jane.roe on janes-mac: JANES-MAC.local? janes-mac.local!',
-        "not names": ["/opt/srv/people/jane.roe2", "jane.roes", "/Users/Shared/x", "/opt/home/x", 1.5],
+        "not names": ["/opt/srv/people/jane.roe2", "jane.roes", "/Users/Shared/x", "/opt/home/x", 1.5, float("nan")],
     }
     assert document.anonymous(given) == {
         "~/x": ["~", ["at ~/venv/lib", 3, None]],
         "texts": 'File "~/a.py" of <user> on <host>: JANES-MAC.local? <host>!',
-        "not names": ["/opt/srv/people/jane.roe2", "jane.roes", "/Users/Shared/x", "/opt/home/x", 1.5],
+        "not names": ["/opt/srv/people/jane.roe2", "jane.roes", "/Users/Shared/x", "/opt/home/x", 1.5, "nan"],
     }
 
 

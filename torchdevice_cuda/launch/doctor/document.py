@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import getpass
 import json
+import math
 import os
 import platform
 import re
@@ -102,6 +103,8 @@ def anonymous(value: Any) -> Any:
             for pattern, shown in replaced:
                 part = pattern.sub(shown, part)
             return part
+        if isinstance(part, float) and not math.isfinite(part):
+            return str(part)  # JSON has no such numbers
         if isinstance(part, dict):
             return {clean(key): clean(item) for key, item in part.items()}
         return [clean(item) for item in part] if isinstance(part, (list, tuple)) else part

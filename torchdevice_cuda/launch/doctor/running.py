@@ -55,6 +55,7 @@ class Process:
         through = [] if self.check.bare else ["-m", _OURS]
         self._asking, self._read, self._ended = "", 0, False
         self._answers.unlink(missing_ok=True)
+        self._stacked = len(_end_of(self._stack()))
         self._process = subprocess.Popen(
             [sys.executable, *through, "-m", self.check.program, *words],
             stdin=subprocess.DEVNULL,
@@ -146,7 +147,7 @@ class Process:
 
     def _place(self) -> str:
         """The innermost line of Python that it was at, as it wrote down itself."""
-        lines = _end_of(self._stack()).split("most recent call first")[-1].splitlines()
+        lines = _end_of(self._stack())[self._stacked :].split("most recent call first")[-1].splitlines()
         at = next((line.strip() for line in lines if line.strip().startswith("File ")), "")
         return f", at {at}" if at else ""
 
