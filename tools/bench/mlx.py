@@ -1,10 +1,11 @@
 """Measures from which size on MLX is faster than the CPU, copies into MLX's arrays and back included.
 
-    python tools/bench/mlx.py [--write] [--ship] [--largest 18] [--only mm,sort]
+    python tools/bench/mlx.py [--write] [--ship] [--largest 18] [--only mm,sort] [--found torchdevice-doctor-....json]
 
 ``--write`` keeps the figures in the cache, so that the fallback chain need not measure on this machine. ``--ship`` puts
 sizes into the table that comes with the package, for MLX's kind of device (``cpu``, ``gpu``): what a machine goes by
-that cannot measure for itself, so that only clear wins enter, at two sizes or more.
+that cannot measure for itself, so that only clear wins enter, at two sizes or more. ``--found`` measures nothing: the
+figures are those that ``python -m torchdevice_cuda --doctor`` wrote down, on another machine perhaps.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import platform
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -25,8 +26,7 @@ if Path(sys.path[0]) == Path(__file__).resolve().parent:
 import torch  # noqa: E402
 
 from torchdevice_cuda.fallback import kernels, mlx_ops, thresholds  # noqa: E402
-from torchdevice_cuda.fallback.mlx_arrays import mlx  # noqa: E402
-from torchdevice_cuda.launch.doctor.samples import arguments  # noqa: E402
+from torchdevice_cuda.launch.doctor.samples import COLUMNS, arguments  # noqa: E402
 
 SMALLEST, STEP = 10, 4  # powers of two, in elements
 CLEARLY = 0.5  # of the CPU's time, for what other machines are to go by
@@ -76,7 +76,19 @@ def least(found: dict[thresholds.Key, thresholds.Pair], below: float = threshold
     return size
 
 
-def ship(figures: dict[str, dict[thresholds.Key, thresholds.Pair]]) -> None:
+def found_by_doctor(path: str) -> tuple[str, dict[str, dict[thresholds.Key, thresholds.Pair]]]:
+    """The machine and the figures that the doctor wrote down."""
+    checks = json.loads(Path(path).read_text(encoding="utf-8"))["checks"]
+    told = [answer["figures"] for check in checks if check["name"] == "speed" for answer in check["answers"]]
+    figures: dict[str, dict[thresholds.Key, thresholds.Pair]] = {}
+    for row in (figure[COLUMNS] for figure in told if COLUMNS in figure):
+        name, dtype, size, on_cpu, through_mlx, _ = row
+        if on_cpu is not None and through_mlx is not None:
+            figures.setdefault(name, {})[name, dtype, size] = (on_cpu, through_mlx)
+    return next(figure["machine"] for figure in told if "machine" in figure), figures
+
+
+def ship(figures: dict[str, dict[thresholds.Key, thresholds.Pair]], machine: str) -> None:
     """Replace the shipped sizes of MLX's kind of device."""
     table = json.loads(thresholds.DEFAULTS.read_text(encoding="utf-8"))
     sizes: dict[str, dict[str, int]] = {}
@@ -84,8 +96,9 @@ def ship(figures: dict[str, dict[thresholds.Key, thresholds.Pair]]) -> None:
         size = least(found, CLEARLY)
         if size is not None and size < 1 << (max(key[2] for key in found) - 1):
             sizes[name] = {next(iter(found))[1]: size}
-    versions = f"mlx {mlx().__version__}, torch {torch.__version__}, {platform.machine()}"
-    table[thresholds.kind()] = {"measured": versions, "least": sizes}
+    kind = re.fullmatch(r"mlx \S+ on (\w+), .*", machine)
+    assert kind is not None, f"MLX was not there: {machine}"
+    table[kind[1]] = {"measured": machine, "least": sizes}
     thresholds.DEFAULTS.write_text(json.dumps(table, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -95,11 +108,15 @@ def main() -> int:
     parser.add_argument("--ship", action="store_true", help="put the sizes into the package's own table")
     parser.add_argument("--largest", type=int, default=18, help="the largest size, as a power of two")
     parser.add_argument("--only", default="", help="operators, comma-separated")
+    parser.add_argument("--found", help="a file of the doctor's, in the place of measuring")
     options = parser.parse_args()
-    print(thresholds.machine())
-    figures: dict[str, dict[thresholds.Key, thresholds.Pair]] = {}
+    if options.found and options.write:
+        parser.error("--write is for figures of this machine, --found for those of any")
+    machine, figures = found_by_doctor(options.found) if options.found else (thresholds.machine(), {})
+    print(machine)
     for name in options.only.split(",") if options.only else sorted(mlx_ops.TABLE):
-        found = figures[name] = measure(name, options.largest)
+        found = figures.get(name, {}) if options.found else measure(name, options.largest)
+        figures[name] = found
         size = least(found)
         ratios = "  ".join(f"{1 << (key[2] - 1)}: {pair[0] / pair[1]:.2f}" for key, pair in found.items())
         verdict = "not measured" if not found else "never" if size is None else f"from {size}"
@@ -112,7 +129,7 @@ def main() -> int:
         known.save()
         print("kept in the cache:", thresholds.FILE)
     if options.ship:
-        ship(figures)
+        ship(figures, machine)
         print("written to", thresholds.DEFAULTS)
     return 0
 

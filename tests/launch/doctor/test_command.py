@@ -22,9 +22,10 @@ from torchdevice_cuda.fallback.refusals import TABLE
 from torchdevice_cuda.launch.doctor import document, examination, showing
 from torchdevice_cuda.launch.doctor.probes import PROBES
 from torchdevice_cuda.launch.doctor.results import FAILED, OK, SKIPPED, Answer, Result
+from torchdevice_cuda.launch.doctor.samples import COLUMNS
 from torchdevice_cuda.launch.doctor.table import CHECKS, START
 
-from ..running import OURS, environment, python
+from ..running import OURS, ROOT, environment, python
 
 DOCTOR = (*OURS, "--doctor", "--driver", "cpu")
 
@@ -170,6 +171,34 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     monkeypatch.setattr(Path, "cwd", lambda: Path("/proc/1/nowhere"))
     assert document.write({}, None).parent == tmp_path / "temporary"
+
+
+def test_figures_for_thresholds_are_read_from_it(tmp_path: Path) -> None:
+    rows = [
+        ["sort", "float32", 11, 4e-5, 1e-5, 2e-5],
+        ["sort", "float32", 15, 8e-5, 1e-5, None],
+        ["mm", "float32", 11, 1e-5, None, 1],
+    ]
+    speed = {
+        "name": "speed",
+        "answers": [
+            {"figures": figures}
+            for figures in (
+                {},
+                {"seconds": 1, "other": 2},
+                *({COLUMNS: row} for row in rows),
+                {"machine": "mlx 1.0 on gpu, torch 2"},
+            )
+        ],
+    }
+    file = tmp_path / "found.json"
+    file.write_text(json.dumps({"checks": [{"name": "start", "answers": []}, speed]}))
+    ended = python(str(ROOT / "tools/bench/mlx.py"), "--found", str(file), "--only", "mm,sort", folder=tmp_path)
+    assert ended.err == ""
+    machine, product, sort = ended.out.splitlines()
+    assert machine == "mlx 1.0 on gpu, torch 2"
+    assert product.split()[:3] == ["mm", "not", "measured"]
+    assert sort.split() == ["sort", "from", "1024", "CPU/MLX", "1024:", "4.00", "16384:", "8.00"]
 
 
 # ---------------------------------------------------------------------------------------------------- what is shown

@@ -23,6 +23,8 @@ REBUILT: dict[str, Callable[[Any, Any], torch.Tensor]] = {
 }
 #: How far from the CPU's a result may be: absolute below 1, relative above.
 TOLERANCE = {torch.float32: 2e-4, torch.complex64: 2e-4, torch.float16: 5e-3, torch.bfloat16: 4e-2}
+#: Under which the check of speed tells a figure, in seconds but for the first three.
+COLUMNS = "operator, dtype, size class, CPU, MLX, GPU"
 Arguments = tuple[Any, ...]
 
 
