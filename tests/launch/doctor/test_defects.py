@@ -41,7 +41,7 @@ NAMED = {
 }
 
 
-def _examined(folder: Path) -> dict[str, Result]:
+def _examined(folder: Path, limit: float | None = None) -> dict[str, Result]:
     """What comes of the checks, run as ``--doctor`` does."""
     reason = unbuilt("mps")
     assert not reason, reason
@@ -52,7 +52,7 @@ def _examined(folder: Path) -> dict[str, Result]:
         place = folder / check.name
         place.mkdir()
         environment = examination.environment(check, chosen, DRIVER, place)
-        process = running.Process(check, environment, place, LIMIT_S)
+        process = running.Process(check, environment, place, limit)
         found[check.name] = process.result
         return process
 
@@ -78,7 +78,7 @@ def well(tmp_path_factory: pytest.TempPathFactory, environment: pytest.MonkeyPat
 def ill(tmp_path_factory: pytest.TempPathFactory, environment: pytest.MonkeyPatch) -> dict[str, Result]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(DEFECTS), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
-        return _examined(tmp_path_factory.mktemp("ill"))
+        return _examined(tmp_path_factory.mktemp("ill"), LIMIT_S)
 
 
 def _answer(result: Result, question: str) -> Answer:
