@@ -24,21 +24,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchdevice_cuda.fallback import mlx_ops
+from torchdevice_cuda.launch.doctor.samples import REBUILT, TOLERANCE, flat
 
-# Operators whose results are unique only up to signs or order: what they are made for is compared instead.
-REBUILT = {
-    "_linalg_eigh": lambda args, out: out[1] @ torch.diag_embed(out[0]) @ out[1].mH if out[1].numel() else out[0],
-    "_linalg_svd": lambda args, out: out[0] @ torch.diag_embed(out[1]).to(out[0].dtype) @ out[2],
-    "linalg_qr": lambda args, out: out[0] @ out[1],
-    "linalg_eig": lambda args, out: args[0].to(out[1].dtype) @ out[1] - out[1] @ torch.diag_embed(out[0]),
-    "_linalg_eigvals": lambda args, out: out.sum(-1),
-    "sort": lambda args, out: out[0],
-    "topk": lambda args, out: out[0],
-    "kthvalue": lambda args, out: out[0],
-}
 #: Operators whose results are made of their dtype's limits: the CPU's own results are the reference.
 OF_THEIR_DTYPE = ("nan_to_num",)
-TOLERANCE = {torch.float32: 2e-4, torch.complex64: 2e-4, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 
 
 class Witness(TorchDispatchMode):
@@ -90,10 +79,6 @@ class Witness(TorchDispatchMode):
                 distance = (other.to(real.dtype)[finite] - real[finite]).abs() / real[finite].abs().clamp_min(1)
                 place = (name, one.real.element_size())
                 self.errors[place] = max(self.errors[place], float(distance.max()))
-
-
-def flat(value: Any) -> list[torch.Tensor]:
-    return [value] if isinstance(value, torch.Tensor) else [item for part in value for item in flat(part)]
 
 
 def widened(value: Any) -> Any:

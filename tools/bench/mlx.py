@@ -1,10 +1,11 @@
 """Measures from which size on MLX is faster than the CPU, copies into MLX's arrays and back included.
 
-    python tools/bench/mlx.py [--write] [--ship] [--largest 18] [--only mm,sort]
+    python tools/bench/mlx.py [--write] [--ship] [--largest 18] [--only mm,sort] [--found torchdevice-doctor-....json]
 
 ``--write`` keeps the figures in the cache, so that the fallback chain need not measure on this machine. ``--ship`` puts
 sizes into the table that comes with the package, for MLX's kind of device (``cpu``, ``gpu``): what a machine goes by
-that cannot measure for itself, so that only clear wins enter, at two sizes or more.
+that cannot measure for itself, so that only clear wins enter, at two sizes or more. ``--found`` measures nothing: the
+figures are those that ``python -m torchdevice_cuda --doctor`` wrote down, on another machine perhaps.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import platform
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -25,103 +26,10 @@ if Path(sys.path[0]) == Path(__file__).resolve().parent:
 import torch  # noqa: E402
 
 from torchdevice_cuda.fallback import kernels, mlx_ops, thresholds  # noqa: E402
-from torchdevice_cuda.fallback.mlx_arrays import mlx  # noqa: E402
+from torchdevice_cuda.launch.doctor.samples import COLUMNS, arguments  # noqa: E402
 
 SMALLEST, STEP = 10, 4  # powers of two, in elements
 CLEARLY = 0.5  # of the CPU's time, for what other machines are to go by
-
-
-def square(count: int, batch: bool = False) -> torch.Tensor:
-    side = max(2, math.isqrt(count))
-    made = torch.rand(side, side) + side * torch.eye(side)
-    return (made + made.T)[None] if batch else made + made.T
-
-
-def vector(count: int) -> torch.Tensor:
-    return torch.rand(count) * 0.8 + 0.1
-
-
-def matrix(count: int) -> torch.Tensor:
-    return vector(count).reshape(-1, 64)
-
-
-def mask(count: int) -> torch.Tensor:
-    return torch.rand(count) > 0.5
-
-
-def integers(count: int) -> torch.Tensor:
-    return torch.randint(1, 100, (count,))
-
-
-#: How operators are called that have no arguments of their own below: the first way that is one for them.
-USUAL: tuple[Callable[[int], tuple], ...] = (
-    lambda n: (vector(n),),
-    lambda n: (vector(n), vector(n)),
-    lambda n: (vector(n), 0.5),
-    lambda n: (0.5, vector(n)),
-    lambda n: (vector(n), vector(n), vector(n)),
-    lambda n: (vector(n), vector(n), 0.5),
-    lambda n: (mask(n),),
-    lambda n: (mask(n), mask(n)),
-    lambda n: (mask(n).reshape(-1, 64), 1),
-    lambda n: (integers(n),),
-    lambda n: (integers(n), integers(n)),
-    lambda n: (vector(n).to(torch.complex64),),
-)
-#: Arguments of operators that are called in other ways.
-ARGUMENTS: dict[str, Callable[[int], tuple]] = {
-    "mm": lambda n: (square(n), square(n)),
-    "bmm": lambda n: (square(n, True), square(n, True)),
-    "mv": lambda n: (square(n), torch.rand(max(2, math.isqrt(n)))),
-    "addmm": lambda n: (square(n), square(n), square(n)),
-    "baddbmm": lambda n: (square(n, True), square(n, True), square(n, True)),
-    "addmv": lambda n: (torch.rand(max(2, math.isqrt(n))), square(n), torch.rand(max(2, math.isqrt(n)))),
-    "addr": lambda n: (square(n), torch.rand(max(2, math.isqrt(n))), torch.rand(max(2, math.isqrt(n)))),
-    "linalg_cross": lambda n: (torch.rand(n // 3, 3), torch.rand(n // 3, 3)),
-    "where.self": lambda n: (mask(n), vector(n), vector(n)),
-    "masked_fill.Scalar": lambda n: (vector(n), mask(n), 0.5),
-    "embedding": lambda n: (matrix(n), torch.arange(n // 64).flip(0)),
-    "repeat": lambda n: (matrix(n), [2, 1]),
-    "constant_pad_nd": lambda n: (matrix(n), [1, 1]),
-    "count_nonzero.dim_IntList": lambda n: (matrix(n), [1]),
-    **dict.fromkeys(
-        ("linalg_cholesky_ex", "linalg_inv_ex", "_linalg_eigh", "linalg_eig", "_linalg_eigvals", "linalg_qr",
-         "_linalg_svd", "tril", "triu"), lambda n: (square(n),)),
-    **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp"), lambda n: (matrix(n), 1)),
-    **dict.fromkeys(("_softmax", "_log_softmax"), lambda n: (matrix(n), 1, False)),
-    **dict.fromkeys(("sum.dim_IntList", "mean.dim", "logsumexp", "amax", "amin"), lambda n: (matrix(n), [1])),
-    **dict.fromkeys(("max.dim", "min.dim", "prod.dim_int", "argmax", "argmin"), lambda n: (matrix(n), 1)),
-    "topk": lambda n: (matrix(n), 8, 1),
-    "kthvalue": lambda n: (matrix(n), 8, 1),
-    "_fft_r2c": lambda n: (vector(n), [0], 0, True),
-    "_fft_c2c": lambda n: (vector(n).to(torch.complex64), [0], 0, True),
-    "_fft_c2r": lambda n: (vector(n).to(torch.complex64), [0], 2, n),
-    "take": lambda n: (vector(n), torch.arange(n).flip(0)),
-    "index_select": lambda n: (matrix(n), 0, torch.arange(n // 64).flip(0)),
-    "gather": lambda n: (matrix(n), 1, torch.zeros(n // 64, 64, dtype=torch.int64)),
-    "flip": lambda n: (matrix(n), [1]),
-    "roll": lambda n: (matrix(n), [3], [1]),
-    "cat": lambda n: ([matrix(n), matrix(n)],),
-    "_adaptive_avg_pool3d": lambda n: (vector(n).reshape(-1, 8, 8, 8), [2, 2, 2]),
-    "channel_shuffle": lambda n: (vector(n).reshape(1, 16, -1), 4),
-    "convolution": lambda n: (
-        torch.rand(1, 16, max(4, math.isqrt(n // 16)), max(4, math.isqrt(n // 16))), torch.rand(16, 16, 3, 3), None,
-        [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
-}  # fmt: skip
-
-
-def arguments(name: str, count: int) -> tuple | None:
-    """Arguments of an operator of about ``count`` elements; ``None`` if nobody has thought of any."""
-    entry = mlx_ops.TABLE[name]
-    for make in (ARGUMENTS[name],) if name in ARGUMENTS else USUAL:
-        made = make(count)
-        try:
-            if mlx_ops.fits(entry, made, {}):
-                kernels.overload(name)(*made)
-                return made
-        except (RuntimeError, TypeError):
-            continue
-    return None
 
 
 def both(on_cpu: Callable[[], Any], through_mlx: Callable[[], Any]) -> thresholds.Pair:
@@ -168,7 +76,19 @@ def least(found: dict[thresholds.Key, thresholds.Pair], below: float = threshold
     return size
 
 
-def ship(figures: dict[str, dict[thresholds.Key, thresholds.Pair]]) -> None:
+def found_by_doctor(path: str) -> tuple[str, dict[str, dict[thresholds.Key, thresholds.Pair]]]:
+    """The machine and the figures that the doctor wrote down."""
+    checks = json.loads(Path(path).read_text(encoding="utf-8"))["checks"]
+    told = [answer["figures"] for check in checks if check["name"] == "speed" for answer in check["answers"]]
+    figures: dict[str, dict[thresholds.Key, thresholds.Pair]] = {}
+    for row in (figure[COLUMNS] for figure in told if COLUMNS in figure):
+        name, dtype, size, on_cpu, through_mlx, _ = row
+        if on_cpu is not None and through_mlx is not None:
+            figures.setdefault(name, {})[name, dtype, size] = (on_cpu, through_mlx)
+    return next(figure["machine"] for figure in told if "machine" in figure), figures
+
+
+def ship(figures: dict[str, dict[thresholds.Key, thresholds.Pair]], machine: str) -> None:
     """Replace the shipped sizes of MLX's kind of device."""
     table = json.loads(thresholds.DEFAULTS.read_text(encoding="utf-8"))
     sizes: dict[str, dict[str, int]] = {}
@@ -176,8 +96,9 @@ def ship(figures: dict[str, dict[thresholds.Key, thresholds.Pair]]) -> None:
         size = least(found, CLEARLY)
         if size is not None and size < 1 << (max(key[2] for key in found) - 1):
             sizes[name] = {next(iter(found))[1]: size}
-    versions = f"mlx {mlx().__version__}, torch {torch.__version__}, {platform.machine()}"
-    table[thresholds.kind()] = {"measured": versions, "least": sizes}
+    kind = re.fullmatch(r"mlx \S+ on (\w+), .*", machine)
+    assert kind is not None, f"MLX was not there: {machine}"
+    table[kind[1]] = {"measured": machine, "least": sizes}
     thresholds.DEFAULTS.write_text(json.dumps(table, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -187,11 +108,15 @@ def main() -> int:
     parser.add_argument("--ship", action="store_true", help="put the sizes into the package's own table")
     parser.add_argument("--largest", type=int, default=18, help="the largest size, as a power of two")
     parser.add_argument("--only", default="", help="operators, comma-separated")
+    parser.add_argument("--found", help="a file of the doctor's, in the place of measuring")
     options = parser.parse_args()
-    print(thresholds.machine())
-    figures: dict[str, dict[thresholds.Key, thresholds.Pair]] = {}
+    if options.found and options.write:
+        parser.error("--write is for figures of this machine, --found for those of any")
+    machine, figures = found_by_doctor(options.found) if options.found else (thresholds.machine(), {})
+    print(machine)
     for name in options.only.split(",") if options.only else sorted(mlx_ops.TABLE):
-        found = figures[name] = measure(name, options.largest)
+        found = figures.get(name, {}) if options.found else measure(name, options.largest)
+        figures[name] = found
         size = least(found)
         ratios = "  ".join(f"{1 << (key[2] - 1)}: {pair[0] / pair[1]:.2f}" for key, pair in found.items())
         verdict = "not measured" if not found else "never" if size is None else f"from {size}"
@@ -204,7 +129,7 @@ def main() -> int:
         known.save()
         print("kept in the cache:", thresholds.FILE)
     if options.ship:
-        ship(figures)
+        ship(figures, machine)
         print("written to", thresholds.DEFAULTS)
     return 0
 

@@ -35,6 +35,7 @@ examples:
   python -m torchdevice_cuda --gpu h200 train.py
   python -m torchdevice_cuda --info --driver cpu
   python -m torchdevice_cuda --patches --driver cpu
+  python -m torchdevice_cuda --doctor
   python -m torchdevice_cuda --build
 """
 
@@ -48,7 +49,8 @@ class Request:
     """What the command line asks for."""
 
     overrides: dict[str, str] = dataclasses.field(default_factory=dict)
-    action: str = "interactive"  # or: script, module, command, stdin, info, patches, build, gpus, version, help
+    #: or: script, module, command, stdin, info, patches, doctor, build, gpus, version, help
+    action: str = "interactive"
     target: str = ""  # the script, module or code
     args: list[str] = dataclasses.field(default_factory=list)
 
@@ -59,6 +61,9 @@ def parse(words: Sequence[str]) -> Request:
     rest = list(words)
     while rest:
         word = rest.pop(0)
+        if request.action == "doctor" and (word in ("-", "--") or word[:2] in ("-m", "-c") or word[:1] != "-"):
+            request.args.append(word)  # names of checks, and whatever it does not know
+            continue
         if word == "-":
             return _program(request, "stdin", word, rest)
         if not word.startswith("-"):
@@ -75,7 +80,7 @@ def parse(words: Sequence[str]) -> Request:
             return request
         if word in ("-V", "--version"):
             request.action = "version"
-        elif word in ("--info", "--patches", "--build"):
+        elif word in ("--info", "--patches", "--doctor", "--build"):
             request.action = word[2:]
         elif word == "--no-build":
             request.overrides["build"] = "0"
@@ -85,7 +90,7 @@ def parse(words: Sequence[str]) -> Request:
 
 
 def _program(request: Request, action: str, target: str, args: list[str]) -> Request:
-    if request.action == "interactive":  # --info, --patches, --build and --version do not run programs
+    if request.action == "interactive":  # --info and its kin do not run programs
         request.action = action
     request.target, request.args = target, args
     return request
@@ -116,6 +121,7 @@ def help_text() -> str:
         ("--build", "build the native part that the driver needs now, and show where it is"),
         ("--info", "show what stands in for the GPU here, and why"),
         ("--patches", "show what is changed in torch for that, where, and why"),
+        ("--doctor [CHECK...] [FILE.json]", "check that it works here; a table, and a file for an issue"),
         ("--version", "show versions"),
         ("--help", "show this text"),
     ]
@@ -169,6 +175,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             text = (info.text if request.action == "info" else info.patches)(request.overrides)
             return _show(f"{text}\n")
+        if request.action == "doctor":
+            return _examine(request, chosen)
         if request.action == "build":
             return _build(chosen)
         activation.start(request.overrides, failing.end_program)
@@ -186,6 +194,17 @@ def _show(text: str) -> int:
         # The interpreter flushes once more when it ends, and would complain then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def _examine(request: Request, chosen: settings.Settings) -> int:
+    from .doctor import examination
+
+    try:
+        text, status = examination.examine(request.args, chosen, request.overrides)
+    except examination.RequestError as error:
+        return _fail(str(error))
+    _show(text)
+    return status
 
 
 def _build(chosen: settings.Settings) -> int:

@@ -1,0 +1,235 @@
+"""``--doctor``: its words, its table, the file that it leaves, how it ends; as quick as checks of the CPU are."""
+
+from __future__ import annotations
+
+import getpass
+import importlib.util
+import io
+import json
+import platform
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from torchdevice_cuda.fallback.refusals import TABLE
+from torchdevice_cuda.launch.doctor import document, examination, showing
+from torchdevice_cuda.launch.doctor.probes import PROBES
+from torchdevice_cuda.launch.doctor.results import FAILED, OK, SKIPPED, Answer, Result
+from torchdevice_cuda.launch.doctor.samples import COLUMNS
+from torchdevice_cuda.launch.doctor.table import CHECKS, START
+
+from ..running import OURS, ROOT, environment, python
+
+DOCTOR = (*OURS, "--doctor", "--driver", "cpu")
+
+
+# ------------------------------------------------------------------------------------------------------ its words
+@pytest.mark.parametrize("word", ["evens", "script.py", "-m", "-", "--"])
+def test_a_word_that_it_does_not_know(tmp_path: Path, word: str) -> None:
+    ended = python(*DOCTOR, "events", word, "x", folder=tmp_path)
+    assert (ended.status, ended.out) == (2, "")
+    assert re.fullmatch(
+        rf"torchdevice-cuda: --doctor knows no '{re.escape(word)}'; [^\n]*events, refusals[^\n]*\n", ended.err
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_option_that_there_is_not(tmp_path: Path) -> None:
+    ended = python(*DOCTOR, "--no-such", folder=tmp_path)
+    assert (ended.status, ended.out) == (2, "")
+    assert "there is no option --no-such" in ended.err
+
+
+def test_it_writes_over_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "found.json"
+    file.write_text("mine")
+    ended = python(*DOCTOR, "found.json", folder=tmp_path)
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err == "torchdevice-cuda: found.json is there already, and --doctor writes over nothing\n"
+    assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["events"], ["start", "events"]),
+        (["training"], ["start", "training, accelerate", "training, faithful"]),
+        (["training, faithful", "x.json"], ["start", "training, faithful"]),
+        ([], [check.name for check in CHECKS]),
+    ],
+)
+def test_checks_by_name(words: list[str], names: list[str]) -> None:
+    checks, file = examination.request(words)
+    assert [check.name for check in checks] == names
+    assert file == ("x.json" if "x.json" in words else None)
+
+
+# ------------------------------------------------------------------------------------------------------ the tables
+def test_every_check_is_a_program() -> None:
+    assert [check.name for check in CHECKS if importlib.util.find_spec(check.program) is None] == []
+    assert CHECKS[0] is START
+    assert all(check.otherwise for check in CHECKS if check.traits or check.without)
+
+
+def test_every_refusal_is_asked() -> None:
+    assert set(PROBES) == {row.words.pattern for row in TABLE}
+
+
+# ------------------------------------------------------------------------------------------------------- a whole run
+def test_a_run(tmp_path: Path) -> None:
+    home = tmp_path / "jane"
+    (home / "work").mkdir(parents=True)
+    env = environment(HOME=str(home), TORCHDEVICE_NAME="Test GPU", TORCHDEVICE_REPORT="left.txt", OMP_NUM_THREADS="1")
+    ended = python(*DOCTOR, "mixed", "--devices", "2", folder=home / "work", env=env)
+    assert (ended.status, ended.err) == (0, "")
+    (file,) = (home / "work").iterdir()
+    assert re.fullmatch(r"torchdevice-doctor-\d{4}-\d\d-\d\d\.json", file.name)
+    head, start, mixed, *_ = ended.out.splitlines()
+    assert head.split() == ["check", "verdict", "seconds", "found"]
+    assert start.split()[:2] == ["start", "ok"]
+    assert mixed.split()[:2] == ["mixed", "skipped"]
+    assert ended.out.endswith(
+        f"1 ok, 0 failed, 1 skipped. For an issue, with versions and figures and without names: {file}\n"
+    )
+    text = file.read_text()
+    found = json.loads(text)
+    assert (found["verdict"], found["settings"]["driver"], found["settings"]["devices"]) == ("ok", "cpu", "2")
+    assert found["set by"] == {"name": "TORCHDEVICE_NAME", "report": "TORCHDEVICE_REPORT", "driver": "the command line",
+                               "devices": "the command line"}  # fmt: skip
+    assert {"torch", "mlx", "pyobjc-framework-Metal", "Python"} <= set(found["versions"])
+    assert {"macOS", "processor", "memory"} <= set(found["machine"])
+    figures = found["checks"][0]["answers"][0]["figures"]
+    assert figures["driver"] == "cpu"
+    assert [device["name"] for device in figures["devices"]] == ["Test GPU"] * 2
+    assert "jane" not in text
+    assert str(home) not in text
+
+
+def test_a_driver_that_cannot_work(tmp_path: Path, no_gpu: None) -> None:
+    ended = python(*OURS, "--doctor", "--driver", "cuda", "x.json", folder=tmp_path)
+    assert (ended.status, ended.err) == (1, "")
+    found = {check["name"]: check for check in json.loads((tmp_path / "x.json").read_text())["checks"]}
+    assert "driver 'cuda' was asked for, but " in found["start"]["found"]
+    assert {check["verdict"] for name, check in found.items() if name != "start"} == {SKIPPED}
+    assert "driver 'cuda' was asked for, but " in ended.out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interrupted(tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, *DOCTOR, "events", "x.json"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        deadline, children = time.monotonic() + 60, []
+        while not children and time.monotonic() < deadline:
+            children = psutil.Process(process.pid).children()
+            time.sleep(0.02)
+        process.send_signal(number)
+        begun = time.monotonic()
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert time.monotonic() - begun < 20
+    assert "interrupted after" in out
+    assert json.loads((tmp_path / "x.json").read_text())["verdict"] == "interrupted"
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert not alive
+
+
+# ------------------------------------------------------------------------------------------------------ the file
+def test_nobody_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/srv/people/jane.roe")
+    monkeypatch.setattr(getpass, "getuser", lambda: "jane.roe")
+    monkeypatch.setattr(platform, "node", lambda: "janes-mac.local")
+    given: Any = {
+        "/srv/people/jane.roe/x": ["/srv/people/jane.roe", ("at /Users/john/venv/lib", 3, None)],
+        "texts": 'File "/home/someone/a.py" of jane.roe on janes-mac: JANES-MAC.local? janes-mac.local!',
+        "not names": ["/opt/srv/people/jane.roe2", "jane.roes", "/Users/Shared/x", "/opt/home/x", 1.5, float("nan")],
+    }
+    assert document.anonymous(given) == {
+        "~/x": ["~", ["at ~/venv/lib", 3, None]],
+        "texts": 'File "~/a.py" of <user> on <host>: JANES-MAC.local? <host>!',
+        "not names": ["/opt/srv/people/jane.roe2", "jane.roes", "/Users/Shared/x", "/opt/home/x", 1.5, "nan"],
+    }
+
+
+def test_a_second_file_beside_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    first, second, third = (document.write({"number": number}, None) for number in range(3))
+    assert [json.loads(file.read_text())["number"] for file in (first, second, third)] == [0, 1, 2]
+    assert second.name == first.name.replace(".json", "-2.json")
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(Path, "cwd", lambda: Path("/proc/1/nowhere"))
+    assert document.write({}, None).parent == tmp_path / "temporary"
+
+
+def test_figures_for_thresholds_are_read_from_it(tmp_path: Path) -> None:
+    rows = [
+        ["sort", "float32", 11, 4e-5, 1e-5, 2e-5],
+        ["sort", "float32", 15, 8e-5, 1e-5, None],
+        ["mm", "float32", 11, 1e-5, None, 1],
+    ]
+    speed = {
+        "name": "speed",
+        "answers": [
+            {"figures": figures}
+            for figures in (
+                {},
+                {"seconds": 1, "other": 2},
+                *({COLUMNS: row} for row in rows),
+                {"machine": "mlx 1.0 on gpu, torch 2"},
+            )
+        ],
+    }
+    file = tmp_path / "found.json"
+    file.write_text(json.dumps({"checks": [{"name": "start", "answers": []}, speed]}))
+    ended = python(str(ROOT / "tools/bench/mlx.py"), "--found", str(file), "--only", "mm,sort", folder=tmp_path)
+    assert ended.err == ""
+    machine, product, sort = ended.out.splitlines()
+    assert machine == "mlx 1.0 on gpu, torch 2"
+    assert product.split()[:3] == ["mm", "not", "measured"]
+    assert sort.split() == ["sort", "from", "1024", "CPU/MLX", "1024:", "4.00", "16384:", "8.00"]
+
+
+# ---------------------------------------------------------------------------------------------------- what is shown
+class Terminal(io.StringIO):
+    """Standard error that is a terminal, or is not."""
+
+    def __init__(self, is_one: bool) -> None:
+        super().__init__()
+        self._is_one = is_one
+
+    def isatty(self) -> bool:
+        return self._is_one
+
+
+@pytest.mark.parametrize("is_one", [True, False])
+def test_progress(monkeypatch: pytest.MonkeyPatch, is_one: bool) -> None:
+    terminal = Terminal(is_one)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    progress = showing.Progress(4)
+    progress.show(2, ["events", "memory"])
+    progress.clear()
+    shown = terminal.getvalue()
+    assert ("2/4 events, memory" in shown) is is_one
+    assert shown.endswith("\r\033[K") is is_one
+    assert bool(shown) is is_one
+
+
+def test_what_is_wrong_is_below_the_table() -> None:
+    ill = Result("events", "times", answers=[Answer("a time", OK), Answer("twice", FAILED, 1, "hangs")])
+    ill.conclude(2.5)
+    well = Result("memory", "figures", answers=[Answer("peaks", OK, 1, "of all kinds"), Answer("x", SKIPPED)])
+    well.conclude(1)
+    lines = showing.table([ill, well]).splitlines()
+    assert lines[1].split() == ["events", "failed", "2.5", "twice:", "hangs"]
+    assert lines[2].split() == ["memory", "ok", "1.0", "1", "right;", "of", "all", "kinds"]
+    assert lines[3:] == ["", "events: times", "  twice: hangs"]

@@ -1,0 +1,145 @@
+"""The file that goes with an issue: everything that was found, and nothing of whose machine it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import getpass
+import json
+import math
+import os
+import platform
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ... import __version__, settings
+from ...drivers.host import facts
+from .results import Result
+
+#: What results may depend on.
+_PACKAGES = (
+    "torch torchvision triton mlx mlx-metal mlx-cpu numpy psutil pyobjc-core pyobjc-framework-Metal "
+    "pyobjc-framework-Cocoa torchdevice-cuda torchdevice-cuda-shim"
+).split()
+_HOMES = re.compile(r"(?<![\w.-])/(?:Users|home)/(?!Shared\b)[^/\s\"':]+")
+
+
+def versions() -> dict[str, str]:
+    """Of everything; importing it is left to the checks."""
+    found = {"torchdevice_cuda": __version__, "Python": sys.version}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """The system and the chip."""
+    try:
+        import psutil
+    except ImportError:  # which the first check says
+        memory = None
+    else:
+        memory = psutil.virtual_memory().total
+    return {
+        "platform": platform.platform(),
+        "macOS": platform.mac_ver()[0],
+        "architecture": platform.machine(),
+        "processor": facts.processor_name(),
+        "cores": facts.cores(),
+        "memory": memory,
+    }
+
+
+def content(results: Sequence[Result], chosen: settings.Settings, overrides: Mapping[str, str], verdict: str) -> Any:
+    """All of it, without a name."""
+    values = ((option, getattr(chosen, option.field)) for option in settings.OPTIONS)
+    written = {option.field: None if value is None else option.write(value) for option, value in values}
+    origins = {option.field: option.variable for option in settings.OPTIONS if option.variable in os.environ}
+    return anonymous(
+        {
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "verdict": verdict,
+            "versions": versions(),
+            "machine": machine(),
+            "settings": written,
+            "set by": {**origins, **dict.fromkeys(overrides, "the command line")},
+            "checks": [dataclasses.asdict(result) for result in results],
+        }
+    )
+
+
+# ------------------------------------------------------------------------------ no names
+def _personal() -> Iterator[tuple[re.Pattern[str], str]]:
+    """What names a person or a machine, and what stands there instead. Longer things first: they hold the shorter."""
+    home = os.path.expanduser("~")
+    for path in dict.fromkeys((os.path.realpath(home), home)):
+        if len(path) > 1 and os.path.isabs(path):
+            yield re.compile(rf"(?<![\w./-]){re.escape(path)}(?![\w.-])"), "~"
+    yield _HOMES, "~"
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a user that the system has no name for
+        user = ""
+    node = platform.node()
+    for name, shown in ((node, "<host>"), (node.partition(".")[0], "<host>"), (user, "<user>")):
+        if name and name not in ("root", "localhost"):
+            yield re.compile(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])"), shown
+
+
+def anonymous(value: Any) -> Any:
+    """The same without home folders, names of users, and the machine's name."""
+    replaced = list(_personal())
+
+    def clean(part: Any) -> Any:
+        if isinstance(part, str):
+            for pattern, shown in replaced:
+                part = pattern.sub(shown, part)
+            return part
+        if isinstance(part, float) and not math.isfinite(part):
+            return str(part)  # JSON has no such numbers
+        if isinstance(part, dict):
+            return {clean(key): clean(item) for key, item in part.items()}
+        return [clean(item) for item in part] if isinstance(part, (list, tuple)) else part
+
+    return clean(value)
+
+
+# ------------------------------------------------------------------------------- the file
+def names(now: datetime.datetime) -> Iterator[str]:
+    """Names for a file of this moment, until one is free."""
+    stem = f"torchdevice-doctor-{now:%Y-%m-%d}"
+    yield f"{stem}.json"
+    number = 2
+    while True:
+        yield f"{stem}-{number}.json"
+        number += 1
+
+
+def write(value: Any, asked: str | None) -> Path:
+    """Write it where it was asked for, else into the current folder, else among temporary files; never over a file."""
+    text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+    if asked is not None:
+        return _made(Path(asked), text)
+    for folder in (Path.cwd(), Path(tempfile.gettempdir())):
+        for name in names(datetime.datetime.now()):
+            try:
+                return _made(folder / name, text)
+            except FileExistsError:
+                continue
+            except OSError:
+                break
+    raise OSError("neither the current folder nor that of temporary files can be written to")
+
+
+def _made(path: Path, text: str) -> Path:
+    with open(path, "x", encoding="utf-8") as file:
+        file.write(text)
+    return path

@@ -1,0 +1,181 @@
+"""All of it: which checks, in which environment, in what order; what is shown and written."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import importlib.util
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ... import settings
+from ...drivers.host import facts
+from ...drivers.traits import Trait
+from .. import children
+from . import document
+from .results import FAILED, OK, SKIPPED, Result
+from .running import Process, run
+from .showing import Progress, table
+from .table import CHECKS, NAMES, START, Check
+
+#: More at a time would wait for each other.
+_TOGETHER = 4
+#: Where the native part may have to be compiled first.
+_BUILDING_S = 600.0
+#: Settings that are about what a program leaves behind, or would make every departure an error.
+_QUIET = {"report": None, "fallback": "allow", "log_level": "WARNING"}
+_FILE = ".json"
+_SIGNALLED = 128
+
+
+class RequestError(Exception):
+    """What was asked for cannot be done."""
+
+
+def request(words: Sequence[str]) -> tuple[list[Check], str | None]:
+    """The checks that the words after ``--doctor`` name (none: all), and the file."""
+    files = [word for word in words if word.endswith(_FILE)]
+    wanted = [word for word in words if word not in files]
+    for word in wanted:
+        if not any(_is_named(name, word) for name in NAMES):
+            raise RequestError(
+                f"--doctor knows no {word!r}; after it come names of checks ({', '.join(_short_names())}) or a file "
+                f"that ends in {_FILE}"
+            )
+    if len(files) > 1:
+        raise RequestError(f"--doctor writes one file, not {len(files)}: {' '.join(files)}")
+    for file in files:
+        if os.path.lexists(file):
+            raise RequestError(f"{file} is there already, and --doctor writes over nothing")
+    chosen = [check for check in CHECKS if not wanted or any(_is_named(check.name, word) for word in wanted)]
+    return ([] if START in chosen else [START]) + chosen, files[0] if files else None
+
+
+def _is_named(name: str, word: str) -> bool:
+    return word in (name, name.partition(",")[0])
+
+
+def _short_names() -> list[str]:
+    return list(dict.fromkeys(name.partition(",")[0] for name in NAMES))
+
+
+def examine(words: Sequence[str], chosen: settings.Settings, overrides: Mapping[str, str]) -> tuple[str, int]:
+    """Do it; what is to be shown, and the exit status."""
+    checks, file = request(words)
+    with tempfile.TemporaryDirectory(prefix="torchdevice-doctor-", ignore_cleanup_errors=True) as folder:
+        examination = Examination(checks, chosen, overrides, Path(folder))
+        with _signals() as caught:
+            examination.run(caught)
+    found = list(examination.results.values())
+    verdict = "interrupted" if caught else FAILED if any(one.verdict == FAILED for one in found) else OK
+    counts = ", ".join(f"{sum(one.verdict == kind for one in found)} {kind}" for kind in (OK, FAILED, SKIPPED))
+    status = _SIGNALLED + caught[0] if caught else int(verdict == FAILED)
+    try:
+        written = document.write(document.content(found, chosen, overrides, verdict), file)
+        last = f"For an issue, with versions and figures and without names: {written}"
+    except OSError as error:
+        last, status = f"Nothing could be written: {error}", status or 1
+    return f"{table(found)}\n\n{counts}. {last}\n", status
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[list[int]]:
+    """The signals to end that have come meanwhile: Ctrl-C, SIGTERM, a terminal that is gone.
+
+    They raise nothing: a process that is just being started would be lost sight of.
+    """
+    caught: list[int] = []
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, lambda number, frame: caught.append(number)) for number in wanted}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Examination:
+    """The checks of one run, and what has come of them so far."""
+
+    def __init__(
+        self, checks: Sequence[Check], chosen: settings.Settings, overrides: Mapping[str, str], folder: Path
+    ) -> None:
+        self.results = {check.name: Result(check.name, check.why) for check in checks}
+        self._checks, self._chosen, self._overrides, self._folder = checks, chosen, overrides, folder
+        self._done = 0
+
+    def run(self, caught: Sequence[int]) -> None:
+        """Run them, the first alone, those that measure times one by one; until something is caught."""
+        progress = Progress(len(self._checks))
+        for some, together in self._in_turn():
+            starts = [functools.partial(self._begin, check) for check in some]
+            with contextlib.closing(run(starts, together)) as running:
+                for ended, others in running:
+                    self._done += bool(ended)
+                    progress.show(self._done, others)
+                    if caught:
+                        break
+            if caught:
+                break
+        progress.clear()
+
+    def _in_turn(self) -> Iterator[tuple[list[Check], int]]:
+        """Checks that run together, and how many at a time."""
+        yield [START], 1
+        fit = []
+        for check in self._checks[1:]:
+            reason = _unfit(check, self.results[START.name])
+            if reason:
+                self.results[check.name].found = reason
+                self._done += 1
+            else:
+                fit.append(check)
+        yield [check for check in fit if not check.alone], min(_TOGETHER, facts.cores())
+        yield [check for check in fit if check.alone], 1
+
+    def _begin(self, check: Check) -> Process:
+        place = self._folder / check.name.replace(", ", "-")
+        place.mkdir()
+        may_build = check is START and self._chosen.build and (sys.platform != "darwin" or self._chosen.emulate_mps)
+        limit = _BUILDING_S if may_build else None
+        process = Process(check, environment(check, self._chosen, self._overrides, place), place, limit)
+        self.results[check.name] = process.result
+        return process
+
+
+def _unfit(check: Check, start: Result) -> str:
+    """Why a check is not run; empty if it is."""
+    if start.verdict == FAILED:
+        return "the device did not come up"
+    if check.needs is not None and not _is_installed(check.needs):
+        return f"{check.needs.partition('.')[0]} is not installed"
+    names = next(answer.figures["traits"] for answer in start.answers if "traits" in answer.figures)
+    traits = functools.reduce(lambda one, other: one | other, (Trait[name] for name in names), Trait(0))
+    return check.unfit(traits)
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def environment(check: Check, chosen: settings.Settings, overrides: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """That of a check: the settings in force, but for those that it fixes."""
+    fixed: dict[str, Any] = {**_QUIET, **check.settings}
+    if "policy" in fixed:
+        fixed["allow_redirects"] = False  # which is another word for a policy
+    environ = dict(os.environ)
+    children.export(dataclasses.replace(chosen, **fixed), {*overrides, *fixed}, environ)
+    environ["TORCHDEVICE_AUTO"] = "0" if check.bare else "1"
+    if environ.get("TORCHDEVICE_CACHE_DIR"):
+        environ["TORCHDEVICE_CACHE_DIR"] = str(settings.cache_dir())  # it may be given as seen from this folder
+    environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "compiled")
+    return environ
