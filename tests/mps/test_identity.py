@@ -33,6 +33,18 @@ def test_a_tensor() -> None:
 
 
 @on_mps
+def test_a_device_by_its_number() -> None:
+    """On CUDA a number is a GPU's; torch itself goes on to say what is there."""
+    assert torch.device(0) == torch.device("cuda", 0)
+    assert (str(torch.device(1)), type(torch.device(0))) == ("cuda:1", torch.device)
+    assert as_code_of(lambda: torch.device(0), "torch.anything")().type == "mps"
+    assert str(torch.device("mps", 0)) == "mps:0"
+    with pytest.raises(RuntimeError):
+        torch.device(-1)
+    assert str(torch.ones(2, device=torch.device(0)).device) == "cuda:0"
+
+
+@on_mps
 def test_a_parameter() -> None:
     assert _ask(nn.Linear(2, 2).cuda().weight) == ("cuda:0", True, False)
 

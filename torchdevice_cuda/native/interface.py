@@ -19,7 +19,8 @@ Handler = Callable[[Any, tuple[Any, ...], dict[str, Any] | None, BaseException |
 class Rescue(Protocol):
     """Has a handler look at calls in which a C function of torch, a method of one or a type raised; ``None`` ends it.
 
-    ``first``: before each call too, without an error. Raises TypeError for what is no such function.
+    ``first``: before each call too, without an error; of a type, before those with one number. Raises TypeError for
+    what is no such function.
     """
 
     def __call__(self, function: Any, handler: Handler | None, first: bool = False) -> None:

@@ -12,8 +12,10 @@ from ..._compat import present
 from ...drivers import Driver
 from ...drivers.handles import GenericStream
 from ...drivers.traits import Trait
+from ..core import callers
 from ..core.context import Context
 from ..core.registry import patch
+from ..core.second_tries import rescued
 
 
 def _functions(driver: Driver) -> dict[str, Callable[..., Any]]:
@@ -82,6 +84,19 @@ def bindings(context: Context) -> None:
         function = functions[name]
         function.__name__ = function.__qualname__ = name
         context.editor.set(torch._C, name, function)
+
+
+@patch("torch.device", traits=Trait.DISGUISED)
+def by_number(context: Context) -> None:
+    """``torch.device(0)`` is the accelerator's first: the program is told that it is CUDA's."""
+    device, inside, frame = torch.device, callers.inside, sys._getframe
+
+    def handler(made: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, error: Any) -> Any:
+        if error is not None or kwargs or args[0] < 0 or inside[frame(1).f_globals.get("__name__")]:
+            return NotImplemented
+        return device("cuda", args[0])
+
+    rescued(context, torch, "device", device, lambda rescue: (handler, True))
 
 
 _DYNAMO = "torch._C._dynamo.utils"

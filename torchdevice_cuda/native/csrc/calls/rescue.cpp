@@ -18,6 +18,7 @@ struct Rescued {
   // handler(function, args, kwargs or None, error or None): a result, or NotImplemented
   PyObject* handler = nullptr;
   newfunc make = nullptr;
+  bool first = false;
 };
 
 // By function, which is held for ever; touched with the GIL held. Never destroyed: the interpreter ends before it
@@ -161,7 +162,14 @@ Method* entry_of(PyMethodDescrObject* method) {
 PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   auto* base = type;
   while (rescued().count(reinterpret_cast<PyObject*>(base)) == 0) base = base->tp_base;
-  PyObject* result = rescued()[reinterpret_cast<PyObject*>(base)].make(type, args, kwargs);
+  const Rescued& entry = rescued()[reinterpret_cast<PyObject*>(base)];
+  // Of a type only numbers are asked about first: what they mean is what the handler knows better.
+  if (entry.first && type == base && PyTuple_GET_SIZE(args) == 1 && PyLong_CheckExact(PyTuple_GET_ITEM(args, 0))) {
+    PyObject* const known = ask(reinterpret_cast<PyObject*>(type), args, kwargs, nullptr);
+    if (known != Py_NotImplemented) return known;
+    Py_DECREF(known);
+  }
+  PyObject* result = entry.make(type, args, kwargs);
   // A subclass makes its own objects: what the base made in its place would not be one.
   return result != nullptr || type != base ? result : second_try(reinterpret_cast<PyObject*>(type), args, kwargs);
 }
@@ -196,6 +204,7 @@ PyObject* rescue(PyObject*, PyObject* args, PyObject* kwargs) {
   if (is_type) {
     auto* type = reinterpret_cast<PyTypeObject*>(it);
     if (is_new) entry.make = type->tp_new;
+    entry.first = first != 0;
     type->tp_new = on ? make : entry.make;
     PyType_Modified(type);
   } else if (method == nullptr) {
