@@ -135,4 +135,5 @@ def shared_memory(context: Context) -> None:
 @patch("torch.Tensor.is_shared", traits=Trait.UNSHARED)
 def told_shared(context: Context) -> None:
     """CUDA tensors always say that they are; torch before 2.12 asks those on other GPUs for shared memory."""
-    _answer_for_gpu(context, "is_shared", lambda _: True)
+    translator = context.translator
+    _answer_for_gpu(context, "is_shared", lambda x: not (translator.tells_beliefs and translator.beliefs.is_cpu(x)))

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ...drivers.traits import Trait
 from ..core.context import Context
-from ..core.disguise import CUDA
+from ..core.disguise import CUDA, as_program
 from ..core.registry import patch
 from ..core.wrapping import Function, install
 
@@ -35,8 +35,8 @@ def packed_cuda(context: Context) -> None:
 @patch("torch.nn.utils.rnn.PackedSequence.is_cuda", traits=Trait.DISGUISED)
 def packed_identity(context: Context) -> None:
     """A packed sequence asks its data, from torch's own code, whether it is CUDA's."""
-    on_cuda = ("cuda", context.driver.device_type)
-    context.editor.set(PackedSequence, "is_cuda", property(lambda self: self.data.device.type in on_cuda))
+    original: property = vars(PackedSequence)["is_cuda"]
+    context.editor.set(PackedSequence, "is_cuda", property(as_program(original.fget), doc=original.__doc__))
 
 
 class _Functions(types.ModuleType):

@@ -11,7 +11,7 @@ from torch import storage as module
 
 from ...drivers.traits import NONE, Trait
 from ..core.context import Context
-from ..core.disguise import CUDA, as_program, masked
+from ..core.disguise import CPU, CUDA, as_program, masked
 from ..core.registry import patch
 from ..core.wrapping import Function, resembling
 
@@ -115,6 +115,7 @@ def resizing(context: Context) -> None:
 )
 def identity(context: Context) -> None:
     """A storage says what its tensor says."""
+    translator = context.translator
     device: Callable[[Any], torch.device] = vars(torch._C.StorageBase)["device"].__get__
     real = context.driver.device_type
 
@@ -132,8 +133,12 @@ def identity(context: Context) -> None:
         def on_cuda(self: Any, _device_of: Callable[[Any], torch.device] = device_of) -> bool:
             return _device_of(self).type == "cuda"
 
-        context.editor.set(owner, "device", masked(device_of, on_gpu, CUDA))
-        context.editor.set(owner, "is_cuda", masked(on_cuda, on_gpu, True))
+        def on_cpu(self: Any, _owner: Any = owner) -> bool:
+            memory = self if _owner is torch.UntypedStorage else self._untyped_storage
+            return translator.tells_beliefs and translator.beliefs.is_cpu_memory(memory)
+
+        context.editor.set(owner, "device", masked(device_of, on_gpu, CUDA, on_cpu, CPU))
+        context.editor.set(owner, "is_cuda", masked(on_cuda, on_gpu, True, on_cpu, False))
 
 
 #: What asks a storage for its device, and shows the answer to the program.
