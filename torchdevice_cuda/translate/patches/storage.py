@@ -144,6 +144,7 @@ def identity(context: Context) -> None:
 #: What asks a storage for its device, and shows the answer to the program.
 _SHOWING: tuple[tuple[Any, str], ...] = (
     (module._StorageBase, "__repr__"),
+    (module._StorageBase, "get_device"),
     (module.TypedStorage, "__str__"),
     (module.TypedStorage, "_get_legacy_storage_class"),
     (module._LegacyStorageMeta, "__instancecheck__"),
@@ -152,6 +153,19 @@ _SHOWING: tuple[tuple[Any, str], ...] = (
 
 @patch(*(f"torch.storage.{owner.__name__}.{name}" for owner, name in _SHOWING), traits=Trait.DISGUISED)
 def names(context: Context) -> None:
-    """How a storage prints, the name of its type, and ``isinstance(s, torch.cuda.FloatStorage)``."""
+    """How a storage prints, its index, the name of its type, and ``isinstance(s, torch.cuda.FloatStorage)``."""
     for owner, name in _SHOWING:
         context.editor.set(owner, name, as_program(vars(owner)[name]))
+
+
+@patch("torch.storage.UntypedStorage.is_shared", traits=Trait.DISGUISED | Trait.ACCELERATES)
+def sharing(context: Context) -> None:
+    """CUDA's storages always say that they are shared; what the program believes to be the CPU's is not."""
+    original: Function = torch.UntypedStorage.is_shared
+    real, believed_cpu = context.driver.device_type, context.translator.beliefs.is_cpu_memory
+
+    def is_shared(self: Any) -> bool:
+        on_cpu = self.device.type == real and believed_cpu(self)
+        return False if on_cpu else original(self)
+
+    context.editor.set(torch.UntypedStorage, "is_shared", resembling(is_shared, original))
