@@ -154,7 +154,7 @@ def _trace_as_program(context: Context, module: types.ModuleType) -> None:
     def method_get_device(self: Any, *tx: Any) -> Any:  # which torch before 2.7 does not hand over
         return get_device(elsewhere if self.device in gpu and believes_in_cpu() else self, *tx)
 
-    replacements = [method_attr_device, method_attr_is_cuda, method_attr_is_mps]
+    replacements: list[Function] = [method_attr_device, method_attr_is_cuda, method_attr_is_mps]
     if context.translator.tells_beliefs:
         replacements += [method_attr_is_cpu, method_get_device]
     for replacement in replacements:
