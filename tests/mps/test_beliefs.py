@@ -196,4 +196,4 @@ def test_nothing_is_kept() -> None:
     memories = Memories()
     for _ in range(20000):
         memories.add(torch.empty(1))
-    assert len(memories._refs) < 10000
+    assert len(memories.refs) < 10000

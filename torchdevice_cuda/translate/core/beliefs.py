@@ -26,7 +26,7 @@ def _memory(tensor: torch.Tensor) -> Any:
     """What stands for a tensor's memory: its storage, of which there is one object; or itself, if it has none."""
     try:
         if tensor.__class__ in PLAIN:
-            return _storage(tensor)
+            return tensor.untyped_storage()
         with torch._C.DisableTorchFunctionSubclass():
             return _storage(tensor)
     except (NotImplementedError, RuntimeError):  # sparse tensors, wrappers of others
@@ -37,33 +37,37 @@ class Memories:
     """Memory that is known to be somewhere, kept weakly beside the tensors."""
 
     def __init__(self) -> None:
-        self._refs: dict[int, weakref.ref[Any]] = {}
+        #: What is known, by ``id``.
+        self.refs: dict[int, weakref.ref[Any]] = {}
         self._limit = _SWEEP_ABOVE
 
     def add(self, tensor: torch.Tensor) -> torch.Tensor:
         """Note a tensor's memory, and return the tensor."""
-        self.add_memory(_memory(tensor))
+        memory, refs = _memory(tensor), self.refs
+        refs[id(memory)] = _ref(memory)
+        if len(refs) > self._limit:
+            self._sweep()
         return tensor
 
     def add_memory(self, memory: Any) -> None:
         """Note memory: a storage."""
-        refs = self._refs
-        refs[id(memory)] = _ref(memory)
-        if len(refs) > self._limit:
-            # As often as the number of the living asks for, so that the cost is constant. Another thread may have
-            # noted something new at an address meanwhile.
-            for key, reference in list(refs.items()):
-                if reference() is None and refs.get(key) is reference:
-                    del refs[key]
-            self._limit = max(_SWEEP_ABOVE, 2 * len(refs))
+        self.refs[id(memory)] = _ref(memory)
 
     def has_memory(self, memory: Any) -> bool:
         """Whether memory has been noted."""
-        reference = self._refs.get(id(memory))
+        reference = self.refs.get(id(memory))
         return reference is not None and reference() is memory
 
     def __contains__(self, tensor: torch.Tensor) -> bool:
         return self.has_memory(_memory(tensor))
+
+    def _sweep(self) -> None:
+        """Drop what has died; as often as the number of the living asks for, so that the cost of each is constant."""
+        for key, reference in list(self.refs.items()):
+            # Another thread may have noted something new at the address meanwhile.
+            if reference() is None and self.refs.get(key) is reference:
+                del self.refs[key]
+        self._limit = max(_SWEEP_ABOVE, 2 * len(self.refs))
 
 
 class Beliefs:
@@ -76,18 +80,18 @@ class Beliefs:
         self._on_gpu = on_gpu
         #: Whether the program has asked for CUDA.
         self.cuda_named = False
-
-    def add_cpu(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A tensor that the program wanted on the CPU, or on no device; returned."""
-        return self.known_cpu.add(tensor)
+        #: Note a tensor that the program wanted on the CPU, or on no device, and return it. Hot, so not one call more.
+        self.add_cpu: Callable[[torch.Tensor], torch.Tensor] = self.known_cpu.add
 
     def add_cuda(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A tensor that the program wanted on CUDA; returned."""
-        self.add_cuda_memory(_memory(tensor))
+        """Note a tensor that the program wanted on CUDA, and return it."""
+        self._known_cuda.add(tensor)
+        if not self.cuda_named:
+            self._settle()
         return tensor
 
     def add_cuda_memory(self, memory: Any) -> None:
-        """The same for its memory."""
+        """The same for memory."""
         self._known_cuda.add_memory(memory)
         if not self.cuda_named:
             self._settle()
@@ -105,7 +109,11 @@ class Beliefs:
 
     def is_cpu(self, tensor: torch.Tensor) -> bool:
         """Whether the program believes that a tensor on the accelerator is the CPU's."""
-        return not self.cuda_named or tensor in self.known_cpu
+        if not self.cuda_named:
+            return True
+        memory = _memory(tensor)
+        reference = self.known_cpu.refs.get(id(memory))
+        return reference is not None and reference() is memory
 
     def is_cpu_memory(self, memory: Any) -> bool:
         """The same of a storage."""
@@ -117,9 +125,9 @@ class Beliefs:
 
     def carry(self, source: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
         """Believe of a tensor what is believed of the one that it was made of; and return it."""
-        if made is not source and self._on_gpu(made):
-            memory = _memory(source)
-            for known in (self.known_cpu, self._known_cuda):
-                if known.has_memory(memory):
-                    known.add(made)
-        return made
+        if made is source or not self._on_gpu(made):
+            return made
+        memory = _memory(source)
+        if self.known_cpu.has_memory(memory):
+            return self.known_cpu.add(made)
+        return self._known_cuda.add(made) if self._known_cuda.has_memory(memory) else made
