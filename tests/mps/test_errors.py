@@ -186,6 +186,8 @@ def _fail_in_a_thread() -> None:
     thread.join()
 
 
+@pytest.mark.native
+@pytest.mark.mps
 def test_errors_that_nobody_caught_are_shown_so() -> None:
     error = outcome(_fail_in_a_thread, MPS_FAITHFUL).err.splitlines()[-1]
     assert "at least two devices, cuda:0 and cpu!" in error
