@@ -33,6 +33,11 @@ def _memory(tensor: torch.Tensor) -> Any:
         return tensor
 
 
+def _kinds(kind: Any) -> set[Any]:
+    """A class and all that are derived from it."""
+    return {kind}.union(*(_kinds(derived) for derived in type.__subclasses__(kind)))
+
+
 class Memories:
     """Memory that is known to be somewhere, kept weakly beside the tensors."""
 
@@ -99,10 +104,10 @@ class Beliefs:
     def _settle(self) -> None:
         """CUDA is asked for the first time: whatever else is on the accelerator by now is the CPU's to the program."""
         self.cuda_named = True
-        kind, on_gpu = torch.Tensor, self._on_gpu
+        kinds, on_gpu = _kinds(torch.Tensor), self._on_gpu
         for value in gc.get_objects():
             # By type: to ask an object for its class runs code of the program's.
-            if issubclass(type(value), kind) and on_gpu(value):
+            if type(value) in kinds and on_gpu(value):
                 memory = _memory(value)
                 if not self._known_cuda.has_memory(memory):
                     self.known_cpu.add_memory(memory)
