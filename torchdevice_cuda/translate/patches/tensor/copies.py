@@ -49,7 +49,7 @@ def record_stream(context: Context) -> None:
     install(context, torch.Tensor, "record_stream", wrapper, original)
 
 
-@patch("torch.Tensor.__deepcopy__", "torch.nn.Parameter.__deepcopy__", traits=Trait.ACCELERATES)
+@patch("torch.Tensor.__deepcopy__", "torch.nn.parameter.Parameter.__deepcopy__", traits=Trait.ACCELERATES)
 def deep_copies(context: Context) -> None:
     """A copy is where the program believes the original to be."""
     carry = context.translator.beliefs.carry
