@@ -26,7 +26,7 @@ UNCOMPARED = (
     "_cdata",
     "_version",
     "__",
-    "_torchdevice",
+    "_torch",
     "_typed_storage",
     "_backward_hooks",
     "new",
