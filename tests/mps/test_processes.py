@@ -125,7 +125,7 @@ def _use(queue: Any, x: torch.Tensor, parameter: nn.Parameter) -> None:
         {
             "device": str(y.device),
             "values": y.tolist(),
-            "unasked": str(torch.zeros(1).device),
+            "unasked": real(torch.zeros(1)),
             "parameter": isinstance(parameter, nn.Parameter) and parameter.requires_grad,
         }
     )
