@@ -25,6 +25,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "timm_classifier": ("timm", "torchvision"),
     "torchmetrics_classifier": ("torchmetrics",),
     "torchvision_detection": ("torchvision",),
+    "torchvision_images": ("torchvision",),
     "transformers_trainer": ("transformers", "accelerate"),
 }
 #: How far float32 results may be from stock torch's on the CPU; the cpu driver runs the very same kernels.

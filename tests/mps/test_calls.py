@@ -18,7 +18,7 @@ from torchdevice_cuda.native import build
 LATE = MPS_FAITHFUL.when("after")
 #: Functions of C, and who holds them.
 GUARDED = ((torch, "cumsum"), (torch, "sum"), (torch.linalg, "qr"), (torch.nn.functional, "conv2d"))
-METHODS = ("cumsum", "float", "half", "mean", "sum", "topk")
+METHODS = ("cumsum", "mean", "sum", "topk")
 
 
 @child(MPS, MPS_FAITHFUL)

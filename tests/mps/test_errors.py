@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+import threading
+import traceback
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from harness import MPS_FAITHFUL, child
+from harness import BOTH_POLICIES, MPS_FAITHFUL, child, outcome
+from torch import nn
 
 import torchdevice_cuda
 from torchdevice_cuda.translate.core.words import in_cudas_words
@@ -147,6 +151,48 @@ def test_mixed_devices_from_312() -> None:
     assert words.partition(".")[0] == mixed
 
 
+#: Calls of plain operators that torch refuses in words about devices.
+MIXED: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "add": lambda g, c: g + c,
+    "matrix product": lambda g, c: g @ c.T,
+    "cat": lambda g, c: torch.cat([g, c]),
+    "module": lambda g, c: nn.Linear(2, 2).cuda()(c),
+    "recurrent": lambda g, c: nn.LSTM(2, 2).cuda()(c),
+    "index": lambda g, c: g.index_select(0, c[0].long()),
+    "gradient": lambda g, c: setattr(g.requires_grad_(), "grad", c),
+    "out": lambda g, c: torch.add(g, g, out=c),
+    "storage": lambda g, c: g.untyped_storage().copy_("x"),
+}
+
+
+def _shown(case: str) -> str:
+    """What a program prints of an error that it did not expect."""
+    try:
+        MIXED[case](torch.ones(2, 2, device="cuda"), torch._C._VariableFunctions.ones(2, 2))
+    except Exception:
+        return traceback.format_exc().splitlines()[-1]
+    raise AssertionError("no error")
+
+
+@child(*BOTH_POLICIES)
+@pytest.mark.parametrize("case", MIXED)
+def test_errors_that_are_shown_name_what_the_program_knows(case: str) -> None:
+    assert "mps" not in _shown(case).lower()
+
+
+def _fail_in_a_thread() -> None:
+    thread = threading.Thread(target=lambda: torch.ones(2, device="cuda") @ torch._C._VariableFunctions.ones(2))
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.native
+@pytest.mark.mps
+def test_errors_that_nobody_caught_are_shown_so() -> None:
+    error = outcome(_fail_in_a_thread, MPS_FAITHFUL).err.splitlines()[-1]
+    assert "at least two devices, cuda:0 and cpu!" in error
+
+
 def _tools() -> list[str | None]:
     return [sys.monitoring.get_tool(tool) for tool in range(6)]
 
@@ -188,6 +234,11 @@ DIFFERENT = "Expected all tensors to be on the same device, but got mat2 is on c
             "Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same",
         ),
         (
+            "Input and hidden tensors are not at the same device, found input at mps:0",
+            "Input and hidden tensors are not at the same device, found input at cuda:0",
+        ),
+        ("can't assign a str to a torch.mps.FloatTensor", "can't assign a str to a torch.cuda.FloatTensor"),
+        (
             "Placeholder storage has not been allocated on MPS device!",
             "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
         ),
@@ -195,6 +246,24 @@ DIFFERENT = "Expected all tensors to be on the same device, but got mat2 is on c
 )
 def test_words(said: str, shown: str) -> None:
     assert in_cudas_words(said) == shown
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("can't assign a str to a torch.mps.FloatTensor", "can't assign a str to a torch.FloatTensor"),
+        (
+            DIFFERENT + "mps:0 (when checking argument in method wrapper_MPS_mm)",
+            DIFFERENT + "cpu (when checking argument in method wrapper_CPU_mm)",
+        ),
+        (
+            "Input type (MPSByteType) and bias type (MPSFloatType) should be the same",
+            "Input type (torch.ByteTensor) and bias type (torch.FloatTensor) should be the same",
+        ),
+    ],
+)
+def test_words_for_a_program_that_has_not_asked_for_cuda(said: str, shown: str) -> None:
+    assert in_cudas_words(said, on_cpu=True) == shown
 
 
 @pytest.mark.parametrize(

@@ -238,8 +238,12 @@ def test_batches_meet_the_rest(place: Place, pinned: bool) -> None:
 @accelerating
 def test_legacy_types_know_their_tensors() -> None:
     x = torch.FloatTensor([1, 2])
-    assert isinstance(x, torch.cuda.FloatTensor)
+    assert isinstance(x, torch.FloatTensor)
+    assert isinstance(x.view(2).detach() * 2, torch.FloatTensor)
     assert not isinstance(x, torch.LongTensor)
+    assert isinstance(x.cuda(), torch.cuda.FloatTensor)
+    assert not isinstance(x.cuda(), torch.FloatTensor)
+    assert isinstance(x.cuda() * 2, torch.cuda.FloatTensor)
     with _override() as home:
         assert isinstance(home, torch.FloatTensor)
 

@@ -1,6 +1,6 @@
 """What it costs a program on the Apple GPU to be told that its tensors are CUDA's.
 
-    python tools/bench/identity.py [--cycles 5] [--repeats 1000] [--json]
+    python tools/bench/identity.py [--cycles 5] [--repeats 1000] [--policy accelerate] [--json]
 
 One process measures the same statements on the same tensors while torchdevice_cuda is active and after it has been
 deactivated, when torch is stock, in turns; each figure is the best of many repeats. On machines without an Apple GPU
@@ -24,6 +24,8 @@ ROWS: tuple[tuple[str, float | None], ...] = (
     ("x.device", 0.6),
     ("c.device", 0.6),
     ("x.is_cuda", 0.6),
+    ("x.is_cpu", 0.6),
+    ("x.get_device()", 0.6),
     ("x.shape", 0.05),
     ("x.dtype", 0.05),
     ("x.ndim", 0.05),
@@ -40,7 +42,7 @@ def best(statement: str, names: dict[str, Any], repeats: int) -> float:
     return min(timeit.repeat(statement, globals=names, number=_CALLS, repeat=repeats)) / _CALLS * 1e6
 
 
-def measure(cycles: int, repeats: int) -> dict[str, dict[str, float]]:
+def measure(cycles: int, repeats: int, policy: str) -> dict[str, dict[str, float]]:
     """The best figures of each statement, active and stock."""
     import torch
 
@@ -51,7 +53,7 @@ def measure(cycles: int, repeats: int) -> dict[str, dict[str, float]]:
     for _ in range(cycles):
         for state in ("active", "stock"):
             if state == "active":
-                torchdevice_cuda.activate(driver="mps", policy="faithful")
+                torchdevice_cuda.activate(driver="mps", policy=policy)
                 device = "cuda"
             else:
                 torchdevice_cuda.deactivate()
@@ -70,9 +72,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cycles", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=1000)
+    parser.add_argument("--policy", choices=("faithful", "accelerate"), default="faithful")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found = measure(options.cycles, options.repeats)
+    found = measure(options.cycles, options.repeats, options.policy)
     if options.json:
         print(json.dumps(found))
         return 0

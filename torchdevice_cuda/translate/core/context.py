@@ -46,7 +46,7 @@ class Context:
         #: Whether a tensor is on the accelerator; torch's own getter, which no disguise reaches.
         self.on_gpu: Callable[[torch.Tensor], bool] = vars(torch._C.TensorBase)[f"is_{driver.device_type}"].__get__
         self.pinned = Pinned(driver.registered_host_memory)
-        self.errors = Errors(driver, words=Trait.DISGUISED in self.traits)
+        self.errors = Errors(driver, words=Trait.DISGUISED in self.traits, on_cpu=self.translator.believes_in_cpu)
         self.precision = Precision(settings.float64, driver.device_type, partial=Trait.PARTIAL in self.traits)
         #: Originals by id, with the wrappers that stand in their places.
         self.wrapped: dict[int, tuple[Any, Any]] = {}

@@ -17,20 +17,32 @@ if TYPE_CHECKING:
 
 #: What the program is told.
 CUDA = torch.device("cuda", 0)
+CPU = torch.device("cpu")
 _frame = sys._getframe
 
 
 def disguised(context: Context, device: torch.device) -> torch.device:
-    """A device as the program is to see it."""
-    return CUDA if device in context.gpu else device
+    """A device as the program is to see it, of something whose memory is not known."""
+    if device not in context.gpu:
+        return device
+    return CPU if context.translator.believes_in_cpu() else CUDA
 
 
-def masked(getter: Callable[[Any], Any], on_gpu: Callable[[Any], bool], answer: Any) -> property:
-    """A property that is ``answer`` for what lies on the accelerator when the program asks, the real one otherwise."""
+def masked(
+    getter: Callable[[Any], Any],
+    on_gpu: Callable[[Any], bool],
+    answer: Any,
+    believed_cpu: Callable[[Any], bool],
+    otherwise: Any,
+) -> property:
+    """A property of what lies on the accelerator: ``answer`` when the program asks, the real one when torch does.
+
+    ``otherwise`` is the answer for what the program believes to be on the CPU.
+    """
 
     def read(self: Any) -> Any:
         if on_gpu(self) and not inside[_frame(1).f_globals.get("__name__")]:
-            return answer
+            return otherwise if believed_cpu(self) else answer
         return getter(self)
 
     return property(read, doc=getattr(getter, "__doc__", None))

@@ -17,7 +17,7 @@ Enter = Callable[[torch.Tensor], torch.Tensor]
 
 def entering(context: Context) -> Enter:
     """What becomes of a CPU tensor that a program made without naming a device: it goes where the table says."""
-    translator, precision = context.translator, context.precision
+    translator, precision, believe = context.translator, context.precision, context.translator.beliefs.add_cpu
     move = torch._C.TensorBase.to
 
     def enter(tensor: torch.Tensor) -> torch.Tensor:
@@ -26,10 +26,10 @@ def entering(context: Context) -> Enter:
             return tensor
         translator.log("host data", target)
         try:
-            return translator.believed_cpu.add(move(tensor, target))
+            return believe(move(tensor, target))
         except TypeError as error:
             if not precision.is_refusal(error):
                 raise
-        return precision.admit(tensor)
+        return believe(precision.admit(tensor))
 
     return enter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .words import in_cudas_words
@@ -16,9 +17,11 @@ PLAIN_ERRORS = frozenset({RuntimeError, TypeError, ValueError, IndexError})
 class Errors:
     """How errors of the accelerator are translated."""
 
-    def __init__(self, driver: Driver, words: bool) -> None:
+    def __init__(self, driver: Driver, words: bool, on_cpu: Callable[[], bool] = lambda: False) -> None:
         self._driver = driver
         self._words = words
+        #: whether all that is on the accelerator is the CPU's to the program
+        self._on_cpu = on_cpu
 
     def translated(self, error: BaseException) -> BaseException:
         """CUDA's error for the device's out-of-memory error; any other is returned as it is, in CUDA's words."""
@@ -29,7 +32,7 @@ class Errors:
             if other is not error:
                 return other
         if self._words:
-            shown = in_cudas_words(error.args[0])
+            shown = in_cudas_words(error.args[0], self._on_cpu())
             if shown is not error.args[0]:
                 error.args = (shown, *error.args[1:])
         return error

@@ -55,7 +55,9 @@ class TensorType(type):
         translator = cls._translator
         if translator.accelerator == "cpu":
             return instance in translator.marks or cls.is_sparse
-        return instance.device.type == translator.accelerator
+        if instance.device.type != translator.accelerator:
+            return False
+        return not (translator.tells_beliefs and translator.beliefs.is_cpu(instance))
 
 
 def _on_cuda(device: Any) -> Any:
@@ -75,7 +77,13 @@ class HostTensorType(TensorType):
         return cls._enter(cls._host(*args, **kwargs), args)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, cls._host)
+        """What went to the accelerator unasked is of the CPU's type; what operators made may be, too."""
+        if not isinstance(instance, torch.Tensor) or instance.dtype is not cls.dtype:
+            return False
+        if instance.layout is not torch.strided:
+            return False
+        kind, translator = instance.device.type, cls._translator
+        return kind == "cpu" or (kind == translator.accelerator and not translator.beliefs.is_known_cuda(instance))
 
 
 def attributes(host: Any) -> dict[str, Any]:

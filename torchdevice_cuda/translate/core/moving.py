@@ -22,7 +22,7 @@ def crossing(context: Context) -> Callable[[torch.Tensor, bool], bool]:
     def crosses(tensor: torch.Tensor, wants_gpu: bool) -> bool:
         if translator.default_target is None or not on_gpu(tensor):
             return False
-        return translator.is_believed_cpu(tensor) == wants_gpu
+        return translator.beliefs.is_cpu(tensor) == wants_gpu
 
     return crosses
 
@@ -45,7 +45,7 @@ def _mover_apart(context: Context) -> Callable[..., torch.Tensor]:
     Where requests for the CPU go to the GPU too, a move between the two still copies: a program changes the one and
     goes on with the other.
     """
-    original, gpu, believed_cpu = torch._C.TensorBase.to, context.gpu, context.translator.believed_cpu
+    original, gpu, beliefs = torch._C.TensorBase.to, context.gpu, context.translator.beliefs
     crosses = crossing(context)
 
     def move(
@@ -61,7 +61,9 @@ def _mover_apart(context: Context) -> Callable[..., torch.Tensor]:
         if crosses(self, wants_gpu):
             args, kwargs = copying(args, kwargs)
         moved = original(self, target, *args, **kwargs)
-        return moved if wants_gpu or moved is self else believed_cpu.add(moved)
+        if wants_gpu:
+            return beliefs.add_cuda(moved)
+        return moved if moved is self else beliefs.add_cpu(moved)
 
     return move if context.translator.default_target is None else move_redirected
 

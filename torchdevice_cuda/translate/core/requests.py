@@ -19,6 +19,7 @@ import torch
 
 from ...drivers.traits import Trait
 from ...report import Counters
+from .beliefs import Beliefs
 from .callers import asked_by_program, asks_first, program_site, verdicts
 from .marks import Marks
 from .policy import ACCELERATORS, CPU, FAITHFUL, Override, Request, default_policy, destination
@@ -58,9 +59,10 @@ class Translator:
         self.on_gpu: dict[Any, torch.device] = {}
         self._gpu_requests: set[Any] = set()
         self.marks = Marks()
-        #: Tensors that went to the accelerator unasked: the program believes that they are the CPU's.
-        self.believed_cpu = Marks()
+        self.beliefs = Beliefs(vars(torch._C.TensorBase)[f"is_{self.accelerator}"].__get__)
         self._disguised = Trait.DISGUISED in driver.traits
+        #: Whether tensors tell the program where it believes them to be.
+        self.tells_beliefs = self._disguised and self.default_target is not None
         #: Counts every request where the user asked for a report; answers are not kept then.
         self.counters: Counters | None = None
         if settings.report:
@@ -139,9 +141,9 @@ class Translator:
             return asked in self._gpu_requests
         return isinstance(asked, str) and asked in self._gpu_requests or as_device(asked).type in ACCELERATORS
 
-    def is_believed_cpu(self, tensor: torch.Tensor) -> bool:
-        """Whether the program believes that a tensor on the accelerator, or the one it is a view of, is the CPU's."""
-        return tensor in self.believed_cpu or (tensor._base is not None and tensor._base in self.believed_cpu)
+    def believes_in_cpu(self) -> bool:
+        """Whether all that is on the accelerator is the CPU's to the program, which has not asked for CUDA yet."""
+        return self.tells_beliefs and not self.beliefs.cuda_named
 
     def injects(self) -> bool:
         """Whether requests for no device go to the accelerator here and now.

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 #: Classes of tensors that no torch function of a program's own can belong to.
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+#: The method by which TorchScript asks an object for what to compile instead.
+_SCRIPTED = "__prepare_scriptable__"
 
 
 class Modes(list[None]):
@@ -77,8 +79,22 @@ def hand(method: Function, self: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def resembling(wrapper: Function, original: Function) -> Function:
-    """A wrapper with the original's outward appearance."""
-    return functools.update_wrapper(wrapper, original, updated=())
+    """A wrapper with the original's outward appearance.
+
+    TorchScript compiles the functions that it meets, Python of torch's among them, and asks each what to compile: the
+    original, which is all that it would understand. In compiled code requests mean what they say.
+    """
+    functools.update_wrapper(wrapper, original, updated=())
+    if isinstance(original, types.FunctionType):
+        innermost = scripted(original)
+        vars(wrapper)[_SCRIPTED] = lambda: innermost
+    return wrapper
+
+
+def scripted(function: Any) -> Any:
+    """What TorchScript is to compile for a function: for a wrapper the function of torch that is innermost."""
+    prepare = vars(function).get(_SCRIPTED) if isinstance(function, types.FunctionType) else None
+    return function if prepare is None else prepare()
 
 
 def install(context: Context, owner: Any, name: str, wrapper: Function, original: Function) -> None:

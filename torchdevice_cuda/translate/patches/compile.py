@@ -113,7 +113,7 @@ def kind_of_gpu(context: Context) -> None:
 _TRACED = "torch._dynamo.variables.tensor"
 
 
-@patch(f"{_TRACED}.TensorVariable.method_attr_<name>", traits=Trait.DISGUISED)
+@patch(*(f"{_TRACED}.TensorVariable.method_{name}" for name in ("attr_<name>", "get_device")), traits=Trait.DISGUISED)
 def traced_tensors(context: Context) -> None:
     """``torch.compile`` reads a tensor's device itself and folds it into the graph: as the traced code is to see it."""
     change = context.editor.later(functools.partial(_trace_as_program, context))
@@ -123,25 +123,41 @@ def traced_tensors(context: Context) -> None:
 def _trace_as_program(context: Context, module: types.ModuleType) -> None:
     """Have traced code of the program fold CUDA's answers, and traced code of torch the real ones.
 
+    A traced tensor's memory is not known: it is the CPU's as long as the program has not asked for CUDA.
+
     The methods look at nothing of the traced tensor but its device: a stand-in has the one that is to be seen.
     """
-    traced, gpu = module.TensorVariable, context.gpu
-    device, is_cuda = traced.method_attr_device, traced.method_attr_is_cuda
+    traced, gpu, believes_in_cpu = module.TensorVariable, context.gpu, context.translator.believes_in_cpu
+    device, is_cuda, get_device = traced.method_attr_device, traced.method_attr_is_cuda, traced.method_get_device
     on_cuda, elsewhere = types.SimpleNamespace(device=CUDA), types.SimpleNamespace(device=torch.device("cpu"))
 
     def masked(self: Any, tx: Any) -> bool:
         return self.device in gpu and not inside[tx.f_globals.get("__name__")]
 
+    def seen(self: Any, tx: Any) -> Any:
+        if not masked(self, tx):
+            return self
+        return elsewhere if believes_in_cpu() else on_cuda
+
     def method_attr_device(self: Any, tx: Any) -> Any:
-        return device(on_cuda if masked(self, tx) else self, tx)
+        return device(seen(self, tx), tx)
 
     def method_attr_is_cuda(self: Any, tx: Any) -> Any:
-        return is_cuda(on_cuda if masked(self, tx) else self, tx)
+        return is_cuda(seen(self, tx), tx)
 
     def method_attr_is_mps(self: Any, tx: Any) -> Any:
         return is_cuda(on_cuda if self.device in gpu and not masked(self, tx) else elsewhere, tx)
 
-    for replacement in (method_attr_device, method_attr_is_cuda, method_attr_is_mps):
+    def method_attr_is_cpu(self: Any, tx: Any) -> Any:
+        return is_cuda(on_cuda if seen(self, tx).device.type == "cpu" else elsewhere, tx)
+
+    def method_get_device(self: Any, *tx: Any) -> Any:  # which torch before 2.7 does not hand over
+        return get_device(elsewhere if self.device in gpu and believes_in_cpu() else self, *tx)
+
+    replacements: list[Function] = [method_attr_device, method_attr_is_cuda, method_attr_is_mps]
+    if context.translator.tells_beliefs:
+        replacements += [method_attr_is_cpu, method_get_device]
+    for replacement in replacements:
         context.editor.set(traced, replacement.__name__, replacement)
 
 

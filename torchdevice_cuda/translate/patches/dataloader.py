@@ -110,11 +110,14 @@ def batches(context: Context) -> None:
     A pinned batch goes on answering that it is: the Apple GPU's memory is the host's.
     """
     translator, precision, pinned = context.translator, context.precision, context.pinned
+    real, beliefs = context.driver.device_type, translator.beliefs
 
     def enter(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.device.type != "cpu":
-            return tensor
-        entered = precision.admit(tensor)
+            # Whatever of a dataset is not known to have been made for CUDA.
+            known = tensor.device.type != real or beliefs.is_known_cuda(tensor)
+            return tensor if known else beliefs.add_cpu(tensor)
+        entered = beliefs.add_cpu(precision.admit(tensor))
         return pinned.adopt(entered) if tensor in pinned else entered
 
     for kind in (_ONE, _MANY):

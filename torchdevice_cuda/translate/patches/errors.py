@@ -4,15 +4,17 @@ torch's C++ raises wherever an operator is called, and wrapping every operator t
 that go well. From Python 3.12 on the interpreter itself tells of an exception as it is raised (``sys.monitoring``): out
 of memory becomes ``torch.cuda.OutOfMemoryError``, and texts that name the device name CUDA's.
 
-Before, errors are seen where torchdevice_cuda calls torch itself (factories, moves, the backward pass), and out of
-memory also when the program asks for the class to catch: ``except torch.cuda.OutOfMemoryError`` looks the name up while
-the error is in flight.
+Before, errors are seen where torchdevice_cuda calls torch itself (factories, moves, the backward pass) and where they
+are shown, and out of memory also when the program asks for the class to catch: ``except torch.cuda.OutOfMemoryError``
+looks the name up while the error is in flight.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
+from traceback import TracebackException
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -62,6 +64,37 @@ def as_they_are_raised(context: Context) -> None:
     """Errors of operators, from Python 3.12 on."""
     if _TOLD_OF_ERRORS:
         watch(context.editor, context.errors.translated)
+
+
+@patch("sys.excepthook", "threading.excepthook", "traceback.TracebackException.__init__", traits=Trait.DISGUISED)
+def as_they_are_shown(context: Context) -> None:
+    """Errors that nobody caught, and those that are logged; before Python 3.12."""
+    if _TOLD_OF_ERRORS:
+        return
+    editor, translated = context.editor, context.errors.translated
+
+    def translate(error: BaseException | None) -> None:
+        """Give an error, and those that led to it, the words that the program is to read."""
+        seen: set[int] = set()
+        while error is not None and id(error) not in seen:
+            seen.add(id(error))
+            other = translated(error)
+            if other is not error:
+                error.args = other.args
+            error = error.__cause__ or error.__context__
+
+    def showing(original: Callable[..., Any], error_of: Callable[..., BaseException | None]) -> Callable[..., Any]:
+        def show(*args: Any, **kwargs: Any) -> Any:
+            translate(error_of(*args, **kwargs))
+            return original(*args, **kwargs)
+
+        return resembling(show, original)
+
+    editor.set(sys, "excepthook", showing(sys.excepthook, lambda kind, error, traceback: error))
+    editor.set(threading, "excepthook", showing(threading.excepthook, lambda raised: raised.exc_value))
+    printed: Any = TracebackException.__init__
+    shown = showing(printed, lambda self, kind, error, *args, **kwargs: error)
+    editor.set(TracebackException, "__init__", shown)
 
 
 _ENGINE = "_engine_run_backward"

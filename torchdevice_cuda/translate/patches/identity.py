@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextvars
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,13 +16,13 @@ from torch import _tensor_str
 from ...drivers.traits import Trait
 from ..core.callers import inside
 from ..core.context import Context
-from ..core.disguise import CUDA
+from ..core.disguise import CPU, CUDA
 from ..core.registry import patch
-from ..core.wrapping import Function, resembling
+from ..core.wrapping import Function, install, resembling
 
 _frame = sys._getframe
 #: The names that torch's own getters have while others stand in their places.
-_OWN_NAMES = {"device": "_torchdevice_device", "is_cuda": "_torchdevice_is_cuda"}
+_OWN_NAMES = {"device": "_torchdevice_device", "is_cuda": "_torchdevice_is_cuda", "is_cpu": "_torchdevice_is_cpu"}
 
 
 @patch("torch.Tensor.device", "torch.Tensor.is_<type>", "torch.Tensor._torchdevice_<getter>", traits=Trait.DISGUISED)
@@ -33,7 +35,8 @@ def tensors(context: Context) -> None:
     real = f"is_{context.driver.device_type}"
     for name, own in {**_OWN_NAMES, real: "_torchdevice_on_gpu"}.items():
         context.editor.set(torch.Tensor, own, vars(torch._C.TensorBase)[name])
-    for read, name in ((_device, "device"), (_is_cuda, "is_cuda"), (_is_really, real)):
+    readers = _believed(context) if context.translator.tells_beliefs else {"device": _device, "is_cuda": _is_cuda}
+    for name, read in {**readers, real: _is_really}.items():
         context.editor.set(torch.Tensor, name, property(read, doc=vars(torch._C.TensorBase)[name].__doc__))
 
 
@@ -58,6 +61,50 @@ def _is_really(self: Any) -> bool:
     return self._torchdevice_on_gpu and inside[_frame(1).f_globals.get("__name__")]
 
 
+def _believed(context: Context) -> dict[str, Callable[[Any], Any]]:
+    """The same where tensors that the program believes to be the CPU's are on the GPU, too."""
+    believed_cpu = context.translator.beliefs.is_cpu
+
+    def device(self: Any) -> Any:
+        if self._torchdevice_on_gpu:
+            try:
+                if inside[_frame(1).f_globals["__name__"]]:
+                    return self._torchdevice_device
+            except KeyError:
+                pass
+            return CPU if believed_cpu(self) else CUDA
+        return self._torchdevice_device
+
+    def is_cuda(self: Any) -> Any:
+        if self._torchdevice_on_gpu:
+            return not inside[_frame(1).f_globals.get("__name__")] and not believed_cpu(self)
+        return self._torchdevice_is_cuda
+
+    def is_cpu(self: Any) -> Any:
+        if self._torchdevice_on_gpu:
+            return not inside[_frame(1).f_globals.get("__name__")] and believed_cpu(self)
+        return self._torchdevice_is_cpu
+
+    return {"device": device, "is_cuda": is_cuda, "is_cpu": is_cpu}
+
+
+@patch("torch.Tensor.get_device", traits=Trait.DISGUISED | Trait.ACCELERATES)
+def indices(context: Context) -> None:
+    """``x.get_device()`` is -1 for what the program believes to be the CPU's."""
+    original, on_gpu, believed_cpu = torch.Tensor.get_device, context.on_gpu, context.translator.beliefs.is_cpu
+
+    def wrapper(self: torch.Tensor) -> Any:
+        if on_gpu(self) and not inside[_frame(1).f_globals.get("__name__")] and believed_cpu(self):
+            return -1
+        return original(self)
+
+    install(context, torch.Tensor, "get_device", wrapper, original)
+
+
+#: Whether the tensor that is being printed is the CPU's to the program.
+_printing_cpu: contextvars.ContextVar[bool] = contextvars.ContextVar("printing_cpu", default=False)
+
+
 @patch("torch._tensor_str._add_suffixes", traits=Trait.DISGUISED)
 def printing(context: Context) -> None:
     """``repr(x)`` shows the device that the program knows; everything else about printing goes by the real one."""
@@ -65,6 +112,24 @@ def printing(context: Context) -> None:
     real, shown = {f"device='{device}'" for device in context.gpu}, f"device='{CUDA}'"
 
     def _add_suffixes(tensor_str: str, suffixes: list[str], indent: int, force_newline: bool) -> Any:
-        return original(tensor_str, [shown if s in real else s for s in suffixes], indent, force_newline)
+        of_cpu = _printing_cpu.get()
+        told = [shown if s in real else s for s in suffixes if not of_cpu or s not in real]
+        return original(tensor_str, told, indent, force_newline)
 
     context.editor.set(_tensor_str, "_add_suffixes", resembling(_add_suffixes, original))
+
+
+@patch("torch._tensor_str._str", traits=Trait.DISGUISED | Trait.ACCELERATES)
+def printing_believed(context: Context) -> None:
+    """A tensor that the program believes to be the CPU's names no device."""
+    original: Function = _tensor_str._str
+    on_gpu, believed_cpu = context.on_gpu, context.translator.beliefs.is_cpu
+
+    def _str(self: Any, **kwargs: Any) -> Any:
+        before = _printing_cpu.set(on_gpu(self) and believed_cpu(self))
+        try:
+            return original(self, **kwargs)
+        finally:
+            _printing_cpu.reset(before)
+
+    context.editor.set(_tensor_str, "_str", resembling(_str, original))

@@ -40,11 +40,11 @@ def _entering(context: Context) -> Callable[[torch.Tensor, tuple[Any, ...]], tor
 @patch("torch.<type>", traits=Trait.ACCELERATES)
 def host_classes(context: Context) -> None:
     """``torch.FloatTensor(3)`` names no device: where such requests go to the accelerator, it does too."""
-    enter = _entering(context)
+    enter, translator = _entering(context), context.translator
     for prefix in PREFIXES:
         name = f"{prefix}Tensor"
         host = getattr(torch, name)
-        own = {"__module__": "torch", "_host": host, "_enter": staticmethod(enter)}
+        own = {"__module__": "torch", "_host": host, "_enter": staticmethod(enter), "_translator": translator}
         context.editor.set(torch, name, HostTensorType(name, (), attributes(host) | own))
 
 

@@ -14,6 +14,7 @@ from torch.multiprocessing import reductions
 
 from ... import drivers
 from ...drivers.traits import Trait
+from ..core.beliefs import Beliefs
 from ..core.callers import site
 from ..core.context import Context
 from ..core.entering import Enter, entering
@@ -25,6 +26,8 @@ _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
 #: What becomes of a CPU tensor that has come from another process, while redirection is in force.
 _enter: list[Enter] = []
+#: What the program believes of tensors, then.
+_beliefs: list[Beliefs] = []
 
 
 @patch(traits=Trait.UNSHARED)
@@ -47,11 +50,13 @@ def _like(made: torch.Tensor, requires_grad: bool, parameter: bool) -> torch.Ten
     return torch.nn.Parameter(made, requires_grad) if parameter else made.requires_grad_(requires_grad)
 
 
-def _rebuilt(tensor: torch.Tensor, requires_grad: bool, parameter: bool) -> torch.Tensor:
+def _rebuilt(tensor: torch.Tensor, requires_grad: bool, parameter: bool, on_cpu: bool = False) -> torch.Tensor:
     """A tensor that another process sent from its GPU, on this one's where it has one to use."""
     driver = drivers.installed()
     if driver is not None and not driver.in_bad_fork() and torch.utils.data.get_worker_info() is None:
         tensor = _to(tensor, torch.device(driver.device_type))
+        for beliefs in _beliefs:
+            (beliefs.add_cpu if on_cpu else beliefs.add_cuda)(tensor)
     return _like(tensor, requires_grad, parameter)
 
 
@@ -78,6 +83,8 @@ def sent_tensors(context: Context) -> None:
     if redirected:
         _enter.append(entering(context))
         editor.on_undo(_enter.clear)
+        _beliefs.append(context.translator.beliefs)
+        editor.on_undo(_beliefs.clear)
     # As on CUDA, what was sent must live until it has arrived: the copy lives as long as the tensor it is of.
     kept: dict[int, torch.Tensor] = {}
 
@@ -89,7 +96,8 @@ def sent_tensors(context: Context) -> None:
             return original(tensor)  # whose error says why this is not possible
         on_cpu = kept[id(tensor)] = _to(tensor.detach(), _CPU)
         weakref.finalize(tensor, kept.pop, id(tensor), None)
-        return _rebuilt, (on_cpu, tensor.requires_grad, isinstance(tensor, torch.nn.Parameter))
+        believed_cpu = redirected and context.translator.beliefs.is_cpu(tensor)
+        return _rebuilt, (on_cpu, tensor.requires_grad, isinstance(tensor, torch.nn.Parameter), believed_cpu)
 
     editor.set(reductions, "reduce_tensor", resembling(reduce_tensor, original))
     reducers: dict[Any, Any] = vars(ForkingPickler)["_extra_reducers"]
@@ -135,4 +143,5 @@ def shared_memory(context: Context) -> None:
 @patch("torch.Tensor.is_shared", traits=Trait.UNSHARED)
 def told_shared(context: Context) -> None:
     """CUDA tensors always say that they are; torch before 2.12 asks those on other GPUs for shared memory."""
-    _answer_for_gpu(context, "is_shared", lambda _: True)
+    translator = context.translator
+    _answer_for_gpu(context, "is_shared", lambda x: not (translator.tells_beliefs and translator.beliefs.is_cpu(x)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ...drivers.traits import Trait
 from ..core.context import Context
-from ..core.disguise import CUDA
+from ..core.disguise import CUDA, as_program
 from ..core.registry import patch
 from ..core.wrapping import Function, install
 
@@ -34,21 +35,26 @@ def packed_cuda(context: Context) -> None:
 @patch("torch.nn.utils.rnn.PackedSequence.is_cuda", traits=Trait.DISGUISED)
 def packed_identity(context: Context) -> None:
     """A packed sequence asks its data, from torch's own code, whether it is CUDA's."""
-    on_cuda = ("cuda", context.driver.device_type)
-    context.editor.set(PackedSequence, "is_cuda", property(lambda self: self.data.device.type in on_cuda))
+    original: property = vars(PackedSequence)["is_cuda"]
+    context.editor.set(PackedSequence, "is_cuda", property(as_program(original.fget), doc=original.__doc__))
 
 
-class _Functions:
-    """``torch._VF`` as one module sees it: some functions are others."""
-
-    def __init__(self, **replaced: Function) -> None:
-        vars(self).update(replaced)
+class _Functions(types.ModuleType):
+    """``torch._VF`` as one module sees it: some functions are others. TorchScript looks into modules alone."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch._VF, name)
 
 
-@patch("torch.nn.utils.rnn._VF", traits=Trait.ACCELERATES)
+def _replace(context: Context, **replaced: Function) -> None:
+    """Have ``torch.nn.utils.rnn`` find other functions than it would; scripted code finds torch's."""
+    functions = _Functions(f"{rnn.__name__}._VF")
+    context.editor.set(rnn, "_VF", functions)
+    for name, function in replaced.items():
+        install(context, functions, name, function, getattr(torch._VF, name))
+
+
+@patch("torch.nn.utils.rnn._VF", "torch.nn.utils.rnn._VF.<function>", traits=Trait.ACCELERATES)
 def lengths(context: Context) -> None:
     """Lengths of packed sequences are the CPU's: those that went to the GPU unasked are brought back, and go again."""
     translator = context.translator
@@ -62,10 +68,10 @@ def lengths(context: Context) -> None:
         target = translator.default_target
         return padded, _to(lengths, target) if target is not None and translator.injects() else lengths
 
-    context.editor.set(rnn, "_VF", _Functions(_pack_padded_sequence=pack_padded, _pad_packed_sequence=pad_packed))
+    _replace(context, _pack_padded_sequence=pack_padded, _pad_packed_sequence=pad_packed)
 
 
-@patch("torch.nn.utils.rnn._VF", traits=Trait.DISGUISED, without=Trait.ACCELERATES)
+@patch("torch.nn.utils.rnn._VF", "torch.nn.utils.rnn._VF.<function>", traits=Trait.DISGUISED, without=Trait.ACCELERATES)
 def lengths_refusal(context: Context) -> None:
     """``pack_padded_sequence`` refuses lengths on the GPU, and its refusal names the device that the program knows."""
     original, gpu = torch._VF._pack_padded_sequence, context.gpu
@@ -78,7 +84,7 @@ def lengths_refusal(context: Context) -> None:
             )
         return original(input, lengths, batch_first)
 
-    context.editor.set(rnn, "_VF", _Functions(_pack_padded_sequence=pack_padded))
+    _replace(context, _pack_padded_sequence=pack_padded)
 
 
 @patch("torch._VF.lstm", traits=Trait.PARTIAL)

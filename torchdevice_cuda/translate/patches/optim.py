@@ -9,6 +9,7 @@ from torch.optim import optimizer
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
+from ..core.wrapping import Function, resembling
 
 _NAME = "_get_capturable_supported_devices"
 
@@ -16,11 +17,12 @@ _NAME = "_get_capturable_supported_devices"
 @patch(f"torch.optim.<module>.{_NAME}", traits=Trait.TRANSLATED)
 def capturable(context: Context) -> None:
     """``capturable=True`` is refused for parameters on device types that have no graphs; CUDA's are of ours here."""
-    original, real = getattr(optimizer, _NAME), context.driver.device_type
+    original: Function = getattr(optimizer, _NAME)
+    real = context.driver.device_type
 
     def supported(supports_xla: bool = True) -> list[str]:
         return [*original(supports_xla), real]
 
     for module in [module for key, module in sys.modules.items() if key.startswith("torch.optim.")]:
         if getattr(module, _NAME, None) is original:
-            context.editor.set(module, _NAME, supported)
+            context.editor.set(module, _NAME, resembling(supported, original))

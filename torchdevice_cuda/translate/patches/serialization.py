@@ -13,7 +13,7 @@ from torch.jit import _serialization
 from ...drivers.traits import NONE, Trait
 from ...fallback.refusals import NARROW
 from ..core.context import Context
-from ..core.disguise import CUDA
+from ..core.disguise import CPU, CUDA
 from ..core.registry import patch
 from ..core.requests import TOGGLE, cpu_is_meant
 from ..core.wrapping import Function, resembling
@@ -36,6 +36,20 @@ def _register(
     context.editor.undone(_REGISTRY, lambda: serialization._package_registry.remove(entry))
 
 
+def _untyped(storage: Any) -> torch.UntypedStorage:
+    """A storage of either kind as memory."""
+    found: torch.UntypedStorage = getattr(storage, "_untyped_storage", storage)
+    return found
+
+
+def believed(context: Context, storage: Any, on_cuda: bool) -> Any:
+    """A storage that was read for CUDA, or for the CPU; returned."""
+    beliefs = context.translator.beliefs
+    if context.translator.default_target is not None:
+        (beliefs.add_cuda_memory if on_cuda else beliefs.known_cpu.add_memory)(_untyped(storage))
+    return storage
+
+
 @patch(_REGISTRY, traits=Trait.TRANSLATED)
 def restoring(context: Context) -> None:
     """A storage tagged ``cuda`` is restored where CUDA requests go; an index that does not exist is torch's error."""
@@ -45,7 +59,7 @@ def restoring(context: Context) -> None:
         if location == "cuda" or location.startswith("cuda:"):
             serialization._validate_device(location, "cuda")
             target = translator.device("cuda")
-            return storage if target.type == "cpu" else storage.to(device=target)
+            return storage if target.type == "cpu" else believed(context, storage.to(device=target), on_cuda=True)
         return None
 
     _register(context, _BEFORE_CUDA, restore=restore)
@@ -58,16 +72,28 @@ def loaded_storages(context: Context) -> None:
 
     def restore(storage: Any, location: str) -> Any:
         target = None if translator.override.on or cpu_is_meant.get() else translator.default_target
-        return storage.to(device=target) if location == "cpu" and target is not None else None
+        if location != "cpu" or target is None:
+            return None
+        return believed(context, storage.to(device=target), on_cuda=False)
 
     _register(context, _LOADED, restore=restore)
 
 
 @patch(_REGISTRY, traits=Trait.DISGUISED)
 def tagging(context: Context) -> None:
-    """A storage saved from the GPU is tagged as CUDA's: what a program saves here loads where it was written for."""
-    real = context.driver.device_type
-    _register(context, _TAGGING, tag=lambda storage: str(CUDA) if storage.device.type == real else None)
+    """A storage saved from the GPU is tagged as CUDA's: what a program saves here loads where it was written for.
+
+    One that the program believes to be the CPU's is tagged as that.
+    """
+    real, translator = context.driver.device_type, context.translator
+
+    def tag(storage: Any) -> str | None:
+        if storage.device.type != real:
+            return None
+        on_cpu = translator.tells_beliefs and translator.beliefs.is_cpu_memory(_untyped(storage))
+        return str(CPU if on_cpu else CUDA)
+
+    _register(context, _TAGGING, tag=tag)
 
 
 def _staying(restore: Restore) -> Restore:
@@ -93,18 +119,20 @@ def locations(context: Context) -> None:
     original: Function = serialization._get_restore_location
 
     def _get_restore_location(map_location: Any) -> Any:
+        named_cuda: bool | None = None
         if isinstance(map_location, (str, torch.device)) and not str(map_location).startswith("cuda"):
             if map_location == TOGGLE:  # which gives the CPU, whether it turns the override on or off
                 return _staying(original(translator.device(map_location)))
+            named_cuda = translator.names_accelerator(map_location)
             map_location = translator.device(map_location)
         restore_location = original(map_location)
 
         def restore(storage: Any, location: str) -> Any:
             restored = restore_location(storage, location)
             if restored.device.type != "cpu":
-                return restored
+                return restored if named_cuda is None else believed(context, restored, on_cuda=named_cuda)
             target = translator.device("cpu")
-            return restored if target.type == "cpu" else restored.to(device=target)
+            return restored if target.type == "cpu" else believed(context, restored.to(device=target), on_cuda=False)
 
         return restore
 

@@ -11,7 +11,7 @@ from torch import storage as module
 
 from ...drivers.traits import NONE, Trait
 from ..core.context import Context
-from ..core.disguise import CUDA, as_program, masked
+from ..core.disguise import CPU, CUDA, as_program, masked
 from ..core.registry import patch
 from ..core.wrapping import Function, resembling
 
@@ -115,6 +115,7 @@ def resizing(context: Context) -> None:
 )
 def identity(context: Context) -> None:
     """A storage says what its tensor says."""
+    translator = context.translator
     device: Callable[[Any], torch.device] = vars(torch._C.StorageBase)["device"].__get__
     real = context.driver.device_type
 
@@ -132,13 +133,18 @@ def identity(context: Context) -> None:
         def on_cuda(self: Any, _device_of: Callable[[Any], torch.device] = device_of) -> bool:
             return _device_of(self).type == "cuda"
 
-        context.editor.set(owner, "device", masked(device_of, on_gpu, CUDA))
-        context.editor.set(owner, "is_cuda", masked(on_cuda, on_gpu, True))
+        def on_cpu(self: Any, _owner: Any = owner) -> bool:
+            memory = self if _owner is torch.UntypedStorage else self._untyped_storage
+            return translator.tells_beliefs and translator.beliefs.is_cpu_memory(memory)
+
+        context.editor.set(owner, "device", masked(device_of, on_gpu, CUDA, on_cpu, CPU))
+        context.editor.set(owner, "is_cuda", masked(on_cuda, on_gpu, True, on_cpu, False))
 
 
 #: What asks a storage for its device, and shows the answer to the program.
 _SHOWING: tuple[tuple[Any, str], ...] = (
     (module._StorageBase, "__repr__"),
+    (module._StorageBase, "get_device"),
     (module.TypedStorage, "__str__"),
     (module.TypedStorage, "_get_legacy_storage_class"),
     (module._LegacyStorageMeta, "__instancecheck__"),
@@ -147,6 +153,19 @@ _SHOWING: tuple[tuple[Any, str], ...] = (
 
 @patch(*(f"torch.storage.{owner.__name__}.{name}" for owner, name in _SHOWING), traits=Trait.DISGUISED)
 def names(context: Context) -> None:
-    """How a storage prints, the name of its type, and ``isinstance(s, torch.cuda.FloatStorage)``."""
+    """How a storage prints, its index, the name of its type, and ``isinstance(s, torch.cuda.FloatStorage)``."""
     for owner, name in _SHOWING:
         context.editor.set(owner, name, as_program(vars(owner)[name]))
+
+
+@patch("torch.storage.UntypedStorage.is_shared", traits=Trait.DISGUISED | Trait.ACCELERATES)
+def sharing(context: Context) -> None:
+    """CUDA's storages always say that they are shared; what the program believes to be the CPU's is not."""
+    original: Function = torch.UntypedStorage.is_shared
+    real, believed_cpu = context.driver.device_type, context.translator.beliefs.is_cpu_memory
+
+    def is_shared(self: Any) -> bool:
+        on_cpu = self.device.type == real and believed_cpu(self)
+        return False if on_cpu else original(self)
+
+    context.editor.set(torch.UntypedStorage, "is_shared", resembling(is_shared, original))

@@ -105,6 +105,6 @@ def drawing_on_cpu(context: Context, name: str, original: Function) -> Callable[
         if any(isinstance(value, torch.Tensor) for value in args) or not redirected(kwargs.get("device")):
             return NotImplemented
         drawn = original(*args, **{**kwargs, "device": _CPU})
-        return drawn if stays else translator.believed_cpu.add(admit(drawn))
+        return drawn if stays else translator.beliefs.add_cpu(admit(drawn))
 
     return draw

@@ -16,6 +16,7 @@ from ...core.wrapping import PLAIN, Function, handed_over, modes
 from .common import LIKE, OF_NO_VALUES, OVERRIDABLE, Arguments, Keywords, drawing_on_cpu, injection, takes_generator
 
 _CPU = torch.device("cpu")
+Believe = Callable[[torch.Tensor], torch.Tensor]
 
 
 def on_partial(context: Context, name: str, original: Function) -> Function:
@@ -26,6 +27,7 @@ def on_partial(context: Context, name: str, original: Function) -> Function:
     observe = driver.memory.observe
     # What is made of no values is complex128 only where that is asked for; of values, also by their type.
     of_values = like or name not in OF_NO_VALUES
+    redirects, beliefs, carry = translator.default_target is not None, translator.beliefs, translator.beliefs.carry
     injecting, overridden = injection(translator, name) is not None, torch._C._has_torch_function
     caller = sys._getframe
 
@@ -59,7 +61,11 @@ def on_partial(context: Context, name: str, original: Function) -> Function:
         except (TypeError, RuntimeError) as error:
             return on_refusal(error, args, kwargs)
         observe()
-        return made if asked is not None or like else translator.believed_cpu.add(made)
+        if not redirects:
+            return made
+        if asked is not None:
+            return beliefs.add_cuda(made)
+        return carry(args[0] if args else kwargs["input"], made) if like else beliefs.add_cpu(made)
 
     return wrapper
 
@@ -68,23 +74,25 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
     """The rest of a call of a factory: for no device, for another, pinned, with a generator, the first for CUDA."""
     translator, driver = context.translator, context.driver
     injects, draw = injection(translator, name), drawing_on_cpu(context, name, original)
-    redirects, gpu = translator.default_target is not None, context.gpu
+    redirects, gpu, beliefs = translator.default_target is not None, context.gpu, translator.beliefs
     on_refusal, pinned, observe = _on_refusal(context, name, original), context.pinned, driver.memory.observe
 
     def finish(args: Arguments, kwargs: Keywords) -> Any:
         if "generator" in kwargs and (drawn := draw(args, kwargs)) is not NotImplemented:
             return drawn
-        asked, believed_cpu = kwargs.get("device"), False
+        asked = kwargs.get("device")
         target: torch.device | None = None
+        believe: Believe | None = None
         if asked is None:
             unnamed = translator.default_target
             if unnamed is not None and injects is not None and injects(args, kwargs):
                 kwargs["device"] = target = unnamed
                 translator.log("no device", unnamed)
-                believed_cpu = True
+                believe = beliefs.add_cpu
         elif names_a_device(asked):
             kwargs["device"] = target = translator.device(asked)
-            believed_cpu = redirects and target in gpu and not translator.names_accelerator(asked)
+            if redirects and target in gpu:
+                believe = beliefs.add_cuda if translator.names_accelerator(asked) else beliefs.add_cpu
         if kwargs.get("pin_memory") and target in gpu and not translator.names_accelerator(asked):
             kwargs["device"] = target = _CPU  # pinned memory is the host's by definition
         if target not in gpu:
@@ -99,7 +107,7 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
         except (TypeError, RuntimeError) as error:
             return on_refusal(error, args, kwargs)
         observe()
-        return translator.believed_cpu.add(made) if believed_cpu else made
+        return made if believe is None else believe(made)
 
     return finish
 

@@ -16,7 +16,7 @@ _CPU = torch.device("cpu")
 
 def on_separate(context: Context, name: str, original: Function) -> Function:
     """A factory where the accelerator has memory of its own; under ``accelerate`` it is where tensors go unasked."""
-    translator, gpu = context.translator, context.gpu
+    translator, gpu, beliefs = context.translator, context.gpu, context.translator.beliefs
     injects, draw = injection(translator, name), drawing_on_cpu(context, name, original)
     like, overridable, redirects = name in LIKE, name in OVERRIDABLE, translator.default_target is not None
 
@@ -27,19 +27,20 @@ def on_separate(context: Context, name: str, original: Function) -> Function:
                 return handled
         if "generator" in kwargs and (drawn := draw(args, kwargs)) is not NotImplemented:
             return drawn
-        asked, believed_cpu = kwargs.get("device"), False
+        asked, believe = kwargs.get("device"), None
         if asked is None:
             target = translator.default_target
             if target is not None and injects is not None and injects(args, kwargs):
                 kwargs["device"] = target
                 translator.log("no device", target)
-                believed_cpu = True
+                believe = beliefs.add_cpu
         elif names_a_device(asked):
             kwargs["device"] = target = translator.device(asked)
-            believed_cpu = redirects and target in gpu and not translator.names_accelerator(asked)
-            if believed_cpu and kwargs.get("pin_memory"):
-                kwargs["device"], believed_cpu = _CPU, False  # pinned memory is the host's by definition
+            if redirects and target in gpu:
+                believe = beliefs.add_cuda if translator.names_accelerator(asked) else beliefs.add_cpu
+                if believe == beliefs.add_cpu and kwargs.get("pin_memory"):
+                    kwargs["device"], believe = _CPU, None  # pinned memory is the host's by definition
         made = original(*args, **kwargs)
-        return translator.believed_cpu.add(made) if believed_cpu else made
+        return made if believe is None else believe(made)
 
     return wrapper

@@ -31,11 +31,13 @@ def conversions(context: Context) -> None:
 
     The GPU can hold float8 and has no code to convert it: ``x.float()`` goes through the CPU then.
     """
+    carry = context.translator.beliefs.carry if Trait.ACCELERATES in context.traits else None
     for name in (*CONVERSIONS, *_FROM_FLOAT8):
         original, after_refusal = getattr(torch.Tensor, name), on_refusal(context, name)
-        looking = name not in _TO_COMPLEX128 and functools.partial(_looking, after_refusal)
+        # What comes of it has to be looked at in neither case: it is no complex128, and there are no beliefs to carry.
+        looking = carry is None and name not in _TO_COMPLEX128 and functools.partial(_looking, after_refusal)
         if not (looking and rescued(context, torch.Tensor, name, original, looking)):
-            install(context, torch.Tensor, name, _converting(original, after_refusal), original)
+            install(context, torch.Tensor, name, _converting(original, after_refusal, carry), original)
 
 
 def _looking(after_refusal: OnRefusal, rescue: Rescue) -> tuple[Handler, bool]:
@@ -47,13 +49,13 @@ def _looking(after_refusal: OnRefusal, rescue: Rescue) -> tuple[Handler, bool]:
     return handler, False
 
 
-def _converting(original: Function, after_refusal: OnRefusal) -> Function:
+def _converting(original: Function, after_refusal: OnRefusal, carry: Function | None) -> Function:
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         try:
             made = original(self, *args, **kwargs) if args or kwargs else original(self)
             if isinstance(made, torch.Tensor) and made.dtype is COMPLEX128:  # ``x.type()`` gives a name
                 refuse_complex128(made)
-            return made
+            return made if carry is None or made.__class__ is str else carry(self, made)
         except (TypeError, RuntimeError) as error:
             return after_refusal(error, self, args, kwargs)
 
@@ -96,12 +98,15 @@ def host_types(context: Context) -> None:
 
 @patch("torch.Tensor.type", traits=Trait.DISGUISED)
 def type_names(context: Context) -> None:
-    """``x.type()`` names the class that ``torch.cuda`` has for it."""
+    """``x.type()`` names the class that ``torch.cuda`` has for it, or ``torch``."""
     original = torch.Tensor.type
-    prefix, shown = f"torch.{context.driver.device_type}.", "torch.cuda."
+    prefix = f"torch.{context.driver.device_type}."
+    believed_cpu = context.translator.beliefs.is_cpu if Trait.ACCELERATES in context.traits else lambda _: False
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         found = original(self, *args, **kwargs)
-        return shown + found[len(prefix) :] if found.__class__ is str and found.startswith(prefix) else found
+        if found.__class__ is not str or not found.startswith(prefix):
+            return found
+        return ("torch." if believed_cpu(self) else "torch.cuda.") + found[len(prefix) :]
 
     install(context, torch.Tensor, "type", wrapper, original)

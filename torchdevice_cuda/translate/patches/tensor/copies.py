@@ -1,4 +1,4 @@
-"""``Tensor.copy_`` and ``record_stream``: work that goes on while the program does."""
+"""``Tensor.copy_``, ``record_stream`` and ``__deepcopy__``: copies, and work that goes on while the program does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ....drivers.handles import CStream
 from ....drivers.traits import Trait
 from ...core.context import Context
 from ...core.registry import patch
-from ...core.wrapping import install
+from ...core.wrapping import Function, install, resembling
 
 _UNALIGNED = "Unaligned blit request"
 _cpu = torch._C.TensorBase.cpu
@@ -47,3 +47,16 @@ def record_stream(context: Context) -> None:
             raise RuntimeError(f"record_stream(): argument 's' must be Stream, not {type(stream).__name__}")
 
     install(context, torch.Tensor, "record_stream", wrapper, original)
+
+
+@patch("torch.Tensor.__deepcopy__", "torch.nn.parameter.Parameter.__deepcopy__", traits=Trait.ACCELERATES)
+def deep_copies(context: Context) -> None:
+    """A copy is where the program believes the original to be."""
+    carry = context.translator.beliefs.carry
+    for owner in (torch.Tensor, torch.nn.Parameter):
+        original: Function = vars(owner)["__deepcopy__"]
+
+        def __deepcopy__(self: torch.Tensor, memo: Any, _original: Function = original) -> Any:
+            return carry(self, _original(self, memo))
+
+        context.editor.set(owner, "__deepcopy__", resembling(__deepcopy__, original))

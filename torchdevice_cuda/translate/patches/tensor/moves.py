@@ -165,12 +165,13 @@ def cpu_counted(context: Context) -> None:
 def cuda_apart(context: Context) -> None:
     """Tensor.cuda of a tensor that went to the GPU unasked copies, as from the CPU."""
     original, move, crosses = torch.Tensor.cuda, torch._C.TensorBase.to, crossing(context)
+    believe = context.translator.beliefs.add_cuda
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
             return out
         moved = original(self, *args, **kwargs)
-        return move(self, self.device, copy=True) if moved is self and crosses(self, True) else moved
+        return believe(move(self, self.device, copy=True) if moved is self and crosses(self, True) else moved)
 
     install(context, torch.Tensor, "cuda", wrapper, original)
 
@@ -197,6 +198,7 @@ def to_partial(context: Context) -> None:
     known, observe = translator.on_gpu, driver.memory.observe
     after_refusal, device_class, dtype_class = on_refusal(context, "to"), torch.device, torch.dtype
     redirects, crosses = translator.default_target is not None, crossing(context)
+    beliefs, carry, on_gpu = translator.beliefs, translator.beliefs.carry, context.on_gpu
     waits = Trait.RACING_COPIES in context.traits
 
     def translated(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
@@ -219,11 +221,21 @@ def to_partial(context: Context) -> None:
             args = (*args[:_NON_BLOCKING], False, *args[_NON_BLOCKING + 1 :])
         return args, kwargs
 
+    def believed(self: torch.Tensor, moved: torch.Tensor, wants_gpu: bool) -> torch.Tensor:
+        if wants_gpu:
+            return beliefs.add_cuda(moved)
+        return moved if moved is self else beliefs.add_cpu(moved)
+
     def redirected(self: torch.Tensor, args: Arguments, kwargs: Keywords) -> torch.Tensor:
         """A move where requests for the CPU go to the GPU too."""
         asked = args[0] if args else kwargs.get("device")
+        if isinstance(asked, torch.Tensor) and on_gpu(asked):  # where the program believes it to be
+            wants_gpu, rest = not beliefs.is_cpu(asked), (asked.dtype, *args[1:])
+            if crosses(self, wants_gpu):
+                rest, kwargs = copying(rest, kwargs)
+            return believed(self, original(self, asked.device, *rest, **kwargs), wants_gpu)
         if asked is None or not names_a_device(asked):
-            return original(self, *args, **kwargs)
+            return carry(self, original(self, *args, **kwargs))
         args, kwargs = translated(args, kwargs)
         wants_gpu = translator.names_accelerator(asked)
         to_gpu = (args[0] if args else kwargs["device"]) in gpu
@@ -231,7 +243,7 @@ def to_partial(context: Context) -> None:
             rest, kwargs = copying(args[1:], kwargs)
             args = (*args[:1], *rest)
         moved = original(self, *args, **kwargs)
-        return translator.believed_cpu.add(moved) if to_gpu and not wants_gpu and moved is not self else moved
+        return believed(self, moved, wants_gpu) if to_gpu else moved
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
@@ -274,7 +286,7 @@ def cuda_partial(context: Context) -> None:
     translator, driver, observe = context.translator, context.driver, context.driver.memory.observe
     after_refusal, target = on_refusal(context, "cuda"), torch.device(driver.device_type, 0)
     redirects, crosses = translator.default_target is not None, crossing(context)
-    counted = Trait.COUNTED in context.traits
+    counted, believe = Trait.COUNTED in context.traits, translator.beliefs.add_cuda
 
     def arguments(
         device: Any = None, non_blocking: bool = False, memory_format: torch.memory_format = torch.preserve_format
@@ -300,7 +312,7 @@ def cuda_partial(context: Context) -> None:
             return after_refusal(error, self, args, kwargs)
         if moved is not self:
             observe()
-        return moved
+        return believe(moved) if redirects else moved
 
     install(context, torch.Tensor, "cuda", wrapper, original)
 
@@ -324,6 +336,6 @@ def cpu_partial(context: Context) -> None:
         else:
             moved = move(self, target, copy=crosses(self, False), **kwargs)
         observe()
-        return moved if moved is self else translator.believed_cpu.add(moved)
+        return moved if moved is self else translator.beliefs.add_cpu(moved)
 
     install(context, torch.Tensor, "cpu", wrapper, original)

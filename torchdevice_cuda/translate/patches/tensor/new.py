@@ -69,16 +69,16 @@ def new_partial(context: Context) -> None:
 
 
 def _partial_wrapper(context: Context, name: str, original: Function) -> Function:
-    translator, observe = context.translator, context.driver.memory.observe
-    after_refusal = on_refusal(context, name)
+    translator, observe, gpu = context.translator, context.driver.memory.observe, context.gpu
+    after_refusal, beliefs = on_refusal(context, name), context.translator.beliefs
+    redirects = translator.default_target is not None
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
             return out
-        if kwargs:
-            asked = kwargs.get("device")
-            if asked is not None and names_a_device(asked):
-                kwargs["device"] = translator.device(asked)
+        asked = kwargs.get("device") if kwargs else None
+        if asked is not None and names_a_device(asked):
+            kwargs["device"] = translator.device(asked)
         try:
             made = original(self, *args, **kwargs) if kwargs else original(self, *args)
             if made.dtype is COMPLEX128:
@@ -86,6 +86,23 @@ def _partial_wrapper(context: Context, name: str, original: Function) -> Functio
         except (TypeError, RuntimeError) as error:
             return after_refusal(error, self, args, kwargs)
         observe()
-        return made
+        if not redirects:
+            return made
+        if asked is None:
+            return beliefs.carry(self, made)
+        if kwargs["device"] not in gpu:
+            return made
+        return beliefs.add_cuda(made) if translator.names_accelerator(asked) else beliefs.add_cpu(made)
 
     return wrapper
+
+
+@patch("torch.Tensor.new", traits=Trait.ACCELERATES)
+def new_of_old(context: Context) -> None:
+    """``x.new(3)`` is where the program believes ``x`` to be."""
+    original, carry = torch.Tensor.new, context.translator.beliefs.carry
+
+    def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return carry(self, original(self, *args, **kwargs))
+
+    install(context, torch.Tensor, "new", wrapper, original)
