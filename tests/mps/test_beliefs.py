@@ -100,6 +100,7 @@ ON_CPU: dict[str, Callable[[], torch.Tensor]] = {
     "loaded": lambda: _loaded(torch.ones(2)),
     "loaded there": lambda: _loaded(torch.ones(2), map_location="cpu"),
     "like": lambda: torch.ones_like(torch.ones(2)),
+    "like by name": lambda: torch.ones_like(input=torch.ones(2)),
     "new": lambda: torch.ones(2).new_zeros(2),
     "new of old": lambda: torch.ones(2).new([1, 2]),
     "as another": lambda: torch.ones(2).to(torch.zeros(1, dtype=torch.int64)),
@@ -122,6 +123,7 @@ def test_what_a_program_believes_to_be_on_the_cpu(made: str) -> dict[str, str]:
 #: And on CUDA.
 ON_CUDA: dict[str, Callable[[], torch.Tensor]] = {
     "moved": lambda: torch.ones(2).cuda(),
+    "like by name": lambda: torch.ones_like(input=torch.ones(2).cuda()),
     "to": lambda: torch.ones(2).to("cuda"),
     "factory": lambda: torch.ones(2, device="cuda"),
     "result": lambda: torch.ones(2, device="cuda") * 2,
