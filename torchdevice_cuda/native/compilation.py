@@ -24,10 +24,11 @@ _LOOK_S = 0.5
 
 
 class Unit(NamedTuple):
-    """Sources that are compiled as one, and how much they are optimised."""
+    """Sources that are compiled as one, how much they are optimised, and what else the compiler is told about them."""
 
     level: str
     parts: tuple[str, ...]
+    flags: tuple[str, ...] = ()
 
 
 # What only one kind of device has.
@@ -42,6 +43,20 @@ _ONLY = {
     ),
     "mps": ("operators/mps_composites.cpp", "runtime/mps_events.cpp"),
 }
+
+
+# Loops over random numbers are vectorised: nothing looks at errno or at traps, and numbers do not depend on whether the
+# processor has instructions that multiply and add.
+_LOOPS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
+_RANDOM = (
+    "operators/random_lanes.cpp",
+    "operators/random_launch.cpp",
+    "operators/random_draws.cpp",
+    "operators/random_samples.cpp",
+    "operators/random_counts.cpp",
+    "operators/random_dropout.cpp",
+    "operators/random_operators.cpp",
+)
 
 
 def layout(kind: str) -> dict[str, Unit]:
@@ -104,7 +119,7 @@ def layout(kind: str) -> dict[str, Unit]:
             ),
         ),
         "op_table": Unit("-O1", (op_table.TEMPLATE,)),
-    }
+    } | ({"random": Unit("-O3", _RANDOM, _LOOPS)} if kind == "cuda" else {})
 
 
 def sources() -> list[tuple[str, str]]:
@@ -148,7 +163,7 @@ def _make(kind: str, torch: Torch, cxx: str, scratch: Path, compilers: Compilers
     def one(name: str, unit: Unit) -> Path:
         source = scratch / f"{name}.cpp"
         out = source.with_suffix(".o")
-        compilers.run([cxx, *flags, unit.level, "-c", str(source), "-o", str(out)], f"compiling {name}", out)
+        compilers.run([cxx, *flags, unit.level, *unit.flags, "-c", str(source), "-o", str(out)], f"compiling {name}", out)
         return out
 
     objects: list[Path] = []
