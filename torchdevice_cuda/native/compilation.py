@@ -40,6 +40,9 @@ _ONLY = {
         "operators/cuda_small.cpp",
         "operators/cuda_products.cpp",
         "operators/cuda_cudnn.cpp",
+        "operators/random_operators.cpp",
+        "operators/random_samples.cpp",
+        "operators/random_counts.cpp",
     ),
     "mps": ("operators/mps_composites.cpp", "runtime/mps_events.cpp"),
 }
@@ -47,16 +50,15 @@ _ONLY = {
 
 # Loops over random numbers are vectorised: nothing looks at errno or at traps, and numbers do not depend on whether the
 # processor has instructions that multiply and add.
+_VECTORISED = {
+    "random": (
+        "operators/random_lanes.cpp",
+        "operators/random_launch.cpp",
+        "operators/random_draws.cpp",
+        "operators/random_dropout.cpp",
+    )
+}
 _LOOPS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
-_RANDOM = (
-    "operators/random_lanes.cpp",
-    "operators/random_launch.cpp",
-    "operators/random_draws.cpp",
-    "operators/random_samples.cpp",
-    "operators/random_counts.cpp",
-    "operators/random_dropout.cpp",
-    "operators/random_operators.cpp",
-)
 
 
 def layout(kind: str) -> dict[str, Unit]:
@@ -119,7 +121,7 @@ def layout(kind: str) -> dict[str, Unit]:
             ),
         ),
         "op_table": Unit("-O1", (op_table.TEMPLATE,)),
-    } | ({"random": Unit("-O3", _RANDOM, _LOOPS)} if kind == "cuda" else {})
+    } | {name: Unit("-O3", parts, _LOOPS) for name, parts in _VECTORISED.items() if kind == "cuda"}
 
 
 def sources() -> list[tuple[str, str]]:

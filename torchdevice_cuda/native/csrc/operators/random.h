@@ -1,6 +1,8 @@
 // Random numbers as a CUDA GPU draws them: the same seed gives the same numbers. Compiled for CUDA only.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include "operators/registration.h"
 
 namespace hostdevice {
@@ -12,5 +14,8 @@ void install_samples();
 void register_samples(Registrar& registrar);
 void register_counts(Registrar& registrar);
 void register_dropout(Registrar& registrar);
+
+// What CUDA's memory-efficient attention keeps of its probabilities, of which each query has as many as there are keys.
+at::Tensor draw_attention_mask(const at::Tensor& query, int64_t keys, double p);
 
 }  // namespace hostdevice

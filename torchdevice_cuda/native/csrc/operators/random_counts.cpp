@@ -1,6 +1,6 @@
 // Distributions that reject what they draw: a thread reads as many words as it takes, one after the other.
-#include <ATen/core/Tensor.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/native/Distributions.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/BFloat16.h>
@@ -20,7 +20,7 @@ namespace {
 using at::Tensor;
 
 // In elements: rejection costs some 50 ns each.
-constexpr int64_t kRejecting = 512;
+constexpr int64_t kRejecting = 4096;
 
 // A thread for each element: f(words, value of `given`).
 template <class F>
@@ -41,7 +41,8 @@ Tensor each_its_thread(const char* kernel, const Tensor& given, const Philox& fr
   return out;
 }
 
-// ---- poisson ------------------------------------------------------------------------------------------------------------
+// ---- poisson
+// ------------------------------------------------------------------------------------------------------------
 
 // For rates between those that are counted down to and those that are normal: an approximation of the incomplete gamma
 // function is inverted, and what comes of it is accepted or not.
@@ -86,7 +87,8 @@ Tensor poisson(const Tensor& rates, OptGenerator generator) {
   });
 }
 
-// ---- gamma --------------------------------------------------------------------------------------------------------------
+// ---- gamma
+// --------------------------------------------------------------------------------------------------------------
 
 Tensor gamma(const Tensor& shapes, OptGenerator generator) {
   const Philox from = begin_draw(generator, shapes.device(), 10);
@@ -113,7 +115,8 @@ Tensor dirichlet(const Tensor& shapes, OptGenerator generator) {
   return parts;
 }
 
-// ---- binomial -----------------------------------------------------------------------------------------------------------
+// ---- binomial
+// -----------------------------------------------------------------------------------------------------------
 
 // A thread reads on for its next element, which lies a block's threads further on.
 Tensor binomial(const Tensor& counts, const Tensor& chances, OptGenerator generator) {

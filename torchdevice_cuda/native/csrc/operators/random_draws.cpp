@@ -1,5 +1,5 @@
-// Distributions that a kernel draws element by element. PyTorch's own functions check the arguments and call these through
-// its tables, as they do on CUDA.
+// Distributions that a kernel draws element by element. PyTorch's own functions check the arguments and call these
+// through its tables, as they do on CUDA.
 #include <ATen/core/Tensor.h>
 #include <ATen/native/UnaryOps.h>
 #include <c10/util/BFloat16.h>
@@ -7,6 +7,7 @@
 
 #include <limits>
 
+#include "compat.h"
 #include "operators/random.h"
 #include "operators/random_launch.h"
 
@@ -15,7 +16,8 @@ namespace {
 
 using at::TensorIteratorBase;
 
-// ---- numbers from 0 to 1, and what is made of them --------------------------------------------------------------------
+// ---- numbers from 0 to 1, and what is made of them
+// --------------------------------------------------------------------
 
 // `f` makes a float of a float, for all types but double, where `g` does.
 template <class F, class G>
@@ -117,7 +119,8 @@ void bernoulli(const at::TensorBase& self, double p, OptGenerator generator) {
       [=](double u) { return u < p ? 1.0 : 0.0; });
 }
 
-// ---- normal numbers ---------------------------------------------------------------------------------------------------
+// ---- normal numbers
+// ---------------------------------------------------------------------------------------------------
 
 template <class F, class G>
 void from_normal(TensorIteratorBase& iter, const OptGenerator& generator, const F& f, const G& g) {
@@ -135,13 +138,12 @@ void from_normal(TensorIteratorBase& iter, const OptGenerator& generator, const 
   draw_into<4, float>(iter, generator, [&](const auto& words, int used, int lanes, auto& values) {
     vectorised([&] {
       for (int k = 0; k < used; k += 2) {
-        for (int i = 0; i < lanes; i++) {
-          float first, second;
-          normal_pair(words.of[k][i], words.of[k + 1][i], first, second);
-          values.of[k][i] = f(first);
-          values.of[k + 1][i] = f(second);
-        }
+        const uint32_t *x = words.of[k], *y = words.of[k + 1];
+        float *first = values.of[k], *second = values.of[k + 1];
+        for (int i = 0; i < lanes; i++) normal_pair(x[i], y[i], first[i], second[i]);
       }
+      for (int k = 0; k < used; k++)
+        for (int i = 0; i < lanes; i++) values.of[k][i] = f(values.of[k][i]);
     });
   });
 }
@@ -163,7 +165,8 @@ void log_normal(TensorIteratorBase& iter, double mean, double deviation, OptGene
       [=](double x) { return std::exp(std::fma(x, deviation, mean)); });
 }
 
-// ---- whole numbers ----------------------------------------------------------------------------------------------------
+// ---- whole numbers
+// ----------------------------------------------------------------------------------------------------
 
 // What is left of a division by `by`, which is at least 2 and at most 2^31. Quicker than a division, and exact.
 HOSTDEVICE_INLINE int32_t remainder(uint32_t x, double by, double inverse) {

@@ -1,6 +1,7 @@
 // Dropout in one kernel, and rrelu, which multiplies with what it draws, too.
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/ones_like.h>
@@ -20,7 +21,8 @@ namespace {
 
 using at::Tensor;
 
-// ---- dropout ------------------------------------------------------------------------------------------------------------
+// ---- dropout
+// ------------------------------------------------------------------------------------------------------------
 
 // How many neighbours in memory a thread computes; 1 where elements are numbered by their place in the tensor instead.
 int64_t neighbours(const Tensor& self) {
@@ -34,55 +36,70 @@ int64_t neighbours(const Tensor& self) {
 
 // All three have the same elements in the same places.
 struct Dropout {
-  const void* in;
-  void *out, *mask;
-  double keep;
+  Dropout(const Tensor& from, const Tensor& to, const Tensor& kept, double keep)
+      : in(from.const_data_ptr()),
+        out(to.mutable_data_ptr()),
+        mask(static_cast<uint8_t*>(kept.mutable_data_ptr())),
+        type(from.scalar_type()),
+        numel(from.numel()),
+        // CUDA compares in the type that it computes in.
+        chance(type == at::kDouble ? keep : static_cast<float>(keep)) {}
 
+  // Elements of which the mask is known.
   template <class T>
-  HOSTDEVICE_INLINE void one(int64_t i, uint32_t word, Wide<T> chance, Wide<T> scale) const {
-    const bool kept = unit(word) < chance;
-    const auto value = static_cast<Wide<T>>(static_cast<const T*>(in)[i]);
-    static_cast<T*>(out)[i] = static_cast<T>(value * static_cast<Wide<T>>(kept) * scale);
-    static_cast<uint8_t*>(mask)[i] = kept;
+  void apply(int64_t begin, int64_t count) const {
+    const auto* values = static_cast<const T*>(in) + begin;
+    auto* results = static_cast<T*>(out) + begin;
+    const auto* kept = mask + begin;
+    const auto scale = static_cast<Wide<T>>(1.0 / chance);
+    vectorised([&] {
+      for (int64_t i = 0; i < count; i++)
+        results[i] = static_cast<T>(static_cast<Wide<T>>(values[i]) * static_cast<Wide<T>>(kept[i]) * scale);
+    });
+  }
+  void apply(int64_t begin, int64_t count) const {
+    for_floating("fused_dropout", type, [&](auto value) { apply<decltype(value)>(begin, count); });
   }
 
   // Elements of a thread lie as far apart as there are threads.
-  template <class T>
-  void spread(const Launch& launch, const Philox& from, int64_t numel) const {
-    const auto chance = static_cast<Wide<T>>(keep), scale = static_cast<Wide<T>>(1.0 / chance);
+  void spread(const Launch& launch, const Philox& from) const {
     launch.each([&](int64_t step, int64_t first, int lanes) {
       Four<uint32_t> words;
       draw_words(from, static_cast<uint64_t>(step), static_cast<uint64_t>(first), lanes, words);
       for (int64_t k = 0; k < 4; k++) {
-        const int64_t begin = (step * 4 + k) * launch.threads + first;
-        for (int64_t i = 0; i < std::min<int64_t>(lanes, numel - begin); i++)
-          one<T>(begin + i, words.of[k][i], chance, scale);
+        const int64_t begin = (step * 4 + k) * launch.threads + first, count = std::min<int64_t>(lanes, numel - begin);
+        if (count <= 0) return;
+        for (int64_t i = 0; i < count; i++) mask[begin + i] = static_cast<double>(unit(words.of[k][i])) < chance;
+        apply(begin, count);
       }
     });
   }
 
-  // Elements of a thread are kNear neighbours, and another kNear at the next step. It draws whole blocks of four.
-  template <class T, int kNear>
-  void near(const Launch& launch, const Philox& from, int64_t numel) const {
-    constexpr int blocks = (kNear + 3) / 4, of_block = kNear < 4 ? kNear : 4;
-    const auto chance = static_cast<Wide<T>>(keep), scale = static_cast<Wide<T>>(1.0 / chance);
-    Launch loop = launch;
-    loop.steps = (numel - 1) / (launch.threads * kNear) + 1;
-    loop.each([&](int64_t step, int64_t first, int lanes) {
-      const int64_t begin = (step * launch.threads + first) * kNear;
+  // Elements of a thread are `size` neighbours, and as many at the next step. It draws whole blocks of four.
+  void neighbours(Launch launch, const Philox& from, int64_t size) const {
+    const int64_t blocks = (size + 3) / 4, of_block = std::min<int64_t>(size, 4);
+    launch.steps = (numel - 1) / (launch.threads * size) + 1;
+    launch.each([&](int64_t step, int64_t first, int lanes) {
+      const int64_t begin = (step * launch.threads + first) * size;
       if (begin >= numel) return;
-      lanes = static_cast<int>(std::min<int64_t>(lanes, (numel - begin) / kNear));
+      lanes = static_cast<int>(std::min<int64_t>(lanes, (numel - begin) / size));
       Four<uint32_t> words;
-      for (int b = 0; b < blocks; b++) {
+      for (int64_t b = 0; b < blocks; b++) {
         draw_words(from, static_cast<uint64_t>(step * blocks + b), static_cast<uint64_t>(first), lanes, words);
-        vectorised([&] {
-          for (int i = 0; i < lanes; i++)
-            for (int k = 0; k < of_block; k++)
-              one<T>(begin + int64_t{i} * kNear + b * 4 + k, words.of[k][i], chance, scale);
-        });
+        auto* kept = mask + begin + b * 4;
+        for (int64_t k = 0; k < of_block; k++)
+          for (int64_t i = 0; i < lanes; i++) kept[i * size + k] = static_cast<double>(unit(words.of[k][i])) < chance;
       }
+      apply(begin, lanes * size);
     });
   }
+
+  const void* in;
+  void* out;
+  uint8_t* mask;
+  c10::ScalarType type;
+  int64_t numel;
+  double chance;
 };
 
 std::tuple<Tensor, Tensor> drop(
@@ -90,26 +107,21 @@ std::tuple<Tensor, Tensor> drop(
   Tensor mask = at::empty_like(self, self.options().dtype(mask_type));
   const int64_t numel = self.numel();
   if (numel == 0) return {self, mask};
+  check_floating("fused_dropout", self.scalar_type());
   const int64_t near = neighbours(self);
   // By their places in the tensor, elements of these are in order.
   const Tensor in = near > 1 ? self : self.contiguous();
   Tensor out = at::empty_like(self);
   const bool in_order = near > 1 || out.is_contiguous();
-  Tensor out_here = in_order ? out : at::empty_like(in), mask_here = in_order ? mask : at::empty_like(in, mask.options());
+  Tensor out_here = in_order ? out : at::empty_like(in),
+         mask_here = in_order ? mask : at::empty_like(in, mask.options());
   const Launch launch(numel, 4);
   const Philox from = begin_draw(generator, self.device(), launch.words());
-  const Dropout dropout{in.const_data_ptr(), out_here.mutable_data_ptr(), mask_here.mutable_data_ptr(), keep};
-  for_floating("fused_dropout", self.scalar_type(), [&](auto type) {
-    using T = decltype(type);
-    if (near == 8)
-      dropout.near<T, 8>(launch, from, numel);
-    else if (near == 4)
-      dropout.near<T, 4>(launch, from, numel);
-    else if (near == 2)
-      dropout.near<T, 2>(launch, from, numel);
-    else
-      dropout.spread<T>(launch, from, numel);
-  });
+  const Dropout dropout(in, out_here, mask_here, keep);
+  if (near > 1)
+    dropout.neighbours(launch, from, near);
+  else
+    dropout.spread(launch, from);
   if (!in_order) {
     out.copy_(out_here);
     mask.copy_(mask_here);
@@ -129,7 +141,29 @@ std::tuple<Tensor, Tensor> fused_dropout(const Tensor& self, double keep, OptGen
   return drop(self, keep, at::kByte, generator);
 }
 
-// ---- rrelu --------------------------------------------------------------------------------------------------------------
+// ---- attention's
+// --------------------------------------------------------------------------------------------------------
+
+// Numbers of one sequence, one for each element: so CUDA's attention draws them, whichever thread it is that does.
+template <class F>
+void in_sequence(const Philox& from, int64_t numel, const F& f) {
+  in_parallel(numel, int64_t{1} << 17, [&](int64_t begin, int64_t end) {
+    Words words({from.seed, from.offset + static_cast<uint64_t>(begin)}, 0);
+    for (int64_t i = begin; i < end; i++) f(i, words.unit());
+  });
+}
+
+// For tests of PyTorch's, which compare with what attention drops.
+Tensor& fill_with_sequence(Tensor& self, double, int64_t seed, int64_t offset) {
+  TORCH_CHECK(self.is_contiguous() && self.scalar_type() == at::kFloat);
+  auto* values = self.mutable_data_ptr<float>();
+  const Philox from{static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)};
+  in_sequence(from, self.numel(), [values](int64_t i, float drawn) { values[i] = drawn; });
+  return self;
+}
+
+// ---- rrelu
+// --------------------------------------------------------------------------------------------------------------
 
 template <class T>
 void rrelu_with_noise(const Tensor& in, Tensor& noise, Tensor& out, double lower, double upper, const OptGenerator& g) {
@@ -199,9 +233,21 @@ Tensor& rrelu_(
 
 }  // namespace
 
+Tensor draw_attention_mask(const Tensor& query, int64_t keys, double p) {
+  Tensor mask = at::empty(
+      {query.size(0), query.size(1), query.size(2), keys}, query.options().dtype(at::kBool).requires_grad(false));
+  const int64_t numel = mask.numel();
+  const Philox from = begin_draw(std::nullopt, query.device(), static_cast<uint64_t>(numel));
+  auto* kept = mask.mutable_data_ptr<bool>();
+  const auto limit = static_cast<float>(p);
+  in_sequence(from, numel, [=](int64_t i, float drawn) { kept[i] = drawn > limit; });
+  return mask;
+}
+
 void register_dropout(Registrar& registrar) {
   registrar.impl("native_dropout", TORCH_FN(native_dropout));
   registrar.impl("_fused_dropout", TORCH_FN(fused_dropout));
+  registrar.impl("_fill_mem_eff_dropout_mask_", TORCH_FN(fill_with_sequence));
   registrar.impl("rrelu_with_noise", TORCH_FN(rrelu));
   registrar.impl("rrelu_with_noise_", TORCH_FN(rrelu_));
   registrar.impl("rrelu_with_noise.out", TORCH_FN(rrelu_out));

@@ -31,8 +31,7 @@ void one_thread(uint64_t seed, uint64_t step, uint64_t thread, uint32_t (&words)
   words[3] = w;
 }
 
-[[maybe_unused]] void one_at_a_time(
-    uint64_t seed, uint64_t step, uint64_t first, int count, Four<uint32_t>& words) {
+[[maybe_unused]] void one_at_a_time(uint64_t seed, uint64_t step, uint64_t first, int count, Four<uint32_t>& words) {
   for (int i = 0; i < count; i++) {
     uint32_t four[4];
     one_thread(seed, step, first + static_cast<uint64_t>(i), four);
@@ -49,31 +48,31 @@ struct Registers {
   typedef uint32_t Narrow __attribute__((vector_size(kWidth * 4)));
 };
 
-#define HOSTDEVICE_PHILOX(name, isa, kWidth, multiply)                                                            \
-  __attribute__((target(isa))) void name(                                                                       \
-      uint64_t seed, uint64_t step, uint64_t first, int count, Four<uint32_t>& words) {                            \
-    using Wide = Registers<kWidth>::Wide;                                                                         \
-    using Narrow = Registers<kWidth>::Narrow;                                                                     \
-    const auto store = [&words](int word, int lane, const Wide& of) __attribute__((target(isa))) {                \
-      *reinterpret_cast<Narrow*>(words.of[word] + lane) = __builtin_convertvector(of, Narrow);                    \
-    };                                                                                                            \
-    Wide threads;                                                                                                 \
-    for (int i = 0; i < kWidth; i++) threads[i] = low(first) + static_cast<uint64_t>(i);                          \
-    for (int i = 0; i < count; i += kWidth, threads += kWidth) {                                                 \
-      Wide x = Wide{} + low(step), y = Wide{} + high(step), z = threads, w = Wide{} + high(first);                \
-      uint32_t k0 = low(seed), k1 = high(seed);                                                                   \
-      _Pragma("GCC unroll 10") for (int round = 0; round < 10; round++, k0 += kWeyl0, k1 += kWeyl1) {             \
-        const Wide p = multiply(x, Wide{} + kFactor0), q = multiply(z, Wide{} + kFactor1);                        \
-        x = (q >> 32) ^ y ^ k0;                                                                                   \
-        y = q;                                                                                                    \
-        z = (p >> 32) ^ w ^ k1;                                                                                   \
-        w = p;                                                                                                    \
-      }                                                                                                           \
-      store(0, i, x);                                                                                             \
-      store(1, i, y);                                                                                             \
-      store(2, i, z);                                                                                             \
-      store(3, i, w);                                                                                             \
-    }                                                                                                             \
+#define HOSTDEVICE_PHILOX(name, isa, kWidth, multiply)                                                \
+  __attribute__((target(isa))) void name(                                                             \
+      uint64_t seed, uint64_t step, uint64_t first, int count, Four<uint32_t>& words) {               \
+    using Wide = Registers<kWidth>::Wide;                                                             \
+    using Narrow = Registers<kWidth>::Narrow;                                                         \
+    const auto store = [&words](int word, int lane, const Wide& of) __attribute__((target(isa))) {    \
+      *reinterpret_cast<Narrow*>(words.of[word] + lane) = __builtin_convertvector(of, Narrow);        \
+    };                                                                                                \
+    Wide threads;                                                                                     \
+    for (int i = 0; i < kWidth; i++) threads[i] = low(first) + static_cast<uint64_t>(i);              \
+    for (int i = 0; i < count; i += kWidth, threads += kWidth) {                                      \
+      Wide x = Wide{} + low(step), y = Wide{} + high(step), z = threads, w = Wide{} + high(first);    \
+      uint32_t k0 = low(seed), k1 = high(seed);                                                       \
+      _Pragma("GCC unroll 10") for (int round = 0; round < 10; round++, k0 += kWeyl0, k1 += kWeyl1) { \
+        const Wide p = multiply(x, Wide{} + kFactor0), q = multiply(z, Wide{} + kFactor1);            \
+        x = (q >> 32) ^ y ^ k0;                                                                       \
+        y = q;                                                                                        \
+        z = (p >> 32) ^ w ^ k1;                                                                       \
+        w = p;                                                                                        \
+      }                                                                                               \
+      store(0, i, x);                                                                                 \
+      store(1, i, y);                                                                                 \
+      store(2, i, z);                                                                                 \
+      store(3, i, w);                                                                                 \
+    }                                                                                                 \
   }
 #define HOSTDEVICE_MULTIPLY_4(a, b) (Wide) _mm256_mul_epu32((__m256i)(a), (__m256i)(b))
 #define HOSTDEVICE_MULTIPLY_8(a, b) (Wide) _mm512_maskz_mul_epu32(0xFF, (__m512i)(a), (__m512i)(b))

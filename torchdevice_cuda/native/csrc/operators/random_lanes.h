@@ -114,14 +114,15 @@ inline void normal_pair(uint32_t x, uint32_t y, uint32_t z, uint32_t w, double& 
   second = std::cos(angle) * radius;
 }
 
-// ---- what the processor has ------------------------------------------------------------------------------------------
+// ---- what the processor has
+// ------------------------------------------------------------------------------------------
 
 // Calls `body`, compiled for what this processor has beyond the least that the library is compiled for. The numbers are
 // the same.
 #if defined(__x86_64__) && defined(__GNUC__)
 template <class F>
-__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,prefer-vector-width=512"), flatten, noinline)) void
-widest(const F& body) {
+__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,prefer-vector-width=512"), flatten, noinline)) void widest(
+    const F& body) {
   body();
 }
 template <class F>

@@ -15,8 +15,8 @@ namespace hostdevice {
 namespace {
 
 constexpr int64_t kThreadsOfBlock = 256;
-// In lanes: some 30 us of work, which is worth another thread.
-constexpr int64_t kGrain = 16;
+// In lanes: some 300 us of work, which is worth waking other threads for.
+constexpr int64_t kGrain = 256;
 
 template <class T, class V>
 void convert(char* to, const V* values, int64_t count) {

@@ -1,6 +1,6 @@
 // Samples of a distribution that tensors describe: bernoulli, multinomial, permutations.
-#include <ATen/core/Tensor.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/native/UnaryOps.h>
@@ -22,7 +22,8 @@ namespace {
 
 using at::Tensor;
 
-// ---- bernoulli --------------------------------------------------------------------------------------------------------
+// ---- bernoulli
+// --------------------------------------------------------------------------------------------------------
 
 // CUDA's kernels over two tensors exchange dimensions where that brings one of them closer to its memory and takes
 // neither further away from its own. Elements are numbered in the order that comes of it.
@@ -42,6 +43,9 @@ std::vector<int64_t> order_of_dimensions(const Tensor& a, const Tensor& b) {
   return order;
 }
 
+// In lanes.
+constexpr int64_t kSampling = 64;
+
 // A thread takes four neighbours, and there are as many threads as that needs.
 void bernoulli_of(const at::TensorBase& self_, const at::TensorBase& p_, OptGenerator generator) {
   const Tensor self(self_);
@@ -58,7 +62,7 @@ void bernoulli_of(const at::TensorBase& self_, const at::TensorBase& p_, OptGene
   const Target to(self.permute(order));
   const int64_t numel = self.numel();
   const auto compare = [&](const auto* chances) {
-    in_parallel((numel + 4 * kLanes - 1) / (4 * kLanes), 16, [&](int64_t begin, int64_t end) {
+    in_parallel((numel + 4 * kLanes - 1) / (4 * kLanes), kSampling, [&](int64_t begin, int64_t end) {
       Four<uint32_t> words;
       alignas(64) float values[4 * kLanes];
       for (int64_t part = begin; part < end; part++) {
@@ -69,8 +73,7 @@ void bernoulli_of(const at::TensorBase& self_, const at::TensorBase& p_, OptGene
           TORCH_CHECK(chance[i] >= 0 && chance[i] <= 1, "Expected p_in >= 0 && p_in <= 1 to be true, but got false");
           values[i] = unit(words.of[i % 4][i / 4]) <= chance[i] ? 1.0F : 0.0F;
         }
-        for (int64_t i = 0; i < count; i += kLanes)
-          to.put(index + i, values + i, std::min<int64_t>(kLanes, count - i));
+        for (int64_t i = 0; i < count; i += kLanes) to.put(index + i, values + i, std::min<int64_t>(kLanes, count - i));
       }
     });
   };
@@ -80,7 +83,8 @@ void bernoulli_of(const at::TensorBase& self_, const at::TensorBase& p_, OptGene
     compare(p.const_data_ptr<float>());
 }
 
-// ---- multinomial, with replacement --------------------------------------------------------------------------------------
+// ---- multinomial, with replacement
+// --------------------------------------------------------------------------------------
 
 // The sum of a row, in the order in which a block of threads adds it up.
 template <class T>
@@ -156,7 +160,8 @@ void multinomial_with_replacement(Tensor& result, const Tensor& self, int64_t sa
   if (self.dim() == 1) result.resize_({samples});
 }
 
-// ---- permutations -------------------------------------------------------------------------------------------------------
+// ---- permutations
+// -------------------------------------------------------------------------------------------------------
 
 struct Keyed {
   uint64_t key;

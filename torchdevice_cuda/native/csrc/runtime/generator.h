@@ -1,5 +1,5 @@
-// Random numbers: a generator of CUDA is a seed and an offset into Philox. Kernels of its own draw from those; in front of
-// kernels of the CPU it seeds generators of the CPU.
+// Random numbers: a generator of CUDA is a seed and an offset into Philox. Kernels of its own draw from those; in front
+// of kernels of the CPU it seeds generators of the CPU.
 #pragma once
 
 #include <ATen/core/Generator.h>
