@@ -67,9 +67,7 @@ def main() -> None:
         for name in on_cpu:
             a, b = best_us([on_cpu[name], on_cuda[name]], size)
             ratio = round(b / a, 2)
-            rows.append(
-                {"what": name, "size": size, "cpu_us": round(a, 1), "virtual_us": round(b, 1), "ratio": ratio}
-            )
+            rows.append({"what": name, "size": size, "cpu_us": round(a, 1), "virtual_us": round(b, 1), "ratio": ratio})
     if options.json:
         print(json.dumps(rows, indent=1))
         return

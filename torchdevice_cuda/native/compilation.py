@@ -165,7 +165,9 @@ def _make(kind: str, torch: Torch, cxx: str, scratch: Path, compilers: Compilers
     def one(name: str, unit: Unit) -> Path:
         source = scratch / f"{name}.cpp"
         out = source.with_suffix(".o")
-        compilers.run([cxx, *flags, unit.level, *unit.flags, "-c", str(source), "-o", str(out)], f"compiling {name}", out)
+        compilers.run(
+            [cxx, *flags, unit.level, *unit.flags, "-c", str(source), "-o", str(out)], f"compiling {name}", out
+        )
         return out
 
     objects: list[Path] = []

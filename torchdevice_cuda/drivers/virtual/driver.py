@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 _SHARE_OF_HOST = 0.9  # of main memory, for all virtual GPUs together, unless the user gives each a size
 
 
+#: Multiprocessors, and threads on each. Large draws of random numbers are divided among them, so the numbers depend on
+#: them. An H200's, which draws were compared with, and not the processor's: a seed gives the same on every machine.
+_MULTIPROCESSORS = (132, 2048)
+
+
 class VirtualDriver(HostDriver):
     """A GPU in host memory, down to the dispatcher."""
 
@@ -41,6 +46,7 @@ class VirtualDriver(HostDriver):
         from ...native import build
 
         module: Native = build.load("cuda", build=self.settings.build)
+        module.set_multiprocessors(*_MULTIPROCESSORS)
         install(module, "virtual GPU", [_memory(self.settings, self._count)] * self._count if self._count else [])
         return module
 

@@ -117,10 +117,15 @@ void sample_rows(const Tensor& rows, int64_t samples, const Philox& from, int64_
   std::vector<T> chances(static_cast<size_t>(size)), sums(static_cast<size_t>(size));
   for (int64_t row = 0; row < rows.size(0); row++) {
     const T total = block_sum(weights + row * size, size);
+    TORCH_CHECK(
+        std::all_of(weights + row * size, weights + (row + 1) * size, [](T w) { return w >= T(0); }) &&
+            static_cast<double>(total) <= std::numeric_limits<double>::max(),
+        "probability tensor contains either `inf`, `nan` or element < 0");
+    TORCH_CHECK(total > T(0), "invalid multinomial distribution (sum of probabilities <= 0)");
     double sum = 0;
     for (size_t i = 0; i < chances.size(); i++) {
       const T weight = weights[row * size + static_cast<int64_t>(i)];
-      chances[i] = total > T(0) ? static_cast<T>(weight / total) : weight;
+      chances[i] = static_cast<T>(weight / total);
       sum += static_cast<double>(chances[i]);
       sums[i] = static_cast<T>(sum);
     }
