@@ -43,22 +43,28 @@ _ONLY = {
         "operators/random_operators.cpp",
         "operators/random_samples.cpp",
         "operators/random_counts.cpp",
+        "operators/random_rrelu.cpp",
     ),
     "mps": ("operators/mps_composites.cpp", "runtime/mps_events.cpp"),
 }
-
-
 # Loops over random numbers are vectorised: nothing looks at errno or at traps, and numbers do not depend on whether the
 # processor has instructions that multiply and add.
-_VECTORISED = {
-    "random": (
-        "operators/random_lanes.cpp",
-        "operators/random_launch.cpp",
-        "operators/random_draws.cpp",
-        "operators/random_dropout.cpp",
-    )
-}
 _LOOPS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
+_VECTORISED: dict[str, dict[str, Unit]] = {
+    "cuda": {
+        "random": Unit(
+            "-O3",
+            (
+                "operators/random_lanes.cpp",
+                "operators/random_launch.cpp",
+                "operators/random_draws.cpp",
+                "operators/random_dropout.cpp",
+            ),
+            _LOOPS,
+        )
+    },
+    "mps": {},
+}
 
 
 def layout(kind: str) -> dict[str, Unit]:
@@ -93,6 +99,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "runtime/unwinding.cpp",
             ),
         ),
+        **_VECTORISED[kind],
         "module": Unit(
             "-O1",
             (
@@ -121,7 +128,7 @@ def layout(kind: str) -> dict[str, Unit]:
             ),
         ),
         "op_table": Unit("-O1", (op_table.TEMPLATE,)),
-    } | {name: Unit("-O3", parts, _LOOPS) for name, parts in _VECTORISED.items() if kind == "cuda"}
+    }
 
 
 def sources() -> list[tuple[str, str]]:

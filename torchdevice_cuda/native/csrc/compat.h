@@ -60,7 +60,7 @@ inline constexpr bool kFusedAttentionWithoutBatch = HOSTDEVICE_TORCH_SINCE(2, 15
 // Until 2.11 an Apple GPU made complex128 tensors, though nothing could be computed with them; since 2.12 it refuses.
 inline constexpr bool kMpsHoldsComplexDouble = !HOSTDEVICE_TORCH_SINCE(2, 12);
 
-// ---- how CUDA's kernels draw ----------------------------------------------------------------------------------------
+// ---- how CUDA's kernels draw ---------------------------------------------------------------------------------------
 
 // Whether integers below `range` are drawn from 64 bits each: since 2.7 wherever 32 would favour some visibly, before
 // where 32 are too few and the type has room for more.

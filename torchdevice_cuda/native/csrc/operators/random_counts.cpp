@@ -13,6 +13,7 @@
 #include "compat.h"
 #include "operators/random.h"
 #include "operators/random_launch.h"
+#include "operators/registration.h"
 
 namespace hostdevice {
 namespace {
@@ -41,8 +42,7 @@ Tensor each_its_thread(const char* kernel, const Tensor& given, const Philox& fr
   return out;
 }
 
-// ---- poisson
-// ------------------------------------------------------------------------------------------------------------
+// ---- poisson -------------------------------------------------------------------------------------------------------
 
 // For rates between those that are counted down to and those that are normal: an approximation of the incomplete gamma
 // function is inverted, and what comes of it is accepted or not.
@@ -87,8 +87,7 @@ Tensor poisson(const Tensor& rates, OptGenerator generator) {
   });
 }
 
-// ---- gamma
-// --------------------------------------------------------------------------------------------------------------
+// ---- gamma ---------------------------------------------------------------------------------------------------------
 
 Tensor gamma(const Tensor& shapes, OptGenerator generator) {
   const Philox from = begin_draw(generator, shapes.device(), 10);
@@ -115,8 +114,7 @@ Tensor dirichlet(const Tensor& shapes, OptGenerator generator) {
   return parts;
 }
 
-// ---- binomial
-// -----------------------------------------------------------------------------------------------------------
+// ---- binomial ------------------------------------------------------------------------------------------------------
 
 // A thread reads on for its next element, which lies a block's threads further on.
 Tensor binomial(const Tensor& counts, const Tensor& chances, OptGenerator generator) {

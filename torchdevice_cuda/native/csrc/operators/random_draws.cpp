@@ -16,8 +16,7 @@ namespace {
 
 using at::TensorIteratorBase;
 
-// ---- numbers from 0 to 1, and what is made of them
-// --------------------------------------------------------------------
+// ---- numbers from 0 to 1, and what is made of them -----------------------------------------------------------------
 
 // `f` makes a float of a float, for all types but double, where `g` does.
 template <class F, class G>
@@ -119,8 +118,7 @@ void bernoulli(const at::TensorBase& self, double p, OptGenerator generator) {
       [=](double u) { return u < p ? 1.0 : 0.0; });
 }
 
-// ---- normal numbers
-// ---------------------------------------------------------------------------------------------------
+// ---- normal numbers ------------------------------------------------------------------------------------------------
 
 template <class F, class G>
 void from_normal(TensorIteratorBase& iter, const OptGenerator& generator, const F& f, const G& g) {
@@ -165,8 +163,7 @@ void log_normal(TensorIteratorBase& iter, double mean, double deviation, OptGene
       [=](double x) { return std::exp(std::fma(x, deviation, mean)); });
 }
 
-// ---- whole numbers
-// ----------------------------------------------------------------------------------------------------
+// ---- whole numbers -------------------------------------------------------------------------------------------------
 
 // What is left of a division by `by`, which is at least 2 and at most 2^31. Quicker than a division, and exact.
 HOSTDEVICE_INLINE int32_t remainder(uint32_t x, double by, double inverse) {

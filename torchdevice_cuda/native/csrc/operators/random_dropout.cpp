@@ -1,16 +1,7 @@
-// Dropout in one kernel, and rrelu, which multiplies with what it draws, too.
+// Dropout in one kernel, and attention's.
 #include <ATen/core/Tensor.h>
-#include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/leaky_relu.h>
-#include <ATen/ops/ones_like.h>
-#include <ATen/ops/rrelu_with_noise_ops.h>
-#include <ATen/ops/zeros_like.h>
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
-
-#include <type_traits>
 
 #include "compat.h"
 #include "operators/random.h"
@@ -21,8 +12,7 @@ namespace {
 
 using at::Tensor;
 
-// ---- dropout
-// ------------------------------------------------------------------------------------------------------------
+// ---- dropout -------------------------------------------------------------------------------------------------------
 
 // How many neighbours in memory a thread computes; 1 where elements are numbered by their place in the tensor instead.
 int64_t neighbours(const Tensor& self) {
@@ -102,6 +92,19 @@ struct Dropout {
   double chance;
 };
 
+// ---- attention's ---------------------------------------------------------------------------------------------------
+
+// Numbers of one sequence, one for each element: so CUDA's attention draws them, whichever thread it is that does.
+template <class F>
+void in_sequence(const Philox& from, int64_t numel, const F& f) {
+  in_parallel(numel, int64_t{1} << 17, [&](int64_t begin, int64_t end) {
+    Words words({from.seed, from.offset + static_cast<uint64_t>(begin)}, 0);
+    for (int64_t i = begin; i < end; i++) f(i, words.unit());
+  });
+}
+
+}  // namespace
+
 std::tuple<Tensor, Tensor> drop(
     const Tensor& self, double keep, c10::ScalarType mask_type, const OptGenerator& generator) {
   Tensor mask = at::empty_like(self, self.options().dtype(mask_type));
@@ -129,31 +132,6 @@ std::tuple<Tensor, Tensor> drop(
   return {out, mask};
 }
 
-std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::optional<bool> train) {
-  const auto of_bools = input.options().dtype(at::kBool);
-  if (input.numel() == 0) return {input, at::empty_like(input, of_bools)};
-  if (train.has_value() && !*train) return {input.clone(), at::ones_like(input, of_bools)};
-  if (p == 1) return {at::zeros_like(input), at::zeros_like(input, of_bools)};
-  return drop(input, 1 - p, at::kBool, std::nullopt);
-}
-
-std::tuple<Tensor, Tensor> fused_dropout(const Tensor& self, double keep, OptGenerator generator) {
-  return drop(self, keep, at::kByte, generator);
-}
-
-// ---- attention's
-// --------------------------------------------------------------------------------------------------------
-
-// Numbers of one sequence, one for each element: so CUDA's attention draws them, whichever thread it is that does.
-template <class F>
-void in_sequence(const Philox& from, int64_t numel, const F& f) {
-  in_parallel(numel, int64_t{1} << 17, [&](int64_t begin, int64_t end) {
-    Words words({from.seed, from.offset + static_cast<uint64_t>(begin)}, 0);
-    for (int64_t i = begin; i < end; i++) f(i, words.unit());
-  });
-}
-
-// For tests of PyTorch's, which compare with what attention drops.
 Tensor& fill_with_sequence(Tensor& self, double, int64_t seed, int64_t offset) {
   TORCH_CHECK(self.is_contiguous() && self.scalar_type() == at::kFloat);
   auto* values = self.mutable_data_ptr<float>();
@@ -161,77 +139,6 @@ Tensor& fill_with_sequence(Tensor& self, double, int64_t seed, int64_t offset) {
   in_sequence(from, self.numel(), [values](int64_t i, float drawn) { values[i] = drawn; });
   return self;
 }
-
-// ---- rrelu
-// --------------------------------------------------------------------------------------------------------------
-
-template <class T>
-void rrelu_with_noise(const Tensor& in, Tensor& noise, Tensor& out, double lower, double upper, const OptGenerator& g) {
-  constexpr int per_thread = std::is_same_v<T, double> ? 2 : 4;
-  const int64_t numel = in.numel();
-  const Launch launch(numel, per_thread);
-  const Philox from = begin_draw(g, in.device(), launch.words());
-  const T* values = in.const_data_ptr<T>();
-  T *slopes = noise.mutable_data_ptr<T>(), *results = out.mutable_data_ptr<T>();
-  launch.each([&](int64_t step, int64_t first, int lanes) {
-    Four<uint32_t> words;
-    draw_words(from, static_cast<uint64_t>(step), static_cast<uint64_t>(first), lanes, words);
-    for (int k = 0; k < per_thread; k++) {
-      const int64_t begin = (step * per_thread + k) * launch.threads + first;
-      for (int64_t i = 0; i < std::min<int64_t>(lanes, numel - begin); i++) {
-        T drawn;
-        if constexpr (per_thread == 2)
-          drawn = unit(words.of[2 * k][i], words.of[2 * k + 1][i]);
-        else
-          drawn = static_cast<T>(unit(words.of[k][i]));
-        const bool is_below = values[begin + i] <= T(0);
-        const T slope = is_below ? static_cast<T>(static_cast<double>(drawn) * (upper - lower) + lower) : T(1);
-        slopes[begin + i] = slope;
-        results[begin + i] = is_below ? static_cast<T>(values[begin + i] * slope) : values[begin + i];
-      }
-    }
-  });
-}
-
-// The noise is written. Not every version and not every form of the operator says so.
-template <class R, class Self, class Noise, class... Rest>
-Noise second_argument(R (*)(Self, Noise, Rest...));
-template <class Op>
-using NoiseOf = decltype(second_argument(static_cast<typename Op::schema*>(nullptr)));
-
-Tensor& rrelu_into(
-    const Tensor& self, const Tensor& noise, const c10::Scalar& lower, const c10::Scalar& upper, bool training,
-    const OptGenerator& generator, Tensor& out) {
-  at::native::resize_output(out, self.sizes());
-  if (self.numel() == 0) return out;
-  if (!training) return at::leaky_relu_out(out, self, (lower.toDouble() + upper.toDouble()) / 2);
-  const Tensor in = self.contiguous();
-  Tensor slopes = noise.contiguous(), results = out.contiguous();
-  for_floating("rrelu_with_noise_out_cuda", self.scalar_type(), [&](auto type) {
-    rrelu_with_noise<decltype(type)>(in, slopes, results, lower.toDouble(), upper.toDouble(), generator);
-  });
-  if (!out.is_contiguous()) out.copy_(results);
-  return out;
-}
-
-Tensor& rrelu_out(
-    const Tensor& self, NoiseOf<at::_ops::rrelu_with_noise_out> noise, const c10::Scalar& lower,
-    const c10::Scalar& upper, bool training, OptGenerator generator, Tensor& out) {
-  return rrelu_into(self, noise, lower, upper, training, generator, out);
-}
-Tensor rrelu(
-    const Tensor& self, NoiseOf<at::_ops::rrelu_with_noise> noise, const c10::Scalar& lower, const c10::Scalar& upper,
-    bool training, OptGenerator generator) {
-  Tensor out = at::empty_like(self, at::MemoryFormat::Contiguous);
-  return rrelu_into(self, noise, lower, upper, training, generator, out);
-}
-Tensor& rrelu_(
-    Tensor& self, NoiseOf<at::_ops::rrelu_with_noise_> noise, const c10::Scalar& lower, const c10::Scalar& upper,
-    bool training, OptGenerator generator) {
-  return rrelu_into(self, noise, lower, upper, training, generator, self);
-}
-
-}  // namespace
 
 Tensor draw_attention_mask(const Tensor& query, int64_t keys, double p) {
   Tensor mask = at::empty(
@@ -242,15 +149,6 @@ Tensor draw_attention_mask(const Tensor& query, int64_t keys, double p) {
   const auto limit = static_cast<float>(p);
   in_sequence(from, numel, [=](int64_t i, float drawn) { kept[i] = drawn > limit; });
   return mask;
-}
-
-void register_dropout(Registrar& registrar) {
-  registrar.impl("native_dropout", TORCH_FN(native_dropout));
-  registrar.impl("_fused_dropout", TORCH_FN(fused_dropout));
-  registrar.impl("_fill_mem_eff_dropout_mask_", TORCH_FN(fill_with_sequence));
-  registrar.impl("rrelu_with_noise", TORCH_FN(rrelu));
-  registrar.impl("rrelu_with_noise_", TORCH_FN(rrelu_));
-  registrar.impl("rrelu_with_noise.out", TORCH_FN(rrelu_out));
 }
 
 }  // namespace hostdevice

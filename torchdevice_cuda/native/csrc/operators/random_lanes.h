@@ -54,7 +54,7 @@ HOSTDEVICE_INLINE float fused(float a, float b, float c) {
   return static_cast<float>(static_cast<double>(a) * static_cast<double>(b) + static_cast<double>(c));
 }
 
-// ---- cuRAND's distributions -----------------------------------------------------------------------------------------
+// ---- cuRAND's distributions ----------------------------------------------------------------------------------------
 
 inline constexpr float kTwoToMinus32 = 0x1p-32F;
 inline constexpr float kTwoPiToMinus32 = kTwoToMinus32 * 6.2831855F;
@@ -114,8 +114,7 @@ inline void normal_pair(uint32_t x, uint32_t y, uint32_t z, uint32_t w, double& 
   second = std::cos(angle) * radius;
 }
 
-// ---- what the processor has
-// ------------------------------------------------------------------------------------------
+// ---- what the processor has ----------------------------------------------------------------------------------------
 
 // Calls `body`, compiled for what this processor has beyond the least that the library is compiled for. The numbers are
 // the same.

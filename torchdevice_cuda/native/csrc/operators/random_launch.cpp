@@ -20,10 +20,12 @@ constexpr int64_t kGrain = 256;
 
 template <class T, class V>
 void convert(char* to, const V* values, int64_t count) {
-  auto* out = reinterpret_cast<T*>(to);
-  vectorised([&] {
+  if constexpr (std::is_same_v<T, V>) {
+    std::memcpy(to, values, static_cast<size_t>(count) * sizeof(V));
+  } else {
+    auto* out = reinterpret_cast<T*>(to);
     for (int64_t i = 0; i < count; i++) out[i] = static_cast<T>(values[i]);
-  });
+  }
 }
 
 template <class V>

@@ -1,4 +1,4 @@
-// Which operators draw: PyTorch's own functions, whose kernels are in its tables for CUDA.
+// Which operators draw: PyTorch's own functions, whose kernels are in its tables for CUDA, and kernels of our own.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
@@ -6,6 +6,7 @@
 #include <ATen/ops/bernoulli_ops.h>
 #include <ATen/ops/cauchy_native.h>
 #include <ATen/ops/cauchy_ops.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/exponential_native.h>
 #include <ATen/ops/exponential_ops.h>
 #include <ATen/ops/geometric_native.h>
@@ -16,10 +17,12 @@
 #include <ATen/ops/multinomial_ops.h>
 #include <ATen/ops/normal_native.h>
 #include <ATen/ops/normal_ops.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/random_native.h>
 #include <ATen/ops/random_ops.h>
 #include <ATen/ops/uniform_native.h>
 #include <ATen/ops/uniform_ops.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "operators/composites.h"
 #include "operators/device_check.h"
@@ -64,6 +67,18 @@ struct Asked<Op, R(A...), kFunction> {
   }
 };
 
+std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::optional<bool> train) {
+  const auto of_bools = input.options().dtype(at::kBool);
+  if (input.numel() == 0) return {input, at::empty_like(input, of_bools)};
+  if (train.has_value() && !*train) return {input.clone(), at::ones_like(input, of_bools)};
+  if (p == 1) return {at::zeros_like(input), at::zeros_like(input, of_bools)};
+  return drop(input, 1 - p, at::kBool, std::nullopt);
+}
+
+std::tuple<Tensor, Tensor> fused_dropout(const Tensor& self, double keep, OptGenerator generator) {
+  return drop(self, keep, at::kByte, generator);
+}
+
 }  // namespace
 
 void register_random(Registrar& registrar) {
@@ -71,7 +86,10 @@ void register_random(Registrar& registrar) {
   install_samples();
   register_samples(registrar);
   register_counts(registrar);
-  register_dropout(registrar);
+  register_rrelu(registrar);
+  registrar.impl("native_dropout", TORCH_FN(native_dropout));
+  registrar.impl("_fused_dropout", TORCH_FN(fused_dropout));
+  registrar.impl("_fill_mem_eff_dropout_mask_", TORCH_FN(fill_with_sequence));
 #define HOSTDEVICE_ASKED_AS(name, op, signature, function) \
   registrar.impl(name, TORCH_FN((&Asked<at::_ops::op, signature, &at::native::function>::call)))
 #define HOSTDEVICE_ASKED(name, op, function) HOSTDEVICE_ASKED_AS(name, op, at::_ops::op::schema, function)

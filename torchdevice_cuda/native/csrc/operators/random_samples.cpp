@@ -15,6 +15,7 @@
 
 #include "operators/random.h"
 #include "operators/random_launch.h"
+#include "operators/registration.h"
 #include "runtime/device.h"
 
 namespace hostdevice {
@@ -22,8 +23,7 @@ namespace {
 
 using at::Tensor;
 
-// ---- bernoulli
-// --------------------------------------------------------------------------------------------------------
+// ---- bernoulli -----------------------------------------------------------------------------------------------------
 
 // CUDA's kernels over two tensors exchange dimensions where that brings one of them closer to its memory and takes
 // neither further away from its own. Elements are numbered in the order that comes of it.
@@ -83,8 +83,7 @@ void bernoulli_of(const at::TensorBase& self_, const at::TensorBase& p_, OptGene
     compare(p.const_data_ptr<float>());
 }
 
-// ---- multinomial, with replacement
-// --------------------------------------------------------------------------------------
+// ---- multinomial, with replacement ---------------------------------------------------------------------------------
 
 // The sum of a row, in the order in which a block of threads adds it up.
 template <class T>
@@ -165,8 +164,7 @@ void multinomial_with_replacement(Tensor& result, const Tensor& self, int64_t sa
   if (self.dim() == 1) result.resize_({samples});
 }
 
-// ---- permutations
-// -------------------------------------------------------------------------------------------------------
+// ---- permutations --------------------------------------------------------------------------------------------------
 
 struct Keyed {
   uint64_t key;
