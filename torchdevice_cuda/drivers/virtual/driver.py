@@ -46,13 +46,12 @@ class VirtualDriver(HostDriver):
         from ...native import build
 
         module: Native = build.load("cuda", build=self.settings.build)
-        module.set_multiprocessors(*_MULTIPROCESSORS)
         install(module, "virtual GPU", [_memory(self.settings, self._count)] * self._count if self._count else [])
         return module
 
     def prepare(self) -> None:
         """Register the device with torch."""
-        self._module.device_count()
+        self._module.set_multiprocessors(*_MULTIPROCESSORS)
 
     @functools.cached_property
     def streams(self) -> NativeStreams:
