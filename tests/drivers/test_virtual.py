@@ -9,6 +9,7 @@ import torch
 import torch.cuda.comm
 from harness import CPU, VIRTUAL, child, in_every_order, python
 from harness.places import must_be_ready
+from harness.processes import ROOT
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -274,3 +275,13 @@ def test_command_line_builds() -> None:
     must_be_ready(VIRTUAL)
     done = python("-m", "torchdevice_cuda", "--build")
     assert done.out.strip().endswith(".so")
+
+
+# ----------------------------------------------------------------------------- random numbers
+def test_the_readme_s_program_prints_what_an_h200_printed() -> None:
+    must_be_ready(VIRTUAL)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = [line[4:] for line in text[text.index("    torch.manual_seed(42)") :].split("\n\n")[0].splitlines()]
+    code = ["import torch", *(line for line in lines if not line.startswith("#"))]
+    done = python("-m", "torchdevice_cuda", "--driver", "virtual", "-c", "\n".join(code))
+    assert done.out.splitlines() == [line[2:] for line in lines if line.startswith("#")]

@@ -28,10 +28,11 @@ CALLS = "calls"
 
 
 class Unit(NamedTuple):
-    """Sources that are compiled as one, and how much they are optimised."""
+    """Sources that are compiled as one, how much they are optimised, and what else the compiler is told about them."""
 
     level: str
     parts: tuple[str, ...]
+    flags: tuple[str, ...] = ()
 
 
 # What only one kind of device has.
@@ -43,8 +44,30 @@ _ONLY = {
         "operators/cuda_small.cpp",
         "operators/cuda_products.cpp",
         "operators/cuda_cudnn.cpp",
+        "operators/random_operators.cpp",
+        "operators/random_samples.cpp",
+        "operators/random_counts.cpp",
+        "operators/random_rrelu.cpp",
     ),
     "mps": ("operators/mps_composites.cpp", "runtime/mps_events.cpp"),
+}
+# Loops over random numbers are vectorised: nothing looks at errno or at traps, and numbers do not depend on whether the
+# processor has instructions that multiply and add.
+_LOOPS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
+_VECTORISED: dict[str, dict[str, Unit]] = {
+    "cuda": {
+        "random": Unit(
+            "-O3",
+            (
+                "operators/random_lanes.cpp",
+                "operators/random_launch.cpp",
+                "operators/random_draws.cpp",
+                "operators/random_dropout.cpp",
+            ),
+            _LOOPS,
+        )
+    },
+    "mps": {},
 }
 
 
@@ -82,6 +105,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "runtime/unwinding.cpp",
             ),
         ),
+        **_VECTORISED[kind],
         "module": Unit(
             "-O1",
             (
@@ -154,7 +178,9 @@ def _make(kind: str, torch: Torch, cxx: str, scratch: Path, compilers: Compilers
     def one(name: str, unit: Unit) -> Path:
         source = scratch / f"{name}.cpp"
         out = source.with_suffix(".o")
-        compilers.run([cxx, *flags, unit.level, "-c", str(source), "-o", str(out)], f"compiling {name}", out)
+        compilers.run(
+            [cxx, *flags, unit.level, *unit.flags, "-c", str(source), "-o", str(out)], f"compiling {name}", out
+        )
         return out
 
     objects: list[Path] = []

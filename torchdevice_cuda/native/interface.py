@@ -189,3 +189,6 @@ class Native(Protocol):
 
     def next_seed(self, device: int, count: int = 1) -> int:
         """A seed drawn from it."""
+
+    def set_multiprocessors(self, count: int, threads: int) -> None:
+        """How many a GPU claims to have, and threads on each: which numbers a large draw gives depends on it."""

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 _SHARE_OF_HOST = 0.9  # of main memory, for all virtual GPUs together, unless the user gives each a size
 
 
+#: Multiprocessors, and threads on each. Large draws of random numbers are divided among them, so the numbers depend on
+#: them. An H200's, which draws were compared with, and not the processor's: a seed gives the same on every machine.
+_MULTIPROCESSORS = (132, 2048)
+
+
 class VirtualDriver(HostDriver):
     """A GPU in host memory, down to the dispatcher."""
 
@@ -47,7 +52,7 @@ class VirtualDriver(HostDriver):
 
     def prepare(self) -> None:
         """Register the device with torch."""
-        self._module.device_count()
+        self._module.set_multiprocessors(*_MULTIPROCESSORS)
 
     @functools.cached_property
     def streams(self) -> NativeStreams:

@@ -60,4 +60,19 @@ inline constexpr bool kFusedAttentionWithoutBatch = HOSTDEVICE_TORCH_SINCE(2, 15
 // Until 2.11 an Apple GPU made complex128 tensors, though nothing could be computed with them; since 2.12 it refuses.
 inline constexpr bool kMpsHoldsComplexDouble = !HOSTDEVICE_TORCH_SINCE(2, 12);
 
+// ---- how CUDA's kernels draw ---------------------------------------------------------------------------------------
+
+// Whether integers below `range` are drawn from 64 bits each: since 2.7 wherever 32 would favour some visibly, before
+// where 32 are too few and the type has room for more.
+inline constexpr uint64_t kFewWholeNumbers = HOSTDEVICE_TORCH_SINCE(2, 7) ? uint64_t{1} << 28 : uint64_t{1} << 32;
+inline constexpr bool kEveryTypeDrawsMany = HOSTDEVICE_TORCH_SINCE(2, 7);
+
+// Of a kernel over two tensors: how many elements a thread computes.
+inline constexpr int64_t kElementsOfThread = HOSTDEVICE_TORCH_SINCE(2, 8) ? 8 : 4;
+
+// The most neighbours that a thread of dropout computes: since 2.7 what 16 bytes hold, before four.
+inline constexpr int64_t neighbours_in_dropout([[maybe_unused]] int64_t item_size) {
+  return HOSTDEVICE_TORCH_SINCE(2, 7) ? 16 / item_size : 4;
+}
+
 }  // namespace hostdevice

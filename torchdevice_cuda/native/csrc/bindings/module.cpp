@@ -12,6 +12,7 @@
 #include "runtime/generator.h"
 #include "runtime/install.h"
 #include "runtime/libraries.h"
+#include "runtime/multiprocessors.h"
 
 // Declared in torch/csrc/Exceptions.h, which takes longer to compile than all of this file.
 namespace torch {
@@ -92,6 +93,9 @@ void bind_device(py::module_& m) {
     }
     return old;
   });
+  m.def(
+      "set_multiprocessors", [](int64_t count, int64_t threads) { set_multiprocessors({count, threads}); },
+      py::arg("count"), py::arg("threads"));
   m.def(
       "next_seed",
       [](int i, int64_t count) { return next_seed(at::Generator(), resolve(static_cast<Index>(i)), count); },

@@ -1,6 +1,7 @@
 // Attention as a program asks for it: torch.nn.functional.scaled_dot_product_attention.
 #include <ATen/Context.h>
 #include <ATen/SDPBackend.h>
+#include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_fused_sdp_choice.h>
@@ -11,6 +12,9 @@
 #include <limits>
 
 #include "operators/composites.h"
+#ifdef HOSTDEVICE_CUDA
+#include "operators/random.h"
+#endif
 #include "runtime/device.h"
 
 namespace hostdevice {
@@ -44,6 +48,23 @@ bool cpu_flash_takes(
       !(given(mask) && mask->requires_grad());
 }
 
+#ifdef HOSTDEVICE_CUDA
+struct Silent final : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+// Whether CUDA has its memory-efficient kernel compute this, whose dropout is drawn otherwise than a layer's.
+bool drops_in_sequence(const Tensor& query, const Tensor& key, const Tensor& value) {
+  const auto type = query.scalar_type();
+  const int64_t aligned = type == at::kFloat ? 4 : type == at::kHalf || type == at::kBFloat16 ? 8 : 0;
+  const auto plain = [&](const Tensor& t) {
+    return t.dim() == 4 && t.size(1) == query.size(1) && t.stride(-1) == 1 && t.size(-1) % aligned == 0 && t.numel();
+  };
+  return aligned && at::globalContext().userEnabledMemEfficientSDP() && plain(query) && plain(key) && plain(value) &&
+      !at::isTensorSubclassLike(query);
+}
+#endif
+
 // The same choice the CPU makes: its flash kernel where that applies, else the math. Both are differentiable.
 Tensor attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const OptTensor& mask, double dropout, bool causal,
@@ -69,8 +90,16 @@ Tensor attention(
       return batched ? out : out.squeeze(0);
     }
   }
-  return std::get<0>(at::_scaled_dot_product_attention_math(
-      query, key, value, bias, dropout, causal, std::nullopt, scale, enable_gqa));
+  OptTensor kept;
+#ifdef HOSTDEVICE_CUDA
+  if (dropout > 0 && dropout < 1 && !nested && drops_in_sequence(query, key, value))
+    kept = draw_attention_mask(query, key.size(2), dropout);
+  // Masks are for tests, it would warn.
+  Silent silent;
+  const c10::WarningUtils::WarningHandlerGuard quiet(kept ? &silent : c10::WarningUtils::get_warning_handler());
+#endif
+  return std::get<0>(
+      at::_scaled_dot_product_attention_math(query, key, value, bias, dropout, causal, kept, scale, enable_gqa));
 }
 
 #ifdef HOSTDEVICE_CUDA

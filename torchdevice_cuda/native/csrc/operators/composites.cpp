@@ -15,6 +15,7 @@ void register_composites() {
     register_small(registrar);
     register_products(registrar);
     register_cudnn(registrar);
+    register_random(registrar);
     register_absent_libraries(registrar);
   } else {
     register_apple_composites(registrar);

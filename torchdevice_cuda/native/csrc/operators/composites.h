@@ -25,6 +25,7 @@ void register_synchronized_batch_norm(Registrar& registrar);
 void register_small(Registrar& registrar);
 void register_products(Registrar& registrar);
 void register_cudnn(Registrar& registrar);
+void register_random(Registrar& registrar);
 void register_absent_libraries(Registrar& registrar);
 
 // Compiled for an Apple GPU only.

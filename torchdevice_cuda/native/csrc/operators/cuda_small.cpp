@@ -1,11 +1,7 @@
-// What else only CUDA has: dropout in one kernel, RMS normalisation's gradient, and questions about libraries that are
-// not there.
+// What else only CUDA has: dropout's gradient, RMS normalisation's, and questions about libraries that are not there.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/ones_like.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <array>
 #include <vector>
@@ -17,20 +13,6 @@ namespace {
 
 using at::Tensor;
 
-std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p, std::optional<bool> train) {
-  if (input.numel() == 0) return {input, at::empty_like(input, input.options().dtype(at::kBool))};
-  if (train.has_value() && !*train) return {input.clone(), at::ones_like(input, input.options().dtype(at::kBool))};
-  if (p == 1) {
-    return {at::zeros_like(input), at::zeros_like(input, input.options().dtype(at::kBool))};
-  }
-  Tensor mask = at::empty_like(input, input.options().dtype(at::kBool)).bernoulli_(1 - p);
-  return {(input * mask).mul_(1.0 / (1.0 - p)), mask};
-}
-
-std::tuple<Tensor, Tensor> fused_dropout(const Tensor& self, double keep, std::optional<at::Generator> generator) {
-  Tensor mask = at::empty_like(self, self.options().dtype(at::kByte)).bernoulli_(keep, generator);
-  return {(self * mask).mul_(1.0 / keep), mask};
-}
 Tensor masked_scale(const Tensor& self, const Tensor& mask, double scale) {
   return (self * mask).mul_(scale);
 }
@@ -70,8 +52,6 @@ bool no_cudnn_ctc_tensor(const Tensor&, const Tensor&, const Tensor&, const Tens
 }  // namespace
 
 void register_small(Registrar& registrar) {
-  registrar.impl("native_dropout", TORCH_FN(native_dropout));
-  registrar.impl("_fused_dropout", TORCH_FN(fused_dropout));
   registrar.impl("_masked_scale", TORCH_FN(masked_scale));
   registrar.impl_where_known("_fused_rms_norm_backward", TORCH_FN(rms_norm_backward));
 }

@@ -114,6 +114,8 @@ bool stays_composite(const c10::OperatorHandle& op) {
   const auto& schema = op.schema();
   if (names->count(schema.name())) return true;
   if (op.hasTag(at::Tag::inplace_view)) return true;
+  // What it is made of draws as the GPU does.
+  if (op.hasTag(at::Tag::nondeterministic_seeded)) return true;
   bool tensors = false;
   for (const auto& a : schema.arguments()) {
     const auto kind = kind_of(a.type());

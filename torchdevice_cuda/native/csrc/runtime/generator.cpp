@@ -5,9 +5,12 @@
 #include <ATen/Utils.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <mutex>
+
+#include "runtime/multiprocessors.h"
 
 namespace hostdevice {
 namespace {
@@ -16,12 +19,19 @@ constexpr int64_t kCudaStateBytes = 16;
 // An Apple GPU's state: seven 32-bit words of engine, then the seed.
 constexpr int64_t kMpsStateBytes = 7 * 4 + 8;
 
+constexpr int64_t kThreadsOfBlock = 256;
+
+Multiprocessors& claimed_multiprocessors() {
+  static Multiprocessors claimed{132, 2048};
+  return claimed;
+}
+
 // How far one draw moves the offset: threads of a full launch draw four numbers a round, and the offset counts
 // rounds in fours. Small draws move it by 4.
 uint64_t offset_step(int64_t count) {
-  constexpr int64_t kThreadsOfLaunch = 256 * 80 * 8;  // of a block, multiprocessors, blocks on each
-  if (count < 1) count = 1;
-  const int64_t rounds = (count - 1) / (kThreadsOfLaunch * 4) + 1;
+  const auto& gpu = multiprocessors();
+  const int64_t threads = kThreadsOfBlock * gpu.count * (gpu.threads / kThreadsOfBlock);
+  const int64_t rounds = (std::max<int64_t>(count, 1) - 1) / (threads * 4) + 1;
   return static_cast<uint64_t>(rounds) * 4;
 }
 
@@ -33,6 +43,16 @@ uint64_t mix(uint64_t z) {
 }
 
 }  // namespace
+
+const Multiprocessors& multiprocessors() {
+  return claimed_multiprocessors();
+}
+void set_multiprocessors(const Multiprocessors& claimed) {
+  TORCH_CHECK(
+      claimed.count > 0 && claimed.threads >= kThreadsOfBlock, "a GPU has at least one multiprocessor of ",
+      kThreadsOfBlock, " threads");
+  claimed_multiprocessors() = claimed;
+}
 
 GeneratorImpl::GeneratorImpl(c10::DeviceIndex index, uint64_t seed)
     : c10::GeneratorImpl{c10::Device(kType, index), c10::DispatchKeySet(kDense)},
@@ -111,6 +131,13 @@ GeneratorImpl* GeneratorImpl::clone_impl() const {
   return g;
 }
 
+Philox GeneratorImpl::advance(uint64_t words) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Philox here{state_->seed, state_->offset};
+  state_->offset += (words + 3) / 4 * 4;
+  return here;
+}
+
 uint64_t GeneratorImpl::next_seed(int64_t count) {
   std::lock_guard<std::mutex> lock(mutex_);
   const uint64_t z = mix(mix(state_->seed + 0x9E3779B97F4A7C15ull) ^ (state_->offset * 0xD1342543DE82EF95ull + 1));
@@ -126,6 +153,10 @@ const at::Generator& default_generator(c10::DeviceIndex index) {
   std::call_once(
       once[i], [&] { (*all)[i] = at::make_generator<GeneratorImpl>(index, c10::detail::getNonDeterministicRandom()); });
   return (*all)[i];
+}
+
+Philox advance(const std::optional<at::Generator>& generator, c10::DeviceIndex index, uint64_t words) {
+  return at::get_generator_or_default<GeneratorImpl>(generator, default_generator(index))->advance(words);
 }
 
 uint64_t next_seed(const at::Generator& generator, c10::DeviceIndex index, int64_t count) {

@@ -1,10 +1,14 @@
-// Random numbers: CUDA's visible generator state (a seed and a Philox offset) in front of CPU generators.
+// Random numbers: a generator of CUDA is a seed and an offset into Philox. Kernels of its own draw from those; in front
+// of kernels of the CPU it seeds generators of the CPU.
 #pragma once
 
 #include <ATen/core/Generator.h>
 #include <c10/core/GeneratorImpl.h>
 
+#include <optional>
+
 #include "runtime/device.h"
+#include "runtime/philox.h"
 
 namespace hostdevice {
 
@@ -24,6 +28,9 @@ struct GeneratorImpl final : c10::GeneratorImpl {
     return kType;
   }
 
+  // Where a launch reads whose threads read `words` words each at most; the next one reads after it.
+  Philox advance(uint64_t words);
+
   // A seed for the CPU generator that makes the next draw of `count` numbers; moves the offset as CUDA would.
   uint64_t next_seed(int64_t count);
 
@@ -38,6 +45,8 @@ struct GeneratorImpl final : c10::GeneratorImpl {
 };
 
 const at::Generator& default_generator(c10::DeviceIndex index);
+// The same of `generator`, or of the device's own where none is given.
+Philox advance(const std::optional<at::Generator>& generator, c10::DeviceIndex index, uint64_t words);
 // The CPU generator a CPU kernel draws `count` numbers from on behalf of `generator` (undefined: the device's own).
 at::Generator cpu_generator(const at::Generator& generator, c10::DeviceIndex index, int64_t count);
 uint64_t next_seed(const at::Generator& generator, c10::DeviceIndex index, int64_t count);

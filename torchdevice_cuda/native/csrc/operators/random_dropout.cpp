@@ -1,0 +1,154 @@
+// Dropout in one kernel, and attention's.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include "compat.h"
+#include "operators/random.h"
+#include "operators/random_launch.h"
+
+namespace hostdevice {
+namespace {
+
+using at::Tensor;
+
+// ---- dropout -------------------------------------------------------------------------------------------------------
+
+// How many neighbours in memory a thread computes; 1 where elements are numbered by their place in the tensor instead.
+int64_t neighbours(const Tensor& self) {
+  if (!self.is_non_overlapping_and_dense()) return 1;
+  const auto item = static_cast<int64_t>(self.itemsize());
+  const auto address = reinterpret_cast<uintptr_t>(self.const_data_ptr());
+  int64_t size = neighbours_in_dropout(item);
+  while (size > 1 && (address % static_cast<uintptr_t>(size * item) || self.numel() % size)) size /= 2;
+  return size;
+}
+
+// All three have the same elements in the same places.
+struct Dropout {
+  Dropout(const Tensor& from, const Tensor& to, const Tensor& kept, double keep)
+      : in(from.const_data_ptr()),
+        out(to.mutable_data_ptr()),
+        mask(static_cast<uint8_t*>(kept.mutable_data_ptr())),
+        type(from.scalar_type()),
+        numel(from.numel()),
+        // CUDA compares in the type that it computes in.
+        chance(type == at::kDouble ? keep : static_cast<float>(keep)) {}
+
+  // Elements of which the mask is known.
+  template <class T>
+  void apply(int64_t begin, int64_t count) const {
+    const auto* values = static_cast<const T*>(in) + begin;
+    auto* results = static_cast<T*>(out) + begin;
+    const auto* kept = mask + begin;
+    const auto scale = static_cast<Wide<T>>(1.0 / chance);
+    vectorised([&] {
+      for (int64_t i = 0; i < count; i++)
+        results[i] = static_cast<T>(static_cast<Wide<T>>(values[i]) * static_cast<Wide<T>>(kept[i]) * scale);
+    });
+  }
+  void apply(int64_t begin, int64_t count) const {
+    for_floating("fused_dropout", type, [&](auto value) { apply<decltype(value)>(begin, count); });
+  }
+
+  // Elements of a thread lie as far apart as there are threads.
+  void spread(const Launch& launch, const Philox& from) const {
+    launch.each([&](int64_t step, int64_t first, int lanes) {
+      Four<uint32_t> words;
+      draw_words(from, static_cast<uint64_t>(step), static_cast<uint64_t>(first), lanes, words);
+      for (int64_t k = 0; k < 4; k++) {
+        const int64_t begin = (step * 4 + k) * launch.threads + first, count = std::min<int64_t>(lanes, numel - begin);
+        if (count <= 0) return;
+        for (int64_t i = 0; i < count; i++) mask[begin + i] = static_cast<double>(unit(words.of[k][i])) < chance;
+        apply(begin, count);
+      }
+    });
+  }
+
+  // Elements of a thread are `size` neighbours, and as many at the next step. It draws whole blocks of four.
+  void neighbours(Launch launch, const Philox& from, int64_t size) const {
+    const int64_t blocks = (size + 3) / 4, of_block = std::min<int64_t>(size, 4);
+    launch.steps = (numel - 1) / (launch.threads * size) + 1;
+    launch.each([&](int64_t step, int64_t first, int lanes) {
+      const int64_t begin = (step * launch.threads + first) * size;
+      if (begin >= numel) return;
+      lanes = static_cast<int>(std::min<int64_t>(lanes, (numel - begin) / size));
+      Four<uint32_t> words;
+      for (int64_t b = 0; b < blocks; b++) {
+        draw_words(from, static_cast<uint64_t>(step * blocks + b), static_cast<uint64_t>(first), lanes, words);
+        auto* kept = mask + begin + b * 4;
+        for (int64_t k = 0; k < of_block; k++)
+          for (int64_t i = 0; i < lanes; i++) kept[i * size + k] = static_cast<double>(unit(words.of[k][i])) < chance;
+      }
+      apply(begin, lanes * size);
+    });
+  }
+
+  const void* in;
+  void* out;
+  uint8_t* mask;
+  c10::ScalarType type;
+  int64_t numel;
+  double chance;
+};
+
+// ---- attention's ---------------------------------------------------------------------------------------------------
+
+// Numbers of one sequence, one for each element: so CUDA's attention draws them, whichever thread it is that does.
+template <class F>
+void in_sequence(const Philox& from, int64_t numel, const F& f) {
+  in_parallel(numel, int64_t{1} << 17, [&](int64_t begin, int64_t end) {
+    Words words({from.seed, from.offset + static_cast<uint64_t>(begin)}, 0);
+    for (int64_t i = begin; i < end; i++) f(i, words.unit());
+  });
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor> drop(
+    const Tensor& self, double keep, c10::ScalarType mask_type, const OptGenerator& generator) {
+  Tensor mask = at::empty_like(self, self.options().dtype(mask_type));
+  const int64_t numel = self.numel();
+  if (numel == 0) return {self, mask};
+  check_floating("fused_dropout", self.scalar_type());
+  const int64_t near = neighbours(self);
+  // By their places in the tensor, elements of these are in order.
+  const Tensor in = near > 1 ? self : self.contiguous();
+  Tensor out = at::empty_like(self);
+  const bool in_order = near > 1 || out.is_contiguous();
+  Tensor out_here = in_order ? out : at::empty_like(in),
+         mask_here = in_order ? mask : at::empty_like(in, mask.options());
+  const Launch launch(numel, 4);
+  const Philox from = begin_draw(generator, self.device(), launch.words());
+  const Dropout dropout(in, out_here, mask_here, keep);
+  if (near > 1)
+    dropout.neighbours(launch, from, near);
+  else
+    dropout.spread(launch, from);
+  if (!in_order) {
+    out.copy_(out_here);
+    mask.copy_(mask_here);
+  }
+  return {out, mask};
+}
+
+Tensor& fill_with_sequence(Tensor& self, double, int64_t seed, int64_t offset) {
+  TORCH_CHECK(self.is_contiguous() && self.scalar_type() == at::kFloat);
+  auto* values = self.mutable_data_ptr<float>();
+  const Philox from{static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)};
+  in_sequence(from, self.numel(), [values](int64_t i, float drawn) { values[i] = drawn; });
+  return self;
+}
+
+Tensor draw_attention_mask(const Tensor& query, int64_t keys, double p) {
+  Tensor mask = at::empty(
+      {query.size(0), query.size(1), query.size(2), keys}, query.options().dtype(at::kBool).requires_grad(false));
+  const int64_t numel = mask.numel();
+  const Philox from = begin_draw(std::nullopt, query.device(), static_cast<uint64_t>(numel));
+  auto* kept = mask.mutable_data_ptr<bool>();
+  const auto limit = static_cast<float>(p);
+  in_sequence(from, numel, [=](int64_t i, float drawn) { kept[i] = drawn > limit; });
+  return mask;
+}
+
+}  // namespace hostdevice

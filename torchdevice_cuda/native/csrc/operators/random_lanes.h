@@ -1,0 +1,150 @@
+// CUDA's generator for many threads at once: Philox4x32-10, and what cuRAND makes of its words.
+//
+// A thread of a launch reads Philox with the seed as the key and (step, thread) as the counter; four 32-bit words come
+// of it. Lanes are neighbouring threads. Nothing here knows of PyTorch.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "runtime/philox.h"
+
+namespace hostdevice {
+
+// How many threads are drawn for at a time: what is kept of them fits into the nearest cache.
+inline constexpr int kLanes = 512;
+
+// Four words of each lane, or what was made of them.
+template <class T>
+struct Four {
+  alignas(64) T of[4][kLanes];
+};
+
+// Inlined wherever it is called: what a compiler may use of a processor is a property of the caller.
+#define HOSTDEVICE_INLINE __attribute__((always_inline)) inline
+
+// The words that `count` threads, `first` and those after it, read at one step of theirs. `first` is a multiple of
+// kLanes.
+void draw_words(const Philox& from, uint64_t step, uint64_t first, int count, Four<uint32_t>& words);
+
+// One thread, word by word, as cuRAND's functions for single numbers read.
+class Words {
+ public:
+  Words(const Philox& from, uint64_t thread) : seed_(from.seed), thread_(thread), place_(from.offset) {}
+
+  uint32_t next();
+  // (0, 1]
+  float unit();
+  // Normal numbers come in pairs: the second of a pair is kept for the next call.
+  float normal();
+  double normal_double();
+
+ private:
+  uint64_t seed_, thread_, place_, block_ = ~uint64_t{0};
+  uint32_t words_[4] = {};
+  bool has_normal_ = false, has_normal_double_ = false;
+  float normal_ = 0;
+  double normal_double_ = 0;
+};
+
+// a * b + c rounded once, as a GPU computes it. In double the product of two floats is exact; the sum is rounded twice
+// only in theory (one in half a billion), and this is quick on every processor.
+HOSTDEVICE_INLINE float fused(float a, float b, float c) {
+  return static_cast<float>(static_cast<double>(a) * static_cast<double>(b) + static_cast<double>(c));
+}
+
+// ---- cuRAND's distributions ----------------------------------------------------------------------------------------
+
+inline constexpr float kTwoToMinus32 = 0x1p-32F;
+inline constexpr float kTwoPiToMinus32 = kTwoToMinus32 * 6.2831855F;
+inline constexpr double kTwoToMinus53 = 0x1p-53;
+
+// (0, 1]
+HOSTDEVICE_INLINE float unit(uint32_t x) {
+  return static_cast<float>(x) * kTwoToMinus32 + kTwoToMinus32 / 2;
+}
+HOSTDEVICE_INLINE double unit(uint32_t x, uint32_t y) {
+  const uint64_t bits = uint64_t{x} ^ (uint64_t{y} << 21);
+  return static_cast<double>(bits) * kTwoToMinus53 + kTwoToMinus53 / 2;
+}
+
+// The natural logarithm, of positive normal numbers: 2 atanh((m - 1) / (m + 1)) and the exponent's share, where m is
+// within a factor of sqrt(2) of 1.
+HOSTDEVICE_INLINE float logarithm(float x) {
+  int32_t bits;
+  std::memcpy(&bits, &x, 4);
+  const int32_t exponent = (bits - 0x3F3504F3) >> 23;
+  bits -= exponent * (1 << 23);
+  float m;
+  std::memcpy(&m, &bits, 4);
+  const float s = (m - 1) / (m + 1), t = s * s;
+  const float series = t * (1.0F / 3 + t * (1.0F / 5 + t * (1.0F / 7 + t * (1.0F / 9 + t / 11))));
+  const float e = static_cast<float>(exponent);
+  return e * 0.693145752F + (2 * s + (2 * s * series + e * 1.42860677e-06F));
+}
+
+// Sine and cosine of angles from 0 to 2 pi: what is left of the nearest quarter turn, by Taylor's series.
+HOSTDEVICE_INLINE void sine_cosine(float angle, float& sine, float& cosine) {
+  const int32_t quarter = static_cast<int32_t>(angle * 0.63661975F + 0.5F);
+  const float turns = static_cast<float>(quarter);
+  // Pi / 2 in three parts, of which the first two times a few are exact.
+  const float r = ((angle - turns * 1.5703125F) - turns * 4.83751297e-04F) - turns * 7.54978942e-08F;
+  const float t = r * r;
+  const float s = r + r * t * (-1.0F / 6 + t * (1.0F / 120 + t * (-1.0F / 5040 + t / 362880)));
+  const float c = 1 + t * (-0.5F + t * (1.0F / 24 + t * (-1.0F / 720 + t * (1.0F / 40320 - t / 3628800))));
+  const float a = quarter & 1 ? c : s, b = quarter & 1 ? s : c;
+  sine = quarter & 2 ? -a : a;
+  cosine = (quarter + 1) & 2 ? -b : b;
+}
+
+// Two normal numbers from two words, or from four.
+HOSTDEVICE_INLINE void normal_pair(uint32_t x, uint32_t y, float& first, float& second) {
+  const float angle = fused(static_cast<float>(y), kTwoPiToMinus32, kTwoPiToMinus32 / 2);
+  const float radius = std::sqrt(-2 * logarithm(unit(x)));
+  float sine, cosine;
+  sine_cosine(angle, sine, cosine);
+  first = sine * radius;
+  second = cosine * radius;
+}
+inline void normal_pair(uint32_t x, uint32_t y, uint32_t z, uint32_t w, double& first, double& second) {
+  const double radius = std::sqrt(-2 * std::log(unit(x, y)));
+  const double angle = 2 * unit(z, w) * 3.14159265358979323846;
+  first = std::sin(angle) * radius;
+  second = std::cos(angle) * radius;
+}
+
+// ---- what the processor has ----------------------------------------------------------------------------------------
+
+// Calls `body`, compiled for what this processor has beyond the least that the library is compiled for. The numbers are
+// the same.
+#if defined(__x86_64__) && defined(__GNUC__)
+template <class F>
+__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,prefer-vector-width=512"), flatten, noinline)) void widest(
+    const F& body) {
+  body();
+}
+template <class F>
+__attribute__((target("avx2"), flatten, noinline)) void wide(const F& body) {
+  body();
+}
+template <class F>
+void vectorised(const F& body) {
+  static const bool has_widest = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  static const bool has_wide = __builtin_cpu_supports("avx2");
+  if (has_widest)
+    widest(body);
+  else if (has_wide)
+    wide(body);
+  else
+    body();
+}
+#else
+template <class F>
+void vectorised(const F& body) {
+  body();
+}
+#endif
+
+}  // namespace hostdevice
