@@ -46,6 +46,23 @@ def test_what_depends_on_the_capability_follows() -> None:
     assert torch.cuda.get_device_properties(0).shared_memory_per_block_optin == 163 << 10
 
 
+def _advance(count: int, multiprocessors: int, threads: int) -> int:
+    """How far a draw of so many numbers moves a CUDA generator: in blocks of 256 threads that draw four at a time."""
+    blocks = min(multiprocessors * (threads // 256), -(-count // 256))
+    return -(-count // (256 * blocks * 4)) * 4
+
+
+@child(*(VIRTUAL.but(gpu=key) for key in ("t4", "rtx-5090")), VIRTUAL)
+@pytest.mark.parametrize("count", [100, 1_000_000, 3_000_000])
+def test_large_draws_follow(count: int) -> None:
+    """A GPU's numbers depend on how many threads draw them; where none was chosen they are an H200's."""
+    gpu = torchdevice_cuda.activation.current_settings().profile or gpus.GPUS["h200"]
+    torch.cuda.manual_seed(1)
+    torch.rand(count, device="cuda")
+    wanted = _advance(count, gpu.multiprocessors, gpu.architecture.threads)
+    assert torch.cuda.default_generators[0].get_offset() == wanted
+
+
 def test_children_see_the_same() -> None:
     """Interpreters that the program starts too."""
     child_code = "import torch; print(torch.cuda.get_device_name())"

@@ -6,6 +6,7 @@ import functools
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from ... import gpus
 from ...native.interface import Native
 from ..base import Offer
 from ..host.driver import HostDriver
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 _SHARE_OF_HOST = 0.9  # of main memory, for all virtual GPUs together, unless the user gives each a size
 
 
-#: Multiprocessors, and threads on each. Large draws of random numbers are divided among them, so the numbers depend on
-#: them. An H200's, which draws were compared with, and not the processor's: a seed gives the same on every machine.
-_MULTIPROCESSORS = (132, 2048)
+#: Whose random numbers are drawn where no GPU was chosen. Large draws are divided among multiprocessors and their
+#: threads, so the numbers depend on them; these are not the processor's: a seed gives the same on every machine.
+_DRAWS_AS = "h200"
 
 
 class VirtualDriver(HostDriver):
@@ -52,7 +53,8 @@ class VirtualDriver(HostDriver):
 
     def prepare(self) -> None:
         """Register the device with torch."""
-        self._module.set_multiprocessors(*_MULTIPROCESSORS)
+        gpu = self.settings.profile or gpus.GPUS[_DRAWS_AS]
+        self._module.set_multiprocessors(gpu.multiprocessors, gpu.architecture.threads)
 
     @functools.cached_property
     def streams(self) -> NativeStreams:
