@@ -45,8 +45,10 @@ class VirtualDriver(HostDriver):
         return module
 
     def prepare(self) -> None:
-        """Register the device with torch."""
-        self._module.device_count()
+        """Register the device with torch, and tell it what this processor is quick at."""
+        from ...native import half
+
+        half.settle(self._module)
 
     @functools.cached_property
     def streams(self) -> NativeStreams:

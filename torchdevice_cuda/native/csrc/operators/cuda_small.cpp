@@ -1,15 +1,18 @@
-// What else only CUDA has: dropout in one kernel, RMS normalisation's gradient, and questions about libraries that are
-// not there.
+// What else only CUDA has: dropout in one kernel, RMS normalisation's gradient, sums of complex numbers without those
+// that are none, and questions about libraries that are not there.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/isnan.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/sum.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <array>
 #include <vector>
 
+#include "operators/boxed.h"
 #include "operators/composites.h"
 
 namespace hostdevice {
@@ -55,6 +58,14 @@ std::tuple<Tensor, Tensor> rms_norm_backward(
   return {to_input, to_weight};
 }
 
+Tensor nansum(const Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, std::optional<at::ScalarType> dtype) {
+  if (self.is_complex()) return at::sum(self.masked_fill(at::isnan(self), 0), dim, keepdim, dtype);
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::nansum", "");
+  torch::jit::Stack stack{self, dim, keepdim, dtype};
+  run_on_cpu(op, c10::DispatchKey::CPU, &stack);
+  return std::move(stack.back()).toTensor();
+}
+
 bool has_operator(const char* name) {
   return c10::Dispatcher::singleton().findOp({name, ""}).has_value();
 }
@@ -73,6 +84,7 @@ void register_small(Registrar& registrar) {
   registrar.impl("native_dropout", TORCH_FN(native_dropout));
   registrar.impl("_fused_dropout", TORCH_FN(fused_dropout));
   registrar.impl("_masked_scale", TORCH_FN(masked_scale));
+  registrar.impl("nansum", TORCH_FN(nansum));
   registrar.impl_where_known("_fused_rms_norm_backward", TORCH_FN(rms_norm_backward));
 }
 
