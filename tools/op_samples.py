@@ -57,6 +57,8 @@ def check(op: Any, dtype: torch.dtype, count: int, device: Device) -> tuple[str,
     """("pass" | "fail" | "skip" | "refused", why) for one operator."""
     if dtype not in op.supported_dtypes("cpu"):
         return "skip", "no CPU kernel for the dtype"
+    if device.alike and dtype not in op.supported_dtypes(device.type):
+        return "skip", "the device has no kernel for the dtype"
     grads = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
     try:
         torch.manual_seed(0)

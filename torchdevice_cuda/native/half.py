@@ -36,7 +36,7 @@ _Shapes = tuple[tuple[int, ...], ...]
 
 def settle(module: Native) -> None:
     """Tell the device which operators to leave to the processor; measured if nobody has."""
-    kept = Path(module.__file__).with_name(f"half-{_machine()}")
+    kept = Path(str(module.__file__)).with_name(f"half-{_machine()}")
     note = trust.note(kept)
     if note.startswith(_KEPT):
         quick = note[len(_KEPT) :].split()

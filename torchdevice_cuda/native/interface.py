@@ -37,7 +37,7 @@ class NativeEvent(Protocol):
 class Native(Protocol):
     """The compiled module."""
 
-    __file__: str
+    __file__: str | None
     device_type: str
     Event: Callable[[], NativeEvent]
 

@@ -279,6 +279,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt> efficient_f
     const OptTensor& starts_k, std::optional<c10::SymInt> longest_q, std::optional<c10::SymInt> longest_k,
     double dropout, int64_t mask, bool, std::optional<double> scale, const OptTensor& lengths,
     std::optional<int64_t> window) {
+  const auto type = q.scalar_type();
+  TORCH_CHECK(type == at::kFloat || type == at::kHalf || type == at::kBFloat16, "Only fp32, half & bf16 supported!");
   check_absent("lengths or a window", lengths, window);
   // Its packed sequences are a batch of one.
   auto a = sequences_forward(q, k, v, bias, Sequences(q, starts_q, starts_k), dropout, static_cast<Mask>(mask), scale);

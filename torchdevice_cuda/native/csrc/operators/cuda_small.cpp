@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/isnan.h>
+#include <ATen/ops/kaiser_window.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros_like.h>
@@ -66,6 +67,32 @@ Tensor nansum(const Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, std
   return std::move(stack.back()).toTensor();
 }
 
+// A table of PyTorch's that the CPU's kernel asks has no entry for this device.
+Tensor kaiser_window_beta(
+    int64_t length, bool periodic, double beta, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+    std::optional<at::Device> device, std::optional<bool> pin) {
+  const Tensor made = at::kaiser_window(length, periodic, beta, dtype, layout, at::kCPU, pin);
+  return made.to(device.value_or(at::Device(at::kCUDA)));
+}
+Tensor kaiser_window_periodic(
+    int64_t length, bool periodic, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+    std::optional<at::Device> device, std::optional<bool> pin) {
+  return kaiser_window_beta(length, periodic, 12.0, dtype, layout, device, pin);
+}
+Tensor kaiser_window(
+    int64_t length, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+    std::optional<at::Device> device, std::optional<bool> pin) {
+  return kaiser_window_periodic(length, true, dtype, layout, device, pin);
+}
+
+// Its eigenvectors are laid out by rows.
+std::tuple<Tensor, Tensor> eig(const Tensor& self) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::linalg_eig", "");
+  torch::jit::Stack stack{self};
+  run_on_cpu(op, c10::DispatchKey::CPU, &stack);
+  return {stack[0].toTensor(), stack[1].toTensor().contiguous()};
+}
+
 bool has_operator(const char* name) {
   return c10::Dispatcher::singleton().findOp({name, ""}).has_value();
 }
@@ -85,6 +112,10 @@ void register_small(Registrar& registrar) {
   registrar.impl("_fused_dropout", TORCH_FN(fused_dropout));
   registrar.impl("_masked_scale", TORCH_FN(masked_scale));
   registrar.impl("nansum", TORCH_FN(nansum));
+  registrar.impl("linalg_eig", TORCH_FN(eig));
+  registrar.impl("kaiser_window", TORCH_FN(kaiser_window));
+  registrar.impl("kaiser_window.periodic", TORCH_FN(kaiser_window_periodic));
+  registrar.impl("kaiser_window.beta", TORCH_FN(kaiser_window_beta));
   registrar.impl_where_known("_fused_rms_norm_backward", TORCH_FN(rms_norm_backward));
 }
 

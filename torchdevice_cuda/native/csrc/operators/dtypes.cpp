@@ -93,6 +93,11 @@ void refuse_scatter(ScalarType type, const Stack& stack, size_t base) {
 void refuse_vdot(ScalarType type, const Stack&, size_t) {
   refuse_as(at::isComplexType(type) ? "vdot" : "dot", type);
 }
+// The one of all is found by sorting.
+void refuse_median(ScalarType type, const Stack& stack, size_t base) {
+  if (stack.size() - base > 1) refuse_as("median_out_impl", type);
+  TORCH_CHECK(!at::isComplexType(type), "Sort does not support complex dtypes on CPU");
+}
 void refuse_lu(ScalarType type, const Stack& stack, size_t base) {
   const at::Tensor& given = stack[base].toTensor();
   if (given.dim() < 2) return;
@@ -154,6 +159,8 @@ constexpr TakenRow kTakenRows[] = {
     {"mul", kNumbers | kBool | kComplexHalf, "mul_cuda"},
     {"var", kNumbers | kBool | kComplexHalf, "std_cuda"},
     {"std", kNumbers | kBool | kComplexHalf, "std_cuda"},
+    {"median", kIntegers | kHalfOrMore, nullptr, refuse_median},
+    {"nanmedian", kIntegers | kHalfOrMore, nullptr, refuse_median},
     {"scatter", kNumbers | kBool, nullptr, refuse_scatter},
     {"scatter_reduce", kIntegers | kHalfOrMore, nullptr, refuse_scatter_reduce},
 };

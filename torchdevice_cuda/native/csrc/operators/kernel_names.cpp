@@ -40,6 +40,12 @@ constexpr NameRow kNameRows[] = {
     {"trigamma", "trigamma_cuda"},
     {"polygamma", "polygamma_cuda"},
     {"log_sigmoid_cpu", "log_sigmoid_forward_cuda"},
+    {"GeluKernelImpl", "GeluCUDAKernelImpl"},
+    {"GeluBackwardKernelImpl", "GeluBackwardCUDAKernelImpl"},
+    {"cdist", "cdist_cuda"},
+    {"cdist_backward", "cdist_cuda_backward"},
+    {"pdist", "pdist_cuda"},
+    {"pdist_backward", "pdist_cuda_backward"},
 
     {"softmax_lastdim_kernel_impl", "host_softmax"},
     {"softmax_kernel_impl", "host_softmax"},
@@ -48,11 +54,14 @@ constexpr NameRow kNameRows[] = {
     {"batch_norm", "batch_norm_stats_cuda"},
     {"binary_cross_entropy", "binary_cross_entropy_out_cuda"},
     {"nll_loss_out_frame", "nll_loss_forward_no_reduce_cuda_kernel"},
+    {"multi_margin_loss_cpu_kernel", "multi_margin_loss_cuda"},
     {"multilabel_margin_loss_forward_out_frame", "multilabel_margin_loss_forward_kernel"},
 
     {"min_all", "min_all_cuda"},
     {"max_all", "max_all_cuda"},
     {"median_out", "median_out_impl"},
+    {"mode_cpu", "cuda_mode"},
+    {"bernoulli_tensor_cpu_p_", "bernoulli_tensor_cuda_self_"},
     {"trace", "sum_cuda"},
     {"cumsum_out_cpu", "cumsum_cuda"},
     {"cumprod_out_cpu", "cumprod_cuda"},
@@ -87,6 +96,8 @@ constexpr NameRow kNameRows[] = {
     {"replication_pad2d", "replication_pad2d_cuda"},
     {"replication_pad3d", "replication_pad3d_cuda"},
 
+    {"lu_cpu", "lu_factor_magma_batched", "linalg_lu"},  // of no matrices; one has a rule of its own
+    {"lu_cpu", "lu_factor_magma_batched", "linalg_lu_factor_ex"},
     {"lu_cpu", "lu_factor_cusolver"},
     {"cholesky_cpu", "cholesky_cusolver"},
     {"linalg_svd_cpu", "svd_cuda_gesvdjBatched"},

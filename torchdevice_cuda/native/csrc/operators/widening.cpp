@@ -52,6 +52,10 @@ constexpr WideRow kWideRows[] = {
     {"_scaled_dot_product_flash_attention_for_cpu", Family::Attention, kHalves, "nw"},
     {"_scaled_dot_product_flash_attention_for_cpu_backward", Family::AttentionGradient, kHalves, nullptr},
 
+    // Weights of float32 with what is remembered of their gradients in half.
+    {"_fused_adam", Family::Mixed, kHalves, nullptr},
+    {"_fused_adamw", Family::Mixed, kHalves, nullptr},
+
     // A softmax of float16 into float32, and its gradient: that has wide arguments, and the narrow type among its own.
     {"_softmax", Family::Crossing, kHalves, "f"},
     {"_log_softmax", Family::Crossing, kHalves, "f"},
@@ -98,6 +102,8 @@ constexpr WideRow kWideRows[] = {
     {"_fft_c2r", Family::Always, kComplexHalf, nullptr},
     {"abs", Family::Always, kBool, nullptr},
     {"trace", Family::Always, kBool | kComplexHalf, nullptr},
+    {"median", Family::Always, kBool | kEighths, nullptr},
+    {"nanmedian", Family::Always, kBool | kEighths, nullptr},
     {"histc", Family::Always, kIntegers, nullptr},
     {"max_unpool2d", Family::Always, kIntegers, nullptr},
     {"max_unpool3d", Family::Always, kIntegers, nullptr},
@@ -182,7 +188,7 @@ const WideRow* find_wide_row(std::string_view name) {
 }
 
 Types widened(const WideRow& row) {
-  return row.family >= Family::Crossing ? row.types : row.types & ~quick()[static_cast<size_t>(row.family)].load();
+  return row.family >= Family::Mixed ? row.types : row.types & ~quick()[static_cast<size_t>(row.family)].load();
 }
 
 void keep_narrow(const std::string& family, const std::string& type) {
@@ -205,6 +211,10 @@ bool Widening::ask(torch::jit::Stack& stack, size_t base, const std::vector<uint
   if (row_.results && row_.results[0] == 'f') {
     keeps_wide_ = stack[base + 2].toBool();
     stack[base + 2] = false;
+  }
+  if (row_.family == Family::Mixed) {
+    const auto first = stack[base].toTensorList();
+    return !first.empty() && first.get(0).scalar_type() == ScalarType::Float;
   }
   // Of a crossing, one side is wide.
   return row_.family != Family::Crossing || keeps_wide_ || narrow_ != ScalarType::Undefined;

@@ -21,6 +21,7 @@ enum class Family : uint8_t {
   ConvolutionGradient,
   Attention,
   AttentionGradient,
+  Mixed,     // only beside a first argument that is wide
   Crossing,  // only from a narrow type into a wide one, and back
   Always,    // there is no kernel, or its results have other types than CUDA's
 };
