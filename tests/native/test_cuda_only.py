@@ -145,7 +145,7 @@ def test_flash_attention_of_few_queries_is_aligned_with_the_last_key() -> None:
     made = aten._flash_attention_forward(q, k, v, None, None, 2, 5, 0.0, True, False)[0]
     mask = torch.ones(2, 5, dtype=torch.bool, device="cuda").tril(3)
     expected = scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)), attn_mask=mask)
-    torch.testing.assert_close(made, expected.transpose(1, 2))
+    torch.testing.assert_close(made, expected.transpose(1, 2), rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize("kind", [0, 1])

@@ -90,7 +90,7 @@ std::tuple<Tensor, Tensor> eig(const Tensor& self) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::linalg_eig", "");
   torch::jit::Stack stack{self};
   run_on_cpu(op, c10::DispatchKey::CPU, &stack);
-  return {stack[0].toTensor(), stack[1].toTensor().contiguous()};
+  return {stack[0].toTensor(), stack[1].toTensor().clone(at::MemoryFormat::Contiguous)};
 }
 
 bool has_operator(const char* name) {

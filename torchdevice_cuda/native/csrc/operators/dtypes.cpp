@@ -98,10 +98,13 @@ void refuse_median(ScalarType type, const Stack& stack, size_t base) {
   if (stack.size() - base > 1) refuse_as("median_out_impl", type);
   TORCH_CHECK(!at::isComplexType(type), "Sort does not support complex dtypes on CPU");
 }
+// cuSOLVER has one square matrix.
 void refuse_lu(ScalarType type, const Stack& stack, size_t base) {
   const at::Tensor& given = stack[base].toTensor();
   if (given.dim() < 2) return;
-  refuse_as(given.numel() == given.size(-1) * given.size(-2) ? "lu_factor_cusolver" : "lu_factor_magma_batched", type);
+  const int64_t rows = given.size(-2), columns = given.size(-1);
+  const bool one = rows == columns && given.numel() == rows * columns;
+  refuse_as(one ? "lu_factor_cusolver" : "lu_factor_magma_batched", type);
 }
 
 // ---- the table ----------------------------------------------------------------------------------------------------

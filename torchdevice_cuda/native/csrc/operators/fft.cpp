@@ -38,9 +38,12 @@ Strides transformed(at::IntArrayRef strides, at::IntArrayRef sizes, at::IntArray
   return out;
 }
 
-// After a transform of real numbers: the last dimension first, then up to three of the others at a time.
+// After a transform of real numbers: at once, unless there are too many dimensions or they start with the first two.
+// Then it is the last dimension first, and up to three of the others at a time.
 Strides after_real(at::IntArrayRef strides, at::IntArrayRef sizes, at::IntArrayRef dims) {
   constexpr size_t kAtOnce = 3;
+  const bool first_two = dims.size() >= 2 && dims[0] == 0 && dims[1] == 1;
+  if (dims.size() <= kAtOnce && !first_two) return transformed(strides, sizes, dims);
   Strides now = transformed(strides, sizes, dims.back());
   std::vector<int64_t> left(dims.begin(), dims.end() - 1);
   while (!left.empty()) {

@@ -142,6 +142,7 @@ constexpr WideRow kWideRows[] = {
     HOSTDEVICE_COMPLEX_HALF("sigmoid_backward"),
     HOSTDEVICE_COMPLEX_HALF("tanh_backward"),
     HOSTDEVICE_COMPLEX_HALF("equal"),
+    HOSTDEVICE_COMPLEX_HALF("eye"),
 #undef HOSTDEVICE_COMPLEX_HALF
 
 // Elements go from one place to another: any type will do.
