@@ -138,6 +138,8 @@ def compared(options: argparse.Namespace) -> Iterator[tuple[str, str, set[str]]]
     only = set(filter(None, options.only.split(",")))
     for op in op_db[:: options.every]:
         name = f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+        if op.name.startswith("jiterator_"):  # CUDA C++: code for an NVIDIA GPU
+            continue
         if only and op.name not in only and name not in only:
             continue
         for dtype, there in record.get(name, {}).items():
