@@ -14,6 +14,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 #: Results that the operator leaves undefined: uninitialised memory.
 UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
+#: Whose results a GPU gives in other shapes, or lays out otherwise than the CPU; tools/contract.py has those.
+OTHERWISE = {"native_batch_norm", "_native_batch_norm_legit", "fft.rfftn", "fft.irfftn", "linalg.eig"}
 NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 WIDE = {narrow: wide for wide, narrow in NARROW.items()}
 
@@ -57,6 +59,10 @@ def check(op: Any, dtype: torch.dtype, count: int, device: Device) -> tuple[str,
     """("pass" | "fail" | "skip" | "refused", why) for one operator."""
     if dtype not in op.supported_dtypes("cpu"):
         return "skip", "no CPU kernel for the dtype"
+    if device.alike and dtype not in op.supported_dtypes(device.type):
+        return "skip", "the device has no kernel for the dtype"
+    if device.alike and op.name in OTHERWISE:
+        return "skip", "a GPU's results are otherwise"
     grads = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
     try:
         torch.manual_seed(0)

@@ -128,7 +128,7 @@ def test_attention_of_cudnn(causal: bool) -> None:
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_flash_attention_of_packed_sequences(causal: bool) -> None:
-    pairs = [_made(9, heads, 8) for heads in (4, 2, 2)]
+    pairs = [_made(9, heads, 8, dtype=torch.bfloat16) for heads in (4, 2, 2)]
     starts = [0, 4, 9]
     parts = []
     for a, b in zip(starts, starts[1:], strict=False):
@@ -137,15 +137,15 @@ def test_flash_attention_of_packed_sequences(causal: bool) -> None:
     offsets = torch.tensor(starts, dtype=torch.int32, device="cuda")
     made = aten._flash_attention_forward(*(b for _, b in pairs), offsets, offsets, 5, 5, 0.0, causal, False)
     assert made[1].shape == (4, 9)
-    _same(torch.cat(parts), made[0], *pairs)
+    _same(torch.cat(parts), made[0], *pairs, rtol=5e-2, atol=5e-2)
 
 
 def test_flash_attention_of_few_queries_is_aligned_with_the_last_key() -> None:
-    q, k, v = (torch.randn(1, length, 2, 8, device="cuda") for length in (2, 5, 5))
+    q, k, v = (torch.randn(1, length, 2, 8, device="cuda").half() for length in (2, 5, 5))
     made = aten._flash_attention_forward(q, k, v, None, None, 2, 5, 0.0, True, False)[0]
     mask = torch.ones(2, 5, dtype=torch.bool, device="cuda").tril(3)
     expected = scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)), attn_mask=mask)
-    torch.testing.assert_close(made, expected.transpose(1, 2))
+    torch.testing.assert_close(made, expected.transpose(1, 2), rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.parametrize("kind", [0, 1])

@@ -109,9 +109,8 @@ class Block(nn.Module):
         return torch.relu(self.body(x) + self.skip(x))
 
 
-def resnet18(device: str) -> Callable[[], object]:
-    """A ResNet-18 training step on small images."""
-    torch.manual_seed(0)
+def resnet18_model() -> nn.Module:
+    """ResNet-18 for ten classes."""
     layers: list[nn.Module] = [
         nn.Conv2d(3, 64, 7, 2, 3, bias=False),
         nn.BatchNorm2d(64),
@@ -122,7 +121,13 @@ def resnet18(device: str) -> Callable[[], object]:
     for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
         layers += [Block(channels, outputs, stride), Block(outputs, outputs, 1)]
         channels = outputs
-    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)).to(device)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+def resnet18(device: str) -> Callable[[], object]:
+    """A ResNet-18 training step on small images."""
+    torch.manual_seed(0)
+    model = resnet18_model().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     x, y = torch.rand(8, 3, 96, 96, device=device), torch.randint(10, (8,), device=device)
 

@@ -83,6 +83,9 @@ def layout(kind: str) -> dict[str, Unit]:
         "operators": Unit(
             "-O2",
             (
+                "operators/widening.cpp",
+                "operators/dtypes.cpp",
+                "operators/kernel_names.cpp",
                 "operators/facts.cpp",
                 "operators/device_check.cpp",
                 "operators/boxed.cpp",

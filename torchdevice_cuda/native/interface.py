@@ -52,6 +52,7 @@ class NativeEvent(Protocol):
 class Native(Protocol):
     """The compiled module."""
 
+    __file__: str | None
     device_type: str
     Event: Callable[[], NativeEvent]
 
@@ -64,6 +65,9 @@ class Native(Protocol):
 
         All but those that Python wrote, in the words of ``torch.library``.
         """
+
+    def keep_narrow(self, family: str, type: str) -> None:
+        """Leave a family of operators of half precision to the CPU's own kernels; before any operator is called."""
 
     def device_count(self) -> int:
         """How many devices are installed."""

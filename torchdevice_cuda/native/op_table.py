@@ -24,6 +24,8 @@ FLAGS = {
     "SparseCsrMPS": "kMpsSparseCsrKernel",
     "NestedTensorMPS": "kMpsNestedKernel",
 }
+#: And one of which CUDA's counterpart has no kernel.
+ALONE = {"CPU": "kCpuAlone", "SparseCsrCPU": "kSparseCsrCpuAlone"}
 
 
 class Row(NamedTuple):
@@ -119,6 +121,9 @@ def rows(path: Path) -> list[Row]:
         flags = ["kDeviceCheck"] if o.device_check else []
         flags += ["kIterates"] if kernels.iterates else []
         flags += [flag for key, flag in FLAGS.items() if key in keys]
+        served = o.keys | kernels.keys
+        if not any(key.startswith("Composite") for key in served):
+            flags += [flag for key, flag in ALONE.items() if key in served and key.replace("CPU", "CUDA") not in served]
         out.append(Row(o.full_name, method, tuple(flags)))
     return sorted(out)
 

@@ -52,9 +52,12 @@ class VirtualDriver(HostDriver):
         return module
 
     def prepare(self) -> None:
-        """Register the device with torch."""
+        """Register the device with torch, tell it whose numbers to draw, and what this processor is quick at."""
+        from ...native import half
+
         gpu = self.settings.profile or gpus.GPUS[_DRAWS_AS]
         self._module.set_multiprocessors(gpu.multiprocessors, gpu.architecture.threads)
+        half.settle(self._module)
 
     @functools.cached_property
     def streams(self) -> NativeStreams:

@@ -7,6 +7,7 @@
 
 #include "calls/rescue.h"
 #include "operators/install.h"
+#include "operators/widening.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 #include "runtime/generator.h"
@@ -73,6 +74,7 @@ void bind_device(py::module_& m) {
   m.attr("device_type") = kIsCuda ? "cuda" : "mps";
   m.def("install", &install, py::arg("device_count"), py::arg("memory_limits"));
   m.def("take_over", &take_over, py::arg("written"));
+  m.def("keep_narrow", &keep_narrow, py::arg("family"), py::arg("type"));
   m.def("device_count", [] { return device_count(); });
   m.def("in_bad_fork", [] { return g_bad_fork; });
   m.def("is_used", [] { return g_used.load(); });

@@ -81,7 +81,8 @@ Tensor attention(
     const bool flash = free ? at::_fused_sdp_choice(query, key, value, mask, dropout, causal, scale, enable_gqa) ==
             static_cast<int64_t>(at::SDPBackend::flash_attention)
                             : batched && cpu_flash_takes(query, key, value, mask, dropout);
-    if (flash) {
+    // CUDA has no fused kernel of float64, and the math can be differentiated twice.
+    if (flash && query.scalar_type() != at::kDouble) {
       // Since 2.15 it is chosen for heads without a batch, too: they are a batch of one.
       const auto as_batch = [&](const Tensor& t) { return batched || t.dim() == 2 ? t : t.unsqueeze(0); };
       if (given(bias)) bias = as_batch(*bias);

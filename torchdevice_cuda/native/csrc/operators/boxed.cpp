@@ -11,12 +11,15 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <unordered_map>
 
 #include "operators/alias.h"
 #include "operators/device_check.h"
+#include "operators/dtypes.h"
 #include "operators/facts.h"
+#include "operators/kernel_names.h"
 #include "operators/refusals.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
@@ -84,6 +87,25 @@ C10_NOINLINE void check_type(const Facts& f, c10::ScalarType type, bool first) {
   for (const auto* limit : f.limits) TORCH_CHECK(!(first && limit->refused(type)), limit->words);
 }
 
+// Types with which it is not simply the CPU's kernel that computes: CUDA's has none for them, or it is a wider type's.
+C10_NOINLINE void look_at_types(
+    std::optional<Widening>& wide, const Facts& f, Types types, Stack& stack, size_t base, c10::DeviceIndex index) {
+  if (f.taken) check_taken(*f.taken, stack, base);
+  if (!(types & f.widened)) return;
+  wide.emplace(*f.wide, index);
+  if (!wide->ask(stack, base, f.dtypes)) wide.reset();
+}
+
+// What was computed in a wider type, in the one that is expected.
+C10_NOINLINE void round(Widening& wide, const Facts& f, Stack& stack) {
+  wide.write_back();
+  const size_t base = stack.size() - f.returns;
+  for (size_t i = 0; i < f.returns; i++) {
+    IValue& v = stack[base + i];
+    if (v.isTensor()) v = wide.result(std::move(v).toTensor(), i);
+  }
+}
+
 void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stack* stack) {
   check_fork();
   const size_t base = stack->size() - f.args.size();
@@ -92,7 +114,9 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   c10::DeviceIndex index = -1;
   bool any_cpu = false, several = false;
   int64_t count = -1;
+  Types types = 0;
   const auto look = [&](const at::Tensor& t) {
+    types |= types_of(t.scalar_type());
     const auto d = t.device();
     if (C10_LIKELY(d.type() == kType)) {
       if (index < 0)
@@ -135,6 +159,9 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
     return;
   }
 
+  std::optional<Widening> wide;
+  if (C10_UNLIKELY((types & f.special) != 0)) look_at_types(wide, f, types, *stack, base, index);
+
   Aliases aliases(index, f.keep_alive);
   for (auto i : f.interesting) {
     IValue& v = (*stack)[base + i];
@@ -148,6 +175,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
         if (count < 0 || arg.written) count = t.numel();
         at::Tensor alias = aliases.to_cpu(t, arg.written);
         if (C10_UNLIKELY(f.asks_grad) && t.requires_grad()) alias.set_requires_grad(true);
+        if (C10_UNLIKELY(wide.has_value())) alias = wide->argument(alias, arg.written, i);
         v = std::move(alias);
         break;
       }
@@ -156,7 +184,10 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
         const auto list = v.toTensorList();
         c10::List<at::Tensor> out;
         out.reserve(list.size());
-        for (size_t k = 0; k < list.size(); k++) out.push_back(aliases.to_cpu(list.get(k), arg.written));
+        for (size_t k = 0; k < list.size(); k++) {
+          at::Tensor alias = aliases.to_cpu(list.get(k), arg.written);
+          out.push_back(wide.has_value() ? wide->argument(alias, arg.written, i) : std::move(alias));
+        }
         v = std::move(out);
         break;
       }
@@ -194,13 +225,17 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   }
   if (C10_UNLIKELY(f.reads_back)) synchronize_current_stream(index);
   if (C10_UNLIKELY(f.divides)) divide_by_one_for_zero(*stack, base);
-  {
+  try {
     const AllocateOnDevice here(index, any_cpu);
     if (C10_UNLIKELY(f.seeded))
       redispatch_seeded(op, target, stack, index);
     else
       op.redispatchBoxed(DispatchKeySet(target), stack);
+  } catch (const c10::NotImplementedError& refusal) {
+    if (kIsCuda) refuse_as_cuda(refusal, f.name, wide.has_value() ? wide->narrow() : c10::ScalarType::Undefined);
+    throw;
   }
+  if (C10_UNLIKELY(wide.has_value())) round(*wide, f, *stack);
   if (f.writes) aliases.write_back();
   if (!f.tensor_returns) return;
   for (size_t i = stack->size() - f.returns; i < stack->size(); i++) {

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
@@ -193,7 +194,8 @@ Attention sequences_forward(
     Mask mask, std::optional<double> scale) {
   auto sizes = q.sizes().vec();
   sizes.back() = v.size(-1);
-  Tensor out = at::empty(sizes, q.options());
+  // Laid out as the queries are.
+  Tensor out = sizes == q.sizes().vec() ? at::empty_like(q) : at::empty(sizes, q.options());
   std::vector<Tensor> sums;
   for (size_t i = 0; i < all.count(); i++) {
     const Tensor part = all.queries(q, i), keys = shared(all.keys(k, i), part), values = shared(all.keys(v, i), part);
@@ -241,6 +243,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> flash_forward(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& starts_q, const OptTensor& starts_k,
     c10::SymInt, c10::SymInt, double dropout, bool causal, bool, std::optional<double> scale,
     std::optional<c10::SymInt> left, std::optional<c10::SymInt> right, const OptTensor& used, const OptTensor& slopes) {
+  const auto type = q.scalar_type();
+  TORCH_CHECK(type == at::kHalf || type == at::kBFloat16, "FlashAttention only support fp16 and bf16 data type");
   check_no_window(left, right, causal);
   check_absent("cached keys or biases", used, slopes);
   const auto mask = causal ? Mask::FromEnd : Mask::None;
@@ -275,6 +279,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt> efficient_f
     const OptTensor& starts_k, std::optional<c10::SymInt> longest_q, std::optional<c10::SymInt> longest_k,
     double dropout, int64_t mask, bool, std::optional<double> scale, const OptTensor& lengths,
     std::optional<int64_t> window) {
+  const auto type = q.scalar_type();
+  TORCH_CHECK(type == at::kFloat || type == at::kHalf || type == at::kBFloat16, "Only fp32, half & bf16 supported!");
   check_absent("lengths or a window", lengths, window);
   // Its packed sequences are a batch of one.
   auto a = sequences_forward(q, k, v, bias, Sequences(q, starts_q, starts_k), dropout, static_cast<Mask>(mask), scale);

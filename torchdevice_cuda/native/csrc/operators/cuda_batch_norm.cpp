@@ -1,11 +1,13 @@
-// Batch normalisation across devices, which SyncBatchNorm is made of.
+// Batch normalisation across devices, which SyncBatchNorm is made of, and what CUDA gives besides on one.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/var_mean.h>
 
 #include <vector>
 
+#include "operators/boxed.h"
 #include "operators/composites.h"
 
 namespace hostdevice {
@@ -92,9 +94,25 @@ Tensor bn_backward_elemt(
   return r.to(input.scalar_type());
 }
 
+// ---- one device ---------------------------------------------------------------------------------------------------
+
+// CUDA gives the statistics that it used, where they are given too; the CPU gives none then.
+void with_statistics(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const size_t base = stack->size() - op.schema().arguments().size();
+  const auto mean = (*stack)[base + 3], var = (*stack)[base + 4];
+  const bool training = (*stack)[base + 5].toBool();
+  const double eps = (*stack)[base + 7].toDouble();
+  run_on_cpu(op, c10::DispatchKey::CPU, stack);
+  if (training || !mean.isTensor() || !var.isTensor() || (*stack)[base + 1].toTensor().numel()) return;
+  (*stack)[base + 1] = wide(mean.toTensor()).clone();
+  (*stack)[base + 2] = (wide(var.toTensor()) + eps).rsqrt_();
+}
+
 }  // namespace
 
 void register_synchronized_batch_norm(Registrar& registrar) {
+  for (const char* name : {"native_batch_norm", "_native_batch_norm_legit"})
+    registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&with_statistics>());
   registrar.impl("batch_norm_stats", TORCH_FN(bn_stats));
   registrar.impl("batch_norm_gather_stats", TORCH_FN(bn_gather));
   registrar.impl("batch_norm_gather_stats_with_counts", TORCH_FN(bn_gather_with_counts));

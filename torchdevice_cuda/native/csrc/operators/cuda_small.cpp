@@ -1,11 +1,16 @@
-// What else only CUDA has: dropout's gradient, RMS normalisation's, and questions about libraries that are not there.
+// What else only CUDA has: dropout's gradient and RMS normalisation's, sums of complex numbers without those
+// that are none, and questions about libraries that are not there.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/isnan.h>
+#include <ATen/ops/kaiser_window.h>
+#include <ATen/ops/sum.h>
 
 #include <array>
 #include <vector>
 
+#include "operators/boxed.h"
 #include "operators/composites.h"
 
 namespace hostdevice {
@@ -37,6 +42,40 @@ std::tuple<Tensor, Tensor> rms_norm_backward(
   return {to_input, to_weight};
 }
 
+Tensor nansum(const Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, std::optional<at::ScalarType> dtype) {
+  if (self.is_complex()) return at::sum(self.masked_fill(at::isnan(self), 0), dim, keepdim, dtype);
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::nansum", "");
+  torch::jit::Stack stack{self, dim, keepdim, dtype};
+  run_on_cpu(op, c10::DispatchKey::CPU, &stack);
+  return std::move(stack.back()).toTensor();
+}
+
+// A table of PyTorch's that the CPU's kernel asks has no entry for this device.
+Tensor kaiser_window_beta(
+    int64_t length, bool periodic, double beta, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+    std::optional<at::Device> device, std::optional<bool> pin) {
+  const Tensor made = at::kaiser_window(length, periodic, beta, dtype, layout, at::kCPU, pin);
+  return made.to(device.value_or(at::Device(at::kCUDA)));
+}
+Tensor kaiser_window_periodic(
+    int64_t length, bool periodic, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+    std::optional<at::Device> device, std::optional<bool> pin) {
+  return kaiser_window_beta(length, periodic, 12.0, dtype, layout, device, pin);
+}
+Tensor kaiser_window(
+    int64_t length, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+    std::optional<at::Device> device, std::optional<bool> pin) {
+  return kaiser_window_periodic(length, true, dtype, layout, device, pin);
+}
+
+// Its eigenvectors are laid out by rows.
+std::tuple<Tensor, Tensor> eig(const Tensor& self) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::linalg_eig", "");
+  torch::jit::Stack stack{self};
+  run_on_cpu(op, c10::DispatchKey::CPU, &stack);
+  return {stack[0].toTensor(), stack[1].toTensor().clone(at::MemoryFormat::Contiguous)};
+}
+
 bool has_operator(const char* name) {
   return c10::Dispatcher::singleton().findOp({name, ""}).has_value();
 }
@@ -53,6 +92,11 @@ bool no_cudnn_ctc_tensor(const Tensor&, const Tensor&, const Tensor&, const Tens
 
 void register_small(Registrar& registrar) {
   registrar.impl("_masked_scale", TORCH_FN(masked_scale));
+  registrar.impl("nansum", TORCH_FN(nansum));
+  registrar.impl("linalg_eig", TORCH_FN(eig));
+  registrar.impl("kaiser_window", TORCH_FN(kaiser_window));
+  registrar.impl("kaiser_window.periodic", TORCH_FN(kaiser_window_periodic));
+  registrar.impl("kaiser_window.beta", TORCH_FN(kaiser_window_beta));
   registrar.impl_where_known("_fused_rms_norm_backward", TORCH_FN(rms_norm_backward));
 }
 

@@ -1,7 +1,7 @@
 // The operators programs call most, without the boxed kernel's stack: alias, redispatch, adopt, all typed.
 //
-// Only the plain case is here (every tensor strided and on one device, or a CPU number beside one). Anything else goes
-// to the boxed kernel, which knows the rules and the words for breaking them.
+// Only the plain case is here (every tensor strided, of a usual type and on one device, or a CPU number beside one).
+// Anything else goes to the boxed kernel, which knows the rules and the words for breaking them.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
@@ -26,6 +26,7 @@
 #include "operators/boxed.h"
 #include "operators/install.h"
 #include "operators/registration.h"
+#include "operators/types.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 
@@ -34,14 +35,20 @@ namespace {
 
 using at::Tensor;
 
+// Types of which these operators know nothing special: the CPU's kernel computes as CUDA's does.
+constexpr Types kMultiplied = kFloats | kComplex;
+constexpr Types kUsual = kMultiplied | kHalves | kIntegers | kBool;
+
 // Looks at the arguments: one device, nothing but strided tensors?
 struct Look {
   c10::DeviceIndex index = -1;
   bool plain = true;
   bool numbers_may_mix;
   bool numbers = false;
+  Types types = 0;
 
   void operator()(const Tensor& t) {
+    types |= types_of(t.scalar_type());
     const auto d = t.device();
     if (C10_LIKELY(d.type() == kType)) {
       const auto keys = t.key_set();
@@ -68,18 +75,18 @@ inline Tensor pass(Aliases& aliases, Tensor& t) {
   return aliases.to_cpu(t, false);
 }
 
-template <class Op, bool kNumbersMayMix, class Signature = typename Op::schema>
+template <class Op, bool kNumbersMayMix, Types kTypes, class Signature = typename Op::schema>
 struct Direct;
 
-template <class Op, bool kNumbersMayMix, class R, class... A>
-struct Direct<Op, kNumbersMayMix, R(A...)> {
+template <class Op, bool kNumbersMayMix, Types kTypes, class R, class... A>
+struct Direct<Op, kNumbersMayMix, kTypes, R(A...)> {
   static constexpr bool kInPlace = std::is_same_v<R, Tensor&>;
 
   static R call(A... a) {
     Look look{-1, true, kNumbersMayMix};
     (look(a), ...);
     if constexpr (kInPlace) look.plain = look.plain && is_device_tensor(first(a...));
-    if (C10_UNLIKELY(!look.plain || look.index < 0)) return boxed(a...);
+    if (C10_UNLIKELY(!look.plain || look.index < 0 || (look.types & ~kTypes) != 0)) return boxed(a...);
     check_fork();
     static const c10::DispatchKeySet excluded =
         c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
@@ -126,21 +133,22 @@ struct Direct<Op, kNumbersMayMix, R(A...)> {
 void register_hot_kernels() {
   if (!kIsCuda) return;
   Registrar registrar(kDense);
-#define HOSTDEVICE_DIRECT(name, op, numbers) registrar.impl(name, TORCH_FN((&Direct<at::_ops::op, numbers>::call)))
-  HOSTDEVICE_DIRECT("add.Tensor", add_Tensor, true);
-  HOSTDEVICE_DIRECT("sub.Tensor", sub_Tensor, true);
-  HOSTDEVICE_DIRECT("mul.Tensor", mul_Tensor, true);
-  HOSTDEVICE_DIRECT("div.Tensor", div_Tensor, true);
-  HOSTDEVICE_DIRECT("add_.Tensor", add__Tensor, true);
-  HOSTDEVICE_DIRECT("mul_.Tensor", mul__Tensor, true);
-  HOSTDEVICE_DIRECT("relu", relu, true);
-  HOSTDEVICE_DIRECT("mm", mm, false);
-  HOSTDEVICE_DIRECT("bmm", bmm, false);
-  HOSTDEVICE_DIRECT("addmm", addmm, false);
-  HOSTDEVICE_DIRECT("clone", clone, false);
-  HOSTDEVICE_DIRECT("fill_.Scalar", fill__Scalar, false);
-  HOSTDEVICE_DIRECT("zero_", zero_, false);
-  HOSTDEVICE_DIRECT("sum.dim_IntList", sum_dim_IntList, false);
+#define HOSTDEVICE_DIRECT(name, op, numbers, types) \
+  registrar.impl(name, TORCH_FN((&Direct<at::_ops::op, numbers, types>::call)))
+  HOSTDEVICE_DIRECT("add.Tensor", add_Tensor, true, kUsual);
+  HOSTDEVICE_DIRECT("sub.Tensor", sub_Tensor, true, kUsual);
+  HOSTDEVICE_DIRECT("mul.Tensor", mul_Tensor, true, kUsual);
+  HOSTDEVICE_DIRECT("div.Tensor", div_Tensor, true, kUsual);
+  HOSTDEVICE_DIRECT("add_.Tensor", add__Tensor, true, kUsual);
+  HOSTDEVICE_DIRECT("mul_.Tensor", mul__Tensor, true, kUsual);
+  HOSTDEVICE_DIRECT("relu", relu, true, kUsual);
+  HOSTDEVICE_DIRECT("mm", mm, false, kMultiplied);
+  HOSTDEVICE_DIRECT("bmm", bmm, false, kMultiplied);
+  HOSTDEVICE_DIRECT("addmm", addmm, false, kMultiplied);
+  HOSTDEVICE_DIRECT("clone", clone, false, kUsual);
+  HOSTDEVICE_DIRECT("fill_.Scalar", fill__Scalar, false, kUsual);
+  HOSTDEVICE_DIRECT("zero_", zero_, false, kUsual);
+  HOSTDEVICE_DIRECT("sum.dim_IntList", sum_dim_IntList, false, kUsual);
 #undef HOSTDEVICE_DIRECT
 }
 

@@ -55,6 +55,26 @@ bool never_draws(const c10::FunctionSchema& schema) {
   return ops->count(schema.name()) != 0;
 }
 
+// A type travels as a number; only the schema as it was written says what it is.
+bool is_type(const c10::Argument& argument) {
+  c10::TypePtr type = argument.real_type();
+  if (auto o = type->cast<c10::OptionalType>()) type = o->getElementType();
+  return type->kind() == c10::TypeKind::ScalarTypeType;
+}
+
+// With which types of arguments it is not simply the CPU's kernel that computes, and what does.
+void add_types(Facts& f, const c10::FunctionSchema& schema) {
+  if (schema.name().compare(0, kAten.size(), kAten) != 0) return;
+  f.name = schema.name().substr(kAten.size());
+  if (f.name.back() == '_') f.name.pop_back();
+  f.wide = find_wide_row(f.name);
+  f.taken = find_taken_row(f.name);
+  if (f.wide) f.widened = widened(*f.wide);
+  // The narrow type may be one that is asked for.
+  if (f.wide && f.wide->family == Family::Crossing && !f.dtypes.empty()) f.widened = types_of(at::kFloat);
+  f.special = f.widened | (f.taken ? ~f.taken->taken : 0);
+}
+
 }  // namespace
 
 Kind kind_of(const c10::TypePtr& given) {
@@ -94,6 +114,7 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
     fact.written = a.alias_info() && a.alias_info()->isWrite();
     f->writes = f->writes || fact.written;
     has_generator = has_generator || fact.kind == Kind::Generator;
+    if (is_type(a)) f->dtypes.push_back(static_cast<uint16_t>(i));
     if (fact.kind != Kind::Other) f->interesting.push_back(static_cast<uint16_t>(i));
     const bool tensors = holds_tensors(fact.kind);
     if (tensors && a.kwarg_only() && fact.written) f->check_order.push_back(static_cast<uint16_t>(i));
@@ -127,6 +148,7 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
     f->iterates = (row->flags & kIterates) != 0;
     f->method = row->method;
   }
+  if (kIsCuda) add_types(*f, schema);
   return f;
 }
 

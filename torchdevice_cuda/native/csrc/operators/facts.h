@@ -10,7 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "operators/dtypes.h"
 #include "operators/refusals.h"
+#include "operators/types.h"
+#include "operators/widening.h"
 
 namespace c10 {
 class OperatorHandle;
@@ -49,7 +52,13 @@ struct Facts {
   bool reads_back = false;  // hands a value to the host, so waits for the stream
   bool any_type = true;     // has a kernel for whatever type a tensor can have
   std::vector<const Limit*> limits;
+  Types special = 0;  // types of arguments with which it is not simply the CPU's kernel that computes
+  Types widened = 0;
+  const WideRow* wide = nullptr;
+  const TakenRow* taken = nullptr;
+  std::vector<uint16_t> dtypes;  // positions of arguments that are types
   std::string method;
+  std::string name;  // as tables have it: without namespace, overload and the underscore of the in-place form
 };
 
 Kind kind_of(const c10::TypePtr& type);

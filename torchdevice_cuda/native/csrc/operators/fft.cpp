@@ -1,9 +1,13 @@
-// Fourier transforms, which leave a plan in the cache.
+// Fourier transforms, which leave a plan in the cache and results as cuFFT lays them out.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty_strided.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <numeric>
 #include <sstream>
+#include <vector>
 
 #include "operators/alias.h"
 #include "operators/boxed.h"
@@ -14,16 +18,75 @@
 namespace hostdevice {
 namespace {
 
+using Strides = c10::SmallVector<int64_t, 8>;
+
+// How cuFFT leaves a tensor: what is transformed is innermost, in the order given; the rest is around it, in the order
+// that it had.
+Strides transformed(at::IntArrayRef strides, at::IntArrayRef sizes, at::IntArrayRef dims) {
+  std::vector<int64_t> order(strides.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto batch_end = std::partition(
+      order.begin(), order.end(), [&](int64_t d) { return std::find(dims.begin(), dims.end(), d) == dims.end(); });
+  std::sort(order.begin(), batch_end, [&](int64_t a, int64_t b) { return strides[a] > strides[b]; });
+  std::copy(dims.begin(), dims.end(), batch_end);
+  Strides out(strides.size());
+  int64_t step = 1;
+  for (auto d = order.rbegin(); d != order.rend(); ++d) {
+    out[*d] = step;
+    step *= std::max<int64_t>(sizes[*d], 1);
+  }
+  return out;
+}
+
+// After a transform of real numbers: at once, unless there are too many dimensions or they start with the first two.
+// Then it is the last dimension first, and up to three of the others at a time.
+Strides after_real(at::IntArrayRef strides, at::IntArrayRef sizes, at::IntArrayRef dims) {
+  constexpr size_t kAtOnce = 3;
+  const bool first_two = dims.size() >= 2 && dims[0] == 0 && dims[1] == 1;
+  if (dims.size() <= kAtOnce && !first_two) return transformed(strides, sizes, dims);
+  Strides now = transformed(strides, sizes, dims.back());
+  std::vector<int64_t> left(dims.begin(), dims.end() - 1);
+  while (!left.empty()) {
+    std::sort(left.begin(), left.end(), [&](int64_t a, int64_t b) { return now[a] > now[b]; });
+    const size_t kept = left.size() - std::min(kAtOnce, left.size());
+    now = transformed(now, sizes, at::IntArrayRef(left).slice(kept));
+    left.resize(kept);
+  }
+  return now;
+}
+
+void check_half(const at::Tensor& self, at::IntArrayRef dims, int64_t last_size) {
+  if (self.scalar_type() != at::kHalf && self.scalar_type() != at::kComplexHalf) return;
+  std::vector<int64_t> sizes;
+  for (const auto d : dims) sizes.push_back(self.size(d));
+  if (last_size > 0 && !sizes.empty()) sizes.back() = last_size;
+  for (const auto size : sizes)
+    TORCH_CHECK(
+        (size & (size - 1)) == 0,
+        "cuFFT only supports dimensions whose sizes are powers of two when computing in half precision, but got a "
+        "signal size of",
+        at::IntArrayRef(sizes));
+}
+
 // A plan is the transform, the type, the shape, and the dimensions transformed.
 void transform(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const size_t base = stack->size() - op.schema().arguments().size();
-  const at::Tensor& self = (*stack)[base].toTensor();
-  if (is_device_tensor(self)) {
+  const at::Tensor self = (*stack)[base].toTensor();
+  const bool ours = is_device_tensor(self);
+  const bool halved = op.schema().name() == "aten::_fft_r2c" && (*stack)[base + 3].toBool();
+  const auto dims = (*stack)[base + 1].toDimVector();
+  if (ours) {
+    check_half(self, dims, op.schema().name() == "aten::_fft_c2r" ? (*stack)[base + 3].toInt() : 0);
     std::ostringstream plan;
     plan << op.schema().name() << self.scalar_type() << self.sizes() << self.strides() << (*stack)[base + 1];
     fft_plans(self.device().index()).use(plan.str());
   }
   run_on_cpu(op, c10::DispatchKey::CPU, stack);
+  if (!ours || !halved || !op.schema().overload_name().empty()) return;
+  const at::Tensor& made = stack->back().toTensor();
+  const Strides wanted = after_real(self.strides(), made.sizes(), dims);
+  if (made.strides() == at::IntArrayRef(wanted)) return;
+  stack->back() = at::empty_strided(made.sizes(), wanted, made.options()).copy_(made);
 }
 
 }  // namespace

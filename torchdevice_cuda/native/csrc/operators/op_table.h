@@ -14,6 +14,8 @@ enum OpFlag : uint8_t {
   kMpsSparseCsrKernel = 8,
   kMpsNestedKernel = 16,
   kIterates = 32,  // a TensorIterator sees all its tensors, and compares their devices
+  kCpuAlone = 64,  // of dense tensors, only the CPU has a kernel
+  kSparseCsrCpuAlone = 128,
 };
 
 struct OpRow {

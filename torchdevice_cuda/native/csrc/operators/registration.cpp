@@ -27,6 +27,10 @@ std::map<DispatchKey, std::set<std::string>>& claims() {
   return *c;
 }
 
+bool starts_with(const std::string& text, std::string_view start) {
+  return text.compare(0, start.size(), start) == 0;
+}
+
 // ---- operators nobody else answers for ----------------------------------------------------------------------------
 
 void warn_fallback(const c10::OperatorHandle& op) {
@@ -73,6 +77,30 @@ void refuse(const c10::OperatorHandle& op, DispatchKeySet, Stack*) {
       false, "Could not run '", op.operator_name(), "' with arguments from the '", kName,
       "' backend. The virtual GPU computes with the CPU's kernels, and the CPU has none for this operator.");
 }
+
+// What only the CPU computes, and what CUDA then says. The first is attention's kernel here, whatever its name; the
+// rest have no CUDA kernel because nothing is computed.
+bool is_cpus_alone(const std::string& name, uint8_t flags) {
+  if (!kIsCuda || !flags) return false;
+  for (const char* used :
+       {"_scaled_dot_product_flash_attention_for_cpu", "_functional_assert_async", "_make_dep_token"})
+    if (starts_with(name, used)) return false;
+  return true;
+}
+struct Alone final : c10::OperatorKernel {
+  explicit Alone(DispatchKey key) : key_(key) {}
+  void operator()(const c10::OperatorHandle& op, DispatchKeySet, Stack*) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        false, "Could not run '", op.operator_name(), "' with arguments from the '", c10::toString(key_),
+        "' backend. This could be because the operator doesn't exist for this backend, or was omitted during the "
+        "selective/custom build process (if using custom build). If you are a Facebook employee using PyTorch on "
+        "mobile, please visit https://fburl.com/ptmfixes for possible resolutions. '",
+        op.operator_name(), "' is only available for the CPU.");
+  }
+
+ private:
+  DispatchKey key_;
+};
 
 // Composites that stay composites: they make views or fresh tensors on the device of their arguments by themselves,
 // or only look at metadata.
@@ -132,13 +160,14 @@ bool stays_composite(const c10::OperatorHandle& op) {
 struct KeyPair {
   DispatchKey device, cpu;
   uint8_t mps_flag;
+  uint8_t alone_flag;
 };
 const KeyPair kKeys[] = {
-    {kDense, DispatchKey::CPU, kMpsKernel},
-    {kSparse, DispatchKey::SparseCPU, kMpsSparseKernel},
-    {kSparseCsr, DispatchKey::SparseCsrCPU, kMpsSparseCsrKernel},
-    {kNested, DispatchKey::NestedTensorCPU, kMpsNestedKernel},
-    {kQuantized, DispatchKey::QuantizedCPU, 0},  // an Apple GPU has none
+    {kDense, DispatchKey::CPU, kMpsKernel, kCpuAlone},
+    {kSparse, DispatchKey::SparseCPU, kMpsSparseKernel, 0},
+    {kSparseCsr, DispatchKey::SparseCsrCPU, kMpsSparseCsrKernel, kSparseCsrCpuAlone},
+    {kNested, DispatchKey::NestedTensorCPU, kMpsNestedKernel, 0},
+    {kQuantized, DispatchKey::QuantizedCPU, 0, 0},  // an Apple GPU has none
 };
 
 // Each release has kernels for Apple GPUs that the one before had not. What is tried with an operator that they lack
@@ -153,10 +182,6 @@ bool is_to_be_lacked(const std::string& name) {
 
 // Collectives give tensors to a process group: what it does with CUDA's is its own affair.
 constexpr std::string_view kCollectives = "c10d::";
-
-bool starts_with(const std::string& text, std::string_view start) {
-  return text.compare(0, start.size(), start) == 0;
-}
 
 }  // namespace
 
@@ -198,6 +223,10 @@ void register_boxed_kernels() {
     for (size_t i = 0; i < libraries.size(); i++) {
       const auto& k = kKeys[i];
       if (is_claimed(k.device, name)) continue;
+      if (row && is_cpus_alone(name, row->flags & k.alone_flag)) {
+        libraries[i]->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Alone>(k.device)));
+        continue;
+      }
       bool wanted = op->hasKernelForDispatchKey(k.cpu);
       if (kIsCuda) {
         const bool composite = op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);

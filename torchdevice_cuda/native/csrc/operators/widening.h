@@ -1,0 +1,80 @@
+// Types that are computed in a wider one and rounded once: half precision through float32, as CUDA accumulates.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+#include <c10/util/SmallVector.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "operators/types.h"
+
+namespace hostdevice {
+
+// What is asked together whether this processor is quick with half precision. The CPU's own kernel computes where it
+// is.
+enum class Family : uint8_t {
+  Product,
+  Convolution,
+  ConvolutionGradient,
+  Attention,
+  AttentionGradient,
+  Mixed,     // only beside a first argument that is wide
+  Crossing,  // only from a narrow type into a wide one, and back
+  Always,    // there is no kernel, or its results have other types than CUDA's
+};
+
+struct WideRow {
+  const char* op;
+  Family family;
+  Types types;
+  // A letter for each result: n narrow, w wide; f wide if the flag in the third argument says so; a digit: as that
+  // argument. None: all narrow.
+  const char* results;
+};
+
+// The operator's row; null if it has none.
+const WideRow* find_wide_row(std::string_view name);
+
+// The types of a row that are really widened: not those that this processor computes as quickly.
+Types widened(const WideRow& row);
+
+// From here on a family's operators of this type are left to the CPU's own kernels. Asked for before any is called.
+void keep_narrow(const std::string& family, const std::string& type);
+
+// The wide copies of one operator call. They are made in device memory.
+class Widening {
+ public:
+  Widening(const WideRow& row, c10::DeviceIndex index) : row_(row), types_(widened(row)), index_(index) {}
+
+  // Looks at arguments that are types, and flags about types. False: it is to be computed as it is.
+  bool ask(torch::jit::Stack& stack, size_t base, const std::vector<uint16_t>& dtypes);
+  // An argument, by its place; itself if its type is wide enough.
+  at::Tensor argument(const at::Tensor& alias, bool written, size_t place);
+  // The type that is widened; Undefined if none is.
+  c10::ScalarType narrow() const {
+    return narrow_;
+  }
+  // What was written into wide copies, rounded into what they are copies of.
+  void write_back();
+  // The place-th result, rounded; of a wide copy what it is a copy of.
+  at::Tensor result(at::Tensor made, size_t place);
+
+ private:
+  struct Copy {
+    at::Tensor narrow, wide;
+    bool written;
+  };
+
+  const WideRow& row_;
+  Types types_;
+  c10::DeviceIndex index_;
+  bool keeps_wide_ = false;
+  c10::ScalarType narrow_ = c10::ScalarType::Undefined;
+  c10::SmallVector<Copy, 4> copies_;
+  c10::SmallVector<c10::ScalarType, 8> given_;
+};
+
+}  // namespace hostdevice

@@ -1,0 +1,125 @@
+"""Which operators of half precision this processor is quick at: measured once, and kept beside the library.
+
+Where it has no instructions for a type, torch's kernels for the CPU take up to two hundred times as long as in float32.
+The device then computes in float32 and rounds once, which is how CUDA accumulates. Where it has them, its own are
+quicker than two conversions, or need half the memory. One processor can be both: some of today multiply in float16 as
+fast as in float32 and take the gradient of a convolution in a hundred times that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import trust
+from .interface import Native
+
+if TYPE_CHECKING:
+    import torch
+
+#: The narrow kernel may take this much longer than conversions and the wide one: it needs half the memory.
+_PATIENCE = 1.25
+_ROUNDS = 5
+_KEPT = "quick: "
+_TYPES = ("float16", "bfloat16")
+# These let a processor's instructions go unused.
+_LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY")
+
+_Probe = Callable[..., Any]
+_Shapes = tuple[tuple[int, ...], ...]
+
+
+def settle(module: Native) -> None:
+    """Tell the device which operators to leave to the processor; measured if nobody has."""
+    kept = Path(str(module.__file__)).with_name(f"half-{_machine()}")
+    note = trust.note(kept)
+    if note.startswith(_KEPT):
+        quick = note[len(_KEPT) :].split()
+    else:
+        quick = _measure()
+        trust.write_note(kept, _KEPT + " ".join(quick))
+    for one in quick:
+        family, _, dtype = one.partition(".")
+        module.keep_narrow(family, dtype)
+
+
+def _machine() -> str:
+    """A name for what the answer depends on, besides torch, which the library's folder is named for."""
+    said = [platform.machine(), platform.processor()]
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            first = file.read().partition("\n\n")[0].splitlines()
+        said += [line for line in first if line.startswith(("model name", "flags", "Features", "CPU part"))]
+    except OSError:
+        pass
+    said += [os.environ.get(name, "") for name in _LIMITS]
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:12]
+
+
+def _probes() -> dict[str, tuple[_Probe, _Shapes]]:
+    """One operator of each family, in sizes of some microseconds, or some milliseconds where nothing helps."""
+    import torch
+
+    aten = torch.ops.aten
+    convolution = (None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+    image, weight, heads = (2, 16, 16, 16), (16, 16, 3, 3), (1, 4, 64, 32)
+
+    def attention_gradient(q: torch.Tensor) -> object:
+        sums = q.new_zeros(q.shape[:-1], dtype=torch.float32).transpose(1, 2).contiguous().transpose(1, 2)
+        return aten._scaled_dot_product_flash_attention_for_cpu_backward(q, q, q, q, q, sums, 0.0, False)
+
+    return {
+        "product": (aten.mm, ((64, 128), (128, 128))),
+        "convolution": (lambda x, w: aten.convolution(x, w, *convolution), (image, weight)),
+        "convolution_gradient": (
+            lambda g, x, w: aten.convolution_backward(g, x, w, *convolution, [True, True, False]),
+            (image, image, weight),
+        ),
+        "attention": (lambda q: aten._scaled_dot_product_flash_attention_for_cpu(q, q, q), (heads,)),
+        "attention_gradient": (attention_gradient, (heads,)),
+    }
+
+
+def _measure() -> list[str]:
+    """The families and types that are quick, as ``family.type``."""
+    import torch
+
+    quick = []
+    for family, (function, shapes) in _probes().items():
+        for name in _TYPES:
+            # Not random: the program's own draws come after this.
+            given = [torch.full(shape, 0.5, dtype=getattr(torch, name), device="cpu") for shape in shapes]
+            if _is_quick(function, given):
+                quick.append(f"{family}.{name}")
+    return quick
+
+
+def _is_quick(function: _Probe, given: list[torch.Tensor]) -> bool:
+    def wide() -> None:
+        made = function(*(t.float() for t in given))
+        for result in made if isinstance(made, tuple) else (made,):
+            if result is not None:
+                result.to(given[0].dtype)
+
+    narrow = best = float("inf")
+    try:
+        for i in range(_ROUNDS):
+            # The first call of each prepares the rest.
+            narrow = min(narrow, _seconds(lambda: function(*given)))
+            best = min(best, _seconds(wide))
+            if i and narrow > 4 * best:
+                break
+    except RuntimeError:  # this torch has no kernel for it
+        return False
+    return narrow <= _PATIENCE * best
+
+
+def _seconds(function: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    function()
+    return time.perf_counter() - started
