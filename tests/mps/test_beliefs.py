@@ -55,11 +55,15 @@ def _asked(value: Any) -> Iterator[tuple[str, str]]:
             yield name, repr(found)
 
 
+#: Before 2.12 storages of no GPU but CUDA's say that they are shared, and only tensors are made to.
+OF_STORAGES = frozenset({"is_shared"} if torch.__version__ < torch.torch_version.TorchVersion("2.12") else ())
+
+
 def answers(x: torch.Tensor) -> dict[str, str]:
     """All that a program can ask about where a tensor is."""
     found = dict(_asked(x))
     for name, storage in (("untyped", x.untyped_storage()), ("typed", x.storage())):
-        found.update((f"{name}.{key}", said) for key, said in _asked(storage))
+        found.update((f"{name}.{key}", said) for key, said in _asked(storage) if key not in OF_STORAGES)
         found[f"{name} shown"] = repr(storage)
     for name in LEGACY:
         found[f"isinstance {name}"] = str(isinstance(x, getattr(torch, name)))

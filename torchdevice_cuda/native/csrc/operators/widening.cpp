@@ -101,7 +101,7 @@ constexpr WideRow kWideRows[] = {
     {"_fft_c2c", Family::Always, kComplexHalf, nullptr},
     {"_fft_c2r", Family::Always, kComplexHalf, nullptr},
     {"abs", Family::Always, kBool, nullptr},
-    {"trace", Family::Always, kBool | kComplexHalf, nullptr},
+    {"trace", Family::Always, kBool | kHalves | kComplexHalf, nullptr},
     {"median", Family::Always, kBool | kEighths, nullptr},
     {"nanmedian", Family::Always, kBool | kEighths, nullptr},
     {"histc", Family::Always, kIntegers, nullptr},
