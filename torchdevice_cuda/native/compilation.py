@@ -60,6 +60,7 @@ def layout(kind: str) -> dict[str, Unit]:
         "operators": Unit(
             "-O2",
             (
+                "operators/alerts.cpp",
                 "operators/facts.cpp",
                 "operators/device_check.cpp",
                 "operators/boxed.cpp",

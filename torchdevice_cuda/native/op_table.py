@@ -24,6 +24,8 @@ FLAGS = {
     "SparseCsrMPS": "kMpsSparseCsrKernel",
     "NestedTensorMPS": "kMpsNestedKernel",
 }
+#: What PyTorch has for the CPU alone and the device's own attention is made of.
+OUR_PARTS = {f"_scaled_dot_product_flash_attention_for_cpu{part}" for part in ("", "_backward")}
 
 
 class Row(NamedTuple):
@@ -118,6 +120,9 @@ def rows(path: Path) -> list[Row]:
             method = f"wrapper_CUDA_{o.overload}_{base}"
         flags = ["kDeviceCheck"] if o.device_check else []
         flags += ["kIterates"] if kernels.iterates else []
+        everyone = any(key.startswith("Composite") for key in o.keys | kernels.keys)
+        alone = "CPU" in kernels.keys and "CUDA" not in kernels.keys and not everyone
+        flags += ["kCpuAlone"] if alone and o.name not in OUR_PARTS else []
         flags += [flag for key, flag in FLAGS.items() if key in keys]
         out.append(Row(o.full_name, method, tuple(flags)))
     return sorted(out)

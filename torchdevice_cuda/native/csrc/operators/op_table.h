@@ -13,6 +13,7 @@ enum OpFlag : uint8_t {
   kMpsSparseKernel = 4,
   kMpsSparseCsrKernel = 8,
   kMpsNestedKernel = 16,
+  kCpuAlone = 64,  // PyTorch has a kernel for the CPU and none that serves CUDA
   kIterates = 32,  // a TensorIterator sees all its tensors, and compares their devices
 };
 

@@ -43,14 +43,40 @@ void always_fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack
   run_on_cpu(op, DispatchKey::CPU, stack);
 }
 
+// Libraries come with kernels for the CPU, and those for CUDA in another build: the first stand in for the second. But
+// where PyTorch itself, or the program, has kernels for the CPU alone, there is nothing to stand in for.
+bool computes_on_cuda(const c10::OperatorHandle& op) {
+  const auto& name = op.operator_name();
+  const std::string aten = aten_name(name.name, name.overload_name);
+  if (const auto* row = aten.empty() ? nullptr : find_op_row(aten.c_str()); row && (row->flags & kCpuAlone))
+    return false;
+  if (!op.hasKernelForDispatchKey(DispatchKey::CPU)) return false;
+  const auto colons = name.name.find("::");
+  if (!g_is_written || colons == std::string::npos) return true;
+  const std::string overload = name.overload_name.empty() ? "" : "." + name.overload_name;
+  return !g_is_written(name.name.substr(0, colons) + "/" + name.name.substr(colons + 2) + overload + "/CPU");
+}
+
+// As PyTorch's dispatcher says it.
+[[noreturn]] void throw_no_kernel(const c10::OperatorHandle& op) {
+  std::string known;
+  for (uint8_t k = 1; k <= static_cast<uint8_t>(DispatchKey::EndOfRuntimeBackendKeys); k++) {
+    const auto key = static_cast<DispatchKey>(k);
+    if (key == kDense || !op.hasComputedKernelForDispatchKey(key)) continue;
+    known += (known.empty() ? "" : ", ") + std::string(c10::toString(key));
+  }
+  const std::string name = c10::toString(op.operator_name());
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "Could not run '", name, "' with arguments from the '", kName,
+      "' backend. This could be because the operator doesn't exist for this backend, or was omitted during the "
+      "selective/custom build process (if using custom build). If you are a Facebook employee using PyTorch on mobile, "
+      "please visit https://fburl.com/ptmfixes for possible resolutions. '",
+      name, "' is only available for these backends: [", known, "].\n\n", op.dumpComputedTable());
+}
+
 void fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
   if (kIsCuda) {
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        op.hasKernelForDispatchKey(DispatchKey::CPU) ||
-            op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd),
-        "Could not run '", op.operator_name(),
-        "' with arguments from the 'CUDA' backend. The virtual GPU computes with "
-        "the CPU's kernels, and the CPU has none for this operator.");
+    if (!computes_on_cuda(op)) throw_no_kernel(op);
     run_on_cpu(op, DispatchKey::CPU, stack);
     return;
   }
@@ -158,6 +184,8 @@ bool starts_with(const std::string& text, std::string_view start) {
 
 }  // namespace
 
+std::function<bool(const std::string&)> g_is_written;
+
 std::string aten_name(const std::string& name, const std::string& overload) {
   if (!starts_with(name, kAten)) return {};
   const std::string bare = name.substr(kAten.size());
@@ -196,6 +224,7 @@ void register_boxed_kernels() {
     for (size_t i = 0; i < libraries.size(); i++) {
       const auto& k = kKeys[i];
       if (is_claimed(k.device, name)) continue;
+      if (kIsCuda && k.device == kDense && row && (row->flags & kCpuAlone)) continue;
       bool wanted = op->hasKernelForDispatchKey(k.cpu);
       if (kIsCuda) {
         const bool composite = op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
