@@ -15,7 +15,6 @@ DEVICES = {"driver": "virtual", "devices": 2, "memory": "64MiB"}
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "more": ({"devices": 3}, "cannot have 3 virtual GPUs of 67,108,864 bytes"),
     "fewer": ({"devices": 1}, "cannot have 1 virtual GPU of 67,108,864 bytes"),
-    "fewer are visible": ({"visible_devices": "1"}, "cannot have 1 virtual GPU of 67,108,864 bytes"),
     "none is visible": ({"visible_devices": ""}, "cannot have 0 virtual GPUs"),
     "larger": ({"memory": "128MiB"}, "cannot have 2 virtual GPUs of 134,217,728 bytes"),
     "more, by auto": ({"driver": "auto", "devices": 3}, "cannot have 3 virtual GPUs of 67,108,864 bytes"),
@@ -38,6 +37,16 @@ def test_other_devices_than_the_process_has_are_refused(name: str) -> None:
     assert not torchdevice_cuda.is_active()
     torchdevice_cuda.activate(**DEVICES)
     assert torch.cuda.device_count() == 2
+    assert torch.ones(2, device="cuda:1").sum().item() == 2
+
+
+@child(VIRTUAL.but(devices=2, memory="64MiB"), alone=True)
+def test_fewer_of_them_can_be_visible() -> None:
+    import torch
+
+    _again(**DEVICES, visible_devices="1")
+    assert torch.cuda.device_count() == 1
+    _again(**DEVICES)
     assert torch.ones(2, device="cuda:1").sum().item() == 2
 
 

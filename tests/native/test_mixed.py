@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -54,6 +55,28 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: functional.embedding(torch.tensor([0]), _g()),
         BUT + "index is on cpu, different from other tensors on cuda:0" + AT + "_index_select)",
     ),
+    "equal": (
+        lambda: torch.equal(_g(), _c()),
+        BUT + "other is on cpu, different from other tensors on cuda:0" + AT + "_equal)",
+    ),
+    "equal, the other way": (
+        lambda: torch.equal(_c(), _g()),
+        BUT + "other is on cuda:0, different from other tensors on cpu" + AT + "_equal)",
+    ),
+    "addcmul to a number": (
+        lambda: torch.addcmul(torch.tensor(2.0), _g(), _g()),
+        "CPU Scalar support for self argument is not supported when calling addcmul on CUDA tensors.",
+    ),
+    "addcmul of a number": (
+        lambda: torch.addcmul(_g(), torch.tensor(2.0), _g()),
+        "CPU Scalar support for tensor1 argument is not supported when calling addcmul on CUDA tensors. However, CPU "
+        "Scalar support for tensor2 is supported, please swap your tensor1 and tensor2 terms.",
+    ),
+    "addcmul of two numbers": (
+        lambda: torch.addcmul(_g(), torch.tensor(2.0), torch.tensor(2.0)),
+        "Trying to pass too many CPU scalars to non-CPU kernel!",
+    ),
+    "addcdiv by a number": (lambda: torch.addcdiv(_g(), _g(), torch.tensor(2.0)), TWO + "cpu!"),
     "indices of the GPU": (
         lambda: torch.arange(4.0)[torch.tensor([1], device="cuda")],
         "indices should be either on cpu or on the same device as the indexed tensor (cpu)",
@@ -77,6 +100,7 @@ NUMBERS: dict[str, tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], l
     "masked_fill": (lambda v, s: v.masked_fill(v > 0, s), [3, 3]),
     "compared": (lambda v, s: v > s, [False, False]),
     "in place": (lambda v, s: v.add_(s), [4, 4]),
+    "addcmul": (lambda v, s: torch.addcmul(v, v, s), [4, 4]),
 }
 
 
@@ -116,6 +140,35 @@ def test_copies_go_to_another_gpu_and_dtype() -> None:
 
 def test_copies_are_broadcast() -> None:
     assert torch.zeros(2, 3, device="cuda").t().copy_(torch.ones(2)).sum() == 6
+
+
+OVERLAPPING: dict[str, Callable[[], object]] = {
+    "one dimension": lambda: _row()[1:].copy_(_row()[:-1]),
+    "rows": lambda: _square()[1:].copy_(_square()[:-1]),
+    "another type": lambda: _row()[1:].copy_(_row().view(torch.int32)[:-1]),
+    "an output": lambda: torch.add(_row()[:-1], 1, out=_row()[1:]),
+}
+ROW = functools.cache(lambda: torch.arange(16.0, device="cuda"))
+
+
+def _row() -> torch.Tensor:
+    return ROW()
+
+
+def _square() -> torch.Tensor:
+    return ROW().view(4, 4)
+
+
+@pytest.mark.parametrize("overlapping", OVERLAPPING)
+def test_copies_that_overlap_are_refused(overlapping: str) -> None:
+    with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to tensor refer to a"):
+        OVERLAPPING[overlapping]()
+    assert _row().tolist() == list(range(16))
+
+
+def test_a_copy_onto_itself_is_not() -> None:
+    assert _row().copy_(_row()).tolist() == list(range(16))
+    assert _row().copy_(_row()[:]).tolist() == list(range(16))
 
 
 def test_no_numpy() -> None:

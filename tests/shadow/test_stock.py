@@ -139,3 +139,20 @@ def test_after_deactivation_the_module_is_stocks() -> None:
     assert "__getattr__" not in vars(torch.cuda)
     assert torch.cuda.__all__ == stock.Rest({"__name__": "torch.cuda"}).published()
     assert torch.cuda.amp.autocast.__module__ == "torch.cuda.amp.autocast_mode"
+
+
+PRIVATE = (
+    "_HAS_PYNVML",
+    "_device_count_nvml",
+    "_raw_device_count_nvml",
+    "_transform_uuid_to_ordinals",
+    "_code_compatible_with_device",
+    "_host_arch_key",
+    "_device_limits",
+)
+
+
+@child(*in_every_order(CPU), as_in=STOCK)
+def test_private_names_that_torchs_tests_read() -> list[list[str]]:
+    """What is assigned in one case only, and submodules, too."""
+    return [[name, type(getattr(torch.cuda, name, None)).__name__] for name in PRIVATE]

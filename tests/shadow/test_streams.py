@@ -104,3 +104,10 @@ def test_an_external_stream_shares_the_timeline() -> None:
         keep_busy(0.2)
     assert not stream.query()
     stream.synchronize()
+
+
+@child(CPU)
+def test_a_stream_gives_its_handle_to_other_libraries() -> None:
+    stream = torch.cuda.Stream()
+    assert stream.__cuda_stream__() == (0, stream.cuda_stream)
+    assert torch.cuda.default_stream().__cuda_stream__() == (0, 0)

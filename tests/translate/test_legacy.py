@@ -80,3 +80,23 @@ def test_sparse_tensors() -> None:
     assert [tuple(each.shape) for each in made] == [(2,), (4,), (0,), (2, 3)]
     assert len({each.device for each in made}) == 1
     assert all(isinstance(each, kind) for each in made)
+
+
+@child(VIRTUAL, alone=True)
+def test_torch_tensor_is_of_the_default_type() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # set_default_tensor_type is deprecated
+        torch.set_default_tensor_type("torch.cuda.FloatTensor")
+        given = [torch.Tensor([1.0]), torch.Tensor(2), torch.Tensor(), torch.Tensor(torch.zeros(2)), torch.zeros(1)]
+        assert {tensor.type() for tensor in given} == {"torch.cuda.FloatTensor"}
+        assert not torch.FloatTensor(2).is_cuda
+        torch.set_default_tensor_type(torch.cuda.HalfTensor)
+        assert torch.Tensor([1.0]).type() == "torch.cuda.HalfTensor"
+        torch.set_default_tensor_type(torch.FloatTensor)
+        assert {torch.Tensor([1.0]).type(), torch.zeros(1).type()} == {"torch.FloatTensor"}
+
+
+@child(VIRTUAL.but(devices=2))
+def test_a_class_makes_tensors_on_any_device() -> None:
+    made = [torch.cuda.FloatTensor(1, device=1), torch.cuda.FloatTensor([1.0], device="cuda:1")]
+    assert [tensor.get_device() for tensor in made] == [1, 1]

@@ -9,6 +9,7 @@ import importlib
 import inspect
 import sys
 import types
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,10 @@ def changes() -> list[list[str]]:
     # Those of collectives with the first process group, be it none.
     with contextlib.suppress(TypeError):
         torch.distributed.distributed_c10d._new_process_group_helper()
+    # And how torch.Tensor makes tensors with the first type of CUDA's that is the default.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is deprecated
+        torch.set_default_tensor_type("torch.cuda.FloatTensor")
     applied = activation._state.patches  # type: ignore[union-attr]
     patches = {patch.name: patch for patch in applied.patches}
     found = applied._editor.changes

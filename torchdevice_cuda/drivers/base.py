@@ -214,6 +214,10 @@ class Driver(abc.ABC):
         """Whether this process was forked from one that had already used the device."""
         return self._initialized_by is not None and self._initialized_by != os.getpid()
 
+    def has_context(self, device: int) -> bool:
+        """Whether this process has done something on a device; asking about it is not doing."""
+        return self.initialized()
+
     # --------------------------------------------------------------------- random
     @abc.abstractmethod
     def generators(self) -> tuple[torch.Generator, ...]:
@@ -234,6 +238,15 @@ class Driver(abc.ABC):
     @abc.abstractmethod
     def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
         """Restore a generator from ``get_state()`` of this driver or from a state saved on a CUDA device."""
+
+    # ----------------------------------------------------------------- host memory
+    def register_host_memory(self, address: int, size: int) -> None:
+        """Count host memory of the program's own as pinned."""
+        self.registered_host_memory[address] = size
+
+    def unregister_host_memory(self, address: int) -> bool:
+        """Stop counting it; whether it was."""
+        return self.registered_host_memory.pop(address, None) is not None
 
     # -------------------------------------------------------------------- profiler
     def trace(self, on: bool) -> None:  # noqa: B027 (most drivers have no profiler attached)

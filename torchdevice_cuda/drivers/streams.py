@@ -78,6 +78,9 @@ class Streams(abc.ABC):
     def synchronize_device(self, device: int) -> None:
         """Wait for all work of all streams of a device."""
 
+    def watch_synchronization(self, mode: int) -> None:  # noqa: B027 (only a device of our own can tell)
+        """Have operators that wait for the device, or would on CUDA, warn (1) or fail (2); 0 ends it."""
+
     @abc.abstractmethod
     def is_capturing(self, stream_id: int, device: int) -> bool:
         """Whether a graph is being captured on a stream."""

@@ -86,6 +86,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "operators/widening.cpp",
                 "operators/dtypes.cpp",
                 "operators/kernel_names.cpp",
+                "operators/alerts.cpp",
                 "operators/facts.cpp",
                 "operators/device_check.cpp",
                 "operators/boxed.cpp",

@@ -78,6 +78,15 @@ class Native(Protocol):
     def mark_used(self) -> None:
         """From here on a forked child may not use the device."""
 
+    def has_context(self, device: int) -> bool:
+        """Whether this process has done something on a device."""
+
+    def show_devices(self, count: int) -> None:
+        """Let so many of the installed devices be seen."""
+
+    def know_written(self, written: set[str]) -> None:
+        """Where it is written down which kernels Python wrote; the set itself is looked at later."""
+
     def get_device(self) -> int:
         """The thread's current device."""
 
@@ -156,6 +165,12 @@ class Native(Protocol):
     def host_reset_accumulated_stats(self) -> None:
         """Start the sums of pinned memory from zero."""
 
+    def register_pinned(self, address: int, size: int) -> None:
+        """Count memory of the program's own as pinned."""
+
+    def unregister_pinned(self, address: int) -> None:
+        """Stop counting it."""
+
     # ------------------------------------------------------------------ streams
     def stream_new(self, device: int, priority: int) -> int:
         """The next stream of the pool."""
@@ -180,6 +195,9 @@ class Native(Protocol):
 
     def synchronize(self, device: int) -> None:
         """Wait for all streams of a device."""
+
+    def watch_synchronization(self, mode: int) -> None:
+        """Warn (1) of operators that wait for the device, or have them fail (2); 0 ends it."""
 
     def sleep(self, cycles: int, device: int) -> None:
         """Keep the current stream busy."""

@@ -85,6 +85,8 @@ class Rest:
         """The module's ``__getattr__``."""
 
         def __getattr__(name: str) -> Any:
+            if name in self.submodules() and self._is_module(name):
+                return importlib.import_module(f"{self._module}.{name}")
             if self._is_ours_to_find(name) and name in self._statements:
                 self._define(name)
             if name in self._namespace:
@@ -96,20 +98,28 @@ class Rest:
 
     def _is_ours_to_find(self, name: str) -> bool:
         """Whether a name can be one of stock's statements; the import system looks for submodules by itself."""
-        return not name.startswith("__") and self.mentions(name) and not file_of(f"{self._module}.{name}").exists()
+        return not name.startswith("__") and self.mentions(name) and not self._is_module(name)
+
+    def _is_module(self, name: str) -> bool:
+        return file_of(f"{self._module}.{name}").exists()
 
     @functools.cached_property
-    def _statements(self) -> dict[str, ast.stmt]:
-        """The statement that defines a name last, of all at the top level."""
-        return {name: statement for statement in ast.parse(self._text).body for name in _bound(statement)}
+    def _statements(self) -> dict[str, list[ast.stmt]]:
+        """The statements at the top level that define a name, in order: a later one may do so in some cases only."""
+        found: dict[str, list[ast.stmt]] = {}
+        for statement in ast.parse(self._text).body:
+            for name in _bound(statement):
+                found.setdefault(name, []).append(statement)
+        return found
 
     def _define(self, name: str) -> None:
         """Execute what defines a name and, before it, what that needs; names that are there stay as they are."""
         wanted: dict[int, ast.stmt] = {}
         todo = [name]
         while todo:
-            statement = self._statements[todo.pop()]
-            if statement.lineno not in wanted:
+            for statement in self._statements[todo.pop()]:
+                if statement.lineno in wanted:
+                    continue
                 wanted[statement.lineno] = statement
                 used = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
                 todo.extend(other for other in used & self._statements.keys() if other not in self._namespace)

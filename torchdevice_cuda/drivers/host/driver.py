@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..base import DeviceFacts, Driver, claimed
 from . import facts as hostfacts
-from .visible import visible_count
+from .visible import visible_count, visible_now
 
 if TYPE_CHECKING:
     from ...settings import Settings
@@ -24,10 +24,23 @@ class HostDriver(Driver):
     def __init__(self, settings: Settings, reason: str) -> None:
         super().__init__(settings, reason)
         self._count = visible_count(settings.devices, settings.visible_devices)
+        self._visible = visible_now()
 
     def device_count(self) -> int:
-        """The configured number of devices, less those the program may not see."""
+        """The configured number of devices, less those the program may not see.
+
+        As on CUDA that is settled by the first use: many a program sets the variable after it has imported torch.
+        """
+        if self.needs_init and (visible := visible_now()) != self._visible:
+            self._visible = visible
+            self._show(visible_count(self.settings.devices, visible))
         return self._count
+
+    def _show(self, count: int) -> None:
+        """Have the program see so many devices from now on; none was used yet."""
+        self._count = count
+        for part in ("streams", "memory"):
+            self.__dict__.pop(part, None)  # made for another number
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 (one driver lives as long as the process)
     def facts(self, index: int) -> DeviceFacts:

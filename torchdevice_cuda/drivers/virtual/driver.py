@@ -37,19 +37,32 @@ class VirtualDriver(HostDriver):
     label = "virtual GPU, CUDA compatible"
     integrated = 0
 
+    def __init__(self, settings: Settings, reason: str) -> None:
+        super().__init__(settings, reason)
+        #: whether there are devices at all; what was hidden when torch was imported stays hidden
+        self._installs = self._count > 0
+
     @property
     def native(self) -> Native | None:
         """The compiled device, installed in this process; ``None`` where the program may see none."""
-        return self._module if self._count else None
+        return self._module if self._installs else None
 
     @functools.cached_property
     def _module(self) -> Native:
         from ...native import build
 
         module: Native = build.load("cuda", build=self.settings.build)
-        memory = [self.memory_of_each or _share(self._count)] * self._count if self._count else []
+        # Those that are hidden, too: until the first use a program can change its mind about what it wants to see.
+        memory = [self.memory_of_each or _share(self._count)] * self.settings.devices if self._installs else []
         install(module, "virtual GPU", memory)
+        if self._installs:
+            module.show_devices(self._count)
         return module
+
+    def _show(self, count: int) -> None:
+        if self._installs:
+            super()._show(count)
+            self._module.show_devices(count)
 
     def prepare(self) -> None:
         """Register the device with torch, tell it whose numbers to draw, and what this processor is quick at."""
@@ -77,6 +90,20 @@ class VirtualDriver(HostDriver):
     def in_bad_fork(self) -> bool:
         """Whether this process was forked from one that had used the device."""
         return super().in_bad_fork() or ("_module" in self.__dict__ and self._module.in_bad_fork())
+
+    def has_context(self, device: int) -> bool:
+        """Whether something was done on a device, here or in torch's C++."""
+        return self._module.has_context(device)
+
+    def register_host_memory(self, address: int, size: int) -> None:
+        """Tell torch, too, which asks the device whether memory is pinned."""
+        super().register_host_memory(address, size)
+        self._module.register_pinned(address, size)
+
+    def unregister_host_memory(self, address: int) -> bool:
+        """And tell it the contrary."""
+        self._module.unregister_pinned(address)
+        return super().unregister_host_memory(address)
 
     def current_device(self) -> int:
         """The calling thread's current device, as torch's C++ keeps it."""

@@ -65,6 +65,10 @@ class NativeStreams(Streams):
         """Wait for all work of all streams of a device."""
         self._native.synchronize(self._valid(device))
 
+    def watch_synchronization(self, mode: int) -> None:
+        """The kernels tell."""
+        self._native.watch_synchronization(mode)
+
     def is_capturing(self, stream_id: int, device: int) -> bool:
         """Whether a graph is being captured on a stream."""
         self._valid(device)

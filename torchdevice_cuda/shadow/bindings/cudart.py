@@ -55,7 +55,7 @@ def cudaHostRegister(ptr: int, size: int, flags: int) -> pybind.PybindEnum:
             ptr < start + length and start < ptr + size for start, length in active().registered_host_memory.items()
         ):
             return cudaError(_ALREADY_REGISTERED)
-        active().registered_host_memory[ptr] = size
+        active().register_host_memory(ptr, size)
     return _SUCCESS
 
 
@@ -65,7 +65,7 @@ def cudaHostUnregister(ptr: int) -> pybind.PybindEnum:
     if ptr <= 0:
         return cudaError(_INVALID_VALUE)
     with _lock:
-        return _SUCCESS if active().registered_host_memory.pop(ptr, None) else cudaError(_NOT_REGISTERED)
+        return _SUCCESS if active().unregister_host_memory(ptr) else cudaError(_NOT_REGISTERED)
 
 
 def cudaStreamCreate(ptr: int) -> pybind.PybindEnum:

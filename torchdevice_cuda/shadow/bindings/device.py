@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+import warnings
 from typing import NoReturn
 
 import torch
@@ -175,7 +176,7 @@ def _cuda_hasPrimaryContext(device: int) -> bool:
     driver = active()
     if not 0 <= device < driver.device_count():
         raise RuntimeError(f"hasPrimaryContext expects a valid device index, but got device_index={device}")
-    return driver.initialized()
+    return driver.has_context(device)
 
 
 def _cuda_synchronize() -> None:
@@ -225,13 +226,23 @@ def _cuda_get_sync_debug_mode() -> int:
 
 
 def _cuda_set_sync_debug_mode(mode: int) -> None:
-    """Remember the mode; work on the host is synchronous, so no call becomes slow by synchronising."""
+    """Remember the mode, and have the device tell of operators that wait; not every driver's can."""
     global _sync_debug_mode
     if type(mode) is not int:
         raise RuntimeError("invalid argument to set_sync_debug_mode")
     if mode not in (0, 1, 2):
         raise RuntimeError("invalid value of debug_mode, expected one of 0,1,2")
     _sync_debug_mode = mode
+    active().streams.watch_synchronization(mode)
+
+
+def synchronizing() -> None:
+    """Called where CUDA would wait for a stream: says so if the program has asked for it."""
+    words = "called a synchronizing CUDA operation"
+    if _sync_debug_mode == 2:
+        raise RuntimeError(words)
+    if _sync_debug_mode == 1:
+        warnings.warn(words, stacklevel=3)
 
 
 def _rocm_is_backward_pass() -> bool:

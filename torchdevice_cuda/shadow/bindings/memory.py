@@ -113,10 +113,18 @@ def _host_emptyCache() -> None:
 
 
 # -------------------------------------------------------------------- raw allocations
+_SIZES, _BLOCK = 2**64, 512
+
+
 def _cuda_cudaCachingAllocator_raw_alloc(size: int, stream: int) -> int:
-    """Take memory of the current device."""
+    """Take memory of the current device. Sizes are unsigned to CUDA: a negative one is very large.
+
+    The largest become nothing when they are rounded up to whole blocks, and CUDA gives the smallest block for them.
+    """
     driver = active()
-    return driver.memory.allocate(size, driver.current_device(), stream)
+    unsigned = size % _SIZES
+    taken = unsigned if unsigned <= _SIZES - _BLOCK else 1
+    return driver.memory.allocate(taken, driver.current_device(), stream)
 
 
 def _cuda_cudaCachingAllocator_raw_delete(address: int) -> None:

@@ -11,6 +11,7 @@ from ...drivers import active
 from ...drivers.errors import cuda_error
 from ...drivers.handles import CUDA_TYPE, EventMethods, StreamMethods
 from ...drivers.streams import GREATEST_PRIORITY, LEAST_PRIORITY
+from .device import synchronizing
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -61,6 +62,11 @@ class _CudaStreamBase(StreamMethods, torch._C.Stream):
         return other is not None and not self == other
 
     __hash__ = torch._C.Stream.__hash__
+
+    def synchronize(self) -> None:
+        """Wait for all work given to this stream."""
+        synchronizing()
+        super().synchronize()
 
     @property
     def cuda_stream(self) -> int:

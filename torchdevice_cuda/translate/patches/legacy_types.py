@@ -60,11 +60,22 @@ def construction(context: Context) -> None:
     context.editor.set(torch.Tensor, "__new__", staticmethod(resembling(__new__, original)))
 
 
-@patch("torch.set_default_tensor_type", traits=Trait.SUBSTITUTE)
+@patch("torch.set_default_tensor_type", "torch.Tensor.__new__", traits=Trait.SUBSTITUTE)
 def default_type(context: Context) -> None:
-    """``torch.set_default_tensor_type`` with a CUDA type sets the data type, and CUDA as the default device."""
-    original = torch.set_default_tensor_type
+    """``torch.set_default_tensor_type`` with a CUDA type sets the data type, and CUDA as the default device.
+
+    ``torch.Tensor(2, 3)`` asks no default device: it is replaced the first time that a CUDA type is set.
+    """
+    original, make = torch.set_default_tensor_type, torch.Tensor.__new__
     translator = context.translator
+    chosen: Any = None  # the class that torch.Tensor stands for, where it is one of CUDA's
+
+    def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
+        return make(cls, *args, **kwargs) if chosen is None or cls is not torch.Tensor else chosen(*args, **kwargs)
+
+    @context.editor.later
+    def replace_construction() -> None:
+        context.editor.set(torch.Tensor, "__new__", staticmethod(resembling(__new__, make)))
 
     def set_default_tensor_type(t: Any) -> None:
         name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
@@ -73,6 +84,10 @@ def default_type(context: Context) -> None:
         original(getattr(known, "_host", known))
         if translator.accelerator != "cpu":
             torch.set_default_device("cuda" if on_cuda else None)
+            nonlocal chosen
+            chosen = getattr(torch.cuda, name.rpartition(".")[2]) if on_cuda else None
+            if on_cuda and vars(torch.Tensor).get("__new__") is None:
+                replace_construction()
 
     install(context, torch, "set_default_tensor_type", set_default_tensor_type, original)
 

@@ -119,6 +119,7 @@ def foreign(context: Context) -> None:
         execute(self, module)
         take_over(written)
 
+    native.know_written(written)
     take_over(written)
     context.editor.set(torch._ops._Ops, "load_library", resembling(load_library, load))
     context.editor.set(ExtensionFileLoader, "exec_module", resembling(exec_module, execute), f"{_LOADER}.exec_module")

@@ -318,6 +318,9 @@ void bind_memory(py::module_& m) {
   m.def("host_empty_cache", &host_empty_cache, nogil);
   m.def("host_reset_peak_stats", &host_reset_peak_stats, nogil);
   m.def("host_reset_accumulated_stats", &host_reset_accumulated_stats, nogil);
+  m.def(
+      "register_pinned", [](uintptr_t p, size_t bytes) { register_pinned(reinterpret_cast<void*>(p), bytes); }, nogil);
+  m.def("unregister_pinned", [](uintptr_t p) { unregister_pinned(reinterpret_cast<void*>(p)); }, nogil);
   m.def("is_pinned_address", [](uintptr_t p) { return is_pinned(reinterpret_cast<void*>(p)); }, nogil);
 
   m.def("allocate_on", [](int i) {

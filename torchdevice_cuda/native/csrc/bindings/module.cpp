@@ -7,6 +7,7 @@
 
 #include "calls/rescue.h"
 #include "operators/install.h"
+#include "operators/registration.h"
 #include "operators/widening.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
@@ -28,6 +29,8 @@ struct Silent final : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
+int g_installed = 0;
+
 bool install(int count, const std::vector<int64_t>& limits) {
   TORCH_CHECK(count >= 1 && count <= kMaxDevices, "device_count must be 1 to ", kMaxDevices, ", not ", count);
   TORCH_CHECK(kIsCuda || count == 1, "there is one mps device");
@@ -35,12 +38,12 @@ bool install(int count, const std::vector<int64_t>& limits) {
       limits.size() == static_cast<size_t>(count), "one memory limit per device: expected ", count, ", got ",
       limits.size());
   static bool done = false;
-  TORCH_CHECK(!done || count == device_count(), "already installed with ", device_count(), " devices");
+  TORCH_CHECK(!done || count == g_installed, "already installed with ", g_installed, " devices");
   for (int i = 0; i < count; i++) {
     TORCH_CHECK(limits[static_cast<size_t>(i)] > 0, "a memory limit must be positive");
     set_memory_limit(static_cast<c10::DeviceIndex>(i), static_cast<size_t>(limits[static_cast<size_t>(i)]));
   }
-  g_device_count = count;
+  g_device_count = g_installed = count;
   if (done) return true;
   done = true;
   Silent silent;
@@ -70,11 +73,23 @@ bool take_over(const py::set& written) {
   return true;
 }
 
+// The set itself: it is looked at when an operator is called that nobody has written a kernel of CUDA's for.
+void know_written(const py::set& written) {
+  static PyObject* kept = nullptr;
+  Py_XDECREF(kept);
+  kept = written.inc_ref().ptr();
+  g_is_written = [](const std::string& kernel) {
+    const py::gil_scoped_acquire gil;
+    return py::reinterpret_borrow<py::set>(kept).contains(kernel);
+  };
+}
+
 void bind_device(py::module_& m) {
   m.attr("device_type") = kIsCuda ? "cuda" : "mps";
   m.def("install", &install, py::arg("device_count"), py::arg("memory_limits"));
   m.def("take_over", &take_over, py::arg("written"));
   m.def("keep_narrow", &keep_narrow, py::arg("family"), py::arg("type"));
+  m.def("know_written", &know_written, py::arg("written"));
   m.def("device_count", [] { return device_count(); });
   m.def("in_bad_fork", [] { return g_bad_fork; });
   m.def("is_used", [] { return g_used.load(); });
@@ -84,7 +99,14 @@ void bind_device(py::module_& m) {
   m.def("set_device", [](int i) {
     check_fork();
     check_index(i);
+    mark_context(i);
     t_current_device = static_cast<Index>(i);
+  });
+  m.def("has_context", [](int i) { return has_context(i); });
+  // Fewer than are installed, or all again: CUDA_VISIBLE_DEVICES counts until the first use.
+  m.def("show_devices", [](int count) {
+    TORCH_CHECK(count >= 0 && count <= g_installed, "there are ", g_installed, " devices, not ", count);
+    g_device_count = count;
   });
   m.def("exchange_device", [](int i) {
     const int old = t_current_device;

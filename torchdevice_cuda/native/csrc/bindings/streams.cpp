@@ -46,6 +46,8 @@ void bind_streams(py::module_& m) {
       "sleep", [](int64_t cycles, int i) { sleep_current_stream(static_cast<Index>(i), cycles); }, py::arg("cycles"),
       py::arg("device") = -1, nogil);
 
+  m.def("watch_synchronization", [](int mode) { g_sync_debug.store(mode); }, py::arg("mode"));
+
   py::class_<PyEvent>(m, "Event")
       .def(py::init<>())
       .def(

@@ -86,14 +86,27 @@ at::Tensor make_csr(
 
 }  // namespace
 
+void materialize(const at::Tensor& t) {
+  if (is_device_tensor(t) && t.has_storage())
+    t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()->mutable_data();
+}
+void materialize(const c10::IValue& v) {
+  if (v.isTensor()) {
+    materialize(v.toTensor());
+  } else if (v.isTensorList()) {
+    for (const at::Tensor& t : v.toTensorVector()) materialize(t);
+  }
+}
+
 const c10::intrusive_ptr<c10::StorageImpl>& Aliases::storage_alias(const c10::Storage& s) {
   auto* impl = s.unsafeGetStorageImpl();
   for (auto& p : storages_)
     if (p.dev == impl) return p.cpu;
-  c10::DataPtr data(impl->mutable_data(), cpu());
+  void* const at = lazy_ ? const_cast<void*>(impl->data()) : impl->mutable_data();
+  c10::DataPtr data(at, cpu());
   if (C10_UNLIKELY(keep_alive_)) {
     auto held = s.getWeakStorageImpl().lock();
-    data = c10::DataPtr(impl->mutable_data(), held.release(), &drop_storage, cpu());
+    data = c10::DataPtr(at, held.release(), &drop_storage, cpu());
   }
   storages_.push_back(
       {impl,

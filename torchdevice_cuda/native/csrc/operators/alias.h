@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 #include <c10/core/Storage.h>
 #include <c10/util/SmallVector.h>
 
@@ -13,12 +14,21 @@ inline bool is_device_tensor(const at::Tensor& t) {
   return t.defined() && t.device().type() == kType;
 }
 
+// A tensor, or each of a list, gets memory of its own where it shares it with lazy clones: it is going to be written.
+void materialize(const at::Tensor& t);
+void materialize(const c10::IValue& v);
+
 // The aliases of one operator call. Two tensors that share a storage share its alias, so that overlap checks and
 // resizes inside CPU kernels see what they should.
 class Aliases {
  public:
   // keep_alive: the alias may outlive the call (packed weights), so it must hold on to the memory.
   explicit Aliases(c10::DeviceIndex index, bool keep_alive = false) : index_(index), keep_alive_(keep_alive) {}
+
+  // Memory that lazy clones share stays shared: nothing but what was materialized before is written.
+  void keep_lazy() {
+    lazy_ = true;
+  }
 
   // A CPU tensor over t's memory; t itself if it is not a device tensor. `written`: write_back() looks at it.
   at::Tensor to_cpu(const at::Tensor& t, bool written);
@@ -55,6 +65,7 @@ class Aliases {
 
   c10::DeviceIndex index_;
   bool keep_alive_;
+  bool lazy_ = false;
   c10::SmallVector<StoragePair, 4> storages_;
   c10::SmallVector<TensorPair, 4> tensors_;
   std::vector<c10::Storage> kept_;

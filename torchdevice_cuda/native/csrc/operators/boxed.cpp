@@ -15,6 +15,7 @@
 #include <shared_mutex>
 #include <unordered_map>
 
+#include "operators/alerts.h"
 #include "operators/alias.h"
 #include "operators/device_check.h"
 #include "operators/dtypes.h"
@@ -131,10 +132,12 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
     const IValue& v = (*stack)[base + i];
     if (C10_LIKELY(f.args[i].kind == Kind::Tensor)) {
       if (v.isTensor() && v.toTensor().defined()) look(v.toTensor());
+      if (f.args[i].changed) materialize(v);
     } else if (f.args[i].kind == Kind::Device) {
       if (index < 0 && v.isDevice() && v.toDevice().type() == kType) index = resolve(v.toDevice().index());
     } else {
       each_tensor(v, f.args[i].kind, look);
+      if (f.args[i].changed) materialize(v);
     }
   }
   if (C10_UNLIKELY(several || (any_cpu && index >= 0))) {
@@ -159,10 +162,12 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
     return;
   }
 
+  if (C10_UNLIKELY(f.tells)) tell(f, *stack, base, index);
   std::optional<Widening> wide;
   if (C10_UNLIKELY((types & f.special) != 0)) look_at_types(wide, f, types, *stack, base, index);
 
   Aliases aliases(index, f.keep_alive);
+  if (!f.keep_alive) aliases.keep_lazy();
   for (auto i : f.interesting) {
     IValue& v = (*stack)[base + i];
     const auto& arg = f.args[i];

@@ -3,8 +3,10 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <optional>
+#include <string>
 
 #include "operators/refusals.h"
+#include "operators/registration.h"
 
 namespace hostdevice {
 namespace {
@@ -27,6 +29,46 @@ void check_as_metal(const c10::OperatorHandle& op, const Facts& f, const torch::
       TORCH_CHECK(false, "Passed CPU tensor to MPS op");
     });
   }
+}
+
+// Kernels of three tensors take a number of the CPU's in some places only. `words` says so for the place; without words
+// it is a tensor of another device as any other.
+struct NoNumber {
+  const char* name;
+  size_t position;
+  const char* words;
+};
+constexpr NoNumber kNoNumbers[] = {
+    {"addcdiv", 0, nullptr},
+    {"addcdiv", 1, nullptr},
+    {"addcdiv", 2, nullptr},
+    {"addcmul", 0, "CPU Scalar support for self argument is not supported when calling addcmul on CUDA tensors."},
+    {"addcmul", 1,
+     "CPU Scalar support for tensor1 argument is not supported when calling addcmul on CUDA tensors. However, CPU "
+     "Scalar support for tensor2 is supported, please swap your tensor1 and tensor2 terms."},
+};
+
+void check_numbers(const c10::OperatorHandle& op, const Facts& f, const torch::jit::Stack& stack, size_t base) {
+  std::string name = aten_name(op.schema().name(), "");
+  if (!name.empty() && name.back() == '_') name.pop_back();
+  size_t numbers = 0;
+  const NoNumber* refused = nullptr;
+  std::optional<c10::Device> common;
+  for (auto i : f.interesting) {
+    each_tensor(stack[base + i], f.args[i].kind, [&](const at::Tensor& t) {
+      if (!t.device().is_cpu()) {
+        common = t.device();
+        return;
+      }
+      numbers++;
+      for (const auto& row : kNoNumbers)
+        if (name == row.name && i == row.position) refused = &row;
+    });
+  }
+  if (!refused) return;
+  if (!refused->words) two_devices(*common, c10::Device(c10::kCPU));
+  TORCH_CHECK(numbers == 1, "Trying to pass too many CPU scalars to non-CPU kernel!");
+  TORCH_CHECK(false, refused->words);
 }
 
 }  // namespace
@@ -86,6 +128,7 @@ void check_devices(const c10::OperatorHandle& op, const Facts& f, const torch::j
       if (!scalar) two_devices(*common, t.device());
     });
   }
+  check_numbers(op, f, stack, base);
 }
 
 }  // namespace hostdevice

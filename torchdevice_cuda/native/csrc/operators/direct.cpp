@@ -92,6 +92,8 @@ struct Direct<Op, kNumbersMayMix, kTypes, R(A...)> {
         c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
     const c10::impl::ExcludeDispatchKeyGuard below(excluded);
     Aliases aliases(look.index);
+    if constexpr (kInPlace) materialize(first(a...));
+    aliases.keep_lazy();
     if constexpr (kInPlace) {
       const AllocateOnDevice here(look.index, look.numbers);
       in_place(aliases, a...);

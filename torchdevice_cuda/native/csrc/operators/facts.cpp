@@ -23,7 +23,6 @@ const Names& mixing_ops() {
       "aten::set_",
       "aten::_has_same_storage_numel",
       "aten::is_same_size",
-      "aten::equal",
       "aten::_fused_adam_",
       "aten::_fused_adamw_",
       "aten::_fused_sgd_",
@@ -77,6 +76,10 @@ void add_types(Facts& f, const c10::FunctionSchema& schema) {
 
 }  // namespace
 
+bool is_indexing(const std::string& name) {
+  return indexing_ops().count(name) != 0;
+}
+
 Kind kind_of(const c10::TypePtr& given) {
   c10::TypePtr type = given;
   if (auto o = type->cast<c10::OptionalType>()) type = o->getElementType();
@@ -112,6 +115,8 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
     ArgFact fact;
     fact.kind = kind_of(a.type());
     fact.written = a.alias_info() && a.alias_info()->isWrite();
+    // Running statistics are updated in place by operators whose schemas do not say so.
+    fact.changed = fact.written || a.name().rfind("running_", 0) == 0;
     f->writes = f->writes || fact.written;
     has_generator = has_generator || fact.kind == Kind::Generator;
     if (is_type(a)) f->dtypes.push_back(static_cast<uint16_t>(i));
@@ -140,7 +145,10 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
       if (schema.name() == limit.name) f->limits.push_back(&limit);
   }
   f->mixes = mixing_ops().count(schema.name()) != 0;
-  f->indexing = indexing_ops().count(schema.name()) != 0;
+  f->indexing = is_indexing(schema.name());
+  f->waiting = find_waiting(op);
+  f->nondeterministic = find_nondeterministic(op);
+  f->tells = f->waiting || f->nondeterministic;
   f->seeded = !has_generator && op.hasTag(at::Tag::nondeterministic_seeded) && !never_draws(schema);
   const std::string name = aten_name(schema.name(), schema.overload_name());
   if (const auto* row = name.empty() ? nullptr : find_op_row(name.c_str())) {

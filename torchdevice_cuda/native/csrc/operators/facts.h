@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "operators/alerts.h"
 #include "operators/dtypes.h"
 #include "operators/refusals.h"
 #include "operators/types.h"
@@ -30,6 +31,7 @@ inline bool holds_tensors(Kind kind) {
 struct ArgFact {
   Kind kind = Kind::Other;
   bool written = false;
+  bool changed = false;  // its elements are, whether the schema says so or not
 };
 
 struct Facts {
@@ -50,7 +52,10 @@ struct Facts {
   bool asks_grad = false;   // does less when no argument requires a gradient
   bool divides = false;     // by its second argument, where an integer zero is no error on a GPU
   bool reads_back = false;  // hands a value to the host, so waits for the stream
-  bool any_type = true;     // has a kernel for whatever type a tensor can have
+  bool tells = false;       // one of the next two
+  const Waiting* waiting = nullptr;
+  const Nondeterministic* nondeterministic = nullptr;
+  bool any_type = true;  // has a kernel for whatever type a tensor can have
   std::vector<const Limit*> limits;
   Types special = 0;  // types of arguments with which it is not simply the CPU's kernel that computes
   Types widened = 0;
@@ -61,6 +66,8 @@ struct Facts {
   std::string name;  // as tables have it: without namespace, overload and the underscore of the in-place form
 };
 
+// Whether an operator takes index tensors, which may live on the CPU.
+bool is_indexing(const std::string& name);
 Kind kind_of(const c10::TypePtr& type);
 std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op);
 

@@ -1,5 +1,6 @@
 // Kernels that do not go through the CPU's: making tensors, viewing them, moving them between devices.
 #include <ATen/EmptyTensor.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/Resize.h>
@@ -21,6 +22,7 @@
 #include "operators/registration.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
+#include "runtime/pinned.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -95,7 +97,15 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   check_conversion(self, src);
   const bool to_host = !is_device_tensor(self);
   const auto index = to_host ? src.device().index() : self.device().index();
-  if (to_host && !non_blocking) synchronize_current_stream(index);
+  const bool from_host = !is_device_tensor(src);
+  if (!non_blocking) {
+    if (kIsCuda && (to_host || from_host) && self.numel()) synchronizing();
+    if (to_host || (kIsCuda && from_host)) synchronize_current_stream(index);
+  } else if (kIsCuda && (to_host || from_host)) {
+    // The block is not given to anyone else before the copy is done.
+    const auto done = current_stream_ready_ns(index);
+    if (C10_UNLIKELY(done)) use_pinned_until((to_host ? self : src).storage().data(), done);
+  }
   // Other copies are made beside the destination first.
   if (!kIsCuda && to_host && self.numel() && self.strides() == src.strides() && src.is_non_overlapping_and_dense())
     check_aligned(self.const_data_ptr());
@@ -106,13 +116,16 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
     if (bytes < kSmallCopy) {
       void* to = self.mutable_data_ptr();
       const void* from = src.const_data_ptr();
+      if (to != from) at::assert_no_partial_overlap(self, src);
       if (bytes && to != from) std::memmove(to, from, static_cast<size_t>(bytes));
       return self;
     }
   }
   const c10::impl::ExcludeDispatchKeyGuard below(
       c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset);
+  materialize(self);
   Aliases aliases(index);
+  aliases.keep_lazy();
   Tensor to = aliases.to_cpu(self, false);
   const Tensor from = aliases.to_cpu(src, false);
   const AllocateOnDevice here(index);

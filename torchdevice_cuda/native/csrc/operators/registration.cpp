@@ -47,14 +47,37 @@ void always_fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack
   run_on_cpu(op, DispatchKey::CPU, stack);
 }
 
+// Libraries come with kernels for the CPU, and those for CUDA in another build: the first stand in for the second. But
+// where the program has a kernel for the CPU alone, there is nothing to stand in for.
+bool computes_on_cuda(const c10::OperatorHandle& op) {
+  const auto& name = op.operator_name();
+  if (!op.hasKernelForDispatchKey(DispatchKey::CPU)) return false;
+  const auto colons = name.name.find("::");
+  if (!g_is_written || colons == std::string::npos) return true;
+  const std::string overload = name.overload_name.empty() ? "" : "." + name.overload_name;
+  return !g_is_written(name.name.substr(0, colons) + "/" + name.name.substr(colons + 2) + overload + "/CPU");
+}
+
+// As PyTorch's dispatcher says it.
+[[noreturn]] void throw_no_kernel(const c10::OperatorHandle& op, DispatchKey asked = kDense) {
+  std::string known;
+  for (uint8_t k = 1; k <= static_cast<uint8_t>(DispatchKey::EndOfRuntimeBackendKeys); k++) {
+    const auto key = static_cast<DispatchKey>(k);
+    if (key == asked || !op.hasComputedKernelForDispatchKey(key)) continue;
+    known += (known.empty() ? "" : ", ") + std::string(c10::toString(key));
+  }
+  const std::string name = c10::toString(op.operator_name());
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "Could not run '", name, "' with arguments from the '", c10::toString(asked),
+      "' backend. This could be because the operator doesn't exist for this backend, or was omitted during the "
+      "selective/custom build process (if using custom build). If you are a Facebook employee using PyTorch on mobile, "
+      "please visit https://fburl.com/ptmfixes for possible resolutions. '",
+      name, "' is only available for these backends: [", known, "].\n\n", op.dumpComputedTable());
+}
+
 void fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
   if (kIsCuda) {
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        op.hasKernelForDispatchKey(DispatchKey::CPU) ||
-            op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd),
-        "Could not run '", op.operator_name(),
-        "' with arguments from the 'CUDA' backend. The virtual GPU computes with "
-        "the CPU's kernels, and the CPU has none for this operator.");
+    if (!computes_on_cuda(op)) throw_no_kernel(op);
     run_on_cpu(op, DispatchKey::CPU, stack);
     return;
   }
@@ -90,12 +113,7 @@ bool is_cpus_alone(const std::string& name, uint8_t flags) {
 struct Alone final : c10::OperatorKernel {
   explicit Alone(DispatchKey key) : key_(key) {}
   void operator()(const c10::OperatorHandle& op, DispatchKeySet, Stack*) {
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        false, "Could not run '", op.operator_name(), "' with arguments from the '", c10::toString(key_),
-        "' backend. This could be because the operator doesn't exist for this backend, or was omitted during the "
-        "selective/custom build process (if using custom build). If you are a Facebook employee using PyTorch on "
-        "mobile, please visit https://fburl.com/ptmfixes for possible resolutions. '",
-        op.operator_name(), "' is only available for the CPU.");
+    throw_no_kernel(op, key_);
   }
 
  private:
@@ -184,6 +202,8 @@ bool is_to_be_lacked(const std::string& name) {
 constexpr std::string_view kCollectives = "c10d::";
 
 }  // namespace
+
+std::function<bool(const std::string&)> g_is_written;
 
 std::string aten_name(const std::string& name, const std::string& overload) {
   if (!starts_with(name, kAten)) return {};

@@ -7,6 +7,7 @@
 #include <c10/core/DispatchKey.h>
 #include <torch/library.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,9 @@ std::string aten_name(const std::string& name, const std::string& overload);
 // thread, so there is no lock.
 void claim(c10::DispatchKey key, const std::string& name);
 bool is_claimed(c10::DispatchKey key, const std::string& name);
+
+// Whether Python wrote a kernel, named "space/operator.overload/CPU"; set once, before anything asks.
+extern std::function<bool(const std::string&)> g_is_written;
 
 // Whether this version of PyTorch has the operator, with just these arguments and results.
 bool has_signature(const char* name, const c10::FunctionSchema& signature);

@@ -113,6 +113,7 @@ CpuAllocatorImpl& cpu_impl() {
 c10::DataPtr allocate(size_t bytes, c10::DeviceIndex index) {
   mark_used();
   check_index(index);
+  mark_context(index);
   if (bytes == 0) return {nullptr, device(index)};
   if constexpr (kIsCuda) {
     if (C10_UNLIKELY(bytes >= kOneExabyte))
@@ -205,6 +206,7 @@ void record_history(bool enabled, size_t max_entries, ContextSource source, bool
 void* raw_allocate(c10::DeviceIndex index, size_t bytes, c10::StreamId stream) {
   mark_used();
   index = resolve(index);
+  mark_context(index);
   if (bytes == 0) return nullptr;
   stream_state(index, stream);  // says so if there is none
   return memory_of(index).allocate(bytes, stream)->ptr;

@@ -10,6 +10,7 @@ std::atomic<int> g_device_count{0};
 thread_local c10::DeviceIndex t_current_device = 0;
 bool g_bad_fork = false;
 std::atomic<bool> g_used{false};
+std::atomic<uint64_t> g_contexts{0};
 
 void throw_invalid_ordinal() {
   constexpr int kCudaErrorInvalidDevice = 101;

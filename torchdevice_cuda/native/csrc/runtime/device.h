@@ -46,7 +46,7 @@ inline c10::Device cpu() {
   return c10::Device(c10::DeviceType::CPU);
 }
 
-// Set once by install(); zero before.
+// Set by install(), zero before; what the program may see of them can become less until it uses one.
 extern std::atomic<int> g_device_count;
 inline int device_count() {
   return g_device_count.load(std::memory_order_relaxed);
@@ -67,6 +67,16 @@ extern std::atomic<bool> g_used;
 inline void mark_used() {
   check_fork();
   if (C10_UNLIKELY(!g_used.load(std::memory_order_relaxed))) g_used.store(true, std::memory_order_relaxed);
+}
+
+// Which devices this process has done something on: CUDA makes a context there, and programs can ask for it.
+extern std::atomic<uint64_t> g_contexts;
+static_assert(kMaxDevices <= 64);
+inline bool has_context(int index) {
+  return (g_contexts.load(std::memory_order_relaxed) >> index) & 1;
+}
+inline void mark_context(int index) {
+  if (C10_UNLIKELY(!has_context(index))) g_contexts.fetch_or(uint64_t{1} << index, std::memory_order_relaxed);
 }
 
 inline void check_index(int index) {

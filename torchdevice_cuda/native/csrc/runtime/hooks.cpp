@@ -40,8 +40,8 @@ struct Hooks final : HooksBase {
   bool isAvailable() const {
     return device_count() > 0;
   }
-  bool hasPrimaryContext(c10::DeviceIndex) const override {
-    return true;
+  bool hasPrimaryContext(c10::DeviceIndex d) const override {
+    return !kIsCuda || (d >= 0 && d < device_count() && has_context(d));
   }
   c10::DeviceIndex deviceCount() const {
     return static_cast<c10::DeviceIndex>(device_count());

@@ -3,20 +3,33 @@
 #include <c10/util/Exception.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/streams.h"
 
 namespace hostdevice {
 namespace {
 
+struct Use {
+  size_t size = 0;
+  int64_t until_ns = 0;  // when the last copy is done
+};
+struct Spare {
+  char* at;
+  int64_t from_ns;  // when it may be used again
+};
+
 struct Pinned {
-  std::mutex mutex;              // protects all of it
-  std::map<char*, size_t> live;  // pointer -> block size
-  std::map<size_t, std::vector<char*>> cached;
+  std::mutex mutex;                    // protects all of it
+  std::map<char*, Use> live;           // by pointer
+  std::map<char*, size_t> registered;  // pointer -> size
+  std::map<size_t, std::vector<Spare>> cached;
   HostStats stats;
 };
 Pinned& pinned() {
@@ -41,8 +54,8 @@ void delete_pinned(void* context) {
   auto it = p.live.find(static_cast<char*>(context));
   if (it == p.live.end()) return;
   p.stats.allocation.decrease(1);
-  p.stats.allocated_bytes.decrease(it->second);
-  p.cached[it->second].push_back(it->first);
+  p.stats.allocated_bytes.decrease(it->second.size);
+  p.cached[it->second.size].push_back({it->first, it->second.until_ns});
   p.live.erase(it);
 }
 
@@ -55,9 +68,11 @@ struct PinnedAllocator final : c10::Allocator {
     std::lock_guard<std::mutex> lock(p.mutex);
     char* at = nullptr;
     auto& spare = p.cached[n];
-    if (!spare.empty()) {
-      at = spare.back();
-      spare.pop_back();
+    const auto free = std::find_if(
+        spare.rbegin(), spare.rend(), [](const Spare& s) { return s.from_ns == 0 || s.from_ns <= now_ns(); });
+    if (free != spare.rend()) {
+      at = free->at;
+      spare.erase(std::next(free).base());
     } else {
       at = static_cast<char*>(map_pinned(n));
       TORCH_CHECK_WITH(OutOfMemoryError, at, "out of host memory: could not pin ", format_size(n));
@@ -65,7 +80,7 @@ struct PinnedAllocator final : c10::Allocator {
       p.stats.segment.increase(1);
       p.stats.reserved_bytes.increase(n);
     }
-    p.live.emplace(at, n);
+    p.live.emplace(at, Use{n, 0});
     p.stats.allocation.increase(1);
     p.stats.allocated_bytes.increase(n);
     return {at, at, &delete_pinned, cpu()};
@@ -77,6 +92,22 @@ struct PinnedAllocator final : c10::Allocator {
     std::memcpy(dest, src, n);
   }
 };
+
+size_t size_of(size_t size) {
+  return size;
+}
+size_t size_of(const Use& use) {
+  return use.size;
+}
+// The block that an address lies in; the end if there is none.
+template <class Blocks>
+auto block_with(Blocks& blocks, const void* pointer) {
+  auto* c = static_cast<char*>(const_cast<void*>(pointer));
+  auto it = blocks.upper_bound(c);
+  if (it == blocks.begin()) return blocks.end();
+  --it;
+  return c < it->first + size_of(it->second) ? it : blocks.end();
+}
 
 template <class F>
 void each_host_stat(F f) {
@@ -94,11 +125,23 @@ c10::Allocator* pinned_allocator() {
 bool is_pinned(const void* pointer) {
   auto& p = pinned();
   std::lock_guard<std::mutex> lock(p.mutex);
-  auto* c = static_cast<char*>(const_cast<void*>(pointer));
-  auto it = p.live.upper_bound(c);
-  if (it == p.live.begin()) return false;
-  --it;
-  return c < it->first + it->second;
+  return block_with(p.live, pointer) != p.live.end() || block_with(p.registered, pointer) != p.registered.end();
+}
+void use_pinned_until(const void* pointer, int64_t ns) {
+  auto& p = pinned();
+  std::lock_guard<std::mutex> lock(p.mutex);
+  const auto it = block_with(p.live, pointer);
+  if (it != p.live.end()) it->second.until_ns = std::max(it->second.until_ns, ns);
+}
+void register_pinned(void* pointer, size_t bytes) {
+  auto& p = pinned();
+  std::lock_guard<std::mutex> lock(p.mutex);
+  p.registered[static_cast<char*>(pointer)] = bytes;
+}
+void unregister_pinned(void* pointer) {
+  auto& p = pinned();
+  std::lock_guard<std::mutex> lock(p.mutex);
+  p.registered.erase(static_cast<char*>(pointer));
 }
 HostStats host_stats() {
   auto& p = pinned();
@@ -109,8 +152,8 @@ void host_empty_cache() {
   auto& p = pinned();
   std::lock_guard<std::mutex> lock(p.mutex);
   for (auto& c : p.cached) {
-    for (char* at : c.second) {
-      munmap(at, c.first);
+    for (const auto& spare : c.second) {
+      munmap(spare.at, c.first);
       p.stats.num_host_free++;
       p.stats.segment.decrease(1);
       p.stats.reserved_bytes.decrease(c.first);

@@ -18,8 +18,13 @@ struct HostStats {
 };
 
 c10::Allocator* pinned_allocator();
-// Does this address lie in pinned memory that is in use?
+// Does this address lie in pinned memory that is in use, or in such that the program registered?
 bool is_pinned(const void* pointer);
+// A copy from or to this memory is done at that moment, on now_ns()'s clock: until then nobody else gets it.
+void use_pinned_until(const void* pointer, int64_t ns);
+// Memory of the program's own that it has had pinned. Ranges do not overlap; whoever registers has looked.
+void register_pinned(void* pointer, size_t bytes);
+void unregister_pinned(void* pointer);
 HostStats host_stats();
 void host_empty_cache();
 void host_reset_peak_stats();

@@ -62,6 +62,8 @@ thread_local std::array<c10::StreamId, kMaxDevices> t_current_stream{};
 
 }  // namespace
 
+std::atomic<int> g_sync_debug{static_cast<int>(SyncDebug::Off)};
+
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -134,6 +136,7 @@ void wait_until(int64_t ns) {
 void synchronize_device(c10::DeviceIndex device) {
   mark_used();
   device = resolve(device);
+  mark_context(device);
   if (!g_ever_slept.load(std::memory_order_acquire)) return;
   auto& all = streams_of(device);
   int64_t last = all.default_stream.ready_ns.load();
@@ -149,6 +152,7 @@ void synchronize_device(c10::DeviceIndex device) {
 void sleep_current_stream(c10::DeviceIndex device, int64_t cycles) {
   mark_used();
   device = resolve(device);
+  mark_context(device);
   g_ever_slept.store(true, std::memory_order_release);
   auto& s = stream_state(device, current_stream(device));
   const auto start = std::max<int64_t>(now_ns(), s.ready_ns.load());
@@ -172,6 +176,21 @@ void synchronize_current_stream(c10::DeviceIndex device) {
   wait_until(stream_state(device, current_stream(device)).ready_ns.load());
 }
 
+bool was_ever_busy() {
+  return g_ever_slept.load(std::memory_order_relaxed);
+}
+
+int64_t current_stream_ready_ns(c10::DeviceIndex device) {
+  if (C10_LIKELY(!was_ever_busy())) return 0;
+  return stream_state(device, current_stream(device)).ready_ns.load();
+}
+
+void tell_synchronization() {
+  constexpr auto* kWords = "called a synchronizing CUDA operation";
+  TORCH_CHECK(g_sync_debug.load() != static_cast<int>(SyncDebug::Error), kWords);
+  TORCH_WARN(kWords);
+}
+
 void lock_streams_for_fork() {
   for (int i = 0; i < device_count(); i++) streams_of(static_cast<c10::DeviceIndex>(i)).mutex.lock();
 }
@@ -181,6 +200,7 @@ void unlock_streams_after_fork() {
 
 void event_record(EventState& event, StreamState& stream) {
   mark_used();
+  mark_context(stream.device);
   event.time_ns.store(std::max<int64_t>(now_ns(), stream.ready_ns.load()), std::memory_order_release);
 }
 

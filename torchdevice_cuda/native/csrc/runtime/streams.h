@@ -51,6 +51,23 @@ int64_t keep_busy(StreamState& stream, int64_t ns);
 // What a blocking device-to-host copy does: wait for the work in front of it. Free when nothing ever slept.
 void synchronize_current_stream(c10::DeviceIndex device);
 
+// Whether a stream was ever kept busy; most programs never do that, and nothing waits in them.
+bool was_ever_busy();
+// When the current stream has done what is in it; 0 if it never was busy.
+int64_t current_stream_ready_ns(c10::DeviceIndex device);
+
+// What torch.cuda.set_sync_debug_mode asks for: nothing, warnings, errors.
+enum class SyncDebug : int { Off, Warn, Error };
+extern std::atomic<int> g_sync_debug;
+inline bool watches_synchronization() {
+  return g_sync_debug.load(std::memory_order_relaxed) != static_cast<int>(SyncDebug::Off);
+}
+void tell_synchronization();
+// A call is about to wait for the GPU, or would on one.
+inline void synchronizing() {
+  if (C10_UNLIKELY(watches_synchronization())) tell_synchronization();
+}
+
 // Across fork(), after the locks of memory.
 void lock_streams_for_fork();
 void unlock_streams_after_fork();

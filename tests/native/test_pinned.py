@@ -1,0 +1,83 @@
+"""Pinned memory and copies that cross between host and device: who waits, and whose memory it is meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+from harness import VIRTUAL, child
+
+pytestmark = child(VIRTUAL)
+#: Cycles in which a stream is busy for a tenth of a second.
+BUSY = 150_000_000
+
+
+def _waited(copy: Callable[[], object]) -> bool:
+    torch.cuda.synchronize()
+    torch.cuda._sleep(BUSY)
+    started = time.perf_counter()
+    copy()
+    waited = time.perf_counter() - started > 0.05
+    torch.cuda.synchronize()
+    return waited
+
+
+COPIES: dict[str, tuple[Callable[[], object], bool]] = {
+    "to the device": (lambda: torch.ones(4).to("cuda"), True),
+    "to the device, pinned": (lambda: torch.ones(4).pin_memory().to("cuda"), True),
+    "to the device, not blocking": (lambda: torch.ones(4).to("cuda", non_blocking=True), False),
+    "to the device, pinned, not blocking": (lambda: torch.ones(4).pin_memory().to("cuda", non_blocking=True), False),
+    "to the host": (lambda: torch.ones(4, device="cuda").cpu(), True),
+    "to the host, not blocking": (lambda: torch.ones(4, device="cuda").to("cpu", non_blocking=True), False),
+    "on the device": (lambda: torch.ones(4, device="cuda").clone(), False),
+}
+
+
+@pytest.mark.parametrize("copy", COPIES)
+def test_who_waits_for_the_stream(copy: str) -> None:
+    function, waits = COPIES[copy]
+    assert _waited(function) is waits
+
+
+def _copied_in_flight() -> tuple[torch.Tensor, int]:
+    """A tensor that is being copied to from pinned memory, which nobody holds any more, and where that was."""
+    torch.cuda.synchronize()
+    source, made = torch.ones(1).pin_memory(), torch.zeros(1, device="cuda")
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda._sleep(BUSY)
+        made.copy_(source, non_blocking=True)
+    return made, source.data_ptr()
+
+
+def test_a_block_is_not_used_again_while_a_copy_from_it_is_in_flight() -> None:
+    _, address = _copied_in_flight()
+    assert torch.ones(1).pin_memory().data_ptr() != address
+
+
+def test_it_is_used_again_when_the_copy_is_done() -> None:
+    _, address = _copied_in_flight()
+    torch.cuda.synchronize()
+    held = [torch.ones(1).pin_memory() for _ in range(8)]
+    assert address in {tensor.data_ptr() for tensor in held}
+
+
+def test_memory_that_a_program_registers_is_pinned() -> None:
+    runtime, mine = torch.cuda.cudart(), torch.ones(20)
+    assert not mine.is_pinned()
+    assert int(runtime.cudaHostRegister(mine.data_ptr(), mine.nbytes, 0)) == 0
+    assert mine.is_pinned()
+    assert mine[3:].is_pinned()
+    assert not torch.ones(20).is_pinned()
+    assert int(runtime.cudaHostUnregister(mine.data_ptr())) == 0
+    assert not mine.is_pinned()
+
+
+def test_sizes_of_raw_memory_are_unsigned() -> None:
+    """As an H200 does: -1 becomes nothing when it is rounded up, and gets the smallest block."""
+    address = torch.cuda.caching_allocator_alloc(-1)
+    assert address
+    torch.cuda.caching_allocator_delete(address)
+    with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate 17179868160.00 GiB"):
+        torch.cuda.caching_allocator_alloc(-(2**40))
