@@ -17,7 +17,15 @@ pytestmark = child(VIRTUAL)
 
 RECORD = json.loads((Path(__file__).parents[1] / "data" / "alerts-h200.json").read_text(encoding="utf-8"))
 #: Of torch 2.11; what later versions compute otherwise, by the first that does.
-SINCE = {"max_pool3d bw": "2.13", "median dim": "2.15", "nanmedian dim": "2.15"}
+SINCE = {
+    "max_pool3d bw": "2.13",
+    "median dim": "2.15",
+    "nanmedian dim": "2.15",
+    # These by torch's own code in front of the kernels: other operators are called.
+    "interpolate bicubic bw": "2.15",
+    "put ind number": "2.15",
+    "combinations": "2.15",
+}
 SYNCHRONIZING = "called a synchronizing CUDA operation"
 
 
@@ -79,12 +87,12 @@ def test_a_warning_will_do() -> None:
 
 
 def test_what_waits_for_the_gpu() -> None:
-    expected = RECORD["synchronizing"]
+    expected = {name: waits for name, waits in RECORD["synchronizing"].items() if not _changed(name)}
     calls = synchronizing()
-    assert expected.keys() == calls.keys()
+    assert expected.keys() == {name for name in calls if not _changed(name)}
     torch.cuda.set_sync_debug_mode("error")
     try:
-        said = {name: _error(call) for name, call in calls.items()}
+        said = {name: _error(calls[name]) for name in expected}
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert said == {name: SYNCHRONIZING if waits else None for name, waits in expected.items()}
