@@ -216,7 +216,7 @@ OPTIONS: tuple[Option, ...] = (
         "gpu",
         "TORCHDEVICE_GPU",
         "--gpu",
-        "a profile such as h200 or t4; --gpu list shows all",
+        "a profile such as h200 (--gpu list)",
         _profile,
         "the GPU that the device claims to be",
     ),
