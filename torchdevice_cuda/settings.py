@@ -350,6 +350,11 @@ def unmet(chosen: Settings, driver: str, kind: type[Meaning]) -> list[str]:
     return lines
 
 
+def visible_devices_now() -> str | None:
+    """What ``CUDA_VISIBLE_DEVICES`` says now: CUDA reads it at its first use, and a program may set it until then."""
+    return os.environ.get(BY_FIELD["visible_devices"].variable)
+
+
 def cache_dir() -> Path:
     """Where what was built and learned is kept: ``$TORCHDEVICE_CACHE_DIR``, or the user's cache folder.
 

@@ -1,6 +1,6 @@
 """What random numbers cost on the virtual GPU and on the CPU, both measured in one run.
 
-    python tools/bench/draws.py [--json] [--threads 1]
+    python tools/bench/draws.py [--json] [--threads 1] [--only rand,dropout]
 
 A GPU's numbers are computed (Philox, and a transcendental function for normal ones), the CPU's are those of its own
 generator. Sides alternate and the best of several repeats counts, so that both see the same machine. Of one thread its
@@ -9,19 +9,12 @@ own time is measured, which other programs disturb little; of more, the clock's.
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
+from on_virtual import begin, show
 from torch.nn.functional import dropout
-
-import torchdevice_cuda
 
 SIZES = (1_000, 100_000, 10_000_000)
 
@@ -56,25 +49,18 @@ def best_us(functions: list[Callable[[], object]], size: int, clock: Callable[[]
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    torchdevice_cuda.activate(driver="virtual", visible_devices="0")
+    options, only = begin(__doc__)
     clock = time.thread_time if options.threads == 1 else time.perf_counter
     rows: list[dict[str, object]] = []
     for size in SIZES:
         on_cpu, on_cuda = draws("cpu", size), draws("cuda", size)
         for name in on_cpu:
+            if only and name not in only:
+                continue
             a, b = best_us([on_cpu[name], on_cuda[name]], size, clock)
             ratio = round(b / a, 2)
             rows.append({"what": name, "size": size, "cpu_us": round(a, 1), "virtual_us": round(b, 1), "ratio": ratio})
-    if options.json:
-        print(json.dumps(rows, indent=1))
-        return
-    for row in rows:
-        print("  ".join(f"{k} {v}" if k != "what" else f"{v:12}" for k, v in row.items()))
+    show(rows, options)
 
 
 if __name__ == "__main__":

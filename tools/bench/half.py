@@ -9,22 +9,15 @@ makes a processor of today behave as one without instructions for these types.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
+from on_virtual import begin, show
 from torch import nn
 from torch.nn import functional
 from virtual import resnet18_model
-
-import torchdevice_cuda
 
 HALVES = (torch.float16, torch.bfloat16)
 TYPES = (torch.float32, *HALVES)
@@ -146,14 +139,7 @@ def row(name: str, times: list[float]) -> dict[str, object]:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", default="", help="names, comma-separated")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    torchdevice_cuda.activate(driver="virtual", visible_devices="0")
-    only = set(filter(None, options.only.split(",")))
+    options, only = begin(__doc__)
     rows = []
     for name, make in OPERATORS.items():
         if only and name not in only:
@@ -164,11 +150,7 @@ def main() -> None:
     for name, step in STEPS.items():
         if not only or name in only:
             rows.append(row(f"{name} step", timed([step(dtype) for dtype in TYPES], 5, 1, statistics.median)))
-    if options.json:
-        print(json.dumps(rows, indent=1))
-        return
-    for shown in rows:
-        print("  ".join(f"{k} {v}" if k != "what" else f"{v:20}" for k, v in shown.items()))
+    show(rows, options)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What an operator costs on the virtual GPU beyond what it costs on the CPU, both measured in one run.
 
-    python tools/bench/virtual.py [--json]
+    python tools/bench/virtual.py [--json] [--threads 1] [--only add,cat]
 
 Times are the best of several repeats; whole training steps are medians of alternating runs, so that both sides see
 the same machine.
@@ -8,20 +8,13 @@ the same machine.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
+from on_virtual import begin, show
 from torch import nn
-
-import torchdevice_cuda
 
 
 def best_us(function: Callable[[], object], number: int = 2000, repeats: int = 15) -> float:
@@ -156,14 +149,7 @@ def steps(make: Callable[[str], Callable[[], object]], count: int) -> tuple[floa
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", default="", help="names, comma-separated")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    torchdevice_cuda.activate(driver="virtual", visible_devices="0")
-    only = set(filter(None, options.only.split(",")))
+    options, only = begin(__doc__)
     on_cpu, on_cuda = operators("cpu"), operators("cuda")
     rows: list[dict[str, object]] = []
     for name in on_cpu:
@@ -178,11 +164,7 @@ def main() -> None:
             continue
         a, b = steps(make, count)
         rows.append({"what": name, "cpu_ms": round(a, 2), "virtual_ms": round(b, 2), "ratio": round(b / a, 3)})
-    if options.json:
-        print(json.dumps(rows, indent=1))
-        return
-    for row in rows:
-        print("  ".join(f"{k} {v}" if k != "what" else f"{v:18}" for k, v in row.items()))
+    show(rows, options)
 
 
 if __name__ == "__main__":

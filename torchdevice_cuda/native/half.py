@@ -9,6 +9,7 @@ fast as in float32 and take the gradient of a convolution in a hundred times tha
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import platform
 import time
@@ -53,8 +54,8 @@ def _machine() -> str:
     said = [platform.machine(), platform.processor()]
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            first = file.read().partition("\n\n")[0].splitlines()
-        said += [line for line in first if line.startswith(("model name", "flags", "Features", "CPU part"))]
+            first = itertools.takewhile(str.strip, file)  # of hundreds of processors, which are alike
+            said += [line for line in first if line.startswith(("model name", "flags", "Features", "CPU part"))]
     except OSError:
         pass
     said += [os.environ.get(name, "") for name in _LIMITS]

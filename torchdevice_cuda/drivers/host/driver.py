@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from ...settings import visible_devices_now
 from ..base import DeviceFacts, Driver, claimed
 from . import facts as hostfacts
-from .visible import visible_count, visible_now
+from .visible import visible_count
 
 if TYPE_CHECKING:
     from ...settings import Settings
@@ -24,14 +25,14 @@ class HostDriver(Driver):
     def __init__(self, settings: Settings, reason: str) -> None:
         super().__init__(settings, reason)
         self._count = visible_count(settings.devices, settings.visible_devices)
-        self._visible = visible_now()
+        self._visible = visible_devices_now()
 
     def device_count(self) -> int:
         """The configured number of devices, less those the program may not see.
 
         As on CUDA that is settled by the first use: many a program sets the variable after it has imported torch.
         """
-        if self.needs_init and (visible := visible_now()) != self._visible:
+        if self.needs_init and (visible := visible_devices_now()) != self._visible:
             self._visible = visible
             self._show(visible_count(self.settings.devices, visible))
         return self._count

@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
-VARIABLE = "CUDA_VISIBLE_DEVICES"
-
-
-def visible_now() -> str | None:
-    """What the variable says now."""
-    return os.environ.get(VARIABLE)
-
 
 def visible_devices(count: int, text: str | None) -> list[int]:
     """The devices a program sees, in its order.

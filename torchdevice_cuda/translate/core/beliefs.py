@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
+from .marks import References
 from .wrapping import PLAIN
 
-_SWEEP_ABOVE = 4096
 _ref = weakref.ref
 _storage: Callable[[torch.Tensor], Any] = torch._C.TensorBase.untyped_storage
 
@@ -38,41 +38,20 @@ def _kinds(kind: Any) -> set[Any]:
     return {kind}.union(*(_kinds(derived) for derived in type.__subclasses__(kind)))
 
 
-class Memories:
+class Memories(References):
     """Memory that is known to be somewhere, kept weakly beside the tensors."""
-
-    def __init__(self) -> None:
-        #: What is known, by ``id``.
-        self.refs: dict[int, weakref.ref[Any]] = {}
-        self._limit = _SWEEP_ABOVE
 
     def add(self, tensor: torch.Tensor) -> torch.Tensor:
         """Note a tensor's memory, and return the tensor."""
+        # Hot: what ``note`` does, without its call.
         memory, refs = _memory(tensor), self.refs
         refs[id(memory)] = _ref(memory)
-        if len(refs) > self._limit:
-            self._sweep()
+        if len(refs) > self.limit:
+            self.sweep()
         return tensor
 
-    def add_memory(self, memory: Any) -> None:
-        """Note memory: a storage."""
-        self.refs[id(memory)] = _ref(memory)
-
-    def has_memory(self, memory: Any) -> bool:
-        """Whether memory has been noted."""
-        reference = self.refs.get(id(memory))
-        return reference is not None and reference() is memory
-
     def __contains__(self, tensor: torch.Tensor) -> bool:
-        return self.has_memory(_memory(tensor))
-
-    def _sweep(self) -> None:
-        """Drop what has died; as often as the number of the living asks for, so that the cost of each is constant."""
-        for key, reference in list(self.refs.items()):
-            # Another thread may have noted something new at the address meanwhile.
-            if reference() is None and self.refs.get(key) is reference:
-                del self.refs[key]
-        self._limit = max(_SWEEP_ABOVE, 2 * len(self.refs))
+        return self.holds(_memory(tensor))
 
 
 class Beliefs:
@@ -97,7 +76,7 @@ class Beliefs:
 
     def add_cuda_memory(self, memory: Any) -> None:
         """The same for memory."""
-        self._known_cuda.add_memory(memory)
+        self._known_cuda.note(memory)
         if not self.cuda_named:
             self._settle()
 
@@ -109,8 +88,8 @@ class Beliefs:
             # By type: to ask an object for its class runs code of the program's.
             if type(value) in kinds and on_gpu(value):
                 memory = _memory(value)
-                if not self._known_cuda.has_memory(memory):
-                    self.known_cpu.add_memory(memory)
+                if not self._known_cuda.holds(memory):
+                    self.known_cpu.note(memory)
 
     def is_cpu(self, tensor: torch.Tensor) -> bool:
         """Whether the program believes that a tensor on the accelerator is the CPU's."""
@@ -122,7 +101,7 @@ class Beliefs:
 
     def is_cpu_memory(self, memory: Any) -> bool:
         """The same of a storage."""
-        return not self.cuda_named or self.known_cpu.has_memory(memory)
+        return not self.cuda_named or self.known_cpu.holds(memory)
 
     def is_known_cuda(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor was made for CUDA; of results of operators that is not known."""
@@ -133,6 +112,6 @@ class Beliefs:
         if made is source or not self._on_gpu(made):
             return made
         memory = _memory(source)
-        if self.known_cpu.has_memory(memory):
+        if self.known_cpu.holds(memory):
             return self.known_cpu.add(made)
-        return self._known_cuda.add(made) if self._known_cuda.has_memory(memory) else made
+        return self._known_cuda.add(made) if self._known_cuda.holds(memory) else made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from typing import Any
 
 import torch
 
@@ -22,7 +23,35 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
         return None
 
 
-class Marks:
+class References:
+    """Objects that something is known of, kept weakly and by ``id``."""
+
+    def __init__(self) -> None:
+        #: What is known; hot paths read and write it themselves and then see to :attr:`limit`.
+        self.refs: dict[int, weakref.ref[Any]] = {}
+        self.limit = _SWEEP_ABOVE
+
+    def note(self, value: Any) -> None:
+        """Know an object from now on."""
+        self.refs[id(value)] = weakref.ref(value)
+        if len(self.refs) > self.limit:
+            self.sweep()
+
+    def holds(self, value: Any) -> bool:
+        """Whether an object is known: it, and not another at the address of one that has died."""
+        reference = self.refs.get(id(value))
+        return reference is not None and reference() is value
+
+    def sweep(self) -> None:
+        """Drop what has died; as often as the number of the living asks for, so that the cost of each is constant."""
+        for key, reference in list(self.refs.items()):
+            # Another thread may have noted something new at the address meanwhile.
+            if reference() is None and self.refs.get(key) is reference:
+                del self.refs[key]
+        self.limit = max(_SWEEP_ABOVE, 2 * len(self.refs))
+
+
+class Marks(References):
     """Tensors known to be "on CUDA" where CUDA's memory and the CPU's are the same.
 
     A tensor made for CUDA and one made for the CPU are alike on the ``cpu`` driver; moving between the two must copy
@@ -35,17 +64,13 @@ class Marks:
     """
 
     def __init__(self) -> None:
-        #: The living marks, by ``id``; hot paths read and write it themselves and then see to :attr:`limit`.
-        self.refs: dict[int, weakref.ref[torch.Tensor]] = {}
-        self.limit = _SWEEP_ABOVE
+        super().__init__()
         #: The living storages that moves made, by address.
         self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def add(self, tensor: torch.Tensor) -> torch.Tensor:
         """Mark a tensor, and return it."""
-        self.refs[id(tensor)] = weakref.ref(tensor)
-        if len(self.refs) > self.limit:
-            self.sweep()
+        self.note(tensor)
         return tensor
 
     def add_moved(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -57,16 +82,7 @@ class Marks:
         return self.add(tensor)
 
     def __contains__(self, tensor: torch.Tensor) -> bool:
-        reference = self.refs.get(id(tensor))
-        if reference is not None and reference() is tensor:
+        if self.holds(tensor):
             return True
         storage = _storage(tensor) if self._storages else None
         return storage is not None and storage._cdata in self._storages
-
-    def sweep(self) -> None:
-        """Drop what has died; as often as the number of the living asks for, so that the cost per mark is constant."""
-        for key, reference in list(self.refs.items()):
-            # Another thread may have marked a new tensor at the address meanwhile.
-            if reference() is None and self.refs.get(key) is reference:
-                del self.refs[key]
-        self.limit = max(_SWEEP_ABOVE, 2 * len(self.refs))

@@ -46,7 +46,7 @@ def believed(context: Context, storage: Any, on_cuda: bool) -> Any:
     """A storage that was read for CUDA, or for the CPU; returned."""
     beliefs = context.translator.beliefs
     if context.translator.default_target is not None:
-        (beliefs.add_cuda_memory if on_cuda else beliefs.known_cpu.add_memory)(_untyped(storage))
+        (beliefs.add_cuda_memory if on_cuda else beliefs.known_cpu.note)(_untyped(storage))
     return storage
 
 

@@ -4,7 +4,7 @@
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 
-#include <unordered_map>
+#include "operators/rows.h"
 
 namespace hostdevice {
 namespace {
@@ -171,13 +171,8 @@ constexpr TakenRow kTakenRows[] = {
 }  // namespace
 
 const TakenRow* find_taken_row(std::string_view name) {
-  static const auto* rows = [] {
-    auto* all = new std::unordered_map<std::string_view, const TakenRow*>;
-    for (const auto& row : kTakenRows) all->emplace(row.op, &row);
-    return all;
-  }();
-  const auto it = rows->find(name);
-  return it != rows->end() ? it->second : nullptr;
+  static const auto* rows = new RowsByName<TakenRow>(by_name(kTakenRows));
+  return find_row(*rows, name);
 }
 
 void check_taken(const TakenRow& row, const Stack& stack, size_t base) {

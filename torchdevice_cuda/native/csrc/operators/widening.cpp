@@ -4,8 +4,8 @@
 #include <atomic>
 #include <cstring>
 #include <string_view>
-#include <unordered_map>
 
+#include "operators/rows.h"
 #include "runtime/allocator.h"
 
 namespace hostdevice {
@@ -179,13 +179,8 @@ ScalarType narrowed(ScalarType made, ScalarType narrow) {
 }  // namespace
 
 const WideRow* find_wide_row(std::string_view name) {
-  static const auto* rows = [] {
-    auto* all = new std::unordered_map<std::string_view, const WideRow*>;
-    for (const auto& row : kWideRows) all->emplace(row.op, &row);
-    return all;
-  }();
-  const auto it = rows->find(name);
-  return it != rows->end() ? it->second : nullptr;
+  static const auto* rows = new RowsByName<WideRow>(by_name(kWideRows));
+  return find_row(*rows, name);
 }
 
 Types widened(const WideRow& row) {

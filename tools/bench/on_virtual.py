@@ -1,0 +1,37 @@
+"""What the benches of the virtual GPU have in common: their options, and how a table is printed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+
+import torchdevice_cuda
+
+Row = dict[str, object]
+
+
+def begin(description: str) -> tuple[argparse.Namespace, set[str]]:
+    """Read the options and activate the driver; also the names to which ``--only`` restricts, none for all."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--only", default="", help="names, comma-separated")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torchdevice_cuda.activate(driver="virtual", visible_devices="0")
+    return options, set(filter(None, options.only.split(",")))
+
+
+def show(rows: list[Row], options: argparse.Namespace) -> None:
+    """Print rows, of which each says ``what`` it is about."""
+    if options.json:
+        print(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        print("  ".join(f"{k} {v}" if k != "what" else f"{v:20}" for k, v in row.items()))
