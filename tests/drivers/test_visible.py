@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -61,3 +62,27 @@ def test_a_device_has_a_context_when_it_was_used() -> None:
     assert _used() == [False, True]
     torch.cuda.set_device(0)
     assert _used() == [True, True]
+
+
+#: What makes a context of the current device, and what does not, as an H200 answered.
+USES: dict[str, tuple[Callable[[], object], bool]] = {
+    "stream": (torch.cuda.Stream, True),
+    "current stream": (lambda: torch.cuda.current_stream(), True),
+    "mem_get_info": (lambda: torch.cuda.mem_get_info(), True),
+    "pin_memory": (lambda: torch.ones(3).pin_memory(), True),
+    "event": (lambda: torch.cuda.Event(), False),
+    "empty_cache": (lambda: torch.cuda.empty_cache(), False),
+    "memory_allocated": (lambda: torch.cuda.memory_allocated(), False),
+    "is_pinned": (lambda: torch.ones(3).is_pinned(), False),
+    "the device that is current": (lambda: torch.cuda.device(0).__enter__(), False),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@child(VIRTUAL, alone=True)
+def test_what_makes_a_context(use: str) -> None:
+    function, makes = USES[use]
+    torch.cuda.init()
+    assert not torch._C._cuda_hasPrimaryContext(0)
+    function()
+    assert torch._C._cuda_hasPrimaryContext(0) is makes

@@ -102,3 +102,13 @@ def test_draws_come_from_the_devices_generator() -> None:
     assert torch.equal(drop(x), first)
     assert not torch.equal(drop(x), first)
     assert torch.equal(torch.get_rng_state(), state)  # the CPU's is left alone
+
+
+def test_branches_are_compiled_with_the_graph() -> None:
+    def choose(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda a, b: a + b, lambda a, b: a - b, (x, y))
+
+    x, y = _two()
+    compiled = torch.compile(choose, fullgraph=True)
+    for sign in (1, -1):
+        torch.testing.assert_close(compiled(sign * x, y), choose(sign * x, y))

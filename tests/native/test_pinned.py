@@ -28,6 +28,8 @@ COPIES: dict[str, tuple[Callable[[], object], bool]] = {
     "to the device": (lambda: torch.ones(4).to("cuda"), True),
     "to the device, pinned": (lambda: torch.ones(4).pin_memory().to("cuda"), True),
     "to the device, not blocking": (lambda: torch.ones(4).to("cuda", non_blocking=True), False),
+    "much to the device, not blocking": (lambda: torch.ones(1 << 20).to("cuda", non_blocking=True), True),
+    "nothing to the device": (lambda: torch.ones(0).to("cuda"), False),
     "to the device, pinned, not blocking": (lambda: torch.ones(4).pin_memory().to("cuda", non_blocking=True), False),
     "to the host": (lambda: torch.ones(4, device="cuda").cpu(), True),
     "to the host, not blocking": (lambda: torch.ones(4, device="cuda").to("cpu", non_blocking=True), False),
@@ -61,6 +63,15 @@ def test_it_is_used_again_when_the_copy_is_done() -> None:
     torch.cuda.synchronize()
     held = [torch.ones(1).pin_memory() for _ in range(8)]
     assert address in {tensor.data_ptr() for tensor in held}
+
+
+def test_the_block_that_became_free_last_is_used_first() -> None:
+    _, address = _copied_in_flight()
+    del _
+    other = torch.ones(1).pin_memory()
+    torch.cuda.synchronize()
+    del other
+    assert torch.ones(1).pin_memory().data_ptr() == address
 
 
 def test_memory_that_a_program_registers_is_pinned() -> None:

@@ -90,10 +90,13 @@ def test_torch_tensor_is_of_the_default_type() -> None:
         given = [torch.Tensor([1.0]), torch.Tensor(2), torch.Tensor(), torch.Tensor(torch.zeros(2)), torch.zeros(1)]
         assert {tensor.type() for tensor in given} == {"torch.cuda.FloatTensor"}
         assert not torch.FloatTensor(2).is_cuda
+        assert not torch.Tensor(torch.zeros(2, device="cpu")).is_cuda
+        assert repr(torch.Tensor([1.0])) == "tensor([1.])"
         torch.set_default_tensor_type(torch.cuda.HalfTensor)
         assert torch.Tensor([1.0]).type() == "torch.cuda.HalfTensor"
         torch.set_default_tensor_type(torch.FloatTensor)
         assert {torch.Tensor([1.0]).type(), torch.zeros(1).type()} == {"torch.FloatTensor"}
+        assert repr(torch.ones(1, device="cuda")) == "tensor([1.], device='cuda:0')"
 
 
 @child(VIRTUAL.but(devices=2))

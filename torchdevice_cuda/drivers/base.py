@@ -192,7 +192,8 @@ class Driver(abc.ABC):
         if index < 0:
             return -1
         previous = self.current_device()
-        self.set_device(index)
+        if index != previous:  # to stay is not to use it
+            self.set_device(index)
         return previous
 
     def prepare(self) -> None:  # noqa: B027 (most drivers need nothing)
@@ -217,6 +218,9 @@ class Driver(abc.ABC):
     def has_context(self, device: int) -> bool:
         """Whether this process has done something on a device; asking about it is not doing."""
         return self.initialized()
+
+    def use(self, device: int) -> None:  # noqa: B027 (most drivers keep no account of it)
+        """Something is done on a device, which makes a context there."""
 
     # --------------------------------------------------------------------- random
     @abc.abstractmethod

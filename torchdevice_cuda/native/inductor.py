@@ -74,11 +74,20 @@ def _device_of(node: Any, kind: str) -> int | None:
 
 def _to_cpu_graph(gm: Any, example_inputs: Sequence[Any], kind: str) -> list[Any]:
     """Rewrites the graph in place; gives example inputs on the CPU."""
-    import torch
     from torch._guards import detect_fake_mode
+
+    mode = detect_fake_mode(list(example_inputs)) or detect_fake_mode(_values(gm))
+    if mode is None:
+        raise AssertionError("inductor was given a graph without fake tensors")
+    _rewrite(gm, mode, kind)
+    return _propagate(gm, example_inputs, mode, kind)
+
+
+def _rewrite(gm: Any, mode: Any, kind: str) -> None:
+    """Has the graph, and those that it calls, ask for the CPU where it asked for the device."""
+    import torch
     from torch._inductor.fx_passes.post_grad import view_to_reshape
-    from torch.fx.node import map_aggregate
-    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+    from torch.fx.node import map_aggregate, map_arg
 
     aten, cpu = torch.ops.aten, torch.device("cpu")
 
@@ -86,11 +95,25 @@ def _to_cpu_graph(gm: Any, example_inputs: Sequence[Any], kind: str) -> list[Any
         return cpu if isinstance(value, torch.device) and value.type == kind else value
 
     for node in gm.graph.nodes:
+        if "stream" in node.meta.get("custom", ()):
+            # Code for the CPU enters no streams: it runs in order. Records and waits are calls, and stay.
+            node.meta["custom"] = {name: said for name, said in node.meta["custom"].items() if name != "stream"}
         if node.op == "get_attr":
             value = getattr(gm, node.target, None)
             if isinstance(value, torch.Tensor) and value.device.type == kind:
                 setattr(gm, node.target, value.cpu())
+            elif isinstance(value, torch.fx.GraphModule):
+                # Another graph, for control flow and for what is ordered by streams and events. Whoever calls it
+                # looks at its values, which nobody else writes down.
+                _rewrite(value, mode, kind)
+                _propagate(value, [n.meta.get("val") for n in value.graph.find_nodes(op="placeholder")], mode, kind)
         if node.op != "call_function":
+            continue
+        if str(node.target) == "streams.record_stream.default":
+            # What has run is done with its memory.
+            for user in list(node.users):
+                user.args = map_arg(user.args, functools.partial(_but, node))
+            gm.graph.erase_node(node)
             continue
         moves = node.target in (aten._to_copy.default, torch.ops.prims.device_put.default)
         source = node.args[0].meta.get("val") if moves and hasattr(node.args[0], "meta") else None
@@ -102,14 +125,22 @@ def _to_cpu_graph(gm: Any, example_inputs: Sequence[Any], kind: str) -> list[Any
     # What forward saved has the strides that its compiled code chose, not those with which backward was traced.
     view_to_reshape(gm)
     gm.recompile()
-    mode = detect_fake_mode(list(example_inputs)) or detect_fake_mode(_values(gm))
-    if mode is None:
-        raise AssertionError("inductor was given a graph without fake tensors")
+
+
+def _but(dropped: Any, node: Any) -> Any:
+    return None if node is dropped else node
+
+
+def _propagate(gm: Any, example_inputs: Sequence[Any], mode: Any, kind: str) -> list[Any]:
+    """Writes down what each node of a rewritten graph makes; gives the inputs it does so with."""
+    import torch
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
     inputs = []
     for value in example_inputs:
         if isinstance(value, torch.Tensor) and value.device.type == kind:
             with mode:
-                made = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=cpu)
+                made = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="cpu")
                 made.requires_grad_(value.requires_grad)
             value = made
         inputs.append(value)

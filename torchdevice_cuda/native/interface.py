@@ -78,6 +78,9 @@ class Native(Protocol):
     def mark_used(self) -> None:
         """From here on a forked child may not use the device."""
 
+    def mark_context(self, device: int) -> None:
+        """Note that something was done on a device."""
+
     def has_context(self, device: int) -> bool:
         """Whether this process has done something on a device."""
 

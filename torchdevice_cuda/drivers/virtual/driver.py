@@ -95,6 +95,10 @@ class VirtualDriver(HostDriver):
         """Whether something was done on a device, here or in torch's C++."""
         return self._module.has_context(device)
 
+    def use(self, device: int) -> None:
+        """Something is done on a device that only Python knows of."""
+        self._module.mark_context(device)
+
     def register_host_memory(self, address: int, size: int) -> None:
         """Tell torch, too, which asks the device whether memory is pinned."""
         super().register_host_memory(address, size)

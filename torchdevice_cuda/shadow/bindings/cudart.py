@@ -97,7 +97,9 @@ def cudaMemGetInfo(device: int) -> tuple[int, int]:
     accepts = "(arg0: typing.SupportsInt) -> tuple[int, int]"
     pybind.check(isinstance(device, int), "cudaMemGetInfo", accepts, device)
     driver = active()
-    return driver.memory.info(driver.current_device() if device < 0 else driver.check(int(device)))
+    index = driver.current_device() if device < 0 else driver.check(int(device))
+    driver.use(index)
+    return driver.memory.info(index)
 
 
 _cudart = pybind.submodule(

@@ -36,6 +36,7 @@ MODULES = (
     "distributed",
     "compile",
     "triton",
+    "speeds",
     "jit",
     "dataloader",
     "multiprocessing",

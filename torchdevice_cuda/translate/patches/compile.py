@@ -61,6 +61,27 @@ def inductor(context: Context) -> None:
     _before_compiling(context, context.editor.later(prepare))
 
 
+_SCHEDULER = "torch._inductor.scheduler"
+
+
+@patch(f"{_SCHEDULER}.Scheduler.codegen_extern_call", traits=Trait.NATIVE)
+def calls_in_order(context: Context) -> None:
+    """The C++ backend gathers loops and writes them late. A call without a device, to a stream or an event, would be
+    written before what it orders."""
+
+    def flush(module: types.ModuleType) -> None:
+        original: Function = module.Scheduler.codegen_extern_call
+
+        def codegen_extern_call(self: Any, scheduler_node: Any) -> Any:
+            if scheduler_node.get_device() is None:
+                self.flush()
+            return original(self, scheduler_node)
+
+        context.editor.set(module.Scheduler, "codegen_extern_call", resembling(codegen_extern_call, original))
+
+    context.editor.on_undo(context.when_imported(_SCHEDULER, context.editor.later(flush)))
+
+
 _COMPILER = "torch._inductor.compile_fx"
 
 

@@ -60,22 +60,34 @@ def construction(context: Context) -> None:
     context.editor.set(torch.Tensor, "__new__", staticmethod(resembling(__new__, original)))
 
 
-@patch("torch.set_default_tensor_type", "torch.Tensor.__new__", traits=Trait.SUBSTITUTE)
+@patch(
+    "torch.set_default_tensor_type",
+    "torch.Tensor.__new__",
+    "torch._C._get_default_device",
+    traits=Trait.SUBSTITUTE,
+)
 def default_type(context: Context) -> None:
     """``torch.set_default_tensor_type`` with a CUDA type sets the data type, and CUDA as the default device.
 
-    ``torch.Tensor(2, 3)`` asks no default device: it is replaced the first time that a CUDA type is set.
+    ``torch.Tensor(2, 3)`` asks no default device: it is replaced the first time that a CUDA type is set. So is what
+    ``repr`` asks, which names the device of a tensor only where it is not that of the default type.
     """
     original, make = torch.set_default_tensor_type, torch.Tensor.__new__
-    translator = context.translator
+    translator, tensor, ask = context.translator, torch.Tensor, torch._C._get_default_device
     chosen: Any = None  # the class that torch.Tensor stands for, where it is one of CUDA's
 
     def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
-        return make(cls, *args, **kwargs) if chosen is None or cls is not torch.Tensor else chosen(*args, **kwargs)
+        if chosen is None or cls is not tensor or (args and isinstance(args[0], tensor)):  # of a tensor: an alias of it
+            return make(cls, *args, **kwargs)
+        return chosen(*args, **kwargs)
+
+    def _get_default_device() -> str:
+        return ask() if chosen is None else "cuda"
 
     @context.editor.later
     def replace_construction() -> None:
         context.editor.set(torch.Tensor, "__new__", staticmethod(resembling(__new__, make)))
+        context.editor.set(torch._C, "_get_default_device", resembling(_get_default_device, ask))
 
     def set_default_tensor_type(t: Any) -> None:
         name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"

@@ -257,6 +257,7 @@ void bind_memory(py::module_& m) {
       "memory_allocated", [](int i) { return memory_in_use(static_cast<Index>(i)).first; }, py::arg("device") = -1,
       nogil);
   m.def("mem_info", [](int i) { return memory_info(static_cast<Index>(i)); }, py::arg("device") = -1, nogil);
+  m.def("mark_context", [](int i) { mark_context(resolve(static_cast<Index>(i))); });
   m.def("reset_peak_stats", [](int i) { reset_peak_stats(static_cast<Index>(i)); }, py::arg("device") = -1, nogil);
   m.def(
       "reset_accumulated_stats", [](int i) { reset_accumulated_stats(static_cast<Index>(i)); }, py::arg("device") = -1,

@@ -20,9 +20,19 @@ void bind_streams(py::module_& m) {
   const auto nogil = py::call_guard<py::gil_scoped_release>();
 
   m.def(
-      "stream_new", [](int i, int priority) { return new_stream(static_cast<Index>(i), priority); },
+      "stream_new",
+      [](int i, int priority) {
+        mark_context(resolve(static_cast<Index>(i)));
+        return new_stream(static_cast<Index>(i), priority);
+      },
       py::arg("device") = -1, py::arg("priority") = 0);
-  m.def("stream_current", [](int i) { return current_stream(static_cast<Index>(i)); }, py::arg("device") = -1);
+  m.def(
+      "stream_current",
+      [](int i) {
+        mark_context(resolve(static_cast<Index>(i)));
+        return current_stream(static_cast<Index>(i));
+      },
+      py::arg("device") = -1);
   m.def(
       "stream_set",
       [](int i, int64_t id) {

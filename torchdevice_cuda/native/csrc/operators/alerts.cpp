@@ -64,9 +64,10 @@ bool compares(const Stack& stack, size_t base) {
 bool looks_for_range(const Stack& stack, size_t base) {
   return stack[base + 2].toScalar().toDouble() == stack[base + 3].toScalar().toDouble();
 }
-// masked_fill(self, mask, value): the value goes to the kernel as a number.
+// masked_fill(self, mask, value), index_fill(self, dim, index, value): the value goes to the kernel as a number.
+template <size_t kPosition>
 bool fills_from_device(const Stack& stack, size_t base) {
-  return !lies_on_cpu(stack[base + 2]);
+  return !lies_on_cpu(stack[base + kPosition]);
 }
 // where(condition, self, other)
 bool chooses_from_host(const Stack& stack, size_t base) {
@@ -74,7 +75,7 @@ bool chooses_from_host(const Stack& stack, size_t base) {
 }
 // index(self, indices) and index_put(self, indices, values, ...): how many elements a mask chooses is known when the
 // GPU has counted them, and what the host has is copied to it. One number for a mask's elements is not copied, nor are
-// they counted: each element decides for itself.
+// they counted: each element decides for itself, unless numbers are added up.
 bool waits_for_indices(const Stack& stack, size_t base) {
   const bool number =
       stack.size() - base > 2 && lies_on_cpu(stack[base + 2]) && stack[base + 2].toTensor().numel() == 1;
@@ -86,7 +87,8 @@ bool waits_for_indices(const Stack& stack, size_t base) {
     counts = counts || (mask && !t.device().is_cpu());
     copies = copies || (!mask && t.device().is_cpu());
   });
-  if (number && masks) return false;
+  const bool adds = stack.size() - base > 3 && stack[base + 3].toBool();
+  if (number && masks && !adds) return false;
   return counts || copies || number;
 }
 
@@ -152,16 +154,19 @@ constexpr Waiting kWaiting[] = {
     {"_to_sparse_csr"},
     {"equal", &compares},
     {"histc", &looks_for_range},
+    {"index_fill.int_Tensor", &fills_from_device<3>},
+    {"index_fill_.int_Tensor", &fills_from_device<3>},
     {"linalg_eig"},
     {"linalg_matrix_exp"},
     {"linspace.Scalar_Tensor"},
     {"linspace.Tensor_Scalar"},
     {"linspace.Tensor_Tensor"},
-    {"masked_fill.Tensor", &fills_from_device},
-    {"masked_fill_.Tensor", &fills_from_device},
+    {"masked_fill.Tensor", &fills_from_device<2>},
+    {"masked_fill_.Tensor", &fills_from_device<2>},
     {"normal.Tensor_Tensor"},
     {"normal.float_Tensor"},
     {"repeat_interleave.Tensor", &is_none<1>},
+    {"unique_consecutive", &is_none<3>},
     {"where.self", &chooses_from_host},
 };
 constexpr Waiting kAlways = {"*"}, kForIndices = {"*", &waits_for_indices};

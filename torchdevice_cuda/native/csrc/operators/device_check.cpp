@@ -33,6 +33,9 @@ void check_as_metal(const c10::OperatorHandle& op, const Facts& f, const torch::
 
 // Kernels of three tensors take a number of the CPU's in some places only. `words` says so for the place; without words
 // it is a tensor of another device as any other.
+#define HOSTDEVICE_NO_NUMBER                              \
+  "iter.device(arg).is_cuda() INTERNAL ASSERT FAILED at " \
+  "\"/pytorch/aten/src/ATen/native/cuda/Loops.cuh\":109, please report a bug to PyTorch. "
 struct NoNumber {
   const char* name;
   size_t position;
@@ -46,16 +49,19 @@ constexpr NoNumber kNoNumbers[] = {
     {"addcmul", 1,
      "CPU Scalar support for tensor1 argument is not supported when calling addcmul on CUDA tensors. However, CPU "
      "Scalar support for tensor2 is supported, please swap your tensor1 and tensor2 terms."},
+    {"lerp", 0, HOSTDEVICE_NO_NUMBER "argument 1: expected a CUDA device but found cpu"},
+    {"lerp", 1, HOSTDEVICE_NO_NUMBER "argument 2: expected a CUDA device but found cpu"},
 };
 
 void check_numbers(const c10::OperatorHandle& op, const Facts& f, const torch::jit::Stack& stack, size_t base) {
   std::string name = aten_name(op.schema().name(), "");
   if (!name.empty() && name.back() == '_') name.pop_back();
-  size_t numbers = 0;
+  size_t numbers = 0, read = 0;
   const NoNumber* refused = nullptr;
   std::optional<c10::Device> common;
   for (auto i : f.interesting) {
     each_tensor(stack[base + i], f.args[i].kind, [&](const at::Tensor& t) {
+      if (!f.args[i].written) read++;
       if (!t.device().is_cpu()) {
         common = t.device();
         return;
@@ -65,9 +71,11 @@ void check_numbers(const c10::OperatorHandle& op, const Facts& f, const torch::j
         if (name == row.name && i == row.position) refused = &row;
     });
   }
+  // A kernel takes one number along; the rest must be on the GPU, if only in what is written.
+  const bool too_many = numbers > 1 && (refused ? refused->words != nullptr : f.iterates && numbers == read);
+  TORCH_CHECK(!too_many, "Trying to pass too many CPU scalars to non-CPU kernel!");
   if (!refused) return;
   if (!refused->words) two_devices(*common, c10::Device(c10::kCPU));
-  TORCH_CHECK(numbers == 1, "Trying to pass too many CPU scalars to non-CPU kernel!");
   TORCH_CHECK(false, refused->words);
 }
 

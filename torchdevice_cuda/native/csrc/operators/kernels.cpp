@@ -87,6 +87,9 @@ void check_conversion(const Tensor& self, const Tensor& src) {
   if (is_device_tensor(self)) check_computes(self.scalar_type());
 }
 
+// So many bytes go to CUDA's driver with the command to copy them.
+constexpr size_t kGoesAlong = 64 << 10;
+
 bool plain_strided(const Tensor& t) {
   return t.layout() == at::kStrided && !t.is_quantized() && !t.is_nested() && !t.is_conj() && !t.is_neg() &&
       !t._is_zerotensor();
@@ -98,13 +101,22 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   const bool to_host = !is_device_tensor(self);
   const auto index = to_host ? src.device().index() : self.device().index();
   const bool from_host = !is_device_tensor(src);
-  if (!non_blocking) {
-    if (kIsCuda && (to_host || from_host) && self.numel()) synchronizing();
+  if (!self.numel()) {
+    // Nothing is copied, and nobody waits.
+  } else if (!non_blocking) {
+    if (kIsCuda && (to_host || from_host)) synchronizing();
     if (to_host || (kIsCuda && from_host)) synchronize_current_stream(index);
   } else if (kIsCuda && (to_host || from_host)) {
-    // The block is not given to anyone else before the copy is done.
-    const auto done = current_stream_ready_ns(index);
-    if (C10_UNLIKELY(done)) use_pinned_until((to_host ? self : src).storage().data(), done);
+    // The block is not given to anyone else before the copy is done. Memory that is not pinned is read at once, and
+    // what does not go along with the command must wait for those before it.
+    if (const auto done = current_stream_ready_ns(index); C10_UNLIKELY(done)) {
+      const void* host = (to_host ? self : src).storage().data();
+      if (from_host && src.nbytes() > kGoesAlong && !is_pinned(host)) {
+        synchronize_current_stream(index);
+      } else {
+        use_pinned_until(host, done);
+      }
+    }
   }
   // Other copies are made beside the destination first.
   if (!kIsCuda && to_host && self.numel() && self.strides() == src.strides() && src.is_non_overlapping_and_dense())

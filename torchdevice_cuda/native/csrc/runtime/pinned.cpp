@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -59,20 +58,31 @@ void delete_pinned(void* context) {
   p.live.erase(it);
 }
 
+// Those whose copies are done now join the free ones, after them. The last is taken first, and those whose copies are
+// not done come before all others.
+void settle(std::vector<Spare>& spare) {
+  const auto now = now_ns();
+  const auto busy = [now](const Spare& s) { return s.from_ns > now; };
+  const auto known = [](const Spare& s) { return s.from_ns == 0; };
+  const auto first = std::stable_partition(spare.begin(), spare.end(), busy);
+  std::stable_partition(first, spare.end(), known);
+  std::for_each(first, spare.end(), [](Spare& s) { s.from_ns = 0; });
+}
+
 struct PinnedAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     check_fork();
     if (bytes == 0) return {nullptr, cpu()};
+    mark_context(t_current_device);
     auto& p = pinned();
     const size_t n = pinned_size(bytes);
     std::lock_guard<std::mutex> lock(p.mutex);
     char* at = nullptr;
     auto& spare = p.cached[n];
-    const auto free = std::find_if(
-        spare.rbegin(), spare.rend(), [](const Spare& s) { return s.from_ns == 0 || s.from_ns <= now_ns(); });
-    if (free != spare.rend()) {
-      at = free->at;
-      spare.erase(std::next(free).base());
+    settle(spare);
+    if (!spare.empty() && spare.back().from_ns == 0) {
+      at = spare.back().at;
+      spare.pop_back();
     } else {
       at = static_cast<char*>(map_pinned(n));
       TORCH_CHECK_WITH(OutOfMemoryError, at, "out of host memory: could not pin ", format_size(n));

@@ -1,0 +1,87 @@
+"""How fast the GPU is, for those who estimate how long a graph takes: compiled streams, activation checkpointing."""
+
+from __future__ import annotations
+
+import functools
+import time
+import types
+from typing import Any
+
+import torch
+
+from ...drivers.base import DeviceFacts
+from ...drivers.traits import Trait
+from ..core.context import Context
+from ..core.registry import patch
+from ..core.wrapping import Function, resembling
+
+_ASKED = ("torch._inductor.utils", "torch.utils._runtime_estimation")
+#: The second is the first's successor.
+_BANDWIDTH, _SPEED = ("get_gpu_dram_gbps", "get_device_dram_gbps"), "get_device_tflops"
+
+#: Multiplications and additions that a quarter of a multiprocessor does at every tick: of its vector units, and of
+#: its tensor cores, which round float32 where they take it at all (NVIDIA's white papers on Volta and Ampere).
+_VECTOR = {torch.float32: 32, torch.float16: 64, torch.bfloat16: 64}
+_TENSOR_CORES = {
+    7: {torch.float16: 256, torch.bfloat16: 256},
+    8: {torch.float16: 512, torch.bfloat16: 512, torch.float32: 256},
+}
+
+
+@patch(*(f"{_ASKED[0]}.{name}" for name in (*_BANDWIDTH, _SPEED)), traits=Trait.SUBSTITUTE)
+def estimates(context: Context) -> None:
+    """Both ask triton, which asks NVIDIA's driver. The figures are those of the device's properties."""
+    for name in _ASKED:
+        context.editor.on_undo(context.when_imported(name, context.editor.later(functools.partial(_answer, context))))
+
+
+def _answer(context: Context, module: types.ModuleType) -> None:
+    answers: dict[str, Function] = dict.fromkeys(_BANDWIDTH, _bandwidth) | {_SPEED: _speed}
+    for name, ours in answers.items():
+        original = getattr(module, name, None)
+        if original is not None:
+            context.editor.set(module, name, resembling(_or(original, functools.partial(ours, context)), original))
+
+
+def _or(original: Function, otherwise: Function) -> Function:
+    """Torch's own answer where it has one: it knows some GPUs by their names."""
+
+    def estimate(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except (ImportError, RuntimeError):  # no triton; triton, without a driver
+            return otherwise(*args, **kwargs)
+
+    return estimate
+
+
+def _facts(context: Context, device: Any) -> DeviceFacts:
+    index = None if device is None else torch.device(device).index
+    return context.driver.facts(context.driver.current_device() if index is None else index)
+
+
+def _bandwidth(context: Context, device: Any = None) -> float:
+    """GB/s: of the memory that the device claims, or of the host's, which it is."""
+    facts = _facts(context, device)
+    claimed = 2 * facts.memory_clock_rate * facts.memory_bus_width / 8 / 1e6
+    return claimed or _copies()
+
+
+@functools.cache
+def _copies() -> float:
+    source = torch.zeros(1 << 24, dtype=torch.uint8, device=torch.device("cpu"))
+    source.clone()  # pages are given out the first time
+    started = time.perf_counter()
+    source.clone()
+    return 2 * source.numel() / (time.perf_counter() - started) / 1e9
+
+
+def _speed(context: Context, dtype: torch.dtype, device: Any = None) -> float:
+    """Tera-operations a second."""
+    facts = _facts(context, device)
+    cores = _TENSOR_CORES[8 if (facts.major, facts.minor) >= (8, 0) else 7]
+    rounds = dtype is not torch.float32 or torch.get_float32_matmul_precision() != "highest"
+    operations = cores.get(dtype, _VECTOR.get(dtype)) if rounds else _VECTOR[dtype]
+    if operations is None:
+        raise AssertionError(f"no figures for {dtype}: torch.float16, torch.bfloat16 and torch.float32 have some")
+    return 2 * operations * 4 * facts.multi_processor_count * facts.clock_rate / 1e9
