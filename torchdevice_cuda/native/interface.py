@@ -38,8 +38,8 @@ class NativeEvent(Protocol):
         """One that is not recorded yet; other processes may be allowed to open it."""
 
     @staticmethod
-    def open(name: bytes) -> NativeEvent | None:
-        """Another process's event; none if there is none of that name."""
+    def open(name: bytes) -> NativeEvent | int:
+        """Another process's event, or CUDA's code for why it cannot be had."""
 
     def record(self, device: int, stream: int) -> None:
         """Complete when all work now in the stream has."""
@@ -183,8 +183,8 @@ class Native(Protocol):
     def send_storage(self, storage: int) -> tuple[Any, ...]:
         """What another process needs to map a storage, by its address: ``UntypedStorage._share_cuda_``'s eight values."""
 
-    def receive_storage(self, *sent: Any) -> torch.UntypedStorage | None:
-        """The storage that those eight values tell of; none if it cannot be had."""
+    def receive_storage(self, *sent: Any) -> torch.UntypedStorage | int:
+        """The storage that those eight values tell of, or CUDA's code for why it cannot be had."""
 
     def release_counter(self, counter: bytes, offset: int) -> None:
         """Let go of a storage that was sent, without having mapped it."""

@@ -7,9 +7,6 @@ from ..errors import cuda_error, invalid_ordinal
 from ..streams import DEFAULT_STREAM, LEAST_PRIORITY, EventState, Streams, StreamState
 
 
-_NO_SUCH_EVENT = 400
-
-
 class NativeStreams(Streams):
     """Streams over the native module."""
 
@@ -94,8 +91,8 @@ class NativeStreams(Streams):
     def open_event(self, name: bytes, device: int) -> EventState:
         """Another process's event: its moment is in memory that both have, on the clock that both have."""
         native = self._native.Event.open(name)
-        if native is None:
-            raise cuda_error(_NO_SUCH_EVENT)
+        if isinstance(native, int):
+            raise cuda_error(native)
         return EventState(False, self._valid(device), native.handle, native=native)
 
     def create_event(self, event: EventState, device: int) -> None:

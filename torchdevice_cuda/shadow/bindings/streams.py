@@ -102,8 +102,10 @@ class _CudaEventBase(EventMethods, torch._C.Event):  # type: ignore[override]
         return self
 
     @classmethod
-    def from_ipc_handle(cls, device: torch.device | str | int, ipc_handle: bytes) -> Self:
+    def from_ipc_handle(cls, device: torch.device | str | int, ipc_handle: bytes | str) -> Self:
         """Another process's event, by its handle."""
+        if isinstance(ipc_handle, str):
+            ipc_handle = ipc_handle.encode()
         if len(ipc_handle) != IPC_HANDLE_SIZE:
             raise RuntimeError(
                 f"cudaIpcEventHandle_t expects byte-like object of size {IPC_HANDLE_SIZE}, but got {len(ipc_handle)}"
@@ -123,6 +125,8 @@ class _CudaEventBase(EventMethods, torch._C.Event):  # type: ignore[override]
         """Bytes that name this event to another process; only for events made with ``interprocess=True``."""
         if not self._interprocess:
             raise cuda_error(400)
+        if self._event.timing:
+            raise cuda_error(1)
         streams = active().streams
         streams.create_event(self._event, active().current_device())
         return streams.event_name(self._event)

@@ -16,9 +16,6 @@ from ..core.disguise import CPU, CUDA, as_program, masked
 from ..core.registry import patch
 from ..core.wrapping import Function, resembling
 
-#: cudaErrorInvalidValue: what CUDA says of a handle that leads nowhere.
-_NOT_OPENED = 1
-
 
 @patch("torch.storage._StorageBase.to", traits=NONE)
 def moves(context: Context) -> None:
@@ -132,9 +129,11 @@ def _check(args: tuple[Any, ...], expected: tuple[tuple[str, type], ...], what: 
     """Refuse what CUDA refuses, in its words."""
     if len(args) != len(expected):
         raise RuntimeError(f"tuple of {len(expected)} items expected")
-    if all(type(value) is kind for value, (_, kind) in zip(args, expected, strict=True)):
+    fits = [isinstance(value, kind) for value, (_, kind) in zip(args, expected, strict=True)]
+    if all(fits):
         return
-    given = ", ".join(type(value).__name__ for value in args)
+    names = [type(value).__name__ for value in args]
+    given = ", ".join(name if fit else f"!{name}!" for name, fit in zip(names, fits, strict=True))
     wanted = ", ".join(f"{kind.__name__} {name}" for name, kind in expected)
     raise TypeError(
         f"{what} in CUDA mode received an invalid combination of arguments - got ({given}), but expected ({wanted})"
@@ -161,8 +160,8 @@ def between_processes(context: Context) -> None:
     def _new_shared_cuda(*args: Any) -> Any:
         _check(args, _SENT, "_new_shared")
         made = receive(*args)
-        if made is None:
-            raise cuda_error(_NOT_OPENED)
+        if isinstance(made, int):
+            raise cuda_error(made)
         return made
 
     def _release_ipc_counter_cuda(*args: Any) -> None:

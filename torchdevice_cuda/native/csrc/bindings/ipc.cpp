@@ -24,6 +24,7 @@ py::tuple send(uintptr_t storage) {
       sent.counter_offset, bytes(sent.event), waits);
 }
 
+// Or CUDA's code for why there is none.
 py::object receive(
     int device, const std::string& handle, size_t size, size_t offset, const std::string& counter,
     uint64_t counter_offset, const std::string& event, bool waits) {
@@ -31,8 +32,8 @@ py::object receive(
     const py::gil_scoped_release release;
     return receive_storage({static_cast<Index>(device), handle, size, offset, counter, counter_offset, event}, waits);
   }();
-  if (!storage) return py::none();
-  return py::reinterpret_steal<py::object>(THPStorage_Wrap(std::move(*storage)));
+  if (const auto* refusal = std::get_if<Refusal>(&storage)) return py::int_(static_cast<int>(*refusal));
+  return py::reinterpret_steal<py::object>(THPStorage_Wrap(std::get<c10::Storage>(std::move(storage))));
 }
 
 }  // namespace

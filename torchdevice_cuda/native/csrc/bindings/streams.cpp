@@ -3,8 +3,8 @@
 #include "runtime/streams.h"
 
 #include <memory>
-#include <optional>
 #include <string>
+#include <variant>
 
 #include "bindings/module.h"
 #include "runtime/device.h"
@@ -31,10 +31,11 @@ PyEvent new_event(bool interprocess) {
   return {std::move(made.state), std::move(made.handle)};
 }
 
-std::optional<PyEvent> opened_event(const std::string& handle) {
-  auto state = open_event(handle);
-  if (!state) return std::nullopt;
-  return PyEvent{std::move(state), {}};
+// Or CUDA's code for why there is none.
+std::variant<PyEvent, int> opened_event(const std::string& handle) {
+  auto opened = open_event(handle);
+  if (const auto* refusal = std::get_if<Refusal>(&opened)) return *refusal;
+  return PyEvent{std::get<0>(std::move(opened)), {}};
 }
 
 }  // namespace

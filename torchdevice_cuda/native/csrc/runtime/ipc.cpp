@@ -107,7 +107,7 @@ struct Books {
   std::vector<SlotFile*> files;
   std::vector<SlotRef> free;
   std::vector<std::unique_ptr<Sent>> limbo;
-  size_t slots_in_use = 0;
+  size_t sent = 0;  // slots of memory; events are nobody's loss
   bool warned = false;
 };
 
@@ -120,12 +120,12 @@ void tell_at_exit() {
   if (g_bad_fork) return;
   collect_sent();
   const std::lock_guard<std::mutex> lock(books().mutex);
-  if (books().slots_in_use > 0)
+  if (books().sent > 0)
     LOG(WARNING) << "Producer process has been terminated before all shared CUDA tensors released. See Note [Sharing "
                     "CUDA tensors]";
 }
 
-SlotRef take_slot() {
+SlotRef take_slot(bool of_memory) {
   auto& b = books();
   const std::lock_guard<std::mutex> lock(b.mutex);
   SlotRef taken;
@@ -142,20 +142,20 @@ SlotRef take_slot() {
     }
     taken = {b.files.back(), b.files.back()->used++};
   }
-  b.slots_in_use++;
+  if (of_memory) b.sent++;
   (*taken).generation.fetch_add(1);
   (*taken).event.time_ns.store(-1);
   return taken;
 }
 
-void return_slots(const std::vector<SlotRef>& slots) {
+void return_slots(const std::vector<SlotRef>& slots, bool of_memory) {
   auto& b = books();
   const std::lock_guard<std::mutex> lock(b.mutex);
   for (const auto& slot : slots) {
     (*slot).generation.fetch_add(1);  // who comes late finds nothing
     b.free.push_back(slot);
   }
-  b.slots_in_use -= slots.size();
+  if (of_memory) b.sent -= slots.size();
 }
 
 bool is_held(const Sent& sent) {
@@ -165,7 +165,7 @@ bool is_held(const Sent& sent) {
 }
 
 void let_go(std::unique_ptr<Sent> sent) {
-  return_slots(sent->slots);
+  return_slots(sent->slots, sent->memory.get() != nullptr);
   sent.reset();  // without a lock: it takes the device's
 }
 
@@ -222,6 +222,10 @@ Mappings& mappings() {
   return *one;
 }
 
+Refusal refusal_of(const Piece& piece) {
+  return piece.process == getpid() ? kOwnHandle : kHandleOfNobody;
+}
+
 std::shared_ptr<Mapping> mapping_of(const Piece& piece, c10::DeviceIndex device) {
   auto& m = mappings();
   const std::lock_guard<std::mutex> lock(m.mutex);
@@ -230,7 +234,7 @@ std::shared_ptr<Mapping> mapping_of(const Piece& piece, c10::DeviceIndex device)
   if (it != m.all.end())
     if (auto known = it->second.lock()) return known;
   // As on CUDA, no process opens what it made itself.
-  char* const at = piece.process == getpid() || piece.size == 0 ? nullptr : map_piece(piece);
+  char* const at = piece.process == getpid() ? nullptr : map_piece(piece);
   if (!at) return nullptr;
   for (auto old = m.all.begin(); old != m.all.end();) old = old->second.expired() ? m.all.erase(old) : std::next(old);
   auto made = std::make_shared<Mapping>(piece, at, device);
@@ -288,7 +292,7 @@ Sending send_storage(c10::StorageImpl* storage) {
   const auto block = home < 0 ? std::nullopt : memory_of(home).share(data);
   TORCH_CHECK(block, "invalid device pointer: ", static_cast<void*>(data));
 
-  const SlotRef slot = take_slot();
+  const SlotRef slot = take_slot(true);
   (*slot).holders.store(1);
   event_record((*slot).event, stream_state(index, current_stream(index)));
   if (storage->data_ptr().get_deleter() == &delete_sent) {
@@ -305,7 +309,7 @@ Sending send_storage(c10::StorageImpl* storage) {
       }
       all.push_back(slot);
     }
-    return_slots(done);
+    return_slots(done, true);
   } else {
     auto sent = std::make_unique<Sent>();
     auto* const context = sent.get();
@@ -320,26 +324,25 @@ Sending send_storage(c10::StorageImpl* storage) {
   return out;
 }
 
-std::optional<c10::Storage> receive_storage(const Sending& sent, bool wait_for_event) {
+std::variant<c10::Storage, Refusal> receive_storage(const Sending& sent, bool wait_for_event) {
   mark_used();
   check_index(sent.device);
   mark_context(sent.device);
   if (wait_for_event) {
     const auto event = open_event(sent.event);
-    if (!event) return std::nullopt;
-    event_block(*event, stream_state(sent.device, current_stream(sent.device)));
+    if (const auto* refusal = std::get_if<Refusal>(&event)) return *refusal;
+    event_block(*std::get<0>(event), stream_state(sent.device, current_stream(sent.device)));
   }
   constexpr size_t kStart = sizeof kSegmentHandle;
-  if (sent.handle.size() != kStart + kHandleBytes) return std::nullopt;
+  if (sent.handle.size() != kStart + kHandleBytes) return kHandleOfNobody;
   TORCH_CHECK(
       sent.handle[0] <= kSegmentHandle[0],
       "received sharable handle from a future version of torch that this version does not know how to handle");
   const auto segment = unpacked<Piece>(sent.handle, kStart);
   auto memory = mapping_of(segment, sent.device);
-  if (!memory || sent.offset > segment.size || sent.bytes > segment.size - sent.offset) return std::nullopt;
+  if (!memory || sent.offset > segment.size || sent.bytes > segment.size - sent.offset) return refusal_of(segment);
   const auto slots = piece_of(sent.counter);
-  auto* const received =
-      new Received{memory, slots ? mapping_of(*slots, sent.device) : nullptr, sent.counter_offset};
+  auto* const received = new Received{memory, slots ? mapping_of(*slots, sent.device) : nullptr, sent.counter_offset};
   if (sent.counter_offset >= kSlots) received->slots.reset();
   c10::DataPtr data(memory->base + sent.offset, received, &delete_received, device(sent.device));
   auto made = c10::make_intrusive<c10::StorageImpl>(
@@ -366,7 +369,7 @@ c10::DeviceIndex device_of_received(const void* address) {
 }
 
 SharedEvent make_shared_event() {
-  const SlotRef slot = take_slot();
+  const SlotRef slot = take_slot(false);
   auto sent = std::make_unique<Sent>();
   sent->slots.push_back(slot);
   const std::shared_ptr<Sent> owner(sent.release(), &delete_sent);
@@ -375,19 +378,19 @@ SharedEvent make_shared_event() {
       packed(EventHandle{slot.file->piece, slot.index, (*slot).generation.load()})};
 }
 
-std::shared_ptr<EventState> open_event(const std::string& handle) {
-  if (handle.size() != kHandleBytes) return nullptr;
+std::variant<std::shared_ptr<EventState>, Refusal> open_event(const std::string& handle) {
+  if (handle.size() != kHandleBytes) return kNoHandle;
   const auto named = unpacked<EventHandle>(handle);
-  if (named.index >= kSlots || named.slots.size != kSlotBytes) return nullptr;
+  if (named.index >= kSlots || named.slots.size != kSlotBytes) return kNoHandle;
   const auto slots = mapping_of(named.slots, 0);
-  if (!slots) return nullptr;
+  if (!slots) return refusal_of(named.slots);
   auto& slot = slot_of(slots, named.index);
   slot.holders.fetch_add(1, std::memory_order_acq_rel);
   const std::shared_ptr<Slot> held(&slot, [slots](Slot* s) {
     if (!g_bad_fork) s->holders.fetch_sub(1, std::memory_order_acq_rel);
   });
-  if (slot.generation.load() != named.generation) return nullptr;
-  return {held, &slot.event};
+  if (slot.generation.load() != named.generation) return kHandleOfNobody;
+  return std::shared_ptr<EventState>(held, &slot.event);
 }
 
 }  // namespace hostdevice

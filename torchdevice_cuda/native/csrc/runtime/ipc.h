@@ -12,9 +12,8 @@
 
 #include <atomic>
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
+#include <variant>
 
 #include "runtime/streams.h"
 
@@ -32,9 +31,11 @@ struct Sending {
   std::string event;  // when the contents are there
 };
 
+// CUDA's codes for a handle that cannot be opened: one of this process, none at all, one of a process that has ended.
+enum Refusal : int { kOwnHandle = 201, kNoHandle = 205, kHandleOfNobody = 400 };
+
 Sending send_storage(c10::StorageImpl* storage);
-// Null if there is none: a handle of this process, of one that has ended, or none at all.
-std::optional<c10::Storage> receive_storage(const Sending& sent, bool wait_for_event);
+std::variant<c10::Storage, Refusal> receive_storage(const Sending& sent, bool wait_for_event);
 void release_counter(const std::string& counter, uint64_t offset);
 // Gives back what nobody else holds any more; whether there was something.
 bool collect_sent();
@@ -50,7 +51,6 @@ struct SharedEvent {
   std::string handle;
 };
 SharedEvent make_shared_event();
-// Null if there is none: a handle of this process, of one that has ended, or none at all.
-std::shared_ptr<EventState> open_event(const std::string& handle);
+std::variant<std::shared_ptr<EventState>, Refusal> open_event(const std::string& handle);
 
 }  // namespace hostdevice

@@ -47,7 +47,7 @@ Object& object() {
 }
 
 uint64_t identity_of(int file) {
-  struct stat facts {};
+  struct stat facts{};
   return fstat(file, &facts) == 0 ? static_cast<uint64_t>(facts.st_ino) : 0;
 }
 

@@ -26,7 +26,7 @@ namespace {
 // Writing where only reading is allowed: Linux's signal, and macOS's.
 constexpr std::array<int, 2> kFaults{SIGSEGV, SIGBUS};
 
-std::atomic<int> g_moving{0};  // segments, of different devices
+std::atomic<int> g_moving{0};                           // segments, of different devices
 std::array<struct sigaction, kFaults.size()> g_others;  // who was told before us
 std::atomic<bool> g_passed_on{false};
 
@@ -41,7 +41,7 @@ void on_fault(int signal, siginfo_t* info, void*) {
   }
   // Anything else is what it would be without us. Whoever was told before us may hand it back to us in the end.
   if (g_passed_on.exchange(true)) {
-    struct sigaction standard {};
+    struct sigaction standard{};
     standard.sa_handler = SIG_DFL;
     sigaction(signal, &standard, nullptr);
   } else {
@@ -52,11 +52,11 @@ void on_fault(int signal, siginfo_t* info, void*) {
 // Called before every move: a program may have put a handler of its own in place of ours since.
 void handle_faults() {
   for (size_t i = 0; i < kFaults.size(); i++) {
-    struct sigaction now {};
+    struct sigaction now{};
     sigaction(kFaults[i], nullptr, &now);
     if ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == &on_fault) continue;
     g_others[i] = now;
-    struct sigaction ours {};
+    struct sigaction ours{};
     ours.sa_sigaction = &on_fault;
     ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&ours.sa_mask);
