@@ -181,7 +181,7 @@ class Native(Protocol):
 
     # ---------------------------------------------------------- between processes
     def send_storage(self, storage: int) -> tuple[Any, ...]:
-        """What another process needs to map a storage, by its address: ``UntypedStorage._share_cuda_``'s eight values."""
+        """What another process needs to map a storage, by its address: the eight values of ``_share_cuda_``."""
 
     def receive_storage(self, *sent: Any) -> torch.UntypedStorage | int:
         """The storage that those eight values tell of, or CUDA's code for why it cannot be had."""
