@@ -23,6 +23,7 @@ CODES: dict[int, tuple[str, str]] = {
     98: ("cudaErrorInvalidDeviceFunction", "invalid device function"),
     100: ("cudaErrorNoDevice", "no CUDA-capable device is detected"),
     101: ("cudaErrorInvalidDevice", "invalid device ordinal"),
+    201: ("cudaErrorDeviceUninitialized", "invalid device context"),
     205: ("cudaErrorMapBufferObjectFailed", "mapping of buffer object failed"),
     209: ("cudaErrorNoKernelImageForDevice", "no kernel image is available for execution on the device"),
     400: ("cudaErrorInvalidResourceHandle", "invalid resource handle"),

@@ -6,8 +6,11 @@ import abc
 import dataclasses
 from typing import Any
 
+from .errors import cuda_error
+
 DEFAULT_STREAM = 0
 LEAST_PRIORITY, GREATEST_PRIORITY = 0, -3
+IPC_HANDLE_SIZE = 64
 
 
 @dataclasses.dataclass
@@ -89,6 +92,18 @@ class Streams(abc.ABC):
     @abc.abstractmethod
     def event(self, timing: bool) -> EventState:
         """A new event, not yet recorded. The methods below are given only events that this one made."""
+
+    def interprocess_event(self, timing: bool) -> EventState:
+        """A new event that other processes may open, where the driver's events can be."""
+        return self.event(timing)
+
+    def event_name(self, event: EventState) -> bytes:
+        """The name by which other processes open an event that has its handle."""
+        return event.handle.to_bytes(IPC_HANDLE_SIZE, "little")
+
+    def open_event(self, name: bytes, device: int) -> EventState:
+        """Another process's event. Here it completes on that process's clock, which this one cannot watch."""
+        raise cuda_error(205)
 
     @abc.abstractmethod
     def create_event(self, event: EventState, device: int) -> None:

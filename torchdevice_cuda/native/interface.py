@@ -32,6 +32,14 @@ class NativeEvent(Protocol):
 
     handle: int
     recorded: bool
+    name: bytes  #: by which other processes open it; empty if they cannot
+
+    def __init__(self, interprocess: bool = False) -> None:
+        """One that is not recorded yet; other processes may be allowed to open it."""
+
+    @staticmethod
+    def open(name: bytes) -> NativeEvent | int:
+        """Another process's event, or CUDA's code for why it cannot be had."""
 
     def record(self, device: int, stream: int) -> None:
         """Complete when all work now in the stream has."""
@@ -54,7 +62,7 @@ class Native(Protocol):
 
     __file__: str | None
     device_type: str
-    Event: Callable[[], NativeEvent]
+    Event: type[NativeEvent]
 
     # ------------------------------------------------------------------ devices
     def install(self, device_count: int, memory_limits: list[int]) -> bool:
@@ -173,6 +181,19 @@ class Native(Protocol):
 
     def unregister_pinned(self, address: int) -> None:
         """Stop counting it."""
+
+    # ---------------------------------------------------------- between processes
+    def send_storage(self, storage: int) -> tuple[Any, ...]:
+        """What another process needs to map a storage, by its address: the eight values of ``_share_cuda_``."""
+
+    def receive_storage(self, *sent: Any) -> torch.UntypedStorage | int:
+        """The storage that those eight values tell of, or CUDA's code for why it cannot be had."""
+
+    def release_counter(self, counter: bytes, offset: int) -> None:
+        """Let go of a storage that was sent, without having mapped it."""
+
+    def collect_sent(self) -> bool:
+        """Give back memory that was sent and that nobody holds any more; whether there was some."""
 
     # ------------------------------------------------------------------ streams
     def stream_new(self, device: int, priority: int) -> int:

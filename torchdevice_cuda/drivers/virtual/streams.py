@@ -79,6 +79,22 @@ class NativeStreams(Streams):
         """A new event, not yet recorded."""
         return EventState(timing, native=self._native.Event())
 
+    def interprocess_event(self, timing: bool) -> EventState:
+        """A new event that other processes may open."""
+        return EventState(timing, native=self._native.Event(interprocess=True))
+
+    def event_name(self, event: EventState) -> bytes:
+        """The name by which other processes open it."""
+        name: bytes = event.native.name
+        return name
+
+    def open_event(self, name: bytes, device: int) -> EventState:
+        """Another process's event: its moment is in memory that both have, on the clock that both have."""
+        native = self._native.Event.open(name)
+        if isinstance(native, int):
+            raise cuda_error(native)
+        return EventState(False, self._valid(device), native.handle, native=native)
+
     def create_event(self, event: EventState, device: int) -> None:
         """Give an event its device and handle, as the first record (or an IPC handle) does."""
         if not event.handle:

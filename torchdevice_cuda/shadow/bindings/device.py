@@ -186,7 +186,10 @@ def _cuda_synchronize() -> None:
 
 
 def _cuda_ipc_collect() -> None:
-    """Memory shared between processes is the host's: nothing waits to be collected."""
+    """Give back memory that was sent to other processes which hold it no more."""
+    native = active().native
+    if native is not None:
+        native.collect_sent()
 
 
 def _cuda_sleep(cycles: int) -> None:

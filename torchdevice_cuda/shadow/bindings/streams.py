@@ -10,7 +10,7 @@ import torch._C
 from ...drivers import active
 from ...drivers.errors import cuda_error
 from ...drivers.handles import CUDA_TYPE, EventMethods, StreamMethods
-from ...drivers.streams import GREATEST_PRIORITY, LEAST_PRIORITY
+from ...drivers.streams import GREATEST_PRIORITY, IPC_HANDLE_SIZE, LEAST_PRIORITY
 from .device import synchronizing
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ __all__ = [
     "_cuda_setStream",
 ]
 
-_IPC_HANDLE_SIZE = 64
 _NEW_ARGUMENTS = ("priority", "stream_id", "device_index", "device_type", "stream_ptr")
 
 
@@ -96,25 +95,41 @@ class _CudaEventBase(EventMethods, torch._C.Event):  # type: ignore[override]
     ) -> Self:
         """An event that belongs to no device until it is recorded."""
         self = torch._C.Event.__new__(cls, "cpu")  # the C part is never used: it only makes this a torch.Event
-        self._event = active().streams.event(bool(enable_timing))
+        streams = active().streams
+        made = streams.interprocess_event if interprocess else streams.event
+        self._event = made(bool(enable_timing))
         self._interprocess = bool(interprocess)
         return self
 
     @classmethod
-    def from_ipc_handle(cls, device: torch.device, ipc_handle: bytes) -> NoReturn:
-        """Raises: an event of another process completes on that process's clock, which this one cannot watch."""
-        if len(ipc_handle) != _IPC_HANDLE_SIZE:
+    def from_ipc_handle(cls, device: torch.device | str | int, ipc_handle: bytes | str) -> Self:
+        """Another process's event, by its handle."""
+        if isinstance(ipc_handle, str):
+            ipc_handle = ipc_handle.encode()
+        if len(ipc_handle) != IPC_HANDLE_SIZE:
             raise RuntimeError(
-                f"cudaIpcEventHandle_t expects byte-like object of size {_IPC_HANDLE_SIZE}, but got {len(ipc_handle)}"
+                f"cudaIpcEventHandle_t expects byte-like object of size {IPC_HANDLE_SIZE}, but got {len(ipc_handle)}"
             )
-        raise cuda_error(205)
+        asked = torch.device(device)
+        if asked.type != "cuda":
+            raise RuntimeError(f"Event can only be created on CUDA devices, but got device type {asked.type}")
+        driver = active()
+        self = torch._C.Event.__new__(cls, "cpu")
+        self._event = driver.streams.open_event(
+            ipc_handle, driver.current_device() if asked.index is None else driver.check(asked.index)
+        )
+        self._interprocess = False
+        return self
 
     def ipc_handle(self) -> bytes:
         """Bytes that name this event to another process; only for events made with ``interprocess=True``."""
         if not self._interprocess:
             raise cuda_error(400)
-        active().streams.create_event(self._event, active().current_device())
-        return self._event.handle.to_bytes(_IPC_HANDLE_SIZE, "little")
+        if self._event.timing:
+            raise cuda_error(1)
+        streams = active().streams
+        streams.create_event(self._event, active().current_device())
+        return streams.event_name(self._event)
 
     @property
     def device(self) -> torch.device | None:  # type: ignore[override]

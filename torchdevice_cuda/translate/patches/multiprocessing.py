@@ -18,6 +18,7 @@ from ..core.beliefs import Beliefs
 from ..core.callers import site
 from ..core.context import Context
 from ..core.entering import Enter, entering
+from ..core.marks import Marks
 from ..core.registry import patch
 from ..core.sending import stays_on_cpu
 from ..core.wrapping import PLAIN, Function, resembling
@@ -28,6 +29,8 @@ _to = torch._C.TensorBase.to
 _enter: list[Enter] = []
 #: What the program believes of tensors, then.
 _beliefs: list[Beliefs] = []
+#: The tensors that are on CUDA, where CUDA's memory is the host's.
+_marks: list[Marks] = []
 
 
 @patch(traits=Trait.UNSHARED)
@@ -99,11 +102,39 @@ def sent_tensors(context: Context) -> None:
         believed_cpu = redirected and context.translator.beliefs.is_cpu(tensor)
         return _rebuilt, (on_cpu, tensor.requires_grad, isinstance(tensor, torch.nn.Parameter), believed_cpu)
 
-    editor.set(reductions, "reduce_tensor", resembling(reduce_tensor, original))
+    _send_with(context, reduce_tensor)
+
+
+def _send_with(context: Context, reduce_tensor: Function) -> None:
+    """Have a function of ours take tensors apart for other processes."""
+    original: Function = reductions.reduce_tensor
+    context.editor.set(reductions, "reduce_tensor", resembling(reduce_tensor, original))
     reducers: dict[Any, Any] = vars(ForkingPickler)["_extra_reducers"]
     for kind in (*torch._tensor_classes, torch.Tensor, torch.nn.Parameter):
         if reducers.get(kind) is original:
-            editor.item(reducers, kind, reduce_tensor)
+            context.editor.item(reducers, kind, reduce_tensor)
+
+
+def _marked(rebuild: Callable[..., torch.Tensor], arguments: tuple[Any, ...]) -> torch.Tensor:
+    """A tensor that was on CUDA where it came from."""
+    tensor = rebuild(*arguments)
+    for marks in _marks:
+        marks.add_moved(tensor)
+    return tensor
+
+
+@patch("torch.multiprocessing.reductions.reduce_tensor", traits=Trait.TRANSLATED | Trait.HOST_MEMORY)
+def sent_marks(context: Context) -> None:
+    """A tensor that is on CUDA is so in the other process too: moving it there must not copy what both write into."""
+    original: Function = reductions.reduce_tensor
+    marks = context.translator.marks
+    _marks.append(marks)
+    context.editor.on_undo(_marks.clear)
+
+    def reduce_tensor(tensor: torch.Tensor) -> Any:
+        return (_marked, original(tensor)) if tensor in marks else original(tensor)
+
+    _send_with(context, reduce_tensor)
 
 
 def _answer_for_gpu(context: Context, name: str, answer: Function) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import storage as module
 
+from ...drivers.errors import cuda_error
 from ...drivers.traits import NONE, Trait
 from ..core.context import Context
 from ..core.disguise import CPU, CUDA, as_program, masked
@@ -107,6 +108,74 @@ def resizing(context: Context) -> None:
 
         _install_resizing(context, storages.resize)
     # Else storages are the host's, which torch resizes itself.
+
+
+_SHARING = "torch.storage.UntypedStorage"
+#: What ``_new_shared_cuda`` is given: its name in CUDA's words, and the type.
+_SENT: tuple[tuple[str, type], ...] = (
+    ("device", int),
+    ("handle", bytes),
+    ("storage_size_bytes", int),
+    ("storage_offset_bytes", int),
+    ("_ref_counter", bytes),
+    ("_ref_counter_offset", int),
+    ("event_handle", bytes),
+    ("event_sync_required", bool),
+)
+_COUNTER: tuple[tuple[str, type], ...] = (("_ref_counter", bytes), ("_ref_counter_offset", int))
+
+
+def _check(args: tuple[Any, ...], expected: tuple[tuple[str, type], ...], what: str) -> None:
+    """Refuse what CUDA refuses, in its words."""
+    if len(args) != len(expected):
+        raise RuntimeError(f"tuple of {len(expected)} items expected")
+    fits = [isinstance(value, kind) for value, (_, kind) in zip(args, expected, strict=True)]
+    if all(fits):
+        return
+    names = [type(value).__name__ for value in args]
+    given = ", ".join(name if fit else f"!{name}!" for name, fit in zip(names, fits, strict=True))
+    wanted = ", ".join(f"{kind.__name__} {name}" for name, kind in expected)
+    raise TypeError(
+        f"{what} in CUDA mode received an invalid combination of arguments - got ({given}), but expected ({wanted})"
+    )
+
+
+@patch(
+    f"{_SHARING}._share_cuda_",
+    f"{_SHARING}._new_shared_cuda",
+    f"{_SHARING}._release_ipc_counter_cuda",
+    traits=Trait.NATIVE,
+    without=Trait.TRANSLATED,
+)
+def between_processes(context: Context) -> None:
+    """Tensors on CUDA that are sent to other processes are mapped there; CPU builds have no part of that."""
+    native = context.driver.native
+    if native is None:
+        return
+    send, receive, release = native.send_storage, native.receive_storage, native.release_counter
+
+    def _share_cuda_(self: Any) -> tuple[Any, ...]:
+        return send(self._cdata)
+
+    def _new_shared_cuda(*args: Any) -> Any:
+        _check(args, _SENT, "_new_shared")
+        made = receive(*args)
+        if isinstance(made, int):
+            raise cuda_error(made)
+        return made
+
+    def _release_ipc_counter_cuda(*args: Any) -> None:
+        _check(args, _COUNTER, "_release_ipc_counter")
+        release(*args)
+
+    owner = torch.UntypedStorage
+    context.editor.set(owner, "_share_cuda_", resembling(_share_cuda_, owner._share_cuda_))
+    context.editor.set(owner, "_new_shared_cuda", staticmethod(resembling(_new_shared_cuda, owner._new_shared_cuda)))
+    context.editor.set(
+        owner,
+        "_release_ipc_counter_cuda",
+        staticmethod(resembling(_release_ipc_counter_cuda, owner._release_ipc_counter_cuda)),
+    )
 
 
 @patch(

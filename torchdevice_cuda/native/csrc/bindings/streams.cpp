@@ -1,18 +1,42 @@
 // Streams and events for Python. A stream that was made elsewhere is looked up under a lock: whoever names a stream
 // gives up the interpreter first, as `memory.cpp` explains.
 #include "runtime/streams.h"
+
+#include <memory>
+#include <string>
+#include <variant>
+
 #include "bindings/module.h"
 #include "runtime/device.h"
+#include "runtime/ipc.h"
 
 namespace hostdevice {
 namespace {
 
 struct PyEvent {
-  EventState state;
+  std::shared_ptr<EventState> held = std::make_shared<EventState>();
+  std::string name;  // by which other processes open it; of most events there is none
+
+  EventState& state() const {
+    return *held;
+  }
   bool recorded() const {
-    return state.time_ns.load() >= 0;
+    return held->time_ns.load() >= 0;
   }
 };
+
+PyEvent new_event(bool interprocess) {
+  if (!interprocess) return {};
+  auto made = make_shared_event();
+  return {std::move(made.state), std::move(made.handle)};
+}
+
+// Or CUDA's code for why there is none.
+std::variant<PyEvent, int> opened_event(const std::string& handle) {
+  auto opened = open_event(handle);
+  if (const auto* refusal = std::get_if<Refusal>(&opened)) return *refusal;
+  return PyEvent{std::get<0>(std::move(opened)), {}};
+}
 
 }  // namespace
 
@@ -59,27 +83,29 @@ void bind_streams(py::module_& m) {
   m.def("watch_synchronization", [](int mode) { g_sync_debug.store(mode); }, py::arg("mode"));
 
   py::class_<PyEvent>(m, "Event")
-      .def(py::init<>())
+      .def(py::init(&new_event), py::arg("interprocess") = false, nogil)
+      .def_static("open", &opened_event, nogil)
+      .def_property_readonly("name", [](const PyEvent& e) { return py::bytes(e.name); })
       .def(
           "record",
-          [](PyEvent& e, int i, int64_t id) { event_record(e.state, stream_state(static_cast<Index>(i), id)); },
+          [](PyEvent& e, int i, int64_t id) { event_record(e.state(), stream_state(static_cast<Index>(i), id)); },
           py::arg("device"), py::arg("stream"), nogil)
       .def(
           "block",
           [](PyEvent& e, int i, int64_t id) {
-            if (e.recorded()) event_block(e.state, stream_state(static_cast<Index>(i), id));
+            if (e.recorded()) event_block(e.state(), stream_state(static_cast<Index>(i), id));
           },
           py::arg("device"), py::arg("stream"), nogil)
-      .def("query", [](PyEvent& e) { return !e.recorded() || event_done(e.state); })
+      .def("query", [](PyEvent& e) { return !e.recorded() || event_done(e.state()); })
       .def(
           "synchronize",
           [](PyEvent& e) {
-            if (e.recorded()) wait_until(e.state.time_ns.load());
+            if (e.recorded()) wait_until(e.state().time_ns.load());
           },
           nogil)
-      .def("elapsed_time", [](PyEvent& a, PyEvent& b) { return event_elapsed_ms(a.state, b.state); })
+      .def("elapsed_time", [](PyEvent& a, PyEvent& b) { return event_elapsed_ms(a.state(), b.state()); })
       .def_property_readonly("recorded", &PyEvent::recorded)
-      .def_property_readonly("handle", [](PyEvent& e) { return reinterpret_cast<uintptr_t>(&e.state); });
+      .def_property_readonly("handle", [](PyEvent& e) { return reinterpret_cast<uintptr_t>(&e.state()); });
 }
 
 }  // namespace hostdevice

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "runtime/device_memory.h"
+#include "runtime/ipc.h"
 #include "runtime/pinned.h"
 #include "runtime/segments.h"
 #include "runtime/streams.h"
@@ -247,7 +248,7 @@ c10::DeviceIndex device_of_address(const void* pointer) {
     const auto index = static_cast<c10::DeviceIndex>(i);
     if (memory_of(index).segment_of(pointer).first != nullptr) return index;
   }
-  return -1;
+  return device_of_received(pointer);
 }
 std::pair<void*, size_t> segment_of_address(const void* pointer) {
   const auto index = device_of_address(pointer);

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "runtime/device.h"
+#include "runtime/ipc.h"
 #include "runtime/segments.h"
 #include "runtime/streams.h"
 
@@ -39,6 +40,11 @@ Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
     b = *it;
     node = pool.free.extract(it);
   } else {
+    if (C10_UNLIKELY(g_in_limbo.load(std::memory_order_relaxed) != 0)) {
+      lock.unlock();  // what comes back takes it
+      if (collect_sent()) return allocate(bytes, stream);
+      lock.lock();
+    }
     const size_t want = segment_size(size);
     b = new_segment(pool, want, stream, false, context);
     if (!b && release_cached({0, 0})) b = new_segment(pool, want, stream, true, context);

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,6 +24,12 @@
 #include "runtime/statistics.h"
 
 namespace hostdevice {
+
+// A block in memory that other processes can map.
+struct SharedBlock {
+  Piece segment;
+  size_t offset;
+};
 
 class DeviceMemory {
  public:
@@ -37,6 +44,8 @@ class DeviceMemory {
   bool release_at(char* address);
   // The block is used on another stream than its own: giving it back waits for that one too.
   void record_use(Block* block, c10::StreamId stream);
+  // Where other processes find the block that begins at this address; none if there is no such block.
+  std::optional<SharedBlock> share(char* address);
 
   Stats stats();
   std::pair<size_t, size_t> in_use();  // allocated, reserved
@@ -105,6 +114,7 @@ class DeviceMemory {
   Block* new_segment(Pool& pool, size_t size, c10::StreamId stream, bool retry, const Context& context);
   void give_back(Block* b, Context context, Lock& lock);  // which it unlocks
   const AddressTable::Segment* segment_at(const void* address) const;
+  bool move_to_shared(AddressTable::Segment& segment);
   PrivatePool& retained(PoolId id);
   // b absorbs its right neighbour, which is not in any free set.
   void merge_next(Block* b);

@@ -38,6 +38,8 @@ void AddressTable::remove(char* base) {
   for (size_t offset = 0; offset < s->size; offset += kChunk)
     entry(base + offset).store(nullptr, std::memory_order_release);
   std::free(s->slots);
+  if (s->piece) drop_piece(*s->piece);
+  delete s->piece;
   delete s;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "runtime/blocks.h"
+#include "runtime/shared_memory.h"
 
 namespace hostdevice {
 
@@ -30,6 +31,7 @@ class AddressTable {
     char* base;
     size_t size;
     Block** slots;
+    Piece* piece = nullptr;  // where it is shared with other processes
   };
 
   Segment* find(const void* p) const {

@@ -1,0 +1,396 @@
+#include "runtime/ipc.h"
+
+#include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
+#include <unistd.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "runtime/allocator.h"
+#include "runtime/device_memory.h"
+#include "runtime/shared_memory.h"
+
+namespace hostdevice {
+
+std::atomic<size_t> g_in_limbo{0};
+
+namespace {
+
+// What processes share of one thing that was sent. Shared memory is zeros at first.
+struct Slot {
+  std::atomic<int64_t> holders;      // who have still to let go of it
+  std::atomic<uint64_t> generation;  // tells its uses apart
+  EventState event;
+};
+static_assert(std::atomic<int64_t>::is_always_lock_free);
+
+// As many as CUDA has in a file.
+constexpr uint64_t kSlots = 10000;
+constexpr size_t kPages = 64 * 1024;  // no system's pages are larger
+constexpr size_t kSlotBytes = (kSlots * sizeof(Slot) + kPages - 1) / kPages * kPages;
+constexpr size_t kHandleBytes = 64;  // of CUDA's handles
+// CUDA's: a version, and that the memory is a whole segment.
+constexpr char kSegmentHandle[] = {3, 'c'};
+constexpr size_t kWarnInLimbo = 1000;
+
+struct EventHandle {
+  Piece slots;
+  uint64_t index;
+  uint64_t generation;
+};
+static_assert(sizeof(EventHandle) <= kHandleBytes && sizeof(Piece) <= kHandleBytes);
+
+template <class T>
+std::string packed(const T& value, std::string text = {}) {
+  const size_t start = text.size();
+  text.resize(start + kHandleBytes, '\0');
+  std::memcpy(&text[start], &value, sizeof(T));
+  return text;
+}
+
+template <class T>
+T unpacked(const std::string& text, size_t start = 0) {
+  T value;
+  std::memcpy(&value, text.data() + start, sizeof(T));
+  return value;
+}
+
+// A name as CUDA's counters have, since programs print them.
+std::string name_of(const Piece& p) {
+  char text[128];
+  std::snprintf(
+      text, sizeof text, "/torch_%" PRId64 "_%" PRId64 "_%" PRIx64 "_%" PRIx64, p.process, p.object, p.identity,
+      p.offset);
+  return text;
+}
+
+std::optional<Piece> piece_of(const std::string& name) {
+  Piece p{};
+  p.size = kSlotBytes;
+  const int read = std::sscanf(
+      name.c_str(), "/torch_%" SCNd64 "_%" SCNd64 "_%" SCNx64 "_%" SCNx64, &p.process, &p.object, &p.identity,
+      &p.offset);
+  return read == 4 ? std::optional<Piece>(p) : std::nullopt;
+}
+
+// ---- slots of this process ----------------------------------------------------------------------------------------
+
+struct SlotFile {
+  Piece piece;
+  Slot* slots;
+  uint64_t used = 0;
+};
+
+struct SlotRef {
+  SlotFile* file = nullptr;
+  uint64_t index = 0;
+  Slot& operator*() const {
+    return file->slots[index];
+  }
+};
+
+// What is kept until nobody else holds it: memory that was sent, or an event, which has none. Sending a storage again
+// adds a slot.
+struct Sent {
+  c10::DataPtr memory;
+  std::vector<SlotRef> slots;
+};
+
+struct Books {
+  std::mutex mutex;
+  std::vector<SlotFile*> files;
+  std::vector<SlotRef> free;
+  std::vector<std::unique_ptr<Sent>> limbo;
+  size_t sent = 0;  // slots of memory; events are nobody's loss
+  bool warned = false;
+};
+
+Books& books() {
+  static auto* one = new Books;  // leaked: tensors outlive static destruction
+  return *one;
+}
+
+void tell_at_exit() {
+  if (g_bad_fork) return;
+  collect_sent();
+  const std::lock_guard<std::mutex> lock(books().mutex);
+  if (books().sent > 0)
+    LOG(WARNING) << "Producer process has been terminated before all shared CUDA tensors released. See Note [Sharing "
+                    "CUDA tensors]";
+}
+
+SlotRef take_slot(bool of_memory) {
+  auto& b = books();
+  const std::lock_guard<std::mutex> lock(b.mutex);
+  SlotRef taken;
+  if (!b.free.empty()) {
+    taken = b.free.back();
+    b.free.pop_back();
+  } else {
+    if (b.files.empty() || b.files.back()->used == kSlots) {
+      const auto piece = make_piece(kSlotBytes);
+      char* const at = piece ? map_piece(*piece) : nullptr;
+      TORCH_CHECK(at, "CUDA error: out of memory\nThere is no memory to be shared with other processes.\n");
+      if (b.files.empty()) std::atexit(&tell_at_exit);
+      b.files.push_back(new SlotFile{*piece, reinterpret_cast<Slot*>(at)});
+    }
+    taken = {b.files.back(), b.files.back()->used++};
+  }
+  if (of_memory) b.sent++;
+  (*taken).generation.fetch_add(1);
+  (*taken).event.time_ns.store(-1);
+  return taken;
+}
+
+void return_slots(const std::vector<SlotRef>& slots, bool of_memory) {
+  auto& b = books();
+  const std::lock_guard<std::mutex> lock(b.mutex);
+  for (const auto& slot : slots) {
+    (*slot).generation.fetch_add(1);  // who comes late finds nothing
+    b.free.push_back(slot);
+  }
+  if (of_memory) b.sent -= slots.size();
+}
+
+bool is_held(const Sent& sent) {
+  for (const auto& slot : sent.slots)
+    if ((*slot).holders.load(std::memory_order_acquire) > 0) return true;
+  return false;
+}
+
+void let_go(std::unique_ptr<Sent> sent) {
+  return_slots(sent->slots, sent->memory.get() != nullptr);
+  sent.reset();  // without a lock: it takes the device's
+}
+
+void drop_sent(std::unique_ptr<Sent> sent) {
+  // The parent's: what a forked child drops is none of its books'.
+  if (g_bad_fork) {
+    (void)sent.release();
+    return;
+  }
+  if (!is_held(*sent)) {
+    let_go(std::move(sent));
+  } else {
+    auto& b = books();
+    const std::lock_guard<std::mutex> lock(b.mutex);
+    if (b.limbo.size() > kWarnInLimbo && !b.warned) {
+      LOG(WARNING) << "Producer process tried to deallocate over " << kWarnInLimbo
+                   << " memory blocks referred by consumer processes. Deallocation might be significantly slowed down. "
+                      "We assume it will never going to be the case, but if it is, please file but to "
+                      "https://github.com/pytorch/pytorch";
+      b.warned = true;
+    }
+    b.limbo.push_back(std::move(sent));
+    g_in_limbo.store(b.limbo.size());
+  }
+  collect_sent();
+}
+
+void delete_sent(void* context) {
+  drop_sent(std::unique_ptr<Sent>(static_cast<Sent*>(context)));
+}
+
+// ---- what others sent ---------------------------------------------------------------------------------------------
+
+// Memory of another process, mapped once here however often it is received.
+struct Mapping {
+  Piece piece;
+  char* base;
+  c10::DeviceIndex device;
+  Mapping(const Piece& p, char* at, c10::DeviceIndex index) : piece(p), base(at), device(index) {}
+  ~Mapping() {
+    unmap_piece(piece, base);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+};
+
+struct Mappings {
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<Mapping>> all;
+};
+
+Mappings& mappings() {
+  static auto* one = new Mappings;
+  return *one;
+}
+
+Refusal refusal_of(const Piece& piece) {
+  return piece.process == getpid() ? kOwnHandle : kHandleOfNobody;
+}
+
+std::shared_ptr<Mapping> mapping_of(const Piece& piece, c10::DeviceIndex device) {
+  auto& m = mappings();
+  const std::lock_guard<std::mutex> lock(m.mutex);
+  const auto key = packed(piece);
+  const auto it = m.all.find(key);
+  if (it != m.all.end())
+    if (auto known = it->second.lock()) return known;
+  // As on CUDA, no process opens what it made itself.
+  char* const at = piece.process == getpid() ? nullptr : map_piece(piece);
+  if (!at) return nullptr;
+  for (auto old = m.all.begin(); old != m.all.end();) old = old->second.expired() ? m.all.erase(old) : std::next(old);
+  auto made = std::make_shared<Mapping>(piece, at, device);
+  m.all[key] = made;
+  return made;
+}
+
+Slot& slot_of(const std::shared_ptr<Mapping>& mapping, uint64_t index) {
+  return reinterpret_cast<Slot*>(mapping->base)[index];
+}
+
+struct Received {
+  std::shared_ptr<Mapping> memory;
+  std::shared_ptr<Mapping> slots;  // null if the sender's are gone
+  uint64_t index;
+};
+
+void delete_received(void* context) {
+  const std::unique_ptr<Received> received(static_cast<Received*>(context));
+  // A forked child drops copies of what its parent goes on holding.
+  if (received->slots && !g_bad_fork)
+    slot_of(received->slots, received->index).holders.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+}  // namespace
+
+bool collect_sent() {
+  if (g_in_limbo.load(std::memory_order_relaxed) == 0) return false;
+  std::vector<std::unique_ptr<Sent>> done;
+  {
+    auto& b = books();
+    const std::lock_guard<std::mutex> lock(b.mutex);
+    std::vector<std::unique_ptr<Sent>> kept;
+    for (auto& sent : b.limbo) (is_held(*sent) ? kept : done).push_back(std::move(sent));
+    b.limbo = std::move(kept);
+    g_in_limbo.store(b.limbo.size());
+  }
+  const bool any = !done.empty();
+  for (auto& sent : done) let_go(std::move(sent));
+  return any;
+}
+
+Sending send_storage(c10::StorageImpl* storage) {
+  TORCH_CHECK(storage->device_type() == kType, "_share_cuda_: only available on CUDA");
+  TORCH_CHECK(
+      !storage->received_cuda(),
+      "Attempted to send CUDA tensor received from another process; this is not currently supported. Consider cloning "
+      "before sending.");
+  check_fork();
+  const auto index = storage->device().index();
+  Sending out{index, {}, storage->nbytes(), 0, {}, 0, {}};
+  if (!storage->data()) return out;
+  auto* const data = static_cast<char*>(storage->mutable_data());
+  const auto home = device_of_address(data);
+  const auto block = home < 0 ? std::nullopt : memory_of(home).share(data);
+  TORCH_CHECK(block, "invalid device pointer: ", static_cast<void*>(data));
+
+  const SlotRef slot = take_slot(true);
+  (*slot).holders.store(1);
+  event_record((*slot).event, stream_state(index, current_stream(index)));
+  if (storage->data_ptr().get_deleter() == &delete_sent) {
+    auto* const sent = static_cast<Sent*>(storage->data_ptr().get_context());
+    std::vector<SlotRef> done;
+    {
+      const std::lock_guard<std::mutex> lock(books().mutex);
+      auto& all = sent->slots;
+      for (size_t i = all.size(); i-- > 0;) {
+        if ((*all[i]).holders.load(std::memory_order_acquire) > 0) continue;
+        done.push_back(all[i]);
+        all[i] = all.back();
+        all.pop_back();
+      }
+      all.push_back(slot);
+    }
+    return_slots(done, true);
+  } else {
+    auto sent = std::make_unique<Sent>();
+    auto* const context = sent.get();
+    context->slots.push_back(slot);
+    context->memory = storage->set_data_ptr(c10::DataPtr(data, sent.release(), &delete_sent, storage->device()));
+  }
+  out.handle = packed(block->segment, std::string(kSegmentHandle, sizeof kSegmentHandle));
+  out.offset = block->offset;
+  out.counter = name_of(slot.file->piece);
+  out.counter_offset = slot.index;
+  out.event = packed(EventHandle{slot.file->piece, slot.index, (*slot).generation.load()});
+  return out;
+}
+
+std::variant<c10::Storage, Refusal> receive_storage(const Sending& sent, bool wait_for_event) {
+  mark_used();
+  check_index(sent.device);
+  mark_context(sent.device);
+  if (wait_for_event) {
+    const auto event = open_event(sent.event);
+    if (const auto* refusal = std::get_if<Refusal>(&event)) return *refusal;
+    event_block(*std::get<0>(event), stream_state(sent.device, current_stream(sent.device)));
+  }
+  constexpr size_t kStart = sizeof kSegmentHandle;
+  if (sent.handle.size() != kStart + kHandleBytes) return kHandleOfNobody;
+  TORCH_CHECK(
+      sent.handle[0] <= kSegmentHandle[0],
+      "received sharable handle from a future version of torch that this version does not know how to handle");
+  const auto segment = unpacked<Piece>(sent.handle, kStart);
+  auto memory = mapping_of(segment, sent.device);
+  if (!memory || sent.offset > segment.size || sent.bytes > segment.size - sent.offset) return refusal_of(segment);
+  const auto slots = piece_of(sent.counter);
+  auto* const received = new Received{memory, slots ? mapping_of(*slots, sent.device) : nullptr, sent.counter_offset};
+  if (sent.counter_offset >= kSlots) received->slots.reset();
+  c10::DataPtr data(memory->base + sent.offset, received, &delete_received, device(sent.device));
+  auto made = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), sent.bytes, std::move(data), nullptr, false);
+  made->set_received_cuda(true);
+  return c10::Storage(std::move(made));
+}
+
+void release_counter(const std::string& counter, uint64_t offset) {
+  const auto piece = piece_of(counter);
+  const auto slots = piece && offset < kSlots ? mapping_of(*piece, 0) : nullptr;
+  // Nothing to do where the sender has ended.
+  if (slots) slot_of(slots, offset).holders.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+c10::DeviceIndex device_of_received(const void* address) {
+  auto& m = mappings();
+  const std::lock_guard<std::mutex> lock(m.mutex);
+  const auto* const p = static_cast<const char*>(address);
+  for (const auto& entry : m.all)
+    if (const auto known = entry.second.lock())
+      if (p >= known->base && p < known->base + known->piece.size) return known->device;
+  return -1;
+}
+
+SharedEvent make_shared_event() {
+  const SlotRef slot = take_slot(false);
+  auto sent = std::make_unique<Sent>();
+  sent->slots.push_back(slot);
+  const std::shared_ptr<Sent> owner(sent.release(), &delete_sent);
+  return {
+      std::shared_ptr<EventState>(owner, &(*slot).event),
+      packed(EventHandle{slot.file->piece, slot.index, (*slot).generation.load()})};
+}
+
+std::variant<std::shared_ptr<EventState>, Refusal> open_event(const std::string& handle) {
+  if (handle.size() != kHandleBytes) return kNoHandle;
+  const auto named = unpacked<EventHandle>(handle);
+  if (named.index >= kSlots || named.slots.size != kSlotBytes) return kNoHandle;
+  const auto slots = mapping_of(named.slots, 0);
+  if (!slots) return refusal_of(named.slots);
+  auto& slot = slot_of(slots, named.index);
+  slot.holders.fetch_add(1, std::memory_order_acq_rel);
+  const std::shared_ptr<Slot> held(&slot, [slots](Slot* s) {
+    if (!g_bad_fork) s->holders.fetch_sub(1, std::memory_order_acq_rel);
+  });
+  if (slot.generation.load() != named.generation) return kHandleOfNobody;
+  return std::shared_ptr<EventState>(held, &slot.event);
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,161 @@
+#include "runtime/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+
+// Defined by hand to try elsewhere's way on Linux.
+#if defined(__linux__) && !defined(HOSTDEVICE_NAMED_SHARED_MEMORY)
+#define HOSTDEVICE_NAMELESS 1
+#else
+#define HOSTDEVICE_NAMELESS 0
+#endif
+
+namespace hostdevice {
+namespace {
+
+char* map_file(int file, const Piece& piece, char* at) {
+  int flags = MAP_SHARED | (at ? MAP_FIXED : 0);
+#ifdef MAP_NORESERVE
+  flags |= MAP_NORESERVE;
+#endif
+  void* mapped = mmap(at, piece.size, PROT_READ | PROT_WRITE, flags, file, static_cast<off_t>(piece.offset));
+  return mapped == MAP_FAILED ? nullptr : static_cast<char*>(mapped);
+}
+
+#if HOSTDEVICE_NAMELESS
+
+// The object of this process. It only ever grows: what is dropped leaves a hole, which costs nothing.
+struct Object {
+  std::mutex mutex;
+  int file = -1;
+  uint64_t identity = 0;
+  uint64_t size = 0;
+};
+
+Object& object() {
+  static auto* one = new Object;  // leaked: tensors outlive static destruction
+  return *one;
+}
+
+uint64_t identity_of(int file) {
+  struct stat facts{};
+  return fstat(file, &facts) == 0 ? static_cast<uint64_t>(facts.st_ino) : 0;
+}
+
+#else
+
+// Names of this process's pieces, to be taken back when it ends.
+struct Names {
+  std::mutex mutex;
+  std::set<std::string> all;
+};
+
+Names& names() {
+  static auto* one = new Names;
+  return *one;
+}
+
+// At most 31 characters, macOS's limit.
+std::string name_of(const Piece& piece) {
+  char text[32];
+  std::snprintf(
+      text, sizeof text, "/tdc%llx.%llx", static_cast<unsigned long long>(piece.process) & 0xffffffff,
+      static_cast<unsigned long long>(piece.identity));
+  return text;
+}
+
+void take_names_back() {
+  const std::lock_guard<std::mutex> lock(names().mutex);
+  for (const auto& name : names().all) shm_unlink(name.c_str());
+}
+
+#endif
+
+}  // namespace
+
+#if HOSTDEVICE_NAMELESS
+
+std::optional<Piece> make_piece(size_t size) {
+  auto& o = object();
+  const std::lock_guard<std::mutex> lock(o.mutex);
+  if (o.file < 0) {
+    o.file = memfd_create("torchdevice_cuda", MFD_CLOEXEC);
+    if (o.file < 0) return std::nullopt;
+    o.identity = identity_of(o.file);
+  }
+  if (ftruncate(o.file, static_cast<off_t>(o.size + size)) != 0) return std::nullopt;
+  const Piece made{getpid(), o.file, o.identity, o.size, size};
+  o.size += size;
+  return made;
+}
+
+char* map_piece(const Piece& piece, char* at) {
+  char path[64];
+  std::snprintf(
+      path, sizeof path, "/proc/%lld/fd/%lld", static_cast<long long>(piece.process),
+      static_cast<long long>(piece.object));
+  const int file = open(path, O_RDWR | O_CLOEXEC);
+  if (file < 0) return nullptr;
+  char* const mapped = identity_of(file) == piece.identity ? map_file(file, piece, at) : nullptr;
+  close(file);
+  return mapped;
+}
+
+void drop_piece(const Piece& piece) {
+  // What cannot be given back now goes back with the process.
+  (void)fallocate(
+      static_cast<int>(piece.object), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(piece.offset),
+      static_cast<off_t>(piece.size));
+}
+
+#else
+
+std::optional<Piece> make_piece(size_t size) {
+  const std::lock_guard<std::mutex> lock(names().mutex);
+  if (names().all.empty()) std::atexit(&take_names_back);
+  std::random_device random;
+  const Piece made{getpid(), 0, (static_cast<uint64_t>(random()) << 32) | random(), 0, size};
+  const auto name = name_of(made);
+  const int file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
+  if (file < 0) return std::nullopt;
+  const bool sized = ftruncate(file, static_cast<off_t>(size)) == 0;
+  close(file);
+  if (!sized) {
+    shm_unlink(name.c_str());
+    return std::nullopt;
+  }
+  names().all.insert(name);
+  return made;
+}
+
+char* map_piece(const Piece& piece, char* at) {
+  const int file = shm_open(name_of(piece).c_str(), O_RDWR, 0);
+  if (file < 0) return nullptr;
+  char* const mapped = map_file(file, piece, at);
+  close(file);
+  return mapped;
+}
+
+void drop_piece(const Piece& piece) {
+  const std::lock_guard<std::mutex> lock(names().mutex);
+  const auto name = name_of(piece);
+  shm_unlink(name.c_str());
+  names().all.erase(name);
+}
+
+#endif
+
+void unmap_piece(const Piece& piece, char* base) {
+  munmap(base, piece.size);
+}
+
+}  // namespace hostdevice
