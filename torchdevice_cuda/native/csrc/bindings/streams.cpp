@@ -14,7 +14,10 @@ namespace hostdevice {
 namespace {
 
 struct PyEvent {
-  std::shared_ptr<EventState> held = std::make_shared<EventState>();
+  std::shared_ptr<EventState> held = std::shared_ptr<EventState>(new EventState, [](EventState* e) {
+    event_dropped(*e);
+    delete e;
+  });
   std::string name;  // by which other processes open it; of most events there is none
 
   EventState& state() const {
@@ -69,7 +72,7 @@ void bind_streams(py::module_& m) {
       "stream_synchronize",
       [](int i, int64_t id) {
         check_fork();
-        wait_until(stream_state(static_cast<Index>(i), id).ready_ns.load());
+        synchronize_stream(stream_state(static_cast<Index>(i), id));
       },
       nogil);
   m.def("stream_priority", [](int i, int64_t id) { return stream_priority(static_cast<Index>(i), id); }, nogil);
@@ -100,7 +103,7 @@ void bind_streams(py::module_& m) {
       .def(
           "synchronize",
           [](PyEvent& e) {
-            if (e.recorded()) wait_until(e.state().time_ns.load());
+            if (e.recorded()) event_synchronize(e.state());
           },
           nogil)
       .def("elapsed_time", [](PyEvent& a, PyEvent& b) { return event_elapsed_ms(a.state(), b.state()); })

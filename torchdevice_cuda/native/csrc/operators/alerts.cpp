@@ -10,6 +10,7 @@
 #include "operators/facts.h"
 #include "operators/registration.h"
 #include "runtime/device.h"
+#include "runtime/gpu_trace.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -208,7 +209,7 @@ void tell(const Facts& f, const Stack& stack, size_t base, c10::DeviceIndex inde
   const auto holds = [&](const auto* row) { return !row->holds || row->holds(stack, base); };
   if (f.nondeterministic && at::globalContext().deterministicAlgorithms() && holds(f.nondeterministic))
     at::globalContext().alertNotDeterministic(f.nondeterministic->caller);
-  if (f.waiting && (watches_synchronization() || was_ever_busy()) && holds(f.waiting)) {
+  if (f.waiting && (watches_synchronization() || was_ever_busy() || listener()) && holds(f.waiting)) {
     synchronizing();
     synchronize_current_stream(index);
   }

@@ -147,6 +147,7 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
   f->mixes = mixing_ops().count(schema.name()) != 0;
   f->indexing = is_indexing(schema.name());
   f->waiting = find_waiting(op);
+  f->reads_back = f->reads_back && !f->waiting;  // once is enough
   f->nondeterministic = find_nondeterministic(op);
   f->tells = f->waiting || f->nondeterministic;
   f->seeded = !has_generator && op.hasTag(at::Tag::nondeterministic_seeded) && !never_draws(schema);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "runtime/device_memory.h"
+#include "runtime/gpu_trace.h"
 #include "runtime/ipc.h"
 #include "runtime/pinned.h"
 #include "runtime/segments.h"
@@ -27,6 +28,7 @@ DeviceMemory& checked(c10::DeviceIndex index) {
 // The context of device memory is the memory, as raw allocation demands.
 void delete_memory(void* pointer) {
   Block* b = addresses().block(pointer);
+  report(&Told::trace_gpu_memory_deallocation, as_number(pointer));
   memory_of(b->device).release(b);
 }
 
@@ -124,6 +126,7 @@ c10::DataPtr allocate(size_t bytes, c10::DeviceIndex index) {
     TORCH_CHECK(bytes < memory_info(index).second, "Invalid buffer size: ", format_size(bytes));
   }
   Block* b = memory_of(index).allocate(bytes, current_stream(index));
+  report(&Told::trace_gpu_memory_allocation, as_number(b->ptr));
   return {b->ptr, b->ptr, &delete_memory, device(index)};
 }
 
@@ -210,13 +213,16 @@ void* raw_allocate(c10::DeviceIndex index, size_t bytes, c10::StreamId stream) {
   mark_context(index);
   if (bytes == 0) return nullptr;
   stream_state(index, stream);  // says so if there is none
-  return memory_of(index).allocate(bytes, stream)->ptr;
+  void* const made = memory_of(index).allocate(bytes, stream)->ptr;
+  report(&Told::trace_gpu_memory_allocation, as_number(made));
+  return made;
 }
 
 void raw_delete(void* pointer) {
   if (!pointer) return;
   // The address may be anything, and another thread may be about to give it back: only under a lock is it known.
   const auto index = device_of_address(pointer);
+  if (index >= 0) report(&Told::trace_gpu_memory_deallocation, as_number(pointer));
   TORCH_CHECK(
       index >= 0 && memory_of(index).release_at(static_cast<char*>(pointer)), "invalid device pointer: ", pointer);
 }

@@ -58,6 +58,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
 
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
+    if (!event) return;
+    event_dropped(*static_cast<EventState*>(event));
     delete static_cast<EventState*>(event);
   }
   void record(
@@ -79,7 +81,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return !event || event_done(*static_cast<EventState*>(event));
   }
   void synchronizeEvent(void* event) const override {
-    if (event) wait_until(static_cast<EventState*>(event)->time_ns.load());
+    if (event) event_synchronize(*static_cast<EventState*>(event));
   }
   double elapsedTime(void* first, void* second, const c10::DeviceIndex) const override {
     TORCH_CHECK(first && second, "Both events must be recorded before calculating elapsed time.");
@@ -89,7 +91,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return stream_idle(state(s));
   }
   void synchronizeStream(const c10::Stream& s) const override {
-    wait_until(state(s).ready_ns.load());
+    synchronize_stream(state(s));
   }
   // The next three are asked for by some versions only, so they are not marked override.
   void synchronizeDevice(const c10::DeviceIndex index) const {

@@ -8,6 +8,8 @@
 #include <thread>
 #include <unordered_map>
 
+#include "runtime/gpu_trace.h"
+
 namespace hostdevice {
 namespace {
 
@@ -33,6 +35,7 @@ struct DeviceStreams {
   std::array<std::atomic<uint32_t>, 1 - kHighestPriority> next{};
   std::mutex mutex;
   std::unordered_map<c10::StreamId, std::unique_ptr<StreamState>> external;
+  std::atomic<bool> told{false};  // of its pools
   DeviceStreams() = default;
 };
 
@@ -60,6 +63,16 @@ DeviceStreams& streams_of(c10::DeviceIndex index) {
 std::atomic<bool> g_ever_slept{false};
 thread_local std::array<c10::StreamId, kMaxDevices> t_current_stream{};
 
+// CUDA makes all streams of a device when the first is asked for.
+void tell_of_pools(DeviceStreams& all) {
+  if (all.told.exchange(true)) return;
+  for (const auto& pool : all.pools)
+    for (const auto& s : pool) report(&Told::trace_gpu_stream_creation, as_number(&s));
+}
+uintptr_t handle_of(const StreamState& stream) {
+  return static_cast<uintptr_t>(stream_handle(stream.device, stream.id));
+}
+
 }  // namespace
 
 std::atomic<int> g_sync_debug{static_cast<int>(SyncDebug::Off)};
@@ -76,6 +89,7 @@ c10::StreamId new_stream(c10::DeviceIndex device, int priority) {
   if (priority < kHighestPriority) priority = kHighestPriority;
   const auto p = static_cast<size_t>(-priority);
   const auto i = all.next[p].fetch_add(1) % kStreamsPerPool;
+  tell_of_pools(all);
   return all.pools[p][i].id;
 }
 
@@ -133,10 +147,16 @@ void wait_until(int64_t ns) {
   if (left > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(left));
 }
 
+void synchronize_stream(const StreamState& stream) {
+  report(&Told::trace_gpu_stream_synchronization, handle_of(stream));
+  wait_until(stream.ready_ns.load());
+}
+
 void synchronize_device(c10::DeviceIndex device) {
   mark_used();
   device = resolve(device);
   mark_context(device);
+  report(&Told::trace_gpu_device_synchronization);
   if (!g_ever_slept.load(std::memory_order_acquire)) return;
   auto& all = streams_of(device);
   int64_t last = all.default_stream.ready_ns.load();
@@ -172,8 +192,8 @@ int64_t keep_busy(StreamState& stream, int64_t ns) {
 }
 
 void synchronize_current_stream(c10::DeviceIndex device) {
-  if (C10_LIKELY(!g_ever_slept.load(std::memory_order_relaxed))) return;
-  wait_until(stream_state(device, current_stream(device)).ready_ns.load());
+  if (C10_LIKELY(!g_ever_slept.load(std::memory_order_relaxed) && !listener())) return;
+  synchronize_stream(stream_state(device, current_stream(device)));
 }
 
 bool was_ever_busy() {
@@ -201,15 +221,27 @@ void unlock_streams_after_fork() {
 void event_record(EventState& event, StreamState& stream) {
   mark_used();
   mark_context(stream.device);
+  if (event.time_ns.load(std::memory_order_relaxed) < 0) report(&Told::trace_gpu_event_creation, as_number(&event));
+  report(&Told::trace_gpu_event_record, as_number(&event), handle_of(stream));
   event.time_ns.store(std::max<int64_t>(now_ns(), stream.ready_ns.load()), std::memory_order_release);
 }
 
 void event_block(const EventState& event, StreamState& stream) {
   check_fork();
+  report(&Told::trace_gpu_event_wait, as_number(&event), handle_of(stream));
   const auto t = event.time_ns.load(std::memory_order_acquire);
   auto ready = stream.ready_ns.load();
   while (t > ready && !stream.ready_ns.compare_exchange_weak(ready, t)) {
   }
+}
+
+void event_synchronize(const EventState& event) {
+  report(&Told::trace_gpu_event_synchronization, as_number(&event));
+  wait_until(event.time_ns.load());
+}
+
+void event_dropped(const EventState& event) {
+  if (event.time_ns.load() >= 0) report(&Told::trace_gpu_event_deletion, as_number(&event));
 }
 
 bool event_done(const EventState& event) {

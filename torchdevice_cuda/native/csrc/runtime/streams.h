@@ -44,6 +44,7 @@ uint64_t stream_handle(c10::DeviceIndex device, c10::StreamId id);
 
 bool stream_idle(const StreamState& stream);
 void wait_until(int64_t ns);
+void synchronize_stream(const StreamState& stream);
 void synchronize_device(c10::DeviceIndex device);
 void sleep_current_stream(c10::DeviceIndex device, int64_t cycles);
 // Have a stream become idle no earlier than so many nanoseconds from now; when that is.
@@ -74,6 +75,9 @@ void unlock_streams_after_fork();
 
 void event_record(EventState& event, StreamState& stream);
 void event_block(const EventState& event, StreamState& stream);
+void event_synchronize(const EventState& event);
+// Called before the event goes.
+void event_dropped(const EventState& event);
 bool event_done(const EventState& event);
 double event_elapsed_ms(const EventState& start, const EventState& end);
 

@@ -1,0 +1,28 @@
+// What happens on the device, told to whoever listens: torch.cuda's sanitizer, and what programs register with
+// torch.cuda._gpu_trace. Listeners are Python: nothing here is called with a lock held.
+#pragma once
+
+#include <c10/core/impl/GPUTrace.h>
+
+#include "runtime/device.h"
+
+namespace hostdevice {
+
+// One load where nobody listens.
+inline const c10::impl::PyInterpreter* listener() {
+  return kIsCuda ? c10::impl::GPUTrace::get_trace() : nullptr;
+}
+
+inline uintptr_t as_number(const void* p) {
+  return reinterpret_cast<uintptr_t>(p);
+}
+
+// report(&c10::impl::PyInterpreterVTable::trace_gpu_memory_allocation, as_number(p))
+template <class Method, class... Values>
+void report(Method method, Values... values) {
+  if (const auto* to = listener(); C10_UNLIKELY(to != nullptr)) ((*to).operator->()->*method)(kType, values...);
+}
+
+using Told = c10::impl::PyInterpreterVTable;
+
+}  // namespace hostdevice
