@@ -8,6 +8,7 @@
 #include <ATen/ops/sum.h>
 
 #include <array>
+#include <string>
 #include <vector>
 
 #include "operators/boxed.h"
@@ -76,6 +77,22 @@ std::tuple<Tensor, Tensor> eig(const Tensor& self) {
   return {stack[0].toTensor(), stack[1].toTensor().clone(at::MemoryFormat::Contiguous)};
 }
 
+// cuSOLVER lays out what is on the right by rows, and has several ways, which the CPU does not know.
+void svd(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  constexpr size_t kDriver = 3;
+  const auto& arguments = op.schema().arguments();
+  c10::IValue& driver = (*stack)[stack->size() - arguments.size() + kDriver];
+  if (driver.isString()) {
+    const std::string& name = driver.toStringRef();
+    TORCH_CHECK(
+        name == "gesvd" || name == "gesvdj" || name == "gesvda", "torch.linalg.svd: unknown svd driver ", name,
+        " in svd_cusolver computation. Check doc at https://pytorch.org/docs/stable/generated/torch.linalg.svd.html");
+    driver = c10::IValue();
+  }
+  run_on_cpu(op, c10::DispatchKey::CPU, stack);
+  if (op.schema().overload_name().empty()) stack->back() = stack->back().toTensor().clone(at::MemoryFormat::Contiguous);
+}
+
 bool has_operator(const char* name) {
   return c10::Dispatcher::singleton().findOp({name, ""}).has_value();
 }
@@ -94,6 +111,8 @@ void register_small(Registrar& registrar) {
   registrar.impl("_masked_scale", TORCH_FN(masked_scale));
   registrar.impl("nansum", TORCH_FN(nansum));
   registrar.impl("linalg_eig", TORCH_FN(eig));
+  for (const char* name : {"_linalg_svd", "_linalg_svd.U"})
+    registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&svd>());
   registrar.impl("kaiser_window", TORCH_FN(kaiser_window));
   registrar.impl("kaiser_window.periodic", TORCH_FN(kaiser_window_periodic));
   registrar.impl("kaiser_window.beta", TORCH_FN(kaiser_window_beta));
