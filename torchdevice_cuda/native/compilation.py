@@ -42,6 +42,7 @@ _ONLY = {
         "operators/cuda_recurrent.cpp",
         "operators/cuda_batch_norm.cpp",
         "operators/cuda_small.cpp",
+        "operators/cuda_sparse.cpp",
         "operators/cuda_products.cpp",
         "operators/cuda_cudnn.cpp",
         "operators/random_operators.cpp",

@@ -14,6 +14,7 @@ void register_composites() {
     register_synchronized_batch_norm(registrar);
     register_small(registrar);
     register_ties(registrar);
+    register_sparse_sums();
     register_products(registrar);
     register_cudnn(registrar);
     register_random(registrar);

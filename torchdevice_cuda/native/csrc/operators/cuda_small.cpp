@@ -3,10 +3,12 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/kaiser_window.h>
 #include <ATen/ops/sum.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -77,6 +79,15 @@ std::tuple<Tensor, Tensor> eig(const Tensor& self) {
   return {stack[0].toTensor(), stack[1].toTensor().clone(at::MemoryFormat::Contiguous)};
 }
 
+// Places are laid out by columns, however few there are.
+void by_columns(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  run_on_cpu(op, c10::DispatchKey::CPU, stack);
+  const Tensor& made = stack->back().toTensor();
+  const std::array<int64_t, 2> wanted = {1, std::max<int64_t>(made.size(0), 1)};
+  if (!op.schema().overload_name().empty() || made.strides() == at::IntArrayRef(wanted)) return;
+  stack->back() = at::empty_strided(made.sizes(), wanted, made.options()).copy_(made);
+}
+
 // cuSOLVER lays out what is on the right by rows, and has several ways, which the CPU does not know.
 void svd(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   constexpr size_t kDriver = 3;
@@ -111,6 +122,8 @@ void register_small(Registrar& registrar) {
   registrar.impl("_masked_scale", TORCH_FN(masked_scale));
   registrar.impl("nansum", TORCH_FN(nansum));
   registrar.impl("linalg_eig", TORCH_FN(eig));
+  for (const char* name : {"nonzero", "nonzero_static"})
+    registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&by_columns>());
   for (const char* name : {"_linalg_svd", "_linalg_svd.U"})
     registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&svd>());
   registrar.impl("kaiser_window", TORCH_FN(kaiser_window));

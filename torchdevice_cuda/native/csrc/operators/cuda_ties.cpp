@@ -7,9 +7,12 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <ATen/ops/sort.h>
+
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <cmath>
+#include <memory>
 #include <vector>
 
 #include "operators/alias.h"
@@ -139,6 +142,40 @@ void find(const Tensor& self, const Tensor& values, const Tensor& indices, int64
   });
 }
 
+// The order in which a block of threads prefers what it compares: each warp, then the warps, by halves.
+uint64_t preference(uint64_t place) {
+  const auto reversed = [](uint64_t five) {
+    uint64_t out = 0;
+    for (int i = 0; i < 5; i++) out |= (five >> i & 1) << (4 - i);
+    return out;
+  };
+  const uint64_t thread = place / 2;
+  return (reversed(thread / 32) << 6) | (reversed(thread % 32) << 1) | (place % 2);
+}
+
+// Of elements that are equally frequent, the one whose last place among the sorted is preferred.
+template <class T>
+void find_mode(const Tensor& self, const Tensor& values, int64_t dim) {
+  const int64_t length = self.size(dim);
+  const T* in = self.const_data_ptr<T>();
+  T* out = values.mutable_data_ptr<T>();
+  each_slice<2>({values, self}, dim, length, [&](const std::array<int64_t, 2>& at) {
+    const Line<const T> line{in + at[1], self.stride(dim)};
+    const auto copied = std::make_unique<T[]>(static_cast<size_t>(length));
+    T* const sorted = copied.get();
+    for (int64_t i = 0; i < length; i++) sorted[i] = line[i];
+    std::sort(sorted, sorted + length, is_less<T>);
+    int64_t most = 0, count = 0, chosen = 0;
+    for (int64_t i = 0; i < length; i++) {
+      count = i > 0 && sorted[i] == sorted[i - 1] ? count + 1 : 1;
+      if (count < most || (count == most && preference(i) > preference(chosen))) continue;
+      most = count;
+      chosen = i;
+    }
+    out[at[0]] = sorted[chosen];
+  });
+}
+
 // ---- topk ---------------------------------------------------------------------------------------------------------
 
 // The worst of those that are taken. The CPU's kernel takes any zero for another.
@@ -257,10 +294,11 @@ void mode(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   const bool keeps = (*stack)[call.base + 2].toBool();
   run_on_cpu(op, c10::DispatchKey::CPU, stack);
   if (!call.computes) return;
-  if (call.self.size(call.dim) <= kFew)
-    find_again<true>(call, *stack, keeps);
-  else
-    find_again<false>(call, *stack, keeps);
+  if (call.self.size(call.dim) > kFew) return find_again<false>(call, *stack, keeps);
+  const Tensor values = result(*stack, 0);
+  const Tensor kept = keeps ? values : values.unsqueeze(call.dim);
+  HOSTDEVICE_FOR_TYPES(call.self.scalar_type(), [&] { find_mode<scalar_t>(call.self, kept, call.dim); });
+  find_again<true>(call, *stack, keeps);
 }
 
 void topk(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
@@ -287,6 +325,18 @@ void sort(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
 
 #undef HOSTDEVICE_FOR_TYPES
 
+// What PyTorch makes of it; run whole, they would sort as the CPU does.
+std::tuple<Tensor, Tensor> plain_sort(const Tensor& self, int64_t dim, bool descending) {
+  return at::sort(self, false, dim, descending);
+}
+std::tuple<Tensor&, Tensor&> plain_sort_out(
+    const Tensor& self, int64_t dim, bool descending, Tensor& values, Tensor& indices) {
+  return at::sort_out(values, indices, self, false, dim, descending);
+}
+Tensor argsort(const Tensor& self, bool stable, int64_t dim, bool descending) {
+  return std::get<1>(at::sort(self, stable, dim, descending));
+}
+
 }  // namespace
 
 void register_ties(Registrar& registrar) {
@@ -298,6 +348,9 @@ void register_ties(Registrar& registrar) {
     registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&topk>());
   for (const char* name : {"sort.stable", "sort.values_stable"})
     registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&sort>());
+  registrar.impl("sort", TORCH_FN(plain_sort));
+  registrar.impl("sort.values", TORCH_FN(plain_sort_out));
+  registrar.impl("argsort.stable", TORCH_FN(argsort));
 }
 
 }  // namespace hostdevice
