@@ -53,6 +53,15 @@ Tensor nansum(const Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, std
   return std::move(stack.back()).toTensor();
 }
 
+// One element is what it is, of whatever type.
+Tensor logcumsumexp(const Tensor& self, int64_t dim) {
+  if (self.dim() == 0) return self.clone();
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_logcumsumexp", "");
+  torch::jit::Stack stack{self, dim};
+  run_on_cpu(op, c10::DispatchKey::CPU, &stack);
+  return std::move(stack.back()).toTensor();
+}
+
 // A table of PyTorch's that the CPU's kernel asks has no entry for this device.
 Tensor kaiser_window_beta(
     int64_t length, bool periodic, double beta, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
@@ -121,6 +130,7 @@ bool no_cudnn_ctc_tensor(const Tensor&, const Tensor&, const Tensor&, const Tens
 void register_small(Registrar& registrar) {
   registrar.impl("_masked_scale", TORCH_FN(masked_scale));
   registrar.impl("nansum", TORCH_FN(nansum));
+  registrar.impl("_logcumsumexp", TORCH_FN(logcumsumexp));
   registrar.impl("linalg_eig", TORCH_FN(eig));
   for (const char* name : {"nonzero", "nonzero_static"})
     registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&by_columns>());
