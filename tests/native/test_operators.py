@@ -105,6 +105,37 @@ def test_attention_by_name(kernel: str, causal: bool) -> None:
     torch.testing.assert_close(*gradients)
 
 
+DROPPING: dict[str, Callable[..., tuple[torch.Tensor, torch.Tensor]]] = {
+    "efficient": lambda q, k, v: (lambda made: (made[0], torch.stack(made[2:4])))(
+        aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.5)
+    ),
+    "flash": lambda q, k, v: (lambda made: (made[0], made[6].cpu().long()))(
+        aten._scaled_dot_product_flash_attention(q, k, v, 0.5)
+    ),
+    "flash, heads last": lambda q, k, v: (lambda made: (made[0].transpose(1, 2), made[2].cpu().long()))(
+        aten._flash_attention_forward(
+            *(t.transpose(1, 2) for t in (q, k, v)), None, None, q.shape[2], k.shape[2], 0.5, False, False
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("kernel", DROPPING)
+def test_attention_by_name_drops_again_in_its_gradient(kernel: str) -> None:
+    dtype = torch.float16 if kernel == "flash, heads last" else torch.float32
+    q, k, v = (torch.randn(2, 3, n, 8, device="cuda", dtype=dtype, requires_grad=True) for n in (5, 6, 6))
+    made, state = DROPPING[kernel](q, k, v)
+    kept = torch.empty(2, 3, 5, 6, device="cuda")
+    aten._fill_mem_eff_dropout_mask_(kept, 0.5, *state.tolist())
+    assert 0 < (kept > 0.5).sum() < kept.numel()
+    scores = (q.float() @ k.float().mT) / 8**0.5
+    reference = ((scores.softmax(-1) * (kept > 0.5) / 0.5) @ v.float()).to(dtype)
+    torch.testing.assert_close(made, reference)
+    gradients = [torch.autograd.grad(out.sin().sum(), (q, k, v)) for out in (made, reference)]
+    torch.testing.assert_close(*gradients, atol=4e-3, rtol=4e-3)
+    assert not torch.equal(DROPPING[kernel](q, k, v)[0], made), "the generator has moved on"
+
+
 def test_integers_divided_by_zero_are_no_error() -> None:
     one = torch.tensor([1], device="cuda")
     assert (one // 0).shape == (1,)

@@ -42,6 +42,7 @@ _ONLY = {
         "operators/cuda_recurrent.cpp",
         "operators/cuda_batch_norm.cpp",
         "operators/cuda_small.cpp",
+        "operators/cuda_sparse.cpp",
         "operators/cuda_products.cpp",
         "operators/cuda_cudnn.cpp",
         "operators/random_operators.cpp",
@@ -51,6 +52,7 @@ _ONLY = {
     ),
     "mps": ("operators/mps_composites.cpp", "runtime/mps_events.cpp"),
 }
+_ONLY_KERNELS = {"cuda": ("operators/cuda_ties.cpp",), "mps": ()}
 # Loops over random numbers are vectorised: nothing looks at errno or at traps, and numbers do not depend on whether the
 # processor has instructions that multiply and add.
 _LOOPS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
@@ -98,7 +100,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "runtime/generator.cpp",
             ),
         ),
-        "kernels": Unit("-O2", ("operators/kernels.cpp", "operators/direct.cpp")),
+        "kernels": Unit("-O2", ("operators/kernels.cpp", "operators/direct.cpp", *_ONLY_KERNELS[kind])),
         "composites": Unit(
             "-O1",
             (

@@ -6,6 +6,7 @@
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/quantized/QTensorImpl.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <cstring>
 
@@ -66,6 +67,7 @@ bool is_nested_impl(const TensorImpl* t) {
 
 at::Tensor make_sparse(const at::Tensor& like, DispatchKey key, const at::Tensor& indices, const at::Tensor& values) {
   auto* from = static_cast<at::SparseTensorImpl*>(like.unsafeGetTensorImpl());
+  const c10::OptionalDeviceGuard there(values.device());  // it is made on the current device
   at::Tensor out = at::detail::make_tensor<at::SparseTensorImpl>(DispatchKeySet(key), like.dtype());
   auto* to = static_cast<at::SparseTensorImpl*>(out.unsafeGetTensorImpl());
   to->raw_resize_(from->sparse_dim(), from->dense_dim(), like.sizes());
@@ -236,16 +238,27 @@ void Aliases::write_back() {
       write_back_other(p);
       continue;
     }
-    const c10::Storage wanted = adopt(alias->unsafe_storage());
-    if (C10_UNLIKELY(wanted.unsafeGetStorageImpl() != dev->unsafe_storage().unsafeGetStorageImpl()))
-      dev->set_storage_keep_dtype(wanted);
-    if (C10_UNLIKELY(
-            dev->sizes() != alias->sizes() || dev->strides() != alias->strides() ||
-            dev->storage_offset() != alias->storage_offset()))
-      dev->set_sizes_and_strides(alias->sizes(), alias->strides(), alias->storage_offset());
-    if (C10_UNLIKELY(dev->is_conj() != alias->is_conj())) dev->_set_conj(alias->is_conj());
-    if (C10_UNLIKELY(dev->is_neg() != alias->is_neg())) dev->_set_neg(alias->is_neg());
+    write_back_strided(dev, alias);
   }
+}
+
+void Aliases::write_back_strided(TensorImpl* dev, TensorImpl* alias) {
+  const c10::Storage wanted = adopt(alias->unsafe_storage());
+  if (C10_UNLIKELY(wanted.unsafeGetStorageImpl() != dev->unsafe_storage().unsafeGetStorageImpl()))
+    dev->set_storage_keep_dtype(wanted);
+  if (C10_UNLIKELY(
+          dev->sizes() != alias->sizes() || dev->strides() != alias->strides() ||
+          dev->storage_offset() != alias->storage_offset()))
+    dev->set_sizes_and_strides(alias->sizes(), alias->strides(), alias->storage_offset());
+  if (C10_UNLIKELY(dev->is_conj() != alias->is_conj())) dev->_set_conj(alias->is_conj());
+  if (C10_UNLIKELY(dev->is_neg() != alias->is_neg())) dev->_set_neg(alias->is_neg());
+}
+
+// A part of what was written: a kernel may have resized it in its place.
+at::Tensor Aliases::part_to_device(const at::Tensor& part) {
+  const at::Tensor there = to_device(part);
+  if (!there.is_same(part)) write_back_strided(there.unsafeGetTensorImpl(), part.unsafeGetTensorImpl());
+  return there;
 }
 
 void Aliases::write_back_other(TensorPair& pair) {
@@ -258,7 +271,7 @@ void Aliases::write_back_other(TensorPair& pair) {
   } else if (dev.layout() == at::kSparse) {
     auto* from = static_cast<at::SparseTensorImpl*>(alias.unsafeGetTensorImpl());
     auto* to = static_cast<at::SparseTensorImpl*>(dev.unsafeGetTensorImpl());
-    const at::Tensor i = to_device(from->indices()), v = to_device(from->values());
+    const at::Tensor i = part_to_device(from->indices()), v = part_to_device(from->values());
     to->raw_resize_(from->sparse_dim(), from->dense_dim(), from->sizes());
     to->set_indices_and_values_unsafe(i, v);
     to->set_coalesced(from->coalesced());
@@ -266,8 +279,8 @@ void Aliases::write_back_other(TensorPair& pair) {
     auto* from = static_cast<at::SparseCsrTensorImpl*>(alias.unsafeGetTensorImpl());
     auto* to = static_cast<at::SparseCsrTensorImpl*>(dev.unsafeGetTensorImpl());
     to->set_member_tensors(
-        to_device(from->compressed_indices()), to_device(from->plain_indices()), to_device(from->values()),
-        alias.sizes());
+        part_to_device(from->compressed_indices()), part_to_device(from->plain_indices()),
+        part_to_device(from->values()), alias.sizes());
   }
 }
 

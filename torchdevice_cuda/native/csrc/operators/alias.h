@@ -59,7 +59,9 @@ class Aliases {
   at::Tensor strided_to_cpu(const at::Tensor& t);
   at::Tensor other_to_cpu(const at::Tensor& t);
   at::Tensor other_to_device(const at::Tensor& r);
+  void write_back_strided(c10::TensorImpl* dev, c10::TensorImpl* alias);
   void write_back_other(TensorPair& p);
+  at::Tensor part_to_device(const at::Tensor& part);
   // The device storage for a CPU storage that came out of a kernel.
   c10::Storage adopt(const c10::Storage& s);
 

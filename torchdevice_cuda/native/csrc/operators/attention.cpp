@@ -94,7 +94,7 @@ Tensor attention(
   OptTensor kept;
 #ifdef HOSTDEVICE_CUDA
   if (dropout > 0 && dropout < 1 && !nested && drops_in_sequence(query, key, value))
-    kept = draw_attention_mask(query, key.size(2), dropout);
+    kept = draw_attention_mask(query, key.size(2), dropout).kept;
   // Masks are for tests, it would warn.
   Silent silent;
   const c10::WarningUtils::WarningHandlerGuard quiet(kept ? &silent : c10::WarningUtils::get_warning_handler());

@@ -112,8 +112,8 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   const size_t base = stack->size() - f.args.size();
 
   // Which device is this for, and is it one device?
-  c10::DeviceIndex index = -1;
-  bool any_cpu = false, several = false;
+  c10::DeviceIndex index = -1, home = -1;
+  bool any_cpu = false, several = false, leaves = false;
   int64_t count = -1;
   Types types = 0;
   const auto look = [&](const at::Tensor& t) {
@@ -134,7 +134,9 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
       if (v.isTensor() && v.toTensor().defined()) look(v.toTensor());
       if (f.args[i].changed) materialize(v);
     } else if (f.args[i].kind == Kind::Device) {
-      if (index < 0 && v.isDevice() && v.toDevice().type() == kType) index = resolve(v.toDevice().index());
+      if (!v.isDevice()) continue;
+      leaves = v.toDevice().type() != kType;
+      if (!leaves) home = resolve(v.toDevice().index());
     } else {
       each_tensor(v, f.args[i].kind, look);
       if (f.args[i].changed) materialize(v);
@@ -154,6 +156,8 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
     return;
   }
   const bool only_cpu = any_cpu && index < 0;
+  // Results are where they are asked for, whatever they are made of.
+  if (home >= 0) index = home;
   if (index < 0) index = t_current_device;
 
   const c10::impl::ExcludeDispatchKeyGuard below(excluded_below());
@@ -231,7 +235,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   if (C10_UNLIKELY(f.reads_back)) synchronize_current_stream(index);
   if (C10_UNLIKELY(f.divides)) divide_by_one_for_zero(*stack, base);
   try {
-    const AllocateOnDevice here(index, any_cpu);
+    const AllocateOnDevice here(leaves ? c10::DeviceIndex(-1) : index, any_cpu);
     if (C10_UNLIKELY(f.seeded))
       redispatch_seeded(op, target, stack, index);
     else
@@ -242,7 +246,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   }
   if (C10_UNLIKELY(wide.has_value())) round(*wide, f, *stack);
   if (f.writes) aliases.write_back();
-  if (!f.tensor_returns) return;
+  if (!f.tensor_returns || leaves) return;
   for (size_t i = stack->size() - f.returns; i < stack->size(); i++) {
     IValue& v = (*stack)[i];
     if (v.isTensor()) {

@@ -9,6 +9,8 @@
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -18,15 +20,26 @@
 #include <vector>
 
 #include "operators/composites.h"
+#include "operators/random.h"
 
 namespace hostdevice {
 namespace {
 
 using at::Tensor;
 
-// They keep the row's log-sum-exp instead of the probabilities; so do these.
+// They keep the row's log-sum-exp instead of the probabilities, and where what was dropped was drawn from; so do these.
 struct Attention {
   Tensor out, logsumexp;
+  AttentionMask drawn;
+};
+
+// What is left of probabilities, of which some are dropped and the rest scaled.
+struct Dropped {
+  Tensor kept;
+  double p = 0;
+  Tensor operator()(const Tensor& probabilities) const {
+    return kept.defined() ? probabilities * kept / (1 - p) : probabilities;
+  }
 };
 
 // How far beyond its own position a query may look, where it may not look everywhere.
@@ -58,15 +71,13 @@ Tensor probabilities(const Tensor& scores, const Tensor& lse) {
 
 Attention attention_forward(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, double dropout, Diagonal causal,
-    std::optional<double> scale) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      dropout == 0.0,
-      "fused attention with dropout is not available on the virtual GPU; use "
-      "torch.nn.functional.scaled_dot_product_attention");
+    std::optional<double> scale, std::optional<int64_t> words = std::nullopt) {
   const Tensor scores = attention_scores(q, k, bias, causal, scale);
   const Tensor lse = at::logsumexp(scores, {-1});
-  const Tensor p = probabilities(scores, lse);
-  return {at::matmul(p, v.to(at::kFloat)).to(q.scalar_type()), lse};
+  AttentionMask drawn;
+  if (dropout > 0) drawn = draw_attention_mask(q, k.size(-2), dropout, words);
+  const Tensor p = Dropped{drawn.kept, dropout}(probabilities(scores, lse));
+  return {at::matmul(p, v.to(at::kFloat)).to(q.scalar_type()), lse, drawn};
 }
 
 struct AttentionGrads {
@@ -75,54 +86,79 @@ struct AttentionGrads {
 
 AttentionGrads attention_backward(
     const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const Tensor& out,
-    const Tensor& lse, Diagonal causal, std::optional<double> scale) {
+    const Tensor& lse, Diagonal causal, std::optional<double> scale, const Dropped& dropped = {}) {
   const double s = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1))));
   const Tensor g = grad.to(at::kFloat);
   const Tensor p = probabilities(attention_scores(q, k, bias, causal, scale), lse);
-  const Tensor dp = at::matmul(g, v.to(at::kFloat).transpose(-2, -1));
+  const Tensor dp = dropped(at::matmul(g, v.to(at::kFloat).transpose(-2, -1)));
   const Tensor ds = p * (dp - (g * out.to(at::kFloat)).sum(-1, true));
   AttentionGrads r;
   r.q = at::matmul(ds, k.to(at::kFloat)).mul_(s).to(q.scalar_type());
   r.k = at::matmul(ds.transpose(-2, -1), q.to(at::kFloat)).mul_(s).to(k.scalar_type());
-  r.v = at::matmul(p.transpose(-2, -1), g).to(v.scalar_type());
+  r.v = at::matmul(dropped(p).transpose(-2, -1), g).to(v.scalar_type());
   if (given(bias)) r.bias = at::sum_to(ds, bias->sizes()).to(bias->scalar_type());
   return r;
 }
 
-Tensor no_seed(const Tensor& like) {
-  return at::zeros({}, like.options().dtype(at::kLong));
+// Where the memory-efficient kernel drew from: two numbers of the host's.
+Tensor number(int64_t value) {
+  return at::scalar_tensor(value, at::dtype(at::kLong));
+}
+Dropped drawn_again(const Tensor& q, const Tensor& k, double p, const Tensor& seed, const Tensor& offset) {
+  if (p == 0) return {};
+  return {attention_mask(q, k.size(-2), p, seed.item<int64_t>(), offset.item<int64_t>()), p};
+}
+
+// The flash kernel keeps both in one tensor. It draws a word for each of a warp's threads, of each head.
+struct FlashState {
+  static constexpr int64_t kWarp = 32;
+  static std::optional<int64_t> words(const Tensor& q) {
+    return q.size(0) * q.size(1) * kWarp;
+  }
+  FlashState(const AttentionMask& drawn, const Tensor& like)
+      : both(at::tensor({drawn.seed, drawn.offset}, at::dtype(at::kLong)).to(at::kUInt64).to(like.device())),
+        unused(at::empty({}, like.options().dtype(at::kUInt64))) {}
+  Tensor both, unused;
+};
+Dropped drawn_again(const Tensor& q, const Tensor& k, double p, const Tensor& both) {
+  if (p == 0) return {};
+  const Tensor numbers = both.cpu().to(at::kLong);
+  return drawn_again(q, k, p, numbers[0], numbers[1]);
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, bool, double dropout, bool causal,
     std::optional<double> scale) {
   auto a = attention_forward(q, k, v, bias, dropout, from_start(causal), scale);
-  return {a.out, a.logsumexp, no_seed(q), no_seed(q)};
+  return {a.out, a.logsumexp, number(a.drawn.seed), number(a.drawn.offset)};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention_backward(
     const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& bias, const Tensor& out,
-    const Tensor& lse, const Tensor&, const Tensor&, double, std::array<bool, 4> wanted, bool causal,
-    std::optional<double> scale) {
+    const Tensor& lse, const Tensor& seed, const Tensor& offset, double dropout, std::array<bool, 4> wanted,
+    bool causal, std::optional<double> scale) {
   if (!grad.defined()) return {};
-  auto g = attention_backward(grad, q, k, v, bias, out, lse, from_start(causal), scale);
+  auto g = attention_backward(
+      grad, q, k, v, bias, out, lse, from_start(causal), scale, drawn_again(q, k, dropout, seed, offset));
   return {g.q, g.k, g.v, wanted[3] ? g.bias : Tensor()};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor> flash_attention(
     const Tensor& q, const Tensor& k, const Tensor& v, double dropout, bool causal, bool, std::optional<double> scale) {
-  auto a = attention_forward(q, k, v, std::nullopt, dropout, from_start(causal), scale);
-  return {a.out,      a.logsumexp, Tensor(),
-          Tensor(),   q.size(-2),  k.size(-2),
-          no_seed(q), no_seed(q),  at::empty({0}, q.options())};
+  auto a = attention_forward(q, k, v, std::nullopt, dropout, from_start(causal), scale, FlashState::words(q));
+  const FlashState state(a.drawn, q);
+  return {a.out,      a.logsumexp,  Tensor(),
+          Tensor(),   q.size(-2),   k.size(-2),
+          state.both, state.unused, at::empty({0}, q.options())};
 }
 
 std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(
     const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
-    const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double, bool causal, const Tensor&, const Tensor&,
-    std::optional<double> scale) {
+    const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double dropout, bool causal, const Tensor& state,
+    const Tensor&, std::optional<double> scale) {
   if (!grad.defined()) return {};
-  auto g = attention_backward(grad, q, k, v, std::nullopt, out, lse, from_start(causal), scale);
+  auto g = attention_backward(
+      grad, q, k, v, std::nullopt, out, lse, from_start(causal), scale, drawn_again(q, k, dropout, state));
   return {g.q, g.k, g.v};
 }
 
@@ -130,16 +166,25 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Ten
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, bool, double dropout, bool causal, bool,
     std::optional<double> scale) {
   auto a = attention_forward(q, k, v, bias, dropout, from_start(causal), scale);
-  return {a.out,   a.logsumexp.unsqueeze(-1), Tensor(), Tensor(), q.size(-2), k.size(-2), no_seed(q), no_seed(q),
-          Tensor()};
+  return {
+      a.out,
+      a.logsumexp.unsqueeze(-1),
+      Tensor(),
+      Tensor(),
+      q.size(-2),
+      k.size(-2),
+      number(a.drawn.seed),
+      number(a.drawn.offset),
+      Tensor()};
 }
 
 std::tuple<Tensor, Tensor, Tensor> cudnn_attention_backward(
     const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
-    const Tensor&, const Tensor&, const Tensor& bias, const Tensor&, const Tensor&, c10::SymInt, c10::SymInt, double,
-    bool causal, std::optional<double> scale) {
+    const Tensor& seed, const Tensor& offset, const Tensor& bias, const Tensor&, const Tensor&, c10::SymInt,
+    c10::SymInt, double dropout, bool causal, std::optional<double> scale) {
   if (!grad.defined()) return {};
-  auto g = attention_backward(grad, q, k, v, bias, out, lse.squeeze(-1), from_start(causal), scale);
+  auto g = attention_backward(
+      grad, q, k, v, bias, out, lse.squeeze(-1), from_start(causal), scale, drawn_again(q, k, dropout, seed, offset));
   return {g.q, g.k, g.v};
 }
 
@@ -191,7 +236,12 @@ Diagonal diagonal(Mask mask, const Tensor& q, const Tensor& k) {
 
 Attention sequences_forward(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const Sequences& all, double dropout,
-    Mask mask, std::optional<double> scale) {
+    Mask mask, std::optional<double> scale, std::optional<int64_t> words = std::nullopt) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      dropout == 0 || !all.packed,
+      "fused attention with dropout in packed sequences is not available on the virtual GPU; use "
+      "torch.nn.functional.scaled_dot_product_attention");
+  AttentionMask drawn;
   auto sizes = q.sizes().vec();
   sizes.back() = v.size(-1);
   // Laid out as the queries are.
@@ -199,23 +249,24 @@ Attention sequences_forward(
   std::vector<Tensor> sums;
   for (size_t i = 0; i < all.count(); i++) {
     const Tensor part = all.queries(q, i), keys = shared(all.keys(k, i), part), values = shared(all.keys(v, i), part);
-    auto a = attention_forward(part, keys, values, bias, dropout, diagonal(mask, part, keys), scale);
+    auto a = attention_forward(part, keys, values, bias, dropout, diagonal(mask, part, keys), scale, words);
+    drawn = a.drawn;
     all.queries(out, i).copy_(a.out);
     sums.push_back(a.logsumexp);
   }
-  return {out, at::cat(sums, -1)};
+  return {out, at::cat(sums, -1), drawn};
 }
 
 AttentionGrads sequences_backward(
     const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const Tensor& out,
-    const Tensor& lse, const Sequences& all, Mask mask, std::optional<double> scale) {
+    const Tensor& lse, const Sequences& all, Mask mask, std::optional<double> scale, const Dropped& dropped) {
   AttentionGrads r{at::zeros_like(q), at::zeros_like(k), at::zeros_like(v), Tensor()};
   for (size_t i = 0; i < all.count(); i++) {
     const Tensor part = all.queries(q, i), keys = all.keys(k, i), values = all.keys(v, i);
     const Tensor sums = all.packed ? lse.slice(-1, all.from_q[i], all.from_q[i + 1]) : lse;
     auto g = attention_backward(
         all.queries(grad, i), part, shared(keys, part), shared(values, part), bias, all.queries(out, i), sums,
-        diagonal(mask, part, keys), scale);
+        diagonal(mask, part, keys), scale, dropped);
     all.queries(r.q, i).copy_(g.q);
     all.keys(r.k, i).copy_(gathered(g.k, keys));
     all.keys(r.v, i).copy_(gathered(g.v, values));
@@ -248,8 +299,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> flash_forward(
   check_no_window(left, right, causal);
   check_absent("cached keys or biases", used, slopes);
   const auto mask = causal ? Mask::FromEnd : Mask::None;
-  auto a = sequences_forward(q, k, v, std::nullopt, Sequences(q, starts_q, starts_k), dropout, mask, scale);
-  return {a.out, a.logsumexp, at::zeros({2}, q.options().dtype(at::kLong)), no_seed(q), at::empty({0}, q.options())};
+  const auto words = FlashState::words(q.transpose(1, 2));
+  auto a = sequences_forward(q, k, v, std::nullopt, Sequences(q, starts_q, starts_k), dropout, mask, scale, words);
+  const FlashState state(a.drawn, q);
+  return {a.out, a.logsumexp, state.both, state.unused, at::empty({0}, q.options())};
 }
 
 // Since keys may be paged it is asked for pages too, and into how many parts to split the work.
@@ -265,12 +318,15 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> paged_flash_forward(
 
 std::tuple<Tensor, Tensor, Tensor> flash_backward(
     const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& lse,
-    const Tensor& starts_q, const Tensor& starts_k, c10::SymInt, c10::SymInt, double, bool causal, const Tensor&,
-    const Tensor&, std::optional<double> scale, std::optional<c10::SymInt> left, std::optional<c10::SymInt> right) {
+    const Tensor& starts_q, const Tensor& starts_k, c10::SymInt, c10::SymInt, double dropout, bool causal,
+    const Tensor& state, const Tensor&, std::optional<double> scale, std::optional<c10::SymInt> left,
+    std::optional<c10::SymInt> right) {
   if (!grad.defined()) return {};
   check_no_window(left, right, causal);
   const auto mask = causal ? Mask::FromEnd : Mask::None;
-  auto g = sequences_backward(grad, q, k, v, std::nullopt, out, lse, Sequences(q, starts_q, starts_k), mask, scale);
+  auto g = sequences_backward(
+      grad, q, k, v, std::nullopt, out, lse, Sequences(q, starts_q, starts_k), mask, scale,
+      drawn_again(q.transpose(1, 2), k.transpose(1, 2), dropout, state));
   return {g.q, g.k, g.v};
 }
 
@@ -288,22 +344,23 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt> efficient_f
   return {
       a.out,
       packed ? a.logsumexp.unsqueeze(0) : a.logsumexp,
-      no_seed(q),
-      no_seed(q),
+      number(a.drawn.seed),
+      number(a.drawn.offset),
       packed ? longest_q.value_or(q.size(1)) : c10::SymInt(q.size(1)),
       packed ? longest_k.value_or(k.size(1)) : c10::SymInt(k.size(1))};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_backward(
     const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const Tensor& out,
-    const OptTensor& starts_q, const OptTensor& starts_k, c10::SymInt, c10::SymInt, const Tensor& lse, double,
-    const Tensor&, const Tensor&, int64_t mask, bool bias_too, std::optional<double> scale, std::optional<int64_t>,
-    std::optional<int64_t> window, bool) {
+    const OptTensor& starts_q, const OptTensor& starts_k, c10::SymInt, c10::SymInt, const Tensor& lse, double dropout,
+    const Tensor& seed, const Tensor& offset, int64_t mask, bool bias_too, std::optional<double> scale,
+    std::optional<int64_t>, std::optional<int64_t> window, bool) {
   if (!grad.defined()) return {};
   check_absent("a window", window);
   const Sequences all(q, starts_q, starts_k);
   auto g = sequences_backward(
-      grad, q, k, v, bias, out, all.packed ? lse.squeeze(0) : lse, all, static_cast<Mask>(mask), scale);
+      grad, q, k, v, bias, out, all.packed ? lse.squeeze(0) : lse, all, static_cast<Mask>(mask), scale,
+      drawn_again(q.transpose(1, 2), k.transpose(1, 2), dropout, seed, offset));
   return {g.q, g.k, g.v, bias_too ? g.bias : Tensor()};
 }
 

@@ -3,11 +3,14 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/kaiser_window.h>
 #include <ATen/ops/sum.h>
 
+#include <algorithm>
 #include <array>
+#include <string>
 #include <vector>
 
 #include "operators/boxed.h"
@@ -50,6 +53,15 @@ Tensor nansum(const Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, std
   return std::move(stack.back()).toTensor();
 }
 
+// One element is what it is, of whatever type.
+Tensor logcumsumexp(const Tensor& self, int64_t dim) {
+  if (self.dim() == 0) return self.clone();
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_logcumsumexp", "");
+  torch::jit::Stack stack{self, dim};
+  run_on_cpu(op, c10::DispatchKey::CPU, &stack);
+  return std::move(stack.back()).toTensor();
+}
+
 // A table of PyTorch's that the CPU's kernel asks has no entry for this device.
 Tensor kaiser_window_beta(
     int64_t length, bool periodic, double beta, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
@@ -76,6 +88,31 @@ std::tuple<Tensor, Tensor> eig(const Tensor& self) {
   return {stack[0].toTensor(), stack[1].toTensor().clone(at::MemoryFormat::Contiguous)};
 }
 
+// Places are laid out by columns, however few there are.
+void by_columns(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  run_on_cpu(op, c10::DispatchKey::CPU, stack);
+  const Tensor& made = stack->back().toTensor();
+  const std::array<int64_t, 2> wanted = {1, std::max<int64_t>(made.size(0), 1)};
+  if (!op.schema().overload_name().empty() || made.strides() == at::IntArrayRef(wanted)) return;
+  stack->back() = at::empty_strided(made.sizes(), wanted, made.options()).copy_(made);
+}
+
+// cuSOLVER lays out what is on the right by rows, and has several ways, which the CPU does not know.
+void svd(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  constexpr size_t kDriver = 3;
+  const auto& arguments = op.schema().arguments();
+  c10::IValue& driver = (*stack)[stack->size() - arguments.size() + kDriver];
+  if (driver.isString()) {
+    const std::string& name = driver.toStringRef();
+    TORCH_CHECK(
+        name == "gesvd" || name == "gesvdj" || name == "gesvda", "torch.linalg.svd: unknown svd driver ", name,
+        " in svd_cusolver computation. Check doc at https://pytorch.org/docs/stable/generated/torch.linalg.svd.html");
+    driver = c10::IValue();
+  }
+  run_on_cpu(op, c10::DispatchKey::CPU, stack);
+  if (op.schema().overload_name().empty()) stack->back() = stack->back().toTensor().clone(at::MemoryFormat::Contiguous);
+}
+
 bool has_operator(const char* name) {
   return c10::Dispatcher::singleton().findOp({name, ""}).has_value();
 }
@@ -93,7 +130,12 @@ bool no_cudnn_ctc_tensor(const Tensor&, const Tensor&, const Tensor&, const Tens
 void register_small(Registrar& registrar) {
   registrar.impl("_masked_scale", TORCH_FN(masked_scale));
   registrar.impl("nansum", TORCH_FN(nansum));
+  registrar.impl("_logcumsumexp", TORCH_FN(logcumsumexp));
   registrar.impl("linalg_eig", TORCH_FN(eig));
+  for (const char* name : {"nonzero", "nonzero_static"})
+    registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&by_columns>());
+  for (const char* name : {"_linalg_svd", "_linalg_svd.U"})
+    registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&svd>());
   registrar.impl("kaiser_window", TORCH_FN(kaiser_window));
   registrar.impl("kaiser_window.periodic", TORCH_FN(kaiser_window_periodic));
   registrar.impl("kaiser_window.beta", TORCH_FN(kaiser_window_beta));

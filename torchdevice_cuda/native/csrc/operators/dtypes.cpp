@@ -107,6 +107,16 @@ void refuse_lu(ScalarType type, const Stack& stack, size_t base) {
   refuse_as(one ? "lu_factor_cusolver" : "lu_factor_magma_batched", type);
 }
 
+// Where CUDA's kernel goes through elements of all arguments at once, all are of the first one's type. The CPU's names
+// them the other way round.
+void refuse_other_types(ScalarType type, const Stack& stack, size_t base) {
+  for (size_t i = base + 1; i < stack.size(); i++) {
+    if (!stack[i].isTensor() || !stack[i].toTensor().defined()) continue;
+    const auto other = stack[i].toTensor().scalar_type();
+    TORCH_CHECK(other == type, "Found dtype ", c10::toString(other), " but expected ", c10::toString(type));
+  }
+}
+
 // ---- the table ----------------------------------------------------------------------------------------------------
 
 constexpr Types kMultiplied = kHalfOrMore | kComplex;
@@ -152,6 +162,7 @@ constexpr TakenRow kTakenRows[] = {
     {"upsample_nearest3d", kHalfOrMore | kByte, "upsample_nearest3d_out_frame"},
     {"_upsample_nearest_exact3d", kHalfOrMore | kByte, "upsample_nearest3d_out_frame"},
 
+    {"linalg_cross", 0, nullptr, refuse_other_types},
     {"native_dropout_backward", kHalfOrMore, "masked_scale"},
     {"igamma", kFloats | kIntegers | kBool, "igamma_cuda"},
     {"igammac", kFloats | kIntegers | kBool, "igammac_cuda"},

@@ -22,8 +22,16 @@ void register_rrelu(Registrar& registrar);
 // What is kept of a tensor, scaled, and which of its elements that are.
 std::tuple<at::Tensor, at::Tensor> drop(
     const at::Tensor& self, double keep, c10::ScalarType mask_type, const std::optional<at::Generator>& generator);
-// What CUDA's memory-efficient attention keeps of its probabilities, of which each query has as many as there are keys.
-at::Tensor draw_attention_mask(const at::Tensor& query, int64_t keys, double p);
+// What CUDA's memory-efficient attention keeps of its probabilities, of which each query has as many as there are keys;
+// and from where it was drawn. The generator moves on by as many words, or as many as are said.
+struct AttentionMask {
+  at::Tensor kept;
+  int64_t seed = 0, offset = 0;
+};
+AttentionMask draw_attention_mask(
+    const at::Tensor& query, int64_t keys, double p, std::optional<int64_t> words = std::nullopt);
+// The same once more.
+at::Tensor attention_mask(const at::Tensor& query, int64_t keys, double p, int64_t seed, int64_t offset);
 // The numbers that it draws for them: tests of PyTorch's compare with what it drops.
 at::Tensor& fill_with_sequence(at::Tensor& self, double p, int64_t seed, int64_t offset);
 

@@ -140,15 +140,21 @@ Tensor& fill_with_sequence(Tensor& self, double, int64_t seed, int64_t offset) {
   return self;
 }
 
-Tensor draw_attention_mask(const Tensor& query, int64_t keys, double p) {
+Tensor attention_mask(const Tensor& query, int64_t keys, double p, int64_t seed, int64_t offset) {
   Tensor mask = at::empty(
       {query.size(0), query.size(1), query.size(2), keys}, query.options().dtype(at::kBool).requires_grad(false));
-  const int64_t numel = mask.numel();
-  const Philox from = begin_draw(std::nullopt, query.device(), static_cast<uint64_t>(numel));
   auto* kept = mask.mutable_data_ptr<bool>();
   const auto limit = static_cast<float>(p);
-  in_sequence(from, numel, [=](int64_t i, float drawn) { kept[i] = drawn > limit; });
+  const Philox from{static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)};
+  in_sequence(from, mask.numel(), [=](int64_t i, float drawn) { kept[i] = drawn > limit; });
   return mask;
+}
+
+AttentionMask draw_attention_mask(const Tensor& query, int64_t keys, double p, std::optional<int64_t> words) {
+  const int64_t numel = query.size(0) * query.size(1) * query.size(2) * keys;
+  const Philox from = begin_draw(std::nullopt, query.device(), static_cast<uint64_t>(words.value_or(numel)));
+  const auto seed = static_cast<int64_t>(from.seed), offset = static_cast<int64_t>(from.offset);
+  return {attention_mask(query, keys, p, seed, offset), seed, offset};
 }
 
 }  // namespace hostdevice

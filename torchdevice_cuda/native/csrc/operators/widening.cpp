@@ -143,6 +143,7 @@ constexpr WideRow kWideRows[] = {
     HOSTDEVICE_COMPLEX_HALF("tanh_backward"),
     HOSTDEVICE_COMPLEX_HALF("equal"),
     HOSTDEVICE_COMPLEX_HALF("eye"),
+    HOSTDEVICE_COMPLEX_HALF("ldexp"),
 #undef HOSTDEVICE_COMPLEX_HALF
 
 // Elements go from one place to another: any type will do.

@@ -1,0 +1,87 @@
+// Sums of sparse tensors: CUDA puts one's elements behind the other's, and does not look for those at the same place.
+#include <ATen/SparseTensorImpl.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_sparse_coo_tensor_unsafe.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/result_type.h>
+
+#include "operators/alias.h"
+#include "operators/boxed.h"
+#include "operators/composites.h"
+
+namespace hostdevice {
+namespace {
+
+using at::Tensor;
+
+at::SparseTensorImpl* sparse_impl(const Tensor& t) {
+  return static_cast<at::SparseTensorImpl*>(t.unsafeGetTensorImpl());
+}
+
+// Whether there is something to put behind something. Otherwise the CPU's kernel adds, or says what is wrong.
+bool can_join(const Tensor& self, const Tensor& other) {
+  for (const Tensor& t : {self, other})
+    if (!is_device_tensor(t) || t.layout() != at::kSparse) return false;
+  if (self.device() != other.device()) return false;
+  TORCH_CHECK(
+      self.sizes() == other.sizes(), "add: expected 'self' and 'other' to have same size, but ", self.sizes(),
+      " != ", other.sizes());
+  if (self._nnz() == 0 || other._nnz() == 0) return false;
+  TORCH_CHECK(
+      self.sparse_dim() == other.sparse_dim(), "add: expected 'self' and 'other' to have same density, but 'self' has ",
+      self.sparse_dim(), " sparse dimensions while 'other' has ", other.sparse_dim(), " sparse dimensions");
+  return true;
+}
+
+Tensor join(const Tensor& self, const Tensor& other, const c10::Scalar& alpha) {
+  const auto type = at::result_type(self, other);
+  Tensor added = other._values().to(type);
+  if (!alpha.equal(1)) added = added.mul(alpha);
+  Tensor indices = at::cat({self._indices(), other._indices()}, 1);
+  Tensor values = at::cat({self._values().to(type), added});
+  Tensor made = at::_sparse_coo_tensor_unsafe(indices, values, self.sizes());
+  if (made._nnz() <= made.numel()) return made;
+  const Tensor fewer = made.coalesce();
+  sparse_impl(made)->set_indices_and_values_unsafe(fewer._indices(), fewer._values());
+  return made;
+}
+
+Tensor& join_into(Tensor& out, const Tensor& self, const Tensor& other, const c10::Scalar& alpha) {
+  Tensor made = join(self, other, alpha);
+  if (made.scalar_type() != out.scalar_type()) made = made.coalesce().to(out.scalar_type());
+  sparse_impl(out)->raw_resize_(made.sparse_dim(), made.dense_dim(), made.sizes());
+  sparse_impl(out)->set_indices_and_values_unsafe(made._indices(), made._values());
+  return out;
+}
+
+// Of the arguments of every form: self, other, alpha, and the result that is given, if it is.
+template <int kSign>
+void sum(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const size_t count = op.schema().arguments().size(), base = stack->size() - count;
+  const auto at = [&](size_t i) -> c10::IValue& { return (*stack)[base + i]; };
+  const Tensor self = at(0).toTensor(), other = at(1).toTensor();
+  const bool in_place = op.schema().name().back() == '_';
+  const bool has_out = count > 3;
+  Tensor out = has_out ? at(3).toTensor() : in_place ? self : Tensor();
+  const bool fits = !out.defined() ||
+      (is_device_tensor(out) && out.layout() == at::kSparse &&
+       c10::canCast(at::result_type(self, other), out.scalar_type()));
+  if (!fits || !can_join(self, other)) return run_on_cpu(op, c10::DispatchKey::SparseCPU, stack);
+  const c10::Scalar alpha = kSign > 0 ? at(2).toScalar() : -at(2).toScalar();
+  Tensor made = out.defined() ? join_into(out, self, other, alpha) : join(self, other, alpha);
+  torch::jit::drop(*stack, count);
+  stack->emplace_back(std::move(made));
+}
+
+}  // namespace
+
+void register_sparse_sums() {
+  Registrar registrar(kSparse);
+  for (const char* name : {"add.Tensor", "add_.Tensor", "add.out"})
+    registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&sum<1>>());
+  for (const char* name : {"sub.Tensor", "sub_.Tensor", "sub.out"})
+    registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&sum<-1>>());
+}
+
+}  // namespace hostdevice
