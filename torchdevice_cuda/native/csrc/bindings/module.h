@@ -12,7 +12,15 @@ namespace py = pybind11;
 // Python passes device indices as int.
 using Index = c10::DeviceIndex;
 
+// What a function of the runtime gives that takes a lock.
+template <typename F>
+auto without_gil(F&& function) {
+  py::gil_scoped_release release;
+  return function();
+}
+
 void bind_memory(py::module_& m);
+void bind_history(py::module_& m);
 void bind_streams(py::module_& m);
 
 }  // namespace hostdevice
