@@ -152,6 +152,9 @@ class Native(Protocol):
     def frames_at(self, address: int) -> list[dict[str, Any]] | None:
         """The stack that was recorded with the block at an address."""
 
+    def hide_frames(self, path: str) -> None:
+        """Do not show frames of files whose names begin so."""
+
     def set_metadata(self, text: str) -> None:
         """What the calling thread says of what it allocates."""
 

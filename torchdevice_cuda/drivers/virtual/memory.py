@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from pathlib import Path
 from typing import Any
 
 from ...native.interface import Native
 from .. import allocation
 from ..memory import COMMON, Memory, OutOfMemoryObserver, PoolId, Recording
 
+#: where torchdevice_cuda itself is
+_PACKAGE = str(Path(__file__).parents[2]) + os.sep
 #: how much of the history stacks are kept of, by the names that a program says
 _KEEPING = {None: 0, "state": 1, "alloc": 2, "all": 3}
 #: what cudaMallocAsync takes from the system at a time
@@ -42,6 +46,7 @@ class NativeMemory(Memory):
     def __init__(self, native: Native, device_count: int) -> None:
         self._native = native
         self._device_count = device_count
+        native.hide_frames(_PACKAGE)  # what stands between the program and the allocator on no GPU
 
     def _check(self, device: int) -> int:
         if not 0 <= device < self._device_count:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..._compat import raw_sizes_are_signed
 from ...drivers import active
 from ...drivers.allocation import NATIVE
 from ...drivers.memory import PoolId, Recording
@@ -116,11 +117,16 @@ _SIZES, _BLOCK = 2**64, 512
 
 
 def _cuda_cudaCachingAllocator_raw_alloc(size: int, stream: int) -> int:
-    """Take memory of the current device. Sizes are unsigned to CUDA: a negative one is very large.
+    """Take memory of the current device.
 
-    The largest become nothing when they are rounded up to whole blocks, and CUDA gives the smallest block for them.
+    To older releases sizes are unsigned, a negative one very large. The largest become nothing when they are rounded up
+    to whole blocks, and CUDA gives the smallest block for them.
     """
+    import torch
+
     driver = active()
+    if size < 0 and raw_sizes_are_signed(torch.__version__):
+        raise ValueError(f"Invalid memory size: {size}. caching_allocator_alloc requires a non-negative size.")
     unsigned = size % _SIZES
     taken = unsigned if unsigned <= _SIZES - _BLOCK else 1
     return driver.memory.allocate(taken, driver.current_device(), stream)

@@ -27,6 +27,12 @@ Context stack_now() {
   return std::static_pointer_cast<void>(Traceback::gather(true, true, kWithCpp));
 }
 
+// Files that are not the program's: frames of theirs are not shown. The interpreter's lock protects it.
+std::string& hidden() {
+  static auto* path = new std::string;
+  return *path;
+}
+
 Traceback* traceback(const Context& context) {
   return static_cast<Traceback*>(context.get());
 }
@@ -59,7 +65,9 @@ class Stacks {
     for (size_t i = 0; i < stacks_.size(); i++) {
       const auto at = std::lower_bound(unique.begin(), unique.end(), stacks_[i]) - unique.begin();
       py::list list;
-      for (const auto f : read.tracebacks.at(static_cast<size_t>(at))) list.append(frames.at(f));
+      for (const auto f : read.tracebacks.at(static_cast<size_t>(at)))
+        if (hidden().empty() || read.all_frames.at(f).filename.compare(0, hidden().size(), hidden()) != 0)
+          list.append(frames.at(f));
       to_[i]["frames"] = list;
       if (const auto* forward = forward_stack(*stacks_[i])) to_[i]["forward_frames"] = py::cast(*forward);
     }
@@ -247,6 +255,7 @@ void bind_history(py::module_& m) {
       py::arg("every_thread") = false);
   m.def("history_enabled", [] { return history_enabled(); });
   m.def("frames_at", &frames_at);
+  m.def("hide_frames", [](std::string path) { hidden() = std::move(path); });
   m.def("set_metadata", [](std::string text) { t_metadata = std::move(text); });
   m.def("get_metadata", [] { return t_metadata; });
 }

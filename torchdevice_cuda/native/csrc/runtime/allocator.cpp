@@ -233,8 +233,10 @@ void* raw_allocate(c10::DeviceIndex index, size_t bytes, c10::StreamId stream) {
   index = resolve(index);
   mark_context(index);
   if (bytes == 0) return nullptr;
+  // Rounded up to whole segments, these would be nothing.
   TORCH_CHECK_WITH(
-      OutOfMemoryError, bytes < kOneExabyte, "CUDA out of memory. Tried to allocate more than 1EB memory.");
+      OutOfMemoryError, bytes <= Options::kNever - kRoundLarge,
+      "CUDA out of memory. Tried to allocate more than 1EB memory.");
   stream_state(index, stream);  // says so if there is none
   return take(index, bytes, stream)->ptr;
 }
