@@ -98,6 +98,11 @@ def no_raw_graph(version: str, kept: bool) -> str:
     return f"You cannot access the raw cudaGraph_t instance {before}"
 
 
+def raw_sizes_are_signed(version: str) -> bool:
+    """Whether CUDA refuses negative sizes of raw memory: since 2.13. Before, they were unsigned numbers to it."""
+    return torch_release(version) >= (2, 13)
+
+
 def generators_are_built_in() -> bool:
     """Whether torch makes generators of the devices that it was built for alone, as 2.6 does, and asks no hooks."""
     import torch._C

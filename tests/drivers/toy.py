@@ -15,7 +15,7 @@ import torch
 
 from torchdevice_cuda.drivers.base import DeviceFacts, Driver, Offer, claimed
 from torchdevice_cuda.drivers.host.streams import HostStreams
-from torchdevice_cuda.drivers.memory import Memory, OutOfMemoryObserver, PoolId
+from torchdevice_cuda.drivers.memory import Memory, OutOfMemoryObserver, PoolId, Recording
 from torchdevice_cuda.drivers.streams import Streams
 from torchdevice_cuda.drivers.traits import Trait
 from torchdevice_cuda.settings import Settings
@@ -60,10 +60,10 @@ class ToyMemory(Memory):
     def release(self, address: int) -> None:
         del self._blocks[address]
 
-    def snapshot(self, pool: PoolId | None = None) -> dict[str, Any]:
+    def snapshot(self, pool: PoolId | None = None, with_traces: bool = True) -> dict[str, Any]:
         return {"segments": [], "device_traces": [], "allocator_settings": {}, "external_annotations": []}
 
-    def record_history(self, enabled: str | None, max_entries: int, clear: bool) -> None: ...
+    def record_history(self, wanted: Recording) -> None: ...
 
     def fraction(self, device: int) -> float:
         return self._fractions[device]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import gc
+import importlib
 import random
 import sys
 import threading
@@ -21,6 +22,11 @@ import torch
 import torchdevice_cuda
 
 THREADS = 4
+SETTINGS = (
+    *("expandable_segments:True", "expandable_segments:False", "max_split_size_mb:20", "large_segment_size_mb:32"),
+    *("garbage_collection_threshold:0.2", "roundup_power2_divisions:4", "roundup_power2_divisions:[1:2,>:8]"),
+    *("throw_on_cudamalloc_oom:True", "throw_on_cudamalloc_oom:False", "pinned_max_cached_size_mb:1"),
+)
 #: What a call may refuse: bad indices, addresses, sizes, pools, and memory that is not there.
 REFUSALS = (RuntimeError, TypeError, ValueError, OverflowError, IndexError)
 
@@ -137,8 +143,17 @@ class Player:
         torch.cuda.manual_seed(self.random.randint(0, 2**31))
 
     def history(self) -> None:
-        enabled = self.random.choice((None, "all", "all"))
-        self.native.record_history(enabled, frames=lambda: [{"line": 1}], max_entries=self.random.choice((1, 50)))
+        enabled = self.random.choice((False, True, True))
+        self.native.record_history(enabled, self.random.choice((1, 50)), self.random.randint(0, 3))
+
+    def settings(self) -> None:
+        chosen = self.random.sample(SETTINGS, self.random.randint(0, 3))
+        torchdevice_cuda.driver().memory.configure(",".join(chosen))
+        self.native.set_caching(self.random.random() < 0.9)
+        if self.random.random() < 0.2:
+            pool = self.pool()
+            self.native.pool_use_on_oom(self.device(), *pool, self.random.random() < 0.5)
+            self.native.pool_no_split(self.device(), *pool)
 
     def clean(self) -> None:
         self.native.empty_cache(*self.random.choice(((0, 0), self.pool())))
@@ -150,7 +165,7 @@ class Player:
         moves: list[Callable[[], None]] = [
             *(self.make, self.compute, self.resize, self.drop, self.drop, self.record_stream, self.allocate_raw),
             *(self.delete_raw, self.in_pool, self.raw_pool, self.streams, self.event, self.ask, self.look),
-            *(self.host, self.generator, self.history, self.clean),
+            *(self.host, self.generator, self.history, self.clean, self.settings),
         ]
         while time.monotonic() < until:
             with contextlib.suppress(*REFUSALS):
@@ -168,6 +183,7 @@ def fuzz(seconds: float, seed: int) -> int:
     print(f"seed {seed}", flush=True)
     native: Any = torchdevice_cuda.driver().native
     torch.ones(1, device="cuda")
+    importlib.import_module("torch._inductor")  # torch imports it to read the first stack
     observed: list[object] = []
     torch._C._cuda_attach_out_of_memory_observer(lambda *what: observed.append(torch.cuda.memory_stats(what[0])))
     faulthandler.dump_traceback_later(seconds + 60, exit=True)
@@ -187,7 +203,7 @@ def fuzz(seconds: float, seed: int) -> int:
     for thread in threads:
         thread.join()
     assert not failures, failures
-    native.record_history(None)
+    native.record_history(False)
     for pool in ((a, b) for a in range(3) for b in range(4)):
         for device in (0, 1):
             while native.pool_use_count(device, *pool):

@@ -229,11 +229,11 @@ def test_more_than_anyone_has() -> None:
 def _recorded() -> Iterator[Any]:
     """The native module, while the history of an empty device is recorded."""
     module = emptied()
-    module.record_history("all", lambda: [{"filename": "f.py", "name": "main", "line": 1}], 1000, False)
+    module.record_history(True, max_entries=1000)
     try:
         yield module
     finally:
-        module.record_history(None)
+        module.record_history(False)
 
 
 @on_one
@@ -246,7 +246,7 @@ def test_the_segments_of_a_snapshot() -> None:
         for s in segments:
             assert sum(b["size"] for b in s["blocks"]) == s["total_size"]
             assert s["blocks"][0]["address"] == s["address"]
-            assert s["frames"][0]["name"] == "main"
+            assert "test_the_segments_of_a_snapshot" in [frame["name"] for frame in s["frames"]]
         kept.clear()
 
 
@@ -273,7 +273,7 @@ def test_the_history() -> None:
         actions = [trace["action"] for trace in module.snapshot()["device_traces"][0]]
         del y
     made, freed = ["segment_alloc", "alloc"], ["free_requested", "free_completed", "segment_free"]
-    assert actions == [*made, *made, "snapshot", *freed, "oom", "snapshot"]
+    assert actions == [*made, *made, "snapshot", *freed, "oom"]
 
 
 @on_one

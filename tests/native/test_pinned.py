@@ -9,6 +9,8 @@ import pytest
 import torch
 from harness import VIRTUAL, child
 
+from torchdevice_cuda._compat import raw_sizes_are_signed
+
 pytestmark = child(VIRTUAL)
 #: Cycles in which a stream is busy for a tenth of a second.
 BUSY = 150_000_000
@@ -85,8 +87,12 @@ def test_memory_that_a_program_registers_is_pinned() -> None:
     assert not mine.is_pinned()
 
 
-def test_sizes_of_raw_memory_are_unsigned() -> None:
-    """As an H200 does: -1 becomes nothing when it is rounded up, and gets the smallest block."""
+def test_sizes_of_raw_memory_that_are_negative() -> None:
+    """As an H200 does until 2.13: -1 becomes nothing when it is rounded up, and gets the smallest block."""
+    if raw_sizes_are_signed(torch.__version__):
+        with pytest.raises(ValueError, match="^Invalid memory size: -1024. caching_allocator_alloc requires a non-neg"):
+            torch.cuda.caching_allocator_alloc(-1024)
+        return
     address = torch.cuda.caching_allocator_alloc(-1)
     assert address
     torch.cuda.caching_allocator_delete(address)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .. import gpus
+from . import allocation
 from .errors import bad_fork, invalid_ordinal
 from .memory import Memory
 from .streams import Streams
@@ -204,6 +205,7 @@ class Driver(abc.ABC):
         """Bring the device up for this process; CUDA's error in a child forked after the parent did so."""
         if self.in_bad_fork():
             raise bad_fork()
+        allocation.from_environment()  # settings that cannot be read are an error here, as on CUDA
         self._initialized_by = os.getpid()
         self.needs_init = False
 

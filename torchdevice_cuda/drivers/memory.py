@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
-from typing import Any
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from . import allocation
 
 PoolId = tuple[int, int]
 #: where memory comes from that belongs to no pool
@@ -17,6 +20,30 @@ def _nothing() -> None:
     """What is to be done where the books are kept elsewhere."""
 
 
+class Recording(NamedTuple):
+    """What is wanted of a history: what is recorded, and of what with the program's stack."""
+
+    #: ``None`` ends it; ``"state"`` keeps the last event alone
+    enabled: str | None
+    #: of nothing, living blocks, allocations too, frees too
+    context: str | None = None
+    #: with frames of C++
+    with_cpp: bool = False
+    max_entries: int = 1
+    clear: bool = False
+    skipped: Sequence[str] = ()
+    #: with the names of compiled functions
+    with_compiled: bool = False
+    #: named regions of every thread, not of this one alone
+    every_thread: bool = False
+
+
+class _OfThread(threading.local):
+    """What a thread says of its allocations."""
+
+    metadata = ""
+
+
 class Memory(abc.ABC):
     """Statistics, raw memory, limits and pools of a driver's devices."""
 
@@ -25,6 +52,57 @@ class Memory(abc.ABC):
     #: Called wherever torchdevice_cuda has had memory allocated, so that peaks are seen where the device keeps none. An
     #: attribute, since every allocation passes there: a closure takes half the time of a method.
     observe: Callable[[], None] = staticmethod(_nothing)
+
+    _settings: allocation.Settings | None = None
+    _first_split = -1
+    _caching = True
+    _of_thread = _OfThread()
+
+    # ----------------------------------------------------------------- settings
+    @property
+    def settings(self) -> allocation.Settings:
+        """How memory is allocated: as the environment says until the program says otherwise."""
+        if self._settings is None:
+            self.apply(allocation.from_environment())
+        assert self._settings is not None
+        return self._settings
+
+    def configure(self, text: str) -> None:
+        """Follow settings that the program gives."""
+        self.apply(self.read(text))
+
+    def read(self, text: str) -> allocation.Settings:
+        """What settings say that the program gives; those before stay where CUDA keeps them."""
+        return allocation.read(text, self.settings, backend=self.settings.backend)
+
+    def apply(self, settings: allocation.Settings) -> None:
+        """Allocate in this way from now on, as far as the device can."""
+        if self._settings is None:
+            self._first_split = allocation.signed(settings.max_split)
+        self._settings = settings
+
+    @property
+    def shown_split(self) -> int:
+        """What statistics show as the largest block that is cut: as it was when the device came up."""
+        return 0 if self.settings.backend == allocation.ASYNC else self._first_split
+
+    @property
+    def caching(self) -> bool:
+        """Whether freed memory is kept for reuse."""
+        return self._caching
+
+    def set_caching(self, on: bool) -> None:
+        """Keep it, or do not."""
+        self._caching = on
+
+    @property
+    def metadata(self) -> str:
+        """What the calling thread says of what it allocates."""
+        return self._of_thread.metadata
+
+    def set_metadata(self, text: str) -> None:
+        """Say something else."""
+        self._of_thread.metadata = text
 
     @abc.abstractmethod
     def stats(self, device: int) -> dict[str, Any]:
@@ -55,12 +133,16 @@ class Memory(abc.ABC):
         """Free raw memory."""
 
     @abc.abstractmethod
-    def snapshot(self, pool: PoolId | None = None) -> dict[str, Any]:
+    def snapshot(self, pool: PoolId | None = None, with_traces: bool = True) -> dict[str, Any]:
         """``{"segments": [...], "device_traces": [...], ...}`` as ``torch.cuda.memory._snapshot`` gives it."""
 
     @abc.abstractmethod
-    def record_history(self, enabled: str | None, max_entries: int, clear: bool) -> None:
+    def record_history(self, wanted: Recording) -> None:
         """Keep, or stop keeping, a history of allocations."""
+
+    def frames_at(self, address: int) -> list[dict[str, Any]] | None:
+        """Where the block at an address was allocated; ``None`` where that was not recorded."""
+        return None
 
     @abc.abstractmethod
     def fraction(self, device: int) -> float:
@@ -93,6 +175,11 @@ class Memory(abc.ABC):
     @abc.abstractmethod
     def pool_holders(self, device: int, pool: PoolId) -> int:
         """How many hold a pool."""
+
+    def let_pool(  # noqa: B027 (only an allocator that cuts blocks has something to do)
+        self, device: int, pool: PoolId, *, use_on_oom: bool, no_split: bool
+    ) -> None:
+        """Let others have a pool's free blocks when memory is short; leave its blocks whole."""
 
     @abc.abstractmethod
     def enter_pool(self, device: int, pool: PoolId, every_thread: bool = False) -> None:

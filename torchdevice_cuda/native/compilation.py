@@ -117,6 +117,7 @@ def layout(kind: str) -> dict[str, Unit]:
             (
                 "bindings/module.cpp",
                 "bindings/memory.cpp",
+                "bindings/history.cpp",
                 "calls/rescue.cpp",
                 "bindings/streams.cpp",
                 "bindings/ipc.cpp",
@@ -131,7 +132,10 @@ def layout(kind: str) -> dict[str, Unit]:
                 "runtime/history.cpp",
                 "runtime/limits.cpp",
                 "runtime/segments.cpp",
+                "runtime/host.cpp",
                 "runtime/device_memory.cpp",
+                "runtime/reclaiming.cpp",
+                "runtime/expandable.cpp",
                 "runtime/device_books.cpp",
                 "runtime/pinned.cpp",
                 "runtime/allocator.cpp",

@@ -5,7 +5,7 @@ A ``device`` is an index; streams are named by ``(device, id)``; a private pool 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -144,13 +144,51 @@ class Native(Protocol):
     def allocate_on(self, device: int) -> int:
         """Serve this thread's CPU allocations from a device, -1 for the host; the device before."""
 
-    def snapshot(self) -> dict[str, Any]:
-        """Segments, blocks and history."""
+    def snapshot(self, pool_a: int = 0, pool_b: int = 0, with_traces: bool = True) -> dict[str, Any]:
+        """Segments, blocks and history, of a pool or of everything."""
 
     def record_history(
-        self, enabled: str | None, frames: Callable[[], list[dict[str, Any]]] | None = None, max_entries: int = 1
+        self,
+        enabled: bool,
+        max_entries: int = 1,
+        keeping: int = 3,
+        with_cpp: bool = False,
+        clear: bool = False,
+        skipped: list[str] = ...,
+        with_compiled: bool = False,
+        every_thread: bool = False,
     ) -> None:
         """Keep a history, or stop keeping one."""
+
+    def frames_at(self, address: int) -> list[dict[str, Any]] | None:
+        """The stack that was recorded with the block at an address."""
+
+    def hide_frames(self, path: str) -> None:
+        """Do not show frames of files whose names begin so."""
+
+    def set_metadata(self, text: str) -> None:
+        """What the calling thread says of what it allocates."""
+
+    def get_metadata(self) -> str:
+        """That."""
+
+    def configure(self, chosen: dict[str, Any]) -> None:
+        """How the devices are to allocate; every option is named."""
+
+    def set_caching(self, on: bool) -> None:
+        """Whether freed memory is kept."""
+
+    def watch_host(self, groups: Sequence[tuple[int, str, str]]) -> None:
+        """Control groups to look at besides the machine: a limit, the files with what is used and what is cached."""
+
+    def host_left(self) -> int:
+        """What the machine can give now."""
+
+    def pool_no_split(self, device: int, a: int, b: int) -> None:
+        """Leave a pool's blocks whole."""
+
+    def pool_use_on_oom(self, device: int, a: int, b: int, use: bool) -> None:
+        """Let others have a pool's free blocks when memory is short."""
 
     def pool_retain(self, device: int, a: int, b: int) -> None:
         """One holder of a private pool more; the first makes it."""

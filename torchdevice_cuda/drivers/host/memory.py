@@ -16,7 +16,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ..memory import COMMON, Memory, OutOfMemoryObserver, PoolId
+from .. import allocation
+from ..memory import COMMON, Memory, OutOfMemoryObserver, PoolId, Recording
+from . import machine
 
 _POOLS = ("all", "small_pool", "large_pool")
 _COUNTED = ("allocation", "segment", "active", "inactive_split")
@@ -105,7 +107,6 @@ class ProcessMemory(Memory):
     def __init__(self, device_count: int, limit: int | None) -> None:
         import psutil
 
-        self._psutil = psutil
         self._process = psutil.Process()
         self._limit = limit
         self._lock = threading.Lock()
@@ -118,6 +119,7 @@ class ProcessMemory(Memory):
         self._ooms = [0] * device_count
         self._history: list[list[dict[str, Any]]] = [[] for _ in range(device_count)]
         self._history_limit = 0
+        self._skipped: frozenset[str] = frozenset()
         self._thread = threading.local()
         self._holders: collections.Counter[tuple[int, PoolId]] = collections.Counter()
         self._observers: list[OutOfMemoryObserver] = []
@@ -153,10 +155,11 @@ class ProcessMemory(Memory):
         stats: dict[str, Any] = {
             "num_alloc_retries": 0,
             "num_ooms": self._ooms[device],
-            "max_split_size": -1,
+            "max_split_size": self.shown_split,
             "num_sync_all_streams": 0,
             "num_device_alloc": requests["allocated"],
             "num_device_free": requests["freed"],
+            "num_oom_rejections": 0,
         }
         for name in (*_COUNTED, *_BYTES):
             stats[name] = {pool: _zero() for pool in _POOLS}
@@ -187,11 +190,11 @@ class ProcessMemory(Memory):
 
     def info(self, device: int) -> tuple[int, int]:
         """Available and total main memory, or what the configured size leaves."""
-        system = self._psutil.virtual_memory()
-        total = min(self._limit or system.total, system.total)
+        most = machine.limit()
+        total = min(self._limit or most, most)
         with self._lock:
             used = self._sample(device).current
-        return max(0, min(system.available, total - used)), total
+        return max(0, min(machine.available(), total - used)), total
 
     def in_use(self, device: int) -> int:
         """What the whole machine holds."""
@@ -256,7 +259,7 @@ class ProcessMemory(Memory):
 
     # ------------------------------------------------------------------ snapshots
     def _trace(self, action: str, block: _Block) -> None:
-        if self._history_limit:
+        if self._history_limit and action not in self._skipped:
             entries = self._history[block.device]
             entries.append(
                 {
@@ -266,11 +269,14 @@ class ProcessMemory(Memory):
                     "stream": block.stream,
                     "frames": [],
                     "time_us": time.time_ns() // 1000,
+                    "compile_context": "N/A",
+                    "user_metadata": self.metadata,
+                    "pool_id": block.pool,
                 }
             )
             del entries[: -self._history_limit]
 
-    def snapshot(self, pool: PoolId | None = None) -> dict[str, Any]:
+    def snapshot(self, pool: PoolId | None = None, with_traces: bool = True) -> dict[str, Any]:
         """The raw blocks as segments of one block each; resident memory has no segments to show."""
         with self._lock:
             segments = [
@@ -299,19 +305,20 @@ class ProcessMemory(Memory):
                 for block in self._blocks.values()
                 if pool in (None, block.pool)
             ]
-            traces = [list(entries) for entries in self._history]
+            traces = [list(entries) if with_traces else [] for entries in self._history]
         return {
             "segments": sorted(segments, key=lambda segment: segment["address"]),
             "device_traces": traces,
-            "allocator_settings": {},
+            "allocator_settings": self.settings.shown(),
             "external_annotations": [],
         }
 
-    def record_history(self, enabled: str | None, max_entries: int, clear: bool) -> None:
-        """Keep (or stop keeping) a trace of raw allocations."""
+    def record_history(self, wanted: Recording) -> None:
+        """Keep (or stop keeping) a trace of raw allocations; the host keeps no stacks with them."""
         with self._lock:
-            self._history_limit = max_entries if enabled == "all" else 0
-            if clear or enabled is None:
+            self._history_limit = wanted.max_entries if wanted.enabled == "all" else 0
+            self._skipped = frozenset(wanted.skipped)
+            if wanted.clear or wanted.enabled is None:
                 for entries in self._history:
                     entries.clear()
 
@@ -352,8 +359,16 @@ class ProcessMemory(Memory):
         self._observers.append(observer)
 
     # --------------------------------------------------------------------- limits
+    def apply(self, settings: allocation.Settings) -> None:
+        """Remember them; the system's allocator follows none but the share of memory that a process begins with."""
+        if self._settings is None and settings.fraction < 1:
+            for device in range(len(self._fractions)):
+                self.set_fraction(settings.fraction, device)
+        super().apply(settings)
+
     def fraction(self, device: int) -> float:
         """The share of the device's memory this process may take."""
+        _ = self.settings  # which may say so
         return self._fractions[device]
 
     def set_fraction(self, fraction: float, device: int) -> None:

@@ -174,9 +174,9 @@ class MpsMemory(ProcessMemory):
                 raise RuntimeError(f"invalid device pointer: {address:#x}")
             self._requests[0].add(-1)
 
-    def snapshot(self, pool: PoolId | None = None) -> dict[str, Any]:
+    def snapshot(self, pool: PoolId | None = None, with_traces: bool = True) -> dict[str, Any]:
         """What living tensors hold, each in a segment of its own, and in one more, without an address, all the rest."""
-        found = super().snapshot(pool)
+        found = super().snapshot(pool, with_traces)
         if pool is None:
             with self._lock:
                 allocated, reserved = self._sample(0).current, self._reserved.current

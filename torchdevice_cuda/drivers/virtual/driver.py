@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ... import gpus
 from ...native.interface import Native
 from ..base import Offer
+from ..host import machine
 from ..host.driver import HostDriver
 from ..installing import install
 from ..traits import Trait
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     import torch
 
     from ...settings import Settings
-
-_SHARE_OF_HOST = 0.9  # of main memory, for all virtual GPUs together, unless the user gives each a size
-
 
 #: Whose random numbers are drawn where no GPU was chosen. Large draws are divided among multiprocessors and their
 #: threads, so the numbers depend on them; these are not the processor's: a seed gives the same on every machine.
@@ -53,8 +51,9 @@ class VirtualDriver(HostDriver):
 
         module: Native = build.load("cuda", build=self.settings.build)
         # Those that are hidden, too: until the first use a program can change its mind about what it wants to see.
-        memory = [self.memory_of_each or _share(self._count)] * self.settings.devices if self._installs else []
+        memory = [self.memory_of_each or machine.share(self._count)] * self.settings.devices if self._installs else []
         install(module, "virtual GPU", memory)
+        module.watch_host(machine.groups())
         if self._installs:
             module.show_devices(self._count)
         return module
@@ -85,6 +84,8 @@ class VirtualDriver(HostDriver):
     def initialize(self) -> None:
         """Bring the device up: from here on a forked child may not use it."""
         super().initialize()
+        if self._count:
+            self.memory.start()
         self._module.mark_used()
 
     def in_bad_fork(self) -> bool:
@@ -124,13 +125,6 @@ class VirtualDriver(HostDriver):
     def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
         """Restore a generator."""
         generator.set_state(state)
-
-
-def _share(count: int) -> int:
-    """The memory of each of `count` devices where none was chosen."""
-    import psutil
-
-    return int(psutil.virtual_memory().total * _SHARE_OF_HOST) // count
 
 
 def offer(settings: Settings, torch_c: ModuleType) -> Offer:

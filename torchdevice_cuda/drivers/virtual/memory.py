@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
+import os
+import warnings
+from pathlib import Path
 from typing import Any
 
 from ...native.interface import Native
-from ..memory import COMMON, Memory, OutOfMemoryObserver, PoolId
+from .. import allocation
+from ..memory import COMMON, Memory, OutOfMemoryObserver, PoolId, Recording
 
-_MAX_FRAMES = 64
+#: where torchdevice_cuda itself is
+_PACKAGE = str(Path(__file__).parents[2]) + os.sep
+#: how much of the history stacks are kept of, by the names that a program says
+_KEEPING = {None: 0, "state": 1, "alloc": 2, "all": 3}
+#: what cudaMallocAsync takes from the system at a time
+_ASYNC_UNIT = 32 << 20
+_ASYNC_BOOKS = {
+    "allocated_bytes": "requested_bytes",
+    "active_bytes": "requested_bytes",
+    "reserved_bytes": "reserved_bytes",
+}
 
 
-def _frames() -> list[dict[str, Any]]:
-    """The Python stack of an allocation, innermost first, as memory viewers read it."""
-    frame: FrameType | None = sys._getframe(1)
-    found: list[dict[str, Any]] = []
-    while frame is not None and len(found) < _MAX_FRAMES:
-        code = frame.f_code
-        found.append({"filename": code.co_filename, "line": frame.f_lineno, "name": code.co_name})
-        frame = frame.f_back
-    return found
+def _zeroed(stats: Any) -> Any:
+    return {name: _zeroed(value) for name, value in stats.items()} if isinstance(stats, dict) else 0
+
+
+def _as_async(stats: dict[str, Any]) -> dict[str, Any]:
+    """What cudaMallocAsync tells of it: what is used, to the byte, and what it holds; nothing of blocks."""
+    shown: dict[str, Any] = _zeroed(stats)
+    for name, source in _ASYNC_BOOKS.items():
+        unit = _ASYNC_UNIT if name == "reserved_bytes" else 1
+        for figure in ("current", "peak"):
+            shown[name]["all"][figure] = -(-stats[source]["all"][figure] // unit) * unit
+    return shown
 
 
 class NativeMemory(Memory):
@@ -31,15 +46,73 @@ class NativeMemory(Memory):
     def __init__(self, native: Native, device_count: int) -> None:
         self._native = native
         self._device_count = device_count
+        native.hide_frames(_PACKAGE)  # what stands between the program and the allocator on no GPU
 
     def _check(self, device: int) -> int:
         if not 0 <= device < self._device_count:
             raise RuntimeError(f"Invalid device argument {device}: did you call init?")
         return device
 
+    # ----------------------------------------------------------------- settings
+    def start(self) -> None:
+        """Allocate as the environment says: called when the device is first used."""
+        self._native.set_caching(self.caching and allocation.caches())
+        _ = self.settings
+
+    def apply(self, settings: allocation.Settings) -> None:
+        """Tell the allocator; the share of memory is what a process begins with."""
+        if self._settings is None and settings.fraction < 1:
+            for device in range(self._device_count):
+                self._native.set_fraction(settings.fraction, device)
+        super().apply(settings)
+        is_async = settings.backend == allocation.ASYNC
+        acting = allocation.Settings() if is_async else settings  # which has no such options
+        self._native.configure(
+            {
+                "max_split": acting.max_split,
+                "large_segment": acting.large_segment,
+                "max_rounding": acting.max_rounding,
+                "collect_above": acting.collect_above,
+                "divisions": acting.divisions,
+                "expandable": acting.expandable,
+                "async": is_async,
+                "reject_beyond": acting.fraction if acting.rejects else -1.0,
+                "pinned_rounded": settings.pinned_rounded,
+                "pinned_kept": settings.pinned_kept,
+            }
+        )
+
+    def set_caching(self, on: bool) -> None:
+        """Take memory from the host for each allocation, beside the books, and give it back with it; or do not."""
+        super().set_caching(on)
+        self._native.set_caching(on and allocation.caches())
+
+    @property
+    def metadata(self) -> str:
+        """Kept beside the allocator, which records it."""
+        return self._native.get_metadata()
+
+    def set_metadata(self, text: str) -> None:
+        """Say something else."""
+        self._native.set_metadata(text)
+
+    @property
+    def _is_async(self) -> bool:
+        return self.settings.backend == allocation.ASYNC
+
+    def _only_native(self, what: str) -> None:
+        """Refuse what cudaMallocAsync cannot, in its words."""
+        if self._is_async:
+            raise RuntimeError(
+                f"cudaMallocAsync does not yet support {what}. If you need it, please file an issue describing your "
+                "use case."
+            )
+
+    # --------------------------------------------------------------- statistics
     def stats(self, device: int) -> dict[str, Any]:
         """Nested statistics."""
-        return self._native.memory_stats(self._check(device))
+        stats = self._native.memory_stats(self._check(device))
+        return _as_async(stats) if self._is_async else stats
 
     def reset_peak(self, device: int) -> None:
         """Start the peaks from the present."""
@@ -47,7 +120,11 @@ class NativeMemory(Memory):
 
     def reset_accumulated(self, device: int) -> None:
         """Start the sums from zero."""
-        self._native.reset_accumulated_stats(self._check(device))
+        self._check(device)
+        if self._is_async:
+            warnings.warn("For backend:cudaMallocAsync, resetAccumulatedStats has no effect.", stacklevel=4)
+            return
+        self._native.reset_accumulated_stats(device)
 
     def info(self, device: int) -> tuple[int, int]:
         """Free and total bytes."""
@@ -65,18 +142,35 @@ class NativeMemory(Memory):
         """Free raw memory."""
         self._native.raw_delete(address)
 
-    def snapshot(self, pool: PoolId | None = None) -> dict[str, Any]:
+    def snapshot(self, pool: PoolId | None = None, with_traces: bool = True) -> dict[str, Any]:
         """Segments, blocks and history."""
-        found = self._native.snapshot()
-        if pool is not None:
-            found["segments"] = [entry for entry in found["segments"] if tuple(entry["segment_pool_id"]) == pool]
+        if self._is_async:
+            raise RuntimeError(
+                "Calling snapshot with backend:cudaMallocAsync is not meaningful. (For backend:native, snapshot "
+                "returns a detailed summary of all blocks tracked by the allocator, but the cudaMallocAsync backend "
+                "does not track individual blocks.)"
+            )
+        found = self._native.snapshot(*(pool or COMMON), with_traces=with_traces)
+        found["allocator_settings"] = self.settings.shown()
         return found
 
-    def record_history(self, enabled: str | None, max_entries: int, clear: bool) -> None:
-        """Keep a history with the Python stack of each allocation."""
-        if clear:
-            self._native.record_history(None)
-        self._native.record_history(enabled, frames=_frames, max_entries=max(1, min(max_entries, sys.maxsize)))
+    def record_history(self, wanted: Recording) -> None:
+        """Keep a history with the program's stacks."""
+        self._only_native("recordHistory")
+        self._native.record_history(
+            wanted.enabled is not None,
+            max_entries=wanted.max_entries if wanted.enabled == "all" else 1,
+            keeping=_KEEPING[wanted.context],
+            with_cpp=wanted.with_cpp,
+            clear=wanted.clear,
+            skipped=list(wanted.skipped),
+            with_compiled=wanted.with_compiled,
+            every_thread=wanted.every_thread,
+        )
+
+    def frames_at(self, address: int) -> list[dict[str, Any]] | None:
+        """Where the block at an address was allocated."""
+        return self._native.frames_at(address)
 
     def fraction(self, device: int) -> float:
         """The share of the device's memory this process may take."""
@@ -111,6 +205,7 @@ class NativeMemory(Memory):
 
     def retain_pool(self, device: int, pool: PoolId) -> None:
         """One holder of a pool more."""
+        self._only_native("createOrIncrefPool")
         self._native.pool_retain(device, *pool)
 
     def release_pool(self, device: int, pool: PoolId) -> None:
@@ -120,6 +215,12 @@ class NativeMemory(Memory):
     def pool_holders(self, device: int, pool: PoolId) -> int:
         """How many hold a pool."""
         return self._native.pool_use_count(device, *pool)
+
+    def let_pool(self, device: int, pool: PoolId, *, use_on_oom: bool, no_split: bool) -> None:
+        """Have the allocator know it."""
+        self._native.pool_use_on_oom(device, *pool, use_on_oom)
+        if no_split:
+            self._native.pool_no_split(device, *pool)
 
     def enter_pool(self, device: int, pool: PoolId, every_thread: bool = False) -> None:
         """Send the calling thread's allocations, or everybody's, to a pool."""
@@ -131,6 +232,7 @@ class NativeMemory(Memory):
 
     def on_out_of_memory(self, observer: OutOfMemoryObserver) -> None:
         """Have the native allocator call it."""
+        self._only_native("attachOutOfMemoryObserver")
         self._native.attach_out_of_memory_observer(observer)
 
     def out_of_memory(self, size: int, device: int) -> Exception:

@@ -11,7 +11,9 @@
 #include <torch/version.h>
 
 #include <string>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #define HOSTDEVICE_TORCH_SINCE(major, minor) \
   (TORCH_VERSION_MAJOR > (major) || (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
@@ -36,6 +38,22 @@ struct AllocatorBase : c10::Allocator {
 };
 #endif
 
+// The forward stack of an allocation in a backward pass, under torch.autograd.detect_anomaly(): later releases'
+// stacks have one. The class itself is asked, not the version.
+template <class, class = void>
+struct has_forward_stack : std::false_type {};
+template <class T>
+struct has_forward_stack<T, std::void_t<decltype(std::declval<const T&>().forward_traceback())>> : std::true_type {};
+template <class Traceback>
+const std::vector<std::string>* forward_stack(const Traceback& t) {
+  if constexpr (has_forward_stack<Traceback>::value) {
+    const auto& found = t.forward_traceback();
+    return found.has_value() && !found->empty() ? &*found : nullptr;
+  } else {
+    return nullptr;
+  }
+}
+
 // Whether PyTorch lets these throw: 2.6 declares them noexcept, and so must whoever overrides them. The interface
 // itself is asked, not the version.
 using GuardInterface = c10::impl::DeviceGuardImplInterface;
@@ -53,6 +71,19 @@ inline constexpr bool kExchangeStreamNoexcept =
   throw c10::Error(here, message);
 #endif
 }
+
+// What CUDA's out-of-memory error advises: the variable's name went back to the old one, and the page moved.
+inline constexpr const char* kMemoryAdvice =
+#if HOSTDEVICE_TORCH_SINCE(2, 11)
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management "
+    " (https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)";
+#elif HOSTDEVICE_TORCH_SINCE(2, 9)
+    "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management "
+    " (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)";
+#else
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management "
+    " (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)";
+#endif
 
 // Since 2.15 the fused kernels of attention take heads without a batch, too.
 inline constexpr bool kFusedAttentionWithoutBatch = HOSTDEVICE_TORCH_SINCE(2, 15);

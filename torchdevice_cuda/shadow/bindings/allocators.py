@@ -74,7 +74,7 @@ def _cuda_getAllocator() -> _cuda_CUDAAllocator:
 
 def _cuda_getAllocatorBackend() -> str:
     """The kind of allocator."""
-    return "native"
+    return active().memory.settings.backend
 
 
 def _cuda_customAllocator(alloc_address: int, free_address: int) -> _CUDAPluggableAllocator:
@@ -111,6 +111,5 @@ def _cuda_setCheckpointPoolState(
 
 def _cuda_cudaCachingAllocator_set_allocator_settings(settings: str) -> None:
     """The allocator's settings, under the name of torch 2.9 and older."""
-    parse: Callable[[str], None] | None = named("torch._C._accelerator_setAllocatorSettings")
-    if parse is not None:
-        parse(settings)
+    parse: Callable[[str], None] = named("torch._C._accelerator_setAllocatorSettings") or active().memory.configure
+    parse(settings)

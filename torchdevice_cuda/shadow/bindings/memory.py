@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..._compat import raw_sizes_are_signed
 from ...drivers import active
-from ...drivers.memory import PoolId
+from ...drivers.allocation import NATIVE
+from ...drivers.memory import PoolId, Recording
 from .allocators import _cuda_CUDAAllocator
 from .graphs import next_pool_id
 from .pybind import wrong_arguments
@@ -50,9 +52,7 @@ __all__ = [
     "_host_emptyCache",
 ]
 
-_caching = True
 _history = False
-_metadata = ""
 
 
 def _device(device: object, what: str) -> int:
@@ -117,11 +117,16 @@ _SIZES, _BLOCK = 2**64, 512
 
 
 def _cuda_cudaCachingAllocator_raw_alloc(size: int, stream: int) -> int:
-    """Take memory of the current device. Sizes are unsigned to CUDA: a negative one is very large.
+    """Take memory of the current device.
 
-    The largest become nothing when they are rounded up to whole blocks, and CUDA gives the smallest block for them.
+    To older releases sizes are unsigned, a negative one very large. The largest become nothing when they are rounded up
+    to whole blocks, and CUDA gives the smallest block for them.
     """
+    import torch
+
     driver = active()
+    if size < 0 and raw_sizes_are_signed(torch.__version__):
+        raise ValueError(f"Invalid memory size: {size}. caching_allocator_alloc requires a non-negative size.")
     unsigned = size % _SIZES
     taken = unsigned if unsigned <= _SIZES - _BLOCK else 1
     return driver.memory.allocate(taken, driver.current_device(), stream)
@@ -136,13 +141,12 @@ def _cuda_cudaCachingAllocator_raw_delete(address: int) -> None:
 
 def _cuda_cudaCachingAllocator_enable(value: bool) -> None:
     """Say whether freed memory may be kept."""
-    global _caching
-    _caching = bool(value)
+    active().memory.set_caching(bool(value))
 
 
 def _cuda_cudaCachingAllocator_is_enabled() -> bool:
     """Whether freed memory may be kept."""
-    return _caching
+    return active().memory.caching
 
 
 _free_mutex = threading.Lock()
@@ -168,28 +172,70 @@ def _cuda_memorySnapshot(request: tuple[int, int] | tuple[int, int, bool] | None
         meant = _MemPoolContext.active_pool()
         return active().memory.snapshot(None if meant is None else meant.id)
     pool: PoolId = (request[0], request[1])
-    found = active().memory.snapshot(None if pool == (0, 0) else pool)
-    if len(request) > 2 and not request[2]:
-        found["device_traces"] = [[] for _ in found["device_traces"]]
-    return found
+    with_traces = len(request) < 3 or bool(request[2])
+    return active().memory.snapshot(None if pool == (0, 0) else pool, with_traces)
+
+
+_CONTEXTS = (None, "state", "alloc", "all")
+_ACTIONS = (
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
+    "snapshot",
+)
+
+
+def _record(wanted: Recording) -> None:
+    """Have the driver do it."""
+    global _history
+    for action in wanted.skipped:
+        if action not in _ACTIONS:
+            raise RuntimeError(f"Unknown TraceEntry action: {action}")
+    active().memory.record_history(wanted)
+    _history = wanted.enabled is not None
 
 
 def _cuda_record_memory_history(
-    enabled: str | None, context: str | None = None, stacks: str = "all", most: int = 0, clear: bool = False, *_: Any
+    enabled: str | None,
+    context: str | None = None,
+    stacks: str = "all",
+    most: int = 0,
+    clear: bool = False,
+    compiled: bool = False,
+    every_thread: bool = False,
+    skipped: Sequence[str] = (),
+    *_: Any,
 ) -> None:
     """Keep a history, in the way of now."""
-    global _history
     if enabled not in (None, "state", "all"):
         raise RuntimeError("expected state to be 'state', 'all', or None")
-    active().memory.record_history(enabled, most, bool(clear))
-    _history = enabled is not None
+    if context not in _CONTEXTS:
+        raise RuntimeError("expected context to be 'state', 'alloc', 'all', or None")
+    if stacks not in ("python", "all"):
+        raise RuntimeError("expected stacks to be 'python', or 'all'")
+    _record(Recording(enabled, context, stacks == "all", most, clear, skipped, compiled, every_thread))
 
 
 def _cuda_record_memory_history_legacy(
-    enabled: bool, record_context: bool, most: int, trace_context: bool, cpp: bool, clear: bool = False, *_: Any
+    enabled: bool,
+    record_context: bool,
+    most: int,
+    trace_context: bool,
+    cpp: bool,
+    clear: bool = False,
+    compiled: bool = False,
+    every_thread: bool = False,
+    skipped: Sequence[str] = (),
+    *_: Any,
 ) -> None:
     """Keep a history, in the way of old."""
-    _cuda_record_memory_history("all" if enabled else None, None, "all", most, clear)
+    context = "alloc" if trace_context else "state" if record_context else None
+    _record(Recording("all" if enabled else None, context, cpp, most, clear, skipped, compiled, every_thread))
 
 
 def _cuda_isHistoryEnabled() -> bool:
@@ -197,25 +243,26 @@ def _cuda_isHistoryEnabled() -> bool:
     return _history
 
 
-def _cuda_allocationTraceback(address: int) -> None:
-    """The host keeps no stack with an allocation."""
-    return
+def _cuda_allocationTraceback(address: int) -> list[dict[str, Any]] | None:
+    """Where the block at an address was allocated, if that was recorded."""
+    return active().memory.frames_at(address)
 
 
 def _cuda_setMemoryMetadata(text: str) -> None:
-    """Set the text recorded with allocations."""
-    global _metadata
-    _metadata = text
+    """Set the text recorded with the calling thread's allocations."""
+    if not isinstance(text, str):
+        raise wrong_arguments("_cuda_setMemoryMetadata", "(arg0: str) -> None", text)
+    active().memory.set_metadata(text)
 
 
 def _cuda_getMemoryMetadata() -> str:
-    """The text recorded with allocations."""
-    return _metadata
+    """The text recorded with the calling thread's allocations."""
+    return active().memory.metadata
 
 
 def _cuda_memoryMetadataSupported() -> bool:
     """Whether that text is kept: the native allocator of CUDA does."""
-    return True
+    return active().memory.settings.backend == NATIVE
 
 
 def _cuda_annotateMemory(address: int, text: str) -> None:
@@ -250,6 +297,7 @@ class _MemPool:
         driver = active()
         self._device, self._memory = driver.current_device(), driver.memory
         self._memory.retain_pool(self._device, self._id)
+        self._memory.let_pool(self._device, self._id, use_on_oom=use_on_oom, no_split=no_split)
 
     def __del__(self) -> None:
         """Let go: memory that nothing uses goes back at once, the rest when it is free and wanted elsewhere."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..._compat import present
+from ..._compat import named, present
 from ...drivers import Driver
 from ...drivers.handles import GenericStream
 from ...drivers.traits import Trait
@@ -16,6 +16,7 @@ from ..core import callers
 from ..core.context import Context
 from ..core.registry import patch
 from ..core.second_tries import rescued
+from ..core.wrapping import resembling
 
 
 def _functions(driver: Driver) -> dict[str, Callable[..., Any]]:
@@ -84,6 +85,29 @@ def bindings(context: Context) -> None:
         function = functions[name]
         function.__name__ = function.__qualname__ = name
         context.editor.set(torch._C, name, function)
+
+
+@patch("torch._C._accelerator_setAllocatorSettings", traits=Trait.SUBSTITUTE)
+def settings(context: Context) -> None:
+    """torch reads what is for every accelerator; what is CUDA's own it skips, and nobody's allocator hears of either.
+
+    What is no setting at all it refuses in words of its own, which name its sources: those are left to it.
+    """
+    original: Callable[[str], None] | None = named("torch._C._accelerator_setAllocatorSettings")
+    if original is None:
+        return
+    parse, driver = original, context.driver
+
+    def set_settings(text: str) -> None:
+        try:
+            chosen = driver.memory.read(text)
+        except (RuntimeError, TypeError):
+            parse(text)
+            raise
+        parse(text)
+        driver.memory.apply(chosen)
+
+    context.editor.set(torch._C, "_accelerator_setAllocatorSettings", resembling(set_settings, original))
 
 
 @patch("torch.device", traits=Trait.DISGUISED)

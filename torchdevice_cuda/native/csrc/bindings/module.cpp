@@ -151,6 +151,7 @@ PYBIND11_MODULE(_hostdevice_mps, m) {
   });
   hostdevice::bind_device(m);
   hostdevice::bind_memory(m);
+  hostdevice::bind_history(m);
   if (!hostdevice::add_rescue(m.ptr())) throw pybind11::error_already_set();
   hostdevice::bind_streams(m);
   hostdevice::bind_ipc(m);

@@ -13,7 +13,15 @@ namespace py = pybind11;
 using Index = c10::DeviceIndex;
 
 void bind_ipc(py::module_& m);
+// What a function of the runtime gives that takes a lock.
+template <typename F>
+auto without_gil(F&& function) {
+  py::gil_scoped_release release;
+  return function();
+}
+
 void bind_memory(py::module_& m);
+void bind_history(py::module_& m);
 void bind_streams(py::module_& m);
 
 }  // namespace hostdevice

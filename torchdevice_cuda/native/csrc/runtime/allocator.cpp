@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "runtime/device_memory.h"
@@ -30,6 +31,14 @@ void delete_memory(void* pointer) {
   Block* b = addresses().block(pointer);
   report(&Told::trace_gpu_memory_deallocation, as_number(pointer));
   memory_of(b->device).release(b);
+}
+
+std::atomic<bool> g_caching{true};
+
+Block* take(c10::DeviceIndex index, size_t bytes, c10::StreamId stream) {
+  auto& memory = memory_of(index);
+  return C10_LIKELY(g_caching.load(std::memory_order_relaxed)) ? memory.allocate(bytes, stream)
+                                                               : memory.allocate_uncached(bytes, stream);
 }
 
 thread_local c10::DeviceIndex t_allocate_on = -1;
@@ -125,7 +134,7 @@ c10::DataPtr allocate(size_t bytes, c10::DeviceIndex index) {
     // No buffer of an Apple GPU is as large as its memory, and its refusals are plain errors.
     TORCH_CHECK(bytes < memory_info(index).second, "Invalid buffer size: ", format_size(bytes));
   }
-  Block* b = memory_of(index).allocate(bytes, current_stream(index));
+  Block* b = take(index, bytes, current_stream(index));
   report(&Told::trace_gpu_memory_allocation, as_number(b->ptr));
   return {b->ptr, b->ptr, &delete_memory, device(index)};
 }
@@ -192,18 +201,34 @@ std::pair<size_t, size_t> memory_info(c10::DeviceIndex index) {
 void empty_cache(PoolId pool) {
   for (int i = 0; i < device_count(); i++) memory_of(static_cast<c10::DeviceIndex>(i)).empty_cache(pool);
 }
-std::vector<SegmentInfo> segments(c10::DeviceIndex index) {
-  return checked(index).snapshot();
+std::vector<SegmentInfo> segments(c10::DeviceIndex index, PoolId pool) {
+  return checked(index).snapshot(pool);
+}
+int64_t memory_rejections(c10::DeviceIndex index) {
+  return checked(index).rejections();
+}
+void set_memory_options(const Options& options) {
+  for (int i = 0; i < device_count(); i++) memory_of(static_cast<c10::DeviceIndex>(i)).set_options(options);
+}
+void set_caching(bool on) {
+  g_caching = on;
+}
+Context context_of_address(const void* pointer) {
+  const auto index = device_of_address(pointer);
+  return index < 0 ? nullptr : memory_of(index).context_at(pointer);
 }
 std::vector<TraceEntry> trace(c10::DeviceIndex index) {
   return checked(index).trace();
 }
-void record_history(bool enabled, size_t max_entries, ContextSource source, bool contexts_on_free) {
+void record_history(
+    bool enabled, size_t max_entries, ContextSource source, Keeping keeping, bool clear, uint32_t skipped) {
   g_history.source = source;
-  g_history.contexts_on_free = contexts_on_free;
-  g_history.max_entries = max_entries;
+  g_history.keeping = keeping;
+  g_history.skipped = skipped;
+  g_history.max_entries = std::max<size_t>(1, max_entries);
   g_history.on = enabled;
-  if (enabled) return;
+  if (enabled && !clear) return;
+  clear_annotations();
   for (int i = 0; i < device_count(); i++) memory_of(static_cast<c10::DeviceIndex>(i)).clear_trace();
 }
 
@@ -212,8 +237,12 @@ void* raw_allocate(c10::DeviceIndex index, size_t bytes, c10::StreamId stream) {
   index = resolve(index);
   mark_context(index);
   if (bytes == 0) return nullptr;
+  // Rounded up to whole segments, these would be nothing.
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, bytes <= Options::kNever - kRoundLarge,
+      "CUDA out of memory. Tried to allocate more than 1EB memory.");
   stream_state(index, stream);  // says so if there is none
-  void* const made = memory_of(index).allocate(bytes, stream)->ptr;
+  void* const made = take(index, bytes, stream)->ptr;
   report(&Told::trace_gpu_memory_allocation, as_number(made));
   return made;
 }
@@ -273,6 +302,12 @@ void pool_end(c10::DeviceIndex index, PoolId pool) {
 void pool_release(c10::DeviceIndex index, PoolId pool) {
   memory_of(resolve(index)).pool_release(pool);
 }
+void pool_no_split(c10::DeviceIndex index, PoolId pool) {
+  memory_of(resolve(index)).pool_no_split(pool);
+}
+void pool_use_on_oom(c10::DeviceIndex index, PoolId pool, bool use) {
+  memory_of(resolve(index)).pool_use_on_oom(pool, use);
+}
 int pool_use_count(c10::DeviceIndex index, PoolId pool) {
   return memory_of(resolve(index)).pool_uses(pool);
 }
@@ -281,8 +316,10 @@ void lock_all_for_fork() {
   for (int i = 0; i < device_count(); i++) memory_of(static_cast<c10::DeviceIndex>(i)).lock_for_fork();
   lock_streams_for_fork();
   lock_pinned_for_fork();
+  lock_annotations_for_fork();
 }
 void unlock_all_after_fork() {
+  unlock_annotations_after_fork();
   unlock_pinned_after_fork();
   unlock_streams_after_fork();
   for (int i = device_count() - 1; i >= 0; i--) memory_of(static_cast<c10::DeviceIndex>(i)).unlock_after_fork();

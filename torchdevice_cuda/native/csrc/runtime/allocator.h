@@ -5,10 +5,10 @@
 // nothing.
 //
 // Locks: one a device, which protects everything of that device; one for pinned memory. No code holds two of them but
-// lock_all_for_fork(), which takes the devices' in order, then the streams', then the pinned one. Under a device's lock
-// the state of its streams is looked up, which may take the streams' lock (streams.cpp), never the other way round.
-// What threads share besides is atomic (the history's switches, the address table) or the thread's own (where its CPU
-// allocations go).
+// lock_all_for_fork(), which takes the devices' in order, then the streams', then the pinned one and that of
+// annotations. Under a device's lock the state of its streams is looked up, which may take the streams' lock
+// (streams.cpp), never the other way round. What threads share besides is atomic (the history's switches, the address
+// table) or the thread's own (where its CPU allocations go).
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -21,6 +21,7 @@
 #include "compat.h"
 #include "runtime/device.h"
 #include "runtime/history.h"
+#include "runtime/options.h"
 #include "runtime/snapshot.h"
 #include "runtime/statistics.h"
 
@@ -36,10 +37,16 @@ void reset_peak_stats(c10::DeviceIndex device);
 void reset_accumulated_stats(c10::DeviceIndex device);
 std::pair<size_t, size_t> memory_info(c10::DeviceIndex device);  // free, total
 void empty_cache(PoolId pool = {0, 0});
-std::vector<SegmentInfo> segments(c10::DeviceIndex device);
+std::vector<SegmentInfo> segments(c10::DeviceIndex device, PoolId pool);
+int64_t memory_rejections(c10::DeviceIndex device);
+void set_memory_options(const Options& options);  // of every device
+// Whether freed memory is kept; where it is not, nothing is in the books.
+void set_caching(bool on);
+Context context_of_address(const void* pointer);
 std::vector<TraceEntry> trace(c10::DeviceIndex device);
-// source: what to attach to events (may be null); contexts_on_free: to frees as well. max_entries 0 keeps no trace.
-void record_history(bool enabled, size_t max_entries, ContextSource source, bool contexts_on_free);
+// source: what to attach to what is kept (may be null). `skipped` has a bit for each action that is not recorded.
+void record_history(
+    bool enabled, size_t max_entries, ContextSource source, Keeping keeping, bool clear, uint32_t skipped);
 
 void* raw_allocate(c10::DeviceIndex device, size_t bytes, c10::StreamId stream);
 void raw_delete(void* pointer);
@@ -57,6 +64,8 @@ void pool_begin(c10::DeviceIndex device, PoolId pool, bool this_thread_only);
 void pool_end(c10::DeviceIndex device, PoolId pool);
 void pool_release(c10::DeviceIndex device, PoolId pool);
 int pool_use_count(c10::DeviceIndex device, PoolId pool);
+void pool_no_split(c10::DeviceIndex device, PoolId pool);
+void pool_use_on_oom(c10::DeviceIndex device, PoolId pool, bool use);
 
 // ---- allocators ---------------------------------------------------------------------------------------------------
 c10::Allocator* device_allocator();

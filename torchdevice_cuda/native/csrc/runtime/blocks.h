@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "compat.h"
@@ -30,13 +31,9 @@ inline size_t round_up(size_t n, size_t unit) {
 inline size_t round_request(size_t n) {
   return n < kMinBlock ? kMinBlock : round_up(n, kMinBlock);
 }
-inline size_t segment_size(size_t rounded) {
-  if (rounded <= kSmallRequest) return kSmallSegment;
-  if (rounded < kMinLargeRequest) return kLargeSegment;
-  return round_up(rounded, kRoundLarge);
-}
 
 struct Pool;
+class ExpandableSegment;
 
 // What blocks are ordered by.
 struct BlockKey {
@@ -51,8 +48,11 @@ struct Block : BlockKey {
   Block* prev = nullptr;  // neighbours in the segment, by address
   Block* next = nullptr;
   c10::DeviceIndex device = 0;
-  bool allocated = false;              // handed out
-  bool pending = false;                // given back, but another stream still uses it
+  bool mapped = true;      // false: addresses of an expandable segment without memory behind them
+  bool allocated = false;  // handed out
+  bool pending = false;    // given back, but another stream still uses it
+  int64_t aged_at = 0;     // of a free one: how often its pool had been searched when it came
+  ExpandableSegment* expandable = nullptr;
   std::vector<c10::StreamId> used_by;  // record_stream()
   Context context;
   Context segment_context;  // of the first block: where the segment was made
@@ -62,6 +62,10 @@ struct Block : BlockKey {
   }
   bool is_free() const {
     return !allocated && !pending;
+  }
+  // Whether a neighbour can become one with it, if it is free itself.
+  bool joins(const Block* neighbour) const {
+    return neighbour != nullptr && neighbour->is_free() && neighbour->mapped == mapped;
   }
 };
 
@@ -74,18 +78,44 @@ struct BlockOrder {
   }
 };
 
+// By address: memory is mapped from the lowest on.
+struct AddressOrder {
+  using is_transparent = void;
+  bool operator()(const BlockKey* a, const BlockKey* b) const {
+    return a->stream != b->stream ? a->stream < b->stream : a->ptr < b->ptr;
+  }
+};
+
 struct PrivatePool;
 struct Pool {
+  using Free = std::set<Block*, BlockOrder>;
+
   bool small = false;
   PrivatePool* owner = nullptr;  // of a private pool's halves
-  std::set<Block*, BlockOrder> free;
+  Free free;
+  std::set<Block*, AddressOrder> unmapped;  // of expandable segments
+  int64_t searches = 0;                     // counted while old segments are collected
+
+  void add(Block* b) {
+    b->aged_at = searches;
+    free.insert(b);
+  }
+  // Into the place of a block that was taken out, if there is one.
+  void add(Block* b, Free::node_type&& place) {
+    if (!place) return add(b);
+    b->aged_at = searches;
+    place.value() = b;
+    free.insert(std::move(place));
+  }
 };
 
 // Memory apart from the rest: a MemPool's, or a graph's.
 struct PrivatePool {
   PoolId id;
   Pool small, large;
-  int uses = 0;  // holders
+  int uses = 0;             // holders
+  bool no_split = false;    // its blocks are not cut
+  bool use_on_oom = false;  // others may take its free blocks when memory is short
   int64_t segments = 0;
   explicit PrivatePool(PoolId name) : id(name) {
     small.small = true;

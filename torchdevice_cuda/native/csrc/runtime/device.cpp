@@ -12,16 +12,20 @@ bool g_bad_fork = false;
 std::atomic<bool> g_used{false};
 std::atomic<uint64_t> g_contexts{0};
 
+void throw_cuda_error(int code, const std::string& what) {
+  throw_accelerator_error(
+      code,
+      "CUDA error: " + what +
+          "\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might "
+          "be incorrect.\n"
+          "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+          "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n");
+}
+
 void throw_invalid_ordinal() {
   constexpr int kCudaErrorInvalidDevice = 101;
-  throw_accelerator_error(
-      kCudaErrorInvalidDevice,
-      "CUDA error: invalid device ordinal\n"
-      "GPU device may be out of range, do you have enough GPUs?\n"
-      "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might "
-      "be incorrect.\n"
-      "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
-      "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n");
+  throw_cuda_error(
+      kCudaErrorInvalidDevice, "invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?");
 }
 
 void throw_bad_fork() {

@@ -54,6 +54,8 @@ inline int device_count() {
 
 extern thread_local c10::DeviceIndex t_current_device;
 
+// An error of CUDA's runtime in its words, with what torch says after each.
+[[noreturn]] void throw_cuda_error(int code, const std::string& what);
 [[noreturn]] void throw_invalid_ordinal();
 [[noreturn]] void throw_bad_fork();
 

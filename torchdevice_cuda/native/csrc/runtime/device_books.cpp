@@ -12,6 +12,11 @@ Stats DeviceMemory::stats() {
   return stats_;
 }
 
+int64_t DeviceMemory::rejections() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return rejections_;
+}
+
 std::pair<size_t, size_t> DeviceMemory::in_use() {
   const std::lock_guard<std::mutex> lock(mutex_);
   return {allocated(), reserved()};
@@ -26,7 +31,7 @@ void DeviceMemory::reset_accumulated_stats() {
   const std::lock_guard<std::mutex> lock(mutex_);
   each_stat(stats_, [](Stat& s) { s.reset_accumulated(); });
   stats_.num_alloc_retries = stats_.num_ooms = stats_.num_sync_all_streams = 0;
-  stats_.num_device_alloc = stats_.num_device_free = 0;
+  stats_.num_device_alloc = stats_.num_device_free = rejections_ = 0;
 }
 
 void DeviceMemory::set_limit(size_t bytes) {
@@ -39,20 +44,30 @@ void DeviceMemory::set_fraction(double fraction) {
   limits_.fraction = fraction;
 }
 
+void DeviceMemory::set_options(const Options& options) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!configured_) stats_.max_split_size = static_cast<int64_t>(options.max_split);
+  configured_ = true;
+  options_ = options;
+  options_.settle();
+  // Blocks of expandable segments stay what they are when no more are wanted.
+  is_plain_ = is_plain_ && options_.is_plain();
+}
+
 double DeviceMemory::fraction() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return limits_.fraction;
+  return limits_.is_reduced() ? static_cast<double>(limits_.allowed()) / static_cast<double>(limits_.total) : 1.0;
 }
 
 std::pair<size_t, size_t> DeviceMemory::info() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return {limits_.free(reserved()), limits_.total};
+  return {limits_.free(reserved() + uncached_), limits_.total};
 }
 
 void DeviceMemory::empty_cache(PoolId pool) {
+  const Context context = context_of_free();
   const std::lock_guard<std::mutex> lock(mutex_);
-  settle_pending();
-  release_cached(pool);
+  release_cached(pool, context);
 }
 
 std::vector<TraceEntry> DeviceMemory::trace() {
@@ -65,43 +80,62 @@ void DeviceMemory::clear_trace() {
   trace_.clear();
 }
 
-std::vector<SegmentInfo> DeviceMemory::snapshot() {
-  Context context = context_of_event();
-  std::lock_guard<std::mutex> lock(mutex_);
+std::vector<SegmentInfo> DeviceMemory::snapshot(PoolId only) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<SegmentInfo> out;
-  size_t total = 0;
+  size_t active = 0;
   for (auto& s : segments_) {
-    SegmentInfo info;
-    info.device = index_;
-    info.address = reinterpret_cast<uintptr_t>(s.first);
-    info.stream = s.second->stream;
-    info.large = !s.second->pool->small;
-    if (s.second->pool->owner) info.pool = s.second->pool->owner->id;
-    info.context = s.second->segment_context;
-    for (Block* b = s.second; b; b = b->next) {
-      BlockInfo bi;
-      bi.address = reinterpret_cast<uintptr_t>(b->ptr);
-      bi.size = b->size;
-      bi.requested = b->requested;
-      bi.context = b->context;
-      info.total += b->size;
-      if (b->allocated) {
-        bi.state = "active_allocated";
-        info.allocated += b->size;
-      } else if (b->pending) {
-        bi.state = "active_pending_free";
+    const Pool* pool = s.second->pool;
+    if (!pool || (only != PoolId{0, 0} && id_of(pool) != only)) continue;
+    // Of an expandable segment every stretch with memory is shown as one.
+    bool follows = false;
+    for (const Block* b = s.second; b; b = b->next) {
+      const bool begins = b->mapped && !follows;
+      follows = b->mapped;
+      if (begins) {
+        SegmentInfo info;
+        info.device = index_;
+        info.address = reinterpret_cast<uintptr_t>(b->ptr);
+        info.stream = b->stream;
+        info.large = !pool->small;
+        info.expandable = b->expandable != nullptr;
+        info.pool = id_of(pool);
+        info.context = b->segment_context;
+        out.push_back(std::move(info));
       }
-      if (b->allocated || b->pending) {
-        info.active += b->size;
-        info.requested += b->requested;
-      }
-      info.blocks.push_back(std::move(bi));
+      if (b->mapped) active += shown(*b, out.back());
     }
-    total += info.total;
-    out.push_back(std::move(info));
   }
-  note(Action::Snapshot, 0, total, 0, nullptr, std::move(context));
+  if (history_enabled()) note_of(Action::Snapshot, 0, active, 0, only, nullptr);
   return out;
+}
+
+size_t DeviceMemory::shown(const Block& b, SegmentInfo& in) {
+  BlockInfo info;
+  info.address = reinterpret_cast<uintptr_t>(b.ptr);
+  info.size = b.size;
+  info.requested = b.requested;
+  info.context = b.context;
+  in.total += b.size;
+  if (b.allocated) {
+    info.state = "active_allocated";
+    in.allocated += b.size;
+  } else if (b.pending) {
+    info.state = "active_pending_free";
+  }
+  const size_t active = b.allocated || b.pending ? b.size : 0;
+  if (active) {
+    in.active += active;
+    in.requested += b.requested;
+  }
+  in.blocks.push_back(std::move(info));
+  return active;
+}
+
+Context DeviceMemory::context_at(const void* address) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const Block* b = segment_at(address) ? addresses().block(address) : nullptr;
+  return b && b->allocated && b->ptr == address ? b->context : nullptr;
 }
 
 const AddressTable::Segment* DeviceMemory::segment_at(const void* address) const {
@@ -161,6 +195,16 @@ int DeviceMemory::pool_uses(PoolId id) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto it = private_.find(id);
   return it == private_.end() ? 0 : it->second->uses;
+}
+
+void DeviceMemory::pool_no_split(PoolId id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  retained(id).no_split = true;
+}
+
+void DeviceMemory::pool_use_on_oom(PoolId id, bool use) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  retained(id).use_on_oom = use;
 }
 
 void DeviceMemory::drop_if_unused(PoolId id) {

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "runtime/device.h"
+#include "runtime/host.h"
 #include "runtime/ipc.h"
 #include "runtime/segments.h"
 #include "runtime/streams.h"
@@ -28,61 +29,35 @@ DeviceMemory& memory_of(c10::DeviceIndex index) {
 Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
   Context context = context_of_event();
   Lock lock(mutex_);
-  if (C10_UNLIKELY(!pending_.empty())) settle_pending();
-  const size_t size = round_request(bytes);
-  Pool& pool = pool_for(size);
-
-  Block* b = nullptr;
-  const BlockKey key{nullptr, size, 0, stream};
-  decltype(pool.free)::node_type node;  // of the block taken, for the remainder to go in
-  auto it = pool.free.lower_bound(&key);
-  if (it != pool.free.end() && (*it)->stream == stream) {
-    b = *it;
-    node = pool.free.extract(it);
-  } else {
-    if (C10_UNLIKELY(g_in_limbo.load(std::memory_order_relaxed) != 0)) {
-      lock.unlock();  // what comes back takes it
-      if (collect_sent()) return allocate(bytes, stream);
-      lock.lock();
-    }
-    const size_t want = segment_size(size);
-    b = new_segment(pool, want, stream, false, context);
-    if (!b && release_cached({0, 0})) b = new_segment(pool, want, stream, true, context);
-    if (!b) {
-      stats_.num_ooms++;
-      out_of_memory(want, lock, context);
-    }
+  if (C10_UNLIKELY(!pending_.empty())) settle_pending(context);
+  const size_t size = options_.round(bytes);
+  Pool::Free::node_type place;  // of the block taken, for the remainder to go in
+  Pool& wanted = pool_for(size);
+  Block* b = take_free(wanted, size, stream, place);
+  if (C10_UNLIKELY(!b && g_in_limbo.load(std::memory_order_relaxed) != 0)) {
+    lock.unlock();  // what comes back takes it
+    if (collect_sent()) return allocate(bytes, stream);
+    lock.lock();
   }
+  if (C10_UNLIKELY(!b)) b = take_anew(wanted, size, bytes, stream, place, lock, context);
 
-  const bool was_split = b->is_split();
-  const size_t left = b->size - size;
-  if (pool.small ? left >= kMinBlock : left > kSmallRequest) {
-    Block* rest = make_block();
-    rest->ptr = b->ptr + size;
-    rest->size = left;
-    rest->stream = b->stream;
-    rest->pool = b->pool;
-    rest->device = b->device;
-    rest->prev = b;
-    rest->next = b->next;
-    if (rest->next) rest->next->prev = rest;
-    b->next = rest;
-    b->size = size;
-    if (node) {
-      node.value() = rest;
-      pool.free.insert(std::move(node));
-    } else {
-      pool.free.insert(rest);
+  Pool& pool = *b->pool;
+  const bool was_split = b->is_split(), counted = !b->expandable;
+  if (splits(b, size)) {
+    Block* rest = cut(b, size);
+    const size_t left = rest->size;
+    pool.add(rest, std::move(place));
+    if (C10_LIKELY(counted)) {
+      count(pool, [&](StatKind k) {
+        if (was_split) {
+          stats_.inactive_split_bytes[k].decrease(size);
+        } else {
+          stats_.inactive_split_bytes[k].increase(left);
+          stats_.inactive_split[k].increase(1);
+        }
+      });
     }
-    count(pool, [&](StatKind k) {
-      if (was_split) {
-        stats_.inactive_split_bytes[k].decrease(size);
-      } else {
-        stats_.inactive_split_bytes[k].increase(left);
-        stats_.inactive_split[k].increase(1);
-      }
-    });
-  } else if (was_split) {
+  } else if (was_split && counted) {
     count(pool, [&](StatKind k) {
       stats_.inactive_split_bytes[k].decrease(b->size);
       stats_.inactive_split[k].decrease(1);
@@ -99,6 +74,7 @@ Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
     stats_.active_bytes[k].increase(n);
     stats_.requested_bytes[k].increase(bytes);
   });
+  if (C10_UNLIKELY(n >= options_.max_split)) stats_.oversize_allocations.increase(1);
   if (history_enabled()) {
     b->context = context;
     note(Action::Alloc, reinterpret_cast<uintptr_t>(b->ptr), bytes, stream, &pool, std::move(context));
@@ -109,16 +85,41 @@ Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
   return b;
 }
 
-Block* DeviceMemory::new_segment(Pool& pool, size_t size, c10::StreamId stream, bool retry, const Context& context) {
+Block* DeviceMemory::cut(Block* b, size_t size) {
+  Block* rest = make_block();
+  rest->ptr = b->ptr + size;
+  rest->size = b->size - size;
+  rest->requested = b->requested;  // a free block shows what it was last asked for, and so do its parts
+  rest->stream = b->stream;
+  rest->pool = b->pool;
+  rest->device = b->device;
+  rest->mapped = b->mapped;
+  rest->expandable = b->expandable;
+  rest->prev = b;
+  rest->next = b->next;
+  if (rest->next) rest->next->prev = rest;
+  b->next = rest;
+  b->size = size;
+  return rest;
+}
+
+bool DeviceMemory::has_room(size_t size) {
+  return limits_.allows(reserved() + uncached_, size) && host_gives(size);
+}
+
+Block* DeviceMemory::new_segment(
+    Pool& pool, size_t size, size_t wanted, c10::StreamId stream, bool retry, const Context& context) {
   if (retry) stats_.num_alloc_retries++;
-  const size_t allowed = limits_.allowed();
-  if (size > allowed || reserved() > allowed - size) return nullptr;
+  if (options_.expandable)
+    return limits_.allows(reserved() + uncached_, size) ? grow(pool, wanted, stream, context) : nullptr;
+  if (!has_room(size)) return nullptr;
   char* p = map_segment(size);
   if (!p) return nullptr;
   if (!addresses().add(p, size)) {
     unmap_segment(p, size);
     return nullptr;
   }
+  promise(p, size);
   Block* b = make_block();
   b->ptr = p;
   b->size = size;
@@ -132,18 +133,10 @@ Block* DeviceMemory::new_segment(Pool& pool, size_t size, c10::StreamId stream, 
     stats_.segment[k].increase(1);
     stats_.reserved_bytes[k].increase(size);
   });
+  if (size >= options_.max_split) stats_.oversize_segments.increase(1);
   stats_.num_device_alloc++;
   note(Action::SegmentAlloc, reinterpret_cast<uintptr_t>(p), size, stream, &pool, context);
   return b;
-}
-
-void DeviceMemory::out_of_memory(size_t wanted, Lock& lock, const Context& context) {
-  const Shortage shortage{index_, wanted, allocated(), reserved(), limits_};
-  note(Action::Oom, limits_.free(reserved()), wanted, 0, nullptr, context);
-  lock.unlock();
-  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(wanted), shortage.allocated, shortage.reserved, device(index_));
-  if (const auto tell = g_shortage_observer.load(std::memory_order_acquire)) tell(shortage);
-  throw_out_of_memory(shortage);
 }
 
 void DeviceMemory::merge_next(Block* b) {
@@ -154,39 +147,38 @@ void DeviceMemory::merge_next(Block* b) {
   drop_block(n);
 }
 
-void DeviceMemory::return_to_pool(Block* b) {
+void DeviceMemory::return_to_pool(Block* b, const Context& context) {
   Pool& pool = *b->pool;
-  note(Action::FreeCompleted, reinterpret_cast<uintptr_t>(b->ptr), b->requested, b->stream, &pool, b->context);
+  note(
+      Action::FreeCompleted, reinterpret_cast<uintptr_t>(b->ptr), b->requested, b->stream, &pool,
+      context ? context : b->context);
   b->context.reset();
   const size_t n = b->size, requested = b->requested;
   b->allocated = b->pending = false;
   int64_t split_blocks = 0, split_bytes = 0;
-  decltype(pool.free)::node_type node;  // of a block merged away, for the merged one to go in
-  if (b->next && b->next->is_free()) {
-    node = pool.free.extract(b->next);
+  Pool::Free::node_type place;  // of a block merged away, for the merged one to go in
+  if (b->joins(b->next)) {
+    place = pool.free.extract(b->next);
     split_blocks--;
     split_bytes -= static_cast<int64_t>(b->next->size);
     merge_next(b);
   }
-  if (b->prev && b->prev->is_free()) {
+  if (b->joins(b->prev)) {
     Block* p = b->prev;
-    node = pool.free.extract(p);
+    place = pool.free.extract(p);
     split_blocks--;
     split_bytes -= static_cast<int64_t>(p->size);
     merge_next(p);
     b = p;
   }
-  b->requested = 0;
+  b->requested = requested;
   if (b->is_split()) {
     split_blocks++;
     split_bytes += static_cast<int64_t>(b->size);
   }
-  if (node) {
-    node.value() = b;
-    pool.free.insert(std::move(node));
-  } else {
-    pool.free.insert(b);
-  }
+  // Pages of expandable segments can always go back, so that none of them counts as held by its neighbours.
+  if (C10_UNLIKELY(b->expandable != nullptr)) split_blocks = split_bytes = 0;
+  pool.add(b, std::move(place));
   count(pool, [&](StatKind k) {
     auto apply = [](Stat& s, int64_t v) {
       if (v > 0) s.increase(static_cast<size_t>(v));
@@ -222,6 +214,7 @@ bool DeviceMemory::release_at(char* address) {
 }
 
 void DeviceMemory::give_back(Block* b, Context context, Lock& lock) {
+  if (C10_UNLIKELY(!b->pool)) return release_uncached(b);
   char* const ptr = b->ptr;
   const size_t n = b->size;
   Pool& pool = *b->pool;
@@ -229,16 +222,17 @@ void DeviceMemory::give_back(Block* b, Context context, Lock& lock) {
     stats_.allocation[k].decrease(1);
     stats_.allocated_bytes[k].decrease(n);
   });
+  if (C10_UNLIKELY(n >= options_.max_split)) stats_.oversize_allocations.decrease(1);
   note(
       Action::FreeRequested, reinterpret_cast<uintptr_t>(ptr), b->requested, b->stream, &pool,
-      context ? std::move(context) : b->context);
+      context ? context : b->context);
   if (C10_UNLIKELY(is_busy(b))) {
     b->allocated = false;
     b->pending = true;
     pending_.push_back(b);
   } else {
     b->used_by.clear();
-    return_to_pool(b);
+    return_to_pool(b, context);
   }
   const size_t all_allocated = allocated(), all_reserved = reserved();
   lock.unlock();
@@ -250,63 +244,6 @@ void DeviceMemory::record_use(Block* b, c10::StreamId stream) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (stream == b->stream) return;
   if (std::find(b->used_by.begin(), b->used_by.end(), stream) == b->used_by.end()) b->used_by.push_back(stream);
-}
-
-void DeviceMemory::settle_pending() {
-  for (size_t i = 0; i < pending_.size();) {
-    Block* b = pending_[i];
-    if (is_busy(b)) {
-      i++;
-      continue;
-    }
-    pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(i));
-    b->used_by.clear();
-    return_to_pool(b);
-  }
-}
-
-void DeviceMemory::release_segment(Pool& pool, Block* b) {
-  note(Action::SegmentFree, reinterpret_cast<uintptr_t>(b->ptr), b->size, b->stream, &pool, b->segment_context);
-  count(pool, [&](StatKind k) {
-    stats_.segment[k].decrease(1);
-    stats_.reserved_bytes[k].decrease(b->size);
-  });
-  stats_.num_device_free++;
-  if (pool.owner) pool.owner->segments--;
-  segments_.erase(b->ptr);
-  addresses().remove(b->ptr);
-  unmap_segment(b->ptr, b->size);
-  drop_block(b);
-}
-
-bool DeviceMemory::release_cached(PoolId only) {
-  bool any = false;
-  auto sweep = [&](Pool& pool) {
-    for (auto it = pool.free.begin(); it != pool.free.end();) {
-      Block* b = *it;
-      if (b->is_split()) {
-        ++it;
-        continue;
-      }
-      it = pool.free.erase(it);
-      release_segment(pool, b);
-      any = true;
-    }
-  };
-  if (only == PoolId{0, 0}) {
-    sweep(small_);
-    sweep(large_);
-  }
-  std::vector<PoolId> ids;
-  for (auto& p : private_) {
-    if (p.second->uses == 0 && (p.first == only || only == PoolId{0, 0})) {
-      sweep(p.second->small);
-      sweep(p.second->large);
-      ids.push_back(p.first);
-    }
-  }
-  for (auto& id : ids) drop_if_unused(id);
-  return any;
 }
 
 }  // namespace hostdevice

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "compat.h"
 #include "runtime/device.h"
 #include "runtime/statistics.h"
 
@@ -13,18 +14,27 @@ std::atomic<ShortageObserver> g_shortage_observer{nullptr};
 
 void throw_out_of_memory(const Shortage& s) {
   const auto& limits = s.limits;
-  const size_t free = limits.free(s.reserved);
   if constexpr (kIsCuda) {
+    TORCH_CHECK_WITH(
+        OutOfMemoryError, !s.async, "Allocation on device ", static_cast<int>(s.device),
+        " would exceed allowed memory. (out of memory)\nCurrently allocated     : ", format_size(s.allocated),
+        "\nRequested               : ", format_size(s.requested),
+        "\nDevice limit            : ", format_size(limits.total), "\nFree (according to CUDA): ", format_size(s.free),
+        "\nPyTorch limit (set by user-supplied memory fraction)\n                        : ",
+        format_size(limits.allowed()));
     TORCH_CHECK_WITH(
         OutOfMemoryError, false, "CUDA out of memory. Tried to allocate ", format_size(s.wanted), ". GPU ",
         static_cast<int>(s.device), " has a total capacity of ", format_size(limits.total), " of which ",
-        format_size(free), " is free. Including non-PyTorch memory, this process has ",
-        format_size(limits.total - free), " memory in use. ",
+        format_size(s.free), " is free. Including non-PyTorch memory, this process has ",
+        format_size(limits.total - limits.free(s.reserved)), " memory in use. ",
         limits.is_reduced() ? format_size(limits.allowed()) + " allowed; " : std::string(), "Of the allocated memory ",
-        format_size(s.allocated), " is allocated by PyTorch, and ", format_size(s.reserved - s.allocated),
-        " is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
-        "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory "
-        "Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)");
+        format_size(s.allocated + s.in_private_pools), " is allocated by PyTorch, ",
+        s.in_private_pools
+            ? "with " + format_size(s.in_private_pools) + " allocated in private pools (e.g., CUDA Graphs), "
+            : std::string(),
+        "and ", format_size(s.reserved - s.allocated - s.in_private_pools),
+        " is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting ",
+        kMemoryAdvice);
   } else {
     TORCH_CHECK(
         false, "MPS backend out of memory (MPS allocated: ", format_size(s.allocated),

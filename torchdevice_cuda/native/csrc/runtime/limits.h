@@ -19,6 +19,10 @@ struct Limits {
   size_t allowed() const {
     return is_reduced() ? static_cast<size_t>(fraction * static_cast<double>(total)) : total;
   }
+  // So much more, beside what is used.
+  bool allows(size_t used, size_t size) const {
+    return size <= allowed() && used <= allowed() - size;
+  }
   size_t free(size_t reserved) const {
     return total > reserved ? total - reserved : 0;
   }
@@ -27,7 +31,10 @@ struct Limits {
 // What an allocation wanted when there was not enough, as the error message needs it.
 struct Shortage {
   c10::DeviceIndex device;
-  size_t wanted, allocated, reserved;
+  size_t requested, wanted, allocated, reserved;
+  size_t in_private_pools;  // free there, and of no use to others
+  bool async;               // in the words of cudaMallocAsync
+  size_t free;              // of the device, or what the machine has left where that is less
   Limits limits;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -29,14 +30,16 @@ struct Pinned {
   std::map<char*, Use> live;           // by pointer
   std::map<char*, size_t> registered;  // pointer -> size
   std::map<size_t, std::vector<Spare>> cached;
+  size_t most_rounded = std::numeric_limits<size_t>::max(), most_kept = std::numeric_limits<size_t>::max();
   HostStats stats;
 };
 Pinned& pinned() {
   static auto* p = new Pinned;  // leaked: tensors outlive static destruction
   return *p;
 }
-// At least a page, and a power of two.
-size_t pinned_size(size_t n) {
+// At least a page, and a power of two unless it is too large for that.
+size_t pinned_size(const Pinned& p, size_t n) {
+  if (n > p.most_rounded || n > p.most_kept) return n;
   size_t s = 4096;
   while (s < n) s <<= 1;
   return s;
@@ -47,6 +50,13 @@ void* map_pinned(size_t n) {
   return p == MAP_FAILED ? nullptr : p;
 }
 
+void unmap_pinned(Pinned& p, char* at, size_t n) {
+  munmap(at, n);
+  p.stats.num_host_free++;
+  p.stats.segment.decrease(1);
+  p.stats.reserved_bytes.decrease(n);
+}
+
 void delete_pinned(void* context) {
   auto& p = pinned();
   std::lock_guard<std::mutex> lock(p.mutex);
@@ -54,7 +64,12 @@ void delete_pinned(void* context) {
   if (it == p.live.end()) return;
   p.stats.allocation.decrease(1);
   p.stats.allocated_bytes.decrease(it->second.size);
-  p.cached[it->second.size].push_back({it->first, it->second.until_ns});
+  const Use use = it->second;
+  // A copy is done with its memory when it returns: only moments are in the future, and nobody reads before them.
+  if (use.size > p.most_kept)
+    unmap_pinned(p, it->first, use.size);
+  else
+    p.cached[use.size].push_back({it->first, use.until_ns});
   p.live.erase(it);
 }
 
@@ -75,8 +90,8 @@ struct PinnedAllocator final : c10::Allocator {
     if (bytes == 0) return {nullptr, cpu()};
     mark_context(t_current_device);
     auto& p = pinned();
-    const size_t n = pinned_size(bytes);
     std::lock_guard<std::mutex> lock(p.mutex);
+    const size_t n = pinned_size(p, bytes);
     char* at = nullptr;
     auto& spare = p.cached[n];
     settle(spare);
@@ -153,6 +168,12 @@ void unregister_pinned(void* pointer) {
   std::lock_guard<std::mutex> lock(p.mutex);
   p.registered.erase(static_cast<char*>(pointer));
 }
+void set_pinned_limits(size_t rounded, size_t kept) {
+  auto& p = pinned();
+  std::lock_guard<std::mutex> lock(p.mutex);
+  p.most_rounded = rounded;
+  p.most_kept = kept;
+}
 HostStats host_stats() {
   auto& p = pinned();
   std::lock_guard<std::mutex> lock(p.mutex);
@@ -162,12 +183,7 @@ void host_empty_cache() {
   auto& p = pinned();
   std::lock_guard<std::mutex> lock(p.mutex);
   for (auto& c : p.cached) {
-    for (const auto& spare : c.second) {
-      munmap(spare.at, c.first);
-      p.stats.num_host_free++;
-      p.stats.segment.decrease(1);
-      p.stats.reserved_bytes.decrease(c.first);
-    }
+    for (const auto& spare : c.second) unmap_pinned(p, spare.at, c.first);
   }
   p.cached.clear();
 }

@@ -25,6 +25,8 @@ void use_pinned_until(const void* pointer, int64_t ns);
 // Memory of the program's own that it has had pinned. Ranges do not overlap; whoever registers has looked.
 void register_pinned(void* pointer, size_t bytes);
 void unregister_pinned(void* pointer);
+// Beyond these sizes a block is not rounded up, or not kept.
+void set_pinned_limits(size_t rounded, size_t kept);
 HostStats host_stats();
 void host_empty_cache();
 void host_reset_peak_stats();

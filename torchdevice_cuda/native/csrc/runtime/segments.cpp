@@ -4,6 +4,8 @@
 
 #include <cstdlib>
 
+#include "runtime/host.h"
+
 namespace hostdevice {
 
 char* map_segment(size_t size) {
@@ -22,6 +24,7 @@ char* map_segment(size_t size) {
 }
 
 void unmap_segment(char* base, size_t size) {
+  take_back(base, size);
   munmap(base, size);
 }
 

@@ -14,7 +14,8 @@ namespace hostdevice {
 // Every segment is a whole number of these, and aligned to one.
 constexpr size_t kChunk = kSmallSegment;
 
-// `size` is a multiple of kChunk. Anonymous memory: nothing is used until it is touched. Null if there is none.
+// `size` is a multiple of kChunk. Anonymous memory: nothing is used until it is touched, and what is promised of it is
+// the caller's to say (host.h). Null if there is none.
 char* map_segment(size_t size);
 void unmap_segment(char* base, size_t size);
 

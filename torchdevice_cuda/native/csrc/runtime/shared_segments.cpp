@@ -91,7 +91,7 @@ bool DeviceMemory::move_to_shared(AddressTable::Segment& segment) {
   if (moved) {
     // What is in free blocks is nobody's, but in a graph's pool: a replay writes and reads there.
     for (const Block* b = segments_.at(segment.base); b != nullptr; b = b->next)
-      if (!b->is_free() || b->pool->owner) copy_pages(there + (b->ptr - segment.base), b->ptr, b->size);
+      if (b->mapped && (!b->is_free() || b->pool->owner)) copy_pages(there + (b->ptr - segment.base), b->ptr, b->size);
     moved = map_piece(*piece, segment.base) != nullptr;
     if (!moved) mprotect(segment.base, segment.size, PROT_READ | PROT_WRITE);
   }

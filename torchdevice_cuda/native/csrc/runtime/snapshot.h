@@ -25,7 +25,7 @@ struct SegmentInfo {
   uintptr_t address = 0;
   size_t total = 0, allocated = 0, active = 0, requested = 0;
   c10::StreamId stream = 0;
-  bool large = false;
+  bool large = false, expandable = false;
   PoolId pool{0, 0};
   Context context;
   std::vector<BlockInfo> blocks;

@@ -1,0 +1,152 @@
+#include "runtime/host.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace hostdevice {
+namespace {
+
+constexpr size_t kAnything = std::numeric_limits<size_t>::max();
+constexpr size_t kMostMargin = size_t{512} << 20;
+constexpr size_t kShareOfMargin = 20;
+constexpr size_t kMostTrusted = size_t{1} << 30;
+
+struct Host {
+  std::mutex mutex;  // of the lists; held for no other lock
+  std::vector<HostGroup> groups;
+  std::map<char*, size_t> promised;
+  std::atomic<size_t> total{0};  // of what is promised
+};
+Host& host() {
+  static auto* h = new Host;  // leaked: tensors outlive static destruction
+  return *h;
+}
+// How much may be promised without another look.
+std::atomic<int64_t> g_trusted{0};
+
+// The number after a name in a file of lines, or the file's first number; none if it cannot be read.
+bool number_in(const char* path, const char* name, size_t& number) {
+  std::FILE* f = std::fopen(path, "re");
+  if (!f) return false;
+  bool found = false;
+  char line[256];
+  const size_t n = std::strlen(name);
+  while (!found && std::fgets(line, sizeof line, f)) {
+    unsigned long long value = 0;
+    if (std::strncmp(line, name, n) == 0 && std::sscanf(line + n, "%llu", &value) == 1) {
+      number = static_cast<size_t>(value);
+      found = true;
+    }
+  }
+  std::fclose(f);
+  return found;
+}
+
+size_t minus(size_t a, size_t b) {
+  return a > b ? a - b : 0;
+}
+
+// What the machine and each group have left, less a margin for everything that is no tensor.
+size_t available(const std::vector<HostGroup>& groups) {
+  size_t least = kAnything, size = kAnything, kib = 0;
+  if (number_in("/proc/meminfo", "MemAvailable:", kib)) least = kib * 1024;
+  if (number_in("/proc/meminfo", "MemTotal:", kib)) size = kib * 1024;
+  for (const auto& group : groups) {
+    size_t used = 0, cached = 0;
+    if (!number_in(group.usage.c_str(), "", used)) continue;
+    // Pages of files that were not read lately: the system drops them before it ends anyone.
+    if (!number_in(group.statistics.c_str(), "total_inactive_file ", cached))
+      number_in(group.statistics.c_str(), "inactive_file ", cached);
+    least = std::min(least, minus(group.limit, minus(used, cached)));
+    size = std::min(size, group.limit);
+  }
+  if (least == kAnything) return kAnything;
+  return minus(least, std::min(kMostMargin, size / kShareOfMargin));
+}
+
+// What was promised and never touched.
+size_t untouched([[maybe_unused]] const std::map<char*, size_t>& promised) {
+  size_t found = 0;
+#ifdef __linux__
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> pages;
+  for (const auto& [start, size] : promised) {
+    pages.assign((size + page - 1) / page, 0);
+    if (mincore(start, size, pages.data()) != 0) continue;
+    found += page * static_cast<size_t>(std::count_if(pages.begin(), pages.end(), [](auto p) { return !(p & 1); }));
+  }
+#endif
+  return found;
+}
+
+// At least `enough`, if that is known without counting pages.
+size_t left(Host& h, size_t enough) {
+  const size_t found = available(h.groups);
+  if (found == kAnything) return kAnything;
+  const size_t surely = minus(found, h.total.load());
+  return surely >= enough ? surely : minus(found, untouched(h.promised));
+}
+
+}  // namespace
+
+void watch_host(std::vector<HostGroup> groups) {
+  auto& h = host();
+  const std::lock_guard<std::mutex> lock(h.mutex);
+  h.groups = std::move(groups);
+  g_trusted = 0;
+}
+
+bool host_gives(size_t size) {
+  const auto wanted = static_cast<int64_t>(size);
+  if (g_trusted.fetch_sub(wanted) >= wanted) return true;
+  auto& h = host();
+  const std::lock_guard<std::mutex> lock(h.mutex);
+  const size_t found = left(h, 2 * size);
+  g_trusted = found < size ? 0 : static_cast<int64_t>(std::min((found - size) / 2, kMostTrusted));
+  return found >= size;
+}
+
+size_t host_left() {
+  auto& h = host();
+  const std::lock_guard<std::mutex> lock(h.mutex);
+  return left(h, kAnything);
+}
+
+void promise(char* start, size_t size) {
+  auto& h = host();
+  const std::lock_guard<std::mutex> lock(h.mutex);
+  h.promised[start] = size;
+  h.total += size;
+}
+
+void take_back(char* start, size_t size) {
+  auto& h = host();
+  const std::lock_guard<std::mutex> lock(h.mutex);
+  char* const end = start + size;
+  auto it = h.promised.upper_bound(start);
+  if (it != h.promised.begin()) --it;
+  while (it != h.promised.end() && it->first < end) {
+    char* const from = std::max(start, it->first);
+    char* const to = std::min(end, it->first + it->second);
+    if (from >= to) {
+      ++it;
+      continue;
+    }
+    h.total -= static_cast<size_t>(to - from);
+    const auto [first, length] = *it;
+    it = h.promised.erase(it);
+    if (first < from) h.promised[first] = static_cast<size_t>(from - first);
+    if (to < first + length) h.promised[to] = static_cast<size_t>(first + length - to);
+  }
+}
+
+}  // namespace hostdevice
