@@ -224,3 +224,15 @@ def test_what_is_measured_is_what_the_device_knows() -> None:
 
     assert not half._is_quick(slow, given)
     assert half._is_quick(lambda t: slow(t.float()), given)
+
+
+def test_what_is_quick_at_little_alone_is_not_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call costs the same at first; what programs compute with is larger."""
+
+    def function(t: torch.Tensor) -> torch.Tensor:
+        for _ in range(200 if t.dtype == torch.float16 and len(t) > 8 else 4):
+            t = t + t
+        return t
+
+    monkeypatch.setattr(half, "_probes", lambda: {"product": (function, (((8, 8),), ((128, 128),)))})
+    assert "product.float16" not in half._measure()

@@ -19,12 +19,13 @@ def _run(place: Place, *options: str) -> Finished:
     return python("-m", "native.opinfo", *options, folder=TESTS, timeout=3600)
 
 
-def test_every_ninth_operator() -> None:
-    _run(bare(), "--every", "9", "--samples", "4")
+@pytest.mark.parametrize(("dtype", "every"), [("float32", "9"), ("float16", "18")])
+def test_some_operators(dtype: str, every: str) -> None:
+    _run(bare(), "--dtype", dtype, "--every", every, "--samples", "4")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "bfloat16", "int64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "float16", "bfloat16", "int64"])
 def test_all_operators(dtype: str) -> None:
     _run(bare(), "--dtype", dtype)
 

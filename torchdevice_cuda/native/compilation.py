@@ -87,6 +87,7 @@ def layout(kind: str) -> dict[str, Unit]:
             (
                 "operators/widening.cpp",
                 "operators/dtypes.cpp",
+                "operators/mixed_types.cpp",
                 "operators/kernel_names.cpp",
                 "operators/alerts.cpp",
                 "operators/facts.cpp",

@@ -40,6 +40,20 @@ void check_allowed(const Tensor& query, const OptTensor& mask) {
       "No available kernel. Aborting execution.");
 }
 
+// As CUDA does, whichever kernel it is.
+void check_attended(const Tensor& query, const Tensor& key, const Tensor& value, const OptTensor& mask) {
+  TORCH_CHECK(
+      query.dtype() == key.dtype() && query.dtype() == value.dtype(),
+      "Expected query, key, and value to have the same dtype, but got query.dtype: ", query.dtype(),
+      " key.dtype: ", key.dtype(), " and value.dtype: ", value.dtype(), " instead.");
+  if (!given(mask)) return;
+  const auto type = mask->scalar_type();
+  TORCH_CHECK(
+      type == at::kFloat || type == at::kBool || mask->dtype() == query.dtype(),
+      "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: ", mask->dtype(),
+      " and  query.dtype: ", query.dtype(), " instead.");
+}
+
 // Whether the CPU's flash kernel computes this; asked where PyTorch's own choice would insist on the math.
 bool cpu_flash_takes(
     const Tensor& query, const Tensor& key, const Tensor& value, const OptTensor& mask, double dropout) {
@@ -71,6 +85,7 @@ Tensor attention(
     std::optional<double> scale, bool enable_gqa) {
   const bool nested = query.is_nested() || key.is_nested() || value.is_nested();
   OptTensor bias = mask;
+  if (kIsCuda) check_attended(query, key, value, mask);
   if (given(mask) && mask->scalar_type() == at::kBool) {
     bias = at::zeros_like(*mask, query.options().requires_grad(false))
                .masked_fill_(mask->logical_not(), -std::numeric_limits<double>::infinity());

@@ -91,8 +91,10 @@ C10_NOINLINE void check_type(const Facts& f, c10::ScalarType type, bool first) {
 // Types with which it is not simply the CPU's kernel that computes: CUDA's has none for them, or it is a wider type's.
 C10_NOINLINE void look_at_types(
     std::optional<Widening>& wide, const Facts& f, Types types, Stack& stack, size_t base, c10::DeviceIndex index) {
+  if (f.mixed) f.mixed->check(stack, base);
   if (f.taken) check_taken(*f.taken, stack, base);
-  if (!(types & f.widened)) return;
+  // Of several types the CPU's kernel makes what CUDA's does: a wider one, or an error.
+  if (!(types & f.widened) || (!f.wide->mixes() && are_mixed(stack, base))) return;
   wide.emplace(*f.wide, index);
   if (!wide->ask(stack, base, f.dtypes)) wide.reset();
 }
@@ -168,7 +170,9 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
 
   if (C10_UNLIKELY(f.tells)) tell(f, *stack, base, index);
   std::optional<Widening> wide;
-  if (C10_UNLIKELY((types & f.special) != 0)) look_at_types(wide, f, types, *stack, base, index);
+  const Types exclusive = types & f.exclusive;
+  if (C10_UNLIKELY((types & f.special) != 0 || (exclusive & (exclusive - 1)) != 0))
+    look_at_types(wide, f, types, *stack, base, index);
 
   Aliases aliases(index, f.keep_alive);
   if (!f.keep_alive) aliases.keep_lazy();

@@ -3,14 +3,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -19,8 +18,9 @@
 #include <limits>
 #include <vector>
 
+#include "operators/attention_dropout.h"
 #include "operators/composites.h"
-#include "operators/random.h"
+#include "operators/types.h"
 
 namespace hostdevice {
 namespace {
@@ -31,15 +31,6 @@ using at::Tensor;
 struct Attention {
   Tensor out, logsumexp;
   AttentionMask drawn;
-};
-
-// What is left of probabilities, of which some are dropped and the rest scaled.
-struct Dropped {
-  Tensor kept;
-  double p = 0;
-  Tensor operator()(const Tensor& probabilities) const {
-    return kept.defined() ? probabilities * kept / (1 - p) : probabilities;
-  }
 };
 
 // How far beyond its own position a query may look, where it may not look everywhere.
@@ -100,37 +91,21 @@ AttentionGrads attention_backward(
   return r;
 }
 
-// Where the memory-efficient kernel drew from: two numbers of the host's.
-Tensor number(int64_t value) {
-  return at::scalar_tensor(value, at::dtype(at::kLong));
-}
-Dropped drawn_again(const Tensor& q, const Tensor& k, double p, const Tensor& seed, const Tensor& offset) {
-  if (p == 0) return {};
-  return {attention_mask(q, k.size(-2), p, seed.item<int64_t>(), offset.item<int64_t>()), p};
-}
-
-// The flash kernel keeps both in one tensor. It draws a word for each of a warp's threads, of each head.
-struct FlashState {
-  static constexpr int64_t kWarp = 32;
-  static std::optional<int64_t> words(const Tensor& q) {
-    return q.size(0) * q.size(1) * kWarp;
-  }
-  FlashState(const AttentionMask& drawn, const Tensor& like)
-      : both(at::tensor({drawn.seed, drawn.offset}, at::dtype(at::kLong)).to(at::kUInt64).to(like.device())),
-        unused(at::empty({}, like.options().dtype(at::kUInt64))) {}
-  Tensor both, unused;
-};
-Dropped drawn_again(const Tensor& q, const Tensor& k, double p, const Tensor& both) {
-  if (p == 0) return {};
-  const Tensor numbers = both.cpu().to(at::kLong);
-  return drawn_again(q, k, p, numbers[0], numbers[1]);
+// The memory-efficient kernel's sums are of as many rows as it works on at once, or none where nobody asks.
+Tensor aligned(const Tensor& sums, bool wanted) {
+  constexpr int64_t kRows = 32;
+  const int64_t rows = sums.size(-1), left = (kRows - rows % kRows) % kRows;
+  if (!wanted) return sums.slice(-1, 0, 0).clone(at::MemoryFormat::Contiguous);
+  return at::constant_pad_nd(sums, {0, left}, std::numeric_limits<float>::infinity());
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention(
-    const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, bool, double dropout, bool causal,
-    std::optional<double> scale) {
+    const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, bool wants_sums, double dropout,
+    bool causal, std::optional<double> scale) {
   auto a = attention_forward(q, k, v, bias, dropout, from_start(causal), scale);
-  return {a.out, a.logsumexp, number(a.drawn.seed), number(a.drawn.offset)};
+  // Heads come after positions in memory.
+  const Tensor out = a.out.transpose(1, 2).contiguous().transpose(1, 2);
+  return {out, aligned(a.logsumexp, wants_sums), number(a.drawn.seed), number(a.drawn.offset)};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention_backward(
@@ -139,12 +114,18 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention_backward(
     bool causal, std::optional<double> scale) {
   if (!grad.defined()) return {};
   auto g = attention_backward(
-      grad, q, k, v, bias, out, lse, from_start(causal), scale, drawn_again(q, k, dropout, seed, offset));
+      grad, q, k, v, bias, out, lse.slice(-1, 0, q.size(-2)), from_start(causal), scale,
+      drawn_again(q, k, dropout, seed, offset));
   return {g.q, g.k, g.v, wanted[3] ? g.bias : Tensor()};
+}
+
+void check_flash_type(const Tensor& q) {
+  TORCH_CHECK(holds(kHalves, q.scalar_type()), "FlashAttention only support fp16 and bf16 data type");
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor> flash_attention(
     const Tensor& q, const Tensor& k, const Tensor& v, double dropout, bool causal, bool, std::optional<double> scale) {
+  check_flash_type(q);
   auto a = attention_forward(q, k, v, std::nullopt, dropout, from_start(causal), scale, FlashState::words(q));
   const FlashState state(a.drawn, q);
   return {a.out,      a.logsumexp,  Tensor(),
@@ -294,8 +275,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> flash_forward(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& starts_q, const OptTensor& starts_k,
     c10::SymInt, c10::SymInt, double dropout, bool causal, bool, std::optional<double> scale,
     std::optional<c10::SymInt> left, std::optional<c10::SymInt> right, const OptTensor& used, const OptTensor& slopes) {
-  const auto type = q.scalar_type();
-  TORCH_CHECK(type == at::kHalf || type == at::kBFloat16, "FlashAttention only support fp16 and bf16 data type");
+  check_flash_type(q);
   check_no_window(left, right, causal);
   check_absent("cached keys or biases", used, slopes);
   const auto mask = causal ? Mask::FromEnd : Mask::None;
@@ -333,7 +313,7 @@ std::tuple<Tensor, Tensor, Tensor> flash_backward(
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt> efficient_forward(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const OptTensor& starts_q,
     const OptTensor& starts_k, std::optional<c10::SymInt> longest_q, std::optional<c10::SymInt> longest_k,
-    double dropout, int64_t mask, bool, std::optional<double> scale, const OptTensor& lengths,
+    double dropout, int64_t mask, bool wants_sums, std::optional<double> scale, const OptTensor& lengths,
     std::optional<int64_t> window) {
   const auto type = q.scalar_type();
   TORCH_CHECK(type == at::kFloat || type == at::kHalf || type == at::kBFloat16, "Only fp32, half & bf16 supported!");
@@ -343,7 +323,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt> efficient_f
   const bool packed = given(starts_q);
   return {
       a.out,
-      packed ? a.logsumexp.unsqueeze(0) : a.logsumexp,
+      packed ? a.logsumexp.unsqueeze(0) : aligned(a.logsumexp, wants_sums),
       number(a.drawn.seed),
       number(a.drawn.offset),
       packed ? longest_q.value_or(q.size(1)) : c10::SymInt(q.size(1)),
@@ -359,8 +339,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_backward(
   check_absent("a window", window);
   const Sequences all(q, starts_q, starts_k);
   auto g = sequences_backward(
-      grad, q, k, v, bias, out, all.packed ? lse.squeeze(0) : lse, all, static_cast<Mask>(mask), scale,
-      drawn_again(q.transpose(1, 2), k.transpose(1, 2), dropout, seed, offset));
+      grad, q, k, v, bias, out, all.packed ? lse.squeeze(0) : lse.slice(-1, 0, q.size(1)), all, static_cast<Mask>(mask),
+      scale, drawn_again(q.transpose(1, 2), k.transpose(1, 2), dropout, seed, offset));
   return {g.q, g.k, g.v, bias_too ? g.bias : Tensor()};
 }
 

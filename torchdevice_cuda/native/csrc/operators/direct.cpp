@@ -86,7 +86,9 @@ struct Direct<Op, kNumbersMayMix, kTypes, R(A...)> {
     Look look{-1, true, kNumbersMayMix};
     (look(a), ...);
     if constexpr (kInPlace) look.plain = look.plain && is_device_tensor(first(a...));
-    if (C10_UNLIKELY(!look.plain || look.index < 0 || (look.types & ~kTypes) != 0)) return boxed(a...);
+    // Factors of several types are refused, which is the boxed kernel's affair.
+    const bool several = kTypes == kMultiplied && (look.types & (look.types - 1)) != 0;
+    if (C10_UNLIKELY(!look.plain || look.index < 0 || (look.types & ~kTypes) != 0 || several)) return boxed(a...);
     check_fork();
     static const c10::DispatchKeySet excluded =
         c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;

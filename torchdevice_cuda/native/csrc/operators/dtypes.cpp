@@ -3,6 +3,7 @@
 #include <ATen/AccumulateType.h>
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/result_type.h>
 
 #include "operators/rows.h"
 
@@ -10,6 +11,7 @@ namespace hostdevice {
 namespace {
 
 using at::ScalarType;
+using at::Tensor;
 using torch::jit::Stack;
 
 constexpr Types kHalfOrMore = kHalves | kFloats;
@@ -107,14 +109,34 @@ void refuse_lu(ScalarType type, const Stack& stack, size_t base) {
   refuse_as(one ? "lu_factor_cusolver" : "lu_factor_magma_batched", type);
 }
 
-// Where CUDA's kernel goes through elements of all arguments at once, all are of the first one's type. The CPU's names
-// them the other way round.
-void refuse_other_types(ScalarType type, const Stack& stack, size_t base) {
-  for (size_t i = base + 1; i < stack.size(); i++) {
-    if (!stack[i].isTensor() || !stack[i].toTensor().defined()) continue;
-    const auto other = stack[i].toTensor().scalar_type();
-    TORCH_CHECK(other == type, "Found dtype ", c10::toString(other), " but expected ", c10::toString(type));
+// By the type that both become.
+void refuse_igamma(ScalarType, const Stack& stack, size_t base) {
+  const auto type = at::result_type(stack[base].toTensor(), stack[base + 1].toTensor());
+  if (holds(kHalves, type)) refuse_as("igamma_cuda", type);
+}
+void refuse_igammac(ScalarType, const Stack& stack, size_t base) {
+  const auto type = at::result_type(stack[base].toTensor(), stack[base + 1].toTensor());
+  if (holds(kHalves, type)) refuse_as("igammac_cuda", type);
+}
+
+// What cuBLASLt asks of factors of eight bits, in the order in which it is asked.
+void refuse_scaled(ScalarType type, const Stack& stack, size_t base) {
+  const Tensor &a = stack[base].toTensor(), &b = stack[base + 1].toTensor();
+  if (a.dim() != 2 || b.dim() != 2 || a.size(1) != b.size(0)) return;
+  TORCH_CHECK(
+      a.size(1) % 16 == 0, "Expected trailing dimension of mat1 to be divisible by 16 but got mat1 shape: (", a.size(0),
+      "x", a.size(1), ").");
+  TORCH_CHECK(b.size(1) % 16 == 0, "mat2 shape (", b.size(0), "x", b.size(1), ") must be divisible by 16");
+  TORCH_CHECK_VALUE(
+      type != ScalarType::Float8_e5m2 || b.scalar_type() != type,
+      "Multiplication of two Float8_e5m2 matrices is not supported");
+  if (stack[base + 4].isTensor() && stack[base + 4].toTensor().defined()) {
+    const auto bias = stack[base + 4].toTensor().scalar_type();
+    TORCH_CHECK(holds(kHalves, bias), "Bias must be BFloat16 or Half, but got ", c10::toString(bias));
   }
+  TORCH_CHECK(
+      a.numel() == 0 || b.numel() == 0 || (a.stride(1) == 1 && b.stride(0) == 1),
+      "Only multiplication of row-major and column-major matrices is supported by cuBLASLt");
 }
 
 // ---- the table ----------------------------------------------------------------------------------------------------
@@ -132,6 +154,7 @@ constexpr TakenRow kTakenRows[] = {
     {"addmv", kMultiplied, "addmv_impl_cuda"},
     {"dot", kMultiplied, "dot"},
     {"vdot", kMultiplied, nullptr, refuse_vdot},
+    {"_scaled_mm", 0, nullptr, refuse_scaled},
     {"linalg_lu", kFloats | kComplex, nullptr, refuse_lu},
     {"linalg_lu_factor_ex", kFloats | kComplex, nullptr, refuse_lu},
 
@@ -162,10 +185,9 @@ constexpr TakenRow kTakenRows[] = {
     {"upsample_nearest3d", kHalfOrMore | kByte, "upsample_nearest3d_out_frame"},
     {"_upsample_nearest_exact3d", kHalfOrMore | kByte, "upsample_nearest3d_out_frame"},
 
-    {"linalg_cross", 0, nullptr, refuse_other_types},
     {"native_dropout_backward", kHalfOrMore, "masked_scale"},
-    {"igamma", kFloats | kIntegers | kBool, "igamma_cuda"},
-    {"igammac", kFloats | kIntegers | kBool, "igammac_cuda"},
+    {"igamma", kFloats | kIntegers | kBool, nullptr, refuse_igamma},
+    {"igammac", kFloats | kIntegers | kBool, nullptr, refuse_igammac},
     {"angle", (kNumbers & ~kHalves) | kBool | kComplexHalf, "angle_cuda"},
     {"histc", kFloats | kIntegers, "histc"},
     {"addcmul", kNumbers, "addcmul_cuda"},

@@ -68,6 +68,8 @@ void add_types(Facts& f, const c10::FunctionSchema& schema) {
   if (f.name.back() == '_') f.name.pop_back();
   f.wide = find_wide_row(f.name);
   f.taken = find_taken_row(f.name);
+  f.mixed = find_mixed_row(f.name);
+  if (f.mixed) f.exclusive = kFractions;
   if (f.wide) f.widened = widened(*f.wide);
   // The narrow type may be one that is asked for.
   if (f.wide && f.wide->family == Family::Crossing && !f.dtypes.empty()) f.widened = types_of(at::kFloat);

@@ -12,6 +12,7 @@
 
 #include "operators/alerts.h"
 #include "operators/dtypes.h"
+#include "operators/mixed_types.h"
 #include "operators/refusals.h"
 #include "operators/types.h"
 #include "operators/widening.h"
@@ -61,6 +62,8 @@ struct Facts {
   Types widened = 0;
   const WideRow* wide = nullptr;
   const TakenRow* taken = nullptr;
+  const MixedRow* mixed = nullptr;
+  Types exclusive = 0;           // types of which it does not take several
   std::vector<uint16_t> dtypes;  // positions of arguments that are types
   std::string method;
   std::string name;  // as tables have it: without namespace, overload and the underscore of the in-place form

@@ -33,6 +33,11 @@ struct WideRow {
   // A letter for each result: n narrow, w wide; f wide if the flag in the third argument says so; a digit: as that
   // argument. None: all narrow.
   const char* results;
+
+  // Whether CUDA's kernel takes narrow and wide arguments in one call: statistics are wide, and so are masks.
+  constexpr bool mixes() const {
+    return results || (family >= Family::Attention && family <= Family::Crossing);
+  }
 };
 
 // The operator's row; null if it has none.
