@@ -233,3 +233,27 @@ def test_a_control_group_that_is_almost_full() -> None:
         assert _tensor(300).fill_(1)[-1] == 1  # what was cached went back for it
         native.watch_host([])
         assert _tensor(600).numel()
+
+
+@on_virtual
+def test_pinned_memory_that_is_not_rounded_and_not_kept() -> None:
+    def pinned(size: int) -> torch.Tensor:
+        return torch.empty(size * MIB, dtype=torch.uint8, pin_memory=True)
+
+    def held() -> tuple[int, int]:
+        stats = torch.cuda.host_memory_stats()
+        return stats["allocations.current"], stats["allocated_bytes.current"] // MIB
+
+    torch.cuda.init()
+    torch._C._host_emptyCache()
+    assert held() == (0, 0)
+    first = pinned(3)
+    assert held() == (1, 4)
+    scenes.settings("pinned_max_round_threshold_mb:2,pinned_max_cached_size_mb:8")
+    kept = [pinned(3), pinned(9), pinned(2)]
+    assert held() == (4, 4 + 3 + 9 + 2)
+    kept.clear()
+    assert held() == (3, 4 + 3 + 2)
+    del first
+    torch._C._host_emptyCache()
+    assert held() == (0, 0)

@@ -69,7 +69,7 @@ def test_any_two_calls_get_on(history: bool) -> None:
     torch.ones(1, device="cuda")
     native: Any = torchdevice_cuda.driver().native
     if history:
-        torch.cuda.memory._record_memory_history(max_entries=50)
+        torch.cuda.memory._record_memory_history(stacks="python", max_entries=50)
     stop = threading.Event()
     allocating = [threading.Thread(target=allocate, args=(stop,), daemon=True) for _ in range(2)]
     for thread in allocating:
@@ -90,7 +90,7 @@ def test_any_two_calls_get_on(history: bool) -> None:
 @child(VIRTUAL, alone=True, seconds=120)
 def test_statistics_beside_threads_that_allocate_under_a_history() -> None:
     """What hung within seconds: an entry that gave way dropped its stack under the lock that statistics waited for."""
-    torch.cuda.memory._record_memory_history(max_entries=1000)
+    torch.cuda.memory._record_memory_history(stacks="python", max_entries=1000)
     stop = threading.Event()
     threads = [threading.Thread(target=allocate, args=(stop,), daemon=True) for _ in range(4)]
     for thread in threads:
@@ -104,10 +104,10 @@ def test_statistics_beside_threads_that_allocate_under_a_history() -> None:
 
 @child(VIRTUAL, alone=True)
 def test_stacks_that_gave_way_are_dropped() -> None:
-    """They are laid aside under the lock; the next to have the interpreter drops them."""
+    """They are laid aside under the lock; the next to take one drops them."""
     import gc
 
-    torch.cuda.memory._record_memory_history(max_entries=10)
+    torch.cuda.memory._record_memory_history(stacks="python", max_entries=10)
     for _ in range(100):
         torch.ones(1, device="cuda")
     gc.collect()

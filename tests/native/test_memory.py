@@ -239,14 +239,16 @@ def _recorded() -> Iterator[Any]:
 @on_one
 def test_the_segments_of_a_snapshot() -> None:
     with _recorded() as module:
-        kept = [_bytes(2 * MIB), torch.empty(100, device="cuda")]
+        kept = [_bytes(2 * MIB), torch.empty(100, device="cuda"), _bytes(30 * MIB)]
         segments = module.snapshot()["segments"]
-        assert sorted(s["segment_type"] for s in segments) == ["large", "small"]
+        assert sorted(s["segment_type"] for s in segments) == ["large", "large", "small"]
         assert sum(s["allocated_size"] for s in segments) == module.memory_allocated(0)
         for s in segments:
             assert sum(b["size"] for b in s["blocks"]) == s["total_size"]
             assert s["blocks"][0]["address"] == s["address"]
-            assert "test_the_segments_of_a_snapshot" in [frame["name"] for frame in s["frames"]]
+            # Of a segment whose first block was cut CUDA has forgotten where it was made.
+            named = "test_the_segments_of_a_snapshot" in [frame["name"] for frame in s["frames"]]
+            assert named is (len(s["blocks"]) == 1)
         kept.clear()
 
 

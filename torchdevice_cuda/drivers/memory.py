@@ -164,6 +164,10 @@ class Memory(abc.ABC):
     def reset_host_accumulated(self) -> None:
         """Start the sums of pinned memory from zero."""
 
+    def empty_host_cache(self) -> None:
+        """Give pinned memory kept for reuse back; most drivers keep none apart from the rest."""
+        self.empty_cache()
+
     @abc.abstractmethod
     def retain_pool(self, device: int, pool: PoolId) -> None:
         """One holder of a pool more."""

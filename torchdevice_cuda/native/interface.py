@@ -214,6 +214,9 @@ class Native(Protocol):
     def host_reset_accumulated_stats(self) -> None:
         """Start the sums of pinned memory from zero."""
 
+    def host_empty_cache(self) -> None:
+        """Give pinned memory that nothing uses back."""
+
     def register_pinned(self, address: int, size: int) -> None:
         """Count memory of the program's own as pinned."""
 

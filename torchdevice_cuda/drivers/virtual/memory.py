@@ -203,6 +203,10 @@ class NativeMemory(Memory):
         """Start the sums of pinned memory from zero."""
         self._native.host_reset_accumulated_stats()
 
+    def empty_host_cache(self) -> None:
+        """Give pinned memory that nothing uses back to the host."""
+        self._native.host_empty_cache()
+
     def retain_pool(self, device: int, pool: PoolId) -> None:
         """One holder of a pool more."""
         self._only_native("createOrIncrefPool")

@@ -108,8 +108,8 @@ def _cuda_emptyCache() -> None:
 
 
 def _host_emptyCache() -> None:
-    """Give kept pinned memory back; the host keeps none apart from the rest."""
-    active().memory.empty_cache()
+    """Give kept pinned memory back."""
+    active().memory.empty_host_cache()
 
 
 # -------------------------------------------------------------------- raw allocations

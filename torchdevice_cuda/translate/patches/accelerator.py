@@ -64,7 +64,7 @@ def _functions(driver: Driver) -> dict[str, Callable[..., Any]]:
         "_accelerator_getDeviceCapability": capability,
         "_accelerator_isAllocatorInitialized": lambda: driver.initialized(),
         "_accelerator_emptyCache": lambda: driver.memory.empty_cache(),
-        "_accelerator_emptyHostCache": lambda: driver.memory.empty_cache(),
+        "_accelerator_emptyHostCache": lambda: driver.memory.empty_host_cache(),
         "_accelerator_getDeviceStats": lambda index: driver.memory.stats(index),
         "_accelerator_resetAccumulatedStats": lambda index: driver.memory.reset_accumulated(index),
         "_accelerator_resetPeakStats": lambda index: driver.memory.reset_peak(index),

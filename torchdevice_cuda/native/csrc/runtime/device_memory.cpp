@@ -46,6 +46,7 @@ Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
   if (splits(b, size)) {
     Block* rest = cut(b, size);
     const size_t left = rest->size;
+    if (C10_UNLIKELY(b->segment_context != nullptr)) rest->segment_context = std::move(b->segment_context);  // as CUDA
     pool.add(rest, std::move(place));
     if (C10_LIKELY(counted)) {
       count(pool, [&](StatKind k) {
