@@ -6,6 +6,7 @@
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/ops/_sparse_compressed_tensor_unsafe.h>
 #include <ATen/quantized/QTensorImpl.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <cstring>
 
@@ -66,6 +67,7 @@ bool is_nested_impl(const TensorImpl* t) {
 
 at::Tensor make_sparse(const at::Tensor& like, DispatchKey key, const at::Tensor& indices, const at::Tensor& values) {
   auto* from = static_cast<at::SparseTensorImpl*>(like.unsafeGetTensorImpl());
+  const c10::DeviceGuard guard(values.device());  // a sparse tensor is born on the current device, and stays there
   at::Tensor out = at::detail::make_tensor<at::SparseTensorImpl>(DispatchKeySet(key), like.dtype());
   auto* to = static_cast<at::SparseTensorImpl*>(out.unsafeGetTensorImpl());
   to->raw_resize_(from->sparse_dim(), from->dense_dim(), like.sizes());

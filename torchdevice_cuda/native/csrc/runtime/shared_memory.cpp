@@ -53,10 +53,11 @@ uint64_t identity_of(int file) {
 
 #else
 
-// Names of this process's pieces, to be taken back when it ends.
+// Names of this process's pieces, to be taken back when it ends; not when a child ends that was forked from it.
 struct Names {
   std::mutex mutex;
   std::set<std::string> all;
+  const pid_t maker = getpid();
 };
 
 Names& names() {
@@ -74,6 +75,7 @@ std::string name_of(const Piece& piece) {
 }
 
 void take_names_back() {
+  if (getpid() != names().maker) return;
   const std::lock_guard<std::mutex> lock(names().mutex);
   for (const auto& name : names().all) shm_unlink(name.c_str());
 }
@@ -121,7 +123,8 @@ void drop_piece(const Piece& piece) {
 
 std::optional<Piece> make_piece(size_t size) {
   const std::lock_guard<std::mutex> lock(names().mutex);
-  if (names().all.empty()) std::atexit(&take_names_back);
+  static const int told = std::atexit(&take_names_back);
+  if (told != 0) return std::nullopt;
   std::random_device random;
   const Piece made{getpid(), 0, (static_cast<uint64_t>(random()) << 32) | random(), 0, size};
   const auto name = name_of(made);
