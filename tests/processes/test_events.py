@@ -156,6 +156,16 @@ def test_what_is_on_cuda_is_so_elsewhere_and_not_copied_there() -> None:
     assert peer()(to_cuda_and_add, torch.ones(1)) == ([1.0], False)
 
 
+@child(VIRTUAL, CPU, MPS_FAITHFUL)
+def test_who_waits_for_what_cannot_be_sent_is_told() -> None:
+    queue = SPAWN.Queue()
+    queue.put(torch.ones(2, device="cuda", requires_grad=True) * 2)
+    with pytest.raises(RuntimeError, match="Cowardly refusing to serialize non-leaf tensor which requires_grad"):
+        queue.get(timeout=20)
+    queue.put(1)
+    assert queue.get(timeout=20) == 1
+
+
 def twice(queue: Any, back: Any) -> None:
     x = queue.get()
     back.put((x * 2, str(x.device)))
