@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,14 @@ def test_a_sender_that_ends_first_says_so(receiver: str, warns: bool) -> None:
     assert ("Producer process has been terminated before all shared CUDA tensors released" in done.err) is warns, done
     if Path("/dev/shm").is_dir():
         assert set(os.listdir("/dev/shm")) <= before
+
+
+@pytest.mark.native
+def test_a_crash_is_still_one() -> None:
+    """What handles writes into a segment that moves leaves every other fault to who was told before."""
+    done = python("-m", "torchdevice_cuda", "--driver", "virtual", PROGRAMS / "crashes.py", check=False)
+    assert done.status in (-signal.SIGSEGV, 128 + signal.SIGSEGV), done
+    assert done.err.count("Fatal Python error: Segmentation fault") == 1, done
 
 
 @child(CPU)
