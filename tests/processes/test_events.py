@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,14 @@ def test_a_sender_that_ends_first_says_so(receiver: str, warns: bool) -> None:
         assert set(os.listdir("/dev/shm")) <= before
 
 
+@pytest.mark.native
+def test_a_crash_is_still_one() -> None:
+    """What handles writes into a segment that moves leaves every other fault to who was told before."""
+    done = python("-m", "torchdevice_cuda", "--driver", "virtual", PROGRAMS / "crashes.py", check=False)
+    assert done.status in (-signal.SIGSEGV, 128 + signal.SIGSEGV), done
+    assert done.err.count("Fatal Python error: Segmentation fault") == 1, done
+
+
 @child(CPU)
 def test_what_is_on_cuda_is_so_elsewhere_and_not_copied_there() -> None:
     x = torch.ones(3, device="cuda")
@@ -154,6 +163,16 @@ def test_what_is_on_cuda_is_so_elsewhere_and_not_copied_there() -> None:
     assert peer()(to_cuda_and_add, parameter)[1] is True
     assert parameter.item() == pytest.approx(before + 1)
     assert peer()(to_cuda_and_add, torch.ones(1)) == ([1.0], False)
+
+
+@child(VIRTUAL, CPU, MPS_FAITHFUL)
+def test_who_waits_for_what_cannot_be_sent_is_told() -> None:
+    queue = SPAWN.Queue()
+    queue.put(torch.ones(2, device="cuda", requires_grad=True) * 2)
+    with pytest.raises(RuntimeError, match="Cowardly refusing to serialize non-leaf tensor which requires_grad"):
+        queue.get(timeout=20)
+    queue.put(1)
+    assert queue.get(timeout=20) == 1
 
 
 def twice(queue: Any, back: Any) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
+import traceback
 import warnings
 import weakref
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.multiprocessing import reductions
@@ -25,6 +27,8 @@ from ..core.wrapping import PLAIN, Function, resembling
 
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
+#: The name that multiprocessing gives the thread which pickles what was put into a queue.
+_FEEDER = "QueueFeederThread"
 #: What becomes of a CPU tensor that has come from another process, while redirection is in force.
 _enter: list[Enter] = []
 #: What the program believes of tensors, then.
@@ -102,17 +106,42 @@ def sent_tensors(context: Context) -> None:
         believed_cpu = redirected and context.translator.beliefs.is_cpu(tensor)
         return _rebuilt, (on_cpu, tensor.requires_grad, isinstance(tensor, torch.nn.Parameter), believed_cpu)
 
-    _send_with(context, reduce_tensor)
+    _send_with(context, reduce_tensor, lambda tensor: tensor.device.type == real)
 
 
-def _send_with(context: Context, reduce_tensor: Function) -> None:
-    """Have a function of ours take tensors apart for other processes."""
+def _failed(words: str) -> NoReturn:
+    """What could not be sent, where it was waited for."""
+    raise RuntimeError(words)
+
+
+def _send_with(context: Context, reduce_tensor: Function, on_cuda: Callable[[torch.Tensor], bool]) -> None:
+    """Have a function of ours take tensors apart for other processes.
+
+    The thread that feeds a queue prints an error and sends nothing: whoever waits for it would wait for ever. Of a
+    tensor on CUDA the error itself is sent.
+    """
     original: Function = reductions.reduce_tensor
-    context.editor.set(reductions, "reduce_tensor", resembling(reduce_tensor, original))
+
+    def reduce_or_tell(tensor: torch.Tensor) -> Any:
+        try:
+            return reduce_tensor(tensor)
+        except RuntimeError as error:
+            if threading.current_thread().name != _FEEDER or not on_cuda(tensor):
+                raise
+            traceback.print_exc()
+            return _failed, (str(error),)
+
+    context.editor.set(reductions, "reduce_tensor", resembling(reduce_or_tell, original))
     reducers: dict[Any, Any] = vars(ForkingPickler)["_extra_reducers"]
     for kind in (*torch._tensor_classes, torch.Tensor, torch.nn.Parameter):
         if reducers.get(kind) is original:
-            context.editor.item(reducers, kind, reduce_tensor)
+            context.editor.item(reducers, kind, reduce_or_tell)
+
+
+@patch("torch.multiprocessing.reductions.reduce_tensor", traits=Trait.NATIVE, without=Trait.TRANSLATED)
+def sent_errors(context: Context) -> None:
+    """A process that waits for a tensor on CUDA is told why it cannot be sent."""
+    _send_with(context, reductions.reduce_tensor, lambda tensor: tensor.is_cuda)
 
 
 def _marked(rebuild: Callable[..., torch.Tensor], arguments: tuple[Any, ...]) -> torch.Tensor:
@@ -134,7 +163,8 @@ def sent_marks(context: Context) -> None:
     def reduce_tensor(tensor: torch.Tensor) -> Any:
         return (_marked, original(tensor)) if tensor in marks else original(tensor)
 
-    _send_with(context, reduce_tensor)
+    # Of results of operators nobody knows whose they are.
+    _send_with(context, reduce_tensor, lambda _: True)
 
 
 def _answer_for_gpu(context: Context, name: str, answer: Function) -> None:

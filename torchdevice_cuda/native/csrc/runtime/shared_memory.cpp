@@ -53,10 +53,11 @@ uint64_t identity_of(int file) {
 
 #else
 
-// Names of this process's pieces, to be taken back when it ends.
+// Names of this process's pieces, to be taken back when it ends; not when a child ends that was forked from it.
 struct Names {
   std::mutex mutex;
   std::set<std::string> all;
+  const pid_t maker = getpid();
 };
 
 Names& names() {
@@ -65,7 +66,7 @@ Names& names() {
 }
 
 // At most 31 characters, macOS's limit.
-std::string name_of(const Piece& piece) {
+std::string object_name(const Piece& piece) {
   char text[32];
   std::snprintf(
       text, sizeof text, "/tdc%llx.%llx", static_cast<unsigned long long>(piece.process) & 0xffffffff,
@@ -74,6 +75,7 @@ std::string name_of(const Piece& piece) {
 }
 
 void take_names_back() {
+  if (getpid() != names().maker) return;
   const std::lock_guard<std::mutex> lock(names().mutex);
   for (const auto& name : names().all) shm_unlink(name.c_str());
 }
@@ -121,10 +123,11 @@ void drop_piece(const Piece& piece) {
 
 std::optional<Piece> make_piece(size_t size) {
   const std::lock_guard<std::mutex> lock(names().mutex);
-  if (names().all.empty()) std::atexit(&take_names_back);
+  static const int told = std::atexit(&take_names_back);
+  if (told != 0) return std::nullopt;
   std::random_device random;
   const Piece made{getpid(), 0, (static_cast<uint64_t>(random()) << 32) | random(), 0, size};
-  const auto name = name_of(made);
+  const auto name = object_name(made);
   const int file = shm_open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0600);
   if (file < 0) return std::nullopt;
   const bool sized = ftruncate(file, static_cast<off_t>(size)) == 0;
@@ -138,7 +141,7 @@ std::optional<Piece> make_piece(size_t size) {
 }
 
 char* map_piece(const Piece& piece, char* at) {
-  const int file = shm_open(name_of(piece).c_str(), O_RDWR, 0);
+  const int file = shm_open(object_name(piece).c_str(), O_RDWR, 0);
   if (file < 0) return nullptr;
   char* const mapped = map_file(file, piece, at);
   close(file);
@@ -147,7 +150,7 @@ char* map_piece(const Piece& piece, char* at) {
 
 void drop_piece(const Piece& piece) {
   const std::lock_guard<std::mutex> lock(names().mutex);
-  const auto name = name_of(piece);
+  const auto name = object_name(piece);
   shm_unlink(name.c_str());
   names().all.erase(name);
 }
