@@ -98,6 +98,11 @@ def no_raw_graph(version: str, kept: bool) -> str:
     return f"You cannot access the raw cudaGraph_t instance {before}"
 
 
+def instantiates_by_itself(version: str) -> bool:
+    """Whether torch's Python ends a capture in parts, makes it ready, and replays only what is."""
+    return torch_release(version) >= (2, 14)
+
+
 def generators_are_built_in() -> bool:
     """Whether torch makes generators of the devices that it was built for alone, as 2.6 does, and asks no hooks."""
     import torch._C

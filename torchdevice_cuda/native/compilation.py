@@ -54,6 +54,13 @@ _ONLY = {
 # Loops over random numbers are vectorised: nothing looks at errno or at traps, and numbers do not depend on whether the
 # processor has instructions that multiply and add.
 _LOOPS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
+# Graphs: what runs on every replay is with what it calls.
+_GRAPHS: dict[str, dict[str, Unit]] = {
+    "cuda": {
+        "graphs": Unit("-O2", ("graphs/journal.cpp", "graphs/node.cpp", "graphs/graph.cpp", "bindings/graphs.cpp")),
+    },
+    "mps": {},
+}
 _VECTORISED: dict[str, dict[str, Unit]] = {
     "cuda": {
         "random": Unit(
@@ -110,6 +117,7 @@ def layout(kind: str) -> dict[str, Unit]:
             ),
         ),
         **_VECTORISED[kind],
+        **_GRAPHS[kind],
         "module": Unit(
             "-O1",
             (
@@ -133,6 +141,8 @@ def layout(kind: str) -> dict[str, Unit]:
                 "runtime/pinned.cpp",
                 "runtime/allocator.cpp",
                 "runtime/streams.cpp",
+                "runtime/captures.cpp",
+                "runtime/tape.cpp",
                 "runtime/guard.cpp",
                 "runtime/device.cpp",
             ),

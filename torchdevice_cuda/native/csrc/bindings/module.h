@@ -12,6 +12,7 @@ namespace py = pybind11;
 // Python passes device indices as int.
 using Index = c10::DeviceIndex;
 
+void bind_graphs(py::module_& m);
 void bind_memory(py::module_& m);
 void bind_streams(py::module_& m);
 

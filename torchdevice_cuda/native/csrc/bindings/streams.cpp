@@ -2,6 +2,7 @@
 // gives up the interpreter first, as `memory.cpp` explains.
 #include "runtime/streams.h"
 #include "bindings/module.h"
+#include "graphs/graph.h"
 #include "runtime/device.h"
 
 namespace hostdevice {
@@ -30,12 +31,12 @@ void bind_streams(py::module_& m) {
         return exchange_stream(static_cast<Index>(i), id);
       },
       nogil);
-  m.def("stream_query", [](int i, int64_t id) { return stream_idle(stream_state(static_cast<Index>(i), id)); }, nogil);
+  m.def("stream_query", [](int i, int64_t id) { return query_stream(stream_state(static_cast<Index>(i), id)); }, nogil);
   m.def(
       "stream_synchronize",
       [](int i, int64_t id) {
         check_fork();
-        wait_until(stream_state(static_cast<Index>(i), id).ready_ns.load());
+        synchronize_stream(stream_state(static_cast<Index>(i), id));
       },
       nogil);
   m.def("stream_priority", [](int i, int64_t id) { return stream_priority(static_cast<Index>(i), id); }, nogil);
@@ -43,8 +44,14 @@ void bind_streams(py::module_& m) {
   m.def("stream_priority_range", [] { return std::make_pair(kLowestPriority, kHighestPriority); });
   m.def("synchronize", [](int i) { synchronize_device(static_cast<Index>(i)); }, py::arg("device") = -1, nogil);
   m.def(
-      "sleep", [](int64_t cycles, int i) { sleep_current_stream(static_cast<Index>(i), cycles); }, py::arg("cycles"),
-      py::arg("device") = -1, nogil);
+      "sleep",
+      [](int64_t cycles, int i) {
+#ifdef HOSTDEVICE_CUDA
+        if (record_sleep(static_cast<Index>(i), cycles)) return;
+#endif
+        sleep_current_stream(static_cast<Index>(i), cycles);
+      },
+      py::arg("cycles"), py::arg("device") = -1, nogil);
 
   m.def("watch_synchronization", [](int mode) { g_sync_debug.store(mode); }, py::arg("mode"));
 
@@ -64,7 +71,7 @@ void bind_streams(py::module_& m) {
       .def(
           "synchronize",
           [](PyEvent& e) {
-            if (e.recorded()) wait_until(e.state.time_ns.load());
+            if (e.recorded()) synchronize_event(e.state);
           },
           nogil)
       .def("elapsed_time", [](PyEvent& a, PyEvent& b) { return event_elapsed_ms(a.state, b.state); })

@@ -9,6 +9,7 @@
 #include "compat.h"
 #include "operators/facts.h"
 #include "operators/registration.h"
+#include "runtime/captures.h"
 #include "runtime/device.h"
 #include "runtime/streams.h"
 
@@ -150,6 +151,7 @@ constexpr Waiting kWaiting[] = {
     {"_to_sparse_bsr"},
     {"_to_sparse_csc"},
     {"_to_sparse_csr"},
+    {"cholesky"},
     {"equal", &compares},
     {"histc", &looks_for_range},
     {"linalg_eig"},
@@ -203,7 +205,7 @@ void tell(const Facts& f, const Stack& stack, size_t base, c10::DeviceIndex inde
   const auto holds = [&](const auto* row) { return !row->holds || row->holds(stack, base); };
   if (f.nondeterministic && at::globalContext().deterministicAlgorithms() && holds(f.nondeterministic))
     at::globalContext().alertNotDeterministic(f.nondeterministic->caller);
-  if (f.waiting && (watches_synchronization() || was_ever_busy()) && holds(f.waiting)) {
+  if (f.waiting && (watches_synchronization() || was_ever_busy() || captures_underway()) && holds(f.waiting)) {
     synchronizing();
     synchronize_current_stream(index);
   }

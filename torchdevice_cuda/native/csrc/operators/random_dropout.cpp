@@ -6,6 +6,7 @@
 #include "compat.h"
 #include "operators/random.h"
 #include "operators/random_launch.h"
+#include "operators/recorded.h"
 
 namespace hostdevice {
 namespace {
@@ -144,10 +145,12 @@ Tensor draw_attention_mask(const Tensor& query, int64_t keys, double p) {
   Tensor mask = at::empty(
       {query.size(0), query.size(1), query.size(2), keys}, query.options().dtype(at::kBool).requires_grad(false));
   const int64_t numel = mask.numel();
-  const Philox from = begin_draw(std::nullopt, query.device(), static_cast<uint64_t>(numel));
   auto* kept = mask.mutable_data_ptr<bool>();
   const auto limit = static_cast<float>(p);
-  in_sequence(from, numel, [=](int64_t i, float drawn) { kept[i] = drawn > limit; });
+  work_on_device("attention's dropout", query.device().index(), [=, on = query.device()] {
+    const Philox from = begin_draw(std::nullopt, on, static_cast<uint64_t>(numel));
+    in_sequence(from, numel, [=](int64_t i, float drawn) { kept[i] = drawn > limit; });
+  });
   return mask;
 }
 

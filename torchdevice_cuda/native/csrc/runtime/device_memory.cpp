@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 
+#include "runtime/captures.h"
 #include "runtime/device.h"
 #include "runtime/segments.h"
 #include "runtime/streams.h"
@@ -29,7 +30,7 @@ Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
   Lock lock(mutex_);
   if (C10_UNLIKELY(!pending_.empty())) settle_pending();
   const size_t size = round_request(bytes);
-  Pool& pool = pool_for(size);
+  Pool& pool = pool_for(size, stream);
 
   Block* b = nullptr;
   const BlockKey key{nullptr, size, 0, stream};
@@ -104,6 +105,7 @@ Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
 }
 
 Block* DeviceMemory::new_segment(Pool& pool, size_t size, c10::StreamId stream, bool retry, const Context& context) {
+  refuse_unsafe_call_beside(stream_state(index_, stream));
   if (retry) stats_.num_alloc_retries++;
   const size_t allowed = limits_.allowed();
   if (size > allowed || reserved() > allowed - size) return nullptr;
@@ -192,6 +194,10 @@ void DeviceMemory::return_to_pool(Block* b) {
     stats_.active_bytes[k].decrease(n);
     stats_.requested_bytes[k].decrease(requested);
   });
+}
+
+bool DeviceMemory::takes_part(c10::StreamId stream, uint64_t capture) const {
+  return stream_state(index_, stream).capture.load(std::memory_order_acquire) == capture;
 }
 
 bool DeviceMemory::is_busy(const Block* b) const {

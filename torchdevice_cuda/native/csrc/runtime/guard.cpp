@@ -79,17 +79,17 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return !event || event_done(*static_cast<EventState*>(event));
   }
   void synchronizeEvent(void* event) const override {
-    if (event) wait_until(static_cast<EventState*>(event)->time_ns.load());
+    if (event) synchronize_event(*static_cast<EventState*>(event));
   }
   double elapsedTime(void* first, void* second, const c10::DeviceIndex) const override {
     TORCH_CHECK(first && second, "Both events must be recorded before calculating elapsed time.");
     return event_elapsed_ms(*static_cast<EventState*>(first), *static_cast<EventState*>(second));
   }
   bool queryStream(const c10::Stream& s) const override {
-    return stream_idle(state(s));
+    return query_stream(state(s));
   }
   void synchronizeStream(const c10::Stream& s) const override {
-    wait_until(state(s).ready_ns.load());
+    synchronize_stream(state(s));
   }
   // The next three are asked for by some versions only, so they are not marked override.
   void synchronizeDevice(const c10::DeviceIndex index) const {

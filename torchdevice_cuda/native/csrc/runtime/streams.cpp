@@ -8,6 +8,8 @@
 #include <thread>
 #include <unordered_map>
 
+#include "runtime/captures.h"
+
 namespace hostdevice {
 namespace {
 
@@ -128,6 +130,21 @@ bool stream_idle(const StreamState& stream) {
   return ready == 0 || ready <= now_ns();
 }
 
+bool query_stream(const StreamState& stream) {
+  refuse_waiting_for(stream);
+  return stream_idle(stream);
+}
+
+void synchronize_stream(const StreamState& stream) {
+  refuse_waiting_for(stream);
+  wait_until(stream.ready_ns.load());
+}
+
+void synchronize_event(const EventState& event) {
+  refuse_asking(event);
+  wait_until(event.time_ns.load());
+}
+
 void wait_until(int64_t ns) {
   const auto left = ns - now_ns();
   if (left > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(left));
@@ -137,6 +154,7 @@ void synchronize_device(c10::DeviceIndex device) {
   mark_used();
   device = resolve(device);
   mark_context(device);
+  refuse_waiting_for_device(device);
   if (!g_ever_slept.load(std::memory_order_acquire)) return;
   auto& all = streams_of(device);
   int64_t last = all.default_stream.ready_ns.load();
@@ -172,6 +190,7 @@ int64_t keep_busy(StreamState& stream, int64_t ns) {
 }
 
 void synchronize_current_stream(c10::DeviceIndex device) {
+  if (captures_underway()) refuse_waiting_for(stream_state(device, current_stream(device)));
   if (C10_LIKELY(!g_ever_slept.load(std::memory_order_relaxed))) return;
   wait_until(stream_state(device, current_stream(device)).ready_ns.load());
 }
@@ -201,11 +220,13 @@ void unlock_streams_after_fork() {
 void event_record(EventState& event, StreamState& stream) {
   mark_used();
   mark_context(stream.device);
+  if (captures_underway() || event.capture.load(std::memory_order_relaxed)) record_captured(event, stream);
   event.time_ns.store(std::max<int64_t>(now_ns(), stream.ready_ns.load()), std::memory_order_release);
 }
 
 void event_block(const EventState& event, StreamState& stream) {
   check_fork();
+  if (captures_underway() || event.capture.load(std::memory_order_relaxed)) wait_captured(event, stream);
   const auto t = event.time_ns.load(std::memory_order_acquire);
   auto ready = stream.ready_ns.load();
   while (t > ready && !stream.ready_ns.compare_exchange_weak(ready, t)) {
@@ -213,10 +234,13 @@ void event_block(const EventState& event, StreamState& stream) {
 }
 
 bool event_done(const EventState& event) {
+  refuse_asking(event);
   return event.time_ns.load(std::memory_order_acquire) <= now_ns();
 }
 
 double event_elapsed_ms(const EventState& start, const EventState& end) {
+  refuse_asking(start);
+  refuse_asking(end);
   return static_cast<double>(end.time_ns.load() - start.time_ns.load()) * 1e-6;
 }
 
