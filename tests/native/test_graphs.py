@@ -196,6 +196,30 @@ def test_operators_forward_and_backward() -> None:
     assert differing == []
 
 
+def test_elements_are_looked_at_when_a_graph_is_replayed() -> None:
+    """Indices that are none yet are no error of the capture: a GPU has not seen them."""
+    table, where = torch.rand(4, 3, device="cuda"), torch.full((2,), 77, device="cuda")
+    scores, target = torch.rand(2, 5, device="cuda"), torch.full((2,), 99, device="cuda")
+
+    def body() -> tuple[torch.Tensor, ...]:
+        chosen = table[where]
+        found = nn.functional.embedding(where, table)
+        return chosen, found * 2, table.index_select(0, where), nn.functional.nll_loss(scores, target)
+
+    graph, results = captured(body)
+    where.copy_(torch.tensor([2, 1]))
+    target.zero_()
+    graph.replay()
+    chosen, found, selected, loss = results
+    assert torch.equal(chosen, table[where])
+    assert torch.equal(found, table[where] * 2)
+    assert torch.equal(selected, table[where])
+    assert torch.equal(loss, nn.functional.nll_loss(scores, target))
+    where.fill_(77)
+    with pytest.raises(IndexError):
+        graph.replay()
+
+
 # --------------------------------------------------------------------------- random
 def test_a_replay_moves_the_generator() -> None:
     generator = torch.cuda.default_generators[0]

@@ -57,7 +57,16 @@ _LOOPS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
 # Graphs: what runs on every replay is with what it calls.
 _GRAPHS: dict[str, dict[str, Unit]] = {
     "cuda": {
-        "graphs": Unit("-O2", ("graphs/journal.cpp", "graphs/node.cpp", "graphs/graph.cpp", "bindings/graphs.cpp")),
+        "graphs": Unit(
+            "-O2",
+            (
+                "graphs/journal.cpp",
+                "graphs/node.cpp",
+                "graphs/shapes.cpp",
+                "graphs/graph.cpp",
+                "bindings/graphs.cpp",
+            ),
+        ),
     },
     "mps": {},
 }

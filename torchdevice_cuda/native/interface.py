@@ -236,6 +236,16 @@ class Native(Protocol):
     def sleep(self, cycles: int, device: int) -> None:
         """Keep the current stream busy."""
 
+    # ------------------------------------------------------------------- graphs
+    def captures_underway(self) -> bool:
+        """Whether a graph is being captured, on whatever stream."""
+
+    def begin_foreign_call(self, device: int, memory: list[tuple[int, int]]) -> bool:
+        """Begin to record a call of somebody else's code over this memory, addresses and sizes; false: no capture."""
+
+    def end_foreign_call(self, device: int, again: Callable[[], object] | None) -> None:
+        """The call was made, and this makes it again; ``None`` if it failed."""
+
     # ------------------------------------------------------------- torch's functions
     rescue: Rescue
 

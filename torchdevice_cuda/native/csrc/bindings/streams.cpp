@@ -3,6 +3,7 @@
 #include "runtime/streams.h"
 #include "bindings/module.h"
 #include "graphs/graph.h"
+#include "runtime/captures.h"
 #include "runtime/device.h"
 
 namespace hostdevice {
@@ -53,6 +54,7 @@ void bind_streams(py::module_& m) {
       },
       py::arg("cycles"), py::arg("device") = -1, nogil);
 
+  m.def("captures_underway", [] { return captures_underway(); });
   m.def("watch_synchronization", [](int mode) { g_sync_debug.store(mode); }, py::arg("mode"));
 
   py::class_<PyEvent>(m, "Event")

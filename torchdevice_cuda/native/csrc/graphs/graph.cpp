@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "graphs/shapes.h"
 #include "operators/alias.h"
 #include "operators/boxed.h"
 #include "operators/facts.h"
@@ -118,11 +119,21 @@ void Recording::call(
         if (!is_device_tensor(t)) hosts.keep(t);
       });
   Tape tape;
-  {
+  const auto recorded = [&](const auto& work) {
     const InNode whole;
     const auto saved = std::exchange(t_tape, {&tape, nullptr, 0});
     const auto restore = c10::make_scope_exit([&] { t_tape = saved; });
-    op.redispatchBoxed(keys, stack);
+    work();
+  };
+  try {
+    recorded([&] { op.redispatchBoxed(keys, stack); });
+  } catch (const c10::Error& error) {
+    if (!is_about_elements(error)) throw;
+    tape.entries.clear();
+    stack->resize(base);
+    recorded([&] {
+      for (auto& v : results_by_shape(op, f, arguments, index)) stack->push_back(std::move(v));
+    });
   }
   hosts.put_back();
   count_work(*this, stream_state(index, current_stream(index)));
@@ -135,6 +146,28 @@ void Recording::add(std::string name, c10::DeviceIndex index, std::function<void
   count_work(*this, stream_state(index, current_stream(index)));
   const std::lock_guard<std::mutex> lock(mutex_);
   nodes_.emplace_back(std::move(name), std::move(work));
+}
+
+void Recording::begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& memory) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  foreign_.clear();
+  for (const auto& [address, bytes] : memory) {
+    auto* const at = reinterpret_cast<char*>(address);
+    journal_.keep(at, at + bytes);
+    foreign_.push_back(at);
+  }
+  foreign_tape_.entries.clear();
+  t_tape = {&foreign_tape_, nullptr, 0};
+  t_in_node = true;
+}
+
+void Recording::end_foreign(c10::DeviceIndex index, std::function<void()> again) {
+  t_tape = {};
+  t_in_node = false;
+  if (!again) return;
+  count_work(*this, stream_state(index, current_stream(index)));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  nodes_.emplace_back("compiled code", std::move(again), foreign_, foreign_tape_);
 }
 
 std::vector<Node> Recording::take_nodes() {

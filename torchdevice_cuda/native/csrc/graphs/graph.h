@@ -29,6 +29,11 @@ class Recording final : public Capture {
   // Something that is no operator: it is done when the graph is replayed.
   void add(std::string name, c10::DeviceIndex index, std::function<void()> work);
 
+  // A call of somebody else's code over device memory: from here on it is made, until it has ended.
+  void begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& memory);
+  // `again` makes it again; null if it failed.
+  void end_foreign(c10::DeviceIndex index, std::function<void()> again);
+
   Journal& journal() {
     return journal_;
   }
@@ -38,6 +43,8 @@ class Recording final : public Capture {
   std::mutex mutex_;  // forward and backward are on different threads
   Journal journal_;
   std::vector<Node> nodes_;
+  std::vector<const void*> foreign_;  // memory of the call that is being made
+  Tape foreign_tape_;
 };
 
 class Graph {

@@ -18,6 +18,8 @@ class Journal {
   void add_own(char* begin, size_t bytes);
   // The tensor's elements are going to be written.
   void keep(const at::Tensor& tensor);
+  // The same of memory that stays where it is until the capture ends.
+  void keep(char* begin, char* end);
   // Everything is as it was; the capture's own memory is empty.
   void put_back();
 
@@ -27,7 +29,6 @@ class Journal {
     std::unique_ptr<char[]> bytes;
     size_t size;
   };
-  void keep(char* begin, char* end);
 
   std::map<char*, char*> own_, known_;  // begin to end; parts do not overlap
   std::vector<Kept> kept_;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "graphs/tensors.h"
 #include "operators/alias.h"
 #include "operators/facts.h"
 #include "operators/types.h"
@@ -15,37 +16,6 @@ namespace hostdevice {
 namespace {
 
 using c10::IValue;
-
-template <class F>
-void each_result(const IValue& v, F f) {
-  if (v.isTensor()) {
-    if (v.toTensor().defined()) f(v.toTensor());
-  } else if (v.isTensorList()) {
-    for (const at::Tensor& t : v.toTensorVector())
-      if (t.defined()) f(t);
-  } else if (v.isOptionalTensorList()) {
-    for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector())
-      if (t.has_value() && t->defined()) f(*t);
-  }
-}
-
-// Calls f with every tensor of an argument, and puts what it gives in its place.
-template <class F>
-IValue map_tensors(const IValue& v, Kind kind, F f) {
-  if (kind == Kind::Tensor && v.isTensor() && v.toTensor().defined()) return f(v.toTensor());
-  if (kind == Kind::TensorList && v.isTensorList()) {
-    c10::List<at::Tensor> out;
-    for (const at::Tensor& t : v.toTensorVector()) out.push_back(t.defined() ? f(t) : t);
-    return out;
-  }
-  if (kind == Kind::OptionalTensorList && v.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> out;
-    for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector())
-      out.push_back(t.has_value() && t->defined() ? std::optional<at::Tensor>(f(*t)) : t);
-    return out;
-  }
-  return v;
-}
 
 at::Tensor copy_of_number(const at::Tensor& t) {
   at::Tensor copy = t.clone();
@@ -78,7 +48,8 @@ Node::Node(
   add_results(arguments, results);
 }
 
-Node::Node(std::string name, std::function<void()> work) : name_(std::move(name)), work_(std::move(work)) {}
+Node::Node(std::string name, std::function<void()> work, std::vector<const void*> addresses, Tape tape)
+    : name_(std::move(name)), work_(std::move(work)), addresses_(std::move(addresses)), tape_(std::move(tape)) {}
 
 // Whether the CPU's kernel is all that the device's does, with these arguments.
 bool Node::computes_on_cpu(const Facts& f, c10::ArrayRef<IValue> arguments) const {
@@ -151,13 +122,13 @@ void Node::call(torch::jit::Stack& stack) const {
 }
 
 void Node::replay() const {
+  const Playing playing(tape_);
   if (work_) {
     work_();
     return;
   }
   t_current_device = index_;
   torch::jit::Stack stack = arguments_;
-  const Playing playing(tape_);
   call(stack);
   if (results_.empty()) return;
   auto expected = results_.begin();

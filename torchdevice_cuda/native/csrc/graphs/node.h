@@ -22,7 +22,7 @@ class Node {
       const c10::OperatorHandle& op, const Facts& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
       c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results, Tape tape);
   // Something else that is done on the device.
-  Node(std::string name, std::function<void()> work);
+  Node(std::string name, std::function<void()> work, std::vector<const void*> addresses = {}, Tape tape = {});
 
   // Below autograd, with the thread's device set back by the caller.
   void replay() const;
