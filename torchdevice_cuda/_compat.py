@@ -103,6 +103,11 @@ def raw_sizes_are_signed(version: str) -> bool:
     return torch_release(version) >= (2, 13)
 
 
+def instantiates_by_itself(version: str) -> bool:
+    """Whether torch's Python ends a capture in parts, makes it ready, and replays only what is."""
+    return torch_release(version) >= (2, 14)
+
+
 def generators_are_built_in() -> bool:
     """Whether torch makes generators of the devices that it was built for alone, as 2.6 does, and asks no hooks."""
     import torch._C

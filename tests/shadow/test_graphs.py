@@ -136,7 +136,7 @@ CAPTURES = {
 def test_a_refused_capture_says_so_and_restores(case: str) -> None:
     kind, words = error(CAPTURES[case])
     assert kind == "RuntimeError"
-    assert words.startswith("CUDA graph capture comes with a later version of torchdevice_cuda's 'cpu' driver")
+    assert words.startswith("CUDA graphs cannot be captured with torchdevice_cuda's 'cpu' driver")
     assert torch.cuda.current_device() == 0
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
     assert torch.cuda.current_stream(1) == torch.cuda.default_stream(1)

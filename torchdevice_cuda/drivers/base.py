@@ -26,7 +26,7 @@ from .traits import Trait
 if TYPE_CHECKING:
     import torch
 
-    from ..native.interface import Native, Rescue
+    from ..native.interface import Native, NativeGraph, Rescue
     from ..settings import Settings
 
 
@@ -146,6 +146,15 @@ class Driver(abc.ABC):
     @abc.abstractmethod
     def streams(self) -> Streams:
         """The streams of its devices."""
+
+    @property
+    def can_capture(self) -> bool:
+        """Whether graphs can be captured: whether what is computed goes through code of ours."""
+        return False
+
+    def graph(self) -> NativeGraph | None:
+        """A graph that nothing has been captured into, if there can be one."""
+        return None
 
     @property
     def native(self) -> Native | None:

@@ -56,6 +56,22 @@ _ONLY_KERNELS = {"cuda": ("operators/cuda_ties.cpp",), "mps": ()}
 # Loops over random numbers are vectorised: nothing looks at errno or at traps, and numbers do not depend on whether the
 # processor has instructions that multiply and add.
 _LOOPS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
+# Graphs: what runs on every replay is with what it calls.
+_GRAPHS: dict[str, dict[str, Unit]] = {
+    "cuda": {
+        "graphs": Unit(
+            "-O2",
+            (
+                "graphs/journal.cpp",
+                "graphs/node.cpp",
+                "graphs/shapes.cpp",
+                "graphs/graph.cpp",
+                "bindings/graphs.cpp",
+            ),
+        ),
+    },
+    "mps": {},
+}
 _VECTORISED: dict[str, dict[str, Unit]] = {
     "cuda": {
         "random": Unit(
@@ -113,6 +129,7 @@ def layout(kind: str) -> dict[str, Unit]:
             ),
         ),
         **_VECTORISED[kind],
+        **_GRAPHS[kind],
         "module": Unit(
             "-O1",
             (
@@ -141,6 +158,8 @@ def layout(kind: str) -> dict[str, Unit]:
                 "runtime/pinned.cpp",
                 "runtime/allocator.cpp",
                 "runtime/streams.cpp",
+                "runtime/captures.cpp",
+                "runtime/tape.cpp",
                 "runtime/guard.cpp",
                 "runtime/device.cpp",
                 "runtime/shared_memory.cpp",

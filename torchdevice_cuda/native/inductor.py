@@ -8,6 +8,7 @@ cannot compile, it says.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -60,10 +61,27 @@ def _compile(
     devices = [_device_of(value, kind) for value in output.args[0]]
     random = any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in gm.graph.nodes)
     inputs = _to_cpu_graph(gm, example_inputs, kind)
-    if "cudagraphs" in kwargs and kwargs["cudagraphs"] is not None:
-        kwargs["cudagraphs"] = type(kwargs["cudagraphs"])(False)
+    _decline_graphs(kwargs)
     compiled = compile_fx_inner(gm, inputs, **kwargs)
     return _OnDevice(native, compiled, min(indices), devices, random)
+
+
+def _decline_graphs(kwargs: dict[str, Any]) -> None:
+    """No cudagraph trees (``mode="reduce-overhead"``), which inductor's logs and counters then say, as of its own.
+
+    The compiled code is one call already: a graph of it would spare its wrapper, and take a copy of every argument.
+    """
+    from torch._inductor import config
+    from torch._inductor.cudagraph_utils import log_cudagraph_skip_and_bump_counter
+
+    asked = kwargs.get("cudagraphs")
+    if config.triton.cudagraphs if asked is None else asked:
+        log_cudagraph_skip_and_bump_counter(
+            "skipping cudagraphs due to the virtual GPU, for which inductor's C++ backend compiles: torch.cuda.graph "
+            "captures the compiled code"
+        )
+    if asked is not None:
+        kwargs["cudagraphs"] = type(asked)(False)
 
 
 def _device_of(node: Any, kind: str) -> int | None:
@@ -149,6 +167,14 @@ def _propagate(gm: Any, example_inputs: Sequence[Any], mode: Any, kind: str) -> 
     return inputs
 
 
+def _memory(tensor: Any) -> tuple[int, int]:
+    """Where a tensor's elements are, and how many bytes from the first to the last."""
+    if tensor.numel() == 0:
+        return 0, 0
+    last = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
+    return tensor.data_ptr(), (last + 1) * tensor.element_size()
+
+
 class _OnDevice:
     """A compiled CPU graph, called with device tensors."""
 
@@ -176,14 +202,20 @@ class _OnDevice:
         inputs.clear()
         places = [i for i, t in enumerate(arguments) if isinstance(t, self._tensor) and t.device.type == self._kind]
         on_device = [arguments[i] for i in places]
-        aliases = self._to_cpu(on_device)
+        captured = self._native.captures_underway() and self._native.begin_foreign_call(
+            self._index, [_memory(t) for t in on_device]
+        )
+        # What a graph is replayed with is kept by others, or nobody: it is not the graph that keeps it.
+        aliases = self._to_cpu(on_device, not captured)
         for place, alias in zip(places, aliases, strict=True):
             arguments[place] = alias
-        saved = self._native.allocate_on(self._index)
+        again = None
         try:
-            results = list(self._draw(arguments) if self._random else self._compiled(arguments))
+            results = self._run(list(arguments))
+            again = self._again(arguments, results) if captured else None
         finally:
-            self._native.allocate_on(saved)
+            if captured:
+                self._native.end_foreign_call(self._index, again)
         wanted = [i for i, d in enumerate(self._devices) if d is not None and isinstance(results[i], self._tensor)]
         moved = self._to_device([results[i] for i in wanted], on_device, aliases, self._index)
         for i, value in zip(wanted, moved, strict=True):
@@ -191,6 +223,24 @@ class _OnDevice:
                 value = value.to(f"{self._kind}:{self._devices[i]}")
             results[i] = value
         return results
+
+    def _run(self, arguments: list[Any]) -> list[Any]:
+        saved = self._native.allocate_on(self._index)
+        try:
+            return list(self._draw(arguments) if self._random else self._compiled(arguments))
+        finally:
+            self._native.allocate_on(saved)
+
+    def _again(self, arguments: list[Any], results: list[Any]) -> Callable[[], None]:
+        """The same call with what is in memory then; its results go where these are."""
+        places = [_memory(r) if isinstance(r, self._tensor) else None for r in results]
+
+        def again() -> None:
+            for place, result in zip(places, self._run(list(arguments)), strict=True):
+                if place is not None and _memory(result) != place:
+                    ctypes.memmove(place[0], *_memory(result))
+
+        return again
 
     def _draw(self, arguments: list[Any]) -> Any:
         """Random graphs draw from the CPU's generator: lend it the device's seed."""

@@ -57,12 +57,43 @@ class NativeEvent(Protocol):
         """Milliseconds to another event."""
 
 
+class NativeGraph(Protocol):
+    """Calls that were captured, to be replayed."""
+
+    capturing: bool
+
+    def begin(self, pool_a: int, pool_b: int, mode: int) -> None:
+        """Record what the current stream is given; 0 global, 1 thread_local, 2 relaxed."""
+
+    def end(self) -> None:
+        """Stop recording; raises what went wrong, and has stopped then, too."""
+
+    def replay(self) -> None:
+        """Make the calls again."""
+
+    def reset(self) -> None:
+        """Forget them, and let go of the pool."""
+
+    def names(self) -> list[str]:
+        """The operators, in order."""
+
+    def register_generator(self, generator: torch.Generator) -> None:
+        """Count a generator's draws as the graph's."""
+
+    def holds_current_stream(self) -> bool:
+        """Whether the capture began on the thread's current stream."""
+
+    def takes_current_stream(self) -> bool:
+        """Whether the thread's current stream takes part in the capture."""
+
+
 class Native(Protocol):
     """The compiled module."""
 
     __file__: str | None
     device_type: str
     Event: type[NativeEvent]
+    Graph: Callable[[], NativeGraph]
 
     # ------------------------------------------------------------------ devices
     def install(self, device_count: int, memory_limits: list[int]) -> bool:
@@ -252,6 +283,9 @@ class Native(Protocol):
     def stream_synchronize(self, device: int, stream: int) -> None:
         """Wait for its work."""
 
+    def stream_capture_status(self, device: int, stream: int) -> int:
+        """0: nothing is captured on it; 1: something is; 2: that has failed."""
+
     def stream_priority(self, device: int, stream: int) -> int:
         """Its priority."""
 
@@ -266,6 +300,16 @@ class Native(Protocol):
 
     def sleep(self, cycles: int, device: int) -> None:
         """Keep the current stream busy."""
+
+    # ------------------------------------------------------------------- graphs
+    def captures_underway(self) -> bool:
+        """Whether a graph is being captured, on whatever stream."""
+
+    def begin_foreign_call(self, device: int, memory: list[tuple[int, int]]) -> bool:
+        """Begin to record a call of somebody else's code over this memory, addresses and sizes; false: no capture."""
+
+    def end_foreign_call(self, device: int, again: Callable[[], object] | None) -> None:
+        """The call was made, and this makes it again; ``None`` if it failed."""
 
     # ------------------------------------------------------------- torch's functions
     rescue: Rescue

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ... import gpus
-from ...native.interface import Native
+from ...native.interface import Native, NativeGraph
 from ..base import Offer
 from ..host import machine
 from ..host.driver import HostDriver
@@ -80,6 +80,15 @@ class VirtualDriver(HostDriver):
     def memory(self) -> NativeMemory:
         """The device's memory."""
         return NativeMemory(self._module, self._count)
+
+    @property
+    def can_capture(self) -> bool:
+        """The device records what it is given."""
+        return True
+
+    def graph(self) -> NativeGraph | None:
+        """A graph that nothing has been captured into."""
+        return self._module.Graph()
 
     def initialize(self) -> None:
         """Bring the device up: from here on a forked child may not use it."""

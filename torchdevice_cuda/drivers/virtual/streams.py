@@ -71,8 +71,7 @@ class NativeStreams(Streams):
 
     def is_capturing(self, stream_id: int, device: int) -> bool:
         """Whether a graph is being captured on a stream."""
-        self._valid(device)
-        return False
+        return self._native.stream_capture_status(self._valid(device), stream_id) != 0
 
     # ------------------------------------------------------------------- events
     def event(self, timing: bool) -> EventState:

@@ -1,15 +1,16 @@
-"""CUDA graphs and green contexts: their states and errors. Capturing itself is not available yet and says so."""
+"""CUDA graphs and green contexts: their states and errors. What is captured and replayed is the driver's affair."""
 
 from __future__ import annotations
 
 import itertools
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch._C
 
-from ..._compat import no_raw_graph
+from ..._compat import instantiates_by_itself, no_raw_graph
 from ...drivers import active
 from ...drivers.errors import cuda_error
 from . import pybind
@@ -17,13 +18,17 @@ from . import pybind
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from ...native.interface import NativeGraph
+
 __all__ = ["_CUDAGraph", "_CUDAGreenContext", "_WorkqueueScope", "_graph_pool_handle"]
 
 _ILLEGAL_STATE = 401
 _ERROR_MODES = ("global", "thread_local", "relaxed")
 
 _pool_ids = itertools.count(1)
+_own_pool_ids = itertools.count(1)  # of graphs that were given none
 _debug_mode = False  # one switch for all graphs of the process, as on CUDA
+_capturing: list[_CUDAGraph] = []
 
 
 def next_pool_id() -> tuple[int, int]:
@@ -37,15 +42,16 @@ def _graph_pool_handle() -> tuple[int, int]:
 
 
 def capture_unavailable() -> RuntimeError:
-    """The error for starting a capture."""
+    """The error for starting a capture where the device is not ours to record."""
     return RuntimeError(
-        f"CUDA graph capture comes with a later version of torchdevice_cuda's {active().name!r} driver; run this code "
-        "without a graph (call the captured function directly in place of graph.replay())"
+        f"CUDA graphs cannot be captured with torchdevice_cuda's {active().name!r} driver: what a program computes "
+        "goes past it, to PyTorch's own kernels. Run this code without a graph (call the captured function directly in "
+        "place of graph.replay()), or with --driver virtual, which captures"
     )
 
 
 class _CUDAGraph(pybind.PybindObject):
-    """A graph that nothing has been captured into."""
+    """Work that is captured once and replayed many times."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Take the arguments of ``__init__``, as classes of C++ do; torch's subclass hands them on."""
@@ -53,17 +59,36 @@ class _CUDAGraph(pybind.PybindObject):
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._keeps = bool(keep_graph)
+        self._recorded: NativeGraph | None = None
+        self._ended = self._raw_is_live = self._instantiated = False
+        self._pool: tuple[int, int] | None = None
+        self._retained: list[tuple[int, tuple[int, int]]] = []
+
+    def _native(self) -> NativeGraph:
+        if self._recorded is None:
+            self._recorded = active().graph()
+            if self._recorded is None:
+                raise capture_unavailable()
+        return self._recorded
 
     def register_generator_state(self, generator: torch.Generator) -> None:
-        """Note a generator whose state a replay would advance; without a capture nothing ever advances it."""
+        """Have a replay move a generator's offset by what the graph draws from it."""
         if not isinstance(generator, torch._C.Generator):
-            raise TypeError(f"expected a torch.Generator, but got {type(generator).__name__}")
+            raise TypeError(f"expected a Generator, but got {type(generator).__name__}")
+        if active().can_capture:
+            if generator.device.type != "cuda":
+                raise RuntimeError(f"Expected a 'cuda' device type for generator but found {generator.device.type!r}")
+            self._native().register_generator(generator)
 
     def capture_begin(self, pool: tuple[int, int] | None = None, capture_error_mode: str = "global") -> None:
-        """Raises: first for CUDA's own reasons, then because capturing is not available."""
+        """Record what the current stream is given from now on, and do nothing of it."""
         if capture_error_mode not in _ERROR_MODES:
             raise RuntimeError(
                 f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got {capture_error_mode}"
+            )
+        if self._ended:
+            raise RuntimeError(
+                "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."
             )
         driver = active()
         if driver.streams.current(driver.current_device()) == 0:
@@ -71,88 +96,178 @@ class _CUDAGraph(pybind.PybindObject):
                 "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay "
                 "them on the default stream.)"
             )
-        raise capture_unavailable()
+        native = self._native()
+        if pool is None or tuple(pool) == (0, 0):
+            pool = (next(_own_pool_ids), 0)
+        native.begin(*pool, _ERROR_MODES.index(capture_error_mode))
+        self._pool = pool[0], pool[1]
+        _capturing.append(self)
 
     def capture_end(self) -> None:
-        """Raises: no capture is underway."""
-        raise cuda_error(_ILLEGAL_STATE)
+        """Stop recording; from now on the graph can be replayed."""
+        self.capture_end_pre()
+        if not self._keeps:
+            self._instantiated = True
+        self.capture_end_post()
 
     def capture_end_pre(self) -> None:
-        """The first part of it, where torch runs hooks in between: raises."""
-        raise cuda_error(_ILLEGAL_STATE)
+        """The first part of it, after which torch's hooks may look at what was captured."""
+        if self._recorded is None or not self._recorded.capturing:
+            raise cuda_error(_ILLEGAL_STATE)
+        if not self._recorded.holds_current_stream():
+            raise RuntimeError("Capture must end on the same stream it began on.")
+        _capturing.remove(self)
+        try:
+            self._recorded.end()
+        except BaseException:
+            self._drop()
+            raise
+        self._ended = self._raw_is_live = True
+        if not self._recorded.names():
+            warnings.warn(
+                "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong "
+                "device or stream.",
+                stacklevel=3,
+            )
 
     def capture_end_post(self) -> None:
-        """The other part: raises."""
-        raise cuda_error(_ILLEGAL_STATE)
+        """The other part."""
+        if not self._ended:
+            raise cuda_error(_ILLEGAL_STATE)
+        self._raw_is_live = self._keeps
 
     def instantiate(self) -> None:
-        """Raises: nothing was captured."""
-        raise RuntimeError("capture_end() must have been called before calling instantiate")
+        """Make what was captured ready to be replayed: it is."""
+        if not self._ended:
+            raise RuntimeError("capture_end() must have been called before calling instantiate")
+        if not self._raw_is_live:
+            raise RuntimeError("instantiate() is intended to be called by the user only when keep_graph=true")
+        self._instantiated = True
 
     def replay(self) -> None:
-        """Raises: nothing was captured."""
-        raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
+        """Do on the current stream what was recorded, with what is in its memory now."""
+        if not self._ended or self._recorded is None:
+            raise RuntimeError(
+                "capture_end() must have been called before calling instantiate"
+                if instantiates_by_itself(torch.__version__)
+                else "Called CUDAGraph::replay without a preceding successful capture."
+            )
+        self._instantiated = True
+        self._recorded.replay()
 
     def reset(self) -> None:
-        """Drop what was captured: nothing."""
+        """Drop what was captured, and let go of its memory. A capture that is underway goes on, as on CUDA."""
+        if self._recorded is None or not self._recorded.capturing:
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._recorded is not None:
+            self._recorded.reset()
+        self._ended = self._raw_is_live = self._instantiated = False
+        self._pool = None
+        while self._retained:
+            device, pool = self._retained.pop()
+            active().memory.release_pool(device, pool)
 
     @property
     def _has_graph_exec(self) -> bool:
         """Whether there is something to replay."""
-        return False
+        return self._instantiated
 
     def pool(self) -> tuple[int, int]:
-        """Raises: nothing was captured."""
-        raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
+        """The id of the memory that belongs to what was captured."""
+        if not self._ended or self._pool is None:
+            raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
+        return self._pool
 
     def pools(self) -> list[tuple[int, int]]:
-        """Raises: nothing was captured."""
-        raise RuntimeError("Called CUDAGraph::pools() without a preceding successful capture.")
+        """The same, and pools that were kept for it."""
+        if not self._ended or self._pool is None:
+            raise RuntimeError("Called CUDAGraph::pools() without a preceding successful capture.")
+        return [self._pool, *(pool for _, pool in self._retained)]
 
     def _retain_pool(self, pool: tuple[int, int]) -> None:
-        """Raises: a pool is kept for a capture that is underway."""
-        raise RuntimeError("CUDAGraph::retain_pool may only be called during capture.")
+        """Hold a pool for as long as what is being captured."""
+        if self._recorded is None or not self._recorded.capturing:
+            raise RuntimeError("CUDAGraph::retain_pool may only be called during capture.")
+        driver = active()
+        driver.memory.retain_pool(driver.current_device(), pool)
+        self._retained.append((driver.current_device(), pool))
 
     def enable_debug_mode(self) -> None:
-        """Let ``debug_dump`` of every graph write."""
+        """Let ``debug_dump`` of every graph write; in later releases, of this one."""
         global _debug_mode
-        _debug_mode = True
+        if instantiates_by_itself(torch.__version__):
+            self._keeps = True
+        else:
+            _debug_mode = True
 
     def debug_dump(self, debug_path: str) -> None:
-        """Write nothing, since nothing was captured; warn as CUDA does."""
-        if _debug_mode or self._keeps:
-            warnings.warn("DEBUG: calling debug_dump()", stacklevel=2)
-        else:
+        """Write what was captured, if it was kept, in the language of Graphviz."""
+        if not (_debug_mode or self._keeps):
             warnings.warn("CUDA Graphs debug not enabled, set with [graph].enable_debug_mode()", stacklevel=2)
+            return
+        warnings.warn("DEBUG: calling debug_dump()", stacklevel=2)
+        if self._raw_is_live and self._recorded is not None:
+            warnings.warn(f"DEBUG: calling cudaGraphDebugDotPrint() with {debug_path}", stacklevel=2)
+            Path(debug_path).write_text(_dot(self._recorded.names()))
 
     def raw_cuda_graph(self) -> int:
-        """Raises: nothing was captured."""
-        raise RuntimeError(no_raw_graph(torch.__version__, self._keeps))
+        """What names the captured graph to CUDA's own functions; there is none here that takes it."""
+        if not self._raw_is_live:
+            raise RuntimeError(no_raw_graph(torch.__version__, self._keeps))
+        return id(self._recorded)
 
     def raw_cuda_graph_exec(self) -> int:
-        """Raises: nothing was captured."""
-        raise RuntimeError("You cannot access the raw cudaGraphExec_t instance until instantiate() has been called")
+        """The same for what is replayed."""
+        if not self._instantiated:
+            raise RuntimeError("You cannot access the raw cudaGraphExec_t instance until instantiate() has been called")
+        return id(self)
 
     @staticmethod
     def get_currently_capturing_graph() -> _CUDAGraph:
-        """Raises: no capture is underway."""
+        """The graph that is being captured on the current stream."""
+        driver = active()
+        device = driver.current_device()
+        if driver.streams.is_capturing(driver.streams.current(device), device):
+            for graph in _capturing:
+                if graph._recorded is not None and graph._recorded.takes_current_stream():
+                    return graph
         raise RuntimeError("The current stream is not currently capturing.")
 
     def begin_capture_to_if_node(self, scalar_cuda_pred_tensor: torch.Tensor) -> None:
-        """Raises: conditional nodes belong to a capture that is underway."""
+        """Raises: there are no conditional nodes."""
         self.get_currently_capturing_graph()
+        raise _no_conditional_nodes()
 
     def begin_capture_to_while_node(self, scalar_cuda_pred_tensor: torch.Tensor) -> None:
-        """Raises: conditional nodes belong to a capture that is underway."""
+        """Raises: there are no conditional nodes."""
         self.get_currently_capturing_graph()
+        raise _no_conditional_nodes()
 
     def set_conditional_handle_for_current_node(self, scalar_cuda_pred_tensor: torch.Tensor) -> None:
-        """Raises: conditional nodes belong to a capture that is underway."""
+        """Raises: there are no conditional nodes."""
         raise RuntimeError("No active CUDA graph conditional node.")
 
     def end_capture_to_conditional_node(self) -> None:
-        """Raises: conditional nodes belong to a capture that is underway."""
+        """Raises: there are no conditional nodes."""
         self.get_currently_capturing_graph()
+        raise _no_conditional_nodes()
+
+
+def _no_conditional_nodes() -> NotImplementedError:
+    return NotImplementedError(
+        f"Graphs of the {active().name!r} driver of torchdevice_cuda have no conditional nodes: capture each branch as "
+        "a graph of its own, and choose on the host which to replay"
+    )
+
+
+def _dot(names: list[str]) -> str:
+    """A chain of calls: one stream after the other, in the order in which they were recorded."""
+    nodes = [f'"graph_1_node_{i}"[style="bold" shape="octagon" label="{i}\\n{name}"];' for i, name in enumerate(names)]
+    edges = [f'"graph_1_node_{i}" -> "graph_1_node_{i + 1}";' for i in range(len(names) - 1)]
+    body = "\n".join([*nodes, *edges])
+    return f'digraph dot {{\nsubgraph cluster_1 {{\nlabel="graph_1" graph[style="dashed"];\n{body}\n}}\n}}\n'
 
 
 # How a green context shares the device's work queues with the others.

@@ -13,9 +13,9 @@ namespace {
 
 using at::Tensor;
 
-// CPU tensors over the same memory, which they keep alive.
-std::vector<Tensor> to_cpu(at::TensorList tensors) {
-  Aliases aliases(t_current_device, /*keep_alive=*/true);
+// CPU tensors over the same memory, which they keep alive unless somebody else does.
+std::vector<Tensor> to_cpu(at::TensorList tensors, bool keep) {
+  Aliases aliases(t_current_device, keep);
   std::vector<Tensor> out;
   out.reserve(tensors.size());
   for (const auto& t : tensors) out.push_back(aliases.to_cpu(t, false));
@@ -41,7 +41,7 @@ void register_bridge() {
   auto* m = new torch::Library(
       torch::Library::FRAGMENT, kIsCuda ? "hostdevice_cuda" : "hostdevice_mps", std::nullopt, __FILE__,
       static_cast<uint32_t>(__LINE__));
-  m->def("to_cpu(Tensor[] tensors) -> Tensor[]", TORCH_FN(to_cpu));
+  m->def("to_cpu(Tensor[] tensors, bool keep=True) -> Tensor[]", TORCH_FN(to_cpu));
   m->def(
       "to_device(Tensor[] results, Tensor[] inputs, Tensor[] cpu_inputs, int index) -> Tensor[]", TORCH_FN(to_device));
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "calls/rescue.h"
+#include "graphs/graph.h"
 #include "operators/install.h"
 #include "operators/registration.h"
 #include "operators/widening.h"
@@ -58,6 +59,9 @@ bool install(int count, const std::vector<int64_t>& limits) {
   register_fft();
   register_bridge();
   register_boxed_kernels();
+#ifdef HOSTDEVICE_CUDA
+  install_recording();
+#endif
   install_fork_handlers();
   py::module_::import("atexit").attr("register")(
       py::cpp_function([] { prepare_exit(); }, py::call_guard<py::gil_scoped_release>()));
@@ -155,4 +159,7 @@ PYBIND11_MODULE(_hostdevice_mps, m) {
   if (!hostdevice::add_rescue(m.ptr())) throw pybind11::error_already_set();
   hostdevice::bind_streams(m);
   hostdevice::bind_ipc(m);
+#ifdef HOSTDEVICE_CUDA
+  hostdevice::bind_graphs(m);
+#endif
 }

@@ -7,6 +7,8 @@
 #include <variant>
 
 #include "bindings/module.h"
+#include "graphs/graph.h"
+#include "runtime/captures.h"
 #include "runtime/device.h"
 #include "runtime/ipc.h"
 
@@ -67,7 +69,7 @@ void bind_streams(py::module_& m) {
         return exchange_stream(static_cast<Index>(i), id);
       },
       nogil);
-  m.def("stream_query", [](int i, int64_t id) { return stream_idle(stream_state(static_cast<Index>(i), id)); }, nogil);
+  m.def("stream_query", [](int i, int64_t id) { return query_stream(stream_state(static_cast<Index>(i), id)); }, nogil);
   m.def(
       "stream_synchronize",
       [](int i, int64_t id) {
@@ -80,9 +82,16 @@ void bind_streams(py::module_& m) {
   m.def("stream_priority_range", [] { return std::make_pair(kLowestPriority, kHighestPriority); });
   m.def("synchronize", [](int i) { synchronize_device(static_cast<Index>(i)); }, py::arg("device") = -1, nogil);
   m.def(
-      "sleep", [](int64_t cycles, int i) { sleep_current_stream(static_cast<Index>(i), cycles); }, py::arg("cycles"),
-      py::arg("device") = -1, nogil);
+      "sleep",
+      [](int64_t cycles, int i) {
+#ifdef HOSTDEVICE_CUDA
+        if (record_sleep(static_cast<Index>(i), cycles)) return;
+#endif
+        sleep_current_stream(static_cast<Index>(i), cycles);
+      },
+      py::arg("cycles"), py::arg("device") = -1, nogil);
 
+  m.def("captures_underway", [] { return captures_underway(); });
   m.def("watch_synchronization", [](int mode) { g_sync_debug.store(mode); }, py::arg("mode"));
 
   py::class_<PyEvent>(m, "Event")
@@ -103,7 +112,7 @@ void bind_streams(py::module_& m) {
       .def(
           "synchronize",
           [](PyEvent& e) {
-            if (e.recorded()) event_synchronize(e.state());
+            if (e.recorded()) synchronize_event(e.state());
           },
           nogil)
       .def("elapsed_time", [](PyEvent& a, PyEvent& b) { return event_elapsed_ms(a.state(), b.state()); })

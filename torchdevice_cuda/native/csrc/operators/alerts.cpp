@@ -9,6 +9,7 @@
 #include "compat.h"
 #include "operators/facts.h"
 #include "operators/registration.h"
+#include "runtime/captures.h"
 #include "runtime/device.h"
 #include "runtime/gpu_trace.h"
 #include "runtime/streams.h"
@@ -153,6 +154,7 @@ constexpr Waiting kWaiting[] = {
     {"_to_sparse_bsr"},
     {"_to_sparse_csc"},
     {"_to_sparse_csr"},
+    {"cholesky"},
     {"equal", &compares},
     {"histc", &looks_for_range},
     {"index_fill.int_Tensor", &fills_from_device<3>},
@@ -209,7 +211,8 @@ void tell(const Facts& f, const Stack& stack, size_t base, c10::DeviceIndex inde
   const auto holds = [&](const auto* row) { return !row->holds || row->holds(stack, base); };
   if (f.nondeterministic && at::globalContext().deterministicAlgorithms() && holds(f.nondeterministic))
     at::globalContext().alertNotDeterministic(f.nondeterministic->caller);
-  if (f.waiting && (watches_synchronization() || was_ever_busy() || listener()) && holds(f.waiting)) {
+  if (f.waiting && (watches_synchronization() || was_ever_busy() || listener() || captures_underway()) &&
+      holds(f.waiting)) {
     synchronizing();
     synchronize_current_stream(index);
   }

@@ -100,6 +100,31 @@ void materialize(const c10::IValue& v) {
   }
 }
 
+bool is_plain(const at::Tensor& t) {
+  const auto* impl = t.unsafeGetTensorImpl();
+  return impl->layout() == at::kStrided && impl->has_storage() && !is_quantized_impl(impl) && !is_nested_impl(impl);
+}
+
+at::Tensor Borrowed::tensor(const at::Tensor& t) {
+  const auto* impl = t.unsafeGetTensorImpl();
+  auto* const from = impl->unsafe_storage().unsafeGetStorageImpl();
+  const c10::Storage* found = nullptr;
+  for (const auto& [known, storage] : storages_)
+    if (known == from) found = &storage;
+  if (!found) {
+    storages_.emplace_back(
+        from,
+        c10::make_intrusive<c10::StorageImpl>(
+            c10::StorageImpl::use_byte_size_t(), from->nbytes(),
+            c10::DataPtr(const_cast<void*>(from->data()), from->device()), device_allocator(), from->resizable()));
+    found = &storages_.back().second;
+  }
+  at::Tensor out =
+      at::detail::make_tensor<TensorImpl>(c10::Storage(*found), with_view_bits(kDense, impl), impl->dtype());
+  copy_geometry(out.unsafeGetTensorImpl(), impl);
+  return out;
+}
+
 const c10::intrusive_ptr<c10::StorageImpl>& Aliases::storage_alias(const c10::Storage& s) {
   auto* impl = s.unsafeGetStorageImpl();
   for (auto& p : storages_)

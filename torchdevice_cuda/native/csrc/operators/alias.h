@@ -6,6 +6,9 @@
 #include <c10/core/Storage.h>
 #include <c10/util/SmallVector.h>
 
+#include <utility>
+#include <vector>
+
 #include "runtime/device.h"
 
 namespace hostdevice {
@@ -17,6 +20,18 @@ inline bool is_device_tensor(const at::Tensor& t) {
 // A tensor, or each of a list, gets memory of its own where it shares it with lazy clones: it is going to be written.
 void materialize(const at::Tensor& t);
 void materialize(const c10::IValue& v);
+
+// The same tensors over the same memory, which they do not keep: somebody else does. Those that share a storage share
+// its stand-in.
+class Borrowed {
+ public:
+  at::Tensor tensor(const at::Tensor& t);
+
+ private:
+  std::vector<std::pair<const c10::StorageImpl*, c10::Storage>> storages_;
+};
+// Whether a tensor is memory and a shape, and nothing else.
+bool is_plain(const at::Tensor& t);
 
 // The aliases of one operator call. Two tensors that share a storage share its alias, so that overlap checks and
 // resizes inside CPU kernels see what they should.

@@ -21,7 +21,9 @@
 #include "operators/dtypes.h"
 #include "operators/facts.h"
 #include "operators/kernel_names.h"
+#include "operators/recorded.h"
 #include "operators/refusals.h"
+#include "operators/registration.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 #include "runtime/generator.h"
@@ -111,6 +113,10 @@ C10_NOINLINE void round(Widening& wide, const Facts& f, Stack& stack) {
 
 void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stack* stack) {
   check_fork();
+  if (kIsCuda && may_be_captured() && !f.view) {
+    g_record(op, DispatchKeySet(device_key(target)), stack);
+    return;
+  }
   const size_t base = stack->size() - f.args.size();
 
   // Which device is this for, and is it one device?
@@ -273,22 +279,6 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   }
 }
 
-// Of operators without a kernel object. The lock protects the table; what is in it stays and does not change.
-const Facts& shared_facts(const c10::OperatorHandle& op) {
-  static std::shared_mutex mutex;
-  static auto* all = new std::unordered_map<const void*, std::unique_ptr<Facts>>;
-  const void* key = &op.schema();
-  {
-    std::shared_lock<std::shared_mutex> lock(mutex);
-    auto it = all->find(key);
-    if (it != all->end()) return *it->second;
-  }
-  auto made = make_facts(op);
-  made->any_type = true;
-  std::unique_lock<std::shared_mutex> lock(mutex);
-  return *all->emplace(key, std::move(made)).first->second;
-}
-
 struct BoxedKernel final : c10::OperatorKernel {
   explicit BoxedKernel(DispatchKey target) : target_(target) {}
   ~BoxedKernel() override {
@@ -312,6 +302,25 @@ struct BoxedKernel final : c10::OperatorKernel {
 };
 
 }  // namespace
+
+Record g_record = nullptr;
+RecordWork g_record_work = nullptr;
+
+// Of operators without a kernel object. The lock protects the table; what is in it stays and does not change.
+const Facts& shared_facts(const c10::OperatorHandle& op) {
+  static std::shared_mutex mutex;
+  static auto* all = new std::unordered_map<const void*, std::unique_ptr<Facts>>;
+  const void* key = &op.schema();
+  {
+    std::shared_lock<std::shared_mutex> lock(mutex);
+    auto it = all->find(key);
+    if (it != all->end()) return *it->second;
+  }
+  auto made = make_facts(op);
+  made->any_type = true;
+  std::unique_lock<std::shared_mutex> lock(mutex);
+  return *all->emplace(key, std::move(made)).first->second;
+}
 
 torch::CppFunction boxed_kernel(DispatchKey target) {
   return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(target));

@@ -143,11 +143,11 @@ void register_small(Registrar& registrar) {
 }
 
 void register_absent_libraries(Registrar& registrar) {
-  registrar.impl("_use_cudnn_ctc_loss", TORCH_FN(no_cudnn_ctc));
-  registrar.impl("_use_cudnn_ctc_loss.Tensor", TORCH_FN(no_cudnn_ctc_tensor));
+  registrar.on_host("_use_cudnn_ctc_loss", TORCH_FN(no_cudnn_ctc));
+  registrar.on_host("_use_cudnn_ctc_loss.Tensor", TORCH_FN(no_cudnn_ctc_tensor));
   if (has_operator("aten::_use_miopen_ctc_loss")) {
-    registrar.impl("_use_miopen_ctc_loss", TORCH_FN(no_cudnn_ctc));
-    registrar.impl("_use_miopen_ctc_loss.Tensor", TORCH_FN(no_cudnn_ctc_tensor));
+    registrar.on_host("_use_miopen_ctc_loss", TORCH_FN(no_cudnn_ctc));
+    registrar.on_host("_use_miopen_ctc_loss.Tensor", TORCH_FN(no_cudnn_ctc_tensor));
   }
 }
 

@@ -54,6 +54,14 @@ bool never_draws(const c10::FunctionSchema& schema) {
   return ops->count(schema.name()) != 0;
 }
 
+// Operators whose kernel at the device's key is more than the CPU's: none of the boxed ones.
+bool has_own_kernel(const std::string& name) {
+  static const auto* same = new Names{"copy_",       "add.Tensor",  "sub.Tensor",   "mul.Tensor", "div.Tensor",
+                                      "add_.Tensor", "mul_.Tensor", "relu",         "mm",         "bmm",
+                                      "addmm",       "clone",       "fill_.Scalar", "zero_",      "sum.dim_IntList"};
+  return is_claimed(kDense, name) && !same->count(name);
+}
+
 // A type travels as a number; only the schema as it was written says what it is.
 bool is_type(const c10::Argument& argument) {
   c10::TypePtr type = argument.real_type();
@@ -160,6 +168,7 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
     f->method = row->method;
   }
   if (kIsCuda) add_types(*f, schema);
+  f->straight = !f->seeded && !f->divides && !f->keep_alive && !f->asks_grad && !has_own_kernel(name);
   return f;
 }
 

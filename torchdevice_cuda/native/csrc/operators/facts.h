@@ -50,6 +50,7 @@ struct Facts {
   bool indexing = false;   // index tensors may live on the CPU
   bool seeded = false;     // draws random numbers without being given a generator
   bool keep_alive = false;
+  bool straight = false;    // nothing but the CPU's kernel computes, of the types that are not special
   bool asks_grad = false;   // does less when no argument requires a gradient
   bool divides = false;     // by its second argument, where an integer zero is no error on a GPU
   bool reads_back = false;  // hands a value to the host, so waits for the stream

@@ -21,6 +21,7 @@
 #include "operators/refusals.h"
 #include "operators/registration.h"
 #include "runtime/allocator.h"
+#include "runtime/captures.h"
 #include "runtime/device.h"
 #include "runtime/pinned.h"
 #include "runtime/streams.h"
@@ -95,12 +96,18 @@ bool plain_strided(const Tensor& t) {
       !t._is_zerotensor();
 }
 
+// A graph keeps the address of the host's memory, which has to stay where it is.
+void check_captured_copy(const Tensor& host, c10::DeviceIndex index) {
+  if (kIsCuda && host.numel() && current_capture(index) && !is_pinned(host.storage().data())) refuse_pageable_copy();
+}
+
 Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   check_fork();
   check_conversion(self, src);
   const bool to_host = !is_device_tensor(self);
   const auto index = to_host ? src.device().index() : self.device().index();
   const bool from_host = !is_device_tensor(src);
+  if (captures_underway() && (to_host || from_host)) check_captured_copy(to_host ? self : src, index);
   if (!self.numel()) {
     // Nothing is copied, and nobody waits.
   } else if (!non_blocking) {
@@ -181,15 +188,15 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
 
 void register_direct_kernels() {
   Registrar registrar(kDense);
-  registrar.impl("empty.memory_format", TORCH_FN(empty_memory_format));
-  registrar.impl("empty_strided", TORCH_FN(empty_strided));
+  registrar.on_host("empty.memory_format", TORCH_FN(empty_memory_format));
+  registrar.on_host("empty_strided", TORCH_FN(empty_strided));
   registrar.impl("copy_", TORCH_FN(copy_));
-  registrar.impl("view", TORCH_FN(view));
-  registrar.impl("as_strided", TORCH_FN(as_strided));
-  registrar.impl("_reshape_alias", TORCH_FN(reshape_alias));
-  registrar.impl("unfold", TORCH_FN(unfold));
+  registrar.on_host("view", TORCH_FN(view));
+  registrar.on_host("as_strided", TORCH_FN(as_strided));
+  registrar.on_host("_reshape_alias", TORCH_FN(reshape_alias));
+  registrar.on_host("unfold", TORCH_FN(unfold));
 #ifdef HOSTDEVICE_CUDA
-  registrar.impl("record_stream", TORCH_FN(record_stream_));
+  registrar.on_host("record_stream", TORCH_FN(record_stream_));
 #else
   registrar.impl("_copy_from", TORCH_FN(copy_from));
   registrar.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));

@@ -3,9 +3,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include <memory>
+
 #include "compat.h"
 #include "operators/random.h"
 #include "operators/random_launch.h"
+#include "operators/recorded.h"
 
 namespace hostdevice {
 namespace {
@@ -140,21 +143,37 @@ Tensor& fill_with_sequence(Tensor& self, double, int64_t seed, int64_t offset) {
   return self;
 }
 
-Tensor attention_mask(const Tensor& query, int64_t keys, double p, int64_t seed, int64_t offset) {
-  Tensor mask = at::empty(
+namespace {
+
+Tensor empty_mask(const Tensor& query, int64_t keys) {
+  return at::empty(
       {query.size(0), query.size(1), query.size(2), keys}, query.options().dtype(at::kBool).requires_grad(false));
-  auto* kept = mask.mutable_data_ptr<bool>();
+}
+
+void fill_mask(bool* kept, int64_t numel, double p, const Philox& from) {
   const auto limit = static_cast<float>(p);
-  const Philox from{static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)};
-  in_sequence(from, mask.numel(), [=](int64_t i, float drawn) { kept[i] = drawn > limit; });
+  in_sequence(from, numel, [=](int64_t i, float drawn) { kept[i] = drawn > limit; });
+}
+
+}  // namespace
+
+Tensor attention_mask(const Tensor& query, int64_t keys, double p, int64_t seed, int64_t offset) {
+  Tensor mask = empty_mask(query, keys);
+  fill_mask(
+      mask.mutable_data_ptr<bool>(), mask.numel(), p, {static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)});
   return mask;
 }
 
 AttentionMask draw_attention_mask(const Tensor& query, int64_t keys, double p, std::optional<int64_t> words) {
-  const int64_t numel = query.size(0) * query.size(1) * query.size(2) * keys;
-  const Philox from = begin_draw(std::nullopt, query.device(), static_cast<uint64_t>(words.value_or(numel)));
-  const auto seed = static_cast<int64_t>(from.seed), offset = static_cast<int64_t>(from.offset);
-  return {attention_mask(query, keys, p, seed, offset), seed, offset};
+  const Tensor mask = empty_mask(query, keys);
+  const int64_t numel = mask.numel();
+  const auto from = std::make_shared<Philox>();
+  work_on_device(
+      "attention's dropout", query.device().index(), [=, kept = mask.mutable_data_ptr<bool>(), on = query.device()] {
+        *from = begin_draw(std::nullopt, on, static_cast<uint64_t>(words.value_or(numel)));
+        fill_mask(kept, numel, p, *from);
+      });
+  return {mask, static_cast<int64_t>(from->seed), static_cast<int64_t>(from->offset)};
 }
 
 }  // namespace hostdevice

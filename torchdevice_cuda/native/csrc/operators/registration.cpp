@@ -211,11 +211,21 @@ std::string aten_name(const std::string& name, const std::string& overload) {
   return overload.empty() ? bare : bare + "." + overload;
 }
 
-bool has_signature(const char* name, const c10::FunctionSchema& signature) {
+std::optional<c10::OperatorHandle> find_aten(const char* name) {
   const std::string full = std::string(kAten) + name;
   const auto dot = full.find('.');
-  const auto op = c10::Dispatcher::singleton().findSchema(
+  return c10::Dispatcher::singleton().findSchema(
       {full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1)});
+}
+
+DispatchKey device_key(DispatchKey cpu) {
+  for (const auto& k : kKeys)
+    if (k.cpu == cpu) return k.device;
+  return kDense;
+}
+
+bool has_signature(const char* name, const c10::FunctionSchema& signature) {
+  const auto op = find_aten(name);
   return op.has_value() &&
       !c10::findSchemaDifferences(op->schema().cloneWithRealTypes(), signature.cloneWithRealTypes()).has_value();
 }

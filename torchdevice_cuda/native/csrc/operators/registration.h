@@ -8,9 +8,13 @@
 #include <torch/library.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "operators/recorded.h"
+#include "runtime/device.h"
 
 namespace hostdevice {
 
@@ -31,6 +35,12 @@ extern std::function<bool(const std::string&)> g_is_written;
 // Whether this version of PyTorch has the operator, with just these arguments and results.
 bool has_signature(const char* name, const c10::FunctionSchema& signature);
 
+// An operator of PyTorch's own by the name that tables have, where this version has it.
+std::optional<c10::OperatorHandle> find_aten(const char* name);
+
+// The device's key for one of the CPU's: CUDA for CPU, SparseCUDA for SparseCPU ...
+c10::DispatchKey device_key(c10::DispatchKey cpu);
+
 // Registers kernels at a key and claims their operators, for as long as the process lives.
 class Registrar {
  public:
@@ -40,6 +50,23 @@ class Registrar {
   template <class F>
   void impl(const char* name, F&& kernel) {
     library_->impl(name, std::forward<F>(kernel));
+    claim(key_, name);
+  }
+  // What computes on the device is recorded while a graph is captured. A boxed kernel is made of calls that are.
+  template <class Function, Function* kFunction>
+  void impl(const char* name, c10::CompileTimeFunctionPointer<Function, kFunction> kernel) {
+    using F = c10::CompileTimeFunctionPointer<Function, kFunction>;
+    const auto op = kIsCuda && key_ == kDense ? find_aten(name) : std::nullopt;
+    if (op.has_value())
+      library_->impl(name, Recorded<F>{*op, key_});
+    else
+      library_->impl(name, kernel);
+    claim(key_, name);
+  }
+  // What computes nothing: it makes tensors, or views of them, on the host.
+  template <class F>
+  void on_host(const char* name, F kernel) {
+    library_->impl(name, kernel);
     claim(key_, name);
   }
 

@@ -7,12 +7,14 @@
 #include <atomic>
 #include <cstring>
 
+#include "runtime/captures.h"
 #include "runtime/device_memory.h"
 #include "runtime/gpu_trace.h"
 #include "runtime/ipc.h"
 #include "runtime/pinned.h"
 #include "runtime/segments.h"
 #include "runtime/streams.h"
+#include "runtime/tape.h"
 
 namespace hostdevice {
 namespace {
@@ -86,6 +88,7 @@ constexpr size_t kOneElement = 16;
 
 // Raw memory may be given back after the call that took it, so whose it is is decided by where it lies.
 void delete_raw_cpu(void* pointer) {
+  if (is_on_tape(pointer)) return;
   if (addresses().find(pointer))
     delete_memory(pointer);
   else
@@ -122,6 +125,16 @@ CpuAllocatorImpl& cpu_impl() {
 
 }  // namespace
 
+namespace {
+
+// A capture knows what it was given, and a call that is being recorded, too.
+void note_allocation(c10::DeviceIndex index, const Block* b) {
+  if (t_tape.recording) t_tape.recording->entries.push_back({b->requested, b->ptr});
+  if (const auto capture = capture_of(stream_state(index, current_stream(index)))) capture->allocated(b->ptr, b->size);
+}
+
+}  // namespace
+
 c10::DataPtr allocate(size_t bytes, c10::DeviceIndex index) {
   mark_used();
   check_index(index);
@@ -134,13 +147,15 @@ c10::DataPtr allocate(size_t bytes, c10::DeviceIndex index) {
     // No buffer of an Apple GPU is as large as its memory, and its refusals are plain errors.
     TORCH_CHECK(bytes < memory_info(index).second, "Invalid buffer size: ", format_size(bytes));
   }
+  if (C10_UNLIKELY(t_tape.playing != nullptr)) return play(bytes, index);
   Block* b = take(index, bytes, current_stream(index));
   report(&Told::trace_gpu_memory_allocation, as_number(b->ptr));
+  if (captures_underway()) note_allocation(index, b);
   return {b->ptr, b->ptr, &delete_memory, device(index)};
 }
 
 bool is_ours(const c10::DataPtr& p) {
-  return p.get_deleter() == &delete_memory;
+  return p.get_deleter() == &delete_memory || is_played(p);
 }
 
 c10::Allocator* device_allocator() {
@@ -273,7 +288,7 @@ void resize_storage(c10::StorageImpl* storage, int64_t bytes) {
 }
 
 void record_stream(const c10::DataPtr& pointer, c10::DeviceIndex index, c10::StreamId stream) {
-  if (!is_ours(pointer)) return;
+  if (pointer.get_deleter() != &delete_memory) return;
   Block* b = addresses().block(pointer.get());
   if (b->device == index) memory_of(index).record_use(b, stream);
 }
@@ -293,8 +308,8 @@ std::pair<void*, size_t> segment_of_address(const void* pointer) {
 void pool_retain(c10::DeviceIndex index, PoolId pool) {
   memory_of(resolve(index)).pool_retain(pool);
 }
-void pool_begin(c10::DeviceIndex index, PoolId pool, bool this_thread_only) {
-  memory_of(resolve(index)).pool_begin(pool, this_thread_only);
+void pool_begin(c10::DeviceIndex index, PoolId pool, bool this_thread_only, uint64_t capture) {
+  memory_of(resolve(index)).pool_begin(pool, this_thread_only, capture);
 }
 void pool_end(c10::DeviceIndex index, PoolId pool) {
   memory_of(resolve(index)).pool_end(pool);

@@ -60,7 +60,8 @@ std::pair<void*, size_t> segment_of_address(const void* pointer);
 
 // ---- private pools (MemPool, graphs) ------------------------------------------------------------------------------
 void pool_retain(c10::DeviceIndex device, PoolId pool);
-void pool_begin(c10::DeviceIndex device, PoolId pool, bool this_thread_only);
+// capture: only of streams that take part in it, whichever thread.
+void pool_begin(c10::DeviceIndex device, PoolId pool, bool this_thread_only, uint64_t capture = 0);
 void pool_end(c10::DeviceIndex device, PoolId pool);
 void pool_release(c10::DeviceIndex device, PoolId pool);
 int pool_use_count(c10::DeviceIndex device, PoolId pool);

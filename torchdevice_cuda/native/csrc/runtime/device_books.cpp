@@ -165,10 +165,10 @@ void DeviceMemory::pool_retain(PoolId id) {
   retained(id).uses++;
 }
 
-void DeviceMemory::pool_begin(PoolId id, bool this_thread_only) {
+void DeviceMemory::pool_begin(PoolId id, bool this_thread_only, uint64_t capture) {
   const std::lock_guard<std::mutex> lock(mutex_);
   retained(id).uses++;
-  routes_.push_back({id, std::this_thread::get_id(), !this_thread_only});
+  routes_.push_back({id, std::this_thread::get_id(), !this_thread_only, capture});
 }
 
 void DeviceMemory::pool_end(PoolId id) {

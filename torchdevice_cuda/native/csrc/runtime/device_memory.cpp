@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 
+#include "runtime/captures.h"
 #include "runtime/device.h"
 #include "runtime/host.h"
 #include "runtime/ipc.h"
@@ -32,7 +33,7 @@ Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
   if (C10_UNLIKELY(!pending_.empty())) settle_pending(context);
   const size_t size = options_.round(bytes);
   Pool::Free::node_type place;  // of the block taken, for the remainder to go in
-  Pool& wanted = pool_for(size);
+  Pool& wanted = pool_for(size, stream);
   Block* b = take_free(wanted, size, stream, place);
   if (C10_UNLIKELY(!b && g_in_limbo.load(std::memory_order_relaxed) != 0)) {
     lock.unlock();  // what comes back takes it
@@ -110,6 +111,7 @@ bool DeviceMemory::has_room(size_t size) {
 
 Block* DeviceMemory::new_segment(
     Pool& pool, size_t size, size_t wanted, c10::StreamId stream, bool retry, const Context& context) {
+  refuse_unsafe_call_beside(stream_state(index_, stream));
   if (retry) stats_.num_alloc_retries++;
   if (options_.expandable)
     return limits_.allows(reserved() + uncached_, size) ? grow(pool, wanted, stream, context) : nullptr;
@@ -191,6 +193,10 @@ void DeviceMemory::return_to_pool(Block* b, const Context& context) {
     stats_.active_bytes[k].decrease(n);
     stats_.requested_bytes[k].decrease(requested);
   });
+}
+
+bool DeviceMemory::takes_part(c10::StreamId stream, uint64_t capture) const {
+  return stream_state(index_, stream).capture.load(std::memory_order_acquire) == capture;
 }
 
 bool DeviceMemory::is_busy(const Block* b) const {

@@ -79,7 +79,7 @@ class DeviceMemory {
   // is short.
   void pool_retain(PoolId id);
   // One holder more, whose allocations go there from now on.
-  void pool_begin(PoolId id, bool this_thread_only);
+  void pool_begin(PoolId id, bool this_thread_only, uint64_t capture = 0);
   void pool_end(PoolId id);
   void pool_release(PoolId id);
   int pool_uses(PoolId id);
@@ -100,6 +100,7 @@ class DeviceMemory {
     PoolId id;
     std::thread::id thread;
     bool any_thread;
+    uint64_t capture;  // of streams that take part in it; 0: of any
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -110,12 +111,12 @@ class DeviceMemory {
   size_t reserved() const {
     return static_cast<size_t>(stats_.reserved_bytes[kAll].current);
   }
-  Pool& pool_for(size_t rounded) {
+  Pool& pool_for(size_t rounded, c10::StreamId stream) {
     const bool small = rounded <= kSmallRequest;
     if (C10_UNLIKELY(!routes_.empty())) {
       const auto me = std::this_thread::get_id();
       for (auto it = routes_.rbegin(); it != routes_.rend(); ++it) {
-        if (it->any_thread || it->thread == me) {
+        if (it->capture ? takes_part(stream, it->capture) : it->any_thread || it->thread == me) {
           auto& p = *private_.at(it->id);
           return small ? p.small : p.large;
         }
@@ -123,6 +124,7 @@ class DeviceMemory {
     }
     return small ? small_ : large_;
   }
+  bool takes_part(c10::StreamId stream, uint64_t capture) const;
   // A free block; null if there is none. `place` is that of the block in the free ones, for a remainder to go in.
   Block* take_free(Pool& pool, size_t size, c10::StreamId stream, Pool::Free::node_type& place) {
     if (C10_UNLIKELY(collects())) pool.searches++;

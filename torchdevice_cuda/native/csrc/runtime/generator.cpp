@@ -10,6 +10,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "runtime/allocator.h"
+#include "runtime/captures.h"
 #include "runtime/multiprocessors.h"
 
 namespace hostdevice {
@@ -58,21 +60,73 @@ GeneratorImpl::GeneratorImpl(c10::DeviceIndex index, uint64_t seed)
     : c10::GeneratorImpl{c10::Device(kType, index), c10::DispatchKeySet(kDense)},
       state_(c10::make_intrusive<State>(seed)) {}
 
+void GeneratorImpl::refuse_in_capture(const char* what) const {
+  if (kIsCuda && captures_underway())
+    hostdevice::refuse_in_capture(
+        resolve(device_.index()), (std::string("Cannot call CUDAGeneratorImpl::") + what).c_str());
+}
+
+void GeneratorImpl::begin_capture() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  state_->capturing = true;
+  state_->drawn = 0;
+}
+void GeneratorImpl::end_capture() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  state_->capturing = false;
+  state_->drawn = 0;
+}
+void GeneratorImpl::add_graph() {
+  if (state_->graphs++ > 0) return;
+  state_->kept_seed = allocate(sizeof(int64_t), resolve(device_.index()));
+  state_->kept_offset = allocate(sizeof(int64_t), resolve(device_.index()));
+}
+void GeneratorImpl::remove_graph() {
+  if (--state_->graphs > 0) return;
+  state_->kept_seed.clear();
+  state_->kept_offset.clear();
+}
+
+uint64_t GeneratorImpl::move(uint64_t by) {
+  if (C10_UNLIKELY(captures_underway())) {
+    const auto index = resolve(device_.index());
+    const bool captured = capture_status(stream_state(index, current_stream(index))) != 0;
+    TORCH_CHECK(!captured || state_->capturing, "Attempt to increase offset for a CUDA generator not in capture mode.");
+    TORCH_CHECK(captured || !state_->capturing, "Offset increment outside graph capture encountered unexpectedly.");
+  }
+  const uint64_t here = state_->offset + state_->drawn;
+  (state_->capturing ? state_->drawn : state_->offset) += by;
+  return here;
+}
+
 void GeneratorImpl::set_current_seed(uint64_t seed) {
+  if (kIsCuda && captures_underway()) {
+    const auto index = resolve(device_.index());
+    if (capture_status(stream_state(index, current_stream(index))) != 0) {
+      TORCH_CHECK(
+          state_->seed == seed,
+          "CUDAGeneratorImpl::set_current_seed can be called during stream capture only if new seed is the same as "
+          "the original seed.");
+      return;
+    }
+  }
   state_->seed = seed;
   state_->offset = 0;
 }
 void GeneratorImpl::set_offset(uint64_t offset) {
+  refuse_in_capture("set_offset");
   TORCH_CHECK(offset % 4 == 0, "offset must be a multiple of 4");
   state_->offset = offset;
 }
 uint64_t GeneratorImpl::get_offset() const {
+  refuse_in_capture("get_offset");
   return state_->offset;
 }
 uint64_t GeneratorImpl::current_seed() const {
   return state_->seed;
 }
 uint64_t GeneratorImpl::seed() {
+  refuse_in_capture("seed");
   const auto random = c10::detail::getNonDeterministicRandom();
   set_current_seed(random);
   return random;
@@ -110,8 +164,9 @@ void GeneratorImpl::set_state(const c10::TensorImpl& s) {
     std::memcpy(&seed, p + sizeof words, 8);
     offset = words[1] | (static_cast<uint64_t>(words[2]) << 32);
   }
+  TORCH_CHECK(offset % 4 == 0, "offset must be a multiple of 4");
   state_->seed = seed;
-  set_offset(offset);
+  state_->offset = offset;
 }
 
 void GeneratorImpl::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& other) {
@@ -126,6 +181,7 @@ c10::intrusive_ptr<c10::GeneratorImpl> GeneratorImpl::graphsafe_get_state() cons
 }
 
 GeneratorImpl* GeneratorImpl::clone_impl() const {
+  refuse_in_capture("clone_impl");
   auto* g = new GeneratorImpl(device_.index(), state_->seed);
   g->state_->offset = state_->offset;
   return g;
@@ -133,16 +189,13 @@ GeneratorImpl* GeneratorImpl::clone_impl() const {
 
 Philox GeneratorImpl::advance(uint64_t words) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const Philox here{state_->seed, state_->offset};
-  state_->offset += (words + 3) / 4 * 4;
-  return here;
+  return {state_->seed, move((words + 3) / 4 * 4)};
 }
 
 uint64_t GeneratorImpl::next_seed(int64_t count) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const uint64_t z = mix(mix(state_->seed + 0x9E3779B97F4A7C15ull) ^ (state_->offset * 0xD1342543DE82EF95ull + 1));
-  state_->offset += offset_step(count);
-  return z;
+  const uint64_t offset = move(offset_step(count));
+  return mix(mix(state_->seed + 0x9E3779B97F4A7C15ull) ^ (offset * 0xD1342543DE82EF95ull + 1));
 }
 
 const at::Generator& default_generator(c10::DeviceIndex index) {

@@ -31,14 +31,28 @@ struct GeneratorImpl final : c10::GeneratorImpl {
   // Where a launch reads whose threads read `words` words each at most; the next one reads after it.
   Philox advance(uint64_t words);
 
+  // While a graph is captured its draws do not count: every replay moves the offset by all of them.
+  void begin_capture();
+  void end_capture();
+  // Graphs that draw from it keep its seed and offset in device memory, which is taken while there are any.
+  void add_graph();
+  void remove_graph();
+
   // A seed for the CPU generator that makes the next draw of `count` numbers; moves the offset as CUDA would.
   uint64_t next_seed(int64_t count);
 
  private:
   GeneratorImpl* clone_impl() const override;
+  void refuse_in_capture(const char* what) const;
+  // Where the next draw begins, which moves it by this; with the lock held.
+  uint64_t move(uint64_t by);
   struct State : c10::intrusive_ptr_target {
     uint64_t seed;
     uint64_t offset = 0;
+    bool capturing = false;
+    uint64_t drawn = 0;  // in the capture
+    int graphs = 0;
+    c10::DataPtr kept_seed, kept_offset;
     explicit State(uint64_t s) : seed(s) {}
   };
   c10::intrusive_ptr<State> state_;

@@ -81,14 +81,14 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return !event || event_done(*static_cast<EventState*>(event));
   }
   void synchronizeEvent(void* event) const override {
-    if (event) event_synchronize(*static_cast<EventState*>(event));
+    if (event) synchronize_event(*static_cast<EventState*>(event));
   }
   double elapsedTime(void* first, void* second, const c10::DeviceIndex) const override {
     TORCH_CHECK(first && second, "Both events must be recorded before calculating elapsed time.");
     return event_elapsed_ms(*static_cast<EventState*>(first), *static_cast<EventState*>(second));
   }
   bool queryStream(const c10::Stream& s) const override {
-    return stream_idle(state(s));
+    return query_stream(state(s));
   }
   void synchronizeStream(const c10::Stream& s) const override {
     synchronize_stream(state(s));

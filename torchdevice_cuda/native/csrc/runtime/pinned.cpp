@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "runtime/captures.h"
 #include "runtime/device.h"
 #include "runtime/streams.h"
 
@@ -99,6 +100,7 @@ struct PinnedAllocator final : c10::Allocator {
       at = spare.back().at;
       spare.pop_back();
     } else {
+      if (kIsCuda) refuse_unsafe_call_beside(stream_state(t_current_device, current_stream(t_current_device)));
       at = static_cast<char*>(map_pinned(n));
       TORCH_CHECK_WITH(OutOfMemoryError, at, "out of host memory: could not pin ", format_size(n));
       p.stats.num_host_alloc++;

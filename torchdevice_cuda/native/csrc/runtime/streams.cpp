@@ -8,6 +8,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "runtime/captures.h"
 #include "runtime/gpu_trace.h"
 
 namespace hostdevice {
@@ -142,20 +143,33 @@ bool stream_idle(const StreamState& stream) {
   return ready == 0 || ready <= now_ns();
 }
 
-void wait_until(int64_t ns) {
-  const auto left = ns - now_ns();
-  if (left > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(left));
+bool query_stream(const StreamState& stream) {
+  refuse_waiting_for(stream);
+  return stream_idle(stream);
 }
 
 void synchronize_stream(const StreamState& stream) {
+  refuse_waiting_for(stream);
   report(&Told::trace_gpu_stream_synchronization, handle_of(stream));
   wait_until(stream.ready_ns.load());
+}
+
+void synchronize_event(const EventState& event) {
+  refuse_asking(event);
+  report(&Told::trace_gpu_event_synchronization, as_number(&event));
+  wait_until(event.time_ns.load());
+}
+
+void wait_until(int64_t ns) {
+  const auto left = ns - now_ns();
+  if (left > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(left));
 }
 
 void synchronize_device(c10::DeviceIndex device) {
   mark_used();
   device = resolve(device);
   mark_context(device);
+  refuse_waiting_for_device(device);
   report(&Told::trace_gpu_device_synchronization);
   if (!g_ever_slept.load(std::memory_order_acquire)) return;
   auto& all = streams_of(device);
@@ -192,6 +206,7 @@ int64_t keep_busy(StreamState& stream, int64_t ns) {
 }
 
 void synchronize_current_stream(c10::DeviceIndex device) {
+  if (captures_underway()) refuse_waiting_for(stream_state(device, current_stream(device)));
   if (C10_LIKELY(!g_ever_slept.load(std::memory_order_relaxed) && !listener())) return;
   synchronize_stream(stream_state(device, current_stream(device)));
 }
@@ -221,6 +236,7 @@ void unlock_streams_after_fork() {
 void event_record(EventState& event, StreamState& stream) {
   mark_used();
   mark_context(stream.device);
+  if (captures_underway() || event.capture.load(std::memory_order_relaxed)) record_captured(event, stream);
   if (event.time_ns.load(std::memory_order_relaxed) < 0) report(&Told::trace_gpu_event_creation, as_number(&event));
   report(&Told::trace_gpu_event_record, as_number(&event), handle_of(stream));
   event.time_ns.store(std::max<int64_t>(now_ns(), stream.ready_ns.load()), std::memory_order_release);
@@ -228,6 +244,7 @@ void event_record(EventState& event, StreamState& stream) {
 
 void event_block(const EventState& event, StreamState& stream) {
   check_fork();
+  if (captures_underway() || event.capture.load(std::memory_order_relaxed)) wait_captured(event, stream);
   report(&Told::trace_gpu_event_wait, as_number(&event), handle_of(stream));
   const auto t = event.time_ns.load(std::memory_order_acquire);
   auto ready = stream.ready_ns.load();
@@ -235,20 +252,18 @@ void event_block(const EventState& event, StreamState& stream) {
   }
 }
 
-void event_synchronize(const EventState& event) {
-  report(&Told::trace_gpu_event_synchronization, as_number(&event));
-  wait_until(event.time_ns.load());
-}
-
 void event_dropped(const EventState& event) {
   if (event.time_ns.load() >= 0) report(&Told::trace_gpu_event_deletion, as_number(&event));
 }
 
 bool event_done(const EventState& event) {
+  refuse_asking(event);
   return event.time_ns.load(std::memory_order_acquire) <= now_ns();
 }
 
 double event_elapsed_ms(const EventState& start, const EventState& end) {
+  refuse_asking(start);
+  refuse_asking(end);
   return static_cast<double>(end.time_ns.load() - start.time_ns.load()) * 1e-6;
 }
 

@@ -23,11 +23,13 @@ struct StreamState {
   c10::StreamId id = 0;
   c10::DeviceIndex device = 0;
   int priority = 0;
+  std::atomic<uint64_t> capture{0};  // that it takes part in (captures.h); 0: none
 };
 
 struct EventState {
   std::atomic<int64_t> time_ns{-1};  // when the recorded work is done; -1: never recorded
   bool timing = false;
+  std::atomic<uint64_t> capture{0};  // in which it was recorded last
 };
 
 constexpr int kStreamsPerPool = 32;
@@ -43,8 +45,11 @@ int stream_priority(c10::DeviceIndex device, c10::StreamId id);
 uint64_t stream_handle(c10::DeviceIndex device, c10::StreamId id);
 
 bool stream_idle(const StreamState& stream);
-void wait_until(int64_t ns);
+// What a program asks for; not of a stream, or an event, of which a graph is being captured.
+bool query_stream(const StreamState& stream);
 void synchronize_stream(const StreamState& stream);
+void synchronize_event(const EventState& event);
+void wait_until(int64_t ns);
 void synchronize_device(c10::DeviceIndex device);
 void sleep_current_stream(c10::DeviceIndex device, int64_t cycles);
 // Have a stream become idle no earlier than so many nanoseconds from now; when that is.
@@ -75,7 +80,6 @@ void unlock_streams_after_fork();
 
 void event_record(EventState& event, StreamState& stream);
 void event_block(const EventState& event, StreamState& stream);
-void event_synchronize(const EventState& event);
 // Called before the event goes.
 void event_dropped(const EventState& event);
 bool event_done(const EventState& event);

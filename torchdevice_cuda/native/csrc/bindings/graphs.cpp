@@ -1,0 +1,86 @@
+// Graphs for Python. Whatever may wait for a lock or compute gives up the interpreter first.
+#include "graphs/graph.h"
+
+#include <torch/csrc/Generator.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "bindings/module.h"
+#include "runtime/allocator.h"
+#include "runtime/captures.h"
+
+namespace hostdevice {
+
+namespace {
+
+// Python's part of a node. The last to let go may not hold the interpreter.
+std::function<void()> again(const py::object& function) {
+  if (function.is_none()) return {};
+  const std::shared_ptr<py::object> kept(new py::object(function), [](py::object* held) {
+    const py::gil_scoped_acquire gil;
+    delete held;
+  });
+  return [kept] {
+    const py::gil_scoped_acquire gil;
+    (*kept)();
+  };
+}
+
+std::shared_ptr<Recording> recording_on(int index) {
+  return std::static_pointer_cast<Recording>(current_capture(static_cast<Index>(index)));
+}
+
+}  // namespace
+
+void bind_graphs(py::module_& m) {
+  const auto nogil = py::call_guard<py::gil_scoped_release>();
+
+  py::class_<Graph>(m, "Graph")
+      .def(py::init<>())
+      .def(
+          "begin",
+          [](Graph& g, unsigned long long a, unsigned long long b, int mode) {
+            g.begin({a, b}, static_cast<CaptureMode>(mode));
+          },
+          py::arg("pool_a"), py::arg("pool_b"), py::arg("mode"), nogil)
+      .def("end", &Graph::end, nogil)
+      .def("replay", &Graph::replay, nogil)
+      .def("reset", &Graph::reset, nogil)
+      .def("names", &Graph::names)
+      .def(
+          "register_generator",
+          [](Graph& g, const py::object& generator) {
+            const auto& given = reinterpret_cast<THPGenerator*>(generator.ptr())->cdata;
+            const py::gil_scoped_release released;
+            g.register_generator(given);
+          },
+          py::arg("generator"))
+      .def("holds_current_stream", &Graph::holds_current_stream)
+      .def("takes_current_stream", &Graph::takes_current_stream)
+      .def_property_readonly("capturing", &Graph::capturing);
+
+  m.def(
+      "begin_foreign_call",
+      [](int i, const std::vector<std::pair<uintptr_t, size_t>>& memory) {
+        const auto recording = recording_on(i);
+        if (recording) recording->begin_foreign(memory);
+        return recording != nullptr;
+      },
+      py::arg("device"), py::arg("memory"), nogil);
+  m.def(
+      "end_foreign_call",
+      [](int i, const py::object& function) {
+        auto work = again(function);
+        const py::gil_scoped_release released;
+        if (const auto recording = recording_on(i)) recording->end_foreign(static_cast<Index>(i), std::move(work));
+      },
+      py::arg("device"), py::arg("again"));
+  m.def(
+      "stream_capture_status",
+      [](int i, int64_t id) { return capture_status(stream_state(static_cast<Index>(i), id)); }, nogil);
+}
+
+}  // namespace hostdevice

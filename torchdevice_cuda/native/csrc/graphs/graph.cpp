@@ -1,0 +1,279 @@
+#include "graphs/graph.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/ScopeExit.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "graphs/shapes.h"
+#include "operators/alias.h"
+#include "operators/boxed.h"
+#include "operators/facts.h"
+#include "operators/recorded.h"
+#include "runtime/allocator.h"
+#include "runtime/generator.h"
+#include "runtime/segments.h"
+
+namespace hostdevice {
+namespace {
+
+using c10::IValue;
+using torch::jit::Stack;
+
+// The device that a call computes on.
+c10::DeviceIndex device_of_call(const Facts& f, c10::ArrayRef<IValue> arguments) {
+  c10::DeviceIndex index = -1;
+  for (const auto i : f.interesting) {
+    each_tensor(arguments[i], f.args[i].kind, [&](const at::Tensor& t) {
+      if (index < 0 && is_device_tensor(t)) index = t.device().index();
+    });
+    if (index < 0 && f.args[i].kind == Kind::Device && arguments[i].isDevice() &&
+        arguments[i].toDevice().type() == kType)
+      index = resolve(arguments[i].toDevice().index());
+  }
+  return index < 0 ? t_current_device : index;
+}
+
+// Whether a call does something on the device: it may only look at a tensor's shape, or change that.
+bool computes(const c10::OperatorHandle& op, const Facts& f) {
+  if (op.hasTag(at::Tag::inplace_view)) return false;
+  return f.writes || f.tensor_returns || f.returns == 0;
+}
+
+// Indices that would be copied to the GPU; of a mask the elements would be counted, which is refused as a wait.
+bool is_indexed_by_host(const IValue& indices) {
+  bool any = false;
+  each_tensor(indices, Kind::OptionalTensorList, [&](const at::Tensor& t) {
+    any = any || (t.device().is_cpu() && t.scalar_type() != at::kBool && t.scalar_type() != at::kByte);
+  });
+  return any;
+}
+
+void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  const Facts& f = shared_facts(op);
+  const auto arguments = c10::ArrayRef<IValue>(*stack).slice(stack->size() - f.args.size());
+  const auto index = device_of_call(f, arguments);
+  const auto capture = current_capture(index);
+  if (capture && f.indexing && is_indexed_by_host(arguments[1])) refuse_pageable_copy();
+  if (capture && computes(op, f)) {
+    static_cast<Recording&>(*capture).call(op, f, keys, index, stack);
+    return;
+  }
+  const InNode whole;
+  op.redispatchBoxed(keys, stack);
+}
+
+void record_work(const char* name, c10::DeviceIndex index, const std::function<void()>& work) {
+  const auto capture = current_capture(index);
+  {
+    const InNode whole;
+    work();
+  }
+  if (capture) static_cast<Recording&>(*capture).add(name, index, work);
+}
+
+GeneratorImpl& impl_of(const at::Generator& generator) {
+  return *static_cast<GeneratorImpl*>(generator.unsafeGetGeneratorImpl());
+}
+
+}  // namespace
+
+void install_recording() {
+  g_record = &record;
+  g_record_work = &record_work;
+}
+
+bool record_sleep(c10::DeviceIndex device, int64_t cycles) {
+  if (!captures_underway()) return false;
+  device = resolve(device);
+  const auto capture = current_capture(device);
+  if (!capture) return false;
+  static_cast<Recording&>(*capture).add("sleep", device, [=] { sleep_current_stream(device, cycles); });
+  return true;
+}
+
+// ---- recording -----------------------------------------------------------------------------------------------------
+
+void Recording::allocated(void* address, size_t bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  journal_.add_own(static_cast<char*>(address), bytes);
+}
+
+void Recording::call(
+    const c10::OperatorHandle& op, const Facts& f, c10::DispatchKeySet keys, c10::DeviceIndex index, Stack* stack) {
+  const size_t base = stack->size() - f.args.size();
+  const std::vector<IValue> arguments(stack->begin() + static_cast<ptrdiff_t>(base), stack->end());
+  for (const auto i : f.interesting) {
+    if (!f.args[i].changed) continue;
+    materialize(arguments[i]);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    each_tensor(arguments[i], f.args[i].kind, [&](const at::Tensor& t) { journal_.keep(t); });
+  }
+  // What the host has, it may look at before a replay.
+  Journal hosts;
+  for (const auto i : f.interesting)
+    if (f.args[i].changed)
+      each_tensor(arguments[i], f.args[i].kind, [&](const at::Tensor& t) {
+        if (!is_device_tensor(t)) hosts.keep(t);
+      });
+  Tape tape;
+  const auto recorded = [&](const auto& work) {
+    const InNode whole;
+    const auto saved = std::exchange(t_tape, {&tape, nullptr, 0});
+    const auto restore = c10::make_scope_exit([&] { t_tape = saved; });
+    work();
+  };
+  try {
+    recorded([&] { op.redispatchBoxed(keys, stack); });
+  } catch (const c10::Error& error) {
+    if (!is_about_elements(error)) throw;
+    tape.entries.clear();
+    stack->resize(base);
+    recorded([&] {
+      for (auto& v : results_by_shape(op, f, arguments, index)) stack->push_back(std::move(v));
+    });
+  }
+  hosts.put_back();
+  count_work(*this, stream_state(index, current_stream(index)));
+  Node node(op, f, keys, index, arguments, c10::ArrayRef<IValue>(*stack).slice(base), std::move(tape));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  nodes_.push_back(std::move(node));
+}
+
+void Recording::add(std::string name, c10::DeviceIndex index, std::function<void()> work) {
+  count_work(*this, stream_state(index, current_stream(index)));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  nodes_.emplace_back(std::move(name), std::move(work));
+}
+
+void Recording::begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& memory) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  foreign_.clear();
+  for (const auto& [address, bytes] : memory) {
+    auto* const at = reinterpret_cast<char*>(address);
+    journal_.keep(at, at + bytes);
+    foreign_.push_back(at);
+  }
+  foreign_tape_.entries.clear();
+  t_tape = {&foreign_tape_, nullptr, 0};
+  t_in_node = true;
+}
+
+void Recording::end_foreign(c10::DeviceIndex index, std::function<void()> again) {
+  t_tape = {};
+  t_in_node = false;
+  if (!again) return;
+  count_work(*this, stream_state(index, current_stream(index)));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  nodes_.emplace_back("compiled code", std::move(again), foreign_, foreign_tape_);
+}
+
+std::vector<Node> Recording::take_nodes() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::move(nodes_);
+}
+
+// ---- graphs --------------------------------------------------------------------------------------------------------
+
+Graph::~Graph() {
+  abandon();
+  reset();
+  for (const auto& g : generators_) impl_of(g).remove_graph();
+}
+
+void Graph::register_generator(const at::Generator& generator) {
+  const auto same = [&](const at::Generator& g) {
+    return g.unsafeGetGeneratorImpl() == generator.unsafeGetGeneratorImpl();
+  };
+  refuse_in_capture(t_current_device, "Cannot register the state during capturing stage.");
+  if (std::any_of(generators_.begin(), generators_.end(), same)) return;
+  impl_of(generator).add_graph();
+  generators_.push_back(generator);
+}
+
+void Graph::begin(PoolId pool, CaptureMode mode) {
+  mark_used();
+  device_ = t_current_device;
+  register_generator(default_generator(device_));
+  const auto recording = std::make_shared<Recording>(stream_state(device_, current_stream(device_)), mode);
+  begin_capture(recording);
+  recording_ = recording;
+  pool_begin(device_, pool, true, recording->id());
+  pool_ = pool;
+  holds_pool_ = true;
+  for (const auto& g : generators_) impl_of(g).begin_capture();
+}
+
+bool Graph::holds_current_stream() const {
+  const auto index = t_current_device;
+  return recording_ && &recording_->origin() == &stream_state(index, current_stream(index));
+}
+
+bool Graph::takes_current_stream() const {
+  const auto index = t_current_device;
+  return recording_ && stream_state(index, current_stream(index)).capture.load() == recording_->id();
+}
+
+// The program's memory and generators are as they were.
+void Graph::leave_capture() {
+  for (const auto& g : generators_) impl_of(g).end_capture();
+  pool_end(device_, pool_);
+  recording_->journal().put_back();
+}
+
+void Graph::end() {
+  const auto ended = c10::make_scope_exit([&] { recording_.reset(); });
+  const auto left = c10::make_scope_exit([&] { leave_capture(); });
+  end_capture(*recording_);
+  nodes_ = recording_->take_nodes();
+  for (const auto& node : nodes_) addresses_.insert(addresses_.end(), node.addresses().begin(), node.addresses().end());
+  std::sort(addresses_.begin(), addresses_.end());
+  addresses_.erase(std::unique(addresses_.begin(), addresses_.end()), addresses_.end());
+  captured_ = true;
+}
+
+// Memory that was given back to the system since: what would be an illegal access there would end the process here.
+void Graph::check_memory() const {
+  for (const void* p : addresses_)
+    if (p && !addresses().find(p)) throw_capture_error(CaptureError::IllegalAddress);
+}
+
+void Graph::replay() {
+  const std::lock_guard<std::mutex> lock(replaying_);
+  check_fork();
+  refuse_in_capture(t_current_device, "Cannot prepare for replay during capturing stage.");
+  check_memory();
+  static const c10::DispatchKeySet excluded =
+      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+  const c10::impl::ExcludeDispatchKeyGuard below(excluded);
+  const InNode whole;
+  const auto device = c10::make_scope_exit([saved = t_current_device] { t_current_device = saved; });
+  for (const auto& node : nodes_) node.replay();
+}
+
+void Graph::abandon() {
+  if (!recording_) return;
+  try {
+    end();
+  } catch (const c10::Error&) {  // who drops a capture that failed has been told
+  }
+}
+
+void Graph::reset() {
+  if (recording_) return;  // it goes on, as on CUDA
+  nodes_.clear();
+  addresses_.clear();
+  captured_ = false;
+  if (holds_pool_) pool_release(device_, pool_);
+  holds_pool_ = false;
+}
+
+std::vector<std::string> Graph::names() const {
+  std::vector<std::string> out;
+  for (const auto& node : nodes_) out.push_back(node.name());
+  return out;
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,147 @@
+#include "graphs/node.h"
+
+#include <c10/util/irange.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "graphs/tensors.h"
+#include "operators/alias.h"
+#include "operators/facts.h"
+#include "operators/types.h"
+#include "runtime/allocator.h"
+
+namespace hostdevice {
+namespace {
+
+using c10::IValue;
+
+at::Tensor copy_of_number(const at::Tensor& t) {
+  at::Tensor copy = t.clone();
+  copy.unsafeGetTensorImpl()->set_wrapped_number(t.unsafeGetTensorImpl()->is_wrapped_number());
+  return copy;
+}
+
+// What the thread's allocations come from, for the time of a call.
+struct Playing {
+  explicit Playing(const Tape& tape) : saved(t_tape) {
+    t_tape = {nullptr, &tape, 0};
+  }
+  ~Playing() {
+    t_tape = saved;
+  }
+  Playing(const Playing&) = delete;
+  Playing& operator=(const Playing&) = delete;
+  TapeHead saved;
+};
+
+}  // namespace
+
+Node::Node(
+    const c10::OperatorHandle& op, const Facts& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
+    c10::ArrayRef<IValue> arguments, c10::ArrayRef<IValue> results, Tape tape)
+    : name_(c10::toString(op.operator_name())), op_(op), keys_(keys), index_(index), tape_(std::move(tape)) {
+  on_cpu_ = computes_on_cpu(f, arguments);
+  if (on_cpu_) keys_ = c10::DispatchKeySet(c10::DispatchKey::CPU);
+  freeze(f, arguments);
+  add_results(arguments, results);
+}
+
+Node::Node(std::string name, std::function<void()> work, std::vector<const void*> addresses, Tape tape)
+    : name_(std::move(name)), work_(std::move(work)), addresses_(std::move(addresses)), tape_(std::move(tape)) {}
+
+// Whether the CPU's kernel is all that the device's does, with these arguments.
+bool Node::computes_on_cpu(const Facts& f, c10::ArrayRef<IValue> arguments) const {
+  if (!f.straight || keys_ != c10::DispatchKeySet(kDense)) return false;
+  bool plain = true, any_cpu = false;
+  Types types = 0;
+  for (const auto i : f.interesting) {
+    const auto kind = f.args[i].kind;
+    if (kind == Kind::Generator || kind == Kind::Storage) return false;
+    each_tensor(arguments[i], kind, [&](const at::Tensor& t) {
+      types |= types_of(t.scalar_type());
+      if (is_device_tensor(t))
+        plain = plain && is_plain(t) && t.device().index() == index_;
+      else
+        any_cpu = true;
+    });
+  }
+  return plain && !(types & f.special) && !(f.composite && any_cpu);
+}
+
+void Node::freeze(const Facts& f, c10::ArrayRef<IValue> arguments) {
+  Aliases aliases(index_);
+  aliases.keep_lazy();
+  Borrowed borrowed;
+  arguments_.reserve(arguments.size());
+  for (const auto i : c10::irange(arguments.size())) {
+    const auto& fact = f.args[i];
+    if (on_cpu_ && fact.kind == Kind::Device && arguments[i].isDevice()) {
+      arguments_.emplace_back(cpu());
+      continue;
+    }
+    arguments_.push_back(map_tensors(arguments[i], fact.kind, [&](const at::Tensor& t) {
+      if (!is_device_tensor(t)) {
+        numbers_ = true;
+        // A number goes to the kernel by its value; memory of the host's is read when it is replayed.
+        return t.dim() == 0 && !f.mixes && !fact.changed ? copy_of_number(t) : t;
+      }
+      if (!is_plain(t)) return t;
+      addresses_.push_back(t.storage().data());
+      return on_cpu_ ? aliases.to_cpu(t, false) : borrowed.tensor(t);
+    }));
+  }
+}
+
+void Node::add_results(c10::ArrayRef<IValue> arguments, c10::ArrayRef<IValue> results) {
+  std::vector<const void*> given;
+  for (const auto& v : arguments)
+    each_result(v, [&](const at::Tensor& t) {
+      if (t.has_storage()) given.push_back(t.storage().data());
+    });
+  for (const auto& v : results) {
+    each_result(v, [&](const at::Tensor& t) {
+      const bool made = is_device_tensor(t) && is_plain(t) &&
+          std::find(given.begin(), given.end(), t.storage().data()) == given.end();
+      results_.push_back(
+          made ? Result{t.storage().unsafeGetStorageImpl()->mutable_data(), t.storage().nbytes()} : Result{nullptr, 0});
+    });
+  }
+  const auto none = [](const Result& r) { return !r.address; };
+  if (std::all_of(results_.begin(), results_.end(), none)) results_.clear();
+}
+
+void Node::call(torch::jit::Stack& stack) const {
+  if (!on_cpu_) {
+    op_->redispatchBoxed(keys_, &stack);
+    return;
+  }
+  const AllocateOnDevice here(index_, numbers_);
+  op_->redispatchBoxed(keys_, &stack);
+}
+
+void Node::replay() const {
+  const Playing playing(tape_);
+  if (work_) {
+    work_();
+    return;
+  }
+  t_current_device = index_;
+  torch::jit::Stack stack = arguments_;
+  call(stack);
+  if (results_.empty()) return;
+  auto expected = results_.begin();
+  for (const auto& v : stack) {
+    each_result(v, [&](const at::Tensor& t) {
+      if (expected == results_.end()) return;
+      const Result& r = *expected++;
+      // A kernel that was given other memory this time.
+      if (!r.address || !t.has_storage() || t.storage().data() == r.address) return;
+      TORCH_INTERNAL_ASSERT(t.storage().nbytes() == r.bytes, name_, " gave a result of another size when replayed");
+      std::memcpy(r.address, t.storage().data(), r.bytes);
+    });
+  }
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,61 @@
+// One recorded call: a kernel, its arguments, and the memory that it was given.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/tape.h"
+
+namespace hostdevice {
+
+struct Facts;
+
+class Node {
+ public:
+  // A call that has been made: its arguments as they are after it, its results.
+  Node(
+      const c10::OperatorHandle& op, const Facts& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
+      c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results, Tape tape);
+  // Something else that is done on the device.
+  Node(std::string name, std::function<void()> work, std::vector<const void*> addresses = {}, Tape tape = {});
+
+  // Below autograd, with the thread's device set back by the caller.
+  void replay() const;
+
+  const std::string& name() const {
+    return name_;
+  }
+  // Addresses of device memory that it reads or writes besides its own.
+  const std::vector<const void*>& addresses() const {
+    return addresses_;
+  }
+
+ private:
+  struct Result {
+    void* address;
+    size_t bytes;
+  };
+  void freeze(const Facts& f, c10::ArrayRef<c10::IValue> arguments);
+  bool computes_on_cpu(const Facts& f, c10::ArrayRef<c10::IValue> arguments) const;
+  void add_results(c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results);
+  void call(torch::jit::Stack& stack) const;
+
+  std::string name_;
+  std::optional<c10::OperatorHandle> op_;
+  std::function<void()> work_;
+  c10::DispatchKeySet keys_;
+  c10::DeviceIndex index_ = 0;
+  bool on_cpu_ = false;   // straight to the CPU's kernel, on aliases that are made
+  bool numbers_ = false;  // some of its arguments are CPU numbers
+  torch::jit::Stack arguments_;
+  std::vector<Result> results_;  // in the order of what the kernel returns, lists laid flat
+  std::vector<const void*> addresses_;
+  Tape tape_;
+};
+
+}  // namespace hostdevice

@@ -1,0 +1,50 @@
+#include "graphs/shapes.h"
+
+#include <ATen/ops/empty_strided.h>
+
+#include <string>
+#include <vector>
+
+#include "graphs/tensors.h"
+#include "operators/facts.h"
+
+namespace hostdevice {
+namespace {
+
+at::Tensor like(const at::Tensor& t, c10::Device where) {
+  return at::empty_strided(t.sizes(), t.strides(), at::TensorOptions(where).dtype(t.dtype()));
+}
+
+}  // namespace
+
+bool is_about_elements(const c10::Error& error) {
+  const std::string words = error.what_without_backtrace();
+  return words.find("out of bounds") != std::string::npos || words.find("out of range") != std::string::npos;
+}
+
+torch::jit::Stack results_by_shape(
+    const c10::OperatorHandle& op, const Facts& f, c10::ArrayRef<c10::IValue> arguments, c10::DeviceIndex index) {
+  const c10::Device nowhere(c10::DeviceType::Meta);
+  std::vector<std::pair<at::Tensor, at::Tensor>> known;  // without memory, and the argument that it is
+  torch::jit::Stack stack;
+  for (size_t i = 0; i < arguments.size(); i++) {
+    if (f.args[i].kind == Kind::Device && arguments[i].isDevice()) {
+      stack.emplace_back(nowhere);
+      continue;
+    }
+    stack.push_back(map_tensors(arguments[i], f.args[i].kind, [&](const at::Tensor& t) {
+      known.emplace_back(like(t, nowhere), t);
+      return known.back().first;
+    }));
+  }
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+  const auto made = [&](const at::Tensor& t) {
+    for (const auto& [shape, argument] : known)
+      if (shape.is_same(t)) return argument;
+    return like(t, device(index));
+  };
+  for (auto& v : stack) v = map_tensors(v, v.isTensor() ? Kind::Tensor : Kind::TensorList, made);
+  return stack;
+}
+
+}  // namespace hostdevice

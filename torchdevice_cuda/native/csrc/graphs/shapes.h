@@ -1,0 +1,20 @@
+// Results of a call that could not be made during a capture: memory of the right shapes.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include "runtime/device.h"
+
+namespace hostdevice {
+
+struct Facts;
+
+// Whether an error is about elements: a GPU would look at them when the graph is replayed, and not before.
+bool is_about_elements(const c10::Error& error);
+
+// What the call returns, as PyTorch's kernels without memory know it. Raises what they raise.
+torch::jit::Stack results_by_shape(
+    const c10::OperatorHandle& op, const Facts& f, c10::ArrayRef<c10::IValue> arguments, c10::DeviceIndex index);
+
+}  // namespace hostdevice

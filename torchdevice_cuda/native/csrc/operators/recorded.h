@@ -1,0 +1,57 @@
+// Where kernels of the device look whether a graph is being captured: then a call is recorded, to be replayed later.
+#pragma once
+
+#include <ATen/core/boxing/BoxedKernel.h>
+#include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/boxing/impl/boxing.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <functional>
+#include <utility>
+
+#include "runtime/captures.h"
+
+namespace hostdevice {
+
+// Calls the operator's kernel at `key`, and records the call if its stream takes part in a capture. It is set by what
+// knows of graphs, which stands above this.
+using Record = void (*)(const c10::OperatorHandle& op, c10::DispatchKeySet key, torch::jit::Stack* stack);
+extern Record g_record;
+
+// Work that is no operator's, into memory that was just made: it is done, and while a graph is captured recorded.
+using RecordWork = void (*)(const char* name, c10::DeviceIndex device, const std::function<void()>& work);
+extern RecordWork g_record_work;
+template <class F>
+void work_on_device(const char* name, c10::DeviceIndex device, const F& work) {
+  if (may_be_captured())
+    g_record_work(name, device, work);
+  else
+    work();
+}
+
+// A typed kernel that looks first. Everything that is launched on the device goes through one of these or through the
+// boxed kernel; what a kernel calls itself is part of it.
+template <class F, class Signature = typename F::FuncType>
+struct Recorded;
+
+template <class F, class R, class... A>
+struct Recorded<F, R(A...)> {
+  c10::OperatorHandle op;
+  c10::DispatchKey key;
+
+  R operator()(A... a) const {
+    if (may_be_captured()) {
+      return c10::impl::BoxedKernelWrapper<R(A...)>::call(
+          c10::BoxedKernel::makeFromFunction<&record>(), op, c10::DispatchKeySet(key), std::forward<A>(a)...);
+    }
+    return (*F::func_ptr())(std::forward<A>(a)...);
+  }
+
+ private:
+  static void record(const c10::OperatorHandle& called, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+    g_record(called, keys, stack);
+  }
+};
+
+}  // namespace hostdevice
