@@ -138,3 +138,9 @@ def test_an_environment_that_cannot_be_read() -> None:
     for _ in range(2):
         with pytest.raises(RuntimeError, match="^stoull$"):
             torch.cuda.init()
+
+
+def test_the_backend_is_found_among_what_cannot_be_read() -> None:
+    text = "max_split_size_mb:20, backend:cudaMallocAsync,release_lock_on_cudamalloc:none"
+    assert allocation.backend({"PYTORCH_ALLOC_CONF": text}) == allocation.ASYNC
+    assert allocation.backend({"PYTORCH_ALLOC_CONF": "backend:native"}) == allocation.backend({}) == allocation.NATIVE

@@ -329,6 +329,13 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
         raise
 
 
+def backend(environment: Mapping[str, str] = os.environ) -> str:
+    """The allocator that the environment names. CUDA looks for that alone when it is loaded, whatever else is there."""
+    text = next((environment[name] for name in VARIABLES if name in environment), "")
+    found = re.search(rf"(?:^|,)\s*backend\s*:\s*{ASYNC}\s*(?:,|$)", text)
+    return NATIVE if found is None else ASYNC
+
+
 def caches(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether the environment lets freed memory be kept."""
     return "1" not in (environment.get(f"PYTORCH_NO_{name}_MEMORY_CACHING") for name in ("CUDA", "HIP"))

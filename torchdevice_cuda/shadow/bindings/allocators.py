@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from ..._compat import named
 from ...drivers import active
+from ...drivers.allocation import backend
 from ...drivers.memory import PoolId
 
 __all__ = [
@@ -74,7 +75,7 @@ def _cuda_getAllocator() -> _cuda_CUDAAllocator:
 
 def _cuda_getAllocatorBackend() -> str:
     """The kind of allocator."""
-    return active().memory.settings.backend
+    return backend()
 
 
 def _cuda_customAllocator(alloc_address: int, free_address: int) -> _CUDAPluggableAllocator:
