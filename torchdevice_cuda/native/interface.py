@@ -5,7 +5,7 @@ A ``device`` is an index; streams are named by ``(device, id)``; a private pool 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -92,6 +92,12 @@ class Native(Protocol):
 
     def set_device(self, index: int) -> None:
         """Set it."""
+
+    # -------------------------------------------------------------- collectives
+    def carried_work(
+        self, parts: Sequence[Any], outputs: Sequence[torch.Tensor], finish: Callable[[], None] | None
+    ) -> Any:
+        """Work that is done when its parts are and ``finish`` has run; it shows the outputs. Virtual GPU only."""
 
     # ------------------------------------------------------------------- memory
     def memory_stats(self, device: int) -> dict[str, Any]:

@@ -153,4 +153,7 @@ PYBIND11_MODULE(_hostdevice_mps, m) {
   hostdevice::bind_memory(m);
   if (!hostdevice::add_rescue(m.ptr())) throw pybind11::error_already_set();
   hostdevice::bind_streams(m);
+#ifdef HOSTDEVICE_CUDA
+  hostdevice::bind_collectives(m);
+#endif
 }

@@ -14,5 +14,6 @@ using Index = c10::DeviceIndex;
 
 void bind_memory(py::module_& m);
 void bind_streams(py::module_& m);
+void bind_collectives(py::module_& m);
 
 }  // namespace hostdevice
