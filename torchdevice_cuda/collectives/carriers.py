@@ -6,6 +6,7 @@ left to do when the host is done: it writes what was lent.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,6 +31,9 @@ class Carrier(Protocol):
     def lend(self, tensors: Tensors) -> list[torch.Tensor]:
         """The tensors for the host: nothing that it does to them is recorded by autograd."""
 
+    def coalesce(self, change: int) -> None:
+        """One group more, or fewer, collects its calls to make one work of them."""
+
     def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Any:
         """Work that is done when all parts are and ``finish`` has run; then what was lent is in the outputs.
 
@@ -42,18 +46,40 @@ class Aliased:
 
     def __init__(self, native: Native) -> None:
         self._aliases = torch.ops.hostdevice_cuda.to_cpu.default
-        self._work = native.carried_work
+        self.native = native
 
     def lend(self, tensors: Tensors) -> list[torch.Tensor]:
         """CPU tensors over the same memory, which they keep."""
         return self._aliases(tensors)  # type: ignore[no-any-return]
 
+    def coalesce(self, change: int) -> None:
+        """The compiled part leaves all calls to Python meanwhile."""
+        self.native.count_coalescing(change)
+
     def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Work:
         """The compiled part's: it waits for the parts as their own backend does, and shows device tensors."""
-        return self._work(parts, outputs, finish)  # type: ignore[no-any-return]
+        return self.native.carried_work(parts, outputs, finish)  # type: ignore[no-any-return]
 
 
-class Same:
+class _Plain:
+    """A device without a compiled part."""
+
+    def __init__(self) -> None:
+        self._begun: list[Work] = []
+
+    def coalesce(self, change: int) -> None:
+        """Python sees every call."""
+
+    def wait(self) -> None:
+        """Wait for what was begun and may not be done: whoever synchronizes with the device waits for all of it."""
+        begun, self._begun = self._begun, []
+        for work in begun:
+            # Its error is told to whoever waits for the work itself.
+            with contextlib.suppress(RuntimeError):
+                work.wait()
+
+
+class Same(_Plain):
     """The device is the CPU: tensors are the host's already."""
 
     def lend(self, tensors: Tensors) -> list[torch.Tensor]:
@@ -63,11 +89,12 @@ class Same:
     def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Work:
         """The host's own work where it is all there is; else it is done before the call returns."""
         if len(parts) == 1 and finish is None:
+            self._begun = [work for work in self._begun if not work.is_completed()] + parts
             return parts[0]
         return (_awaited if arrives else _done)(parts, outputs, finish)
 
 
-class Copied:
+class Copied(_Plain):
     """The device has memory of its own."""
 
     def lend(self, tensors: Tensors) -> list[torch.Tensor]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch._C import _DistBackendError
-from torch._C._distributed_c10d import Backend, ProcessGroupGloo, Store
+from torch._C._distributed_c10d import Backend, ErrorType, ProcessGroupGloo, Store
 
 from . import groups, rules
 from .carriers import Carrier
@@ -99,6 +99,13 @@ class Communicator(ProcessGroupGloo):
     def _is_initialized(self) -> bool:
         return True
 
+    def get_error(self) -> ErrorType:
+        """What NCCL's watchdog has seen: errors come to whoever waits."""
+        return ErrorType.SUCCESS
+
+    def _add_ephemeral_timeout(self, timeout: timedelta) -> None:
+        """More time for what is called next; every call has all of the group's."""
+
     def _set_default_timeout(self, timeout: timedelta) -> None:
         super()._set_default_timeout(timeout)
         self._options._timeout = timeout
@@ -118,9 +125,12 @@ class Communicator(ProcessGroupGloo):
     # ----------------------------------------------------------------- coalescing
     def _start_coalescing(self) -> None:
         self._coalesced = []
+        self.carrier.coalesce(1)
 
     def _end_coalescing(self) -> Any:
         """One work for all that was begun since."""
+        if self._coalesced is not None:
+            self.carrier.coalesce(-1)
         parts, self._coalesced = self._coalesced or [], None
         return parts[0] if len(parts) == 1 else self.carrier.work(parts, [], [], None, arrives=True)
 

@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import Backend, ProcessGroup, ReduceOp
 
 from .._compat import reduction_number
 from . import groups
-from .carriers import Carrier
+from .carriers import Aliased, Carrier
 
 _has = torch._C._dispatch_has_kernel_for_dispatch_key
 _Kind: Any = ReduceOp.RedOpType
@@ -170,8 +170,31 @@ def reduction(boxed: Any) -> Any:
     return _REDUCTIONS[_Kind(number)]
 
 
-def register(key: str, device: torch.device, carrier: Carrier, left: Left) -> torch.library.Library:
-    """Register the kernels at a dispatch key, for tensors of a device type; the library that holds them."""
+#: Where operators are whose calls the compiled part leaves to Python.
+_SLOW = "torchdevice_cuda"
+
+
+def _quicken(carrier: Carrier, slow: Callable[..., Any]) -> Callable[[], None] | None:
+    """Have the compiled part reduce what needs no rule of ours, if it can; what ends that.
+
+    Half of what a small all_reduce costs beyond Gloo's own was Python, and Gloo's thread waiting for the interpreter.
+    """
+    if not isinstance(carrier, Aliased):
+        return None
+    library = torch.library.Library(_SLOW, "FRAGMENT")
+    library.define(str(torch.ops.c10d.allreduce_.default._schema).removeprefix("c10d::"))
+    library.impl("allreduce_", slow, "CUDA")
+    carrier.native.use_quick_allreduce(f"{_SLOW}::allreduce_")
+
+    def end() -> None:
+        carrier.native.use_quick_allreduce(None)
+        library._destroy()
+
+    return end
+
+
+def register(key: str, device: torch.device, carrier: Carrier, left: Left) -> Callable[[], None]:
+    """Register the kernels at a dispatch key, for tensors of a device type; what takes them back."""
     library = torch.library.Library("c10d", "IMPL")
     with warnings.catch_warnings():
         # torch says once that kernels have been overridden; those would end the process.
@@ -181,4 +204,11 @@ def register(key: str, device: torch.device, carrier: Carrier, left: Left) -> to
                 library.impl(name, kernel(name, device, carrier, left), key)
         if _has("c10d::allreduce_", f"Sparse{key}"):
             library.impl("allreduce_", kernel("allreduce_", device, carrier, left), f"Sparse{key}")
-    return library
+        end = _quicken(carrier, kernel("allreduce_", device, carrier, left))
+
+    def undo() -> None:
+        if end is not None:
+            end()
+        library._destroy()
+
+    return undo

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._C import _DistBackendError
 from torch._C._distributed_c10d import ReduceOp
 
 _SINGLE = (
@@ -135,6 +136,10 @@ def gloo_kind(kind: Any, dtype: torch.dtype) -> Any:
             raise TypeError("PreMulSum Data type must be half, float, bfloat16 or double")
         return _Kind.SUM
     if kind == _Kind.AVG:
+        if dtype in _FLOAT8:
+            raise _DistBackendError(
+                "NCCL error in: ProcessGroupNCCL.cpp, invalid argument (run with NCCL_DEBUG=WARN for details)"
+            )
         return _Kind.SUM
     if kind not in _REDUCED:
         raise ValueError(f"Cannot use ReduceOp.{kind.name} with NCCL")

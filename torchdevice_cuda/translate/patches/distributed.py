@@ -107,8 +107,11 @@ def _carrier(context: Context) -> Carrier:
 
     if Trait.HOST_MEMORY not in context.traits:
         return Copied()
-    native = context.driver.native
-    return Same() if native is None else Aliased(native)
+    if context.driver.native is not None:
+        return Aliased(context.driver.native)
+    made = Same()
+    context.driver.streams.elsewhere = made.wait
+    return made
 
 
 _GROUP = f"{_GROUPS}.ProcessGroup"
@@ -145,8 +148,8 @@ def kernels(context: Context) -> None:
                 # A group of Gloo's has a backend for CUDA, and none for whatever stands for it.
                 asked = torch.device("cpu" if kind == "cpu" else "cuda")
                 told = None if Trait.HOST_MEMORY in context.traits else left
-                library = register(kind.upper(), asked, ProcessGroupNCCL.carrier, told)
-                editor.undone(f"torch.ops.c10d[{kind.upper()}]", library._destroy)
+                undo = register(kind.upper(), asked, ProcessGroupNCCL.carrier, told)
+                editor.undone(f"torch.ops.c10d[{kind.upper()}]", undo)
                 registered = True
 
     def _register_backend(self: Any, device: Any, backend_type: Any, backend: Any = None) -> None:
