@@ -202,6 +202,11 @@ def kernels_can_be_called() -> bool:
     return hasattr(torch.library, "get_kernel")
 
 
+def reduction_number(boxed: Any) -> int | None:
+    """Which reduction an argument of a collective operator is; ``None`` in releases that do not tell Python."""
+    return int(boxed.op()) if hasattr(boxed, "op") else None
+
+
 def cxx_standard(version: str) -> str:
     """The C++ standard that torch's headers are written in: they use C++20's since 2.12."""
     return "c++20" if torch_release(version) >= (2, 12) else "c++17"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from .errors import cuda_error
@@ -65,6 +66,9 @@ class Streams(abc.ABC):
         """Make a stream the calling thread's current one on its device."""
 
     # ------------------------------------------------------------------ waiting
+    #: Waits for work of a device that is in none of these streams, such as collectives; set by whoever begins some.
+    elsewhere: Callable[[], None] | None = None
+
     @abc.abstractmethod
     def sleep(self, cycles: int, device: int) -> None:
         """Keep the current stream busy for this many device cycles, without holding up the caller."""

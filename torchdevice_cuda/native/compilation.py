@@ -87,6 +87,11 @@ _VECTORISED: dict[str, dict[str, Unit]] = {
     },
     "mps": {},
 }
+# Its headers cost as much as all other bindings'.
+_COLLECTIVES: dict[str, dict[str, Unit]] = {
+    "cuda": {"collectives": Unit("-O1", ("bindings/collectives.cpp",))},
+    "mps": {},
+}
 
 
 def layout(kind: str) -> dict[str, Unit]:
@@ -168,6 +173,7 @@ def layout(kind: str) -> dict[str, Unit]:
             ),
         ),
         "op_table": Unit("-O1", (op_table.TEMPLATE,)),
+        **_COLLECTIVES[kind],
     }
 
 

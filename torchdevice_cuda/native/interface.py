@@ -135,6 +135,18 @@ class Native(Protocol):
     def set_device(self, index: int) -> None:
         """Set it."""
 
+    # -------------------------------------------------------------- collectives
+    def carried_work(
+        self, parts: Sequence[Any], outputs: Sequence[torch.Tensor], finish: Callable[[], None] | None
+    ) -> Any:
+        """Work that is done when its parts are and ``finish`` has run; it shows the outputs. Virtual GPU only."""
+
+    def use_quick_allreduce(self, slow: str | None) -> None:
+        """Have ``c10d::allreduce_`` done without Python where it is plain, and by this operator where it is not."""
+
+    def count_coalescing(self, change: int) -> None:
+        """One group more, or fewer, collects its calls: then none of them is plain."""
+
     # ------------------------------------------------------------------- memory
     def memory_stats(self, device: int) -> dict[str, Any]:
         """Nested statistics."""

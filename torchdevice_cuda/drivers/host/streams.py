@@ -128,6 +128,8 @@ class HostStreams(Streams):
     def synchronize_device(self, device: int) -> None:
         """Wait for all work of all streams of a device."""
         self._valid(device)
+        if self.elsewhere is not None:
+            self.elsewhere()
         with self._lock:
             states = [state for (index, _), state in self._by_id.items() if index == device]
         _sleep_until(max(state.idle_at for state in states))

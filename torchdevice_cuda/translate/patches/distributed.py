@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed
 
+from ..._compat import nccl_version, present
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
 from ..core.wrapping import Function, resembling
+
+if TYPE_CHECKING:
+    from ...collectives.carriers import Carrier
 
 
 @patch("torch.distributed.distributed_c10d.BarrierOptions", traits=Trait.TRANSLATED)
@@ -42,9 +47,9 @@ def barriers(context: Context) -> None:
 _GROUPS = "torch.distributed.distributed_c10d"
 
 
-@patch(f"{_GROUPS}.BackendConfig.__init__", traits=Trait.SUBSTITUTE)
+@patch(f"{_GROUPS}.BackendConfig.__init__", traits=Trait.TRANSLATED)
 def unnamed(context: Context) -> None:
-    """``init_process_group()`` takes NCCL where there is CUDA; Gloo serves its tensors, whatever they are here."""
+    """``init_process_group()`` asks C++ for the accelerator, and takes NCCL where that is CUDA."""
     if not torch.distributed.is_available():
         return
     from torch.distributed.distributed_c10d import Backend, BackendConfig
@@ -52,16 +57,232 @@ def unnamed(context: Context) -> None:
     original: Function = BackendConfig.__init__
 
     def __init__(self: Any, backend: Any) -> None:
-        original(self, Backend.GLOO if backend == Backend.UNDEFINED else backend)
+        original(self, Backend.NCCL if backend == Backend.UNDEFINED else backend)
 
     context.editor.set(BackendConfig, "__init__", resembling(__init__, original))
 
 
-@patch(f"{_GROUPS}._NCCL_AVAILABLE", traits=Trait.SUBSTITUTE)
+_NAMES = (
+    "torch._C._distributed_c10d.ProcessGroupNCCL",
+    "torch._C._distributed_c10d._DEFAULT_PG_NCCL_TIMEOUT",
+    "torch.distributed.ProcessGroupNCCL",
+    f"{_GROUPS}.ProcessGroupNCCL",
+    f"{_GROUPS}._NCCL_AVAILABLE",
+    f"{_GROUPS}.default_pg_nccl_timeout",
+    "torch.distributed.constants.default_pg_nccl_timeout",
+)
+
+
+def _usable() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_gloo_available()
+
+
+@patch(*_NAMES, traits=Trait.SUBSTITUTE)
 def nccl(context: Context) -> None:
-    """A CUDA build has NCCL with no GPU behind it, and a group of it ends the process: answer as a build without."""
-    if not torch.distributed.is_available():
+    """A CPU build has no NCCL, a CUDA build has one with no GPU behind it: ours follows its rules over Gloo."""
+    if not _usable():
         return
+    from torch._C import _distributed_c10d
+    from torch.distributed import constants, distributed_c10d
+
+    from ...collectives.backend import ProcessGroupNCCL
+    from ...collectives.options import TIMEOUT
+
+    ProcessGroupNCCL.__module__ = _GROUPS
+    ProcessGroupNCCL.carrier = _carrier(context)
+    ProcessGroupNCCL.device_count = context.driver.device_count
+    ProcessGroupNCCL.nccl_version = nccl_version(torch.__version__)
+    editor = context.editor
+    for owner in (_distributed_c10d, torch.distributed, distributed_c10d):
+        editor.set(owner, "ProcessGroupNCCL", ProcessGroupNCCL)
+    editor.set(distributed_c10d, "_NCCL_AVAILABLE", True)
+    editor.set(_distributed_c10d, "_DEFAULT_PG_NCCL_TIMEOUT", TIMEOUT)
+    for module in (constants, distributed_c10d):
+        editor.set(module, "default_pg_nccl_timeout", TIMEOUT)
+
+
+def _carrier(context: Context) -> Carrier:
+    """How the driver's tensors get to the host."""
+    from ...collectives.carriers import Aliased, Copied, Same
+
+    if Trait.HOST_MEMORY not in context.traits:
+        return Copied()
+    if context.driver.native is not None:
+        return Aliased(context.driver.native)
+    made = Same()
+    context.driver.streams.elsewhere = made.wait
+    return made
+
+
+_GROUP = f"{_GROUPS}.ProcessGroup"
+
+
+@patch(f"{_GROUP}._register_backend", "torch.ops.c10d[<key>]", traits=Trait.SUBSTITUTE)
+def kernels(context: Context) -> None:
+    """Collectives find the backend that Python made, and get the accelerator's tensors to the host.
+
+    The kernels are registered with the first process group that needs them: few programs make one, and all would pay.
+    """
+    if not _usable():
+        return
+    from torch._C._distributed_c10d import ProcessGroup
+
+    from ...collectives import groups
+    from ...collectives.backend import ProcessGroupNCCL
+
+    original: Function = ProcessGroup._register_backend
+    editor, lock, kind = context.editor, threading.Lock(), context.driver.device_type
+    registered = False
+
+    def left(operator: str) -> None:
+        if context.left is not None:
+            context.left(operator, "CPU", "process groups have no backend for the GPU")
+
+    @editor.later
+    def register() -> None:
+        from ...collectives.kernels import register
+
+        nonlocal registered
+        with lock:
+            if not registered:
+                # A group of Gloo's has a backend for CUDA, and none for whatever stands for it.
+                asked = torch.device("cpu" if kind == "cpu" else "cuda")
+                told = None if Trait.HOST_MEMORY in context.traits else left
+                undo = register(kind.upper(), asked, ProcessGroupNCCL.carrier, told)
+                editor.undone(f"torch.ops.c10d[{kind.upper()}]", undo)
+                registered = True
+
+    def _register_backend(self: Any, device: Any, backend_type: Any, backend: Any = None) -> None:
+        ours = groups.taken(self, backend)
+        # The CPU's tensors need no help to get to Gloo.
+        if kind != "cpu" or ours:
+            register()
+        original(self, device, backend_type, backend)
+
+    editor.set(
+        ProcessGroup, "_register_backend", resembling(_register_backend, original), f"{_GROUP}._register_backend"
+    )
+
+
+@patch(
+    f"{_GROUP}._get_backend",
+    f"{_GROUP}._start_coalescing",
+    f"{_GROUP}._end_coalescing",
+    f"{_GROUP}.split_group",
+    traits=Trait.SUBSTITUTE,
+)
+def methods(context: Context) -> None:
+    """What a group asks its backend for in C++ finds the Gloo group that NCCL's is made of."""
+    if not _usable():
+        return
+    from torch._C._distributed_c10d import ProcessGroup
+
+    from ...collectives import groups, splitting
+
+    kinds = frozenset({"cuda", context.driver.device_type})
+
+    def redirect(name: str, ours: Function) -> None:
+        original: Function | None = getattr(ProcessGroup, name, None)
+        if original is None:
+            return
+
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            backend = groups.backend_of(self)
+            given = NotImplemented if backend is None else ours(self, backend, *args, **kwargs)
+            return original(self, *args, **kwargs) if given is NotImplemented else given
+
+        context.editor.set(ProcessGroup, name, resembling(method, original), f"{_GROUP}.{name}")
+
+    # A tensor's device is what stands for CUDA.
+    redirect("_get_backend", lambda group, backend, device: backend.host if device.type in kinds else NotImplemented)
+    redirect("_start_coalescing", lambda group, backend, device: backend._start_coalescing())
+    redirect("_end_coalescing", lambda group, backend, device: backend._end_coalescing())
+    redirect("split_group", splitting.split)
+
+
+#: Of all releases: those that take a reduction.
+_REDUCING_METHODS = (
+    "allreduce",
+    "allreduce_coalesced",
+    "reduce",
+    "reduce_scatter",
+    "_reduce_scatter_base",
+    "reduce_scatter_single",
+    "reduce_scatter_single_coalesced",
+    "reduce_scatter_tensor_coalesced",
+)
+
+
+@patch(
+    "torch._C._distributed_c10d._make_nccl_premul_sum",
+    f"{_GROUPS}._make_nccl_premul_sum",
+    "torch.distributed._make_nccl_premul_sum",
+    f"{_GROUP}.<reduction>",
+    traits=Trait.SUBSTITUTE,
+)
+def factors(context: Context) -> None:
+    """The dispatcher hides a reduction's factor from Python: it is noted where a program hands it over.
+
+    Methods are wrapped when the first factor is made; few programs have one.
+    """
+    if not _usable():
+        return
+    from torch._C import _distributed_c10d
+    from torch._C._distributed_c10d import ProcessGroup
     from torch.distributed import distributed_c10d
 
-    context.editor.set(distributed_c10d, "_NCCL_AVAILABLE", False)
+    from ...collectives import groups
+
+    original: Function | None = getattr(_distributed_c10d, "_make_nccl_premul_sum", None)
+    if original is None:
+        return
+    editor, lock = context.editor, threading.Lock()
+    wrapped = False
+
+    def noting(name: str, method: Function) -> Function:
+        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            options = kwargs.get("opts", args[-1] if args else None)
+            groups.noted.reduction = getattr(options, "reduceOp", None)
+            try:
+                return method(self, *args, **kwargs)
+            finally:
+                groups.noted.reduction = None
+
+        return resembling(wrapper, method)
+
+    @editor.later
+    def wrap() -> None:
+        nonlocal wrapped
+        with lock:
+            for name in () if wrapped else present(ProcessGroup, _REDUCING_METHODS):
+                editor.set(ProcessGroup, name, noting(name, getattr(ProcessGroup, name)), f"{_GROUP}.{name}")
+            wrapped = True
+
+    def make(*args: Any, **kwargs: Any) -> Any:
+        wrap()
+        return original(*args, **kwargs)
+
+    replacement = resembling(make, original)
+    for owner in (_distributed_c10d, distributed_c10d, torch.distributed):
+        if hasattr(owner, "_make_nccl_premul_sum"):
+            editor.set(owner, "_make_nccl_premul_sum", replacement)
+
+
+@patch("torch.nn.parallel.distributed.DistributedDataParallel.__init__", traits=Trait.TRANSLATED | Trait.HOST_MEMORY)
+def data_parallel(context: Context) -> None:
+    """``DistributedDataParallel(model, device_ids=[0])`` is refused for modules on the CPU, which stands for CUDA."""
+    if not torch.distributed.is_available():
+        return
+    from torch.nn.parallel import DistributedDataParallel
+
+    original: Function = DistributedDataParallel.__init__
+
+    def __init__(
+        self: Any, module: Any, device_ids: Any = None, output_device: Any = None, *args: Any, **kwargs: Any
+    ) -> None:
+        # Inputs are there already. Several devices are refused in torch's own words.
+        if device_ids is not None and len(device_ids) == 1:
+            device_ids = output_device = None
+        original(self, module, device_ids, output_device, *args, **kwargs)
+
+    context.editor.set(DistributedDataParallel, "__init__", resembling(__init__, original))

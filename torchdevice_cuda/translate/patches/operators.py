@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import threading
 from importlib.machinery import ExtensionFileLoader
 from typing import Any
 
 import torch
-import torch.distributed
 import torch.library
 
 from ...drivers.traits import Trait
@@ -21,7 +19,6 @@ from ..core.wrapping import Function, install, resembling
 
 @patch(
     "torch.ops.aten[<key>]",
-    "torch.ops.c10d[<key>]",
     *(
         f"{owner}.<function>"
         for owner in ("torch", "torch.Tensor", "torch.linalg", "torch.nn.functional", "torch._C._nn")
@@ -31,7 +28,6 @@ from ..core.wrapping import Function, install, resembling
 def kernels(context: Context) -> None:
     """Every operator without a kernel on the GPU gets one that computes elsewhere and comes back."""
     # Imported where they are needed: no other driver pays for the tables.
-    from ...fallback import collectives
     from ...fallback.capabilities import refusals
     from ...fallback.guards import Guard, functions
     from ...fallback.kernels import Chain, register
@@ -47,8 +43,7 @@ def kernels(context: Context) -> None:
     guard = Guard(device, chain.left, precision.admit if doubles else None, translated)
     editor.on_undo(chain.routes.close)
     editor.undone(f"torch.ops.aten[{kind.upper()}]", register(chain, guard)._destroy)
-    if torch.distributed.is_available():
-        editor.undone(f"torch.ops.c10d[{kind.upper()}]", collectives.register("MPS", chain.left)._destroy)
+    context.left = chain.left
     if settings.refusals == "disk":
         # The emulated device is no Mac, whatever machine it runs on.
         refusals.keep("emulated" if Trait.NATIVE in context.traits else kind)
@@ -56,43 +51,6 @@ def kernels(context: Context) -> None:
     for owner, name, original in functions(doubles):
         if not rescued(context, owner, name, original, functools.partial(guard.handler, name)):
             install(context, owner, name, guard.function(name, original), original)
-
-
-_GROUPS = "torch.distributed.distributed_c10d._new_process_group_helper"
-
-
-@patch(_GROUPS, "torch.ops.c10d[CUDA]", traits=Trait.NATIVE, without=Trait.PARTIAL)
-def collective(context: Context) -> None:
-    """Process groups of a CPU build have nothing for CUDA's tensors: collectives on them go through the host's.
-
-    The kernels are registered with the first process group: few programs make one, and all would pay for them.
-    """
-    if not torch.distributed.is_available() or context.driver.native is None:
-        return
-    from torch.distributed import distributed_c10d
-
-    original: Function = distributed_c10d._new_process_group_helper
-    editor, lock = context.editor, threading.Lock()
-    registered = False
-
-    def stays(operator: str, where: str, why: str) -> None:
-        """The device is the host: nothing has left it."""
-
-    @editor.later
-    def register() -> None:
-        from ...fallback import collectives
-
-        nonlocal registered
-        with lock:
-            if not registered:
-                editor.undone("torch.ops.c10d[CUDA]", collectives.register("CUDA", stays)._destroy)
-                registered = True
-
-    def helper(*args: Any, **kwargs: Any) -> Any:
-        register()
-        return original(*args, **kwargs)
-
-    editor.set(distributed_c10d, "_new_process_group_helper", resembling(helper, original))
 
 
 _LOADER = "importlib.machinery.ExtensionFileLoader"

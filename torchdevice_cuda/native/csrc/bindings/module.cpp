@@ -161,5 +161,6 @@ PYBIND11_MODULE(_hostdevice_mps, m) {
   hostdevice::bind_ipc(m);
 #ifdef HOSTDEVICE_CUDA
   hostdevice::bind_graphs(m);
+  hostdevice::bind_collectives(m);
 #endif
 }

@@ -24,5 +24,6 @@ void bind_graphs(py::module_& m);
 void bind_memory(py::module_& m);
 void bind_history(py::module_& m);
 void bind_streams(py::module_& m);
+void bind_collectives(py::module_& m);
 
 }  // namespace hostdevice

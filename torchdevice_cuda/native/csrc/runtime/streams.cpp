@@ -165,12 +165,15 @@ void wait_until(int64_t ns) {
   if (left > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(left));
 }
 
+void (*g_before_synchronizing)() = nullptr;
+
 void synchronize_device(c10::DeviceIndex device) {
   mark_used();
   device = resolve(device);
   mark_context(device);
   refuse_waiting_for_device(device);
   report(&Told::trace_gpu_device_synchronization);
+  if (g_before_synchronizing) g_before_synchronizing();
   if (!g_ever_slept.load(std::memory_order_acquire)) return;
   auto& all = streams_of(device);
   int64_t last = all.default_stream.ready_ns.load();

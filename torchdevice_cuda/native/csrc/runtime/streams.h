@@ -51,6 +51,8 @@ void synchronize_stream(const StreamState& stream);
 void synchronize_event(const EventState& event);
 void wait_until(int64_t ns);
 void synchronize_device(c10::DeviceIndex device);
+// What is waited for before the streams of a device: collectives, which are not on the timeline.
+extern void (*g_before_synchronizing)();
 void sleep_current_stream(c10::DeviceIndex device, int64_t cycles);
 // Have a stream become idle no earlier than so many nanoseconds from now; when that is.
 int64_t keep_busy(StreamState& stream, int64_t ns);

@@ -1,0 +1,1 @@
+"""``torch.distributed`` between processes: collectives, and what is built on them."""

@@ -1,0 +1,40 @@
+"""A function in several processes at once, each a rank of one group."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+#: Long enough for a machine that has much to do, short enough to fail in a test.
+TIMEOUT = datetime.timedelta(seconds=60)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _begin(rank: int, size: int, port: int, backend: str, function: Callable[..., Any], args: Any, queue: Any) -> None:
+    os.environ.update(
+        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank)
+    )
+    torch.set_num_threads(1)
+    torch.cuda.set_device(rank % torch.cuda.device_count())
+    dist.init_process_group(backend, timeout=TIMEOUT)
+    queue.put((rank, function(rank, size, *args)))
+    dist.destroy_process_group()
+
+
+def spread(function: Callable[..., Any], size: int, *args: Any, backend: str = "nccl") -> list[Any]:
+    """What ``function(rank, size, *args)`` returns in each of so many processes, in the order of their ranks."""
+    queue = mp.get_context("spawn").SimpleQueue()
+    mp.spawn(_begin, args=(size, free_port(), backend, function, args, queue), nprocs=size)
+    return [value for _, value in sorted(queue.get() for _ in range(size))]

@@ -1,0 +1,41 @@
+"""NCCL's collectives on every driver's tensors, against what the host computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, in_child
+
+from .collecting import EVERY, ON_MPS, collect
+from .ranks import spread
+
+TWO = VIRTUAL.but(devices=2)
+
+
+def collected(size: int, names: list[str]) -> list[list[str]]:
+    return spread(collect, size, names)
+
+
+def _names(dtypes: tuple[torch.dtype, ...]) -> list[str]:
+    return [str(dtype).removeprefix("torch.") for dtype in dtypes]
+
+
+_FEW = (torch.float32, torch.bool)
+
+
+@pytest.mark.parametrize(
+    ("where", "size", "dtypes"),
+    [
+        pytest.param(TWO, 2, EVERY, marks=TWO.marks, id="virtual"),
+        pytest.param(CPU, 2, _FEW, id="cpu"),
+        pytest.param(MPS_FAITHFUL, 2, _FEW, marks=MPS_FAITHFUL.marks, id="mps"),
+        pytest.param(VIRTUAL.but(devices=3), 3, EVERY, marks=[*TWO.marks, pytest.mark.slow], id="virtual 3"),
+        pytest.param(CPU, 3, EVERY, marks=pytest.mark.slow, id="cpu 3"),
+        pytest.param(MPS_FAITHFUL, 3, ON_MPS, marks=[*MPS_FAITHFUL.marks, pytest.mark.slow], id="mps 3"),
+    ],
+)
+def test_collectives(where: Place, size: int, dtypes: tuple[torch.dtype, ...]) -> None:
+    found: list[Any] = in_child(collected, where, size, _names(dtypes), seconds=300)
+    assert found == [[]] * size

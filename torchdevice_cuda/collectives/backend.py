@@ -1,0 +1,353 @@
+"""``ProcessGroupNCCL`` without NCCL: its rules for tensors, Gloo for what goes between processes.
+
+NCCL sends memory as it lies and knows nothing of shapes: so do these, which hand Gloo flat views. What is only moved is
+handed over as bytes, since Gloo knows fewer types than NCCL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import (
+    AllgatherOptions,
+    AllreduceOptions,
+    AllToAllOptions,
+    Backend,
+    BarrierOptions,
+    BroadcastOptions,
+    GatherOptions,
+    ReduceOptions,
+    ReduceScatterOptions,
+    ScatterOptions,
+)
+
+from . import rules
+from .communicator import Communicator
+from .reductions import Finish, Reduction, flat, kind_of
+
+Tensors = Sequence[torch.Tensor]
+#: Its methods, as C++ has them: a group's own are NCCL's.
+_gloo: Any = Backend
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return flat(tensor).view(torch.uint8)
+
+
+def _root(opts: Any) -> int:
+    """The rank that has the data, or gets it. ``rootTensor`` is of the days when a process had several GPUs."""
+    return int(opts.rootRank + getattr(opts, "rootTensor", 0))
+
+
+def _options(kind: Callable[[], Any], given: Any, **changed: Any) -> Any:
+    """Options for the host's call, with the timeout of the program's."""
+    made = kind()
+    made.timeout = given.timeout
+    for name, value in changed.items():
+        setattr(made, name, value)
+    return made
+
+
+def _all(steps: Sequence[Finish | None]) -> Finish | None:
+    """The steps that there are, as one."""
+    taken = [step for step in steps if step is not None]
+    if len(taken) < 2:
+        return taken[0] if taken else None
+
+    def take() -> None:
+        for step in taken:
+            step()
+
+    return take
+
+
+def _same_sizes(tensors: Tensors) -> bool:
+    return all(tensor.shape == tensors[0].shape for tensor in tensors)
+
+
+class ProcessGroupNCCL(Communicator):
+    """NCCL's process group. It is a Gloo group itself, for C++ that asks a backend for more than collectives."""
+
+    # ------------------------------------------------------------------ reductions
+    def allreduce(self, tensors: Tensors, opts: Any = None) -> Any:
+        """Every rank gets the reduction."""
+        tensor = rules.only(tensors)
+        if tensor.layout is not torch.strided:
+            raise RuntimeError(
+                "NCCL does not support all_reduce with sparse tensors. Please use dense tensors instead."
+            )
+        opts = opts or AllreduceOptions()
+        tensor = rules.real(tensor, kind_of(opts.reduceOp))
+        rules.check(tensor)
+        return self._reduce_all([tensor], opts)
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
+        """Every rank gets the reductions, one for each tensor."""
+        rules.check_alike(tensors)
+        return self._reduce_all(tensors, opts or AllreduceOptions())
+
+    def _check_reduced(self, tensors: Tensors, opts: Any) -> None:
+        kind = kind_of(opts.reduceOp)
+        for tensor in tensors:
+            rules.check_float8(tensor.dtype)
+            self.check_bound(tensor)
+            rules.check_type(tensor.dtype)
+            rules.gloo_kind(kind, tensor.dtype)
+
+    def _reduce_all(self, tensors: Tensors, opts: Any) -> Any:
+        self._check_reduced(tensors, opts)
+        lent = self.carrier.lend(tensors)
+        asked = [Reduction(one, opts.reduceOp, self.size()) for one in lent if one.numel()]
+        parts = [self._gloo_allreduce(one, opts) for one in asked]
+        return self.work(parts, tensors, lent, _all([one.settled() for one in asked]))
+
+    def _gloo_allreduce(self, asked: Reduction, opts: Any) -> Any:
+        return _gloo.allreduce(self.host, [asked.buffer], _options(AllreduceOptions, opts, reduceOp=asked.op))
+
+    def _gloo_reduce(self, asked: Reduction, root: int, opts: Any) -> Any:
+        made = _options(ReduceOptions, opts, reduceOp=asked.op, rootRank=root)
+        return _gloo.reduce(self.host, [asked.buffer], made)
+
+    def reduce(self, tensors: Tensors, opts: Any = None) -> Any:
+        """One rank gets the reduction; the others keep what they have."""
+        opts = opts or ReduceOptions()
+        tensor = rules.real(rules.only(tensors), kind_of(opts.reduceOp))
+        rules.check(tensor)
+        self._check_reduced([tensor], opts)
+        lent = self.carrier.lend([tensor])
+        if not tensor.numel():
+            return self.work([], [tensor], lent)
+        # Gloo writes into what every rank gave it.
+        asked = Reduction(lent[0], opts.reduceOp, self.size(), apart=self.rank() != _root(opts))
+        part = self._gloo_reduce(asked, _root(opts), opts)
+        return self.work([part], [tensor], lent, asked.settled() if self.rank() == _root(opts) else None)
+
+    def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
+        """Each rank gets its part of the reduction."""
+        if input.dtype != output.dtype:
+            raise TypeError("input tensor must be the same type as the output tensor.")
+        if input.numel() != output.numel() * self.size():
+            raise ValueError("input tensor must be the same size as output size times world size")
+        return self.reduce_scatter_tensor_coalesced([output], [input], opts)
+
+    def reduce_scatter_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
+        """The same for several."""
+        opts = opts or ReduceScatterOptions()
+        kind = kind_of(opts.reduceOp)
+        outputs = [rules.real(tensor, kind) for tensor in outputs]
+        inputs = [rules.real(tensor, kind) for tensor in inputs]
+        rules.check(*outputs, *inputs)
+        self._check_reduced([*outputs, *inputs], opts)
+        lent = self.carrier.lend(outputs)
+        begun = [
+            self._scatter_reduced(mine, flat(whole), opts)
+            for mine, whole in zip(lent, self.carrier.lend(inputs), strict=True)
+            if whole.numel()
+        ]
+        return self.work([part for part, _ in begun], outputs, lent, _all([step for _, step in begun]))
+
+    def _scatter_reduced(self, mine: torch.Tensor, whole: torch.Tensor, opts: Any) -> tuple[Any, Finish]:
+        """Reduce all parts of a tensor of the host everywhere, as Gloo does, and take this rank's."""
+        asked = Reduction(whole, opts.reduceOp, self.size(), apart=True)
+
+        def take() -> None:
+            asked.copy(flat(mine), asked.buffer.chunk(self.size())[self.rank()])
+
+        return self._gloo_allreduce(asked, opts), take
+
+    def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> Any:
+        """Each rank gets the reduction of one tensor of each rank's list; they need not be of one size."""
+        opts = opts or ReduceScatterOptions()
+        kind = kind_of(opts.reduceOp)
+        output, given = rules.real(rules.only(outputs), kind), [rules.real(one, kind) for one in inputs[-1]]
+        rules.check(output)
+        self._check_reduced([output, *given], opts)
+        lent, brought = self.carrier.lend([output]), self.carrier.lend(given)
+        if _same_sizes(given):
+            if not output.numel():
+                return self.work([], [output], lent)
+            part, step = self._scatter_reduced(lent[0], torch.cat([one.reshape(-1) for one in brought]), opts)
+            return self.work([part], [output], lent, step)
+        if given[self.rank()].numel() != output.numel():
+            raise ValueError("Tensor input and output of _reduce_oop must have the same number of elements ")
+        asked = [Reduction(one.contiguous(), opts.reduceOp, self.size(), apart=True) for one in brought]
+        parts = [self._gloo_reduce(one, root, opts) for root, one in enumerate(asked) if one.buffer.numel()]
+
+        def take() -> None:
+            asked[self.rank()].copy(flat(lent[0]), asked[self.rank()].buffer)
+
+        return self.work(parts, [output], lent, take)
+
+    # ------------------------------------------------------------------- moving
+    def broadcast(self, tensors: Tensors, opts: Any = None) -> Any:
+        """Every rank gets what one has."""
+        opts = opts or BroadcastOptions()
+        tensor = rules.only(tensors)
+        self.check(tensor)
+        lent = self.carrier.lend([tensor])
+        parts = [self._gloo_broadcast(lent[0], _root(opts), opts)] if tensor.numel() else []
+        return self.work(parts, [tensor], lent)
+
+    def _gloo_broadcast(self, tensor: torch.Tensor, root: int, opts: Any) -> Any:
+        return _gloo.broadcast(self.host, [_bytes(tensor)], _options(BroadcastOptions, opts, rootRank=root))
+
+    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
+        """Every rank gets what all have, in a list; they need not be of one size."""
+        opts = opts or AllgatherOptions()
+        tensor, wanted = rules.only(inputs), list(outputs[-1])
+        self.check(tensor)
+        lent, given = self.carrier.lend(wanted), self.carrier.lend([tensor])[0]
+        if not _same_sizes(wanted):
+            return self._gather_uneven(wanted, lent, given, opts)
+        if not tensor.numel():
+            return self.work([], wanted, lent)
+        if wanted[0].numel() != tensor.numel() or len(wanted) != self.size():
+            raise RuntimeError("output tensors must be as many as there are ranks, each as large as the input tensor")
+        # Outputs are copied to, whatever they are: of another type, or with gaps.
+        room = torch.empty(self.size() * given.numel(), dtype=given.dtype)
+
+        def put() -> None:
+            for one, part in zip(lent, room.chunk(self.size()), strict=True):
+                one.copy_(part.view(one.shape))
+
+        return self.work([self._gloo_gather(room, given, opts)], wanted, lent, put)
+
+    def _gather_uneven(self, wanted: Tensors, lent: list[torch.Tensor], given: torch.Tensor, opts: Any) -> Any:
+        mine = lent[self.rank()]
+        if mine.numel() != given.numel():
+            raise ValueError("Tensor input and output of _broadcast_oop must have the same number of elements ")
+        rules.check(*lent)
+        flat(mine).copy_(flat(given))
+        parts = [self._gloo_broadcast(one, root, opts) for root, one in enumerate(lent) if one.numel()]
+        return self.work(parts, wanted, lent)
+
+    def _gloo_gather(self, room: torch.Tensor, given: torch.Tensor, opts: Any) -> Any:
+        parts = list(_bytes(room).chunk(self.size()))
+        return _gloo.allgather(self.host, [parts], [_bytes(given)], _options(AllgatherOptions, opts))
+
+    def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
+        """NCCL has none."""
+        raise NotImplementedError("ProcessGroupNCCL does not support allgather_coalesced")
+
+    def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
+        """Every rank gets what all have, in one tensor."""
+        rules.check(input, output)
+        if input.dtype != output.dtype:
+            raise TypeError("output tensor must have the same type as input tensor")
+        if input.numel() * self.size() != output.numel():
+            raise ValueError("output tensor size must be equal to world_size times input tensor size")
+        return self.allgather_into_tensor_coalesced([output], [input], opts)
+
+    def allgather_into_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
+        """The same for several."""
+        opts = opts or AllgatherOptions()
+        self.check(*inputs, *outputs)
+        lent = self.carrier.lend(outputs)
+        # The input may be a piece of the output: Gloo copies it there first, which is where it is.
+        parts = [
+            self._gloo_gather(room, given, opts)
+            for room, given in zip(lent, self.carrier.lend(inputs), strict=True)
+            if given.numel()
+        ]
+        return self.work(parts, outputs, lent)
+
+    def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
+        """One rank gets what all have."""
+        opts = opts or GatherOptions()
+        tensor = rules.only(inputs)
+        self.check(tensor)
+        wanted = rules.check_root("gather", "output", outputs, tensor, self.rank(), self.size(), opts.rootRank)
+        lent, given = self.carrier.lend(wanted), self.carrier.lend([tensor])[0]
+        rooms = [[_bytes(one) for one in lent]] if wanted else []
+        made = _options(GatherOptions, opts, rootRank=opts.rootRank)
+        parts = [_gloo.gather(self.host, rooms, [_bytes(given)], made)] if tensor.numel() else []
+        return self.work(parts, wanted, lent)
+
+    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> Any:
+        """Each rank gets one of what one has."""
+        opts = opts or ScatterOptions()
+        tensor = rules.only(outputs)
+        given = rules.check_root("scatter", "input", inputs, tensor, self.rank(), self.size(), opts.rootRank)
+        self.check(tensor, *given)
+        lent = self.carrier.lend([tensor])
+        rows = [[_bytes(one) for one in self.carrier.lend(given)]] if given else []
+        made = _options(ScatterOptions, opts, rootRank=opts.rootRank)
+        parts = [_gloo.scatter(self.host, [_bytes(lent[0])], rows, made)] if tensor.numel() else []
+        return self.work(parts, [tensor], lent)
+
+    def alltoall_base(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        output_split_sizes: Sequence[int],
+        input_split_sizes: Sequence[int],
+        opts: Any = None,
+    ) -> Any:
+        """Each rank sends a piece of one tensor to each."""
+        self.check(output, input)
+        even = not output_split_sizes and not input_split_sizes
+        received = rules.check_splits(output, output_split_sizes, self.size(), even)
+        sent = rules.check_splits(input, input_split_sizes, self.size(), even)
+        lent, given = self.carrier.lend([output]), self.carrier.lend([input])[0]
+        return self.work([self._exchange(lent[0], given, received, sent, opts)], [output], lent)
+
+    def _exchange(
+        self, room: torch.Tensor, given: torch.Tensor, received: list[int], sent: list[int], opts: Any
+    ) -> Any:
+        """Exchange pieces of host tensors, whose numbers of elements are given."""
+        width = given.element_size()
+        return _gloo.alltoall_base(
+            self.host,
+            _bytes(room),
+            _bytes(given),
+            [count * width for count in received],
+            [count * width for count in sent],
+            _options(AllToAllOptions, opts or AllToAllOptions()),
+        )
+
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
+        """Each rank sends a tensor to each."""
+        self.check(*outputs, *inputs)
+        if any(tensor.device != outputs[0].device for tensor in (*outputs, *inputs)):
+            raise RuntimeError("Tensors must be on the same device")
+        lent = self.carrier.lend(outputs)
+        given = torch.cat([flat(one) for one in self.carrier.lend(inputs)])
+        counts = [one.numel() for one in lent]
+        room = torch.empty(sum(counts), dtype=given.dtype)
+        part = self._exchange(room, given, counts, [one.numel() for one in inputs], opts)
+
+        def put() -> None:
+            for one, piece in zip(lent, room.split(counts), strict=True):
+                flat(one).copy_(piece)
+
+        return self.work([part], outputs, lent, put)
+
+    # ------------------------------------------------------------- one to another
+    def send(self, tensors: Tensors, dst: int, tag: int = 0) -> Any:
+        """To one rank. NCCL knows no tags: what was sent first is received first."""
+        tensor = rules.only(tensors)
+        rules.check_sent(tensor)
+        rules.check_type(rules.parts(tensor.dtype))
+        lent = self.carrier.lend([tensor])
+        # Gloo sends when the other rank receives.
+        parts = [_gloo.send(self.host, [_bytes(lent[0])], dst, 0)] if tensor.numel() else []
+        return self.work(parts, arrives=True)
+
+    def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Any:
+        """From one rank."""
+        tensor = rules.only(tensors)
+        rules.check_sent(tensor)
+        rules.check_type(rules.parts(tensor.dtype))
+        lent = self.carrier.lend([tensor])
+        parts = [_gloo.recv(self.host, [_bytes(lent[0])], src, 0)] if tensor.numel() else []
+        return self.work(parts, [tensor], lent, arrives=True)
+
+    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Any:
+        """NCCL has none."""
+        raise NotImplementedError("ProcessGroupNCCL does not support recvAnysource")
+
+    def barrier(self, opts: Any = None) -> Any:
+        """Nobody goes on before all are there."""
+        return self.work([_gloo.barrier(self.host, _options(BarrierOptions, opts or BarrierOptions()))])

@@ -1,0 +1,157 @@
+"""How tensors of the accelerator get to the host's process group and back, on each kind of device.
+
+A carrier lends tensors to the host, and makes the work that the program waits for of the host's. ``finish`` is what is
+left to do when the host is done: it writes what was lent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Work
+
+    from ..native.interface import Native
+
+Finish = Callable[[], None]
+Tensors = Sequence[torch.Tensor]
+#: torch's own, which no redirection reaches.
+_to, _copy, _detach = (getattr(torch._C.TensorBase, name) for name in ("to", "copy_", "detach"))
+_CPU = torch.device("cpu")
+
+
+class Carrier(Protocol):
+    """Between the accelerator and the host."""
+
+    def lend(self, tensors: Tensors) -> list[torch.Tensor]:
+        """The tensors for the host: nothing that it does to them is recorded by autograd."""
+
+    def coalesce(self, change: int) -> None:
+        """One group more, or fewer, collects its calls to make one work of them."""
+
+    def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Any:
+        """Work that is done when all parts are and ``finish`` has run; then what was lent is in the outputs.
+
+        ``arrives``: it is done when another process gets there, so that waiting at the call could wait for ever.
+        """
+
+
+class Aliased:
+    """The device is the host's memory, under another name."""
+
+    def __init__(self, native: Native) -> None:
+        self._aliases = torch.ops.hostdevice_cuda.to_cpu.default
+        self.native = native
+
+    def lend(self, tensors: Tensors) -> list[torch.Tensor]:
+        """CPU tensors over the same memory, which they keep."""
+        return self._aliases(tensors)  # type: ignore[no-any-return]
+
+    def coalesce(self, change: int) -> None:
+        """The compiled part leaves all calls to Python meanwhile."""
+        self.native.count_coalescing(change)
+
+    def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Work:
+        """The compiled part's: it waits for the parts as their own backend does, and shows device tensors."""
+        return self.native.carried_work(parts, outputs, finish)  # type: ignore[no-any-return]
+
+
+class _Plain:
+    """A device without a compiled part."""
+
+    def __init__(self) -> None:
+        self._begun: list[Work] = []
+
+    def coalesce(self, change: int) -> None:
+        """Python sees every call."""
+
+    def wait(self) -> None:
+        """Wait for what was begun and may not be done: whoever synchronizes with the device waits for all of it."""
+        begun, self._begun = self._begun, []
+        for work in begun:
+            # Its error is told to whoever waits for the work itself.
+            with contextlib.suppress(RuntimeError):
+                work.wait()
+
+
+class Same(_Plain):
+    """The device is the CPU: tensors are the host's already."""
+
+    def lend(self, tensors: Tensors) -> list[torch.Tensor]:
+        """The same, past autograd."""
+        return [_detach(tensor) for tensor in tensors]
+
+    def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Work:
+        """The host's own work where it is all there is; else it is done before the call returns."""
+        if len(parts) == 1 and finish is None:
+            self._begun = [work for work in self._begun if not work.is_completed()] + parts
+            return parts[0]
+        return (_awaited if arrives else _done)(parts, outputs, finish)
+
+
+class Copied(_Plain):
+    """The device has memory of its own."""
+
+    def lend(self, tensors: Tensors) -> list[torch.Tensor]:
+        """Copies, in the order in which their elements lie."""
+        return [_to(_detach(tensor), _CPU) for tensor in tensors]
+
+    def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Work:
+        """Done before the call returns, except for what waits for another process: a thread brings that back."""
+
+        def back() -> None:
+            if finish is not None:
+                finish()
+            with torch.no_grad():
+                for output, copy in zip(outputs, lent, strict=True):
+                    _copy(output, copy)
+
+        return _awaited(parts, outputs, back) if arrives else _done(parts, outputs, back)
+
+
+def _done(parts: list[Work], outputs: Tensors, finish: Finish | None) -> Work:
+    from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]  # not in the stubs
+
+    for part in parts:
+        part.wait()
+    if finish is not None:
+        finish()
+    future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
+    future.set_result(list(outputs))
+    work: Work = _create_work_from_future(future)
+    return work
+
+
+def _awaited(parts: list[Work], outputs: Tensors, finish: Finish | None) -> Work:
+    from torch._C import _distributed_c10d as c10d
+
+    future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
+
+    def wait() -> None:
+        try:
+            for part in parts:
+                part.wait()
+            if finish is not None:
+                finish()
+            future.set_result(list(outputs))
+        except Exception as error:  # whoever waits for the work is to see it
+            future.set_exception(error)  # type: ignore[arg-type]  # the stubs take it for a result
+
+    threading.Thread(target=wait, name="torchdevice_cuda receives", daemon=True).start()
+    callback: Any = getattr(c10d, "PythonCallbackWork", None)
+    if callback is None:
+        work: Work = c10d._create_work_from_future(future)  # type: ignore[attr-defined]  # not in the stubs
+        return work
+
+    def waited(timeout: object) -> bool:
+        future.wait()
+        return True
+
+    # Work of a future keeps an error to itself.
+    made: Work = callback(waited)
+    return made

@@ -1,0 +1,165 @@
+"""What a process group of NCCL answers besides collectives, and what its collectives have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import torch
+from torch._C import _DistBackendError
+from torch._C._distributed_c10d import Backend, ErrorType, ProcessGroupGloo, Store
+
+from . import groups, rules
+from .carriers import Carrier
+from .options import TIMEOUT, NCCLConfig, Options
+from .reductions import Finish
+
+Tensors = Sequence[torch.Tensor]
+
+
+class Communicator(ProcessGroupGloo):
+    """A group of Gloo's that says it is NCCL's."""
+
+    Options: ClassVar[Any] = Options
+    NCCLConfig = NCCLConfig
+    NCCL_CTA_POLICY_DEFAULT, NCCL_CTA_POLICY_EFFICIENCY, NCCL_CTA_POLICY_ZERO = range(3)
+    supports_splitting = True
+    supports_coalescing = True
+    supports_time_estimate = False
+    supports_shrinking = False
+    #: What depends on the driver; set when it is known.
+    carrier: ClassVar[Carrier]
+    device_count: ClassVar[Callable[[], int]]
+    nccl_version: ClassVar[tuple[int, int, int]]
+
+    def __init__(
+        self, store: Store, rank: int, size: int, options: Any = None, timeout: timedelta | None = None
+    ) -> None:
+        if isinstance(options, timedelta):
+            options, timeout = None, options
+        if options is None:
+            options = Options()
+            options._timeout = timeout or TIMEOUT
+        if type(self).device_count() == 0:
+            raise ValueError("ProcessGroupNCCL is only supported with GPUs, no GPUs found!")
+        super().__init__(store, rank, size, timeout=options._timeout)
+        self._options = options
+        #: A group that compares what the ranks ask for before it calls this one, if there is one.
+        self.checking: Backend | None = None
+        self._coalesced: list[Any] | None = None
+        self._splits = 0
+        self.bound_device_id: torch.device | None = None
+        groups.made.backend = self
+
+    @property
+    def host(self) -> Backend:
+        """What is called."""
+        return self.checking or self
+
+    # ------------------------------------------------------------------ questions
+    @property
+    def options(self) -> Any:
+        """The options that it was made with."""
+        return self._options
+
+    @property
+    def uid(self) -> str:
+        """The name of the group."""
+        return str(self._options.group_name)
+
+    def name(self) -> str:
+        """``nccl``."""
+        return "nccl"
+
+    _get_backend_name = name
+
+    @classmethod
+    def get_build_nccl_version(cls) -> tuple[int, int, int]:
+        """The version that this release of torch is built with."""
+        return cls.nccl_version
+
+    get_runtime_nccl_version = get_build_nccl_version
+
+    def comm_split_count(self) -> int:
+        """How many groups were split off."""
+        return self._splits
+
+    def count_split(self) -> None:
+        """One more."""
+        self._splits += 1
+
+    def perform_nocolor_split(self, device: torch.device) -> None:
+        """What NCCL wants of ranks that are in no part; the host wants nothing."""
+        self.count_split()
+
+    def eager_connect_single_device(self, device: torch.device | None = None) -> None:
+        """Gloo has connected already."""
+
+    def _is_initialized(self) -> bool:
+        return True
+
+    def get_error(self) -> ErrorType:
+        """What NCCL's watchdog has seen: errors come to whoever waits."""
+        return ErrorType.SUCCESS
+
+    def _add_ephemeral_timeout(self, timeout: timedelta) -> None:
+        """More time for what is called next; every call has all of the group's."""
+
+    def _set_default_timeout(self, timeout: timedelta) -> None:
+        super()._set_default_timeout(timeout)
+        self._options._timeout = timeout
+
+    def _group_start(self) -> None:
+        """NCCL's groups of calls: the host begins each at once."""
+
+    def _group_end(self) -> None:
+        """Nothing was held back."""
+
+    def register_mem_pool(self, pool: Any, symm: bool = False) -> None:
+        """Memory that NCCL would have to know."""
+
+    def deregister_mem_pool(self, pool: Any) -> None:
+        """Nothing was registered."""
+
+    # ----------------------------------------------------------------- coalescing
+    def _start_coalescing(self) -> None:
+        self._coalesced = []
+        self.carrier.coalesce(1)
+
+    def _end_coalescing(self) -> Any:
+        """One work for all that was begun since."""
+        if self._coalesced is not None:
+            self.carrier.coalesce(-1)
+        parts, self._coalesced = self._coalesced or [], None
+        return parts[0] if len(parts) == 1 else self.carrier.work(parts, [], [], None, arrives=True)
+
+    # --------------------------------------------------------------- of every call
+    def work(
+        self,
+        parts: list[Any],
+        outputs: Tensors = (),
+        lent: Tensors = (),
+        finish: Finish | None = None,
+        arrives: bool = False,
+    ) -> Any:
+        """Work for the program, of what the host was asked for."""
+        work = self.carrier.work(parts, outputs, lent, finish, arrives)
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
+
+    def check_bound(self, tensor: torch.Tensor) -> None:
+        """Raise for tensors of another device than the one that the group was made for."""
+        bound = self.bound_device_id
+        if bound is not None and tensor.device.type == bound.type and tensor.device != bound:
+            raise _DistBackendError(
+                "Attempt to perform collective on tensor not on device passed to init_process_group"
+            )
+
+    def check(self, *tensors: torch.Tensor) -> None:
+        """Raise for tensors that NCCL does not move."""
+        rules.check(*tensors)
+        for tensor in tensors:
+            self.check_bound(tensor)
+            rules.check_type(rules.parts(tensor.dtype))

@@ -1,0 +1,37 @@
+"""Which process group has which backend of ours, and what is on its way to one."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from torch._C._distributed_c10d import _ProcessGroupWrapper
+
+if TYPE_CHECKING:
+    from .backend import ProcessGroupNCCL
+
+#: A backend that is made in Python lives as long as its object; C++ keeps only its own part of it.
+_backends: WeakKeyDictionary[Any, ProcessGroupNCCL] = WeakKeyDictionary()
+#: The reduction of the call that this thread makes, as Python gave it: the dispatcher shows no factors.
+noted = threading.local()
+#: The backend that this thread has made last, until its group is known: somebody has to hold it.
+made = threading.local()
+
+
+def taken(group: Any, backend: Any) -> bool:
+    """A group gets a backend; whether it is ours, or one that checks calls of ours."""
+    ours: ProcessGroupNCCL | None = getattr(made, "backend", None)
+    if ours is None or not (backend is ours or isinstance(backend, _ProcessGroupWrapper)):
+        return backend_of(group) is not None
+    if backend is not ours:
+        ours.checking = backend
+    ours.bound_device_id = group.bound_device_id
+    _backends[group] = ours
+    made.backend = None
+    return True
+
+
+def backend_of(group: Any) -> ProcessGroupNCCL | None:
+    """The backend of ours that a group has, if it has one."""
+    return _backends.get(group)

@@ -1,0 +1,214 @@
+"""Kernels of the collective operators, by which every caller gets to a process group: Python, C++, compiled code.
+
+torch's own would hand the accelerator's tensors to Gloo as they are. Gloo of a CPU build has no kernels for CUDA, and
+the process dies of a null pointer; that of a CUDA build would call NVIDIA's driver.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch
+from torch._C import _distributed_c10d as c10d
+from torch._C._distributed_c10d import Backend, ProcessGroup, ReduceOp
+
+from .._compat import reduction_number
+from . import groups
+from .carriers import Aliased, Carrier
+
+_has = torch._C._dispatch_has_kernel_for_dispatch_key
+_Kind: Any = ReduceOp.RedOpType
+#: Told which operator leaves the accelerator, where one does.
+Left = Callable[[str], None] | None
+
+
+class Call(NamedTuple):
+    """How a backend is called for an operator: its method, the arguments by the operator's names, the options."""
+
+    method: str
+    arguments: tuple[str, ...]
+    options: str | None
+    #: whether something is written, and whether it waits for a call of one other process
+    writes: bool = True
+    arrives: bool = False
+
+
+_CALLS = {
+    "allreduce_": Call("allreduce", ("tensors",), "AllreduceOptions"),
+    "allreduce_coalesced_": Call("allreduce_coalesced", ("tensors",), "AllreduceCoalescedOptions"),
+    "broadcast_": Call("broadcast", ("tensors",), "BroadcastOptions"),
+    "reduce_": Call("reduce", ("tensors",), "ReduceOptions"),
+    "allgather_": Call("allgather", ("output_tensors", "input_tensors"), "AllgatherOptions"),
+    "_allgather_base_": Call("_allgather_base", ("output_tensor", "input_tensor"), "AllgatherOptions"),
+    "allgather_coalesced_": Call("allgather_coalesced", ("output_lists", "input_list"), "AllgatherOptions"),
+    "allgather_into_tensor_coalesced_": Call(
+        "allgather_into_tensor_coalesced", ("outputs", "inputs"), "AllgatherOptions"
+    ),
+    "reduce_scatter_": Call("reduce_scatter", ("output_tensors", "input_tensors"), "ReduceScatterOptions"),
+    "_reduce_scatter_base_": Call("_reduce_scatter_base", ("output_tensor", "input_tensor"), "ReduceScatterOptions"),
+    "reduce_scatter_tensor_coalesced_": Call(
+        "reduce_scatter_tensor_coalesced", ("outputs", "inputs"), "ReduceScatterOptions"
+    ),
+    "gather_": Call("gather", ("output_tensors", "input_tensors"), "GatherOptions"),
+    "scatter_": Call("scatter", ("output_tensors", "input_tensors"), "ScatterOptions"),
+    "alltoall_": Call("alltoall", ("output_tensors", "input_tensors"), "AllToAllOptions"),
+    "alltoall_base_": Call(
+        "alltoall_base", ("output", "input", "output_split_sizes", "input_split_sizes"), "AllToAllOptions"
+    ),
+    "barrier": Call("barrier", (), "BarrierOptions", writes=False),
+    "send": Call("send", ("tensors", "dst", "tag"), None, writes=False, arrives=True),
+    "recv_": Call("recv", ("tensors", "src", "tag"), None, arrives=True),
+    "recv_any_source_": Call("recv_anysource", ("tensors", "tag"), None, arrives=True),
+}
+#: Arguments of operators that are attributes of the options.
+_ATTRIBUTES = {
+    "root_rank": "rootRank",
+    "root_tensor": "rootTensor",
+    "async_op": "asyncOp",
+    "device_ids": "device_ids",
+}
+#: What Python cannot ask a backend for: it is asked for one at a time.
+_ONE_BY_ONE = {
+    "allgather_into_tensor_coalesced": "_allgather_base",
+    "reduce_scatter_tensor_coalesced": "_reduce_scatter_base",
+}
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors of an argument, in their order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _replaced(value: Any, tensors: Iterator[torch.Tensor]) -> Any:
+    """An argument with other tensors in the same places."""
+    if isinstance(value, torch.Tensor):
+        return next(tensors)
+    return [_replaced(item, tensors) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _plain(backend: Any, call: Call, args: Sequence[Any], options: tuple[Any, ...], carrier: Carrier) -> Any:
+    """A call of a backend that is not ours, such as Gloo's, on the accelerator's tensors: its own rules hold."""
+    given = list(_tensors(args))
+    lent = carrier.lend(given)
+    brought = [one.contiguous() if one.layout is torch.strided else one for one in lent]
+    known = iter(brought)
+    handed = [_replaced(value, known) for value in args]
+    single = _ONE_BY_ONE.get(call.method)
+    calls = zip(*handed, strict=True) if single else [handed]
+    parts = [getattr(Backend, single or call.method)(backend, *one, *options) for one in calls]
+    count = len(list(_tensors(args[0]))) if call.writes else 0
+
+    def back() -> None:
+        for target, source in zip(lent[:count], brought, strict=False):
+            if target is not source:
+                target.copy_(source)
+
+    moved = any(target is not source for target, source in zip(lent[:count], brought, strict=False))
+    return carrier.work(parts, given[:count], lent[:count], back if moved else None, call.arrives)
+
+
+def kernel(name: str, device: torch.device, carrier: Carrier, left: Left) -> Callable[..., Any]:
+    """The kernel of one collective operator, for tensors of one type of device; ``left`` is told when it runs."""
+    call = _CALLS[name]
+    schema = getattr(torch.ops.c10d, name).default._schema
+    places = {argument.name: place for place, argument in enumerate(schema.arguments)}
+    alone = len(schema.returns) == 1
+    wanted = [places[argument] for argument in call.arguments]
+    group_at, reduce_at, timeout_at = (places.get(what) for what in ("process_group", "reduce_op", "timeout"))
+    assert group_at is not None
+    made = getattr(c10d, call.options) if call.options else None
+    settings = [
+        (places[argument], attribute)
+        for argument, attribute in _ATTRIBUTES.items()
+        if argument in places and hasattr(made, attribute)
+    ]
+    unbox = ProcessGroup.unbox
+
+    def collect(*args: Any) -> Any:
+        if left is not None:
+            left(f"c10d::{name}")
+        group = unbox(args[group_at])
+        options: tuple[Any, ...] = ()
+        if made is not None:
+            opts = made()
+            # Arguments that have their defaults are left out of a call, and have them in the options.
+            count = len(args)
+            for place, attribute in settings:
+                if place < count:
+                    setattr(opts, attribute, args[place])
+            if timeout_at is not None and timeout_at < count and args[timeout_at] >= 0:
+                opts.timeout = timedelta(milliseconds=args[timeout_at])
+            if reduce_at is not None:
+                opts.reduceOp = reduction(args[reduce_at])
+            options = (opts,)
+        handed = [args[place] for place in wanted]
+        backend = groups.backend_of(group)
+        if backend is not None:
+            work = getattr(backend, call.method)(*handed, *options)
+        else:
+            work = _plain(group._get_backend(device), call, handed, options, carrier)
+        return work.boxed() if alone else (args[0], work.boxed())
+
+    return collect
+
+
+_REDUCTIONS = {kind: ReduceOp(kind) for kind in _Kind.__members__.values() if kind != _Kind.PREMUL_SUM}
+
+
+def reduction(boxed: Any) -> Any:
+    """A reduction as backends take it. What the dispatcher does not tell was noted where Python called."""
+    number = reduction_number(boxed)
+    if number is None or _Kind(number) == _Kind.PREMUL_SUM:
+        return getattr(groups.noted, "reduction", None) or _REDUCTIONS[_Kind.SUM]
+    return _REDUCTIONS[_Kind(number)]
+
+
+#: Where operators are whose calls the compiled part leaves to Python.
+_SLOW = "torchdevice_cuda"
+
+
+def _quicken(carrier: Carrier, slow: Callable[..., Any]) -> Callable[[], None] | None:
+    """Have the compiled part reduce what needs no rule of ours, if it can; what ends that.
+
+    Half of what a small all_reduce costs beyond Gloo's own was Python, and Gloo's thread waiting for the interpreter.
+    """
+    if not isinstance(carrier, Aliased):
+        return None
+    library = torch.library.Library(_SLOW, "FRAGMENT")
+    library.define(str(torch.ops.c10d.allreduce_.default._schema).removeprefix("c10d::"))
+    library.impl("allreduce_", slow, "CUDA")
+    carrier.native.use_quick_allreduce(f"{_SLOW}::allreduce_")
+
+    def end() -> None:
+        carrier.native.use_quick_allreduce(None)
+        library._destroy()
+
+    return end
+
+
+def register(key: str, device: torch.device, carrier: Carrier, left: Left) -> Callable[[], None]:
+    """Register the kernels at a dispatch key, for tensors of a device type; what takes them back."""
+    library = torch.library.Library("c10d", "IMPL")
+    with warnings.catch_warnings():
+        # torch says once that kernels have been overridden; those would end the process.
+        warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel")
+        for name in _CALLS:
+            if _has(f"c10d::{name}", "CUDA"):
+                library.impl(name, kernel(name, device, carrier, left), key)
+        if _has("c10d::allreduce_", f"Sparse{key}"):
+            library.impl("allreduce_", kernel("allreduce_", device, carrier, left), f"Sparse{key}")
+        end = _quicken(carrier, kernel("allreduce_", device, carrier, left))
+
+    def undo() -> None:
+        if end is not None:
+            end()
+        library._destroy()
+
+    return undo

@@ -1,0 +1,76 @@
+"""Reductions that NCCL knows and Gloo does not, by those that it knows: averages, factors, booleans, eight bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._C._distributed_c10d import ReduceOp
+
+from . import rules
+
+Finish = Callable[[], None]
+_Kind: Any = ReduceOp.RedOpType
+
+
+def flat(tensor: torch.Tensor) -> torch.Tensor:
+    """Its elements as they lie in memory."""
+    return tensor.as_strided((tensor.numel(),), (1,))
+
+
+def kind_of(op: Any) -> Any:
+    """Which reduction it is."""
+    return op if isinstance(op, _Kind) else op.__getstate__()[0]
+
+
+def _factor_of(op: Any) -> Any:
+    """What each rank's numbers are multiplied by first, if anything."""
+    factor = None if isinstance(op, _Kind) else op.__getstate__()[1]
+    return factor.item() if isinstance(factor, torch.Tensor) else factor
+
+
+class Reduction:
+    """One reduction of a tensor of the host, among ``size`` ranks.
+
+    ``apart``: the tensor is not where the result goes, and has to stay as it is.
+    """
+
+    def __init__(self, tensor: torch.Tensor, op: Any, size: int, apart: bool = False) -> None:
+        kind, factor = kind_of(op), _factor_of(op)
+        own = flat(tensor)
+        wide = rules.computed(tensor.dtype)
+        #: What Gloo is asked for.
+        self.op = ReduceOp(rules.gloo_kind(kind, tensor.dtype))
+        self._size = size
+        # NCCL divides each rank's numbers, so that a sum of halves does not overflow, and whole numbers afterwards.
+        self._divides = kind == _Kind.AVG and not wide.is_floating_point
+        if kind == _Kind.AVG and not self._divides:
+            factor = 1 / size
+        self._own = own.view(wide) if own.dtype is torch.bool else own
+        buffer = self._own.to(wide)
+        if factor is not None:
+            buffer = buffer.mul(factor) if apart else buffer.mul_(factor)
+        elif apart and buffer is self._own:
+            buffer = buffer.clone()
+        #: What Gloo is given, and writes.
+        self.buffer = buffer
+
+    def settled(self) -> Finish | None:
+        """What is left to do for the tensor itself to have the result."""
+        if self.buffer is self._own and not self._divides:
+            return None
+
+        def settle() -> None:
+            self.copy(self._own, self.buffer)
+
+        return settle
+
+    def copy(self, target: torch.Tensor, result: torch.Tensor) -> None:
+        """Put the result, or a part of it, into a flat tensor of the host."""
+        if self._divides:
+            result.div_(self._size, rounding_mode="trunc")
+        if target.dtype is torch.bool:
+            target = target.view(torch.uint8)
+        if target is not result:
+            target.copy_(result)
