@@ -99,11 +99,7 @@ def settings(context: Context) -> None:
     parse, driver = original, context.driver
 
     def set_settings(text: str) -> None:
-        try:
-            chosen = driver.memory.read(text)
-        except (RuntimeError, TypeError):
-            parse(text)
-            raise
+        chosen = driver.memory.read(text)
         parse(text)
         driver.memory.apply(chosen)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import subprocess
 import time
 import types
 from typing import Any
@@ -28,7 +29,7 @@ _TENSOR_CORES = {
 }
 
 
-@patch(*(f"{_ASKED[0]}.{name}" for name in (*_BANDWIDTH, _SPEED)), traits=Trait.SUBSTITUTE)
+@patch(*(f"{module}.get_<speed>" for module in _ASKED), traits=Trait.SUBSTITUTE)
 def estimates(context: Context) -> None:
     """Both ask triton, which asks NVIDIA's driver. The figures are those of the device's properties."""
     for name in _ASKED:
@@ -49,7 +50,8 @@ def _or(original: Function, otherwise: Function) -> Function:
     def estimate(*args: Any, **kwargs: Any) -> Any:
         try:
             return original(*args, **kwargs)
-        except (ImportError, RuntimeError):  # no triton; triton, without a driver
+        # No triton; triton, without a driver; nvidia-smi, which is not there, or fails.
+        except (ImportError, RuntimeError, OSError, subprocess.SubprocessError):
             return otherwise(*args, **kwargs)
 
     return estimate
