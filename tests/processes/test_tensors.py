@@ -69,11 +69,13 @@ def again(x: torch.Tensor, what: str) -> str:
     return repr({"send": storage._share_cuda_, "resize": lambda: x.resize_(10_000)}[what]())
 
 
-def through(queue: Any, back: Any) -> None:
-    x = queue.get()
-    x.mul_(2)
-    back.put(x.clone())
-    del x
+def through(pairs: list[tuple[Any, Any]]) -> None:
+    for queue, back in pairs:
+        x = queue.get()
+        x.mul_(2)
+        back.put(x.clone())
+        del x
+        queue.get()  # until the other has what it was sent
 
 
 # ----------------------------------------------------------------------------- the tests
@@ -124,15 +126,16 @@ def test_what_comes_back() -> None:
 
 @shared
 def test_queues_carry_them() -> None:
-    for make in (SPAWN.Queue, SPAWN.SimpleQueue):
-        queue, back = make(), make()
-        helper = SPAWN.Process(target=through, args=(queue, back))
-        helper.start()
+    pairs = [(SPAWN.Queue(), SPAWN.Queue()), (SPAWN.SimpleQueue(), SPAWN.SimpleQueue())]
+    helper = SPAWN.Process(target=through, args=(pairs,))
+    helper.start()
+    for queue, back in pairs:
         x = torch.ones(3, device="cuda")
         queue.put(x)
         assert back.get().tolist() == [2.0] * 3
-        helper.join()
         assert x.tolist() == [2.0] * 3
+        queue.put(None)
+    helper.join()
 
 
 @shared
@@ -335,7 +338,7 @@ def hold(x: torch.Tensor, number: int) -> torch.Tensor:
     return x + number
 
 
-@child(VIRTUAL)
+@shared
 def test_a_pool_takes_and_gives_them() -> None:
     x = torch.ones(2, device="cuda")
     with SPAWN.Pool(1) as pool:
@@ -346,7 +349,7 @@ def own_row(rank: int, table: torch.Tensor) -> None:
     table[rank] = rank + 1
 
 
-@child(VIRTUAL)
+@shared
 def test_spawn_hands_them_over() -> None:
     table = torch.zeros(2, 3, device="cuda")
     mp.spawn(own_row, args=(table,), nprocs=2)
@@ -363,7 +366,7 @@ class OnTheGpu(torch.utils.data.Dataset[torch.Tensor]):
         return torch.full((2,), float(index), device="cuda")
 
 
-@child(VIRTUAL)
+@shared
 def test_workers_make_batches_on_the_gpu() -> None:
     loader = torch.utils.data.DataLoader(OnTheGpu(), batch_size=4, num_workers=1, multiprocessing_context="spawn")
     batches = list(loader)
