@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
 import signal
 import sys
 import threading
@@ -282,6 +283,24 @@ def test_handles_that_lead_nowhere() -> None:
     assert [len(value) for value in sent if isinstance(value, bytes)][::2] == [66, 64]
     assert new(*sent).nbytes() == 16
     KEPT.clear()
+
+
+@shared
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="elsewhere no limit of the system's is for this memory"
+)
+def test_a_system_without_shared_memory() -> None:
+    x = torch.ones(20 << 18, device="cuda")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(RuntimeError) as error:
+            x.untyped_storage()._share_cuda_()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert _code(error) == "CUDA error: out of memory"
+    assert x.add_(1).unique().tolist() == [2.0]  # it is where it was, and can be written
+    assert peer()(add, x[:1], 1) == [3.0]
 
 
 @shared

@@ -22,6 +22,8 @@ struct Piece {
 
 // Zeros, none of which is used until it is touched. `size` is a multiple of a page's. None if there is no memory.
 std::optional<Piece> make_piece(size_t size);
+// CUDA's error, with the reason.
+[[noreturn]] void throw_no_shared_memory();
 // Maps it, in place of what is at `at` if that is given. Null if it is none, or its maker has ended.
 char* map_piece(const Piece& piece, char* at = nullptr);
 void unmap_piece(const Piece& piece, char* base);
