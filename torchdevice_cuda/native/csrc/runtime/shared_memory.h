@@ -2,7 +2,8 @@
 //
 // On Linux a process has one object for all of it, without a name: whoever maps a piece of it opens the maker's
 // descriptor through /proc. Nothing is left of it once its users have ended, however they ended. Elsewhere every piece
-// is an object with a name, which its maker takes back when it drops the piece or ends; a maker that is killed cannot.
+// is an object with a name, which its maker takes back when it drops the piece or ends; a maker that a signal ends
+// cannot.
 #pragma once
 
 #include <cstddef>
