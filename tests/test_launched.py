@@ -25,7 +25,8 @@ ACCELERATE = (
 LAUNCHES: dict[str, tuple[str, tuple[str, ...]]] = {
     "torchrun": ("torch", (*TORCHRUN, "torchrun_ddp.py")),
     "accelerate": ("accelerate", (*ACCELERATE, "accelerate_ddp.py")),
-    "lightning": ("lightning", ("lightning_ddp.py",)),
+    "lightning ddp": ("lightning", ("lightning_gpus.py", "ddp")),
+    "lightning fsdp": ("lightning", ("lightning_gpus.py", "fsdp")),
     "transformers": ("transformers", (*TORCHRUN, "transformers_trainer.py")),
     "ray": ("ray", ("ray_ddp.py",)),
 }

@@ -98,6 +98,11 @@ def no_raw_graph(version: str, kept: bool) -> str:
     return f"You cannot access the raw cudaGraph_t instance {before}"
 
 
+def counts_rejections(version: str) -> bool:
+    """Whether statistics of memory count what was rejected before it was tried: since 2.13."""
+    return torch_release(version) >= (2, 13)
+
+
 def raw_sizes_are_signed(version: str) -> bool:
     """Whether CUDA refuses negative sizes of raw memory: since 2.13. Before, they were unsigned numbers to it."""
     return torch_release(version) >= (2, 13)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
 import signal
 import sys
 import threading
@@ -69,11 +70,13 @@ def again(x: torch.Tensor, what: str) -> str:
     return repr({"send": storage._share_cuda_, "resize": lambda: x.resize_(10_000)}[what]())
 
 
-def through(queue: Any, back: Any) -> None:
-    x = queue.get()
-    x.mul_(2)
-    back.put(x.clone())
-    del x
+def through(pairs: list[tuple[Any, Any]]) -> None:
+    for queue, back in pairs:
+        x = queue.get()
+        x.mul_(2)
+        back.put(x.clone())
+        del x
+        queue.get()  # until the other has what it was sent
 
 
 # ----------------------------------------------------------------------------- the tests
@@ -124,15 +127,16 @@ def test_what_comes_back() -> None:
 
 @shared
 def test_queues_carry_them() -> None:
-    for make in (SPAWN.Queue, SPAWN.SimpleQueue):
-        queue, back = make(), make()
-        helper = SPAWN.Process(target=through, args=(queue, back))
-        helper.start()
+    pairs = [(SPAWN.Queue(), SPAWN.Queue()), (SPAWN.SimpleQueue(), SPAWN.SimpleQueue())]
+    helper = SPAWN.Process(target=through, args=(pairs,))
+    helper.start()
+    for queue, back in pairs:
         x = torch.ones(3, device="cuda")
         queue.put(x)
         assert back.get().tolist() == [2.0] * 3
-        helper.join()
         assert x.tolist() == [2.0] * 3
+        queue.put(None)
+    helper.join()
 
 
 @shared
@@ -282,6 +286,24 @@ def test_handles_that_lead_nowhere() -> None:
 
 
 @shared
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="elsewhere no limit of the system's is for this memory"
+)
+def test_a_system_without_shared_memory() -> None:
+    x = torch.ones(20 << 18, device="cuda")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(RuntimeError) as error:
+            x.untyped_storage()._share_cuda_()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert _code(error) == "CUDA error: out of memory"
+    assert x.add_(1).unique().tolist() == [2.0]  # it is where it was, and can be written
+    assert peer()(add, x[:1], 1) == [3.0]
+
+
+@shared
 def test_what_was_received_is_not_sent_on() -> None:
     x = torch.ones(4, device="cuda")
     with pytest.raises(Failed, match="Attempted to send CUDA tensor received from another process"):
@@ -290,25 +312,25 @@ def test_what_was_received_is_not_sent_on() -> None:
         peer()(again, x, "resize")
 
 
-def _left_in_shared_memory() -> set[str]:
-    """Names of what is neither a semaphore nor torch's, of which other tests have some."""
+def _named_for(process: int) -> list[str]:
+    """Shared memory that bears a process's number in its name, as torch's does and ours where it needs one."""
     names = os.listdir("/dev/shm") if Path("/dev/shm").is_dir() else []
-    return {name for name in names if not name.startswith(("sem.", "torch_"))}
+    return [name for name in names if name.startswith((f"torch_{process}_", f"tdc{process:x}."))]
 
 
 @shared
 def test_a_sender_that_is_killed() -> None:
-    before = _left_in_shared_memory()
     other = Peer()
+    process = other.process.pid or 0
     x, told = other(made, 5.0), other(make_and_tell)
-    os.kill(other.process.pid or 0, signal.SIGKILL)
+    os.kill(process, signal.SIGKILL)
     other.process.join()
     assert x.add_(1).tolist() == [6.0] * 4
     del x
     with pytest.raises(RuntimeError) as error:
         torch.UntypedStorage._new_shared_cuda(*told)
     assert _code(error) == "CUDA error: invalid resource handle"
-    assert _left_in_shared_memory() == before
+    assert _named_for(process) == []
 
 
 @shared
@@ -337,7 +359,7 @@ def hold(x: torch.Tensor, number: int) -> torch.Tensor:
     return x + number
 
 
-@child(VIRTUAL)
+@shared
 def test_a_pool_takes_and_gives_them() -> None:
     x = torch.ones(2, device="cuda")
     with SPAWN.Pool(1) as pool:
@@ -348,7 +370,7 @@ def own_row(rank: int, table: torch.Tensor) -> None:
     table[rank] = rank + 1
 
 
-@child(VIRTUAL)
+@shared
 def test_spawn_hands_them_over() -> None:
     table = torch.zeros(2, 3, device="cuda")
     mp.spawn(own_row, args=(table,), nprocs=2)
@@ -365,7 +387,7 @@ class OnTheGpu(torch.utils.data.Dataset[torch.Tensor]):
         return torch.full((2,), float(index), device="cuda")
 
 
-@child(VIRTUAL)
+@shared
 def test_workers_make_batches_on_the_gpu() -> None:
     loader = torch.utils.data.DataLoader(OnTheGpu(), batch_size=4, num_workers=1, multiprocessing_context="spawn")
     batches = list(loader)

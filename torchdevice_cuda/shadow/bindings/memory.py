@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..._compat import raw_sizes_are_signed
+from ..._compat import counts_rejections, raw_sizes_are_signed
 from ...drivers import active
 from ...drivers.allocation import NATIVE
 from ...drivers.memory import PoolId, Recording
@@ -64,7 +64,10 @@ def _device(device: object, what: str) -> int:
 # ---------------------------------------------------------------------- statistics
 def _cuda_memoryStats(device: int) -> dict[str, Any]:
     """Nested statistics of a device."""
-    return active().memory.stats(_device(device, "memory_allocated"))
+    stats = active().memory.stats(_device(device, "memory_allocated"))
+    if not counts_rejections(torch.__version__):
+        del stats["num_oom_rejections"]
+    return stats
 
 
 def _cuda_resetAccumulatedMemoryStats(device: int) -> None:

@@ -136,7 +136,7 @@ SlotRef take_slot(bool of_memory) {
     if (b.files.empty() || b.files.back()->used == kSlots) {
       const auto piece = make_piece(kSlotBytes);
       char* const at = piece ? map_piece(*piece) : nullptr;
-      TORCH_CHECK(at, "CUDA error: out of memory\nThere is no memory to be shared with other processes.\n");
+      if (!at) throw_no_shared_memory();
       if (b.files.empty()) std::atexit(&tell_at_exit);
       b.files.push_back(new SlotFile{*piece, reinterpret_cast<Slot*>(at)});
     }

@@ -12,6 +12,8 @@
 #include <set>
 #include <string>
 
+#include "compat.h"
+
 // Defined by hand to try elsewhere's way on Linux.
 #if defined(__linux__) && !defined(HOSTDEVICE_NAMED_SHARED_MEMORY)
 #define HOSTDEVICE_NAMELESS 1
@@ -156,6 +158,13 @@ void drop_piece(const Piece& piece) {
 }
 
 #endif
+
+void throw_no_shared_memory() {
+  constexpr int kCudaErrorMemoryAllocation = 2;
+  throw_accelerator_error(
+      kCudaErrorMemoryAllocation,
+      "CUDA error: out of memory\nThe system has no memory to be shared with other processes.\n");
+}
 
 void unmap_piece(const Piece& piece, char* base) {
   munmap(base, piece.size);

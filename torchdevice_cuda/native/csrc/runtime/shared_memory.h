@@ -2,7 +2,8 @@
 //
 // On Linux a process has one object for all of it, without a name: whoever maps a piece of it opens the maker's
 // descriptor through /proc. Nothing is left of it once its users have ended, however they ended. Elsewhere every piece
-// is an object with a name, which its maker takes back when it drops the piece or ends; a maker that is killed cannot.
+// is an object with a name, which its maker takes back when it drops the piece or ends; a maker that a signal ends
+// cannot.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +23,8 @@ struct Piece {
 
 // Zeros, none of which is used until it is touched. `size` is a multiple of a page's. None if there is no memory.
 std::optional<Piece> make_piece(size_t size);
+// CUDA's error, with the reason.
+[[noreturn]] void throw_no_shared_memory();
 // Maps it, in place of what is at `at` if that is given. Null if it is none, or its maker has ended.
 char* map_piece(const Piece& piece, char* at = nullptr);
 void unmap_piece(const Piece& piece, char* base);

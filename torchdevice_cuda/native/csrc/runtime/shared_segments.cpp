@@ -108,8 +108,7 @@ std::optional<SharedBlock> DeviceMemory::share(char* address) {
   auto& segment = *addresses().find(address);
   const Block* b = addresses().block(address);
   if (!b || b->ptr != address || !b->allocated) return std::nullopt;
-  if (!segment.piece && !move_to_shared(segment))
-    throw_accelerator_error(2, "CUDA error: out of memory\nThere is no memory to be shared with other processes.\n");
+  if (!segment.piece && !move_to_shared(segment)) throw_no_shared_memory();
   return SharedBlock{*segment.piece, static_cast<size_t>(address - segment.base)};
 }
 

@@ -1,8 +1,12 @@
-"""Lightning: Trainer(accelerator="gpu", devices=2), which starts the second process itself."""
+"""Lightning: Trainer(accelerator="gpu", devices=2, strategy=...), which starts the second process itself."""
+
+import contextlib
+import sys
 
 import torch
 from _training import BATCH, EPOCHS, make_data, make_model, optimizer_of, report
 from lightning.pytorch import LightningModule, Trainer
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.functional import mse_loss
 from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
@@ -14,6 +18,7 @@ class Module(LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.model = make_model()
+        self.weights: list[torch.Tensor] = []
         self.devices: list[str] = []
 
     def training_step(self, batch: list[torch.Tensor], index: int) -> torch.Tensor:
@@ -22,7 +27,11 @@ class Module(LightningModule):
         return mse_loss(self.model(x), y)
 
     def on_train_end(self) -> None:
-        """Where every rank was."""
+        """The weights, which may be in parts, and where every rank was."""
+        model = self.trainer.model
+        sharded = isinstance(model, FullyShardedDataParallel)
+        with FullyShardedDataParallel.summon_full_params(model) if sharded else contextlib.nullcontext():
+            self.weights = [parameter.detach().clone() for parameter in model.parameters()]
         indices = self.all_gather(torch.tensor(self.device.index, device=self.device))
         self.devices = [f"{self.device.type}:{int(index)}" for index in indices.flatten()]
 
@@ -34,15 +43,15 @@ class Module(LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Its optimizer."""
-        return optimizer_of(self.model)
+        return optimizer_of(self.trainer.model)
 
 
 if __name__ == "__main__":
     trainer = Trainer(
-        accelerator="gpu", devices=2, strategy="ddp", max_epochs=EPOCHS, logger=False, enable_checkpointing=False,
+        accelerator="gpu", devices=2, strategy=sys.argv[1], max_epochs=EPOCHS, logger=False, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
     )  # fmt: skip
     module = Module()
     trainer.fit(module)
     if trainer.is_global_zero:
-        report(module.parameters(), devices=module.devices)
+        report(module.weights, devices=module.devices)
