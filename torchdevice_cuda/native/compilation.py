@@ -57,21 +57,11 @@ _ONLY_KERNELS = {"cuda": ("operators/cuda_ties.cpp",), "mps": ()}
 # processor has instructions that multiply and add.
 _LOOPS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
 # Graphs: what runs on every replay is with what it calls.
-_GRAPHS: dict[str, dict[str, Unit]] = {
-    "cuda": {
-        "graphs": Unit(
-            "-O2",
-            (
-                "graphs/journal.cpp",
-                "graphs/node.cpp",
-                "graphs/shapes.cpp",
-                "graphs/graph.cpp",
-                "bindings/graphs.cpp",
-            ),
-        ),
-    },
-    "mps": {},
+_GRAPHS: dict[str, tuple[str, ...]] = {
+    "cuda": ("graphs/journal.cpp", "graphs/node.cpp", "graphs/shapes.cpp", "graphs/graph.cpp"),
+    "mps": (),
 }
+_BINDINGS: dict[str, tuple[str, ...]] = {"cuda": ("bindings/graphs.cpp", "bindings/collectives.cpp"), "mps": ()}
 _VECTORISED: dict[str, dict[str, Unit]] = {
     "cuda": {
         "random": Unit(
@@ -85,11 +75,6 @@ _VECTORISED: dict[str, dict[str, Unit]] = {
             _LOOPS,
         )
     },
-    "mps": {},
-}
-# Its headers cost as much as all other bindings'.
-_COLLECTIVES: dict[str, dict[str, Unit]] = {
-    "cuda": {"collectives": Unit("-O1", ("bindings/collectives.cpp",))},
     "mps": {},
 }
 
@@ -120,6 +105,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "bindings/bridge.cpp",
                 "runtime/fft_plans.cpp",
                 "runtime/generator.cpp",
+                *_GRAPHS[kind],
             ),
         ),
         "kernels": Unit("-O2", ("operators/kernels.cpp", "operators/direct.cpp", *_ONLY_KERNELS[kind])),
@@ -134,7 +120,6 @@ def layout(kind: str) -> dict[str, Unit]:
             ),
         ),
         **_VECTORISED[kind],
-        **_GRAPHS[kind],
         "module": Unit(
             "-O1",
             (
@@ -144,6 +129,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "calls/rescue.cpp",
                 "bindings/streams.cpp",
                 "bindings/ipc.cpp",
+                *_BINDINGS[kind],
                 "runtime/hooks.cpp",
                 "runtime/ddp_timer.cpp",
                 "runtime/libraries.cpp",
@@ -173,7 +159,6 @@ def layout(kind: str) -> dict[str, Unit]:
             ),
         ),
         "op_table": Unit("-O1", (op_table.TEMPLATE,)),
-        **_COLLECTIVES[kind],
     }
 
 
