@@ -34,7 +34,14 @@ class Communicator(ProcessGroupGloo):
     nccl_version: ClassVar[tuple[int, int, int]]
 
     def __init__(
-        self, store: Store, rank: int, size: int, options: Any = None, timeout: timedelta | None = None
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        options: Any = None,
+        device_id: torch.device | None = None,
+        *,
+        timeout: timedelta | None = None,
     ) -> None:
         if isinstance(options, timedelta):
             options, timeout = None, options
@@ -49,7 +56,7 @@ class Communicator(ProcessGroupGloo):
         self.checking: Backend | None = None
         self._coalesced: list[Any] | None = None
         self._splits = 0
-        self.bound_device_id: torch.device | None = None
+        self.bound_device_id = device_id
         groups.made.backend = self
 
     @property
@@ -88,6 +95,13 @@ class Communicator(ProcessGroupGloo):
     def count_split(self) -> None:
         """One more."""
         self._splits += 1
+
+    def split(self, store: Store, ranks: Sequence[int], options: Any) -> Communicator | None:
+        """The group of some ranks of this one, for those that are in it."""
+        self.count_split()
+        ranks = sorted(ranks)
+        place = ranks.index(self.rank()) if self.rank() in ranks else None
+        return None if place is None else type(self)(store, place, len(ranks), options)
 
     def perform_nocolor_split(self, device: torch.device) -> None:
         """What NCCL wants of ranks that are in no part; the host wants nothing."""

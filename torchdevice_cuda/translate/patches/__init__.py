@@ -34,6 +34,7 @@ MODULES = (
     "amp",
     "optim",
     "distributed",
+    "fsdp",
     "compile",
     "triton",
     "jit",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed
 
-from ..._compat import nccl_version, present
+from ..._compat import nccl_groups, nccl_version, present
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
@@ -63,10 +63,11 @@ def unnamed(context: Context) -> None:
 
 
 _NAMES = (
-    "torch._C._distributed_c10d.ProcessGroupNCCL",
+    "torch._C._distributed_c10d.<nccl_group>",
     "torch._C._distributed_c10d._DEFAULT_PG_NCCL_TIMEOUT",
-    "torch.distributed.ProcessGroupNCCL",
-    f"{_GROUPS}.ProcessGroupNCCL",
+    "torch._C._distributed_c10d._hash_tensors",
+    "torch.distributed.<nccl_group>",
+    f"{_GROUPS}.<nccl_group>",
     f"{_GROUPS}._NCCL_AVAILABLE",
     f"{_GROUPS}.default_pg_nccl_timeout",
     "torch.distributed.constants.default_pg_nccl_timeout",
@@ -94,9 +95,12 @@ def nccl(context: Context) -> None:
     ProcessGroupNCCL.nccl_version = nccl_version(torch.__version__)
     editor = context.editor
     for owner in (_distributed_c10d, torch.distributed, distributed_c10d):
-        editor.set(owner, "ProcessGroupNCCL", ProcessGroupNCCL)
+        for name in nccl_groups(distributed_c10d):
+            editor.set(owner, name, ProcessGroupNCCL)
     editor.set(distributed_c10d, "_NCCL_AVAILABLE", True)
     editor.set(_distributed_c10d, "_DEFAULT_PG_NCCL_TIMEOUT", TIMEOUT)
+    # Ranks compare what they are about to send, where TORCH_DISTRIBUTED_DEBUG is DETAIL.
+    editor.set(_distributed_c10d, "_hash_tensors", lambda tensors: hash(tuple(bytes(t.tolist()) for t in tensors)))
     for module in (constants, distributed_c10d):
         editor.set(module, "default_pg_nccl_timeout", TIMEOUT)
 
