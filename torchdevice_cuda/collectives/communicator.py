@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
 import torch
 from torch._C import _DistBackendError
-from torch._C._distributed_c10d import Backend, ErrorType, ProcessGroupGloo, Store
+from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, ProcessGroupGloo, Store
 
 from . import groups, rules
 from .carriers import Carrier
@@ -50,7 +51,9 @@ class Communicator(ProcessGroupGloo):
             options._timeout = timeout or TIMEOUT
         if type(self).device_count() == 0:
             raise ValueError("ProcessGroupNCCL is only supported with GPUs, no GPUs found!")
-        super().__init__(store, rank, size, timeout=options._timeout)
+        # torchrun may hand one store to workers that it starts again: addresses of those that have ended are in it.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        super().__init__(PrefixStore(f"attempt_{attempt}/", store), rank, size, timeout=options._timeout)
         self._options = options
         #: A group that compares what the ranks ask for before it calls this one, if there is one.
         self.checking: Backend | None = None

@@ -219,7 +219,6 @@ _REDUCING_METHODS = (
 
 @patch(
     "torch._C._distributed_c10d._make_nccl_premul_sum",
-    f"{_GROUPS}._make_nccl_premul_sum",
     "torch.distributed._make_nccl_premul_sum",
     f"{_GROUP}.<reduction>",
     traits=Trait.SUBSTITUTE,
@@ -233,7 +232,6 @@ def factors(context: Context) -> None:
         return
     from torch._C import _distributed_c10d
     from torch._C._distributed_c10d import ProcessGroup
-    from torch.distributed import distributed_c10d
 
     from ...collectives import groups
 
@@ -267,9 +265,8 @@ def factors(context: Context) -> None:
         return original(*args, **kwargs)
 
     replacement = resembling(make, original)
-    for owner in (_distributed_c10d, distributed_c10d, torch.distributed):
-        if hasattr(owner, "_make_nccl_premul_sum"):
-            editor.set(owner, "_make_nccl_premul_sum", replacement)
+    for owner in (_distributed_c10d, torch.distributed):
+        editor.set(owner, "_make_nccl_premul_sum", replacement)
 
 
 @patch("torch.nn.parallel.distributed.DistributedDataParallel.__init__", traits=Trait.TRANSLATED | Trait.HOST_MEMORY)
