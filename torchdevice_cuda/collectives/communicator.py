@@ -11,7 +11,7 @@ import torch
 from torch._C import _DistBackendError
 from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, ProcessGroupGloo, Store
 
-from . import groups, rules
+from . import addresses, groups, rules
 from .carriers import Carrier
 from .options import TIMEOUT, NCCLConfig, Options
 from .reductions import Finish
@@ -53,7 +53,11 @@ class Communicator(ProcessGroupGloo):
             raise ValueError("ProcessGroupNCCL is only supported with GPUs, no GPUs found!")
         # torchrun may hand one store to workers that it starts again: addresses of those that have ended are in it.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        super().__init__(PrefixStore(f"attempt_{attempt}/", store), rank, size, timeout=options._timeout)
+        own, found = PrefixStore(f"attempt_{attempt}/", store), addresses.options(options._timeout)
+        if found is None:
+            super().__init__(own, rank, size, timeout=options._timeout)
+        else:
+            super().__init__(own, rank, size, found)
         self._options = options
         #: A group that compares what the ranks ask for before it calls this one, if there is one.
         self.checking: Backend | None = None
