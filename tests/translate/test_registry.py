@@ -51,6 +51,7 @@ def changes() -> list[list[str]]:
     importlib.import_module("torch._inductor.config")
     importlib.import_module("torch.distributed.fsdp")
     importlib.import_module("torch.distributed.checkpoint")
+    importlib.import_module("torch.distributed.rpc")
     with contextlib.suppress(Exception):
         torch._TorchCompileInductorWrapper("default", None, None)(None, [])
     nvidia()

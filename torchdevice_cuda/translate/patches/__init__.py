@@ -35,6 +35,7 @@ MODULES = (
     "optim",
     "distributed",
     "fsdp",
+    "rpc",
     "compile",
     "triton",
     "jit",
