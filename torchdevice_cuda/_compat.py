@@ -212,6 +212,12 @@ def reduction_number(boxed: Any) -> int | None:
     return int(boxed.op()) if hasattr(boxed, "op") else None
 
 
+def nccl_groups(module: ModuleType) -> tuple[str, ...]:
+    """The classes that ``torch.distributed`` makes groups of NCCL with: one until 2.14, three since."""
+    first = "ProcessGroupNCCL"
+    return (first, f"{first}2", f"{first}Lazy") if hasattr(module, "_create_nccl2_process_group") else (first,)
+
+
 def cxx_standard(version: str) -> str:
     """The C++ standard that torch's headers are written in: they use C++20's since 2.12."""
     return "c++20" if torch_release(version) >= (2, 12) else "c++17"

@@ -269,3 +269,14 @@ def test_groups_go_with_their_backends() -> None:
         dist.new_group([0])
         dist.destroy_process_group()
     assert len(groups._backends) == 0
+
+
+@child(CPU, VIRTUAL, MPS_FAITHFUL)
+def test_rpc_says_that_it_maps_no_devices() -> None:
+    """TensorPipe ended the process at the first tensor."""
+    from torch.distributed import rpc
+
+    with pytest.raises(NotImplementedError, match="RPC with device maps"):
+        rpc.TensorPipeRpcBackendOptions().set_device_map("worker1", {0: 0})
+    with pytest.raises(NotImplementedError, match="RPC with device maps"):
+        rpc.TensorPipeRpcBackendOptions(device_maps={"worker1": {0: 0}})

@@ -49,12 +49,16 @@ def changes() -> list[list[str]]:
     # The compiler's names are changed when it is first asked for something, be it nothing that it can compile.
     importlib.import_module("torch._dynamo.variables.tensor")
     importlib.import_module("torch._inductor.config")
+    importlib.import_module("torch.distributed.fsdp")
+    importlib.import_module("torch.distributed.checkpoint")
+    importlib.import_module("torch.distributed.rpc")
     with contextlib.suppress(Exception):
         torch._TorchCompileInductorWrapper("default", None, None)(None, [])
     nvidia()
-    # Those of collectives with the first process group, be it none.
-    with contextlib.suppress(TypeError):
-        torch.distributed.distributed_c10d._new_process_group_helper()
+    # Those of collectives with the first process group.
+    with contextlib.suppress(RuntimeError):
+        torch.distributed.init_process_group("nccl", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        torch.distributed.destroy_process_group()
     # And how torch.Tensor makes tensors with the first type of CUDA's that is the default.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it is deprecated

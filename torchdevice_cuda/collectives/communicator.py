@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
 
 import torch
 from torch._C import _DistBackendError
-from torch._C._distributed_c10d import Backend, ErrorType, ProcessGroupGloo, Store
+from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, ProcessGroupGloo, Store
 
-from . import groups, rules
+from . import addresses, groups, rules
 from .carriers import Carrier
 from .options import TIMEOUT, NCCLConfig, Options
 from .reductions import Finish
@@ -34,7 +35,14 @@ class Communicator(ProcessGroupGloo):
     nccl_version: ClassVar[tuple[int, int, int]]
 
     def __init__(
-        self, store: Store, rank: int, size: int, options: Any = None, timeout: timedelta | None = None
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        options: Any = None,
+        device_id: torch.device | None = None,
+        *,
+        timeout: timedelta | None = None,
     ) -> None:
         if isinstance(options, timedelta):
             options, timeout = None, options
@@ -43,13 +51,19 @@ class Communicator(ProcessGroupGloo):
             options._timeout = timeout or TIMEOUT
         if type(self).device_count() == 0:
             raise ValueError("ProcessGroupNCCL is only supported with GPUs, no GPUs found!")
-        super().__init__(store, rank, size, timeout=options._timeout)
+        # torchrun may hand one store to workers that it starts again: addresses of those that have ended are in it.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        own, found = PrefixStore(f"attempt_{attempt}/", store), addresses.options(options._timeout)
+        if found is None:
+            super().__init__(own, rank, size, timeout=options._timeout)
+        else:
+            super().__init__(own, rank, size, found)
         self._options = options
         #: A group that compares what the ranks ask for before it calls this one, if there is one.
         self.checking: Backend | None = None
         self._coalesced: list[Any] | None = None
         self._splits = 0
-        self.bound_device_id: torch.device | None = None
+        self.bound_device_id = device_id
         groups.made.backend = self
 
     @property
@@ -88,6 +102,13 @@ class Communicator(ProcessGroupGloo):
     def count_split(self) -> None:
         """One more."""
         self._splits += 1
+
+    def split(self, store: Store, ranks: Sequence[int], options: Any) -> Communicator | None:
+        """The group of some ranks of this one, for those that are in it."""
+        self.count_split()
+        ranks = sorted(ranks)
+        place = ranks.index(self.rank()) if self.rank() in ranks else None
+        return None if place is None else type(self)(store, place, len(ranks), options)
 
     def perform_nocolor_split(self, device: torch.device) -> None:
         """What NCCL wants of ranks that are in no part; the host wants nothing."""

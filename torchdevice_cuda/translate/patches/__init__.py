@@ -34,6 +34,8 @@ MODULES = (
     "amp",
     "optim",
     "distributed",
+    "fsdp",
+    "rpc",
     "compile",
     "triton",
     "speeds",

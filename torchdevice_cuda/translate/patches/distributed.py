@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed
 
-from ..._compat import nccl_version, present
+from ..._compat import nccl_groups, nccl_version, present
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
@@ -63,10 +63,11 @@ def unnamed(context: Context) -> None:
 
 
 _NAMES = (
-    "torch._C._distributed_c10d.ProcessGroupNCCL",
+    "torch._C._distributed_c10d.<nccl_group>",
     "torch._C._distributed_c10d._DEFAULT_PG_NCCL_TIMEOUT",
-    "torch.distributed.ProcessGroupNCCL",
-    f"{_GROUPS}.ProcessGroupNCCL",
+    "torch._C._distributed_c10d._hash_tensors",
+    "torch.distributed.<nccl_group>",
+    f"{_GROUPS}.<nccl_group>",
     f"{_GROUPS}._NCCL_AVAILABLE",
     f"{_GROUPS}.default_pg_nccl_timeout",
     "torch.distributed.constants.default_pg_nccl_timeout",
@@ -94,9 +95,12 @@ def nccl(context: Context) -> None:
     ProcessGroupNCCL.nccl_version = nccl_version(torch.__version__)
     editor = context.editor
     for owner in (_distributed_c10d, torch.distributed, distributed_c10d):
-        editor.set(owner, "ProcessGroupNCCL", ProcessGroupNCCL)
+        for name in nccl_groups(distributed_c10d):
+            editor.set(owner, name, ProcessGroupNCCL)
     editor.set(distributed_c10d, "_NCCL_AVAILABLE", True)
     editor.set(_distributed_c10d, "_DEFAULT_PG_NCCL_TIMEOUT", TIMEOUT)
+    # Ranks compare what they are about to send, where TORCH_DISTRIBUTED_DEBUG is DETAIL.
+    editor.set(_distributed_c10d, "_hash_tensors", lambda tensors: hash(tuple(bytes(t.tolist()) for t in tensors)))
     for module in (constants, distributed_c10d):
         editor.set(module, "default_pg_nccl_timeout", TIMEOUT)
 
@@ -215,7 +219,6 @@ _REDUCING_METHODS = (
 
 @patch(
     "torch._C._distributed_c10d._make_nccl_premul_sum",
-    f"{_GROUPS}._make_nccl_premul_sum",
     "torch.distributed._make_nccl_premul_sum",
     f"{_GROUP}.<reduction>",
     traits=Trait.SUBSTITUTE,
@@ -229,7 +232,6 @@ def factors(context: Context) -> None:
         return
     from torch._C import _distributed_c10d
     from torch._C._distributed_c10d import ProcessGroup
-    from torch.distributed import distributed_c10d
 
     from ...collectives import groups
 
@@ -263,9 +265,8 @@ def factors(context: Context) -> None:
         return original(*args, **kwargs)
 
     replacement = resembling(make, original)
-    for owner in (_distributed_c10d, distributed_c10d, torch.distributed):
-        if hasattr(owner, "_make_nccl_premul_sum"):
-            editor.set(owner, "_make_nccl_premul_sum", replacement)
+    for owner in (_distributed_c10d, torch.distributed):
+        editor.set(owner, "_make_nccl_premul_sum", replacement)
 
 
 @patch("torch.nn.parallel.distributed.DistributedDataParallel.__init__", traits=Trait.TRANSLATED | Trait.HOST_MEMORY)

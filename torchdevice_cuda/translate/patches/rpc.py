@@ -1,0 +1,74 @@
+"""``torch.distributed.rpc``: what sends tensors of CUDA's to another process."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from ...drivers.traits import Trait
+from ..core.context import Context
+from ..core.entering import entering
+from ..core.registry import patch
+from ..core.wrapping import Function, resembling
+
+_OPTIONS = "torch.distributed.rpc.options"
+_CLASS = f"{_OPTIONS}.TensorPipeRpcBackendOptions"
+
+
+@patch(f"{_CLASS}.__init__", f"{_CLASS}.set_device_map", traits=Trait.SUBSTITUTE)
+def device_maps(context: Context) -> None:
+    """TensorPipe sends CUDA's tensors through channels of NVIDIA's, and ends the process where there are none."""
+
+    def refuse() -> None:
+        raise NotImplementedError(
+            "RPC with device maps needs TensorPipe's channels for NVIDIA GPUs, which the "
+            f"{context.driver.name!r} driver of torchdevice_cuda does not have. Send tensors of the CPU, or use "
+            "torch.distributed's collectives."
+        )
+
+    def change(module: ModuleType) -> None:
+        owner: Any = module.TensorPipeRpcBackendOptions
+        begin: Function = owner.__init__
+        add: Function = owner.set_device_map
+
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            if kwargs.get("device_maps"):
+                refuse()
+            begin(self, *args, **kwargs)
+
+        def set_device_map(self: Any, to: str, device_map: Any) -> None:
+            refuse()
+
+        context.editor.set(owner, "__init__", resembling(__init__, begin), f"{_CLASS}.__init__")
+        context.editor.set(owner, "set_device_map", resembling(set_device_map, add), f"{_CLASS}.set_device_map")
+
+    context.editor.on_undo(context.when_imported(_OPTIONS, context.editor.later(change)))
+
+
+_INTERNAL = "torch.distributed.rpc.internal"
+_PICKLER = f"{_INTERNAL}._InternalRPCPickler"
+
+
+@patch(f"{_PICKLER}._tensor_receiver", traits=Trait.ACCELERATES | Trait.SUBSTITUTE)
+def sent_tensors(context: Context) -> None:
+    """RPC sends tensors of the CPU alone: those that a program made for it go home, and follow the table there."""
+    is_cpu, on_gpu, enter = context.translator.beliefs.is_cpu, context.on_gpu, entering(context)
+    home, cpu = torch._C.TensorBase.to, torch.device("cpu")
+
+    def change(module: ModuleType) -> None:
+        owner: Any = module._InternalRPCPickler
+        reducers: dict[Any, Function] = module._internal_rpc_pickler._dispatch_table
+        reduce, receive = reducers[torch.Tensor], owner._tensor_receiver
+
+        def _tensor_reducer(tensor: torch.Tensor) -> Any:
+            return reduce(home(tensor, cpu) if on_gpu(tensor) and is_cpu(tensor) else tensor)
+
+        def _tensor_receiver(cls: Any, tensor_index: int) -> torch.Tensor:
+            return enter(receive(tensor_index))
+
+        context.editor.item(reducers, torch.Tensor, _tensor_reducer)
+        context.editor.set(owner, "_tensor_receiver", classmethod(_tensor_receiver), f"{_PICKLER}._tensor_receiver")
+
+    context.editor.on_undo(context.when_imported(_INTERNAL, context.editor.later(change)))
