@@ -97,6 +97,7 @@ class _CudaEventBase(EventMethods, torch._C.Event):  # type: ignore[override]
         """An event that belongs to no device until it is recorded."""
         self = torch._C.Event.__new__(cls, "cpu")  # the C part is never used: it only makes this a torch.Event
         self._event = active().streams.event(bool(enable_timing))
+        self._event.external = bool(external)
         self._interprocess = bool(interprocess)
         return self
 

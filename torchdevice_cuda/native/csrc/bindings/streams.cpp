@@ -1,6 +1,9 @@
 // Streams and events for Python. A stream that was made elsewhere is looked up under a lock: whoever names a stream
 // gives up the interpreter first, as `memory.cpp` explains.
 #include "runtime/streams.h"
+
+#include <memory>
+
 #include "bindings/module.h"
 #include "graphs/graph.h"
 #include "runtime/captures.h"
@@ -10,11 +13,21 @@ namespace hostdevice {
 namespace {
 
 struct PyEvent {
-  EventState state;
+  std::shared_ptr<EventState> shared = std::make_shared<EventState>();  // a graph may record it later
+  EventState& state = *shared;
   bool recorded() const {
     return state.time_ns.load() >= 0;
   }
 };
+
+// An event of which a graph knows: it is recorded, or waited for, when that is replayed.
+bool in_graph([[maybe_unused]] PyEvent& e, [[maybe_unused]] const StreamState& stream, [[maybe_unused]] bool waits) {
+#ifdef HOSTDEVICE_CUDA
+  return record_event(e.shared, stream, waits);
+#else
+  return false;
+#endif
+}
 
 }  // namespace
 
@@ -61,14 +74,19 @@ void bind_streams(py::module_& m) {
       .def(py::init<>())
       .def(
           "record",
-          [](PyEvent& e, int i, int64_t id) { event_record(e.state, stream_state(static_cast<Index>(i), id)); },
-          py::arg("device"), py::arg("stream"), nogil)
+          [](PyEvent& e, int i, int64_t id, bool external) {
+            auto& stream = stream_state(static_cast<Index>(i), id);
+            if (!external || !in_graph(e, stream, false)) event_record(e.state, stream);
+          },
+          py::arg("device"), py::arg("stream"), py::arg("external") = false, nogil)
       .def(
           "block",
-          [](PyEvent& e, int i, int64_t id) {
-            if (e.recorded()) event_block(e.state, stream_state(static_cast<Index>(i), id));
+          [](PyEvent& e, int i, int64_t id, bool external) {
+            auto& stream = stream_state(static_cast<Index>(i), id);
+            if (external && in_graph(e, stream, true)) return;
+            if (e.recorded()) event_block(e.state, stream);
           },
-          py::arg("device"), py::arg("stream"), nogil)
+          py::arg("device"), py::arg("stream"), py::arg("external") = false, nogil)
       .def("query", [](PyEvent& e) { return !e.recorded() || event_done(e.state); })
       .def(
           "synchronize",
