@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import gc
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from harness import VIRTUAL, child
 from torch import nn
 
@@ -129,6 +129,36 @@ def test_a_program_that_sleeps() -> None:
     assert x.item() == 1.0
 
 
+def test_events_that_are_the_programs() -> None:
+    """``external`` ones are recorded whenever the graph is replayed, and can be asked afterwards."""
+    x = torch.zeros(1, device="cuda")
+    begin, end = (torch.cuda.Event(enable_timing=True, external=True) for _ in range(2))
+
+    def body() -> None:
+        begin.record()
+        torch.cuda._sleep(15_000_000)
+        x.add_(1)
+        end.record()
+
+    graph, _ = captured(body)
+    assert end.query(), "it was not recorded yet"
+    for _ in range(2):
+        graph.replay()
+        end.synchronize()
+        assert 9 < begin.elapsed_time(end) < 60
+
+
+def test_torch_knows_of_the_capture() -> None:
+    """Optimizers refuse to be captured unless they were made for it."""
+    weight = torch.ones(2, device="cuda", requires_grad=True)
+    weight.grad = torch.ones(2, device="cuda")
+    optimizer = torch.optim.Adam([weight], capturable=False)
+    optimizer.step()
+    with pytest.raises(RuntimeError, match="Attempting CUDA graph capture of step"):
+        captured(optimizer.step)
+    assert not torch.cuda.is_current_stream_capturing()
+
+
 # ------------------------------------------------------------------------ operators
 def _operators() -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
     functional = nn.functional
@@ -218,117 +248,6 @@ def test_elements_are_looked_at_when_a_graph_is_replayed() -> None:
     where.fill_(77)
     with pytest.raises(IndexError):
         graph.replay()
-
-
-# --------------------------------------------------------------------------- random
-def test_a_replay_moves_the_generator() -> None:
-    generator = torch.cuda.default_generators[0]
-    torch.manual_seed(5)
-    before = generator.get_offset()
-    graph, (a, b) = captured(lambda: (torch.rand(10, device="cuda"), torch.randn(1 << 20, device="cuda")))
-    assert generator.get_offset() == before
-    seen = []
-    for _ in range(2):
-        graph.replay()
-        seen.append((a.clone(), b.clone(), generator.get_offset()))
-    torch.manual_seed(5)
-    for x, y, offset in seen:
-        assert torch.equal(torch.rand(10, device="cuda"), x)
-        assert torch.equal(torch.randn(1 << 20, device="cuda"), y)
-        assert generator.get_offset() == offset
-
-
-def test_a_generator_of_the_programs_own() -> None:
-    graph, own = torch.cuda.CUDAGraph(), torch.Generator("cuda").manual_seed(9)
-    graph.register_generator_state(own)
-    with torch.cuda.graph(graph):
-        x = torch.rand(4, device="cuda", generator=own)
-    graph.replay()
-    first = x.clone()
-    own.manual_seed(9)
-    graph.replay()
-    assert torch.equal(first, x)
-    own.manual_seed(9)
-    assert torch.equal(first, torch.rand(4, device="cuda", generator=own))
-    own.set_offset(400)
-    graph.replay()
-    assert own.get_offset() == 404
-    with pytest.raises(RuntimeError, match="Expected a 'cuda' device type for generator but found 'cpu'"):
-        graph.register_generator_state(torch.Generator())
-
-
-# --------------------------------------------------------------------------- memory
-def _books() -> tuple[int, int]:
-    return torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
-
-
-def _segments() -> list[tuple[object, int, int]]:
-    found = [(tuple(s["segment_pool_id"]), s["total_size"], s["allocated_size"]) for s in torch.cuda.memory_snapshot()]
-    return sorted(s for s in found if s[0] != (0, 0))
-
-
-MIB = 1 << 20
-
-
-@child(VIRTUAL, alone=True)
-def test_memory_is_counted_as_cuda_counts_it() -> None:
-    """Segment by segment what an H200 had, with pools named as there."""
-    x = torch.ones(3, device="cuda")
-
-    def body() -> tuple[torch.Tensor, ...]:
-        a, b = torch.ones(1000, device="cuda"), torch.ones(MIB, device="cuda")
-        return b, a * 2, b * 2
-
-    graph, made = captured(body)
-    assert graph.pool() == (1, 0)
-    assert _segments() == [((1, 0), 2 * MIB, 4096), ((1, 0), 20 * MIB, 8 * MIB)]
-    # Beside the tensor, the generator's seed and offset are kept where a replay finds them.
-    assert _books() == (512 + 1024 + 4096 + 8 * MIB, (2 + 2 + 2 + 20) * MIB)
-    asked = torch.cuda.memory_stats()["allocation.all.allocated"]
-    for _ in range(3):
-        graph.replay()
-    assert torch.cuda.memory_stats()["allocation.all.allocated"] == asked
-    del made
-    torch.cuda.empty_cache()
-    assert _segments() == [((1, 0), 2 * MIB, 0), ((1, 0), 20 * MIB, 0)]
-    other, y = captured(lambda: torch.ones(MIB, device="cuda") + 1, pool=graph.pool())
-    assert other.pool() == (1, 0)
-    assert _segments() == [((1, 0), 2 * MIB, 0), ((1, 0), 20 * MIB, 4 * MIB)]
-    graph.reset()
-    other.reset()
-    torch.cuda.empty_cache()
-    assert _segments() == [((1, 0), 20 * MIB, 4 * MIB)]
-    del y
-    torch.cuda.empty_cache()
-    assert _segments() == []
-    third, _ = captured(lambda: torch.ones(5, device="cuda"))
-    assert third.pool() == (2, 0)
-    del x
-
-
-def test_a_pool_of_the_programs_own() -> None:
-    pool = torch.cuda.MemPool()
-    graph, x = captured(lambda: torch.ones(5, device="cuda"), pool=pool.id)
-    assert graph.pool() == pool.id
-    assert pool.use_count() == 2
-    assert [tuple(s["segment_pool_id"]) for s in pool.snapshot()] == [pool.id]
-    graph.replay()
-    assert x.tolist() == [1.0] * 5
-
-
-def test_memory_that_is_gone_is_an_illegal_access() -> None:
-    """The graph does not hold what it reads."""
-    torch.cuda.empty_cache()
-    read = [torch.ones(MIB, device="cuda")]
-    graph, _ = captured(lambda: read[0] * 2)
-    held = torch.cuda.memory_allocated()
-    read.clear()
-    gc.collect()
-    assert held - torch.cuda.memory_allocated() == 4 * MIB
-    torch.cuda.empty_cache()
-    with pytest.raises(torch.AcceleratorError, match="an illegal memory access was encountered") as raised:
-        graph.replay()
-    assert raised.value.error_code == 700
 
 
 # --------------------------------------------------------------------------- states

@@ -38,6 +38,8 @@ class EventState:
     native: Any = None
     #: the stream was asleep when the event was recorded: the host's clock tells its moment, whatever the device says
     held_by_host: bool = False
+    #: a graph that is captured records it, and waits for it, whenever it is replayed
+    external: bool = False
 
 
 class Streams(abc.ABC):

@@ -41,11 +41,11 @@ class NativeEvent(Protocol):
     def open(name: bytes) -> NativeEvent | int:
         """Another process's event, or CUDA's code for why it cannot be had."""
 
-    def record(self, device: int, stream: int) -> None:
-        """Complete when all work now in the stream has."""
+    def record(self, device: int, stream: int, external: bool = False) -> None:
+        """Complete when all work now in the stream has; if external and captured, whenever the graph is replayed."""
 
-    def block(self, device: int, stream: int) -> None:
-        """Hold later work of the stream until the event completes."""
+    def block(self, device: int, stream: int, external: bool = False) -> None:
+        """Hold later work of the stream until the event completes; the same of a graph."""
 
     def query(self) -> bool:
         """Whether it has completed."""

@@ -105,12 +105,12 @@ class NativeStreams(Streams):
         self.create_event(event, device)
         if event.device != device:
             raise RuntimeError(f"Event device {event.device} does not match recording stream's device {device}.")
-        event.native.record(device, stream_id)
+        event.native.record(device, stream_id, event.external)
         event.recorded = True
 
     def wait(self, event: EventState, stream_id: int, device: int) -> None:
         """Hold later work of the stream until the event completes."""
-        event.native.block(self._valid(device), stream_id)
+        event.native.block(self._valid(device), stream_id, event.external)
 
     def query_event(self, event: EventState) -> bool:
         """Whether the event has completed."""

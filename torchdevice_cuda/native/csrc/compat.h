@@ -85,6 +85,10 @@ inline constexpr const char* kMemoryAdvice =
     " (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)";
 #endif
 
+// Where graphs find the seed and offset of a generator: until 2.12 in memory that all graphs share, since then each has
+// its own.
+inline constexpr bool kEachGraphKeepsSeeds = HOSTDEVICE_TORCH_SINCE(2, 13);
+
 // Since 2.15 the fused kernels of attention take heads without a batch, too.
 inline constexpr bool kFusedAttentionWithoutBatch = HOSTDEVICE_TORCH_SINCE(2, 15);
 

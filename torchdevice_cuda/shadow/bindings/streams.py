@@ -98,6 +98,7 @@ class _CudaEventBase(EventMethods, torch._C.Event):  # type: ignore[override]
         streams = active().streams
         made = streams.interprocess_event if interprocess else streams.event
         self._event = made(bool(enable_timing))
+        self._event.external = bool(external)
         self._interprocess = bool(interprocess)
         return self
 

@@ -16,6 +16,7 @@ namespace hostdevice {
 namespace {
 
 struct PyEvent {
+  // A graph may record it later, and another process.
   std::shared_ptr<EventState> held = std::shared_ptr<EventState>(new EventState, [](EventState* e) {
     event_dropped(*e);
     delete e;
@@ -41,6 +42,15 @@ std::variant<PyEvent, int> opened_event(const std::string& handle) {
   auto opened = open_event(handle);
   if (const auto* refusal = std::get_if<Refusal>(&opened)) return *refusal;
   return PyEvent{std::get<0>(std::move(opened)), {}};
+}
+
+// An event of which a graph knows: it is recorded, or waited for, when that is replayed.
+bool in_graph([[maybe_unused]] PyEvent& e, [[maybe_unused]] const StreamState& stream, [[maybe_unused]] bool waits) {
+#ifdef HOSTDEVICE_CUDA
+  return record_event(e.held, stream, waits);
+#else
+  return false;
+#endif
 }
 
 }  // namespace
@@ -100,14 +110,19 @@ void bind_streams(py::module_& m) {
       .def_property_readonly("name", [](const PyEvent& e) { return py::bytes(e.name); })
       .def(
           "record",
-          [](PyEvent& e, int i, int64_t id) { event_record(e.state(), stream_state(static_cast<Index>(i), id)); },
-          py::arg("device"), py::arg("stream"), nogil)
+          [](PyEvent& e, int i, int64_t id, bool external) {
+            auto& stream = stream_state(static_cast<Index>(i), id);
+            if (!external || !in_graph(e, stream, false)) event_record(e.state(), stream);
+          },
+          py::arg("device"), py::arg("stream"), py::arg("external") = false, nogil)
       .def(
           "block",
-          [](PyEvent& e, int i, int64_t id) {
-            if (e.recorded()) event_block(e.state(), stream_state(static_cast<Index>(i), id));
+          [](PyEvent& e, int i, int64_t id, bool external) {
+            auto& stream = stream_state(static_cast<Index>(i), id);
+            if (external && in_graph(e, stream, true)) return;
+            if (e.recorded()) event_block(e.state(), stream);
           },
-          py::arg("device"), py::arg("stream"), nogil)
+          py::arg("device"), py::arg("stream"), py::arg("external") = false, nogil)
       .def("query", [](PyEvent& e) { return !e.recorded() || event_done(e.state()); })
       .def(
           "synchronize",

@@ -67,11 +67,14 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
 
 void record_work(const char* name, c10::DeviceIndex index, const std::function<void()>& work) {
   const auto capture = current_capture(index);
+  Tape tape;
   {
     const InNode whole;
+    const auto saved = std::exchange(t_tape, {&tape, nullptr, 0});
+    const auto restore = c10::make_scope_exit([&] { t_tape = saved; });
     work();
   }
-  if (capture) static_cast<Recording&>(*capture).add(name, index, work);
+  if (capture) static_cast<Recording&>(*capture).add(name, index, work, std::move(tape));
 }
 
 GeneratorImpl& impl_of(const at::Generator& generator) {
@@ -91,6 +94,18 @@ bool record_sleep(c10::DeviceIndex device, int64_t cycles) {
   const auto capture = current_capture(device);
   if (!capture) return false;
   static_cast<Recording&>(*capture).add("sleep", device, [=] { sleep_current_stream(device, cycles); });
+  return true;
+}
+
+bool record_event(const std::shared_ptr<EventState>& event, const StreamState& stream, bool waits) {
+  if (!captures_underway()) return false;
+  const auto capture = capture_of(stream);
+  if (!capture) return false;
+  const auto index = stream.device;
+  static_cast<Recording&>(*capture).add(waits ? "wait for an event" : "an event", index, [=] {
+    auto& now = stream_state(index, current_stream(index));
+    waits ? event_block(*event, now) : event_record(*event, now);
+  });
   return true;
 }
 
@@ -129,7 +144,7 @@ void Recording::call(
     recorded([&] { op.redispatchBoxed(keys, stack); });
   } catch (const c10::Error& error) {
     if (!is_about_elements(error)) throw;
-    tape.entries.clear();
+    tape = {};
     stack->resize(base);
     recorded([&] {
       for (auto& v : results_by_shape(op, f, arguments, index)) stack->push_back(std::move(v));
@@ -142,10 +157,10 @@ void Recording::call(
   nodes_.push_back(std::move(node));
 }
 
-void Recording::add(std::string name, c10::DeviceIndex index, std::function<void()> work) {
+void Recording::add(std::string name, c10::DeviceIndex index, std::function<void()> work, Tape tape) {
   count_work(*this, stream_state(index, current_stream(index)));
   const std::lock_guard<std::mutex> lock(mutex_);
-  nodes_.emplace_back(std::move(name), std::move(work));
+  nodes_.emplace_back(std::move(name), std::move(work), std::vector<const void*>{}, std::move(tape));
 }
 
 void Recording::begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& memory) {
@@ -156,7 +171,7 @@ void Recording::begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& m
     journal_.keep(at, at + bytes);
     foreign_.push_back(at);
   }
-  foreign_tape_.entries.clear();
+  foreign_tape_ = {};
   t_tape = {&foreign_tape_, nullptr, 0};
   t_in_node = true;
 }
@@ -180,17 +195,21 @@ std::vector<Node> Recording::take_nodes() {
 Graph::~Graph() {
   abandon();
   reset();
-  for (const auto& g : generators_) impl_of(g).remove_graph();
+  if constexpr (!kEachGraphKeepsSeeds)
+    for (const auto& g : generators_) impl_of(g.state).remove_graph();
 }
 
 void Graph::register_generator(const at::Generator& generator) {
-  const auto same = [&](const at::Generator& g) {
-    return g.unsafeGetGeneratorImpl() == generator.unsafeGetGeneratorImpl();
-  };
   refuse_in_capture(t_current_device, "Cannot register the state during capturing stage.");
-  if (std::any_of(generators_.begin(), generators_.end(), same)) return;
-  impl_of(generator).add_graph();
-  generators_.push_back(generator);
+  auto& given = impl_of(generator);
+  for (const auto& g : generators_)
+    if (given.shares_state(impl_of(g.state))) return;
+  Drawn drawn{at::Generator(given.graphsafe_get_state())};
+  if constexpr (kEachGraphKeepsSeeds)
+    for (auto& kept : drawn.kept) kept = allocate(sizeof(int64_t), device_);
+  else
+    given.add_graph();
+  generators_.push_back(std::move(drawn));
 }
 
 void Graph::begin(PoolId pool, CaptureMode mode) {
@@ -203,7 +222,7 @@ void Graph::begin(PoolId pool, CaptureMode mode) {
   pool_begin(device_, pool, true, recording->id());
   pool_ = pool;
   holds_pool_ = true;
-  for (const auto& g : generators_) impl_of(g).begin_capture();
+  for (const auto& g : generators_) impl_of(g.state).begin_capture();
 }
 
 bool Graph::holds_current_stream() const {
@@ -218,7 +237,7 @@ bool Graph::takes_current_stream() const {
 
 // The program's memory and generators are as they were.
 void Graph::leave_capture() {
-  for (const auto& g : generators_) impl_of(g).end_capture();
+  for (auto& g : generators_) g.words = impl_of(g.state).end_capture();
   pool_end(device_, pool_);
   recording_->journal().put_back();
 }
@@ -251,6 +270,7 @@ void Graph::replay() {
   const InNode whole;
   const auto device = c10::make_scope_exit([saved = t_current_device] { t_current_device = saved; });
   for (const auto& node : nodes_) node.replay();
+  for (const auto& g : generators_) impl_of(g.state).skip(g.words);
 }
 
 void Graph::abandon() {

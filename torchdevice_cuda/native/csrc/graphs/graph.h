@@ -4,6 +4,7 @@
 #include <ATen/core/Generator.h>
 #include <c10/core/Device.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -27,7 +28,7 @@ class Recording final : public Capture {
       const c10::OperatorHandle& op, const Facts& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
       torch::jit::Stack* stack);
   // Something that is no operator: it is done when the graph is replayed.
-  void add(std::string name, c10::DeviceIndex index, std::function<void()> work);
+  void add(std::string name, c10::DeviceIndex index, std::function<void()> work, Tape tape = {});
 
   // A call of somebody else's code over device memory: from here on it is made, until it has ended.
   void begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& memory);
@@ -85,7 +86,13 @@ class Graph {
   void check_memory() const;
 
   std::shared_ptr<Recording> recording_;
-  std::vector<at::Generator> generators_;
+  // A generator's state, which another may have later, and what the graph draws from it.
+  struct Drawn {
+    at::Generator state;
+    uint64_t words = 0;
+    std::array<c10::DataPtr, 2> kept = {};  // seed and offset, where each graph has its own
+  };
+  std::vector<Drawn> generators_;
   c10::DeviceIndex device_ = 0;
   PoolId pool_{0, 0};
   bool holds_pool_ = false, captured_ = false;
@@ -96,6 +103,9 @@ class Graph {
 
 // Has the current stream sleep whenever a graph is replayed that it is being captured into, if it is; false if not.
 bool record_sleep(c10::DeviceIndex device, int64_t cycles);
+
+// The same for an event that is recorded or waited for whenever the graph is replayed.
+bool record_event(const std::shared_ptr<EventState>& event, const StreamState& stream, bool waits);
 
 // From here on calls are recorded while a capture is underway.
 void install_recording();

@@ -200,6 +200,8 @@ bool DeviceMemory::takes_part(c10::StreamId stream, uint64_t capture) const {
 }
 
 bool DeviceMemory::is_busy(const Block* b) const {
+  // Nobody can say what a stream does when the graph is replayed, so CUDA waits for the end of the capture.
+  if (!b->used_by.empty() && captures_underway()) return true;
   for (const auto stream : b->used_by)
     if (!stream_idle(stream_state(index_, stream))) return true;
   return false;

@@ -9,10 +9,12 @@
 #include <array>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "runtime/allocator.h"
 #include "runtime/captures.h"
 #include "runtime/multiprocessors.h"
+#include "runtime/tape.h"
 
 namespace hostdevice {
 namespace {
@@ -71,10 +73,14 @@ void GeneratorImpl::begin_capture() {
   state_->capturing = true;
   state_->drawn = 0;
 }
-void GeneratorImpl::end_capture() {
+uint64_t GeneratorImpl::end_capture() {
   const std::lock_guard<std::mutex> lock(mutex_);
   state_->capturing = false;
-  state_->drawn = 0;
+  return std::exchange(state_->drawn, 0);
+}
+void GeneratorImpl::skip(uint64_t by) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  state_->offset += by;
 }
 void GeneratorImpl::add_graph() {
   if (state_->graphs++ > 0) return;
@@ -87,14 +93,21 @@ void GeneratorImpl::remove_graph() {
   state_->kept_offset.clear();
 }
 
-uint64_t GeneratorImpl::move(uint64_t by) {
+Philox GeneratorImpl::move(uint64_t by) {
+  // A graph draws from the states that it was captured with, whatever the generator has by now.
+  if (C10_UNLIKELY(t_tape.playing && t_tape.next_draw < t_tape.playing->draws.size())) {
+    const auto& draw = t_tape.playing->draws[t_tape.next_draw++];
+    const auto& state = static_cast<const State&>(*draw.state);
+    return {state.seed, state.offset + draw.behind};
+  }
   if (C10_UNLIKELY(captures_underway())) {
     const auto index = resolve(device_.index());
     const bool captured = capture_status(stream_state(index, current_stream(index))) != 0;
     TORCH_CHECK(!captured || state_->capturing, "Attempt to increase offset for a CUDA generator not in capture mode.");
     TORCH_CHECK(captured || !state_->capturing, "Offset increment outside graph capture encountered unexpectedly.");
+    if (t_tape.recording) t_tape.recording->draws.push_back({state_, state_->drawn});
   }
-  const uint64_t here = state_->offset + state_->drawn;
+  const Philox here{state_->seed, state_->offset + state_->drawn};
   (state_->capturing ? state_->drawn : state_->offset) += by;
   return here;
 }
@@ -136,8 +149,9 @@ c10::intrusive_ptr<c10::TensorImpl> GeneratorImpl::get_state() const {
   at::Tensor t = at::detail::empty_cpu({kIsCuda ? kCudaStateBytes : kMpsStateBytes}, at::kByte);
   auto* p = static_cast<uint8_t*>(t.mutable_data_ptr());
   if constexpr (kIsCuda) {
+    // In a capture the offset is counted from where a replay begins.
     std::memcpy(p, &state_->seed, 8);
-    std::memcpy(p + 8, &state_->offset, 8);
+    std::memcpy(p + 8, state_->capturing ? &state_->drawn : &state_->offset, 8);
   } else {
     const uint32_t words[7] = {1, static_cast<uint32_t>(state_->offset), static_cast<uint32_t>(state_->offset >> 32), 1,
                                1, static_cast<uint32_t>(state_->seed),   static_cast<uint32_t>(state_->seed >> 32)};
@@ -165,8 +179,9 @@ void GeneratorImpl::set_state(const c10::TensorImpl& s) {
     offset = words[1] | (static_cast<uint64_t>(words[2]) << 32);
   }
   TORCH_CHECK(offset % 4 == 0, "offset must be a multiple of 4");
+  if (state_->capturing) set_current_seed(seed);
   state_->seed = seed;
-  state_->offset = offset;
+  (state_->capturing ? state_->drawn : state_->offset) = offset;
 }
 
 void GeneratorImpl::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& other) {
@@ -189,13 +204,13 @@ GeneratorImpl* GeneratorImpl::clone_impl() const {
 
 Philox GeneratorImpl::advance(uint64_t words) {
   std::lock_guard<std::mutex> lock(mutex_);
-  return {state_->seed, move((words + 3) / 4 * 4)};
+  return move((words + 3) / 4 * 4);
 }
 
 uint64_t GeneratorImpl::next_seed(int64_t count) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const uint64_t offset = move(offset_step(count));
-  return mix(mix(state_->seed + 0x9E3779B97F4A7C15ull) ^ (offset * 0xD1342543DE82EF95ull + 1));
+  const Philox here = move(offset_step(count));
+  return mix(mix(here.seed + 0x9E3779B97F4A7C15ull) ^ (here.offset * 0xD1342543DE82EF95ull + 1));
 }
 
 const at::Generator& default_generator(c10::DeviceIndex index) {

@@ -33,10 +33,16 @@ struct GeneratorImpl final : c10::GeneratorImpl {
 
   // While a graph is captured its draws do not count: every replay moves the offset by all of them.
   void begin_capture();
-  void end_capture();
+  // By how much that is.
+  uint64_t end_capture();
+  void skip(uint64_t by);
   // Graphs that draw from it keep its seed and offset in device memory, which is taken while there are any.
   void add_graph();
   void remove_graph();
+
+  bool shares_state(const GeneratorImpl& other) const {
+    return state_ == other.state_;
+  }
 
   // A seed for the CPU generator that makes the next draw of `count` numbers; moves the offset as CUDA would.
   uint64_t next_seed(int64_t count);
@@ -45,7 +51,7 @@ struct GeneratorImpl final : c10::GeneratorImpl {
   GeneratorImpl* clone_impl() const override;
   void refuse_in_capture(const char* what) const;
   // Where the next draw begins, which moves it by this; with the lock held.
-  uint64_t move(uint64_t by);
+  Philox move(uint64_t by);
   struct State : c10::intrusive_ptr_target {
     uint64_t seed;
     uint64_t offset = 0;

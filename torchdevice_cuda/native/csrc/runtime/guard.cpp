@@ -5,6 +5,7 @@
 
 #include "compat.h"
 #include "runtime/allocator.h"
+#include "runtime/captures.h"
 #include "runtime/device.h"
 #include "runtime/install.h"
 #include "runtime/streams.h"
@@ -93,7 +94,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeStream(const c10::Stream& s) const override {
     synchronize_stream(state(s));
   }
-  // The next three are asked for by some versions only, so they are not marked override.
+  // The next ones are asked for by some versions only, so they are not marked override.
+  bool isStreamCapturing(const c10::Stream& s) const {
+    return capture_status(state(s)) != 0;
+  }
   void synchronizeDevice(const c10::DeviceIndex index) const {
     synchronize_device(index);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <c10/core/Allocator.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <vector>
 
@@ -16,14 +17,20 @@ struct Tape {
     size_t bytes;
     void* address;
   };
+  // What it drew: from which generator's state, and how far behind where the graph begins to draw from it.
+  struct Draw {
+    c10::intrusive_ptr<c10::intrusive_ptr_target> state;
+    uint64_t behind;
+  };
   std::vector<Entry> entries;
+  std::vector<Draw> draws;
 };
 
 // What this thread's allocations on devices are written to, or come from.
 struct TapeHead {
   Tape* recording = nullptr;
   const Tape* playing = nullptr;
-  size_t next = 0;
+  size_t next = 0, next_draw = 0;
 };
 extern thread_local TapeHead t_tape;
 
