@@ -64,6 +64,8 @@ def _device(device: object, what: str) -> int:
 # ---------------------------------------------------------------------- statistics
 def _cuda_memoryStats(device: int) -> dict[str, Any]:
     """Nested statistics of a device."""
+    import torch
+
     stats = active().memory.stats(_device(device, "memory_allocated"))
     if not counts_rejections(torch.__version__):
         del stats["num_oom_rejections"]
