@@ -15,7 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 def model() -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4))
+    sizes = (8, 16, 16, 16)
+    layers = [layer for one in range(3) for layer in (nn.Linear(sizes[one], sizes[one + 1]), nn.ReLU())]
+    return nn.Sequential(*layers, nn.Linear(16, 4))
 
 
 def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -136,11 +138,10 @@ def fsdp2_loaded(rank: int, size: int, steps: int) -> list[float]:
 
 
 def tensor(rank: int, size: int, steps: int) -> list[float]:
-    from torch.distributed.tensor import Replicate
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
     module = model().cuda()
-    plan = {"0": ColwiseParallel(), "2": RowwiseParallel(), "4": ColwiseParallel(output_layouts=Replicate())}
+    plan = {"0": ColwiseParallel(), "2": RowwiseParallel(), "4": ColwiseParallel(), "6": RowwiseParallel()}
     parallelize_module(module, init_device_mesh("cuda", (size,)), plan)
     return _train(module, steps, lambda x, y: (x.cuda(), y.cuda()), lambda loss: loss)
 
@@ -149,7 +150,7 @@ def pipeline(rank: int, size: int, steps: int) -> list[float]:
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
 
     whole = model()
-    bounds = {2: (0, 2, 5), 3: (0, 2, 4, 5), 4: (0, 1, 2, 4, 5)}[size]
+    bounds = {2: (0, 4, 7), 4: (0, 2, 4, 6, 7)}[size]
     module = whole[bounds[rank] : bounds[rank + 1]].cuda()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
     stage = PipelineStage(module, rank, size, torch.device("cuda", torch.cuda.current_device()))

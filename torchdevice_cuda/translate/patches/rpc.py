@@ -23,9 +23,8 @@ def device_maps(context: Context) -> None:
 
     def refuse() -> None:
         raise NotImplementedError(
-            "RPC with device maps needs TensorPipe's channels for NVIDIA GPUs, which the "
-            f"{context.driver.name!r} driver of torchdevice_cuda does not have. Send tensors of the CPU, or use "
-            "torch.distributed's collectives."
+            "RPC with device maps needs TensorPipe's channels for NVIDIA GPUs, and torchdevice_cuda has no such GPU. "
+            "Send tensors of the CPU, or use torch.distributed's collectives."
         )
 
     def change(module: ModuleType) -> None:
