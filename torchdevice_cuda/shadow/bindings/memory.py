@@ -67,7 +67,8 @@ def _cuda_memoryStats(device: int) -> dict[str, Any]:
     import torch
 
     stats = active().memory.stats(_device(device, "memory_allocated"))
-    if not counts_rejections(torch.__version__):
+    # Programs that list the figures find those of the releases before until there is something to count.
+    if not stats["num_oom_rejections"] or not counts_rejections(torch.__version__):
         del stats["num_oom_rejections"]
     return stats
 
