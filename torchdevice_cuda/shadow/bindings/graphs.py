@@ -51,25 +51,28 @@ def capture_unavailable() -> RuntimeError:
 
 
 class _CUDAGraph(pybind.PybindObject):
-    """Work that is captured once and replayed many times."""
+    """Work that is captured once and replayed many times.
+
+    Its own attributes are private to the class: torch's subclass has others, in every release more.
+    """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Take the arguments of ``__init__``, as classes of C++ do; torch's subclass hands them on."""
         return super().__new__(cls)
 
     def __init__(self, keep_graph: bool = False) -> None:
-        self._keeps = bool(keep_graph)
-        self._recorded: NativeGraph | None = None
-        self._ended = self._raw_is_live = self._instantiated = False
-        self._pool: tuple[int, int] | None = None
-        self._retained: list[tuple[int, tuple[int, int]]] = []
+        self.__keeps = bool(keep_graph)
+        self.__recorded: NativeGraph | None = None
+        self.__ended = self.__raw_is_live = self.__instantiated = False
+        self.__pool: tuple[int, int] | None = None
+        self.__retained: list[tuple[int, tuple[int, int]]] = []
 
-    def _native(self) -> NativeGraph:
-        if self._recorded is None:
-            self._recorded = active().graph()
-            if self._recorded is None:
+    def __native(self) -> NativeGraph:
+        if self.__recorded is None:
+            self.__recorded = active().graph()
+            if self.__recorded is None:
                 raise capture_unavailable()
-        return self._recorded
+        return self.__recorded
 
     def register_generator_state(self, generator: torch.Generator) -> None:
         """Have a replay move a generator's offset by what the graph draws from it."""
@@ -78,7 +81,7 @@ class _CUDAGraph(pybind.PybindObject):
         if active().can_capture:
             if generator.device.type != "cuda":
                 raise RuntimeError(f"Expected a 'cuda' device type for generator but found {generator.device.type!r}")
-            self._native().register_generator(generator)
+            self.__native().register_generator(generator)
 
     def capture_begin(self, pool: tuple[int, int] | None = None, capture_error_mode: str = "global") -> None:
         """Record what the current stream is given from now on, and do nothing of it."""
@@ -86,7 +89,7 @@ class _CUDAGraph(pybind.PybindObject):
             raise RuntimeError(
                 f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got {capture_error_mode}"
             )
-        if self._ended:
+        if self.__ended:
             raise RuntimeError(
                 "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."
             )
@@ -96,34 +99,34 @@ class _CUDAGraph(pybind.PybindObject):
                 "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay "
                 "them on the default stream.)"
             )
-        native = self._native()
+        native = self.__native()
         if pool is None or tuple(pool) == (0, 0):
             pool = (next(_own_pool_ids), 0)
         native.begin(*pool, _ERROR_MODES.index(capture_error_mode))
-        self._pool = pool[0], pool[1]
+        self.__pool = pool[0], pool[1]
         _capturing.append(self)
 
     def capture_end(self) -> None:
         """Stop recording; from now on the graph can be replayed."""
         self.capture_end_pre()
-        if not self._keeps:
-            self._instantiated = True
+        if not self.__keeps:
+            self.__instantiated = True
         self.capture_end_post()
 
     def capture_end_pre(self) -> None:
         """The first part of it, after which torch's hooks may look at what was captured."""
-        if self._recorded is None or not self._recorded.capturing:
+        if self.__recorded is None or not self.__recorded.capturing:
             raise cuda_error(_ILLEGAL_STATE)
-        if not self._recorded.holds_current_stream():
+        if not self.__recorded.holds_current_stream():
             raise RuntimeError("Capture must end on the same stream it began on.")
         _capturing.remove(self)
         try:
-            self._recorded.end()
+            self.__recorded.end()
         except BaseException:
-            self._drop()
+            self.__drop()
             raise
-        self._ended = self._raw_is_live = True
-        if not self._recorded.names():
+        self.__ended = self.__raw_is_live = True
+        if not self.__recorded.names():
             warnings.warn(
                 "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong "
                 "device or stream.",
@@ -132,95 +135,95 @@ class _CUDAGraph(pybind.PybindObject):
 
     def capture_end_post(self) -> None:
         """The other part."""
-        if not self._ended:
+        if not self.__ended:
             raise cuda_error(_ILLEGAL_STATE)
-        self._raw_is_live = self._keeps
+        self.__raw_is_live = self.__keeps
 
     def instantiate(self) -> None:
         """Make what was captured ready to be replayed: it is."""
-        if not self._ended:
+        if not self.__ended:
             raise RuntimeError("capture_end() must have been called before calling instantiate")
-        if not self._raw_is_live:
+        if not self.__raw_is_live:
             raise RuntimeError("instantiate() is intended to be called by the user only when keep_graph=true")
-        self._instantiated = True
+        self.__instantiated = True
 
     def replay(self) -> None:
         """Do on the current stream what was recorded, with what is in its memory now."""
-        if not self._ended or self._recorded is None:
+        if not self.__ended or self.__recorded is None:
             raise RuntimeError(
                 "capture_end() must have been called before calling instantiate"
                 if instantiates_by_itself(torch.__version__)
                 else "Called CUDAGraph::replay without a preceding successful capture."
             )
-        self._instantiated = True
-        self._recorded.replay()
+        self.__instantiated = True
+        self.__recorded.replay()
 
     def reset(self) -> None:
         """Drop what was captured, and let go of its memory. A capture that is underway goes on, as on CUDA."""
-        if self._recorded is None or not self._recorded.capturing:
-            self._drop()
+        if self.__recorded is None or not self.__recorded.capturing:
+            self.__drop()
 
-    def _drop(self) -> None:
-        if self._recorded is not None:
-            self._recorded.reset()
-        self._ended = self._raw_is_live = self._instantiated = False
-        self._pool = None
-        while self._retained:
-            device, pool = self._retained.pop()
+    def __drop(self) -> None:
+        if self.__recorded is not None:
+            self.__recorded.reset()
+        self.__ended = self.__raw_is_live = self.__instantiated = False
+        self.__pool = None
+        while self.__retained:
+            device, pool = self.__retained.pop()
             active().memory.release_pool(device, pool)
 
     @property
     def _has_graph_exec(self) -> bool:
         """Whether there is something to replay."""
-        return self._instantiated
+        return self.__instantiated
 
     def pool(self) -> tuple[int, int]:
         """The id of the memory that belongs to what was captured."""
-        if not self._ended or self._pool is None:
+        if not self.__ended or self.__pool is None:
             raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
-        return self._pool
+        return self.__pool
 
     def pools(self) -> list[tuple[int, int]]:
         """The same, and pools that were kept for it."""
-        if not self._ended or self._pool is None:
+        if not self.__ended or self.__pool is None:
             raise RuntimeError("Called CUDAGraph::pools() without a preceding successful capture.")
-        return [self._pool, *(pool for _, pool in self._retained)]
+        return [self.__pool, *(pool for _, pool in self.__retained)]
 
     def _retain_pool(self, pool: tuple[int, int]) -> None:
         """Hold a pool for as long as what is being captured."""
-        if self._recorded is None or not self._recorded.capturing:
+        if self.__recorded is None or not self.__recorded.capturing:
             raise RuntimeError("CUDAGraph::retain_pool may only be called during capture.")
         driver = active()
         driver.memory.retain_pool(driver.current_device(), pool)
-        self._retained.append((driver.current_device(), pool))
+        self.__retained.append((driver.current_device(), pool))
 
     def enable_debug_mode(self) -> None:
         """Let ``debug_dump`` of every graph write; in later releases, of this one."""
         global _debug_mode
         if instantiates_by_itself(torch.__version__):
-            self._keeps = True
+            self.__keeps = True
         else:
             _debug_mode = True
 
     def debug_dump(self, debug_path: str) -> None:
         """Write what was captured, if it was kept, in the language of Graphviz."""
-        if not (_debug_mode or self._keeps):
+        if not (_debug_mode or self.__keeps):
             warnings.warn("CUDA Graphs debug not enabled, set with [graph].enable_debug_mode()", stacklevel=2)
             return
         warnings.warn("DEBUG: calling debug_dump()", stacklevel=2)
-        if self._raw_is_live and self._recorded is not None:
+        if self.__raw_is_live and self.__recorded is not None:
             warnings.warn(f"DEBUG: calling cudaGraphDebugDotPrint() with {debug_path}", stacklevel=2)
-            Path(debug_path).write_text(_dot(self._recorded.names()))
+            Path(debug_path).write_text(_dot(self.__recorded.names()))
 
     def raw_cuda_graph(self) -> int:
         """What names the captured graph to CUDA's own functions; there is none here that takes it."""
-        if not self._raw_is_live:
-            raise RuntimeError(no_raw_graph(torch.__version__, self._keeps))
-        return id(self._recorded)
+        if not self.__raw_is_live:
+            raise RuntimeError(no_raw_graph(torch.__version__, self.__keeps))
+        return id(self.__recorded)
 
     def raw_cuda_graph_exec(self) -> int:
         """The same for what is replayed."""
-        if not self._instantiated:
+        if not self.__instantiated:
             raise RuntimeError("You cannot access the raw cudaGraphExec_t instance until instantiate() has been called")
         return id(self)
 
@@ -231,7 +234,7 @@ class _CUDAGraph(pybind.PybindObject):
         device = driver.current_device()
         if driver.streams.is_capturing(driver.streams.current(device), device):
             for graph in _capturing:
-                if graph._recorded is not None and graph._recorded.takes_current_stream():
+                if graph.__recorded is not None and graph.__recorded.takes_current_stream():
                     return graph
         raise RuntimeError("The current stream is not currently capturing.")
 

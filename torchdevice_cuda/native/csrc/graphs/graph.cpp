@@ -201,14 +201,19 @@ Graph::~Graph() {
 
 void Graph::register_generator(const at::Generator& generator) {
   refuse_in_capture(t_current_device, "Cannot register the state during capturing stage.");
+  if (!captured_) device_ = t_current_device;
   auto& given = impl_of(generator);
   for (const auto& g : generators_)
     if (given.shares_state(impl_of(g.state))) return;
   Drawn drawn{at::Generator(given.graphsafe_get_state())};
-  if constexpr (kEachGraphKeepsSeeds)
+  if constexpr (kEachGraphKeepsSeeds) {
+    // In memory of the default stream.
+    const auto stream = exchange_stream(device_, 0);
+    const auto restore = c10::make_scope_exit([&] { exchange_stream(device_, stream); });
     for (auto& kept : drawn.kept) kept = allocate(sizeof(int64_t), device_);
-  else
+  } else {
     given.add_graph();
+  }
   generators_.push_back(std::move(drawn));
 }
 
