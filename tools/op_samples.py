@@ -19,6 +19,7 @@ UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empt
 OTHERWISE = {"native_batch_norm", "_native_batch_norm_legit", "sort", "argsort", "mode", "topk", "kthvalue"}
 #: Whose results a GPU lays out otherwise than the CPU; tools/contract.py has those, too.
 LAID_OUT = {"fft.rfft2", "fft.irfft2", "fft.rfftn", "fft.irfftn", "linalg.eig", "linalg.svd", "svd", "svd_lowrank"} | {
+    "nn.functional.scaled_dot_product_attention",
     "pca_lowrank",
     "nonzero_static",
 }

@@ -38,6 +38,8 @@ class Place:
     setup_with: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     #: The compiled devices that it needs; those of its driver are known.
     needs: tuple[str, ...] = ()
+    #: Only tests that may take long go there: the others have seen the same in another place.
+    rare: bool = False
 
     @property
     def driver(self) -> str | None:
@@ -53,7 +55,12 @@ class Place:
     @property
     def marks(self) -> list[pytest.MarkDecorator]:
         """The markers of a test that runs here."""
-        needed = {"gpu": self.driver == "cuda", "mps": "mps" in self.native, "native": bool(self.native)}
+        needed = {
+            "gpu": self.driver == "cuda",
+            "mps": "mps" in self.native,
+            "native": bool(self.native),
+            "slow": self.rare,
+        }
         return [getattr(pytest.mark, name) for name, holds in needed.items() if holds]
 
     def but(self, **settings: Any) -> Place:
@@ -68,6 +75,10 @@ class Place:
     def when(self, order: str) -> Place:
         """The same with activation at another time: a key of :data:`ORDERS`."""
         return dataclasses.replace(self, order=order, name=self.name if order == "before" else f"{self.name} {order}")
+
+    def rarely(self) -> Place:
+        """The same, among the slow tests."""
+        return dataclasses.replace(self, rare=True)
 
     def _named(self, more: Mapping[str, Any]) -> str:
         return " ".join([self.name, *(f"{key.lower()}={value}" for key, value in more.items())])

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from harness import BOTH_POLICIES, STOCK, VIRTUAL, in_child
+from harness import MPS, MPS_FAITHFUL, STOCK, VIRTUAL, in_child
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
@@ -130,7 +130,10 @@ def stock() -> list[dict[str, Any]]:
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(place, marks=place.marks, id=str(place)) for place in (*BOTH_POLICIES, VIRTUAL)],
+    params=[
+        pytest.param(place, marks=place.marks, id=str(place))
+        for place in (MPS, MPS_FAITHFUL.rarely(), VIRTUAL.rarely())
+    ],
 )
 def ours(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
     return in_child(both, request.param)

@@ -13,7 +13,7 @@ from .moving import CALLS, move
 calls_of = functools.cache(functools.partial(drawn, CALLS))
 
 
-@examples(400, 8000)
+@examples(250, 8000)
 @pytest.mark.native
 @pytest.mark.mps
 @pytest.mark.parametrize("where", EVERYWHERE, ids=str)

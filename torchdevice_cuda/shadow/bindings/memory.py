@@ -68,8 +68,8 @@ def _cuda_memoryStats(device: int) -> dict[str, Any]:
 
     stats = active().memory.stats(_device(device, "memory_allocated"))
     # Programs that list the figures find those of the releases before until there is something to count.
-    if not stats["num_oom_rejections"] or not counts_rejections(torch.__version__):
-        del stats["num_oom_rejections"]
+    if not stats.get("num_oom_rejections") or not counts_rejections(torch.__version__):
+        stats.pop("num_oom_rejections", None)
     return stats
 
 
