@@ -68,7 +68,8 @@ def test_the_environment_can_turn_the_cache_off() -> None:
 def test_requests_that_are_rejected_at_once() -> None:
     with pytest.raises(torch.OutOfMemoryError, match="was preemptively rejected because it would exceed per_process"):
         _tensor(torch.cuda.mem_get_info()[1] / MIB * 0.6)
-    assert torch.cuda.memory_stats()["num_oom_rejections"] == 1
+    if torch.__version__ >= "2.13":  # which brought the figure
+        assert torch.cuda.memory_stats()["num_oom_rejections"] == 1
     assert torch.cuda.memory_stats()["num_ooms"] == 0
 
 
