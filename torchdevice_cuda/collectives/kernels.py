@@ -7,13 +7,14 @@ the process dies of a null pointer; that of a CUDA build would call NVIDIA's dri
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 import torch
 from torch._C import _distributed_c10d as c10d
 from torch._C._distributed_c10d import Backend, ProcessGroup, ReduceOp
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from .._compat import reduction_number
 from . import groups
@@ -77,33 +78,22 @@ _ONE_BY_ONE = {
 }
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors of an argument, in their order."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors(item)
-
-
-def _replaced(value: Any, tensors: Iterator[torch.Tensor]) -> Any:
-    """An argument with other tensors in the same places."""
-    if isinstance(value, torch.Tensor):
-        return next(tensors)
-    return [_replaced(item, tensors) for item in value] if isinstance(value, (list, tuple)) else value
+def _tensors(value: Any) -> list[torch.Tensor]:
+    """The tensors of arguments, in their order."""
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def _plain(backend: Any, call: Call, args: Sequence[Any], options: tuple[Any, ...], carrier: Carrier) -> Any:
     """A call of a backend that is not ours, such as Gloo's, on the accelerator's tensors: its own rules hold."""
-    given = list(_tensors(args))
+    given = _tensors(list(args))
     lent = carrier.lend(given)
     brought = [one.contiguous() if one.layout is torch.strided else one for one in lent]
     known = iter(brought)
-    handed = [_replaced(value, known) for value in args]
+    handed: list[Any] = tree_map_only(torch.Tensor, lambda _: next(known), list(args))
     single = _ONE_BY_ONE.get(call.method)
     calls = zip(*handed, strict=True) if single else [handed]
     parts = [getattr(Backend, single or call.method)(backend, *one, *options) for one in calls]
-    count = len(list(_tensors(args[0]))) if call.writes else 0
+    count = len(_tensors(args[0])) if call.writes else 0
 
     def back() -> None:
         for target, source in zip(lent[:count], brought, strict=False):
