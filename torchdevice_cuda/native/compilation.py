@@ -146,6 +146,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "runtime/reclaiming.cpp",
                 "runtime/expandable.cpp",
                 "runtime/device_books.cpp",
+                "runtime/checkpoints.cpp",
                 "runtime/pinned.cpp",
                 "runtime/allocator.cpp",
                 "runtime/streams.cpp",

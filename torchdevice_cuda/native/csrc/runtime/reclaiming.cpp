@@ -149,15 +149,16 @@ bool DeviceMemory::release_enough(Pool& pool, size_t size, c10::StreamId stream,
   return freed >= key.size;
 }
 
-void DeviceMemory::settle_pending(const Context& context) {
+void DeviceMemory::settle_pending(const Context& context, std::optional<c10::StreamId> behind) {
   for (size_t i = 0; i < pending_.size();) {
     Block* b = pending_[i];
-    if (is_busy(b)) {
+    if (is_busy(b) && !(behind && options_.reuses_in_capture && is_behind(b, *behind))) {
       i++;
       continue;
     }
     pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(i));
     b->used_by.clear();
+    b->used_until.clear();
     return_to_pool(b, context);
   }
 }
