@@ -9,9 +9,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+
+from .agreement import HEAD, RING, Agreement
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Work
@@ -32,7 +35,13 @@ class Carrier(Protocol):
         """The tensors for the host: nothing that it does to them is recorded by autograd."""
 
     def coalesce(self, change: int) -> None:
-        """One group more, or fewer, collects its calls to make one work of them."""
+        """One group more, or fewer, has its calls looked at by Python, each of them."""
+
+    def watch(self, backend: Any, agreement: Agreement) -> Callable[[], None]:
+        """Have calls that Python does not see compared with what the other ranks do, too; what ends that."""
+
+    def time(self, on: bool) -> None:
+        """Whether works say how long they took, where they can."""
 
     def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Any:
         """Work that is done when all parts are and ``finish`` has run; then what was lent is in the outputs.
@@ -56,6 +65,16 @@ class Aliased:
         """The compiled part leaves all calls to Python meanwhile."""
         self.native.count_coalescing(change)
 
+    def watch(self, backend: Any, agreement: Agreement) -> Callable[[], None]:
+        """The compiled part looks at the same memory."""
+        known = agreement
+        place = (known.memory, known.address, known.rank, known.size, HEAD, known.stride, RING)
+        return partial(self.native.forget_group, self.native.watch_group(backend, *place))
+
+    def time(self, on: bool) -> None:
+        """The compiled part's do."""
+        self.native.time_collectives(on)
+
     def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Work:
         """The compiled part's: it waits for the parts as their own backend does, and shows device tensors."""
         return self.native.carried_work(parts, outputs, finish)  # type: ignore[no-any-return]
@@ -69,6 +88,13 @@ class _Plain:
 
     def coalesce(self, change: int) -> None:
         """Python sees every call."""
+
+    def watch(self, backend: Any, agreement: Agreement) -> Callable[[], None]:
+        """Python sees every call."""
+        return lambda: None
+
+    def time(self, on: bool) -> None:
+        """Work of Gloo's knows no times, and says so."""
 
     def wait(self) -> None:
         """Wait for what was begun and may not be done: whoever synchronizes with the device waits for all of it."""

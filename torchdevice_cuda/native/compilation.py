@@ -61,7 +61,10 @@ _GRAPHS: dict[str, tuple[str, ...]] = {
     "cuda": ("graphs/journal.cpp", "graphs/node.cpp", "graphs/shapes.cpp", "graphs/graph.cpp"),
     "mps": (),
 }
-_BINDINGS: dict[str, tuple[str, ...]] = {"cuda": ("bindings/graphs.cpp", "bindings/collectives.cpp"), "mps": ()}
+_BINDINGS: dict[str, tuple[str, ...]] = {
+    "cuda": ("bindings/graphs.cpp", "bindings/collectives.cpp", "bindings/agreement.cpp", "bindings/remote.cpp"),
+    "mps": (),
+}
 _VECTORISED: dict[str, dict[str, Unit]] = {
     "cuda": {
         "random": Unit(

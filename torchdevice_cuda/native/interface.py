@@ -147,6 +147,20 @@ class Native(Protocol):
     def count_coalescing(self, change: int) -> None:
         """One group more, or fewer, collects its calls: then none of them is plain."""
 
+    def time_collectives(self, on: bool) -> None:
+        """Whether works that are made from now on say how long they took."""
+
+    def watch_group(
+        self, backend: Any, memory: Any, address: int, rank: int, size: int, head: int, stride: int, ring: int
+    ) -> int:
+        """Have plain calls of a group compared with the other ranks', in shared memory; what it is forgotten by."""
+
+    def forget_group(self, backend: int) -> None:
+        """End that."""
+
+    def send_tensors(self, on: bool) -> None:
+        """Whether ``torch.distributed.rpc`` takes the device's tensors. Missing where PyTorch has no TensorPipe."""
+
     # ------------------------------------------------------------------- memory
     def memory_stats(self, device: int) -> dict[str, Any]:
         """Nested statistics."""

@@ -162,5 +162,6 @@ PYBIND11_MODULE(_hostdevice_mps, m) {
 #ifdef HOSTDEVICE_CUDA
   hostdevice::bind_graphs(m);
   hostdevice::bind_collectives(m);
+  hostdevice::bind_remote(m);
 #endif
 }

@@ -25,5 +25,6 @@ void bind_memory(py::module_& m);
 void bind_history(py::module_& m);
 void bind_streams(py::module_& m);
 void bind_collectives(py::module_& m);
+void bind_remote(py::module_& m);
 
 }  // namespace hostdevice
