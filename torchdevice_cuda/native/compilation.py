@@ -147,6 +147,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "runtime/expandable.cpp",
                 "runtime/device_books.cpp",
                 "runtime/pinned.cpp",
+                "runtime/published.cpp",
                 "runtime/allocator.cpp",
                 "runtime/streams.cpp",
                 "runtime/captures.cpp",
