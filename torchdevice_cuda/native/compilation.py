@@ -151,6 +151,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "runtime/device_books.cpp",
                 "runtime/checkpoints.cpp",
                 "runtime/pinned.cpp",
+                "runtime/published.cpp",
                 "runtime/allocator.cpp",
                 "runtime/streams.cpp",
                 "runtime/captures.cpp",

@@ -123,6 +123,9 @@ class Native(Protocol):
     def has_context(self, device: int) -> bool:
         """Whether this process has done something on a device."""
 
+    def publish_at(self, address: int) -> None:
+        """Tell how much of each device is held, in the unsigned 64-bit cells there; 0: tell nobody."""
+
     def show_devices(self, count: int) -> None:
         """Let so many of the installed devices be seen."""
 

@@ -10,6 +10,7 @@
 #include "runtime/device.h"
 #include "runtime/host.h"
 #include "runtime/ipc.h"
+#include "runtime/published.h"
 #include "runtime/segments.h"
 #include "runtime/streams.h"
 
@@ -142,6 +143,7 @@ Block* DeviceMemory::new_segment(
     stats_.segment[k].increase(1);
     stats_.reserved_bytes[k].increase(size);
   });
+  publish_held(index_, reserved() + uncached_);
   if (size >= options_.max_split) stats_.oversize_segments.increase(1);
   stats_.num_device_alloc++;
   note(Action::SegmentAlloc, reinterpret_cast<uintptr_t>(p), size, stream, &pool, context);

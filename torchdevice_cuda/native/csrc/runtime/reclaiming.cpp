@@ -9,6 +9,7 @@
 #include "runtime/device_memory.h"
 #include "runtime/expandable.h"
 #include "runtime/host.h"
+#include "runtime/published.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -180,6 +181,7 @@ void DeviceMemory::release_segment(Pool& pool, Block* b, const Context& context)
     stats_.segment[k].decrease(1);
     stats_.reserved_bytes[k].decrease(b->size);
   });
+  publish_held(index_, reserved() + uncached_);
   if (b->size >= options_.max_split) stats_.oversize_segments.decrease(1);
   stats_.num_device_free++;
   if (pool.owner) pool.owner->segments--;
@@ -251,11 +253,13 @@ Block* DeviceMemory::allocate_uncached(size_t bytes, c10::StreamId stream) {
   segments_.emplace(p, b);
   addresses().set(p, b);
   uncached_ += size;
+  publish_held(index_, reserved() + uncached_);
   return b;
 }
 
 void DeviceMemory::release_uncached(Block* b) {
   uncached_ -= b->size;
+  publish_held(index_, reserved() + uncached_);
   segments_.erase(b->ptr);
   addresses().remove(b->ptr);
   unmap_segment(b->ptr, b->size);
