@@ -123,6 +123,9 @@ class Native(Protocol):
     def has_context(self, device: int) -> bool:
         """Whether this process has done something on a device."""
 
+    def publish_at(self, address: int) -> None:
+        """Tell how much of each device is held, in the unsigned 64-bit cells there; 0: tell nobody."""
+
     def show_devices(self, count: int) -> None:
         """Let so many of the installed devices be seen."""
 
@@ -261,6 +264,30 @@ class Native(Protocol):
 
     def pool_end(self, device: int, a: int, b: int) -> None:
         """Stop sending them there."""
+
+    def checkpoint_pool(self, device: int, pool_a: int, pool_b: int) -> object:
+        """How a pool is cut, and what of it is handed out."""
+
+    def restore_pool(self, checkpoint: object, stale: Sequence[int], live: Sequence[int]) -> None:
+        """Make it so again: the first storages free nothing any more, the others own what is handed out where they are.
+
+        A storage is named by its ``_cdata``, here and below.
+        """
+
+    def owns_device_memory(self, storage: int) -> bool:
+        """Whether a storage frees memory of the device's allocator."""
+
+    def free_under(self, storage: int) -> None:
+        """Free it, while the storage goes on pointing there."""
+
+    def forbid_storage(self, storage: int, message: str) -> None:
+        """Have whoever looks at a storage's memory get this error."""
+
+    def allow_storage(self, storage: int) -> None:
+        """Let it be looked at again."""
+
+    def forbid_tensor(self, tensor: torch.Tensor, message: str) -> None:
+        """The same of a tensor, which loses its storage."""
 
     def host_stats(self) -> dict[str, Any]:
         """Statistics of pinned memory."""

@@ -54,6 +54,16 @@ const std::vector<std::string>* forward_stack(const Traceback& t) {
   }
 }
 
+// Lets a storage's memory be looked at again. Releases that cannot say so only ever forbid it for good.
+template <class, class = void>
+struct can_allow : std::false_type {};
+template <class T>
+struct can_allow<T, std::void_t<decltype(std::declval<T&>().clear_data_ptr_access_error_msg_())>> : std::true_type {};
+template <class Storage>
+void allow_access(Storage& storage) {
+  if constexpr (can_allow<Storage>::value) storage.clear_data_ptr_access_error_msg_();
+}
+
 // Whether PyTorch lets these throw: 2.6 declares them noexcept, and so must whoever overrides them. The interface
 // itself is asked, not the version.
 using GuardInterface = c10::impl::DeviceGuardImplInterface;

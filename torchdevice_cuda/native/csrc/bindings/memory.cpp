@@ -15,6 +15,7 @@
 #include "runtime/host.h"
 #include "runtime/limits.h"
 #include "runtime/pinned.h"
+#include "runtime/published.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -115,6 +116,7 @@ void configure(const py::dict& chosen) {
   options.divisions = chosen["divisions"].cast<decltype(options.divisions)>();
   options.async = chosen["async"].cast<bool>();
   options.expandable = chosen["expandable"].cast<bool>();
+  options.reuses_in_capture = chosen["reuses_in_capture"].cast<bool>();
   options.reject_beyond = chosen["reject_beyond"].cast<double>();
   const auto rounded = chosen["pinned_rounded"].cast<size_t>(), kept = chosen["pinned_kept"].cast<size_t>();
   without_gil([&] {
@@ -183,6 +185,7 @@ void bind_memory(py::module_& m) {
     watch_host(std::move(all));
   });
   m.def("host_left", &host_left, nogil);
+  m.def("publish_at", &publish_at, py::arg("address"));
 
   m.def("pool_retain", [](int i, uint64_t a, uint64_t b) { pool_retain(static_cast<Index>(i), {a, b}); }, nogil);
   m.def(

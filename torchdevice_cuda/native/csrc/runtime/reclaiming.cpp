@@ -9,6 +9,7 @@
 #include "runtime/device_memory.h"
 #include "runtime/expandable.h"
 #include "runtime/host.h"
+#include "runtime/published.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -149,15 +150,16 @@ bool DeviceMemory::release_enough(Pool& pool, size_t size, c10::StreamId stream,
   return freed >= key.size;
 }
 
-void DeviceMemory::settle_pending(const Context& context) {
+void DeviceMemory::settle_pending(const Context& context, std::optional<c10::StreamId> behind) {
   for (size_t i = 0; i < pending_.size();) {
     Block* b = pending_[i];
-    if (is_busy(b)) {
+    if (is_busy(b) && !(behind && options_.reuses_in_capture && is_behind(b, *behind))) {
       i++;
       continue;
     }
     pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(i));
     b->used_by.clear();
+    b->used_until.clear();
     return_to_pool(b, context);
   }
 }
@@ -179,6 +181,7 @@ void DeviceMemory::release_segment(Pool& pool, Block* b, const Context& context)
     stats_.segment[k].decrease(1);
     stats_.reserved_bytes[k].decrease(b->size);
   });
+  publish_held(index_, reserved() + uncached_);
   if (b->size >= options_.max_split) stats_.oversize_segments.decrease(1);
   stats_.num_device_free++;
   if (pool.owner) pool.owner->segments--;
@@ -250,11 +253,13 @@ Block* DeviceMemory::allocate_uncached(size_t bytes, c10::StreamId stream) {
   segments_.emplace(p, b);
   addresses().set(p, b);
   uncached_ += size;
+  publish_held(index_, reserved() + uncached_);
   return b;
 }
 
 void DeviceMemory::release_uncached(Block* b) {
   uncached_ -= b->size;
+  publish_held(index_, reserved() + uncached_);
   segments_.erase(b->ptr);
   addresses().remove(b->ptr);
   unmap_segment(b->ptr, b->size);

@@ -1,0 +1,1 @@
+"""What other people's tools see: monitors of GPUs, test runners."""
