@@ -204,6 +204,7 @@ def methods(context: Context) -> None:
     redirect("split_group", splitting.split)
 
 
+_CALLED = "torch._C._distributed_c10d.ReduceOp.RedOpType.__call__"
 #: Of all releases: those that take a reduction.
 _REDUCING_METHODS = (
     "allreduce",
@@ -220,7 +221,7 @@ _REDUCING_METHODS = (
 @patch(
     "torch._C._distributed_c10d._make_nccl_premul_sum",
     "torch.distributed._make_nccl_premul_sum",
-    "torch._C._distributed_c10d.ReduceOp.RedOpType.__call__",
+    _CALLED,
     f"{_GROUP}.<reduction>",
     traits=Trait.SUBSTITUTE,
 )
@@ -274,7 +275,7 @@ def factors(context: Context) -> None:
     # Since 2.12: ReduceOp.PREMUL_SUM(factor).
     kind: Any = _distributed_c10d.ReduceOp.RedOpType
     for name in present(kind, ("__call__",)):
-        editor.set(kind, name, making(getattr(kind, name)))
+        editor.set(kind, name, making(getattr(kind, name)), _CALLED)
 
 
 @patch("torch.nn.parallel.distributed.DistributedDataParallel.__init__", traits=Trait.TRANSLATED | Trait.HOST_MEMORY)
