@@ -271,6 +271,48 @@ def test_groups_go_with_their_backends() -> None:
     assert len(groups._backends) == 0
 
 
+@child(VIRTUAL)
+def test_a_graph_has_its_collectives() -> None:
+    """They changed the tensors while they were captured, and not when the graph was replayed."""
+    begin()
+    x = on_cuda(2)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        x += 1
+        dist.all_reduce(x, op=dist._make_nccl_premul_sum(2.0))
+        dist.all_reduce(x)
+    assert x.tolist() == [1, 1]
+    for expected in (4, 10):
+        graph.replay()
+        assert x.tolist() == [expected] * 2
+    dist.destroy_process_group()
+
+
+@child(VIRTUAL)
+def test_a_factor_by_the_name_of_the_reduction() -> None:
+    kind: Any = dist.ReduceOp.PREMUL_SUM
+    if not callable(kind):
+        return
+    begin()
+    dist.all_reduce(x := on_cuda(2), op=kind(3.0))
+    assert x.tolist() == [3, 3]
+    dist.destroy_process_group()
+
+
+@child(VIRTUAL)
+def test_work_in_flight_is_known_until_it_is_waited_for() -> None:
+    from torch.distributed._functional_collectives import allow_inflight_collective_as_graph_input_ctx
+
+    size: Any = torch._C._distributed_c10d._get_work_registry_size  # type: ignore[attr-defined]  # not in the stubs
+    begin()
+    with allow_inflight_collective_as_graph_input_ctx():
+        work: Any = dist.all_reduce(on_cuda(2), async_op=True)
+        assert size() == 1
+        work.wait()
+        assert size() == 0
+    dist.destroy_process_group()
+
+
 _BAD = {
     "TORCH_NCCL_BLOCKING_WAIT": "perhaps",
     "TORCH_NCCL_NAN_CHECK": "2",
@@ -316,9 +358,9 @@ def test_numbers_are_looked_at() -> None:
     ]
     for call in calls:
         call(good)
-        call(on_cuda(4, dtype=torch.int32))
         with pytest.raises(RuntimeError, match="^CUDA error: device-side assert triggered"):
             call(bad)
+    dist.all_reduce(on_cuda(4, dtype=torch.int32))
     group._get_backend(torch.device("cuda"))._set_enable_nan_check(False)
     dist.all_reduce(bad)
     dist.destroy_process_group()

@@ -43,11 +43,22 @@ class Carrier(Protocol):
     def time(self, on: bool) -> None:
         """Whether works say how long they took, where they can."""
 
+    def captures(self) -> bool:
+        """Whether a graph is being captured, on whatever stream."""
+
+    def begin(self, tensors: Tensors, call: Callable[[], Any]) -> Any:
+        """Meanwhile: the work of a call with these tensors, as a part of the graph if it is in its stream."""
+
     def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Any:
         """Work that is done when all parts are and ``finish`` has run; then what was lent is in the outputs.
 
         ``arrives``: it is done when another process gets there, so that waiting at the call could wait for ever.
         """
+
+
+def _memory(tensor: torch.Tensor) -> tuple[int, int]:
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.nbytes()
 
 
 class Aliased:
@@ -75,9 +86,40 @@ class Aliased:
         """The compiled part's do."""
         self.native.time_collectives(on)
 
+    def captures(self) -> bool:
+        """The compiled part knows."""
+        return self.native.captures_underway()
+
+    def begin(self, tensors: Tensors, call: Callable[[], Any]) -> Any:
+        """What is captured is done, so that all ranks are there, and undone when the capture ends."""
+        if not tensors:
+            return call()
+        device = tensors[0].get_device()
+        if not self.native.begin_foreign_call(device, [_memory(tensor) for tensor in tensors]):
+            return call()
+        again = None
+        try:
+            work = call()
+            work.wait()
+
+            def again() -> None:
+                call().wait()
+
+        finally:
+            self.native.end_foreign_call(device, again)
+        return work
+
     def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Work:
         """The compiled part's: it waits for the parts as their own backend does, and shows device tensors."""
         return self.native.carried_work(parts, outputs, finish)  # type: ignore[no-any-return]
+
+
+def _settled(work: Work) -> bool:
+    """Whether its results are there. Callbacks of its future run before it counts as done, and may ask for them."""
+    try:
+        return bool(work.get_future().done())
+    except RuntimeError:  # what is sent or received has no future
+        return bool(work.is_completed())
 
 
 class _Plain:
@@ -96,13 +138,22 @@ class _Plain:
     def time(self, on: bool) -> None:
         """Work of Gloo's knows no times, and says so."""
 
+    def captures(self) -> bool:
+        """There are no graphs."""
+        return False
+
+    def begin(self, tensors: Tensors, call: Callable[[], Any]) -> Any:
+        """Nothing is captured."""
+        return call()
+
     def wait(self) -> None:
         """Wait for what was begun and may not be done: whoever synchronizes with the device waits for all of it."""
         begun, self._begun = self._begun, []
         for work in begun:
             # Its error is told to whoever waits for the work itself.
             with contextlib.suppress(RuntimeError):
-                work.wait()
+                if not _settled(work):
+                    work.wait()
 
 
 class Same(_Plain):

@@ -17,7 +17,7 @@ _OPTIONS = "torch.distributed.rpc.options"
 _CLASS = f"{_OPTIONS}.TensorPipeRpcBackendOptions"
 
 
-@patch("torch._C._distributed_rpc[<channels>]", traits=Trait.SUBSTITUTE | Trait.NATIVE, without=Trait.TRANSLATED)
+@patch("torch._C._distributed_rpc[<device>]", traits=Trait.SUBSTITUTE | Trait.NATIVE, without=Trait.TRANSLATED)
 def channels(context: Context) -> None:
     """TensorPipe sends CUDA's tensors through channels of NVIDIA's: the device's memory goes through those of the CPU.
 
@@ -29,7 +29,7 @@ def channels(context: Context) -> None:
         send = getattr(native, "send_tensors", None)
         if send is not None:
             send(True)
-            context.editor.undone("torch._C._distributed_rpc[<channels>]", lambda: send(False))
+            context.editor.undone("torch._C._distributed_rpc[cuda]", lambda: send(False))
 
     context.editor.on_undo(context.when_imported(_OPTIONS, context.editor.later(change)))
 

@@ -22,6 +22,7 @@
 #include "bindings/agreement.h"
 #include "bindings/module.h"
 #include "operators/alias.h"
+#include "runtime/captures.h"
 #include "runtime/interpreter.h"
 #include "runtime/streams.h"
 
@@ -88,6 +89,8 @@ class CarriedWork final : public c10d::Work {
 
   bool wait(std::chrono::milliseconds timeout) override {
     const auto kept = self();
+    // Functional collectives look for works that nobody has waited for.
+    if (c10d::allow_inflight_collective_as_graph_input()) c10d::unregister_work(kept);
     try {
       for (const auto& part : parts_) part->wait(timeout);
       settle();
@@ -261,7 +264,7 @@ bool is_plain(const at::Tensor& t, const c10d::ReduceOp& op, const c10d::Process
   }
   const auto bound = group.getBoundDeviceId();
   return t.layout() == at::kStrided && t.is_contiguous() && t.numel() > 0 && (!bound || *bound == t.device()) &&
-      g_coalescing.load(std::memory_order_relaxed) == 0;
+      g_coalescing.load(std::memory_order_relaxed) == 0 && !captures_underway();
 }
 
 // Releases differ in the arguments after the third, of which the last is the timeout.
