@@ -23,8 +23,8 @@ from .drivers.selection import select, select_after
 from .drivers.unavailable import DriverUnavailable as DriverUnavailable  # callers of activate() catch it
 from .importing import finder
 from .importing.inplace import Rewrite
-from .integrations.nvml.hooking import Hook
-from .integrations.smi.placing import OnPath
+from .nvidia.nvml.hooking import Hook
+from .nvidia.smi.placing import OnPath
 
 if TYPE_CHECKING:
     from .translate.core.registry import Applied, Row

@@ -308,7 +308,7 @@ OPTIONS: tuple[Option, ...] = (
         "hide_from",
         "TORCHDEVICE_HIDE_FROM",
         "--hide-from",
-        "names with commas, default for those known, or none",
+        "names, default, none",
         hidden.read,
         "libraries that are told there is no CUDA",
         hidden.write,

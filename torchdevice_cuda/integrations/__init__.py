@@ -1,1 +1,1 @@
-"""What other people's tools see: monitors of GPUs, test runners."""
+"""torchdevice_cuda inside other people's tools: test runners."""

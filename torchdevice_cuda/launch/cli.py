@@ -184,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             text = (info.text if request.action == "info" else info.patches)(request.overrides)
             return _show(f"{text}\n")
         if request.action == _SMI:
-            from ..integrations.smi import command
+            from ..nvidia.smi import command
 
             return command.main(request.args, chosen)
         if request.action == "doctor":

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 import pytest
 
 from torchdevice_cuda import monitoring
-from torchdevice_cuda.integrations.nvml.inventory import MIB, Gpu, User
-from torchdevice_cuda.integrations.smi import command, details, fields, monitors, table
-from torchdevice_cuda.integrations.smi.fields import Moment
-from torchdevice_cuda.integrations.smi.request import Refusal, parse
+from torchdevice_cuda.nvidia.nvml.inventory import MIB, Gpu, User
+from torchdevice_cuda.nvidia.smi import command, details, fields, monitors, table
+from torchdevice_cuda.nvidia.smi.fields import Moment
+from torchdevice_cuda.nvidia.smi.request import Refusal, parse
 
 DEVICE = monitoring.Device(
     index=0,
