@@ -62,11 +62,19 @@ _GRAPHS: dict[str, tuple[str, ...]] = {
     "mps": (),
 }
 _BINDINGS: dict[str, tuple[str, ...]] = {
-    "cuda": ("bindings/graphs.cpp", "bindings/collectives.cpp", "bindings/agreement.cpp", "bindings/remote.cpp"),
+    "cuda": (
+        "bindings/graphs.cpp",
+        "bindings/profiling.cpp",
+        "bindings/collectives.cpp",
+        "bindings/agreement.cpp",
+        "bindings/remote.cpp",
+    ),
     "mps": (),
 }
-_VECTORISED: dict[str, dict[str, Unit]] = {
+_ALONE: dict[str, dict[str, Unit]] = {
     "cuda": {
+        # Kineto's headers go with no others.
+        "profiling": Unit("-O1", ("profiling/kineto.cpp", "profiling/events.cpp")),
         "random": Unit(
             "-O3",
             (
@@ -76,7 +84,7 @@ _VECTORISED: dict[str, dict[str, Unit]] = {
                 "operators/random_dropout.cpp",
             ),
             _LOOPS,
-        )
+        ),
     },
     "mps": {},
 }
@@ -122,7 +130,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "runtime/unwinding.cpp",
             ),
         ),
-        **_VECTORISED[kind],
+        **_ALONE[kind],
         "module": Unit(
             "-O1",
             (
@@ -156,6 +164,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "runtime/streams.cpp",
                 "runtime/captures.cpp",
                 "runtime/tape.cpp",
+                "runtime/activities.cpp",
                 "runtime/guard.cpp",
                 "runtime/device.cpp",
                 "runtime/shared_memory.cpp",

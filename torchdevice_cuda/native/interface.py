@@ -6,6 +6,7 @@ A ``device`` is an index; streams are named by ``(device, id)``; a private pool 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -363,6 +364,18 @@ class Native(Protocol):
 
     def end_foreign_call(self, device: int, again: Callable[[], object] | None) -> None:
         """The call was made, and this makes it again; ``None`` if it failed."""
+
+    # ---------------------------------------------------------------- profilers
+    def is_profiled(self) -> bool:
+        """Whether what the device does is being written down."""
+
+    def describe_devices(self, properties: str) -> None:
+        """What traces say of the devices: JSON objects with commas between."""
+
+    def pause_profiling(self, paused: bool) -> None:
+        """Stop writing down what the device does, or go on, in a profile that runs."""
+
+    ForeignWork: Callable[[str, int], AbstractContextManager[None]]  #: a stretch of work of a device's, by its name
 
     # ------------------------------------------------------------- torch's functions
     rescue: Rescue

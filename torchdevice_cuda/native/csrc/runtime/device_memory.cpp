@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 
+#include "runtime/activities.h"
 #include "runtime/captures.h"
 #include "runtime/device.h"
 #include "runtime/host.h"
@@ -123,6 +124,7 @@ Block* DeviceMemory::new_segment(
   if (options_.expandable)
     return limits_.allows(reserved() + uncached_, size) ? grow(pool, wanted, stream, context) : nullptr;
   if (!has_room(size)) return nullptr;
+  const RuntimeCall call("cudaMalloc");
   char* p = map_segment(size);
   if (!p) return nullptr;
   if (!addresses().add(p, size)) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "runtime/activities.h"
 #include "runtime/device.h"
 #include "runtime/device_memory.h"
 #include "runtime/expandable.h"
@@ -187,6 +188,7 @@ void DeviceMemory::release_segment(Pool& pool, Block* b, const Context& context)
   if (pool.owner) pool.owner->segments--;
   segments_.erase(b->ptr);
   addresses().remove(b->ptr);
+  const RuntimeCall call("cudaFree");
   unmap_segment(b->ptr, b->size);
   drop_block(b);
 }
@@ -227,6 +229,7 @@ void DeviceMemory::release_cached(PoolId only, const Context& context) {
 // ---- without a cache ------------------------------------------------------------------------------------------------
 
 Block* DeviceMemory::allocate_uncached(size_t bytes, c10::StreamId stream) {
+  const RuntimeCall call("cudaMalloc");
   Lock lock(mutex_);
   const size_t size = round_up(bytes, kChunk);
   char* p = has_room(size) ? map_segment(size) : nullptr;
@@ -258,6 +261,7 @@ Block* DeviceMemory::allocate_uncached(size_t bytes, c10::StreamId stream) {
 }
 
 void DeviceMemory::release_uncached(Block* b) {
+  const RuntimeCall call("cudaFree");
   uncached_ -= b->size;
   publish_held(index_, reserved() + uncached_);
   segments_.erase(b->ptr);
