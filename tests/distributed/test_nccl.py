@@ -172,6 +172,7 @@ def test_what_a_group_says() -> None:
     assert backend.options._timeout == datetime.timedelta(minutes=10)
     assert dist.ProcessGroupNCCL.get_runtime_nccl_version() == torch.cuda.nccl.version()
     mixed = dist.new_group(backend="cpu:gloo,cuda:nccl")
+    assert mixed._get_backend(torch.device("cuda")).uid == backend.uid + 1
     assert dist.get_backend(mixed) == "cpu:gloo,cuda:nccl"
     for device in ("cpu", "cuda"):
         x = torch.ones(2, device=device)
