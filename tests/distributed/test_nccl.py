@@ -289,6 +289,16 @@ def test_a_graph_has_its_collectives() -> None:
     dist.destroy_process_group()
 
 
+@child(VIRTUAL, CPU)
+def test_a_default_device_is_not_for_the_host() -> None:
+    begin()
+    with torch.device("cuda"):
+        dist.all_gather([x := torch.zeros(2)], on_cuda(2))
+        dist.all_to_all([y := torch.zeros(2)], [on_cuda(2)])
+    assert (x.tolist(), y.tolist()) == ([1, 1], [1, 1])
+    dist.destroy_process_group()
+
+
 @child(VIRTUAL)
 def test_a_factor_by_the_name_of_the_reduction() -> None:
     kind: Any = dist.ReduceOp.PREMUL_SUM
