@@ -172,6 +172,7 @@ def test_what_a_group_says() -> None:
     assert backend.options._timeout == datetime.timedelta(minutes=10)
     assert dist.ProcessGroupNCCL.get_runtime_nccl_version() == torch.cuda.nccl.version()
     mixed = dist.new_group(backend="cpu:gloo,cuda:nccl")
+    assert mixed._get_backend(torch.device("cuda")).uid == backend.uid + 1
     assert dist.get_backend(mixed) == "cpu:gloo,cuda:nccl"
     for device in ("cpu", "cuda"):
         x = torch.ones(2, device=device)
@@ -285,6 +286,16 @@ def test_a_graph_has_its_collectives() -> None:
     for expected in (4, 10):
         graph.replay()
         assert x.tolist() == [expected] * 2
+    dist.destroy_process_group()
+
+
+@child(VIRTUAL, CPU)
+def test_a_default_device_is_not_for_the_host() -> None:
+    begin()
+    with torch.device("cuda"):
+        dist.all_gather([x := torch.zeros(2)], on_cuda(2))
+        dist.all_to_all([y := torch.zeros(2)], [on_cuda(2)])
+    assert (x.tolist(), y.tolist()) == ([1, 1], [1, 1])
     dist.destroy_process_group()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import dataclasses
 import os
 import shutil
 import sys
@@ -171,15 +172,31 @@ def test_what_a_library_is_known_by(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = toolchain.installed_torch()
     key = build._key("cuda", torch)
     assert build._key("mps", torch) != key
-    elsewhere = toolchain.Torch(Path("/elsewhere"), torch.version, torch.cxx11_abi)
+    elsewhere = dataclasses.replace(torch, root=Path("/elsewhere"))
     assert build._key("cuda", elsewhere) == key
     for other in (
         toolchain.Torch(torch.root, "2.6.0", torch.cxx11_abi),
         toolchain.Torch(torch.root, torch.version, not torch.cxx11_abi),
+        toolchain.Torch(torch.root, torch.version, torch.cxx11_abi, "_cxxabi1011"),
     ):
         assert build._key("cuda", other) != key
     monkeypatch.setenv("TORCHDEVICE_NATIVE_CXXFLAGS", "-O0")
     assert build._key("cuda", torch) != key
+
+
+def test_what_pybind11_calls_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older releases keep modules of different compilers apart: process groups were of an unknown type there."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    header, library = tmp_path / "include/pybind11/detail/internals.h", tmp_path / "lib/libtorch_python.so"
+    for path in (header, library):
+        path.parent.mkdir(parents=True)
+    library.write_bytes(b"\0__pybind11_internals_v4_gcc_libstdcpp_cxxabi1011__\0")
+    for text, expected in ((b"", ""), (b"#define PYBIND11_BUILD_ABI", "_cxxabi1011")):
+        header.write_bytes(text)
+        toolchain._pybind_abi.cache_clear()
+        assert toolchain._pybind_abi(tmp_path) == expected
+    made = toolchain.Torch(tmp_path, "2.6.0", False, "_cxxabi1011")
+    assert '-DPYBIND11_BUILD_ABI="_cxxabi1011"' in toolchain.compile_flags("cuda", made)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="GNU's C++ library")

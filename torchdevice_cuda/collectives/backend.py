@@ -31,6 +31,8 @@ from .reductions import Finish, Reduction, flat, kind_of
 Tensors = Sequence[torch.Tensor]
 #: Its methods, as C++ has them: a group's own are NCCL's.
 _gloo: Any = Backend
+#: Where a tensor is, whatever the program's default device is.
+_new_empty: Any = torch._C.TensorBase.new_empty
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
@@ -218,7 +220,7 @@ class ProcessGroupNCCL(Communicator):
         if wanted[0].numel() != tensor.numel() or len(wanted) != self.size():
             raise RuntimeError("output tensors must be as many as there are ranks, each as large as the input tensor")
         # Outputs are copied to, whatever they are: of another type, or with gaps.
-        room = torch.empty(self.size() * given.numel(), dtype=given.dtype)
+        room = _new_empty(given, self.size() * given.numel())
 
         def put() -> None:
             for one, part in zip(lent, room.chunk(self.size()), strict=True):
@@ -336,7 +338,7 @@ class ProcessGroupNCCL(Communicator):
         lent = self.carrier.lend(outputs)
         given = torch.cat([flat(one) for one in self.carrier.lend(inputs)])
         counts = [one.numel() for one in lent]
-        room = torch.empty(sum(counts), dtype=given.dtype)
+        room = _new_empty(given, sum(counts))
         part = self._exchange(room, given, counts, [one.numel() for one in inputs], opts)
 
         def put() -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch._C import _DistBackendError
-from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, ProcessGroupGloo, Store
+from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroupGloo, Store
 
 from ..drivers.errors import cuda_error
 from . import addresses, agreement, environment, groups, rules
@@ -19,7 +20,11 @@ from .carriers import Carrier
 from .options import TIMEOUT, NCCLConfig, Options
 from .reductions import Finish
 
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import ErrorType
+
 Tensors = Sequence[torch.Tensor]
+_numbers = itertools.count()
 
 
 class Communicator(ProcessGroupGloo):
@@ -67,6 +72,7 @@ class Communicator(ProcessGroupGloo):
         self.checking: Backend | None = None
         self._coalesced: list[Any] | None = None
         self._splits = 0
+        self._number = next(_numbers)
         self.bound_device_id = device_id
         self._agreement = agreement.join(own, rank, size, self)
         if self._agreement is not None:
@@ -89,9 +95,9 @@ class Communicator(ProcessGroupGloo):
         return self._options
 
     @property
-    def uid(self) -> str:
-        """The name of the group."""
-        return str(self._options.group_name)
+    def uid(self) -> int:
+        """Which of the process's groups it is, in the order in which they were made."""
+        return self._number
 
     def name(self) -> str:
         """``nccl``."""
@@ -133,6 +139,8 @@ class Communicator(ProcessGroupGloo):
 
     def get_error(self) -> ErrorType:
         """What NCCL's watchdog has seen: errors come to whoever waits."""
+        from torch._C._distributed_c10d import ErrorType  # 2.6 has neither it nor who asks
+
         return ErrorType.SUCCESS
 
     def _add_ephemeral_timeout(self, timeout: timedelta) -> None:

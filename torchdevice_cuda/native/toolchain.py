@@ -8,6 +8,7 @@ import functools
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,9 @@ PATIENCE_S = 1800.0
 # first. So nothing says where they are, and one library serves every environment that has this torch.
 _TORCH_LIBRARIES = ("-lc10", "-ltorch_cpu", "-ltorch_python")
 
+# How pybind11 of older releases keeps modules of different compilers apart, and what it keeps them apart by.
+_NAMES_COMPILER = b"define PYBIND11_BUILD_ABI"
+_INTERNALS = re.compile(rb"__pybind11_internals_v\d+_gcc_libstdcpp(_cxxabi\d+)__")
 # c10::detail::torchCheckFail(char const*, char const*, unsigned, std::string const&) where std::string is the old one.
 _OLD_ABI = b"_ZN3c106detail14torchCheckFailEPKcS2_jRKSs"
 
@@ -42,6 +46,8 @@ class Torch:
     root: Path
     version: str
     cxx11_abi: bool
+    #: What its pybind11 calls the compiler, where it matters: types of torch's are known to those of one name only.
+    pybind_abi: str = ""
 
     @property
     def include(self) -> Path:
@@ -64,7 +70,7 @@ def installed_torch() -> Torch:
             version = line.split("=", 1)[1].strip().strip("'\"")
     if not version:
         raise BuildError(f"cannot read torch's version from {root / 'version.py'}")
-    return Torch(root, version, _uses_cxx11_abi(root))
+    return Torch(root, version, _uses_cxx11_abi(root), _pybind_abi(root))
 
 
 @functools.cache
@@ -80,6 +86,20 @@ def _uses_cxx11_abi(root: Path) -> bool:
     with contextlib.suppress(OSError):
         return _OLD_ABI not in (root / "lib" / "libc10.so").read_bytes()
     return True
+
+
+@functools.cache
+def _pybind_abi(root: Path) -> str:
+    loaded = sys.modules.get("torch")
+    flag = getattr(getattr(loaded, "_C", None), "_PYBIND11_BUILD_ABI", None)
+    if flag is not None:
+        return str(flag)
+    # Later releases have a pybind11 that asks for no compiler, and their large library is left alone.
+    with contextlib.suppress(OSError):
+        if _NAMES_COMPILER in (root / "include" / "pybind11" / "detail" / "internals.h").read_bytes():
+            found = _INTERNALS.search((root / "lib" / "libtorch_python.so").read_bytes())
+            return found[1].decode() if found else ""
+    return ""
 
 
 def compiler() -> str:
@@ -131,6 +151,7 @@ def compile_flags(kind: str, torch: Torch) -> list[str]:
         "-Wno-inconsistent-missing-override",
         f"-DHOSTDEVICE_{kind.upper()}",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
+        *([f'-DPYBIND11_BUILD_ABI="{torch.pybind_abi}"'] if torch.pybind_abi else []),
         "-DNDEBUG",
         "-DAT_PER_OPERATOR_HEADERS",
         *_extra_flags(),
