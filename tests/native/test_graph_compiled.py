@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import logging
+from typing import Any
 
 import pytest
 import torch
 from harness import VIRTUAL, child
+from torch._dynamo.utils import counters
 
 from .test_graphs import captured
 
@@ -51,27 +54,99 @@ def test_random_compiled_code_draws_on() -> None:
     assert [torch.equal(function(x), d) for d in drawn] == [True, True]
 
 
-def test_trees_are_declined_in_the_logs() -> None:
-    from torch._dynamo.utils import counters
+class Told(logging.Handler):
+    """What inductor says of cudagraphs meanwhile."""
 
-    said: list[str] = []
+    _log = logging.getLogger("torch._inductor.cudagraph_utils.__cudagraphs")
 
-    class Keeping(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            said.append(record.getMessage())
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
 
-    log = logging.getLogger("torch._inductor.cudagraph_utils.__cudagraphs")
-    log.addHandler(handler := Keeping())
-    try:
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+    def __enter__(self) -> list[str]:
+        self._log.addHandler(self)
+        return self.lines
+
+    def __exit__(self, *_: object) -> None:
+        self._log.removeHandler(self)
+
+
+def _manager() -> Any:
+    from torch._inductor.cudagraph_trees import get_manager
+
+    return get_manager(0, create_if_none_exists=False)
+
+
+@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
+def test_trees_record_once_and_replay(mode: str) -> None:
+    """Results lie where they lay, who looks at an older one is told; with other static memory it is recorded anew."""
+    torch._dynamo.reset()
+    weight = torch.nn.Parameter(torch.randn(8, 8, device="cuda"))
+    compiled = torch.compile(lambda x: (x @ weight).relu() * 2, mode=mode)
+    before = counters["inductor"]["cudagraph_skips"]
+
+    def run() -> torch.Tensor:
+        x = torch.randn(4, 8, device="cuda")
+        y: torch.Tensor = compiled(x)
+        torch.testing.assert_close(y, (x @ weight).relu() * 2)
+        return y
+
+    with torch.no_grad():
+        older = run()
+        made = [run().data_ptr()]
+        with pytest.raises(RuntimeError, match="overwritten by a subsequent run"):
+            older.sum()
+        graphs = _manager().new_graph_id().id
+        made += [run().data_ptr() for _ in range(4)]
+        assert len(set(made)) == 1
+        assert _manager().new_graph_id().id == graphs + 1, "none was recorded"
+        weight.data = torch.randn(8, 8, device="cuda")
+        for _ in range(3):
+            run()
+        assert _manager().new_graph_id().id == graphs + 3, "one was recorded"
+    assert counters["inductor"]["cudagraph_skips"] == before
+
+
+def test_trees_train_as_eager_does() -> None:
+    """Forward and backward are recorded and replayed; buffers that they change, too; two paths through one tree."""
+    torch._dynamo.reset()
+    model = torch.nn.Sequential(
+        torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.ReLU(), torch.nn.Linear(16, 2)
+    ).cuda()
+    other = copy.deepcopy(model)
+    compiled = torch.compile(model, mode="reduce-overhead")
+    ours, theirs = (torch.optim.SGD(m.parameters(), 0.1) for m in (model, other))
+    before = counters["inductor"]["cudagraph_skips"]
+    for step in range(10):
+        x = torch.randn(4 if step % 3 else 6, 8, device="cuda")
+        losses = [m(x).pow(2).sum() for m in (compiled, other)]
+        torch.testing.assert_close(losses[0], losses[1])
+        for loss, optimizer in zip(losses, (ours, theirs), strict=True):
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    torch.testing.assert_close(model.state_dict(), other.state_dict())
+    assert counters["inductor"]["cudagraph_skips"] == before
+    assert _manager().new_graph_id().id >= 2, "forward and backward"
+
+
+def test_trees_are_declined_in_cudas_words() -> None:
+    with Told() as said:
+        torch._dynamo.reset()
         x = torch.rand(8, device="cuda")
-        for mode in ("reduce-overhead", "max-autotune"):
-            torch._dynamo.reset()
-            before = counters["inductor"]["cudagraph_skips"]
-            compiled = torch.compile(lambda x: (x * 2).relu(), mode=mode)
-            results = [compiled(x), compiled(x)]
-            assert torch.equal(results[0], x * 2)
-            assert results[0].data_ptr() != results[1].data_ptr(), "nobody takes it back"
-            assert counters["inductor"]["cudagraph_skips"] == before + 1
-    finally:
-        log.removeHandler(handler)
-    assert [text.startswith("skipping cudagraphs due to the virtual GPU") for text in said] == [True, True]
+        compiled = torch.compile(lambda x, y: x * 2 + y.cuda(), mode="reduce-overhead")
+        before = counters["inductor"]["cudagraph_skips"]
+        results = [compiled(x, torch.ones(8)) for _ in range(3)]
+        assert torch.equal(results[0], x * 2 + 1)
+        assert counters["inductor"]["cudagraph_skips"] == before + 1
+
+        compiled = torch.compile(lambda x: x.add_(1), mode="reduce-overhead")
+        changed = torch.zeros(3, device="cuda")
+        for _ in range(3):
+            compiled(changed)
+        assert changed.tolist() == [3, 3, 3]
+    assert said[0].startswith("skipping cudagraphs due to cpu device (")
+    assert said[1].startswith("skipping cudagraphs due to mutated inputs (1 instances)")

@@ -13,9 +13,13 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .inductor_trees import Boxed, Trees
 from .interface import Native
 
 Function = Callable[..., Any]
+
+#: What profiles call a compiled graph on the device.
+_COMPILED = "compiled code"
 
 
 def compiling(native: Native, compile_fx: Function, compile_fx_inner: Function) -> Function:
@@ -60,28 +64,11 @@ def _compile(
     output = next(node for node in reversed(gm.graph.nodes) if node.op == "output")
     devices = [_device_of(value, kind) for value in output.args[0]]
     random = any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in gm.graph.nodes)
+    trees = Trees.asked_for(gm, example_inputs, kwargs, min(indices))
     inputs = _to_cpu_graph(gm, example_inputs, kind)
-    _decline_graphs(kwargs)
     compiled = compile_fx_inner(gm, inputs, **kwargs)
-    return _OnDevice(native, compiled, min(indices), devices, random)
-
-
-def _decline_graphs(kwargs: dict[str, Any]) -> None:
-    """No cudagraph trees (``mode="reduce-overhead"``), which inductor's logs and counters then say, as of its own.
-
-    The compiled code is one call already: a graph of it would spare its wrapper, and take a copy of every argument.
-    """
-    from torch._inductor import config
-    from torch._inductor.cudagraph_utils import log_cudagraph_skip_and_bump_counter
-
-    asked = kwargs.get("cudagraphs")
-    if config.triton.cudagraphs if asked is None else asked:
-        log_cudagraph_skip_and_bump_counter(
-            "skipping cudagraphs due to the virtual GPU, for which inductor's C++ backend compiles: torch.cuda.graph "
-            "captures the compiled code"
-        )
-    if asked is not None:
-        kwargs["cudagraphs"] = type(asked)(False)
+    call = _OnDevice(native, compiled, min(indices), devices, random)
+    return call if trees is None else Boxed(trees.around(call, compiled))
 
 
 def _device_of(node: Any, kind: str) -> int | None:
@@ -227,9 +214,15 @@ class _OnDevice:
     def _run(self, arguments: list[Any]) -> list[Any]:
         saved = self._native.allocate_on(self._index)
         try:
-            return list(self._draw(arguments) if self._random else self._compiled(arguments))
+            if self._kind == "cuda" and self._native.is_profiled():
+                with self._native.ForeignWork(_COMPILED, self._index):
+                    return self._compute(arguments)
+            return self._compute(arguments)
         finally:
             self._native.allocate_on(saved)
+
+    def _compute(self, arguments: list[Any]) -> list[Any]:
+        return list(self._draw(arguments) if self._random else self._compiled(arguments))
 
     def _again(self, arguments: list[Any], results: list[Any]) -> Callable[[], None]:
         """The same call with what is in memory then; its results go where these are."""

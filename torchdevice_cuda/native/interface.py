@@ -6,6 +6,7 @@ A ``device`` is an index; streams are named by ``(device, id)``; a private pool 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -150,6 +151,20 @@ class Native(Protocol):
     def count_coalescing(self, change: int) -> None:
         """One group more, or fewer, collects its calls: then none of them is plain."""
 
+    def time_collectives(self, on: bool) -> None:
+        """Whether works that are made from now on say how long they took."""
+
+    def watch_group(
+        self, backend: Any, memory: Any, address: int, rank: int, size: int, head: int, stride: int, ring: int
+    ) -> int:
+        """Have plain calls of a group compared with the other ranks', in shared memory; what it is forgotten by."""
+
+    def forget_group(self, backend: int) -> None:
+        """End that."""
+
+    def send_tensors(self, on: bool) -> None:
+        """Whether ``torch.distributed.rpc`` takes the device's tensors. Missing where PyTorch has no TensorPipe."""
+
     # ------------------------------------------------------------------- memory
     def memory_stats(self, device: int) -> dict[str, Any]:
         """Nested statistics."""
@@ -251,6 +266,30 @@ class Native(Protocol):
     def pool_end(self, device: int, a: int, b: int) -> None:
         """Stop sending them there."""
 
+    def checkpoint_pool(self, device: int, pool_a: int, pool_b: int) -> object:
+        """How a pool is cut, and what of it is handed out."""
+
+    def restore_pool(self, checkpoint: object, stale: Sequence[int], live: Sequence[int]) -> None:
+        """Make it so again: the first storages free nothing any more, the others own what is handed out where they are.
+
+        A storage is named by its ``_cdata``, here and below.
+        """
+
+    def owns_device_memory(self, storage: int) -> bool:
+        """Whether a storage frees memory of the device's allocator."""
+
+    def free_under(self, storage: int) -> None:
+        """Free it, while the storage goes on pointing there."""
+
+    def forbid_storage(self, storage: int, message: str) -> None:
+        """Have whoever looks at a storage's memory get this error."""
+
+    def allow_storage(self, storage: int) -> None:
+        """Let it be looked at again."""
+
+    def forbid_tensor(self, tensor: torch.Tensor, message: str) -> None:
+        """The same of a tensor, which loses its storage."""
+
     def host_stats(self) -> dict[str, Any]:
         """Statistics of pinned memory."""
 
@@ -325,6 +364,18 @@ class Native(Protocol):
 
     def end_foreign_call(self, device: int, again: Callable[[], object] | None) -> None:
         """The call was made, and this makes it again; ``None`` if it failed."""
+
+    # ---------------------------------------------------------------- profilers
+    def is_profiled(self) -> bool:
+        """Whether what the device does is being written down."""
+
+    def describe_devices(self, properties: str) -> None:
+        """What traces say of the devices: JSON objects with commas between."""
+
+    def pause_profiling(self, paused: bool) -> None:
+        """Stop writing down what the device does, or go on, in a profile that runs."""
+
+    ForeignWork: Callable[[str, int], AbstractContextManager[None]]  #: a stretch of work of a device's, by its name
 
     # ------------------------------------------------------------- torch's functions
     rescue: Rescue

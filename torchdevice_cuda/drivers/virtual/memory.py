@@ -75,6 +75,7 @@ class NativeMemory(Memory):
                 "collect_above": acting.collect_above,
                 "divisions": acting.divisions,
                 "expandable": acting.expandable,
+                "reuses_in_capture": acting.reuses_in_capture,
                 "async": is_async,
                 "reject_beyond": acting.fraction if acting.rejects else -1.0,
                 "pinned_rounded": settings.pinned_rounded,

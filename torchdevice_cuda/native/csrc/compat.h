@@ -18,6 +18,11 @@
 #define HOSTDEVICE_TORCH_SINCE(major, minor) \
   (TORCH_VERSION_MAJOR > (major) || (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
+// Whether PyTorch's profiler can be extended: its Kineto comes with headers.
+#if defined(HOSTDEVICE_CUDA) && __has_include(<kineto/libkineto.h>)
+#define HOSTDEVICE_KINETO
+#endif
+
 namespace hostdevice {
 
 // The name of a memory pool. It is c10::MempoolId_t, which CPU builds have since 2.9 only.
@@ -52,6 +57,16 @@ const std::vector<std::string>* forward_stack(const Traceback& t) {
   } else {
     return nullptr;
   }
+}
+
+// Lets a storage's memory be looked at again. Releases that cannot say so only ever forbid it for good.
+template <class, class = void>
+struct can_allow : std::false_type {};
+template <class T>
+struct can_allow<T, std::void_t<decltype(std::declval<T&>().clear_data_ptr_access_error_msg_())>> : std::true_type {};
+template <class Storage>
+void allow_access(Storage& storage) {
+  if constexpr (can_allow<Storage>::value) storage.clear_data_ptr_access_error_msg_();
 }
 
 // Whether PyTorch lets these throw: 2.6 declares them noexcept, and so must whoever overrides them. The interface
@@ -99,6 +114,15 @@ inline constexpr bool kMedianAlerts = !HOSTDEVICE_TORCH_SINCE(2, 15);
 
 // Until 2.11 an Apple GPU made complex128 tensors, though nothing could be computed with them; since 2.12 it refuses.
 inline constexpr bool kMpsHoldsComplexDouble = !HOSTDEVICE_TORCH_SINCE(2, 12);
+
+// A row of a trace, as Kineto describes it: once by a constructor that takes the device first, later by its members.
+template <class Resource>
+Resource make_resource(int64_t device, int64_t number, const std::string& name) {
+  if constexpr (std::is_aggregate_v<Resource>)
+    return Resource{number, number, device, name};
+  else
+    return Resource(device, number, number, name);
+}
 
 // ---- how CUDA's kernels draw ---------------------------------------------------------------------------------------
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from ..._compat import named
 from ...drivers import active
 from ...drivers.allocation import backend
 from ...drivers.memory import PoolId
+
+if TYPE_CHECKING:
+    from ...native.interface import Native
 
 __all__ = [
     "_CUDAPluggableAllocator",
@@ -60,7 +63,12 @@ for _function in (
 
 
 class _cuda_CUDAAllocator_AllocatorState:
-    """A checkpoint of an allocator; made by the graph trees of torch.compile only."""
+    """A checkpoint of a pool: how it is cut, and what of it is handed out."""
+
+    _kept: object
+
+    def __init__(self) -> None:
+        raise TypeError(f"{type(self).__name__}: No constructor defined!")
 
 
 for _class in (_cuda_CUDAAllocator, _CUDAPluggableAllocator, _cuda_CUDAAllocator_AllocatorState):
@@ -98,16 +106,32 @@ def _cuda_cudaHostAllocator() -> int:
     return id(_allocator)
 
 
-def _cuda_getCheckpointState(device: int, pool: PoolId) -> NoReturn:
-    """Allocator checkpoints serve CUDA graph trees, which need real graphs."""
-    raise RuntimeError(f"the {active().name!r} driver of torchdevice_cuda has no allocator state to checkpoint")
+def graph_memory(what: str) -> Native:
+    """What does such things to the memory of graphs, or the error that there are no graphs here."""
+    driver = active()
+    if driver.native is None or not driver.can_capture:
+        raise RuntimeError(
+            f"{what} manages memory of CUDA graph pools, and the {driver.name!r} driver of torchdevice_cuda captures "
+            "no graphs; run without CUDA graphs (for torch.compile: any mode other than 'reduce-overhead'), or with "
+            "--driver virtual"
+        )
+    return driver.native
+
+
+def _cuda_getCheckpointState(device: int, pool: PoolId) -> _cuda_CUDAAllocator_AllocatorState:
+    """What a pool looks like now."""
+    state = object.__new__(_cuda_CUDAAllocator_AllocatorState)
+    state._kept = graph_memory("_cuda_getCheckpointState").checkpoint_pool(device, *pool)
+    return state
 
 
 def _cuda_setCheckpointPoolState(
-    device: int, state: _cuda_CUDAAllocator_AllocatorState, stale: Sequence[int], live: Sequence[int]
-) -> NoReturn:
-    """The same."""
-    raise RuntimeError(f"the {active().name!r} driver of torchdevice_cuda has no allocator state to restore")
+    device: int, state: _cuda_CUDAAllocator_AllocatorState, stale: Sequence[int], live: Sequence[int] = ()
+) -> None:
+    """Make it look so again, so that another graph is recorded behind those that were then."""
+    if not isinstance(state, _cuda_CUDAAllocator_AllocatorState):
+        raise TypeError(f"expected a state of _cuda_getCheckpointState, but got {type(state).__name__}")
+    graph_memory("_cuda_setCheckpointPoolState").restore_pool(state._kept, list(stale), list(live))
 
 
 def _cuda_cudaCachingAllocator_set_allocator_settings(settings: str) -> None:

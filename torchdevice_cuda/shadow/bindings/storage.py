@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ...drivers import active
+from .allocators import graph_memory
 
 __all__ = [
     "_clear_storage_data_ptr_access_error_msg",
@@ -34,35 +35,30 @@ _has_gds = True  # the host's own file transfers
 
 
 # --------------------------------------------------------------- graph memory pools
-def _needs_graphs(what: str) -> RuntimeError:
-    return RuntimeError(
-        f"{what} manages memory of CUDA graph pools, and the {active().name!r} driver of torchdevice_cuda has no graph "
-        "pools yet; run without CUDA graphs (for torch.compile: any mode other than 'reduce-overhead')"
-    )
-
-
 def _set_storage_access_error_msg(t: torch.Tensor, s: str) -> None:
-    """Raises: marks memory that a graph's next replay overwrites."""
-    raise _needs_graphs("_set_storage_access_error_msg")
+    """Take a tensor's memory from it, which a graph's next replay overwrites; whoever looks at it is told."""
+    graph_memory("_set_storage_access_error_msg").forbid_tensor(t, s)
 
 
 def _set_storage_data_ptr_access_error_msg(storage_ptr: int, s: str) -> None:
-    """Raises: marks memory that a graph's next replay overwrites."""
-    raise _needs_graphs("_set_storage_data_ptr_access_error_msg")
+    """Have whoever looks at a storage's memory be told why that cannot be."""
+    graph_memory("_set_storage_data_ptr_access_error_msg").forbid_storage(storage_ptr, s)
 
 
 def _clear_storage_data_ptr_access_error_msg(storage_ptr: int) -> None:
-    """Nothing is ever marked."""
+    """Let it be looked at again."""
+    if active().can_capture:  # else nothing is ever marked
+        graph_memory("_clear_storage_data_ptr_access_error_msg").allow_storage(storage_ptr)
 
 
 def _free_And_Remove_DeleterFn(storage_ptr: int) -> None:
-    """Raises: frees memory of a graph pool under a storage that still points to it."""
-    raise _needs_graphs("_free_And_Remove_DeleterFn")
+    """Free memory of a graph pool under a storage that still points to it."""
+    graph_memory("_free_And_Remove_DeleterFn").free_under(storage_ptr)
 
 
 def _has_Standard_Deleter(storage_ptr: int) -> bool:
-    """Whether CUDA's caching allocator owns a storage's memory; the host's allocator owns all of it here."""
-    return False
+    """Whether CUDA's caching allocator owns a storage's memory; where the host's does, it never is."""
+    return active().can_capture and graph_memory("_has_Standard_Deleter").owns_device_memory(storage_ptr)
 
 
 def _construct_CUDA_Tensor_From_Storage_And_Metadata(

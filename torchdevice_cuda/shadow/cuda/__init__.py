@@ -294,6 +294,9 @@ def get_gencode_flags() -> str:
 def synchronize(device: Device = None) -> None:
     """Wait for all work of a device."""
     _lazy_init()
+    # A tensor on what stands for CUDA may say so, to torch's own code at least.
+    if isinstance(device, torch.device) and device.type == active().device_type:
+        device = device.index
     with torch.cuda.device(device):
         return torch._C._cuda_synchronize()
 

@@ -1,4 +1,4 @@
-"""How fast the GPU is, for those who estimate how long a graph takes: compiled streams, activation checkpointing."""
+"""How fast the GPU is and how much it has to do, for those who estimate or count: compilers, checkpointing, flops."""
 
 from __future__ import annotations
 
@@ -87,3 +87,26 @@ def _speed(context: Context, dtype: torch.dtype, device: Any = None) -> float:
     if operations is None:
         raise AssertionError(f"no figures for {dtype}: torch.float16, torch.bfloat16 and torch.float32 have some")
     return 2 * operations * 4 * facts.multi_processor_count * facts.clock_rate / 1e9
+
+
+_COUNTER = "torch.utils.flop_counter"
+#: The kernels that compute attention here, and those of CUDA's whose formulas hold for them: the shapes come first.
+_ATTENTION = {
+    "_scaled_dot_product_flash_attention_for_cpu": "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_flash_attention_for_cpu_backward": "_scaled_dot_product_flash_attention_backward",
+}
+
+
+@patch(f"{_COUNTER}.flop_registry", traits=Trait.HOST_MEMORY)
+def attention(context: Context) -> None:
+    """Torch counts the operations of CUDA's attention, and those of the CPU's, which computes here, as none."""
+
+    def add(module: types.ModuleType) -> None:
+        table = module.flop_registry
+        for ours, theirs in _ATTENTION.items():
+            kernel = getattr(torch.ops.aten, ours)
+            if kernel not in table:
+                context.editor.undone(f"{_COUNTER}.flop_registry", functools.partial(table.pop, kernel, None))
+                table[kernel] = table[getattr(torch.ops.aten, theirs)]
+
+    context.editor.on_undo(context.when_imported(_COUNTER, context.editor.later(add)))

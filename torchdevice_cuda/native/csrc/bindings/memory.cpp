@@ -116,6 +116,7 @@ void configure(const py::dict& chosen) {
   options.divisions = chosen["divisions"].cast<decltype(options.divisions)>();
   options.async = chosen["async"].cast<bool>();
   options.expandable = chosen["expandable"].cast<bool>();
+  options.reuses_in_capture = chosen["reuses_in_capture"].cast<bool>();
   options.reject_beyond = chosen["reject_beyond"].cast<double>();
   const auto rounded = chosen["pinned_rounded"].cast<size_t>(), kept = chosen["pinned_kept"].cast<size_t>();
   without_gil([&] {

@@ -107,7 +107,7 @@ bool is_plain(const at::Tensor& t) {
 
 at::Tensor Borrowed::tensor(const at::Tensor& t) {
   const auto* impl = t.unsafeGetTensorImpl();
-  auto* const from = impl->unsafe_storage().unsafeGetStorageImpl();
+  auto* const from = impl->storage().unsafeGetStorageImpl();
   const c10::Storage* found = nullptr;
   for (const auto& [known, storage] : storages_)
     if (known == from) found = &storage;
@@ -150,7 +150,7 @@ c10::Storage Aliases::to_cpu(const c10::Storage& s) {
 at::Tensor Aliases::strided_to_cpu(const at::Tensor& t) {
   const auto* impl = t.unsafeGetTensorImpl();
   at::Tensor a = at::detail::make_tensor<TensorImpl>(
-      c10::Storage(storage_alias(impl->unsafe_storage())), with_view_bits(DispatchKey::CPU, impl), impl->dtype());
+      c10::Storage(storage_alias(impl->storage())), with_view_bits(DispatchKey::CPU, impl), impl->dtype());
   copy_geometry(a.unsafeGetTensorImpl(), impl);
   return a;
 }

@@ -54,6 +54,8 @@ struct Block : BlockKey {
   int64_t aged_at = 0;     // of a free one: how often its pool had been searched when it came
   ExpandableSegment* expandable = nullptr;
   std::vector<c10::StreamId> used_by;  // record_stream()
+  // Given back in a capture: how far it is in these streams, and in its own, in this order.
+  std::vector<uint64_t> used_until;
   Context context;
   Context segment_context;  // of the first block: where the segment was made
 

@@ -115,6 +115,14 @@ struct Captures {
     c.streams_[const_cast<StreamState*>(&stream)][&stream]++;
   }
 
+  // How much of another stream's work is before what comes next on a stream.
+  static uint64_t done(const Capture& c, const StreamState& stream, const StreamState& other) {
+    const auto clock = c.streams_.find(const_cast<StreamState*>(&stream));
+    if (clock == c.streams_.end()) return 0;
+    const auto found = clock->second.find(&other);
+    return found == clock->second.end() ? 0 : found->second;
+  }
+
   void begin(const std::shared_ptr<Capture>& c) {
     if (of(*c->origin_)) throw_capture_error(CaptureError::IllegalState);
     c->id_ = ++last;
@@ -207,6 +215,20 @@ void count_work(Capture& capture, const StreamState& stream) {
   auto& all = Captures::all();
   const Captures::Lock lock(all.mutex);
   Captures::count(capture, stream);
+}
+
+uint64_t captured_work(const StreamState& stream) {
+  auto& all = Captures::all();
+  const Captures::Lock lock(all.mutex);
+  Capture* c = all.of(stream);
+  return c ? Captures::done(*c, stream, stream) : 0;
+}
+
+bool comes_behind(const StreamState& stream, const StreamState& other, uint64_t work) {
+  auto& all = Captures::all();
+  const Captures::Lock lock(all.mutex);
+  Capture* c = all.of(stream);
+  return c && c == all.of(other) && (&stream == &other || Captures::done(*c, stream, other) >= work);
 }
 
 void refuse_waiting_for(const StreamState& stream) {

@@ -112,6 +112,11 @@ std::shared_ptr<Capture> find_capture(CaptureId id);
 int capture_status(const StreamState& stream);
 // Work was given to a stream that takes part.
 void count_work(Capture& capture, const StreamState& stream);
+// How much that is, in the capture that it takes part in; 0 if there is none.
+uint64_t captured_work(const StreamState& stream);
+// Whether what a stream is given next comes behind so much work of another in the same capture. False if that one takes
+// no part: nobody can say.
+bool comes_behind(const StreamState& stream, const StreamState& other, uint64_t work);
 
 // ---- what is refused -----------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 
+#include "runtime/activities.h"
 #include "runtime/captures.h"
 #include "runtime/device.h"
 #include "runtime/host.h"
@@ -31,7 +32,7 @@ DeviceMemory& memory_of(c10::DeviceIndex index) {
 Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
   Context context = context_of_event();
   Lock lock(mutex_);
-  if (C10_UNLIKELY(!pending_.empty())) settle_pending(context);
+  if (C10_UNLIKELY(!pending_.empty())) settle_pending(context, stream);
   const size_t size = options_.round(bytes);
   Pool::Free::node_type place;  // of the block taken, for the remainder to go in
   Pool& wanted = pool_for(size, stream);
@@ -43,9 +44,19 @@ Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
   }
   if (C10_UNLIKELY(!b)) b = take_anew(wanted, size, bytes, stream, place, lock, context);
 
+  hand_out(b, size, bytes, splits(b, size), std::move(place), std::move(context));
+  const size_t n = b->size;
+  const size_t all_allocated = allocated(), all_reserved = reserved();
+  lock.unlock();
+  c10::reportMemoryUsageToProfiler(b->ptr, static_cast<int64_t>(n), all_allocated, all_reserved, device(index_));
+  return b;
+}
+
+void DeviceMemory::hand_out(
+    Block* b, size_t size, size_t bytes, bool split, Pool::Free::node_type&& place, Context context) {
   Pool& pool = *b->pool;
   const bool was_split = b->is_split(), counted = !b->expandable;
-  if (splits(b, size)) {
+  if (split) {
     Block* rest = cut(b, size);
     const size_t left = rest->size;
     if (C10_UNLIKELY(b->segment_context != nullptr)) rest->segment_context = std::move(b->segment_context);  // as CUDA
@@ -80,12 +91,8 @@ Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
   if (C10_UNLIKELY(n >= options_.max_split)) stats_.oversize_allocations.increase(1);
   if (history_enabled()) {
     b->context = context;
-    note(Action::Alloc, reinterpret_cast<uintptr_t>(b->ptr), bytes, stream, &pool, std::move(context));
+    note(Action::Alloc, reinterpret_cast<uintptr_t>(b->ptr), bytes, b->stream, &pool, std::move(context));
   }
-  const size_t all_allocated = allocated(), all_reserved = reserved();
-  lock.unlock();
-  c10::reportMemoryUsageToProfiler(b->ptr, static_cast<int64_t>(n), all_allocated, all_reserved, device(index_));
-  return b;
 }
 
 Block* DeviceMemory::cut(Block* b, size_t size) {
@@ -117,6 +124,7 @@ Block* DeviceMemory::new_segment(
   if (options_.expandable)
     return limits_.allows(reserved() + uncached_, size) ? grow(pool, wanted, stream, context) : nullptr;
   if (!has_room(size)) return nullptr;
+  const RuntimeCall call("cudaMalloc");
   char* p = map_segment(size);
   if (!p) return nullptr;
   if (!addresses().add(p, size)) {
@@ -209,24 +217,43 @@ bool DeviceMemory::is_busy(const Block* b) const {
   return false;
 }
 
+bool DeviceMemory::is_behind(const Block* b, c10::StreamId stream) const {
+  if (b->used_until.size() != b->used_by.size() + 1) return false;
+  const auto& next = stream_state(index_, stream);
+  const auto behind = [&](c10::StreamId other, uint64_t work) {
+    return comes_behind(next, stream_state(index_, other), work);
+  };
+  for (size_t i = 0; i < b->used_by.size(); i++)
+    if (!behind(b->used_by[i], b->used_until[i])) return false;
+  return behind(b->stream, b->used_until.back());
+}
+
 void DeviceMemory::release(Block* b) {
-  Context context = context_of_free();
+  const Context context = context_of_free();
   Lock lock(mutex_);
-  give_back(b, std::move(context), lock);
+  give_back(b, context, lock);
 }
 
 bool DeviceMemory::release_at(char* address) {
-  Context context = context_of_free();
+  const Context context = context_of_free();
   Lock lock(mutex_);
   Block* b = segment_at(address) ? addresses().block(address) : nullptr;
   if (!b || b->ptr != address || !b->allocated) return false;
-  give_back(b, std::move(context), lock);
+  give_back(b, context, lock);
   return true;
 }
 
-void DeviceMemory::give_back(Block* b, Context context, Lock& lock) {
+void DeviceMemory::give_back(Block* b, const Context& context, Lock& lock) {
   if (C10_UNLIKELY(!b->pool)) return release_uncached(b);
   char* const ptr = b->ptr;
+  const size_t n = b->size;
+  take_back(b, context);
+  const size_t all_allocated = allocated(), all_reserved = reserved();
+  lock.unlock();
+  c10::reportMemoryUsageToProfiler(ptr, -static_cast<int64_t>(n), all_allocated, all_reserved, device(index_));
+}
+
+void DeviceMemory::take_back(Block* b, const Context& context) {
   const size_t n = b->size;
   Pool& pool = *b->pool;
   count(pool, [&](StatKind k) {
@@ -235,19 +262,21 @@ void DeviceMemory::give_back(Block* b, Context context, Lock& lock) {
   });
   if (C10_UNLIKELY(n >= options_.max_split)) stats_.oversize_allocations.decrease(1);
   note(
-      Action::FreeRequested, reinterpret_cast<uintptr_t>(ptr), b->requested, b->stream, &pool,
+      Action::FreeRequested, reinterpret_cast<uintptr_t>(b->ptr), b->requested, b->stream, &pool,
       context ? context : b->context);
   if (C10_UNLIKELY(is_busy(b))) {
     b->allocated = false;
     b->pending = true;
     pending_.push_back(b);
+    if (options_.reuses_in_capture && captures_underway()) {
+      b->used_until.clear();
+      for (const auto stream : b->used_by) b->used_until.push_back(captured_work(stream_state(index_, stream)));
+      b->used_until.push_back(captured_work(stream_state(index_, b->stream)));
+    }
   } else {
     b->used_by.clear();
     return_to_pool(b, context);
   }
-  const size_t all_allocated = allocated(), all_reserved = reserved();
-  lock.unlock();
-  c10::reportMemoryUsageToProfiler(ptr, -static_cast<int64_t>(n), all_allocated, all_reserved, device(index_));
 }
 
 void DeviceMemory::record_use(Block* b, c10::StreamId stream) {

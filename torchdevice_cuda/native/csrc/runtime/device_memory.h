@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "runtime/blocks.h"
+#include "runtime/checkpoints.h"
 #include "runtime/history.h"
 #include "runtime/limits.h"
 #include "runtime/options.h"
@@ -85,6 +86,11 @@ class DeviceMemory {
   int pool_uses(PoolId id);
   void pool_no_split(PoolId id);
   void pool_use_on_oom(PoolId id, bool use);
+
+  // How a pool is cut, and what of it is handed out; and the same again, with all that was handed out since taken back.
+  PoolCheckpoint checkpoint(PoolId id);
+  // Nothing happens if more than so many blocks would be nobody's then.
+  Restored restore(const PoolCheckpoint& checkpoint, size_t most);
 
   // Held across fork(), so that the child inherits books that are in order.
   void lock_for_fork() {
@@ -165,7 +171,12 @@ class DeviceMemory {
   Block* grow(Pool& pool, size_t size, c10::StreamId stream, const Context& context);
   Block* map_block(Block* b, size_t wanted, const Context& context);
   void unmap_block(Block* b, const Context& context);
-  void give_back(Block* b, Context context, Lock& lock);  // which it unlocks
+  // A block that is in no free set, or a part of it, is the program's from now on; and is no more.
+  void hand_out(Block* b, size_t size, size_t bytes, bool split, Pool::Free::node_type&& place, Context context);
+  void take_back(Block* b, const Context& context);
+  void give_back(Block* b, const Context& context, Lock& lock);  // which it unlocks
+  // The blocks of a segment as they were; what is handed out of them is added.
+  void restore_segment(const PoolCheckpoint::Segment& segment, const Context& context, Restored& done);
   const AddressTable::Segment* segment_at(const void* address) const;
   bool move_to_shared(AddressTable::Segment& segment);
   PrivatePool& retained(PoolId id);
@@ -174,7 +185,10 @@ class DeviceMemory {
   void return_to_pool(Block* b, const Context& context);
   // Is there work in front of it on a stream that uses it besides its own?
   bool is_busy(const Block* b) const;
-  void settle_pending(const Context& context);
+  // The same of what comes next on a stream that is being captured: is it behind all that uses the block?
+  bool is_behind(const Block* b, c10::StreamId stream) const;
+  // `behind`: a stream that memory is wanted on, if that counts.
+  void settle_pending(const Context& context, std::optional<c10::StreamId> behind = {});
   // Waits for the streams that use what was given back, of one pool or of all.
   void wait_for_pending(const Context& context, PoolId pool);
   // Whether segments that were not used for long go back early.

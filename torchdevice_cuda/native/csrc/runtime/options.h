@@ -23,8 +23,9 @@ struct Options {
   double collect_above = 0;             // the share of the allowed memory beyond which old segments go back
   std::array<size_t, kIntervals> divisions{};
   bool expandable = false;
-  bool async = false;         // errors are those of cudaMallocAsync
-  double reject_beyond = -1;  // the share of the device beyond which a request fails at once; negative: none does
+  bool reuses_in_capture = false;  // a block that other streams use is free again behind them, not after the capture
+  bool async = false;              // errors are those of cudaMallocAsync
+  double reject_beyond = -1;       // the share of the device beyond which a request fails at once; negative: none does
 
   // Whether blocks are chosen in any way but by size.
   bool is_plain() const {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "runtime/activities.h"
 #include "runtime/captures.h"
 #include "runtime/device.h"
 #include "runtime/streams.h"
@@ -47,11 +48,13 @@ size_t pinned_size(const Pinned& p, size_t n) {
 }
 
 void* map_pinned(size_t n) {
+  const RuntimeCall call("cudaHostAlloc");
   void* p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return p == MAP_FAILED ? nullptr : p;
 }
 
 void unmap_pinned(Pinned& p, char* at, size_t n) {
+  const RuntimeCall call("cudaFreeHost");
   munmap(at, n);
   p.stats.num_host_free++;
   p.stats.segment.decrease(1);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "runtime/activities.h"
 #include "runtime/device.h"
 #include "runtime/device_memory.h"
 #include "runtime/expandable.h"
@@ -150,15 +151,16 @@ bool DeviceMemory::release_enough(Pool& pool, size_t size, c10::StreamId stream,
   return freed >= key.size;
 }
 
-void DeviceMemory::settle_pending(const Context& context) {
+void DeviceMemory::settle_pending(const Context& context, std::optional<c10::StreamId> behind) {
   for (size_t i = 0; i < pending_.size();) {
     Block* b = pending_[i];
-    if (is_busy(b)) {
+    if (is_busy(b) && !(behind && options_.reuses_in_capture && is_behind(b, *behind))) {
       i++;
       continue;
     }
     pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(i));
     b->used_by.clear();
+    b->used_until.clear();
     return_to_pool(b, context);
   }
 }
@@ -186,6 +188,7 @@ void DeviceMemory::release_segment(Pool& pool, Block* b, const Context& context)
   if (pool.owner) pool.owner->segments--;
   segments_.erase(b->ptr);
   addresses().remove(b->ptr);
+  const RuntimeCall call("cudaFree");
   unmap_segment(b->ptr, b->size);
   drop_block(b);
 }
@@ -226,6 +229,7 @@ void DeviceMemory::release_cached(PoolId only, const Context& context) {
 // ---- without a cache ------------------------------------------------------------------------------------------------
 
 Block* DeviceMemory::allocate_uncached(size_t bytes, c10::StreamId stream) {
+  const RuntimeCall call("cudaMalloc");
   Lock lock(mutex_);
   const size_t size = round_up(bytes, kChunk);
   char* p = has_room(size) ? map_segment(size) : nullptr;
@@ -257,6 +261,7 @@ Block* DeviceMemory::allocate_uncached(size_t bytes, c10::StreamId stream) {
 }
 
 void DeviceMemory::release_uncached(Block* b) {
+  const RuntimeCall call("cudaFree");
   uncached_ -= b->size;
   publish_held(index_, reserved() + uncached_);
   segments_.erase(b->ptr);

@@ -1,0 +1,117 @@
+"""tools/upstream.py: every test of a file has an outcome, whatever the others do, and is compared with what is said."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from harness.processes import ROOT
+
+SUITE = """
+import os, signal, time, unittest
+import torch
+
+class TestIt(unittest.TestCase):
+    def test_a_passes(self): assert torch.cuda.is_available()
+    def test_b_fails(self): raise RuntimeError("so it is\\nand more")
+    def test_c_is_skipped(self): self.skipTest("not today")
+    def test_d_crashes(self): os.kill(os.getpid(), signal.SIGSEGV)
+    @unittest.expectedFailure
+    def test_e_is_expected_to_fail(self): assert False
+    def test_f_hangs(self): time.sleep(600)
+    def test_g_fails_at_the_end(self): self.addCleanup(self.fail, "not cleared away")
+"""
+EXPECTED = """
+least = {cpu = 1}
+[[expected]]
+tests = ["TestIt::test_[bg]_*"]
+drivers = ["cpu", "virtual"]
+outcome = "failed"
+reason = "it is so"
+[[expected]]
+tests = ["TestIt::test_d_crashes"]
+drivers = ["cpu"]
+outcome = "crashed"
+reason = "it is so, too"
+[[expected]]
+tests = ["TestIt::test_f_*"]
+drivers = ["cpu"]
+outcome = "hangs"
+reason = "and this"
+"""
+OUTCOMES = {
+    "a_passes": ("passed", ""),
+    "b_fails": ("failed", "RuntimeError: so it is"),
+    "c_is_skipped": ("skipped", "not today"),
+    "d_crashes": ("crashed", "SIGSEGV"),
+    "e_is_expected_to_fail": ("passed", ""),
+    "f_hangs": ("hangs", "after 4 s"),
+    "g_fails_at_the_end": ("failed", "AssertionError: not cleared away"),
+}
+
+
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("upstream", ROOT / "tools" / "upstream.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "upstream", made)  # where its dataclasses look for their annotations
+    spec.loader.exec_module(made)
+    monkeypatch.setattr(made, "EXPECTED", tmp_path / "expected")
+    (tmp_path / "expected").mkdir()
+    (tmp_path / "source" / "test").mkdir(parents=True)
+    return made
+
+
+def results(**changed: str) -> list[dict[str, str]]:
+    told = {name: (changed.get(name, outcome), words) for name, (outcome, words) in OUTCOMES.items()}
+    return [{"test": f"test_it.py::TestIt::test_{n}", "outcome": o, "words": w} for n, (o, w) in told.items()]
+
+
+def test_what_is_otherwise_is_said(tool: ModuleType, tmp_path: Path) -> None:
+    def complaints(driver: str = "cpu", whole: bool = True, **changed: str) -> list[str]:
+        return list(tool.Expectations.read(path).complaints(results(**changed), driver, whole=whole))
+
+    path = tmp_path / "expected" / "test_it.toml"
+    path.write_text(EXPECTED)
+    assert complaints() == []
+    assert complaints(b_fails="passed") == [
+        "TestIt::test_b_fails passed, expected: failed (it is so) RuntimeError: so it is"
+    ]
+    assert complaints(a_passes="failed") == ["TestIt::test_a_passes failed: "]
+    assert complaints(a_passes="skipped", e_is_expected_to_fail="skipped") == ["0 passed, at least 1 are expected"]
+    assert [c.partition(" ")[0] for c in complaints("virtual")] == ["TestIt::test_d_crashes", "TestIt::test_f_hangs"]
+    path.write_text(EXPECTED.replace("test_f_*", "test_x_*"))
+    assert complaints(f_hangs="passed") == ["no test answers to TestIt::test_x_* (and this)"]
+    assert complaints(f_hangs="passed", whole=False) == []
+    for wrong, words in (("hangs", "outcome 'waits' is none of passed"), ("virtual", "drivers 'waits' is none of")):
+        path.write_text(EXPECTED.replace(f'"{wrong}"', '"waits"'))
+        with pytest.raises(SystemExit, match=words):
+            complaints()
+
+
+def test_what_is_said_of_pytorchs_tests_can_be_read(tool: ModuleType) -> None:
+    files = sorted((ROOT / "tests" / "upstream").rglob("*.toml"))
+    assert files
+    for path in files:
+        lines = tool.Expectations.read(path).lines
+        assert all(line.reason and line.tests and line.outcome != "passed" for line in lines), path
+
+
+@pytest.mark.slow
+def test_a_file_survives_its_tests(tool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "source" / "test" / "test_it.py").write_text(SUITE)
+    (tmp_path / "expected" / "test_it.toml").write_text(EXPECTED)
+    given = ["--source", str(tmp_path / "source"), "--driver", "cpu", "--folder", str(tmp_path / "out"), "--limit", "4"]
+    assert tool.main(given) == 0, capsys.readouterr().out
+    kept = list(tool._lines(tmp_path / "out" / "cpu" / "test_it.jsonl"))
+    assert {k["test"].partition("::test_")[2]: (k["outcome"], k["words"]) for k in kept} == OUTCOMES
+    assert "2 passed, 1 skipped, 2 failed, 1 crashed, 1 hangs; 0 otherwise than expected" in capsys.readouterr().out
+    assert tool.main([*given, "--table"]) == 0
+    assert tool.main([*given, "--resume"]) == 0, "nothing is left to run"
+    assert tool.main([*given, "-k", "fails", "--sample", "1", "--seed", "3"]) == 0
+    assert len(list(tool._lines(tmp_path / "out" / "cpu" / "test_it.jsonl"))) == 1

@@ -1,0 +1,128 @@
+#include "runtime/checkpoints.h"
+
+#include <c10/util/Exception.h>
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "runtime/allocator.h"
+#include "runtime/device_memory.h"
+
+namespace hostdevice {
+
+PoolCheckpoint DeviceMemory::checkpoint(PoolId id) {
+  const Context context = context_of_event();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  settle_pending(context);
+  TORCH_CHECK(private_.count(id), "Could not find pool of id");
+  PoolCheckpoint out{index_, id, {}};
+  for (const auto& s : segments_) {
+    if (!s.second->pool || id_of(s.second->pool) != id) continue;
+    PoolCheckpoint::Segment pieces;
+    for (const Block* b = s.second; b; b = b->next) pieces.push_back({b->ptr, b->size, b->allocated, b->mapped});
+    // Addresses without memory at the end: there may be fewer of them later.
+    while (!pieces.empty() && !pieces.back().mapped) pieces.pop_back();
+    if (!pieces.empty()) out.segments.push_back(std::move(pieces));
+  }
+  return out;
+}
+
+Restored DeviceMemory::restore(const PoolCheckpoint& checkpoint, size_t most) {
+  const Context context = context_of_event();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  TORCH_CHECK(private_.count(checkpoint.pool), "Could not find private pool id");
+  settle_pending(context);
+  std::unordered_set<const char*> again;
+  for (const auto& segment : checkpoint.segments)
+    for (const auto& piece : segment)
+      if (piece.allocated) again.insert(piece.ptr);
+  Restored done;
+  std::vector<Block*> allocated;
+  size_t gone = 0;
+  for (const auto& s : segments_) {
+    if (!s.second->pool || id_of(s.second->pool) != checkpoint.pool) continue;
+    for (Block* b = s.second; b; b = b->next) {
+      if (!b->allocated) continue;
+      allocated.push_back(b);
+      if (!again.count(b->ptr)) gone++;
+    }
+  }
+  TORCH_CHECK(gone <= most, "Any stale tensors which are being manually freed must be passed to set checkpoint");
+  for (Block* b : allocated) {
+    // Nobody will say any more when the other streams are done with it.
+    b->used_by.clear();
+    done.freed.push_back(b->ptr);
+    take_back(b, context);
+  }
+  for (const auto& segment : checkpoint.segments) restore_segment(segment, context, done);
+  return done;
+}
+
+void DeviceMemory::restore_segment(const PoolCheckpoint::Segment& segment, const Context& context, Restored& done) {
+  const auto found = segments_.find(segment.front().ptr);
+  const bool whole = found != segments_.end();
+  TORCH_CHECK(whole && found->second->pool, " could not find ", static_cast<void*>(segment.front().ptr));
+  // All pieces are handed out, so that none joins its neighbour; those that are to be free go back then.
+  std::vector<Block*> blocks;
+  Block* b = found->second;
+  for (const auto& piece : segment) {
+    TORCH_CHECK(
+        b && b->is_free() && b->ptr == piece.ptr && b->mapped == piece.mapped && b->size >= piece.size,
+        "the memory at ", static_cast<void*>(piece.ptr), " is no longer what it was when the pool was checkpointed");
+    if (piece.mapped) {
+      hand_out(b, piece.size, piece.size, b->size > piece.size, b->pool->free.extract(b), context);
+      blocks.push_back(b);
+    }
+    b = b->next;
+  }
+  size_t next = 0;
+  for (const auto& piece : segment) {
+    if (!piece.mapped) continue;
+    Block* const made = blocks[next++];
+    if (piece.allocated)
+      done.created.push_back(made->ptr);
+    else
+      take_back(made, context);
+  }
+}
+
+PoolCheckpoint checkpoint_pool(c10::DeviceIndex index, PoolId pool) {
+  return memory_of(resolve(index)).checkpoint(pool);
+}
+
+void restore_pool(
+    const PoolCheckpoint& checkpoint, const std::vector<c10::StorageImpl*>& stale,
+    const std::vector<c10::StorageImpl*>& live) {
+  const std::unordered_set<c10::StorageImpl*> ended(stale.begin(), stale.end());
+  const Restored done = memory_of(checkpoint.device).restore(checkpoint, ended.size());
+  const std::unordered_set<const void*> freed(done.freed.begin(), done.freed.end());
+  const auto free_memory = device_allocator()->raw_deleter();
+  for (auto* storage : ended) {
+    TORCH_CHECK(freed.count(storage->data_ptr().get()), "a stale storage is not of the pool that is restored");
+    TORCH_CHECK(
+        storage->_mutable_data_ptr_no_checks().compare_exchange_deleter(free_memory, &c10::detail::deleteNothing),
+        "Unexpected deleter function on storage, could not swap function");
+  }
+  std::unordered_map<const void*, c10::StorageImpl*> owners;
+  for (auto* storage : live) owners[storage->data_ptr().get()] = storage;
+  for (auto* pointer : done.created) {
+    const auto owner = owners.find(pointer);
+    if (owner == owners.end()) continue;
+    TORCH_CHECK(owner->second->data_ptr().get_context() == nullptr, " Not expecting deleter function");
+    owner->second->set_data_ptr_noswap({pointer, pointer, free_memory, device(checkpoint.device)});
+  }
+}
+
+bool owns_device_memory(const c10::StorageImpl* storage) {
+  return storage->data_ptr().get_deleter() == device_allocator()->raw_deleter();
+}
+
+void free_under(c10::StorageImpl* storage) {
+  auto& data = storage->_mutable_data_ptr_no_checks();
+  TORCH_CHECK(
+      data.compare_exchange_deleter(device_allocator()->raw_deleter(), &c10::detail::deleteNothing),
+      "Expected standard deleter");
+  raw_delete(data.get());
+}
+
+}  // namespace hostdevice
