@@ -42,6 +42,7 @@ examples:
   python -m torchdevice_cuda --doctor
   python -m torchdevice_cuda --build
   python -m torchdevice_cuda nvidia-smi
+  python -m torchdevice_cuda --scan src/ --driver mps
 """
 
 
@@ -54,7 +55,7 @@ class Request:
     """What the command line asks for."""
 
     overrides: dict[str, str] = dataclasses.field(default_factory=dict)
-    #: or: script, module, command, stdin, nvidia-smi, info, patches, doctor, build, gpus, version, help
+    #: or: script, module, command, stdin, nvidia-smi, info, patches, doctor, scan, build, gpus, version, help
     action: str = "interactive"
     target: str = ""  # the script, module or code
     args: list[str] = dataclasses.field(default_factory=list)
@@ -66,8 +67,10 @@ def parse(words: Sequence[str]) -> Request:
     rest = list(words)
     while rest:
         word = rest.pop(0)
-        if request.action == "doctor" and (word in ("-", "--") or word[:2] in ("-m", "-c") or word[:1] != "-"):
-            request.args.append(word)  # names of checks, and whatever it does not know
+        if request.action in ("doctor", "scan") and (
+            word in ("-", "--") or word[:2] in ("-m", "-c") or word[:1] != "-"
+        ):
+            request.args.append(word)  # names of checks, or paths, and whatever they do not know
             continue
         if word == "-":
             return _program(request, "stdin", word, rest)
@@ -87,8 +90,11 @@ def parse(words: Sequence[str]) -> Request:
             return request
         if word in ("-V", "--version"):
             request.action = "version"
-        elif word in ("--info", "--patches", "--doctor", "--build"):
+        elif word in ("--info", "--patches", "--doctor", "--build", "--scan"):
             request.action = word[2:]
+        elif word.partition("=")[0] == "--format" and request.action == "scan":
+            _, attached, value = word.partition("=")
+            request.target = value if attached else rest.pop(0) if rest else ""
         elif word in _SWITCHES:
             request.overrides.update(_SWITCHES[word])
         else:
@@ -130,6 +136,7 @@ def help_text() -> str:
         ("--info", "show what stands in for the GPU here, and why"),
         ("--patches", "show what is changed in torch for that, where, and why"),
         ("--doctor [CHECK...] [FILE.json]", "check that it works here; a table, and a file for an issue"),
+        ("--scan PATH... [--format VALUE]", "read a project: what becomes of each use of CUDA; text, json, sarif"),
         ("--version", "show versions"),
         ("--help", "show this text"),
     ]
@@ -187,6 +194,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             from ..nvidia.smi import command
 
             return command.main(request.args, chosen)
+        if request.action == "scan":
+            return _scan(request, chosen)
         if request.action == "doctor":
             return _examine(request, chosen)
         if request.action == "build":
@@ -214,6 +223,17 @@ def _examine(request: Request, chosen: settings.Settings) -> int:
     try:
         text, status = examination.examine(request.args, chosen, request.overrides)
     except examination.RequestError as error:
+        return _fail(str(error))
+    _show(text)
+    return status
+
+
+def _scan(request: Request, chosen: settings.Settings) -> int:
+    from .scan import command
+
+    try:
+        text, status = command.run(request.args, request.target or "text", chosen)
+    except command.ScanError as error:
         return _fail(str(error))
     _show(text)
     return status

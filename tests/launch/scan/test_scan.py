@@ -1,0 +1,119 @@
+"""What ``--scan`` says of a project, and whether it is so: the rules' samples are run on the drivers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from harness import CPU, VIRTUAL, Place, child, python
+
+from torchdevice_cuda import settings
+from torchdevice_cuda.launch.scan import catalogue, command, finding, rules
+from torchdevice_cuda.launch.scan.rules import DIFFERS, FALLBACK, UNSUPPORTED, WORKS
+
+PROJECT = Path(__file__).with_name("project")
+SAMPLES = {rule.identity: rule for rule in rules.RULES if rule.sample is not None}
+
+
+def found(driver: str) -> dict[str, str]:
+    """What is used in the project, and the worst that is said of it."""
+    uses = finding.uses((PROJECT / "model.py").read_bytes(), driver)
+    return {use.what: use.verdict.what for use in sorted(uses, key=lambda use: -rules.VERDICTS.index(use.verdict.what))}
+
+
+def test_each_use_has_its_verdict() -> None:
+    common = {
+        "torch.cuda.is_available": WORKS,
+        "torch.cuda.amp.autocast": WORKS,
+        ".cuda": WORKS,
+        '"cuda"': WORKS,
+        "torch.cuda.power_draw": UNSUPPORTED,
+        "torch.cuda.no_such_name": UNSUPPORTED,
+        "apex": DIFFERS,
+        "apex.amp.initialize": DIFFERS,
+        '"nccl"': DIFFERS,
+    }
+    graphs = {"torch.cuda.graph", "torch.cuda.CUDAGraph"}
+    virtual = {'"cuda:1"': DIFFERS, ".is_cuda": WORKS, ".double": WORKS, **dict.fromkeys(graphs, WORKS)}
+    assert found("virtual") == {**common, **virtual}
+    cpu = {'"cuda:1"': DIFFERS, ".is_cuda": DIFFERS, ".double": WORKS, **dict.fromkeys(graphs, UNSUPPORTED)}
+    assert found("cpu") == {**common, **cpu}
+    mps = {'"cuda:1"': UNSUPPORTED, ".is_cuda": WORKS, ".double": DIFFERS, **dict.fromkeys(graphs, UNSUPPORTED)}
+    lacking = {"torch.heaviside": FALLBACK} if catalogue.leaves_the_apple_gpu("torch.heaviside") else {}
+    assert found("mps") == {**common, **mps, **lacking}
+    assert {what for name, what in found("cuda").items() if name != "torch.cuda.no_such_name"} == {WORKS}
+
+
+def test_a_file_without_cuda_is_not_parsed() -> None:
+    assert finding.uses(b"def broken(:", "virtual") == []
+    with pytest.raises(SyntaxError):
+        finding.uses(b"def broken(: 'cuda'", "virtual")
+
+
+@child(CPU, VIRTUAL)
+@pytest.mark.parametrize("identity", SAMPLES)
+def test_what_is_said_is_so(place: Place, identity: str) -> None:
+    rule = SAMPLES[identity]
+    assert rule.sample is not None
+    what = rule.verdict(place.settings["driver"]).what
+    try:
+        exec(rule.sample, {"torch": torch})
+    except (RuntimeError, NotImplementedError):
+        assert what == UNSUPPORTED
+    except AssertionError:
+        assert what == DIFFERS
+    else:
+        assert what in (WORKS, DIFFERS)
+
+
+@child(CPU)
+def test_the_catalogue_is_torchs() -> None:
+    """Read from files, it has what is there when torch is imported."""
+    assert not [name for name in torch.cuda.__all__ if name not in catalogue.published()]
+
+
+def test_formats_and_statuses(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    shutil.copytree(PROJECT, project)
+    shutil.copy(PROJECT / "broken.txt", project / "broken.py")
+    (project / ".venv").mkdir()
+    shutil.copy(PROJECT / "model.py", project / ".venv")
+    done = python("-m", "torchdevice_cuda", "--scan", project, "--driver", "cpu", "--format=json", check=False)
+    document: dict[str, Any] = json.loads(done.out)
+    assert done.status == 1
+    assert [document["files"], document["driver"]] == [2, "cpu"]
+    assert [Path(each["file"]).name for each in document["unread"]] == ["broken.py"]
+    assert sum(document["counts"].values()) == len(document["uses"])
+    chosen = settings.load({"driver": "cpu"}, {})
+    text, status = command.run([str(project)], "text", chosen)
+    where = project / "model.py"
+    assert status == 1
+    line = 1 + where.read_text().splitlines().index("    with cuda.graph(t.cuda.CUDAGraph()):")
+    assert f"{where}:{line}:10: unsupported: torch.cuda.graph: a capture raises" in text
+    assert "is_available" not in text
+    assert f"{project / 'broken.py'}: not read: SyntaxError" in text
+    sarif = json.loads(command.run([str(project)], "sarif", chosen)[0])
+    results = sarif["runs"][0]["results"]
+    assert {each["level"] for each in results} == {"error", "warning"}
+    known = {each["id"] for each in sarif["runs"][0]["tool"]["driver"]["rules"]}
+    assert {each["ruleId"] for each in results} == known
+    (tmp_path / "plain.py").write_text("x = 'cuda'\n")
+    assert command.run([str(tmp_path / "plain.py")], "text", chosen)[1] == 0
+    for words, said in (
+        (["nowhere"], "no file or folder 'nowhere'"),
+        ([str(project), "--format", "xml"], "--format='xml'"),
+    ):
+        failed = python("-m", "torchdevice_cuda", "--scan", *words, check=False)
+        assert failed.status == 2
+        assert said in failed.err
+
+
+def test_many_files_are_read_by_several_processes(tmp_path: Path) -> None:
+    for number in range(command._MANY + 1):
+        (tmp_path / f"m{number:04}.py").write_text(f"import torch\n{'#' * number}\ntorch.cuda.power_draw()\n")
+    result = command.scan([str(tmp_path)], "virtual")
+    assert [Path(file).name for file, _ in result.found] == sorted(path.name for path in tmp_path.iterdir())

@@ -1,0 +1,202 @@
+"""The command: which files, how far it is, and what is written."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import functools
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ... import __version__
+from ...meanings import MPS, VIRTUAL
+from ...settings import Settings
+from .finding import Use, uses
+from .rules import UNSUPPORTED, VERDICTS, WORKS
+
+FORMATS = ("text", "json", "sarif")
+_SKIPPED = {"__pycache__", "node_modules", "site-packages", "build", "dist"}
+#: Larger files are data with the name of a program.
+_MOST_BYTES = 4 << 20
+_LEVELS = dict(zip(VERDICTS, ("error", "warning", "note", "none"), strict=True))
+_SECONDS_BETWEEN = 0.1
+#: From so many files on it pays to start processes.
+_MANY, _MOST_WORKERS = 200, 8
+#: What is found in a file, and why it was not read.
+_Read = tuple[list[Use], str | None]
+
+
+class ScanError(Exception):
+    """Nothing can be scanned, and why."""
+
+
+class Result(NamedTuple):
+    """What was found."""
+
+    driver: str
+    found: list[tuple[str, Use]]
+    unread: list[tuple[str, str]]  # files, and why not
+    files: int
+    seconds: float
+
+
+def chosen_driver(settings: Settings) -> str:
+    """The driver that is meant: ``auto`` is what this kind of machine gets without an NVIDIA GPU."""
+    if settings.driver != "auto":
+        return settings.driver
+    return MPS if sys.platform == "darwin" or settings.emulate_mps else VIRTUAL
+
+
+def run(paths: Sequence[str], form: str, settings: Settings) -> tuple[str, int]:
+    """The text to print and the exit status: 1 where something is unsupported."""
+    if form not in FORMATS:
+        raise ScanError(f"--format={form!r} cannot be read; allowed: {', '.join(FORMATS)}")
+    result = scan(paths or ["."], chosen_driver(settings))
+    text = {"text": _text, "json": _json, "sarif": _sarif}[form](result)
+    return text, int(any(use.verdict.what == UNSUPPORTED for _, use in result.found))
+
+
+def scan(paths: Sequence[str], driver: str) -> Result:
+    """Read every file of Python below the paths."""
+    began = time.monotonic()
+    files = [file for path in paths for file in _files(path)]
+    found: list[tuple[str, Use]] = []
+    unread: list[tuple[str, str]] = []
+    for file, (these, why) in zip(files, _shown(_all_uses(files, driver), len(files)), strict=True):
+        found += [(file, use) for use in these]
+        if why is not None:
+            unread.append((file, why))
+    return Result(driver, found, unread, len(files), time.monotonic() - began)
+
+
+def _files(path: str) -> Iterator[str]:
+    if os.path.isfile(path):
+        yield path
+        return
+    if not os.path.isdir(path):
+        raise ScanError(f"there is no file or folder {path!r}")
+    for folder, below, names in os.walk(path):
+        below[:] = sorted(name for name in below if name not in _SKIPPED and not name.startswith("."))
+        yield from (os.path.join(folder, name) for name in sorted(names) if name.endswith(".py"))
+
+
+def _uses(driver: str, file: str) -> _Read:
+    try:
+        if os.path.getsize(file) > _MOST_BYTES:
+            raise ValueError(f"larger than {_MOST_BYTES >> 20} MiB")
+        return uses(Path(file).read_bytes(), driver), None
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
+        return [], f"{type(error).__name__}: {error}"
+
+
+def _all_uses(files: Sequence[str], driver: str) -> Iterator[_Read]:
+    """Of each file, in order. Parsing is the processor's work: where there are many, every core takes part."""
+    workers = min(os.cpu_count() or 1, _MOST_WORKERS)
+    if len(files) < _MANY or workers == 1:
+        yield from (_uses(driver, file) for file in files)
+        return
+    with concurrent.futures.ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(functools.partial(_uses, driver), files, chunksize=16)
+
+
+def _shown(results: Iterator[_Read], count: int) -> Iterator[_Read]:
+    """The results, with progress on a terminal."""
+    shows = sys.stderr is not None and sys.stderr.isatty()
+    last = 0.0
+    for done, result in enumerate(results):
+        if shows and time.monotonic() - last > _SECONDS_BETWEEN:
+            last = time.monotonic()
+            filled = 30 * done // count
+            bar = f"[{'#' * filled}{'.' * (30 - filled)}] {done}/{count} files"
+            print(f"\r{bar}", end="", file=sys.stderr, flush=True)
+        yield result
+    if shows:
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def _counts(result: Result) -> dict[str, int]:
+    counted = collections.Counter(use.verdict.what for _, use in result.found)
+    return {what: counted[what] for what in VERDICTS}
+
+
+def _text(result: Result) -> str:
+    lines = []
+    for file, use in result.found:
+        if use.verdict.what != WORKS:
+            advice = f": {use.verdict.advice}" if use.verdict.advice else ""
+            lines.append(f"{file}:{use.line}:{use.column + 1}: {use.verdict.what}: {use.what}{advice}")
+    lines += [f"{file}: not read: {why}" for file, why in result.unread]
+    counts = ", ".join(f"{count} {what}" for what, count in _counts(result).items())
+    lines.append(
+        f"{len(result.found)} uses of CUDA in {result.files} files on the {result.driver} driver: {counts} "
+        f"({result.seconds:.1f} s)"
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _json(result: Result) -> str:
+    document: dict[str, Any] = {
+        "version": __version__,
+        "driver": result.driver,
+        "files": result.files,
+        "counts": _counts(result),
+        "uses": [
+            {
+                "file": file,
+                "line": use.line,
+                "column": use.column + 1,
+                "what": use.what,
+                "rule": use.rule,
+                "verdict": use.verdict.what,
+                "advice": use.verdict.advice,
+            }
+            for file, use in result.found
+        ],
+        "unread": [{"file": file, "why": why} for file, why in result.unread],
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _sarif(result: Result) -> str:
+    """For code hosts, which show it beside the lines: without what works."""
+    shown = [(file, use) for file, use in result.found if use.verdict.what != WORKS]
+    advice = {use.rule: use.verdict.advice or use.rule for _, use in shown}
+    document = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "torchdevice-cuda",
+                        "version": __version__,
+                        "rules": [
+                            {"id": rule, "shortDescription": {"text": text}} for rule, text in sorted(advice.items())
+                        ],
+                    }
+                },
+                "results": [
+                    {
+                        "ruleId": use.rule,
+                        "level": _LEVELS[use.verdict.what],
+                        "message": {"text": f"{use.what} {use.verdict.what} on {result.driver}: {use.verdict.advice}"},
+                        "locations": [
+                            {
+                                "physicalLocation": {
+                                    "artifactLocation": {"uri": Path(file).as_posix()},
+                                    "region": {"startLine": use.line, "startColumn": use.column + 1},
+                                }
+                            }
+                        ],
+                    }
+                    for file, use in shown
+                ],
+            }
+        ],
+    }
+    return json.dumps(document, indent=1) + "\n"
