@@ -22,6 +22,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "geometric_gcn": ("torch_geometric",),
     "lightning_gpu": ("lightning",),
     "peft_lora": ("peft", "transformers"),
+    "tensordict_cudagraphs": ("tensordict",),
     "timm_classifier": ("timm", "torchvision"),
     "torchmetrics_classifier": ("torchmetrics",),
     "torchvision_detection": ("torchvision",),

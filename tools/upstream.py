@@ -108,6 +108,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 # -------------------------------------------------------------------- around it
+#: Ended with this one, however it ends.
+_running: set[subprocess.Popen[bytes]] = set()
+
+
 @dataclasses.dataclass
 class Run:
     """A file of tests under a driver, in one process after the other."""
@@ -122,14 +126,16 @@ class Run:
             **os.environ,
             **DRIVERS[self.driver],
             RECORD: str(record),
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tools"), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), str(ROOT / "tools"), os.environ.get("PYTHONPATH")])),
         }
         line = [sys.executable, "-m", "torchdevice_cuda", "--driver", self.driver, "-m", "pytest", "-q", "--tb=short"]
         line += ["-p", "upstream", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=", *arguments]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             line, cwd=self.source / "test", env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             start_new_session=True,
         )  # fmt: skip
+        _running.add(process)
+        return process
 
     def tests(self, words: str | None) -> list[str]:
         """The tests of the file; those that pytest's ``-k`` leaves of them."""
@@ -196,6 +202,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    _running.discard(process)
 
 
 def _lines(record: Path) -> Iterator[dict[str, Any]]:
@@ -298,12 +305,16 @@ def _run(run: Run, tests: Sequence[str], results: Path, jobs: int) -> None:
         threading.Thread(target=work, args=(share, results.with_suffix(f".{i}.log")), daemon=True)
         for i, share in enumerate(shares)
     ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if len(tests) > 1:
-        alone()
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if len(tests) > 1:
+            alone()
+    finally:
+        for process in list(_running):
+            _end(process)
 
 
 def _suites(options: argparse.Namespace) -> list[str]:

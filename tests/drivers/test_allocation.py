@@ -143,4 +143,6 @@ def test_an_environment_that_cannot_be_read() -> None:
 def test_the_backend_is_found_among_what_cannot_be_read() -> None:
     text = "max_split_size_mb:20, backend:cudaMallocAsync,release_lock_on_cudamalloc:none"
     assert allocation.backend({"PYTORCH_ALLOC_CONF": text}) == allocation.ASYNC
+    read = allocation.from_environment({"PYTORCH_ALLOC_CONF": text})  # whose allocator looks at nothing else
+    assert (read.backend, read.text, read.max_split) == (allocation.ASYNC, text, allocation.NEVER)
     assert allocation.backend({"PYTORCH_ALLOC_CONF": "backend:native"}) == allocation.backend({}) == allocation.NATIVE

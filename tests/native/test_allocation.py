@@ -262,3 +262,15 @@ def test_pinned_memory_that_is_not_rounded_and_not_kept() -> None:
     del first
     torch._C._host_emptyCache()
     assert held() == (0, 0)
+
+
+@child(VIRTUAL, alone=True)
+def test_addresses_grow() -> None:
+    """So that what is taken from the cache, lowest first, is where it was at first: as with CUDA's allocator."""
+    sizes = [size * 2 << 20 for size in (4, 4, 1, 3, 3, 20, 20)]
+    first = [torch.empty(size, dtype=torch.uint8, device="cuda") for size in sizes]
+    places = [x.data_ptr() for x in first]
+    del first
+    assert [torch.empty(size, dtype=torch.uint8, device="cuda").data_ptr() for size in sizes[:1]] == places[:1]
+    again = [torch.empty(size, dtype=torch.uint8, device="cuda") for size in sizes]
+    assert [x.data_ptr() for x in again] == places

@@ -98,3 +98,30 @@ def test_sizes_of_raw_memory_that_are_negative() -> None:
     torch.cuda.caching_allocator_delete(address)
     with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate 17179868160.00 GiB"):
         torch.cuda.caching_allocator_alloc(-(2**40))
+
+
+@child(VIRTUAL, alone=True)
+def test_registered_memory_is_pinned_before_anything_else_is_done() -> None:
+    x, cudart = torch.ones(20), torch.cuda.cudart()
+    assert not x.is_pinned()
+    assert cudart.cudaHostRegister(x.data_ptr(), 80, 0) == 0
+    assert x.is_pinned()
+    assert cudart.cudaHostUnregister(x.data_ptr()) == 0
+    assert not x.is_pinned()
+
+
+@child(VIRTUAL, alone=True)
+def test_what_is_taken_from_the_host_is_timed() -> None:
+    torch.cuda.init()
+    x = torch.ones(1 << 20, pin_memory=True)
+    y = torch.ones(3, pin_memory=True)
+    del x
+    z = torch.ones(1 << 20, pin_memory=True)  # which was kept
+    del y, z
+    torch._C._host_emptyCache()
+    stats = torch.cuda.host_memory_stats()
+    for taken in ("host_alloc_time", "host_free_time"):
+        assert stats[f"{taken}.count"] == 2
+        assert 0 <= stats[f"{taken}.min"] <= stats[f"{taken}.avg"] <= stats[f"{taken}.max"] <= stats[f"{taken}.total"]
+    torch.cuda.reset_accumulated_host_memory_stats()
+    assert torch.cuda.host_memory_stats()["host_alloc_time.count"] == 0

@@ -78,3 +78,12 @@ def test_a_pool_released_while_it_is_in_use() -> None:
     assert x.sum() == 4
     with pytest.raises(RuntimeError, match="endAllocatePool: not currently recording to mempool_id"):
         torch._C._cuda_endAllocateToPool(0, (5, 5))
+
+
+@child(CPU, VIRTUAL)
+def test_a_pool_of_the_programs_own_functions_is_refused() -> None:
+    """Memory from elsewhere than it asked for would be silently wrong."""
+    plugged = torch._C._cuda_customAllocator(1, 2)
+    with pytest.raises(RuntimeError, match="which a pluggable CUDA allocator cannot replace"):
+        torch.cuda.MemPool(plugged)
+    assert torch.cuda.MemPool(torch._C._cuda_getAllocator()).allocator is torch._C._cuda_getAllocator()

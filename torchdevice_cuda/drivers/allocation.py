@@ -319,6 +319,8 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     text = next((environment[name] for name in VARIABLES if name in environment), None)
     if text is None:
         return Settings()
+    if backend(environment) == ASYNC:
+        return Settings(text, ASYNC)  # which is found before anything else is read, and reads nothing else
     try:
         return _read(text, Settings(), None, "CUDA")[0]
     except (ValueError, IndexError) as error:

@@ -182,9 +182,8 @@ class NativeMemory(Memory):
         self._native.set_fraction(fraction, device)
 
     def host_stats(self) -> dict[str, Any]:
-        """Nested statistics of pinned memory, under CUDA's names; the host does not time its own allocations."""
+        """Nested statistics of pinned memory, under CUDA's names."""
         kept = self._native.host_stats()
-        times = {"total": 0, "max": 0, "min": 0, "count": 0, "avg": 0}
         return {
             "num_host_alloc": kept["num_host_alloc"],
             "num_host_free": kept["num_host_free"],
@@ -192,8 +191,8 @@ class NativeMemory(Memory):
             "active_requests": kept["allocation"],
             "allocated_bytes": kept["reserved_bytes"],
             "active_bytes": kept["allocated_bytes"],
-            "host_alloc_time": dict(times),
-            "host_free_time": dict(times),
+            "host_alloc_time": kept["alloc_time"],
+            "host_free_time": kept["free_time"],
         }
 
     def reset_host_peak(self) -> None:

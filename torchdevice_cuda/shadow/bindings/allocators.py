@@ -95,7 +95,12 @@ def _cuda_changeCurrentAllocator(allocator: _cuda_CUDAAllocator) -> NoReturn:
     """Raises: once the device is in use, as on CUDA; before that, the host's own allocator cannot be replaced."""
     if active().initialized():
         raise RuntimeError("Can't swap an already initialized allocator")
-    raise RuntimeError(
+    raise not_replaced()
+
+
+def not_replaced() -> RuntimeError:
+    """The error for asking that device memory come from functions of the program's own."""
+    return RuntimeError(
         f"the {active().name!r} driver of torchdevice_cuda takes device memory from the host's allocator, which a "
         "pluggable CUDA allocator cannot replace"
     )

@@ -119,11 +119,11 @@ def _configured(text: str | None) -> int | None:
     return sum(size * count * _KIB for size, count in zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def _checked_size(size: object) -> int:
+def _checked_size(size: object, whose: str) -> int:
     if type(size) is not int:
         raise TypeError(f"workspace size must be an int, not {type(size).__name__}")
     if size < 0:
-        raise RuntimeError(f"workspace size must be non-negative, got {size}")
+        raise RuntimeError(f"{whose} workspace size must be non-negative, got {size}")
     return size
 
 
@@ -141,7 +141,7 @@ def _cuda_getCublasWorkspaceSize() -> int:
 
 def _cuda_setCublasWorkspaceSize(size: int) -> None:
     """Remember a size."""
-    _workspace["cublas"] = _checked_size(size)
+    _workspace["cublas"] = _checked_size(size, "cublas")
 
 
 def _cuda_resetCublasWorkspaceSize() -> None:
@@ -159,7 +159,7 @@ def _cuda_getCublasLtWorkspaceSize() -> int:
 
 def _cuda_setCublasLtWorkspaceSize(size: int) -> None:
     """Remember a size."""
-    _workspace["cublaslt"] = _checked_size(size)
+    _workspace["cublaslt"] = _checked_size(size, "cublaslt")
 
 
 def _cuda_resetCublasLtWorkspaceSize() -> None:

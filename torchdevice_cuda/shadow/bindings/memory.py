@@ -10,7 +10,7 @@ from ..._compat import counts_rejections, raw_sizes_are_signed
 from ...drivers import active
 from ...drivers.allocation import NATIVE
 from ...drivers.memory import PoolId, Recording
-from .allocators import _cuda_CUDAAllocator
+from .allocators import _cuda_CUDAAllocator, _CUDAPluggableAllocator, not_replaced
 from .graphs import next_pool_id
 from .pybind import wrong_arguments
 
@@ -298,6 +298,8 @@ class _MemPool:
         use_on_oom: bool = False,
         no_split: bool = False,
     ) -> None:
+        if isinstance(allocator, _CUDAPluggableAllocator):
+            raise not_replaced()
         self._id = next_pool_id()
         self._allocator = allocator
         driver = active()

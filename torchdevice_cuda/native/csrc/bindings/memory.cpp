@@ -4,6 +4,8 @@
 // 1. No Python object is made or dropped under a lock of the runtime: whoever holds one never waits for the
 //    interpreter.
 // 2. A binding that takes a lock of the runtime gives up the interpreter first (`nogil`, `without_gil`).
+#include <ATen/Context.h>
+
 #include <string>
 #include <tuple>
 #include <utility>
@@ -63,11 +65,23 @@ py::dict memory_stats_dict(int index) {
   return d;
 }
 
+py::dict stat_dict(const Times& t) {
+  py::dict d;
+  d["total"] = t.total;
+  d["max"] = t.max;
+  d["min"] = t.min;
+  d["count"] = t.count;
+  d["avg"] = t.count == 0 ? 0 : t.total / t.count;
+  return d;
+}
+
 py::dict host_stats_dict() {
   const HostStats s = without_gil([] { return host_stats(); });
   py::dict d;
   d["num_host_alloc"] = s.num_host_alloc;
   d["num_host_free"] = s.num_host_free;
+  d["alloc_time"] = stat_dict(s.alloc_time);
+  d["free_time"] = stat_dict(s.free_time);
   d["allocation"] = stat_dict(s.allocation);
   d["segment"] = stat_dict(s.segment);
   d["allocated_bytes"] = stat_dict(s.allocated_bytes);
@@ -206,7 +220,12 @@ void bind_memory(py::module_& m) {
   m.def("host_reset_peak_stats", &host_reset_peak_stats, nogil);
   m.def("host_reset_accumulated_stats", &host_reset_accumulated_stats, nogil);
   m.def(
-      "register_pinned", [](uintptr_t p, size_t bytes) { register_pinned(reinterpret_cast<void*>(p), bytes); }, nogil);
+      "register_pinned",
+      [](uintptr_t p, size_t bytes) {
+        at::globalContext().lazyInitDevice(kType);  // before that no memory is pinned, whoever is asked
+        register_pinned(reinterpret_cast<void*>(p), bytes);
+      },
+      nogil);
   m.def("unregister_pinned", [](uintptr_t p) { unregister_pinned(reinterpret_cast<void*>(p)); }, nogil);
   m.def("is_pinned_address", [](uintptr_t p) { return is_pinned(reinterpret_cast<void*>(p)); }, nogil);
 

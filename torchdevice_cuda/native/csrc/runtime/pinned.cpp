@@ -47,15 +47,22 @@ size_t pinned_size(const Pinned& p, size_t n) {
   return s;
 }
 
-void* map_pinned(size_t n) {
+constexpr int64_t kMicrosecond = 1000;  // ns
+
+void* map_pinned(Pinned& p, size_t n) {
   const RuntimeCall call("cudaHostAlloc");
-  void* p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return p == MAP_FAILED ? nullptr : p;
+  const auto began = now_ns();
+  void* const at = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) return nullptr;
+  p.stats.alloc_time.add((now_ns() - began) / kMicrosecond);
+  return at;
 }
 
 void unmap_pinned(Pinned& p, char* at, size_t n) {
   const RuntimeCall call("cudaFreeHost");
+  const auto began = now_ns();
   munmap(at, n);
+  p.stats.free_time.add((now_ns() - began) / kMicrosecond);
   p.stats.num_host_free++;
   p.stats.segment.decrease(1);
   p.stats.reserved_bytes.decrease(n);
@@ -104,7 +111,7 @@ struct PinnedAllocator final : c10::Allocator {
       spare.pop_back();
     } else {
       if (kIsCuda) refuse_unsafe_call_beside(stream_state(t_current_device, current_stream(t_current_device)));
-      at = static_cast<char*>(map_pinned(n));
+      at = static_cast<char*>(map_pinned(p, n));
       TORCH_CHECK_WITH(OutOfMemoryError, at, "out of host memory: could not pin ", format_size(n));
       p.stats.num_host_alloc++;
       p.stats.segment.increase(1);
@@ -197,6 +204,10 @@ void host_reset_peak_stats() {
 }
 void host_reset_accumulated_stats() {
   each_host_stat([](Stat& s) { s.reset_accumulated(); });
+  auto& p = pinned();
+  std::lock_guard<std::mutex> lock(p.mutex);
+  p.stats.num_host_alloc = p.stats.num_host_free = 0;
+  p.stats.alloc_time = p.stats.free_time = {};
 }
 
 void lock_pinned_for_fork() {

@@ -6,14 +6,28 @@
 
 #include <c10/core/Allocator.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "runtime/statistics.h"
 
 namespace hostdevice {
 
+// How long calls took, in microseconds.
+struct Times {
+  int64_t total = 0, max = 0, min = 0, count = 0;
+
+  void add(int64_t taken) {
+    min = count == 0 ? taken : std::min(min, taken);
+    max = std::max(max, taken);
+    total += taken;
+    count++;
+  }
+};
+
 struct HostStats {
   Stat allocation, allocated_bytes, segment, reserved_bytes;
+  Times alloc_time, free_time;  // of taking memory from the host, and of giving it back
   int64_t num_host_alloc = 0, num_host_free = 0;
 };
 

@@ -2,24 +2,49 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdlib>
 
 #include "runtime/host.h"
 
 namespace hostdevice {
 
+namespace {
+
+// Where the next segment is asked for: behind the last, as CUDA lays them. A system maps from the top downwards, and a
+// program would get other addresses from what is cached, lowest first, than it got at first.
+std::atomic<char*> g_next{nullptr};
+
+// Room for many segments in a row. It is only looked for: nothing stays mapped.
+char* first_address() {
+  constexpr size_t kRoom = size_t{1} << 40;
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+#ifdef MAP_NORESERVE
+  flags |= MAP_NORESERVE;
+#endif
+  void* const found = mmap(nullptr, kRoom, PROT_NONE, flags, -1, 0);
+  if (found == MAP_FAILED) return nullptr;  // a limit of the process's: then as the system does
+  munmap(found, kRoom);
+  return static_cast<char*>(found);
+}
+
+}  // namespace
+
 char* map_segment(size_t size) {
+  static char* const first = first_address();
+  char* const wanted = g_next.load() ? g_next.load() : first;
   int flags = MAP_PRIVATE | MAP_ANONYMOUS;
 #ifdef MAP_NORESERVE
   flags |= MAP_NORESERVE;
 #endif
   // A chunk too much, so that an aligned stretch is in it; what is around that goes back.
-  void* mapped = mmap(nullptr, size + kChunk, PROT_READ | PROT_WRITE, flags, -1, 0);
+  void* mapped = mmap(wanted, size + kChunk, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   char* const start = static_cast<char*>(mapped);
   const size_t before = (kChunk - reinterpret_cast<uintptr_t>(start) % kChunk) % kChunk;
   if (before) munmap(start, before);
   munmap(start + before + size, kChunk - before);
+  if (first && start >= wanted) g_next = start + before + size;
   return start + before;
 }
 
