@@ -96,7 +96,7 @@ def test_groups_have_a_nccl_that_needs_no_gpu() -> None:
     dist.destroy_process_group()
 
 
-@child(CPU, VIRTUAL)
+@child(CPU)
 def test_cuda_activity_is_that_of_the_host() -> None:
     from torch.profiler import ProfilerActivity, profile
 
@@ -104,3 +104,13 @@ def test_cuda_activity_is_that_of_the_host() -> None:
         with profile(activities=asked) as profiled:
             torch.ones(3, device="cuda").add(1)
         assert "aten::add" in {event.key for event in profiled.key_averages()}
+
+
+@child(VIRTUAL)
+def test_cuda_activity_is_that_of_the_device() -> None:
+    from torch.profiler import ProfilerActivity, profile
+
+    for asked in ([ProfilerActivity.CUDA], [ProfilerActivity.CPU, ProfilerActivity.CUDA]):
+        with profile(activities=asked) as profiled:
+            torch.ones(3, device="cuda").add(1)
+        assert "virtual aten::add" in {event.key for event in profiled.key_averages()}

@@ -103,7 +103,7 @@ def test_operators_have_their_kernels() -> None:
     run, _ = _step()
     events = {e.name: e for e in run.events() if e.device_type == DeviceType.CPU}
     addmm = events["aten::addmm"]
-    assert [k.name for k in addmm.kernels] == ["aten::addmm (virtual)"]
+    assert [k.name for k in addmm.kernels] == ["virtual aten::addmm"]
     assert 0 < addmm.device_time_total <= addmm.cpu_time_total
     # What an operator calls is counted in it.
     assert events["aten::linear"].device_time_total == addmm.device_time_total
@@ -117,7 +117,7 @@ def test_kernels_have_the_time_the_operator_took() -> None:
     with profile(activities=BOTH) as run:
         for _ in range(5):
             x @ x
-    mm, kernel = ({e.key: e for e in run.key_averages()}[name] for name in ("aten::mm", "aten::mm (virtual)"))
+    mm, kernel = ({e.key: e for e in run.key_averages()}[name] for name in ("aten::mm", "virtual aten::mm"))
     assert mm.count == kernel.count == 5
     assert mm.self_device_time_total == kernel.self_device_time_total
     assert 0.8 < kernel.self_device_time_total / mm.cpu_time_total <= 1
@@ -154,7 +154,7 @@ def test_a_kernel_belongs_to_the_call_that_launched_it() -> None:
     assert lines == [
         "aten::add",
         "  cudaLaunchKernel",
-        "    aten::add (virtual)",
+        "    virtual aten::add",
         "aten::copy_",
         "  cudaMemcpyAsync",
         "    Memcpy DtoD (Device -> Device)",
@@ -181,7 +181,7 @@ def test_copies_say_which_way_and_how_much() -> None:
     ]
     # One that converts is a kernel's; the host waits for those that do not say otherwise.
     kernels = [e.name for e in _on_device(run) if not e.name.startswith("Memcpy")]
-    assert kernels == ["aten::copy_ (virtual)"]
+    assert kernels == ["virtual aten::copy_"]
     assert Counter(e.name for e in run.events())["cudaStreamSynchronize"] == 4
 
 
@@ -238,7 +238,7 @@ def test_a_stream_does_one_thing_after_the_other() -> None:
     trace = _exported(run)
     assert trace_format.flaws(trace) == []
     slept, *rest = trace_format.of(trace, "kernel")
-    assert (slept["name"], len(rest)) == ("sleep (virtual)", 41)
+    assert (slept["name"], len(rest)) == ("virtual sleep", 41)
     assert slept["dur"] == pytest.approx(20_000, rel=0.01)
     assert min(e["ts"] for e in rest) >= slept["ts"] + slept["dur"] - 0.01
 
@@ -267,7 +267,7 @@ def test_a_graph_is_one_call_and_its_kernels() -> None:
         e["args"]["correlation"] for e in trace_format.of(trace, "cuda_runtime") if e["name"] == "cudaGraphLaunch"
     ]
     work = trace_format.of(trace, "kernel", "gpu_memcpy")
-    names = ["aten::add (virtual)", "aten::mul (virtual)", "Memcpy DtoD (Device -> Device)"]
+    names = ["virtual aten::add", "virtual aten::mul", "Memcpy DtoD (Device -> Device)"]
     assert [(e["name"], e["args"]["correlation"]) for e in work] == [(n, c) for c in launches for n in names]
     assert [e["args"]["graph node id"] for e in work] == [0, 1, 2] * 2
 
@@ -292,7 +292,7 @@ def test_only_the_device_or_only_the_host() -> None:
     with profile(activities=[ProfilerActivity.CUDA]) as run:
         x.add(1)
     names = [e.name for e in run.events()]
-    assert "aten::add (virtual)" in names and "cudaLaunchKernel" in names and "aten::add" not in names
+    assert "virtual aten::add" in names and "cudaLaunchKernel" in names and "aten::add" not in names
     assert "Self CUDA" in run.key_averages().table(sort_by="cuda_time_total")
     with profile(activities=[ProfilerActivity.CPU]) as run:
         x.add(1)
@@ -311,7 +311,7 @@ def test_steps_of_a_schedule() -> None:
         (path,) = Path(folder).iterdir()
         trace = trace_format.read(path)
     assert trace_format.flaws(trace) == []
-    assert [e["name"] for e in trace_format.of(trace, "kernel")] == ["aten::add (virtual)"] * 2
+    assert [e["name"] for e in trace_format.of(trace, "kernel")] == ["virtual aten::add"] * 2
     found = Counter((e["cat"], e["name"]) for e in trace["traceEvents"] if e["name"].startswith("ProfilerStep"))
     assert found == {
         (cat, f"ProfilerStep#{i}"): 1 for cat in ("user_annotation", "gpu_user_annotation") for i in (2, 3)
@@ -326,7 +326,7 @@ def test_collecting_can_be_paused() -> None:
         x.mul(1)
         run.toggle_collection_dynamic(True, [ProfilerActivity.CUDA])
         x.sub(1)
-    assert [e.name for e in _on_device(run)] == ["aten::add (virtual)", "aten::sub (virtual)"]
+    assert [e.name for e in _on_device(run)] == ["virtual aten::add", "virtual aten::sub"]
 
 
 def test_what_fails_has_not_run() -> None:
@@ -336,7 +336,7 @@ def test_what_fails_has_not_run() -> None:
             x @ x
         x.view(-1)
         x.add(1)
-    assert [e.name for e in _on_device(run)] == ["aten::add (virtual)"]
+    assert [e.name for e in _on_device(run)] == ["virtual aten::add"]
 
 
 def test_operators_are_timed_with_events() -> None:
@@ -375,4 +375,4 @@ def test_compiled_code_is_work_of_the_device() -> None:
     double(x)
     with profile(activities=BOTH) as run:
         double(x)
-    assert [e.name for e in _on_device(run) if "annotation" not in e.name] == ["compiled code (virtual)"]
+    assert [e.name for e in _on_device(run) if "annotation" not in e.name] == ["virtual compiled code"]

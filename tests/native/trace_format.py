@@ -57,7 +57,7 @@ def _tracks(events: list[Event]) -> dict[Track, list[Event]]:
 
 
 def _nesting(events: list[Event]) -> Iterator[str]:
-    """A slice is inside another of its track or beside it; but a program's range begins in the function that opens it."""
+    """A slice is in another of its track or beside it; but a program's range begins in the function that opens it."""
     for track, slices in _tracks([e for e in events if e.get("cat") != "user_annotation"]).items():
         open_until: list[tuple[int, str]] = []
         for event in sorted(slices, key=lambda e: (_ns(e), -_ns(e, "dur"))):

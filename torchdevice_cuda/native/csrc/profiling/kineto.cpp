@@ -11,6 +11,8 @@
 #include <kineto/output_base.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -92,19 +94,15 @@ class Session final : public libkineto::IActivityProfilerSession {
   }
 
   void processTrace(
-      libkineto::ActivityLogger& logger, libkineto::getLinkedActivityCallback linked, int64_t begin,
-      int64_t end) override {
+      libkineto::ActivityLogger& logger, libkineto::getLinkedActivityCallback linked, int64_t begin, int64_t) override {
     if (!clock_) return;
-    buffer_ = std::make_unique<libkineto::CpuTraceBuffer>();
-    buffer_->span.startTime = begin;
-    buffer_->span.endTime = end;
-    buffer_->span.name = "virtual GPU";
-    buffer_->gpuOpCount = 0;
     const auto unix_ns = clock_->makeConverter();
     for (auto& a : activities_) add(a, unix_ns, linked);
     for (auto& [key, range] : ranges_) range.second->endTime = range.first;
     activities_.clear();
-    for (const auto& activity : buffer_->activities) activity->log(logger);
+    // The logger keeps copies.
+    for (const auto& activity : made_) activity.log(logger);
+    made_.clear();
     describe(logger, begin);
   }
 
@@ -116,7 +114,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     return {};
   }
   std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override {
-    return std::move(buffer_);
+    return nullptr;
   }
 
   void pushCorrelationId(uint64_t id) override {
@@ -147,8 +145,9 @@ class Session final : public libkineto::IActivityProfilerSession {
   }
 
   GenericTraceActivity& emplace(ActivityType type, const std::string& name) {
-    buffer_->emplace_activity(buffer_->span, type, name);
-    return *buffer_->activities.back();
+    // A span of its own would be one more row that a GPU's traces do not have.
+    static const auto* span = new libkineto::TraceSpan(0, 0, "virtual GPU");
+    return made_.emplace_back(*span, type, name);
   }
 
   // A stream does one thing after the other, also where several threads compute for it at once.
@@ -160,15 +159,15 @@ class Session final : public libkineto::IActivityProfilerSession {
     int64_t start = unix_ns(a.start);
     int64_t end = std::max(unix_ns(a.end), start);
     const auto* op = a.op ? linked(static_cast<int32_t>(a.op)) : nullptr;
+    // The operator's times were converted by another clock: what it did is in it.
+    if (op) {
+      const int64_t last = op->timestamp() + std::max<int64_t>(op->duration(), 0);
+      start = std::clamp(start, op->timestamp(), last);
+      end = std::clamp(end, start, last);
+    }
     const auto type = type_of(a.doing);
     if (a.doing == Doing::Runtime) {
       if (!types_.count(type)) return;
-      // The operator's times were converted by another clock: what it called is in it.
-      if (op) {
-        const int64_t last = op->timestamp() + std::max<int64_t>(op->duration(), 0);
-        start = std::clamp(start, op->timestamp(), last);
-        end = std::clamp(end, start, last);
-      }
       auto& call = emplace(type, a.name);
       call.startTime = start;
       call.endTime = end;
@@ -180,8 +179,6 @@ class Session final : public libkineto::IActivityProfilerSession {
       add_wait(a, start, end);
       return;
     }
-    if (op) start = std::max(start, op->timestamp());
-    end = std::max(end, start);
     const Stream stream{a.device, a.stream};
     const int64_t length = end - start + a.longer_ns;
     start = begins_in(stream, start + a.delay_ns);
@@ -278,7 +275,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   bool running_ = false;
   std::unique_ptr<c10::ApproximateClockToUnixTimeConverter> clock_;
   std::vector<Activity> activities_;
-  std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
+  std::deque<GenericTraceActivity> made_;  // whose addresses stay
   std::map<Stream, int64_t> free_;
   std::map<Stream, int> streams_;
   std::map<c10::DeviceIndex, unsigned> sides_;

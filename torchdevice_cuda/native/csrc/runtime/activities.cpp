@@ -92,9 +92,10 @@ const char* launching(Doing doing) {
   return doing == Doing::Memcpy ? "cudaMemcpyAsync" : "cudaLaunchKernel";
 }
 
-// What is on the device is the virtual device's: the operator's name, and not that of a kernel of CUDA's.
+// What runs is the virtual device's: the operator's name, and not that of a kernel of CUDA's. It comes second, since
+// programs tell operators by how names begin.
 std::string kernel_name(const std::string& op) {
-  return op + " (virtual)";
+  return "virtual " + op;
 }
 
 }  // namespace
