@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,8 @@ CHANGED: dict[str, Any] = {
     "mlx": "off",
     "refusals": "disk",
     "visible_devices": "0",
+    "nvidia_smi": True,
+    "hide_from": (__name__,),
 }
 PAIRS = [(field, driver) for field in CHANGED for driver in settings.DRIVERS]
 
@@ -76,7 +79,9 @@ def flags(fields: list[str]) -> list[str]:
 def test_what_means_nothing_is_said_in_one_line(driver: str) -> None:
     fields = [field for field, name in pairs(Nothing) if name == driver]
     command = ("-m", "torchdevice_cuda", "--driver", driver, *flags(fields), "-c", "import torch")
-    environment = {**PLACES[driver].full_environment(), "TORCH_ALLOW_REDIRECTS": "true"}
+    unflagged = [(settings.BY_FIELD[field], CHANGED[field]) for field in fields if not settings.BY_FIELD[field].flag]
+    given = {option.variable: option.write(value) for option, value in unflagged}
+    environment = {**PLACES[driver].full_environment(), **given}
     done = python("-m", "torchdevice_cuda", "--log-level", "INFO", *command[2:], environment=environment)
     lines = [line for line in done.err.splitlines() if "means nothing on" in line]
     spelled = [settings.BY_FIELD[field].flag or settings.BY_FIELD[field].variable for field in fields]
@@ -94,7 +99,7 @@ def acting(driver: str, fields: list[str], **others: Any) -> Place:
 #: Settings that do not hide each other's effects.
 TOGETHER = [
     ["policy", "identity", "float64", "devices", "memory", "capability", "name", "log_level", "fallback", "refusals"],
-    ["allow_redirects", "gpu", "mlx"],
+    ["allow_redirects", "gpu", "mlx", "nvidia_smi", "hide_from"],
 ]
 GROUPS = [(acting(driver, fields), fields) for driver in settings.DRIVERS for fields in TOGETHER]
 #: With one device to see, hiding all shows; of two, hiding one.
@@ -184,6 +189,19 @@ def mlx() -> None:
     assert {row[2] for row in departures.rows()} == {"CPU"}
 
 
+def nvidia_smi() -> None:
+    found = shutil.which("nvidia-smi")
+    assert found is not None
+    assert "torchdevice_cuda nvidia-smi" in Path(found).read_text()
+
+
+def hide_from() -> None:
+    import torch
+
+    assert not torch.cuda.is_available()
+    assert eval("torch.cuda.is_available()", {"torch": torch, "__name__": "another"})
+
+
 def refusals() -> None:
     from torchdevice_cuda.fallback.capabilities import refusals as found
 
@@ -192,7 +210,7 @@ def refusals() -> None:
 
 PROBES: dict[str, Callable[[], None]] = {
     **{probe.__name__: probe for probe in (identity, float64, devices, memory, capability, name, log_level)},
-    **{probe.__name__: probe for probe in (fallback, gpu, mlx, refusals)},
+    **{probe.__name__: probe for probe in (fallback, gpu, mlx, refusals, nvidia_smi, hide_from)},
     "policy": redirects,
     "allow_redirects": redirects,
 }

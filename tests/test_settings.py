@@ -55,6 +55,8 @@ CHANGED = {
     "visible_devices": "1",
     "build": False,
     "emulate_mps": True,
+    "nvidia_smi": True,
+    "hide_from": ("apex", "a.library"),
 }
 
 

@@ -23,6 +23,8 @@ from .drivers.selection import select, select_after
 from .drivers.unavailable import DriverUnavailable as DriverUnavailable  # callers of activate() catch it
 from .importing import finder
 from .importing.inplace import Rewrite
+from .nvidia.nvml.hooking import Hook
+from .nvidia.smi.placing import OnPath
 
 if TYPE_CHECKING:
     from .translate.core.registry import Applied, Row
@@ -61,6 +63,8 @@ class _State:
         self.rewrite: Rewrite | None = None
         self.bindings: shadow.Bindings | None = None
         self.patches: Applied | None = None
+        self.monitors: Hook | None = None
+        self.command: OnPath | None = None
         self.failed: Exception | None = None
 
 
@@ -117,6 +121,8 @@ def start(overrides: Mapping[str, Any], failing: Failing) -> None:
                 _activate_late(_state)
             else:
                 _activate_early(_state)
+            _state.monitors = Hook(chosen, finder.when_imported)
+            _state.command = OnPath() if chosen.nvidia_smi and chosen.driver != "cuda" else None
         except BaseException as error:
             _undo(_state)
             _state = None
@@ -329,6 +335,10 @@ def _undo(state: _State) -> None:
     _log.removeHandler(_shown)
     if state.patches is not None:
         state.patches.undo()
+    if state.command is not None:
+        state.command.undo()
+    if state.monitors is not None:
+        state.monitors.undo()
     if state.finder is not None:
         state.finder.remove()
     if state.bindings is not None:

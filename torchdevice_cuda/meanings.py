@@ -59,6 +59,8 @@ EXCEPTIONS: dict[str, Mapping[str, Meaning]] = {
     "fallback": _on((CUDA, VIRTUAL, CPU), _HAS_ALL),
     "mlx": _on((CUDA, VIRTUAL, CPU), _HAS_ALL),
     "refusals": _on((CUDA, VIRTUAL, CPU), _HAS_ALL),
+    "nvidia_smi": {CUDA: Nothing("NVIDIA's own is there")},
+    "hide_from": {CUDA: Nothing("a GPU runs what they choose for it")},
 }
 
 

@@ -6,15 +6,16 @@ the option), the value and what is allowed; nothing is guessed.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-from . import gpus
+from . import gpus, hidden
+from .folders import SettingsError as SettingsError
+from .folders import cache_dir as cache_dir
+from .folders import runtime_dir as runtime_dir
 from .meanings import Meaning, Refused, meaning
 
 DEFAULT_CAPABILITY = (7, 0)
@@ -35,10 +36,6 @@ for _power, _letter in enumerate("kmgtp", start=1):
 
 #: What torch's C++ can count, less what rounding up takes.
 _MOST_BYTES = 8191 * 1024**5
-
-
-class SettingsError(ValueError):
-    """A setting has a value that cannot be read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +60,8 @@ class Settings:
     visible_devices: str | None = None
     build: bool = True
     emulate_mps: bool = False
+    nvidia_smi: bool = False
+    hide_from: tuple[str, ...] = hidden.DEFAULT
 
     @property
     def profile(self) -> gpus.Gpu | None:
@@ -296,6 +295,24 @@ OPTIONS: tuple[Option, ...] = (
         "whether a device in host memory answers as the Apple GPU, to try the mps driver elsewhere",
         lambda value: "1" if value else "0",
     ),
+    Option(
+        "nvidia_smi",
+        "TORCHDEVICE_WITH_NVIDIA_SMI",
+        None,
+        "1, 0",
+        _switch,
+        "whether programs find an nvidia-smi that shows these GPUs",
+        lambda value: "1" if value else "0",
+    ),
+    Option(
+        "hide_from",
+        "TORCHDEVICE_HIDE_FROM",
+        "--hide-from",
+        "names, default, none",
+        hidden.read,
+        "libraries that are told there is no CUDA",
+        hidden.write,
+    ),
 )
 
 BY_FIELD: dict[str, Option] = {option.field: option for option in OPTIONS}
@@ -353,27 +370,6 @@ def unmet(chosen: Settings, driver: str, kind: type[Meaning]) -> list[str]:
 def visible_devices_now() -> str | None:
     """What ``CUDA_VISIBLE_DEVICES`` says now: CUDA reads it at its first use, and a program may set it until then."""
     return os.environ.get(BY_FIELD["visible_devices"].variable)
-
-
-def cache_dir() -> Path:
-    """Where what was built and learned is kept: ``$TORCHDEVICE_CACHE_DIR``, or the user's cache folder.
-
-    Not a field of :class:`Settings`: it is asked for before there are any, and by tools that never activate.
-    """
-    named = os.environ.get("TORCHDEVICE_CACHE_DIR", "").strip()
-    if named:
-        try:
-            return Path(named).expanduser().absolute()
-        except (RuntimeError, OSError) as error:  # a user that the system does not know; a working folder that is gone
-            raise SettingsError(f"TORCHDEVICE_CACHE_DIR={named!r} names no folder: {error}") from error
-    import platformdirs
-
-    # Where a user has no home, some versions raise, and some leave "~", which would be made in the working folder.
-    with contextlib.suppress(RuntimeError, OSError):
-        found = platformdirs.user_cache_path("torchdevice-cuda", appauthor=False)
-        if found.is_absolute():
-            return found
-    raise SettingsError("this user has no home folder to keep a cache in; set TORCHDEVICE_CACHE_DIR")
 
 
 def as_environment(settings: Settings) -> dict[str, str]:

@@ -6,6 +6,7 @@ import datetime
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from harness import CPU, STOCK, VIRTUAL, child, in_child, python
+from harness import CPU, STOCK, VIRTUAL, Place, child, in_child, python
 from torch import nn
 
-from .ranks import free_port
+from .ranks import free_port, spread
 
 TWO = VIRTUAL.but(devices=2)
 _LIMIT = 20.0
@@ -79,6 +80,61 @@ def test_a_rank_is_not_there(how: str) -> None:
     assert 3 < seconds < _LIMIT
 
 
+def _disagree(rank: int) -> dict[str, Callable[[Any], Any]]:
+    """Calls that Gloo would end the process for, hang in, or get wrong in silence, by what the ranks disagree about."""
+
+    def ones(count: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.ones(count, device="cuda", dtype=dtype)
+
+    more, type_ = 10 + rank, (torch.float32, torch.int32)[rank]
+    mean = dist.ReduceOp.AVG
+    return {
+        "size": lambda group: dist.all_reduce(ones(more), group=group, async_op=True),
+        "size of a mean": lambda group: dist.all_reduce(ones(more), mean, group, async_op=True),
+        "type": lambda group: dist.all_reduce(ones(10, type_), group=group, async_op=True),
+        "size, first larger": lambda group: dist.broadcast(ones(10 - rank), 0, group, async_op=True),
+        "size, first smaller": lambda group: dist.broadcast(ones(more), 0, group, async_op=True),
+        "gathered": lambda group: dist.all_gather([ones(more), ones(more)], ones(more), group, async_op=True),
+        "call": lambda group: (
+            dist.barrier(group, async_op=True) if rank else dist.all_reduce(ones(10), group=group, async_op=True)
+        ),
+        "received": lambda group: dist.irecv(ones(5), 0, group) if rank else dist.isend(ones(10), 1, group),
+        "exchanged": lambda group: dist.all_to_all_single(
+            ones(5), ones(5), [2 - rank, 3 + rank], [2, 3], group, async_op=True
+        ),
+    }
+
+
+def disagree(rank: int, size: int) -> dict[str, str]:
+    found = {}
+    for name, call in _disagree(rank).items():
+        group = dist.new_group(timeout=datetime.timedelta(seconds=4))
+        dist.all_reduce(torch.ones(3, device="cuda"), group=group)
+        try:
+            call(group)
+        except RuntimeError as error:
+            found[name] = str(error)
+    return found
+
+
+def disagreeing() -> list[dict[str, str]]:
+    return spread(disagree, 2)
+
+
+@pytest.mark.parametrize(
+    "where", [pytest.param(TWO, marks=TWO.marks, id="virtual"), pytest.param(CPU, marks=pytest.mark.slow, id="cpu")]
+)
+def test_ranks_that_disagree_are_told(where: Place) -> None:
+    """The one that comes later is, before it calls Gloo."""
+    one, other = in_child(disagreeing, where)
+    said = {**one, **other}
+    assert list(_disagree(0)) == [name for name in _disagree(0) if name in said]
+    assert all(words.startswith("Detected mismatch between collectives on ranks.") for words in said.values()), said
+    assert "of 10 elements of float32" in said["size"]
+    assert "of 11 elements of float32" in said["size"]
+    assert "Rank 0 is sending 40 bytes to Rank 1, which is receiving 20 bytes." in said["received"]
+
+
 def _compare(rank: int, port: int, queue: Any) -> None:
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCH_DISTRIBUTED_DEBUG="DETAIL")
     dist.set_debug_level_from_env()
@@ -98,8 +154,8 @@ def _compare(rank: int, port: int, queue: Any) -> None:
 
 @pytest.mark.slow
 @child(TWO)
-def test_ranks_that_disagree() -> None:
-    """What Gloo is sent of another size ends the process; whoever looks for it sets a variable of torch's."""
+def test_ranks_that_are_compared() -> None:
+    """TORCH_DISTRIBUTED_DEBUG is torch's own way, and works between hosts, too."""
     queue: Any = mp.get_context("spawn").SimpleQueue()
     mp.spawn(_compare, args=(free_port(), queue), nprocs=2)
     for x, objects, said in (queue.get(), queue.get()):

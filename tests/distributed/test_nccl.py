@@ -271,7 +271,120 @@ def test_groups_go_with_their_backends() -> None:
     assert len(groups._backends) == 0
 
 
-@child(CPU, VIRTUAL, MPS_FAITHFUL)
+@child(VIRTUAL)
+def test_a_graph_has_its_collectives() -> None:
+    """They changed the tensors while they were captured, and not when the graph was replayed."""
+    begin()
+    x = on_cuda(2)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        x += 1
+        dist.all_reduce(x, op=dist._make_nccl_premul_sum(2.0))
+        dist.all_reduce(x)
+    assert x.tolist() == [1, 1]
+    for expected in (4, 10):
+        graph.replay()
+        assert x.tolist() == [expected] * 2
+    dist.destroy_process_group()
+
+
+@child(VIRTUAL)
+def test_a_factor_by_the_name_of_the_reduction() -> None:
+    kind: Any = dist.ReduceOp.PREMUL_SUM
+    if not callable(kind):
+        return
+    begin()
+    dist.all_reduce(x := on_cuda(2), op=kind(3.0))
+    assert x.tolist() == [3, 3]
+    dist.destroy_process_group()
+
+
+@child(VIRTUAL)
+def test_work_in_flight_is_known_until_it_is_waited_for() -> None:
+    from torch.distributed._functional_collectives import allow_inflight_collective_as_graph_input_ctx
+
+    size: Any = torch._C._distributed_c10d._get_work_registry_size  # type: ignore[attr-defined]  # not in the stubs
+    begin()
+    with allow_inflight_collective_as_graph_input_ctx():
+        work: Any = dist.all_reduce(on_cuda(2), async_op=True)
+        assert size() == 1
+        work.wait()
+        assert size() == 0
+    dist.destroy_process_group()
+
+
+_BAD = {
+    "TORCH_NCCL_BLOCKING_WAIT": "perhaps",
+    "TORCH_NCCL_NAN_CHECK": "2",
+    "TORCH_NCCL_ENABLE_TIMING": "",
+    "TORCH_NCCL_DESYNC_DEBUG": "on",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "always",
+    "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC": "99999999999",
+    "TORCH_NCCL_TRACE_BUFFER_SIZE": "many",
+    "NCCL_BLOCKING_WAIT": "perhaps",
+}
+
+
+@child(VIRTUAL)
+@pytest.mark.filterwarnings("ignore:Environment variable NCCL_BLOCKING_WAIT is deprecated")
+def test_variables_that_cannot_be_read() -> None:
+    for name, value in _BAD.items():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(name, value)
+            with pytest.raises(RuntimeError, match=f"^Invalid value for environment variable: {name}$"):
+                begin()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", " 3 times")
+        patch.setenv("NCCL_BLOCKING_WAIT", "Yes")
+        with pytest.warns(UserWarning, match="NCCL_BLOCKING_WAIT is deprecated; use TORCH_NCCL_BLOCKING_WAIT instead"):
+            begin()
+    dist.destroy_process_group()
+
+
+@child(VIRTUAL, CPU)
+def test_numbers_are_looked_at() -> None:
+    """As a kernel of the GPU does: it asserts, so that the error is CUDA's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_NCCL_NAN_CHECK", "1")
+        group = begin()
+    good, bad = on_cuda(4), on_cuda(4) * float("nan")
+    calls: list[Callable[[torch.Tensor], object]] = [
+        dist.all_reduce,
+        lambda x: dist.all_reduce(x, op=dist.ReduceOp.AVG),
+        lambda x: dist.broadcast(x, 0),
+        lambda x: dist.all_gather_into_tensor(on_cuda(4), x),
+        lambda x: dist.reduce_scatter_tensor(on_cuda(4), x),
+        lambda x: dist.all_to_all_single(on_cuda(4), x),
+    ]
+    for call in calls:
+        call(good)
+        with pytest.raises(RuntimeError, match="^CUDA error: device-side assert triggered"):
+            call(bad)
+    dist.all_reduce(on_cuda(4, dtype=torch.int32))
+    group._get_backend(torch.device("cuda"))._set_enable_nan_check(False)
+    dist.all_reduce(bad)
+    dist.destroy_process_group()
+
+
+@child(VIRTUAL)
+def test_work_says_how_long_it_took() -> None:
+    begin()
+    work: Any = dist.all_reduce(on_cuda(4), async_op=True)
+    work.wait()
+    with pytest.raises(RuntimeError, match="getDuration only works if timing was enabled"):
+        work._get_duration()
+    dist.destroy_process_group()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_NCCL_ENABLE_TIMING", "1")
+        begin()
+    for op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+        work = dist.all_reduce(on_cuda(4), op=op, async_op=True)
+        work.wait()
+        assert 0 < work._get_duration() < 10_000
+    dist.destroy_process_group()
+
+
+@child(CPU, MPS_FAITHFUL)
 def test_rpc_says_that_it_maps_no_devices() -> None:
     """TensorPipe ended the process at the first tensor."""
     from torch.distributed import rpc

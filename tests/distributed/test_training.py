@@ -30,8 +30,10 @@ def losses(size: int, ways: list[str], steps: int) -> list[dict[str, list[float]
     ("where", "size", "ways", "steps"),
     [
         pytest.param(VIRTUAL.but(devices=2), 2, WAYS, 4, marks=VIRTUAL.marks, id="virtual"),
-        pytest.param(MPS_FAITHFUL, 2, ["ddp", "fsdp2_loaded"], 2, marks=MPS_FAITHFUL.marks, id="mps"),
-        pytest.param(CPU, 2, ["ddp", "fsdp2"], 2, marks=pytest.mark.slow, id="cpu"),
+        pytest.param(
+            MPS_FAITHFUL, 2, ["ddp", "ddp_with_a_hook", "fsdp2_loaded"], 2, marks=MPS_FAITHFUL.marks, id="mps"
+        ),
+        pytest.param(CPU, 2, ["ddp", "ddp_with_a_hook", "fsdp2"], 2, marks=pytest.mark.slow, id="cpu"),
         pytest.param(VIRTUAL.but(devices=4), 4, WAYS, 20, marks=[*VIRTUAL.marks, pytest.mark.slow], id="virtual 4"),
         pytest.param(VIRTUAL.but(devices=2), 2, WAYS, 20, marks=[*VIRTUAL.marks, pytest.mark.slow], id="virtual 20"),
     ],

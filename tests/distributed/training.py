@@ -81,12 +81,15 @@ def ddp_that_finds_unused(rank: int, size: int, steps: int) -> list[float]:
 
 
 def ddp_with_a_hook(rank: int, size: int, steps: int) -> list[float]:
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
     for hook in (default_hooks.fp16_compress_hook, default_hooks.bf16_compress_hook):
         module = DistributedDataParallel(model().cuda())
         module.register_comm_hook(None, hook)
         _shared(module, rank, size, 1)
+    module = DistributedDataParallel(model().cuda())
+    module.register_comm_hook(powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2), powerSGD_hook.powerSGD_hook)
+    _shared(module, rank, size, 4)
     module = DistributedDataParallel(model().cuda())
     module.register_comm_hook(None, default_hooks.allreduce_hook)
     return _shared(module, rank, size, steps)

@@ -88,7 +88,7 @@ def test_names_from_a_table(tmp_path: Path) -> None:
     )
     space: dict[str, object] = {}
     exec(compile(path.read_text(), str(path), "exec"), space)
-    (use,) = ours.mlx_by_table([space["by_name"]("eigvals")], path)  # type: ignore[operator]
+    (use,) = ours.mlx_by_table([space["by_name"]("eigvals")], tmp_path)  # type: ignore[operator]
     assert (use.name, use.keywords) == ("linalg.eigvals", ("stream",))
 
 

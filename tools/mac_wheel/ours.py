@@ -126,9 +126,25 @@ def mlx(root: Path = PACKAGE / "fallback") -> list[Use]:
     return found
 
 
-def mlx_by_table(functions: Iterable[object], path: Path = PACKAGE / "fallback" / "mlx_ops.py") -> list[Use]:
+def mlx_by_table(functions: Iterable[object], root: Path = PACKAGE / "fallback" / "mlx_ops") -> list[Use]:
     """The same of the functions that find theirs by a name from a table: ``getattr(mx, name)`` in a closure."""
+    sites = {str(path): _by_name(path) for path in root.glob("*.py")}
     found = []
+    for function in functions:
+        code = getattr(function, "__code__", None)
+        if code is not None and code.co_filename in sites:
+            variables = inspect.getclosurevars(function).nonlocals
+            where = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+            for owner, variable, call in sites[code.co_filename].get(code.co_firstlineno, ()):
+                if isinstance(variables.get(variable), str):
+                    keywords = tuple(keyword.arg or "" for keyword in call.keywords) if call else ()
+                    name = f"{owner}.{variables[variable]}" if owner else variables[variable]
+                    found.append(Use(name, where, None, keywords))
+    return found
+
+
+def _by_name(path: Path) -> dict[int, list[tuple[str, str, ast.Call | None]]]:
+    """By the line of a function: the owner in ``mx``, the variable with the name, and the call of what was found."""
     sites: dict[int, list[tuple[str, str, ast.Call | None]]] = {}
     tree = ast.parse(path.read_text(encoding="utf-8"))
     called = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
@@ -140,16 +156,7 @@ def mlx_by_table(functions: Iterable[object], path: Path = PACKAGE / "fallback" 
                     if owner.split(".")[0] == "mx" and isinstance(name, ast.Name):
                         site = (owner.partition(".")[2], name.id, called.get(id(node)))
                         sites.setdefault(function.lineno, []).append(site)
-    for function in functions:
-        code = getattr(function, "__code__", None)
-        if code is not None and code.co_filename == str(path):
-            variables = inspect.getclosurevars(function).nonlocals
-            for owner, variable, call in sites.get(code.co_firstlineno, ()):
-                if isinstance(variables.get(variable), str):
-                    keywords = tuple(keyword.arg or "" for keyword in call.keywords) if call else ()
-                    name = f"{owner}.{variables[variable]}" if owner else variables[variable]
-                    found.append(Use(name, f"{path.name}:{code.co_firstlineno}", None, keywords))
-    return found
+    return sites
 
 
 def words_of_the_double(root: Path = _CSRC) -> list[Use]:

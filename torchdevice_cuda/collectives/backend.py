@@ -24,6 +24,7 @@ from torch._C._distributed_c10d import (
 )
 
 from . import rules
+from .agreement import Kind
 from .communicator import Communicator
 from .reductions import Finish, Reduction, flat, kind_of
 
@@ -99,14 +100,17 @@ class ProcessGroupNCCL(Communicator):
     def _reduce_all(self, tensors: Tensors, opts: Any) -> Any:
         self._check_reduced(tensors, opts)
         lent = self.carrier.lend(tensors)
+        self.check_numbers(*lent)
         asked = [Reduction(one, opts.reduceOp, self.size()) for one in lent if one.numel()]
         parts = [self._gloo_allreduce(one, opts) for one in asked]
         return self.work(parts, tensors, lent, _all([one.settled() for one in asked]))
 
-    def _gloo_allreduce(self, asked: Reduction, opts: Any) -> Any:
+    def _gloo_allreduce(self, asked: Reduction, opts: Any, kind: Kind = Kind.ALLREDUCE) -> Any:
+        self.reduces(kind, asked.buffer)
         return _gloo.allreduce(self.host, [asked.buffer], _options(AllreduceOptions, opts, reduceOp=asked.op))
 
     def _gloo_reduce(self, asked: Reduction, root: int, opts: Any) -> Any:
+        self.reduces(Kind.REDUCE, asked.buffer)
         made = _options(ReduceOptions, opts, reduceOp=asked.op, rootRank=root)
         return _gloo.reduce(self.host, [asked.buffer], made)
 
@@ -117,6 +121,7 @@ class ProcessGroupNCCL(Communicator):
         rules.check(tensor)
         self._check_reduced([tensor], opts)
         lent = self.carrier.lend([tensor])
+        self.check_numbers(*lent)
         if not tensor.numel():
             return self.work([], [tensor], lent)
         # Gloo writes into what every rank gave it.
@@ -140,10 +145,11 @@ class ProcessGroupNCCL(Communicator):
         inputs = [rules.real(tensor, kind) for tensor in inputs]
         rules.check(*outputs, *inputs)
         self._check_reduced([*outputs, *inputs], opts)
-        lent = self.carrier.lend(outputs)
+        lent, brought = self.carrier.lend(outputs), self.carrier.lend(inputs)
+        self.check_numbers(*brought)
         begun = [
             self._scatter_reduced(mine, flat(whole), opts)
-            for mine, whole in zip(lent, self.carrier.lend(inputs), strict=True)
+            for mine, whole in zip(lent, brought, strict=True)
             if whole.numel()
         ]
         return self.work([part for part, _ in begun], outputs, lent, _all([step for _, step in begun]))
@@ -155,7 +161,7 @@ class ProcessGroupNCCL(Communicator):
         def take() -> None:
             asked.copy(flat(mine), asked.buffer.chunk(self.size())[self.rank()])
 
-        return self._gloo_allreduce(asked, opts), take
+        return self._gloo_allreduce(asked, opts, Kind.REDUCE_SCATTER), take
 
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> Any:
         """Each rank gets the reduction of one tensor of each rank's list; they need not be of one size."""
@@ -165,6 +171,7 @@ class ProcessGroupNCCL(Communicator):
         rules.check(output)
         self._check_reduced([output, *given], opts)
         lent, brought = self.carrier.lend([output]), self.carrier.lend(given)
+        self.check_numbers(*brought)
         if _same_sizes(given):
             if not output.numel():
                 return self.work([], [output], lent)
@@ -187,11 +194,15 @@ class ProcessGroupNCCL(Communicator):
         tensor = rules.only(tensors)
         self.check(tensor)
         lent = self.carrier.lend([tensor])
+        if self.rank() == _root(opts):
+            self.check_numbers(*lent)
         parts = [self._gloo_broadcast(lent[0], _root(opts), opts)] if tensor.numel() else []
         return self.work(parts, [tensor], lent)
 
     def _gloo_broadcast(self, tensor: torch.Tensor, root: int, opts: Any) -> Any:
-        return _gloo.broadcast(self.host, [_bytes(tensor)], _options(BroadcastOptions, opts, rootRank=root))
+        given = _bytes(tensor)
+        self.moves(Kind.BROADCAST, given.numel())
+        return _gloo.broadcast(self.host, [given], _options(BroadcastOptions, opts, rootRank=root))
 
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
         """Every rank gets what all have, in a list; they need not be of one size."""
@@ -199,6 +210,7 @@ class ProcessGroupNCCL(Communicator):
         tensor, wanted = rules.only(inputs), list(outputs[-1])
         self.check(tensor)
         lent, given = self.carrier.lend(wanted), self.carrier.lend([tensor])[0]
+        self.check_numbers(given)
         if not _same_sizes(wanted):
             return self._gather_uneven(wanted, lent, given, opts)
         if not tensor.numel():
@@ -224,8 +236,9 @@ class ProcessGroupNCCL(Communicator):
         return self.work(parts, wanted, lent)
 
     def _gloo_gather(self, room: torch.Tensor, given: torch.Tensor, opts: Any) -> Any:
-        parts = list(_bytes(room).chunk(self.size()))
-        return _gloo.allgather(self.host, [parts], [_bytes(given)], _options(AllgatherOptions, opts))
+        parts, brought = list(_bytes(room).chunk(self.size())), _bytes(given)
+        self.moves(Kind.ALLGATHER, brought.numel())
+        return _gloo.allgather(self.host, [parts], [brought], _options(AllgatherOptions, opts))
 
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
         """NCCL has none."""
@@ -244,12 +257,11 @@ class ProcessGroupNCCL(Communicator):
         """The same for several."""
         opts = opts or AllgatherOptions()
         self.check(*inputs, *outputs)
-        lent = self.carrier.lend(outputs)
+        lent, brought = self.carrier.lend(outputs), self.carrier.lend(inputs)
+        self.check_numbers(*brought)
         # The input may be a piece of the output: Gloo copies it there first, which is where it is.
         parts = [
-            self._gloo_gather(room, given, opts)
-            for room, given in zip(lent, self.carrier.lend(inputs), strict=True)
-            if given.numel()
+            self._gloo_gather(room, given, opts) for room, given in zip(lent, brought, strict=True) if given.numel()
         ]
         return self.work(parts, outputs, lent)
 
@@ -260,6 +272,8 @@ class ProcessGroupNCCL(Communicator):
         self.check(tensor)
         wanted = rules.check_root("gather", "output", outputs, tensor, self.rank(), self.size(), opts.rootRank)
         lent, given = self.carrier.lend(wanted), self.carrier.lend([tensor])[0]
+        self.check_numbers(given)
+        self.moves(Kind.GATHER, given.numel() * given.element_size())
         rooms = [[_bytes(one) for one in lent]] if wanted else []
         made = _options(GatherOptions, opts, rootRank=opts.rootRank)
         parts = [_gloo.gather(self.host, rooms, [_bytes(given)], made)] if tensor.numel() else []
@@ -271,8 +285,10 @@ class ProcessGroupNCCL(Communicator):
         tensor = rules.only(outputs)
         given = rules.check_root("scatter", "input", inputs, tensor, self.rank(), self.size(), opts.rootRank)
         self.check(tensor, *given)
-        lent = self.carrier.lend([tensor])
-        rows = [[_bytes(one) for one in self.carrier.lend(given)]] if given else []
+        lent, brought = self.carrier.lend([tensor]), self.carrier.lend(given)
+        self.check_numbers(*brought)
+        self.moves(Kind.SCATTER, lent[0].numel() * lent[0].element_size())
+        rows = [[_bytes(one) for one in brought]] if given else []
         made = _options(ScatterOptions, opts, rootRank=opts.rootRank)
         parts = [_gloo.scatter(self.host, [_bytes(lent[0])], rows, made)] if tensor.numel() else []
         return self.work(parts, [tensor], lent)
@@ -298,6 +314,11 @@ class ProcessGroupNCCL(Communicator):
     ) -> Any:
         """Exchange pieces of host tensors, whose numbers of elements are given."""
         width = given.element_size()
+        self.check_numbers(given)
+        self.moves(Kind.ALLTOALL)
+        for other, (out, back) in enumerate(zip(sent, received, strict=True)):
+            self.sends(other, out * width)
+            self.wants(other, back * width)
         return _gloo.alltoall_base(
             self.host,
             _bytes(room),
@@ -331,8 +352,11 @@ class ProcessGroupNCCL(Communicator):
         rules.check_sent(tensor)
         rules.check_type(rules.parts(tensor.dtype))
         lent = self.carrier.lend([tensor])
+        self.check_numbers(*lent)
+        given = _bytes(lent[0])
+        self.sends(dst, given.numel())
         # Gloo sends when the other rank receives.
-        parts = [_gloo.send(self.host, [_bytes(lent[0])], dst, 0)] if tensor.numel() else []
+        parts = [_gloo.send(self.host, [given], dst, 0)] if tensor.numel() else []
         return self.work(parts, arrives=True)
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Any:
@@ -341,7 +365,9 @@ class ProcessGroupNCCL(Communicator):
         rules.check_sent(tensor)
         rules.check_type(rules.parts(tensor.dtype))
         lent = self.carrier.lend([tensor])
-        parts = [_gloo.recv(self.host, [_bytes(lent[0])], src, 0)] if tensor.numel() else []
+        room = _bytes(lent[0])
+        self.wants(src, room.numel())
+        parts = [_gloo.recv(self.host, [room], src, 0)] if tensor.numel() else []
         return self.work(parts, [tensor], lent, arrives=True)
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Any:
@@ -350,4 +376,5 @@ class ProcessGroupNCCL(Communicator):
 
     def barrier(self, opts: Any = None) -> Any:
         """Nobody goes on before all are there."""
+        self.moves(Kind.BARRIER)
         return self.work([_gloo.barrier(self.host, _options(BarrierOptions, opts or BarrierOptions()))])

@@ -9,9 +9,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+
+from .agreement import HEAD, RING, Agreement
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Work
@@ -32,13 +35,30 @@ class Carrier(Protocol):
         """The tensors for the host: nothing that it does to them is recorded by autograd."""
 
     def coalesce(self, change: int) -> None:
-        """One group more, or fewer, collects its calls to make one work of them."""
+        """One group more, or fewer, has its calls looked at by Python, each of them."""
+
+    def watch(self, backend: Any, agreement: Agreement) -> Callable[[], None]:
+        """Have calls that Python does not see compared with what the other ranks do, too; what ends that."""
+
+    def time(self, on: bool) -> None:
+        """Whether works say how long they took, where they can."""
+
+    def captures(self) -> bool:
+        """Whether a graph is being captured, on whatever stream."""
+
+    def begin(self, tensors: Tensors, call: Callable[[], Any]) -> Any:
+        """Meanwhile: the work of a call with these tensors, as a part of the graph if it is in its stream."""
 
     def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Any:
         """Work that is done when all parts are and ``finish`` has run; then what was lent is in the outputs.
 
         ``arrives``: it is done when another process gets there, so that waiting at the call could wait for ever.
         """
+
+
+def _memory(tensor: torch.Tensor) -> tuple[int, int]:
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.nbytes()
 
 
 class Aliased:
@@ -56,9 +76,50 @@ class Aliased:
         """The compiled part leaves all calls to Python meanwhile."""
         self.native.count_coalescing(change)
 
+    def watch(self, backend: Any, agreement: Agreement) -> Callable[[], None]:
+        """The compiled part looks at the same memory."""
+        known = agreement
+        place = (known.memory, known.address, known.rank, known.size, HEAD, known.stride, RING)
+        return partial(self.native.forget_group, self.native.watch_group(backend, *place))
+
+    def time(self, on: bool) -> None:
+        """The compiled part's do."""
+        self.native.time_collectives(on)
+
+    def captures(self) -> bool:
+        """The compiled part knows."""
+        return self.native.captures_underway()
+
+    def begin(self, tensors: Tensors, call: Callable[[], Any]) -> Any:
+        """What is captured is done, so that all ranks are there, and undone when the capture ends."""
+        if not tensors:
+            return call()
+        device = tensors[0].get_device()
+        if not self.native.begin_foreign_call(device, [_memory(tensor) for tensor in tensors]):
+            return call()
+        again = None
+        try:
+            work = call()
+            work.wait()
+
+            def again() -> None:
+                call().wait()
+
+        finally:
+            self.native.end_foreign_call(device, again)
+        return work
+
     def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Work:
         """The compiled part's: it waits for the parts as their own backend does, and shows device tensors."""
         return self.native.carried_work(parts, outputs, finish)  # type: ignore[no-any-return]
+
+
+def _settled(work: Work) -> bool:
+    """Whether its results are there. Callbacks of its future run before it counts as done, and may ask for them."""
+    try:
+        return bool(work.get_future().done())
+    except RuntimeError:  # what is sent or received has no future
+        return bool(work.is_completed())
 
 
 class _Plain:
@@ -70,13 +131,29 @@ class _Plain:
     def coalesce(self, change: int) -> None:
         """Python sees every call."""
 
+    def watch(self, backend: Any, agreement: Agreement) -> Callable[[], None]:
+        """Python sees every call."""
+        return lambda: None
+
+    def time(self, on: bool) -> None:
+        """Work of Gloo's knows no times, and says so."""
+
+    def captures(self) -> bool:
+        """There are no graphs."""
+        return False
+
+    def begin(self, tensors: Tensors, call: Callable[[], Any]) -> Any:
+        """Nothing is captured."""
+        return call()
+
     def wait(self) -> None:
         """Wait for what was begun and may not be done: whoever synchronizes with the device waits for all of it."""
         begun, self._begun = self._begun, []
         for work in begun:
             # Its error is told to whoever waits for the work itself.
             with contextlib.suppress(RuntimeError):
-                work.wait()
+                if not _settled(work):
+                    work.wait()
 
 
 class Same(_Plain):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -11,7 +12,9 @@ import torch
 from torch._C import _DistBackendError
 from torch._C._distributed_c10d import Backend, ErrorType, PrefixStore, ProcessGroupGloo, Store
 
-from . import addresses, groups, rules
+from ..drivers.errors import cuda_error
+from . import addresses, agreement, environment, groups, rules
+from .agreement import Kind
 from .carriers import Carrier
 from .options import TIMEOUT, NCCLConfig, Options
 from .reductions import Finish
@@ -51,6 +54,7 @@ class Communicator(ProcessGroupGloo):
             options._timeout = timeout or TIMEOUT
         if type(self).device_count() == 0:
             raise ValueError("ProcessGroupNCCL is only supported with GPUs, no GPUs found!")
+        read = environment.read()
         # torchrun may hand one store to workers that it starts again: addresses of those that have ended are in it.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         own, found = PrefixStore(f"attempt_{attempt}/", store), addresses.options(options._timeout)
@@ -64,6 +68,13 @@ class Communicator(ProcessGroupGloo):
         self._coalesced: list[Any] | None = None
         self._splits = 0
         self.bound_device_id = device_id
+        self._agreement = agreement.join(own, rank, size, self)
+        if self._agreement is not None:
+            weakref.finalize(self, self.carrier.watch(self, self._agreement))
+        self._unchecked: weakref.finalize[Any, Communicator] | None = None
+        self._set_enable_nan_check(read.checks_nan)
+        if read.times:
+            self._enable_collectives_timing()
         groups.made.backend = self
 
     @property
@@ -131,6 +142,21 @@ class Communicator(ProcessGroupGloo):
         super()._set_default_timeout(timeout)
         self._options._timeout = timeout
 
+    def _set_enable_nan_check(self, enable_nan_check: bool) -> None:
+        """Whether numbers are looked at before they are sent; what the compiled part does alone is not."""
+        if enable_nan_check == (self._unchecked is not None):
+            return
+        if self._unchecked is not None:
+            self._unchecked()
+            self._unchecked = None
+        else:
+            self.carrier.coalesce(1)
+            self._unchecked = weakref.finalize(self, self.carrier.coalesce, -1)
+
+    def _enable_collectives_timing(self) -> None:
+        """Work says how long it took."""
+        self.carrier.time(True)
+
     def _group_start(self) -> None:
         """NCCL's groups of calls: the host begins each at once."""
 
@@ -169,6 +195,33 @@ class Communicator(ProcessGroupGloo):
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work
+
+    def reduces(self, kind: Kind, tensor: torch.Tensor) -> None:
+        """The host is about to reduce a tensor: raise if another rank does something else."""
+        if self._agreement is not None and self.checking is None:
+            self._agreement.reduces(kind, tensor)
+
+    def moves(self, kind: Kind, count: int = 0) -> None:
+        """The same of so many bytes."""
+        if self._agreement is not None and self.checking is None:
+            self._agreement.moves(kind, count)
+
+    def sends(self, to: int, count: int) -> None:
+        """The same of bytes for one rank."""
+        if self._agreement is not None and self.checking is None and to != self.rank():
+            self._agreement.sends(to, count)
+
+    def wants(self, source: int, count: int) -> None:
+        """The same of bytes of one rank."""
+        if self._agreement is not None and self.checking is None and source != self.rank():
+            self._agreement.wants(source, count)
+
+    def check_numbers(self, *tensors: torch.Tensor) -> None:
+        """Raise for tensors with a NaN, if that was asked for: on a GPU a kernel looks for them, and asserts."""
+        if self._unchecked is not None:
+            for tensor in tensors:
+                if tensor.is_floating_point() and bool(torch.isnan(tensor).any()):
+                    raise cuda_error(710)
 
     def check_bound(self, tensor: torch.Tensor) -> None:
         """Raise for tensors of another device than the one that the group was made for."""

@@ -140,10 +140,13 @@ def kernel(name: str, device: torch.device, carrier: Carrier, left: Left) -> Cal
             options = (opts,)
         handed = [args[place] for place in wanted]
         backend = groups.backend_of(group)
-        if backend is not None:
-            work = getattr(backend, call.method)(*handed, *options)
-        else:
-            work = _plain(group._get_backend(device), call, handed, options, carrier)
+
+        def begin() -> Any:
+            if backend is not None:
+                return getattr(backend, call.method)(*handed, *options)
+            return _plain(group._get_backend(device), call, handed, options, carrier)
+
+        work = carrier.begin(_tensors(handed), begin) if carrier.captures() else begin()
         return work.boxed() if alone else (args[0], work.boxed())
 
     return collect

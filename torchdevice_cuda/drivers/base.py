@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .. import gpus
+from .. import gpus, monitoring
 from . import allocation
 from .errors import bad_fork, invalid_ordinal
 from .memory import Memory
@@ -56,6 +56,21 @@ class DeviceFacts:
     shared_memory_per_block_optin: int = 49152
     shared_memory_per_multiprocessor: int = 65536
     warp_size: int = 32
+
+    def told(self, physical: int) -> monitoring.Device:
+        """What other processes are told of it."""
+        return monitoring.Device(
+            index=physical,
+            uuid=f"GPU-{self.uuid}",
+            name=self.name,
+            memory=self.total_memory,
+            capability=(self.major, self.minor),
+            multiprocessors=self.multi_processor_count,
+            clock_mhz=self.clock_rate // 1000,
+            memory_clock_mhz=self.memory_clock_rate // 1000,
+            bus=self.pci_bus_id,
+            bus_bits=self.memory_bus_width,
+        )
 
     @property
     def gcnArchName(self) -> str:  # noqa: N802 (CUDA's own spelling; CUDA answers with the device's name)
@@ -130,6 +145,9 @@ class Driver(abc.ABC):
         #: host memory that the program registered with CUDA: address -> bytes
         self.registered_host_memory: dict[int, int] = {}
         self._initialized_by: int | None = None
+        self._asked_by: int | None = None
+        #: what other processes are told of this one
+        self.publication: monitoring.Publication | None = None
         #: whether the device must be brought up before it is used: at first, and in a forked child. Hot paths look at
         #: this flag instead of asking for the process id.
         self.needs_init = True
@@ -175,6 +193,27 @@ class Driver(abc.ABC):
     def device_count(self) -> int:
         """How many devices the program sees."""
 
+    def physical(self, index: int) -> int:
+        """Which of the machine's devices goes by a number: ``CUDA_VISIBLE_DEVICES`` may hide some."""
+        return index
+
+    def physical_count(self) -> int:
+        """How many devices the machine has, those too that the program may not see."""
+        return self.device_count()
+
+    def physical_uuids(self) -> list[str]:
+        """The names of those, as NVML has them."""
+        return [self.told(index).uuid for index in range(self.device_count())]
+
+    def told(self, index: int) -> monitoring.Device:
+        """What other processes are told of a device."""
+        return self.facts(index).told(self.physical(index))
+
+    @property
+    def resident_since(self) -> int | None:
+        """Where the memory of the devices is the process's own: what it had before. Others can see it themselves."""
+        return None
+
     def emulates_bf16(self) -> bool:
         """Whether bfloat16 tensors compute on this device although its capability does not promise it."""
         return True
@@ -217,14 +256,45 @@ class Driver(abc.ABC):
         allocation.from_environment()  # settings that cannot be read are an error here, as on CUDA
         self._initialized_by = os.getpid()
         self.needs_init = False
+        self.start()
+        self.publish()
+
+    def start(self) -> None:  # noqa: B027 (most drivers need nothing)
+        """What a driver does of its own when it is brought up."""
+
+    def publish(self) -> None:
+        """Tell the user's other processes what this one holds, for ``nvidia-smi`` to show."""
+        devices = [dataclasses.asdict(self.told(index)) for index in range(self.device_count())]
+        self.publication = monitoring.publish(self.name, devices, self.resident_since)
+        if self.publication is None or self.resident_since is not None:
+            return
+        if self.native is None:
+            self.memory.tell = self.publication.hold
+        else:
+            self.native.publish_at(self.publication.address)
+            for index in range(len(devices)):
+                self.publication.hold(index, self.memory.in_use(index))
+
+    def withdraw(self) -> None:
+        """Tell nobody any more."""
+        if self.publication is not None:
+            if self.native is not None:
+                self.native.publish_at(0)
+            self.publication.withdraw()
+            self.publication = None
 
     def initialized(self) -> bool:
         """Whether this process has brought the device up."""
         return self._initialized_by == os.getpid()
 
+    def ask(self) -> None:
+        """The runtime is asked for its devices, which it looks for by starting: no fork may use it from here on."""
+        if self._asked_by is None:
+            self._asked_by = os.getpid()
+
     def in_bad_fork(self) -> bool:
-        """Whether this process was forked from one that had already used the device."""
-        return self._initialized_by is not None and self._initialized_by != os.getpid()
+        """Whether this process was forked from one that had already used the device, or asked the runtime for it."""
+        return any(who is not None and who != os.getpid() for who in (self._initialized_by, self._asked_by))
 
     def has_context(self, device: int) -> bool:
         """Whether this process has done something on a device; asking about it is not doing."""
@@ -268,6 +338,11 @@ class Driver(abc.ABC):
         """Let an external profiler collect from here on, or stop: ``cudaProfilerStart`` and ``cudaProfilerStop``."""
 
     # -------------------------------------------------------------------- monitors
+    def users(self, device: int) -> dict[int, int]:
+        """The processes of the user that hold memory of a device, and how many bytes each."""
+        uuid = self.told(device).uuid
+        return {each.pid: each.held[uuid] for each in monitoring.processes() if each.held.get(uuid)}
+
     def utilization(self, device: int) -> int:
         """Percent of the last sample period in which the device computed."""
         return self._no_sensor("utilization")

@@ -20,6 +20,10 @@ def _nothing() -> None:
     """What is to be done where the books are kept elsewhere."""
 
 
+def _ignore(device: int, size: int) -> None:
+    """Nobody is told."""
+
+
 class Recording(NamedTuple):
     """What is wanted of a history: what is recorded, and of what with the program's stack."""
 
@@ -52,6 +56,10 @@ class Memory(abc.ABC):
     #: Called wherever torchdevice_cuda has had memory allocated, so that peaks are seen where the device keeps none. An
     #: attribute, since every allocation passes there: a closure takes half the time of a method.
     observe: Callable[[], None] = staticmethod(_nothing)
+
+    #: Called with a device and what is held of it, where that was looked at: for other processes to see, if the device
+    #: does not tell them itself.
+    tell: Callable[[int, int], None] = staticmethod(_ignore)
 
     _settings: allocation.Settings | None = None
     _first_split = -1

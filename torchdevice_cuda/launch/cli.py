@@ -14,6 +14,9 @@ from .. import __version__, gpus, settings
 from . import failing, program
 
 NAME = failing.NAME
+_SMI = "nvidia-smi"
+#: Options that take no value, and the setting that each makes.
+_SWITCHES = {"--no-build": {"build": "0"}, "--with-nvidia-smi": {"nvidia_smi": "1"}}
 FLAGS = {option.flag: option for option in settings.OPTIONS if option.flag is not None}
 
 _USAGE = f"""\
@@ -24,6 +27,7 @@ usage: python -m torchdevice_cuda [options] script.py [args]
        python -m torchdevice_cuda [options] -c code [args]
        python -m torchdevice_cuda [options] - [args]          the program comes from standard input
        python -m torchdevice_cuda [options]                   an interactive session
+       python -m torchdevice_cuda [options] nvidia-smi [args] the GPUs, and the processes that use them
        {NAME} ...                                   the same, once installed
 """
 _EXAMPLES = """\
@@ -37,6 +41,7 @@ examples:
   python -m torchdevice_cuda --patches --driver cpu
   python -m torchdevice_cuda --doctor
   python -m torchdevice_cuda --build
+  python -m torchdevice_cuda nvidia-smi
 """
 
 
@@ -49,7 +54,7 @@ class Request:
     """What the command line asks for."""
 
     overrides: dict[str, str] = dataclasses.field(default_factory=dict)
-    #: or: script, module, command, stdin, info, patches, doctor, build, gpus, version, help
+    #: or: script, module, command, stdin, nvidia-smi, info, patches, doctor, build, gpus, version, help
     action: str = "interactive"
     target: str = ""  # the script, module or code
     args: list[str] = dataclasses.field(default_factory=list)
@@ -66,6 +71,8 @@ def parse(words: Sequence[str]) -> Request:
             continue
         if word == "-":
             return _program(request, "stdin", word, rest)
+        if word == _SMI:
+            return _program(request, _SMI, word, rest)
         if not word.startswith("-"):
             return _program(request, "script", word, rest)
         if word == "--":
@@ -82,8 +89,8 @@ def parse(words: Sequence[str]) -> Request:
             request.action = "version"
         elif word in ("--info", "--patches", "--doctor", "--build"):
             request.action = word[2:]
-        elif word == "--no-build":
-            request.overrides["build"] = "0"
+        elif word in _SWITCHES:
+            request.overrides.update(_SWITCHES[word])
         else:
             _setting(request, word, rest)
     return request
@@ -118,6 +125,7 @@ def help_text() -> str:
     rows = [(f"{flag} VALUE", f"{option.help}: {option.allowed}") for flag, option in FLAGS.items()]
     rows += [
         ("--no-build", "do not build the native part of the virtual GPU where it is missing"),
+        ("--with-nvidia-smi", "put an nvidia-smi on the PATH of the program, which shows these GPUs"),
         ("--build", "build the native part that the driver needs now, and show where it is"),
         ("--info", "show what stands in for the GPU here, and why"),
         ("--patches", "show what is changed in torch for that, where, and why"),
@@ -175,6 +183,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             text = (info.text if request.action == "info" else info.patches)(request.overrides)
             return _show(f"{text}\n")
+        if request.action == _SMI:
+            from ..nvidia.smi import command
+
+            return command.main(request.args, chosen)
         if request.action == "doctor":
             return _examine(request, chosen)
         if request.action == "build":

@@ -61,9 +61,20 @@ _GRAPHS: dict[str, tuple[str, ...]] = {
     "cuda": ("graphs/journal.cpp", "graphs/node.cpp", "graphs/shapes.cpp", "graphs/graph.cpp"),
     "mps": (),
 }
-_BINDINGS: dict[str, tuple[str, ...]] = {"cuda": ("bindings/graphs.cpp", "bindings/collectives.cpp"), "mps": ()}
-_VECTORISED: dict[str, dict[str, Unit]] = {
+_BINDINGS: dict[str, tuple[str, ...]] = {
+    "cuda": (
+        "bindings/graphs.cpp",
+        "bindings/profiling.cpp",
+        "bindings/collectives.cpp",
+        "bindings/agreement.cpp",
+        "bindings/remote.cpp",
+    ),
+    "mps": (),
+}
+_ALONE: dict[str, dict[str, Unit]] = {
     "cuda": {
+        # Kineto's headers go with no others.
+        "profiling": Unit("-O1", ("profiling/kineto.cpp", "profiling/events.cpp")),
         "random": Unit(
             "-O3",
             (
@@ -73,7 +84,7 @@ _VECTORISED: dict[str, dict[str, Unit]] = {
                 "operators/random_dropout.cpp",
             ),
             _LOOPS,
-        )
+        ),
     },
     "mps": {},
 }
@@ -119,7 +130,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "runtime/unwinding.cpp",
             ),
         ),
-        **_VECTORISED[kind],
+        **_ALONE[kind],
         "module": Unit(
             "-O1",
             (
@@ -148,10 +159,12 @@ def layout(kind: str) -> dict[str, Unit]:
                 "runtime/device_books.cpp",
                 "runtime/checkpoints.cpp",
                 "runtime/pinned.cpp",
+                "runtime/published.cpp",
                 "runtime/allocator.cpp",
                 "runtime/streams.cpp",
                 "runtime/captures.cpp",
                 "runtime/tape.cpp",
+                "runtime/activities.cpp",
                 "runtime/guard.cpp",
                 "runtime/device.cpp",
                 "runtime/shared_memory.cpp",

@@ -18,6 +18,9 @@ from .interface import Native
 
 Function = Callable[..., Any]
 
+#: What profiles call a compiled graph on the device.
+_COMPILED = "compiled code"
+
 
 def compiling(native: Native, compile_fx: Function, compile_fx_inner: Function) -> Function:
     """Inductor's ``compile_fx``, with graphs of the device of ``native`` compiled as described above."""
@@ -211,9 +214,15 @@ class _OnDevice:
     def _run(self, arguments: list[Any]) -> list[Any]:
         saved = self._native.allocate_on(self._index)
         try:
-            return list(self._draw(arguments) if self._random else self._compiled(arguments))
+            if self._kind == "cuda" and self._native.is_profiled():
+                with self._native.ForeignWork(_COMPILED, self._index):
+                    return self._compute(arguments)
+            return self._compute(arguments)
         finally:
             self._native.allocate_on(saved)
+
+    def _compute(self, arguments: list[Any]) -> list[Any]:
+        return list(self._draw(arguments) if self._random else self._compiled(arguments))
 
     def _again(self, arguments: list[Any], results: list[Any]) -> Callable[[], None]:
         """The same call with what is in memory then; its results go where these are."""

@@ -6,6 +6,7 @@ A ``device`` is an index; streams are named by ``(device, id)``; a private pool 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -123,6 +124,9 @@ class Native(Protocol):
     def has_context(self, device: int) -> bool:
         """Whether this process has done something on a device."""
 
+    def publish_at(self, address: int) -> None:
+        """Tell how much of each device is held, in the unsigned 64-bit cells there; 0: tell nobody."""
+
     def show_devices(self, count: int) -> None:
         """Let so many of the installed devices be seen."""
 
@@ -146,6 +150,20 @@ class Native(Protocol):
 
     def count_coalescing(self, change: int) -> None:
         """One group more, or fewer, collects its calls: then none of them is plain."""
+
+    def time_collectives(self, on: bool) -> None:
+        """Whether works that are made from now on say how long they took."""
+
+    def watch_group(
+        self, backend: Any, memory: Any, address: int, rank: int, size: int, head: int, stride: int, ring: int
+    ) -> int:
+        """Have plain calls of a group compared with the other ranks', in shared memory; what it is forgotten by."""
+
+    def forget_group(self, backend: int) -> None:
+        """End that."""
+
+    def send_tensors(self, on: bool) -> None:
+        """Whether ``torch.distributed.rpc`` takes the device's tensors. Missing where PyTorch has no TensorPipe."""
 
     # ------------------------------------------------------------------- memory
     def memory_stats(self, device: int) -> dict[str, Any]:
@@ -346,6 +364,18 @@ class Native(Protocol):
 
     def end_foreign_call(self, device: int, again: Callable[[], object] | None) -> None:
         """The call was made, and this makes it again; ``None`` if it failed."""
+
+    # ---------------------------------------------------------------- profilers
+    def is_profiled(self) -> bool:
+        """Whether what the device does is being written down."""
+
+    def describe_devices(self, properties: str) -> None:
+        """What traces say of the devices: JSON objects with commas between."""
+
+    def pause_profiling(self, paused: bool) -> None:
+        """Stop writing down what the device does, or go on, in a profile that runs."""
+
+    ForeignWork: Callable[[str, int], AbstractContextManager[None]]  #: a stretch of work of a device's, by its name
 
     # ------------------------------------------------------------- torch's functions
     rescue: Rescue

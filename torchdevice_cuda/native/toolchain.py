@@ -146,6 +146,9 @@ def compile_paths(torch: Torch, scratch: Path) -> list[str]:
         f"-I{SOURCES}",
         # Headers of a system: what is in them is not ours to be warned about.
         *(word for path in foreign for word in ("-isystem", str(path))),
+        # What some versions of torch lack; where they have it, theirs is found first.
+        "-idirafter",
+        str(SOURCES / "missing"),
         *(f"-ffile-prefix-map={path}={name}" for path, name in shown.items()),
     ]
 

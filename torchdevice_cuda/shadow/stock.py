@@ -79,7 +79,7 @@ class Rest:
 
     def mentions(self, name: str) -> bool:
         """Whether stock's file has a name anywhere; quick, and never wrong with a no."""
-        return re.search(rf"\b{re.escape(name)}\b", self._text) is not None
+        return name in self._words
 
     def getattr(self) -> Callable[[str], Any]:
         """The module's ``__getattr__``."""
@@ -102,6 +102,11 @@ class Rest:
 
     def _is_module(self, name: str) -> bool:
         return file_of(f"{self._module}.{name}").exists()
+
+    @functools.cached_property
+    def _words(self) -> frozenset[str]:
+        """Every word of the file, found once: looking for each of some sixty names took a third of a start."""
+        return frozenset(re.findall(r"\w+", self._text))
 
     @functools.cached_property
     def _statements(self) -> dict[str, list[ast.stmt]]:

@@ -37,10 +37,14 @@ class CpuDriver(HostDriver):
         """Made at first use: psutil is not imported by a program that never asks."""
         return ProcessMemory(self._count, self.memory_of_each)
 
-    def initialize(self) -> None:
-        """Bring the device up: "allocated" memory counts from here."""
-        super().initialize()
+    def start(self) -> None:
+        """Memory that is "allocated" counts from here."""
         self.memory.start()
+
+    @property
+    def resident_since(self) -> int | None:
+        """Others see what the process holds as it does itself."""
+        return self.memory.baseline
 
     @functools.cached_property
     def _generators(self) -> tuple[torch.Generator, ...]:
@@ -83,19 +87,6 @@ class CpuDriver(HostDriver):
         seed = generator.initial_seed()
         words = [seed - (1 << 64) if seed >= 1 << 63 else seed, offset]
         self.set_generator_state(generator, torch.tensor(words, dtype=torch.int64).view(torch.uint8))
-
-    def utilization(self, device: int) -> int:
-        """Percent of the processor in use by the machine since the last call."""
-        import psutil
-
-        return int(round(psutil.cpu_percent(interval=None)))
-
-    def temperature(self, device: int) -> int:
-        """The hottest processor sensor, where the system shows one."""
-        import psutil
-
-        readings = [r.current for rs in getattr(psutil, "sensors_temperatures", dict)().values() for r in rs]
-        return round(max(readings)) if readings else super().temperature(device)
 
 
 def offer(settings: Settings, torch_c: ModuleType) -> Offer:

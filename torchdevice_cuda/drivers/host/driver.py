@@ -5,20 +5,45 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from ... import monitoring
 from ...settings import visible_devices_now
 from ..base import DeviceFacts, Driver, claimed
 from . import facts as hostfacts
-from .visible import visible_count
+from .visible import visible_count, visible_devices
 
 if TYPE_CHECKING:
     from ...settings import Settings
+
+
+#: What is said of the processor's name.
+LABEL = "CUDA compatible"
+
+
+def host_facts(physical: int, memory: int, settings: Settings, label: str = LABEL, integrated: int = 1) -> DeviceFacts:
+    """The processor's facts under CUDA's names; known before any device is, and without torch."""
+    real = DeviceFacts(
+        name=f"{hostfacts.processor_name()} ({label})",
+        total_memory=memory,
+        multi_processor_count=hostfacts.cores(),
+        uuid=hostfacts.device_uuid(physical),
+        clock_rate=hostfacts.clock_khz(),
+        L2_cache_size=hostfacts.last_level_cache(),
+        pci_bus_id=physical,
+        is_integrated=integrated,
+    )
+    return claimed(real, settings)
+
+
+def chosen_memory(settings: Settings) -> int | None:
+    """The memory that each device is to have, if the user said so."""
+    return settings.memory or (None if settings.profile is None else settings.profile.memory)
 
 
 class HostDriver(Driver):
     """The processor, presented as a GPU: one multiprocessor per core."""
 
     #: what is said of the processor's name
-    label = "CUDA compatible"
+    label = LABEL
     #: whether its memory is the host's, as an integrated GPU's is
     integrated = 1
 
@@ -37,29 +62,47 @@ class HostDriver(Driver):
             self._show(visible_count(self.settings.devices, visible))
         return self._count
 
+    def physical_count(self) -> int:
+        """The configured number."""
+        return self.settings.devices
+
+    def physical_uuids(self) -> list[str]:
+        """The names of those, as NVML has them."""
+        return [f"GPU-{hostfacts.device_uuid(index)}" for index in range(self.settings.devices)]
+
+    def physical(self, index: int) -> int:
+        """The device that goes by this number."""
+        return visible_devices(self.settings.devices, self._visible)[index]
+
     def _show(self, count: int) -> None:
         """Have the program see so many devices from now on; none was used yet."""
         self._count = count
+        HostDriver.facts.cache_clear()  # another device may go by the number
         for part in ("streams", "memory"):
             self.__dict__.pop(part, None)  # made for another number
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 (one driver lives as long as the process)
     def facts(self, index: int) -> DeviceFacts:
         """The processor's facts under CUDA's names, with the memory the driver gives it."""
-        real = DeviceFacts(
-            name=f"{hostfacts.processor_name()} ({self.label})",
-            total_memory=self.memory.info(index)[1],
-            multi_processor_count=hostfacts.cores(),
-            uuid=hostfacts.device_uuid(index),
-            clock_rate=hostfacts.clock_khz(),
-            L2_cache_size=hostfacts.last_level_cache(),
-            pci_bus_id=index,
-            is_integrated=self.integrated,
-        )
-        return claimed(real, self.settings)
+        return host_facts(self.physical(index), self.memory.info(index)[1], self.settings, self.label, self.integrated)
+
+    # -------------------------------------------------------------------- monitors
+    def utilization(self, device: int) -> int:
+        """Percent of the time in which processes that use the device computed, up to one core's."""
+        uuid = self.told(device).uuid
+        users = [process for process in monitoring.processes() if process.held.get(uuid)]
+        return min(100, sum(monitoring.load.percents(users).values()))
+
+    def memory_utilization(self, device: int) -> int:
+        """The same: on a host nothing computes without its memory."""
+        return self.utilization(device)
+
+    def temperature(self, device: int) -> int:
+        """The hottest processor sensor, where the system shows one."""
+        found = hostfacts.temperature()
+        return super().temperature(device) if found is None else found
 
     @property
     def memory_of_each(self) -> int | None:
         """The memory that each device is to have: as chosen, or as the GPU has that it is to be taken for."""
-        profile = self.settings.profile
-        return self.settings.memory or (None if profile is None else profile.memory)
+        return chosen_memory(self.settings)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from typing import Any
 
 _DEFAULT_CLOCK_KHZ = 1_000_000  # where the system does not tell its clock
 
@@ -66,6 +67,18 @@ def last_level_cache() -> int:
         if text.endswith("K") and text[:-1].isdigit():
             sizes.append(int(text[:-1]) * 1024)
     return max(sizes)
+
+
+def temperature() -> int | None:
+    """The hottest sensor of the processor in degrees Celsius, where the system shows one."""
+    import psutil
+
+    try:
+        sensors: dict[str, list[Any]] = getattr(psutil, "sensors_temperatures", dict)()
+    except OSError:
+        return None
+    readings = [reading.current for each in sensors.values() for reading in each]
+    return round(max(readings)) if readings else None
 
 
 def device_uuid(index: int) -> uuid.UUID:

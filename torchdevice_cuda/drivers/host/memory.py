@@ -110,7 +110,7 @@ class ProcessMemory(Memory):
         self._process = psutil.Process()
         self._limit = limit
         self._lock = threading.Lock()
-        self._baseline: int | None = None
+        self.baseline: int | None = None
         self._mark_at_reset = high_water_mark()
         self._used = [Gauge() for _ in range(device_count)]
         self._requests = [Gauge() for _ in range(device_count)]
@@ -127,17 +127,17 @@ class ProcessMemory(Memory):
     # ------------------------------------------------------------------ sampling
     def start(self) -> None:
         """Take the figure from which "allocated" counts: called when the device is first used."""
-        if self._baseline is None:
-            self._baseline = self._process.memory_info().rss
+        if self.baseline is None:
+            self.baseline = self._process.memory_info().rss
 
     def _sample(self, device: int) -> Gauge:
         """Bring a device's figure up to date. The process's memory is one; it is shown on the first device."""
         gauge = self._used[device]
-        if device == 0 and self._baseline is not None:
-            gauge.set(max(0, self._process.memory_info().rss - self._baseline))
+        if device == 0 and self.baseline is not None:
+            gauge.set(max(0, self._process.memory_info().rss - self.baseline))
             mark = high_water_mark()
             if mark is not None and self._mark_at_reset is not None and mark > self._mark_at_reset:
-                gauge.peak = max(gauge.peak, mark - self._baseline)
+                gauge.peak = max(gauge.peak, mark - self.baseline)
         return gauge
 
     # ---------------------------------------------------------------- statistics

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from .facts import device_uuid
+
+_UUID = "GPU-"
+
 
 def visible_devices(count: int, text: str | None) -> list[int]:
     """The devices a program sees, in its order.
@@ -12,11 +16,19 @@ def visible_devices(count: int, text: str | None) -> list[int]:
         return list(range(count))
     seen: list[int] = []
     for entry in text.split(","):
-        entry = entry.strip()
-        if not entry.isdigit() or int(entry) >= count:
+        index = _index(entry.strip(), count)
+        if index is None:
             break
-        seen.append(int(entry))
+        seen.append(index)
     return seen if len(set(seen)) == len(seen) else []
+
+
+def _index(entry: str, count: int) -> int | None:
+    """The device that a number or the beginning of a uuid names: ``nvidia-smi -L`` shows them."""
+    if entry.startswith(_UUID):
+        named = [index for index in range(count) if f"{_UUID}{device_uuid(index)}".startswith(entry)]
+        return named[0] if len(named) == 1 else None
+    return int(entry) if entry.isdigit() and int(entry) < count else None
 
 
 def visible_count(count: int, text: str | None) -> int:

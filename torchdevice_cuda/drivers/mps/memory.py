@@ -100,6 +100,7 @@ class MpsMemory(ProcessMemory):
         if peaks is not None:
             allocated, reserved = peaks
             gauge.peak, self._reserved.peak = max(gauge.peak, allocated), max(self._reserved.peak, reserved)
+        self.tell(device, self._reserved.current)
         return gauge
 
     def stats(self, device: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from ..host import machine
 from ..host.driver import HostDriver
 from ..installing import install
 from ..traits import Trait
+from .label import LABEL
 from .memory import NativeMemory
 from .streams import NativeStreams
 
@@ -32,7 +33,7 @@ class VirtualDriver(HostDriver):
     name = "virtual"
     device_type = "cuda"
     traits = Trait.SUBSTITUTE | Trait.HOST_MEMORY | Trait.NATIVE
-    label = "virtual GPU, CUDA compatible"
+    label = LABEL
     integrated = 0
 
     def __init__(self, settings: Settings, reason: str) -> None:
@@ -90,12 +91,17 @@ class VirtualDriver(HostDriver):
         """A graph that nothing has been captured into."""
         return self._module.Graph()
 
-    def initialize(self) -> None:
-        """Bring the device up: from here on a forked child may not use it."""
-        super().initialize()
+    def start(self) -> None:
+        """From here on a forked child may not use it."""
         if self._count:
             self.memory.start()
         self._module.mark_used()
+
+    def ask(self) -> None:
+        """Torch's C++ is told, too."""
+        super().ask()
+        if self._installs and not self.in_bad_fork():
+            self._module.mark_used()
 
     def in_bad_fork(self) -> bool:
         """Whether this process was forked from one that had used the device."""

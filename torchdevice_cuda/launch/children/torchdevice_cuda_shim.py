@@ -25,6 +25,8 @@ _ON = ("1", "true", "yes", "on")
 _TRY = ("try",)
 _OFF = ("0", "false", "no", "off")
 STATUS = 2
+#: torch, and what monitors of GPUs ask without it.
+_WATCHED = ("torch", "pynvml", "ray._private.thirdparty.pynvml")
 
 
 class TorchWatch:
@@ -42,7 +44,7 @@ class TorchWatch:
         self, fullname: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
     ) -> "ModuleSpec | None":
         """Part of the import protocol."""
-        if fullname != "torch":
+        if fullname not in _WATCHED:
             return None
         if self.failed is not None:
             _fail(self.failed)

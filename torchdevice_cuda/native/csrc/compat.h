@@ -18,6 +18,11 @@
 #define HOSTDEVICE_TORCH_SINCE(major, minor) \
   (TORCH_VERSION_MAJOR > (major) || (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
+// Whether PyTorch's profiler can be extended: its Kineto comes with headers.
+#if defined(HOSTDEVICE_CUDA) && __has_include(<kineto/libkineto.h>)
+#define HOSTDEVICE_KINETO
+#endif
+
 namespace hostdevice {
 
 // The name of a memory pool. It is c10::MempoolId_t, which CPU builds have since 2.9 only.
@@ -109,6 +114,15 @@ inline constexpr bool kMedianAlerts = !HOSTDEVICE_TORCH_SINCE(2, 15);
 
 // Until 2.11 an Apple GPU made complex128 tensors, though nothing could be computed with them; since 2.12 it refuses.
 inline constexpr bool kMpsHoldsComplexDouble = !HOSTDEVICE_TORCH_SINCE(2, 12);
+
+// A row of a trace, as Kineto describes it: once by a constructor that takes the device first, later by its members.
+template <class Resource>
+Resource make_resource(int64_t device, int64_t number, const std::string& name) {
+  if constexpr (std::is_aggregate_v<Resource>)
+    return Resource{number, number, device, name};
+  else
+    return Resource(device, number, number, name);
+}
 
 // ---- how CUDA's kernels draw ---------------------------------------------------------------------------------------
 

@@ -135,7 +135,8 @@ def _cuda_isInBadFork() -> bool:
 
 
 def _cuda_getDeviceCount() -> int:
-    """How many devices there are."""
+    """How many devices there are. CUDA counts them by starting: a process that is forked later cannot use them."""
+    active().ask()
     return active().device_count()
 
 

@@ -4,6 +4,8 @@ Initialisation is lazy: importing and asking whether a device is there costs not
 device brings it up.
 """
 
+import os
+import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -19,6 +21,7 @@ from torch.types import Device
 from torchdevice_cuda._compat import accelerator_error
 from torchdevice_cuda.drivers import active
 from torchdevice_cuda.drivers.errors import bad_fork
+from torchdevice_cuda.hidden import is_of
 from torchdevice_cuda.shadow import stock
 from torchdevice_cuda.shadow.bindings.cudart import _cudart
 from torchdevice_cuda.shadow.bindings.device import _cuda_isInBadFork as _is_in_bad_fork
@@ -66,14 +69,16 @@ def _is_compiled() -> bool:
 
 def _nvml_based_avail() -> bool:
     """Whether the user asked to look for devices through NVML, which does not bring them up; nothing here does."""
-    import os
-
     return os.getenv("PYTORCH_NVML_BASED_CUDA_CHECK") == "1"
 
 
 def is_available() -> bool:
-    """Whether there is a device."""
-    return device_count() > 0
+    """Whether there is a device. Unless NVML is to be asked, a process that is forked later cannot use it."""
+    if is_of(sys._getframe(1).f_globals.get("__name__"), active().settings.hide_from):
+        return False  # what this library chooses for CUDA cannot run here
+    if _nvml_based_avail() and torch.cuda._device_count_nvml() >= 0:
+        return device_count() > 0
+    return torch._C._cuda_getDeviceCount() > 0
 
 
 def device_count() -> int:
@@ -289,6 +294,9 @@ def get_gencode_flags() -> str:
 def synchronize(device: Device = None) -> None:
     """Wait for all work of a device."""
     _lazy_init()
+    # A tensor on what stands for CUDA may say so, to torch's own code at least.
+    if isinstance(device, torch.device) and device.type == active().device_type:
+        device = device.index
     with torch.cuda.device(device):
         return torch._C._cuda_synchronize()
 
@@ -410,9 +418,14 @@ def _monitored(device: Device) -> int:
     return active().check(_get_device_index(device, optional=True))
 
 
-def _parse_visible_devices() -> list[int] | list[str]:
-    """The devices ``CUDA_VISIBLE_DEVICES`` lets this process see."""
-    return list(range(device_count()))
+def _raw_device_count_nvml() -> int:
+    """How many devices there are, whatever ``CUDA_VISIBLE_DEVICES`` says."""
+    return active().physical_count()
+
+
+def _raw_device_uuid_nvml() -> list[str] | None:
+    """How NVML names them."""
+    return active().physical_uuids()
 
 
 def _get_nvml_device_index(device: Device) -> int:
@@ -426,8 +439,11 @@ def _get_amdsmi_device_index(device: Device) -> int:
 
 
 def device_memory_used(device: Device = None) -> int:
-    """Bytes of a device in use by all processes."""
-    return active().memory.in_use(_monitored(device))
+    """Bytes of a device in use by all processes of the user."""
+    index = _monitored(device)
+    users = active().users(index)
+    users[os.getpid()] = active().memory.in_use(index)  # as this process knows it, told or not
+    return sum(users.values())
 
 
 def memory_usage(device: Device = None) -> int:

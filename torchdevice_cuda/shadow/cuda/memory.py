@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from torchdevice_cuda.drivers import active
 from torchdevice_cuda.shadow import stock
 
 stock.execute(globals())
@@ -16,15 +17,13 @@ if TYPE_CHECKING:
 
 
 def list_gpu_processes(device: "Device" = None) -> str:
-    """The processes that use a device, with their memory: here, this one."""
+    """The processes of the user that use a device, with their memory."""
     device = _get_device_index(device, optional=True)
-    lines = [f"GPU:{device}"]
+    users = active().users(device)
     if is_initialized():
-        used = memory_reserved(device) / (1024 * 1024)
-        lines.append(f"process {os.getpid():>10d} uses {used:>12.3f} MB GPU memory")
-    else:
-        lines.append("no processes are running")
-    return "\n".join(lines)
+        users[os.getpid()] = memory_reserved(device)
+    lines = [f"process {pid:>10d} uses {used / (1024 * 1024):>12.3f} MB GPU memory" for pid, used in users.items()]
+    return "\n".join([f"GPU:{device}", *(lines or ["no processes are running"])])
 
 
 if "_use_uvm" in globals():

@@ -204,6 +204,7 @@ def methods(context: Context) -> None:
     redirect("split_group", splitting.split)
 
 
+_CALLED = "torch._C._distributed_c10d.ReduceOp.RedOpType.__call__"
 #: Of all releases: those that take a reduction.
 _REDUCING_METHODS = (
     "allreduce",
@@ -220,6 +221,7 @@ _REDUCING_METHODS = (
 @patch(
     "torch._C._distributed_c10d._make_nccl_premul_sum",
     "torch.distributed._make_nccl_premul_sum",
+    _CALLED,
     f"{_GROUP}.<reduction>",
     traits=Trait.SUBSTITUTE,
 )
@@ -260,13 +262,20 @@ def factors(context: Context) -> None:
                 editor.set(ProcessGroup, name, noting(name, getattr(ProcessGroup, name)), f"{_GROUP}.{name}")
             wrapped = True
 
-    def make(*args: Any, **kwargs: Any) -> Any:
-        wrap()
-        return original(*args, **kwargs)
+    def making(function: Function) -> Function:
+        def make(*args: Any, **kwargs: Any) -> Any:
+            wrap()
+            return function(*args, **kwargs)
 
-    replacement = resembling(make, original)
+        return resembling(make, function)
+
+    replacement = making(original)
     for owner in (_distributed_c10d, torch.distributed):
         editor.set(owner, "_make_nccl_premul_sum", replacement)
+    # Since 2.12: ReduceOp.PREMUL_SUM(factor).
+    kind: Any = _distributed_c10d.ReduceOp.RedOpType
+    for name in present(kind, ("__call__",)):
+        editor.set(kind, name, making(getattr(kind, name)), _CALLED)
 
 
 @patch("torch.nn.parallel.distributed.DistributedDataParallel.__init__", traits=Trait.TRANSLATED | Trait.HOST_MEMORY)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ import torch.autograd.profiler
 import torch.profiler
 from torch.autograd.profiler import emit_nvtx, profile
 
+from ...drivers import Driver
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
@@ -24,10 +26,10 @@ _ASKING = (torch.autograd, torch.autograd.profiler, torch.profiler)
 
 @patch(*(f"{module.__name__}._supported_activities" for module in _ASKING), traits=Trait.SUBSTITUTE)
 def activities(context: Context) -> None:
-    """Programs ask the profiler for CUDA activity if it is supported; here it records the host doing that work.
+    """Programs ask the profiler for CUDA activity if it is supported: it is where the device is ours.
 
-    The profiler itself asks too, under a name of its own: told no, it times every operator with CUDA events, which a
-    CPU build cannot make, and prints a warning with a stack for each.
+    Elsewhere the host doing that work is recorded. The profiler itself asks too, under a name of its own: told no, it
+    times every operator with CUDA events, which a CPU build cannot make, and prints a warning with a stack for each.
     """
     original: Callable[[], set[torch.profiler.ProfilerActivity]] = vars(torch.autograd)["_supported_activities"]
 
@@ -42,7 +44,7 @@ def activities(context: Context) -> None:
             context.editor.set(module, "_supported_activities", replacement)
 
 
-@patch("torch.autograd.profiler.profile.__init__", traits=Trait.SUBSTITUTE)
+@patch("torch.autograd.profiler.profile.__init__", traits=Trait.TRANSLATED)
 def events(context: Context) -> None:
     """``autograd.profiler.profile(use_device="cuda")`` times operators with CUDA events; here the host's clock does."""
     original = profile.__init__
@@ -63,8 +65,69 @@ def events(context: Context) -> None:
     context.editor.set(profile, "__init__", functools.wraps(original)(__init__))
 
 
+@patch("torch.autograd.profiler.profile._prepare_trace", traits=Trait.HOST_MEMORY | Trait.NATIVE)
+def described_devices(context: Context) -> None:
+    """A trace says which devices it is of, which Kineto asks NVIDIA's runtime for."""
+    native, driver = context.driver.native, context.driver
+    if native is None:  # no device is visible to the program
+        return
+    original: Callable[[profile], None] = vars(profile)["_prepare_trace"]
+
+    def _prepare_trace(self: profile) -> None:
+        if torch.profiler.ProfilerActivity.CUDA in self.kineto_activities:
+            native.describe_devices(_properties(driver))
+        original(self)
+
+    context.editor.set(profile, "_prepare_trace", functools.wraps(original)(_prepare_trace))
+
+
+def _properties(driver: Driver) -> str:
+    """The members of Kineto's ``deviceProperties``, with commas between."""
+    shown = []
+    for index in range(driver.device_count()):
+        facts = driver.facts(index)
+        properties = {
+            "id": index,
+            "name": facts.name,
+            "totalGlobalMem": facts.total_memory,
+            "computeMajor": facts.major,
+            "computeMinor": facts.minor,
+            "maxThreadsPerBlock": facts.max_threads_per_block,
+            "maxThreadsPerMultiprocessor": facts.max_threads_per_multi_processor,
+            "regsPerBlock": facts.regs_per_multiprocessor,
+            "warpSize": facts.warp_size,
+            "sharedMemPerBlock": facts.shared_memory_per_block,
+            "numSms": facts.multi_processor_count,
+            "regsPerMultiprocessor": facts.regs_per_multiprocessor,
+            "sharedMemPerBlockOptin": facts.shared_memory_per_block_optin,
+            "sharedMemPerMultiprocessor": facts.shared_memory_per_multiprocessor,
+        }
+        shown.append(json.dumps(properties))
+    return ", ".join(shown)
+
+
+@patch("torch.autograd.profiler.profile.toggle_collection_dynamic", traits=Trait.HOST_MEMORY | Trait.NATIVE)
+def pausing(context: Context) -> None:
+    """The device goes on to be recorded unless it is told, too: Kineto tells CUPTI alone."""
+    native = context.driver.native
+    original = getattr(profile, "toggle_collection_dynamic", None)
+    if native is None or original is None:
+        return
+    cuda = torch.profiler.ProfilerActivity.CUDA
+
+    def toggle_collection_dynamic(
+        self: profile, enabled: bool, activities: Iterable[torch.profiler.ProfilerActivity]
+    ) -> Any:
+        chosen = set(activities)
+        if cuda in chosen and cuda in self.kineto_activities:
+            native.pause_profiling(not enabled)
+        return original(self, enabled, chosen)
+
+    context.editor.set(profile, "toggle_collection_dynamic", functools.wraps(original)(toggle_collection_dynamic))
+
+
 @patch(
-    "torch.autograd.profiler.emit_nvtx.__enter__", "torch.autograd.profiler.emit_nvtx.__exit__", traits=Trait.SUBSTITUTE
+    "torch.autograd.profiler.emit_nvtx.__enter__", "torch.autograd.profiler.emit_nvtx.__exit__", traits=Trait.TRANSLATED
 )
 def nvtx_ranges(context: Context) -> None:
     """``emit_nvtx`` starts a profiler that only CUDA builds have; with no NVTX tool attached nobody sees its ranges."""

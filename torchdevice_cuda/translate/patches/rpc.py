@@ -17,9 +17,26 @@ _OPTIONS = "torch.distributed.rpc.options"
 _CLASS = f"{_OPTIONS}.TensorPipeRpcBackendOptions"
 
 
-@patch(f"{_CLASS}.__init__", f"{_CLASS}.set_device_map", traits=Trait.SUBSTITUTE)
+@patch("torch._C._distributed_rpc[<device>]", traits=Trait.SUBSTITUTE | Trait.NATIVE, without=Trait.TRANSLATED)
+def channels(context: Context) -> None:
+    """TensorPipe sends CUDA's tensors through channels of NVIDIA's: the device's memory goes through those of the CPU.
+
+    They are registered when ``torch.distributed.rpc`` is imported: few programs do, and all would pay.
+    """
+
+    def change(module: ModuleType) -> None:
+        native: Any = context.driver.native
+        send = getattr(native, "send_tensors", None)
+        if send is not None:
+            send(True)
+            context.editor.undone("torch._C._distributed_rpc[cuda]", lambda: send(False))
+
+    context.editor.on_undo(context.when_imported(_OPTIONS, context.editor.later(change)))
+
+
+@patch(f"{_CLASS}.__init__", f"{_CLASS}.set_device_map", traits=Trait.SUBSTITUTE | Trait.TRANSLATED)
 def device_maps(context: Context) -> None:
-    """TensorPipe sends CUDA's tensors through channels of NVIDIA's, and ends the process where there are none."""
+    """TensorPipe has no channels for what stands for CUDA, and ends the process where there are none."""
 
     def refuse() -> None:
         raise NotImplementedError(

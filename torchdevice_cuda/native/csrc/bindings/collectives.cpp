@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -18,8 +19,10 @@
 #include <unordered_set>
 #include <vector>
 
+#include "bindings/agreement.h"
 #include "bindings/module.h"
 #include "operators/alias.h"
+#include "runtime/captures.h"
 #include "runtime/interpreter.h"
 #include "runtime/streams.h"
 
@@ -49,12 +52,18 @@ void forget(const WorkPtr& work) {
   p.works.erase(work);
 }
 
+// Whether works say how long they took.
+std::atomic<bool> g_timed{false};
+using Clock = std::chrono::steady_clock;
+
 // The parts, what they wrote as device tensors, and what is left to do when all are there. NCCL's work is done when the
 // stream gets there; the host computes at once, so waiting is for the data.
 class CarriedWork final : public c10d::Work {
  public:
   CarriedWork(std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, Finish finish)
-      : parts_(std::move(parts)), outputs_(std::move(outputs)), finish_(std::move(finish)) {}
+      : parts_(std::move(parts)), outputs_(std::move(outputs)), finish_(std::move(finish)), timed_(g_timed.load()) {
+    if (timed_) begun_ = Clock::now();
+  }
 
   bool isCompleted() override {
     for (const auto& part : parts_)
@@ -80,6 +89,8 @@ class CarriedWork final : public c10d::Work {
 
   bool wait(std::chrono::milliseconds timeout) override {
     const auto kept = self();
+    // Functional collectives look for works that nobody has waited for.
+    if (c10d::allow_inflight_collective_as_graph_input()) c10d::unregister_work(kept);
     try {
       for (const auto& part : parts_) part->wait(timeout);
       settle();
@@ -98,6 +109,14 @@ class CarriedWork final : public c10d::Work {
   // Not in every version of the interface.
   void blockCurrentStream() {
     wait(kNoTimeout);
+  }
+
+  // From the call to the moment when somebody saw that it was done.
+  float getDuration() const override {
+    TORCH_CHECK(timed_, "getDuration only works if timing was enabled");
+    const auto ended = ended_.load();
+    TORCH_CHECK(ended > 0, "getDuration can only be called after work is completed.");
+    return static_cast<float>(ended) / 1e6F;
   }
 
   void abort() override {
@@ -124,6 +143,11 @@ class CarriedWork final : public c10d::Work {
 
   // Once, by whoever comes first. It may ask for the interpreter, so nobody waits for it with that in hand.
   void settle() {
+    if (timed_) {
+      int64_t unset = 0;
+      const auto passed = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begun_).count();
+      ended_.compare_exchange_strong(unset, std::max<int64_t>(passed, 1));
+    }
     if (!finish_) return;
     const WithoutInterpreter without;
     std::call_once(settled_, finish_);
@@ -170,6 +194,9 @@ class CarriedWork final : public c10d::Work {
   const std::vector<WorkPtr> parts_;
   const std::vector<at::Tensor> outputs_;
   const Finish finish_;
+  const bool timed_;
+  Clock::time_point begun_;
+  std::atomic<int64_t> ended_{0};
   std::once_flag settled_;
   std::mutex future_lock_;
   FuturePtr future_;
@@ -177,11 +204,7 @@ class CarriedWork final : public c10d::Work {
 
 Finish finishing(const py::object& finish) {
   if (finish.is_none()) return {};
-  // The last to let go of it may be a thread without the interpreter.
-  const auto held = std::shared_ptr<py::object>(new py::object(finish), [](py::object* f) {
-    const py::gil_scoped_acquire gil;
-    delete f;
-  });
+  const auto held = hold(finish);
   return [held] {
     const py::gil_scoped_acquire gil;
     (*held)();
@@ -241,7 +264,7 @@ bool is_plain(const at::Tensor& t, const c10d::ReduceOp& op, const c10d::Process
   }
   const auto bound = group.getBoundDeviceId();
   return t.layout() == at::kStrided && t.is_contiguous() && t.numel() > 0 && (!bound || *bound == t.device()) &&
-      g_coalescing.load(std::memory_order_relaxed) == 0;
+      g_coalescing.load(std::memory_order_relaxed) == 0 && !captures_underway();
 }
 
 // Releases differ in the arguments after the third, of which the last is the timeout.
@@ -255,11 +278,16 @@ void quick_allreduce(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::
     g_slow->callBoxed(stack);
     return;
   }
+  const auto backend = group->getBackend(kType);
+  if (const auto agreement = agreement_of(backend.get()); agreement && !agreement->same(tensors[0])) {
+    g_slow->callBoxed(stack);
+    return;
+  }
   c10d::AllreduceOptions options;
   options.reduceOp = *reduction;
   options.timeout = std::chrono::milliseconds(args[count - 1].toInt());
   std::vector<at::Tensor> aliases{Aliases(tensors[0].device().index(), /*keep_alive=*/true).to_cpu(tensors[0], false)};
-  auto part = group->getBackend(kType)->allreduce(aliases, options);
+  auto part = backend->allreduce(aliases, options);
   auto work = carried({std::move(part)}, tensors, {});
   torch::jit::drop(*stack, count);
   torch::jit::push(*stack, tensors, c10::IValue(std::move(work)));
@@ -299,7 +327,9 @@ void wait_for_pending() {
 void bind_collectives(py::module_& m) {
   m.def("carried_work", &carried_work, py::arg("parts"), py::arg("outputs"), py::arg("finish") = py::none());
   m.def("use_quick_allreduce", &use_quick_allreduce, py::arg("slow"));
+  m.def("time_collectives", [](bool on) { g_timed = on; });
   m.def("count_coalescing", [](int change) { g_coalescing += change; });
+  bind_agreement(m);
   g_before_synchronizing = &wait_for_pending;
 }
 

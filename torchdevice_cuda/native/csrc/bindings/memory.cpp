@@ -17,6 +17,7 @@
 #include "runtime/host.h"
 #include "runtime/limits.h"
 #include "runtime/pinned.h"
+#include "runtime/published.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -198,6 +199,7 @@ void bind_memory(py::module_& m) {
     watch_host(std::move(all));
   });
   m.def("host_left", &host_left, nogil);
+  m.def("publish_at", &publish_at, py::arg("address"));
 
   m.def("pool_retain", [](int i, uint64_t a, uint64_t b) { pool_retain(static_cast<Index>(i), {a, b}); }, nogil);
   m.def(

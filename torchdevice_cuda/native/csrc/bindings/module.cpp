@@ -10,6 +10,7 @@
 #include "operators/install.h"
 #include "operators/registration.h"
 #include "operators/widening.h"
+#include "profiling/profiler.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 #include "runtime/generator.h"
@@ -61,6 +62,8 @@ bool install(int count, const std::vector<int64_t>& limits) {
   register_boxed_kernels();
 #ifdef HOSTDEVICE_CUDA
   install_recording();
+  install_kineto();
+  install_event_profiling();
 #endif
   install_fork_handlers();
   py::module_::import("atexit").attr("register")(
@@ -161,6 +164,8 @@ PYBIND11_MODULE(_hostdevice_mps, m) {
   hostdevice::bind_ipc(m);
 #ifdef HOSTDEVICE_CUDA
   hostdevice::bind_graphs(m);
+  hostdevice::bind_profiling(m);
   hostdevice::bind_collectives(m);
+  hostdevice::bind_remote(m);
 #endif
 }

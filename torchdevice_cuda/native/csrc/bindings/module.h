@@ -22,8 +22,10 @@ auto without_gil(F&& function) {
 
 void bind_graphs(py::module_& m);
 void bind_memory(py::module_& m);
+void bind_profiling(py::module_& m);
 void bind_history(py::module_& m);
 void bind_streams(py::module_& m);
 void bind_collectives(py::module_& m);
+void bind_remote(py::module_& m);
 
 }  // namespace hostdevice

@@ -12,6 +12,7 @@
 #include "operators/boxed.h"
 #include "operators/facts.h"
 #include "operators/recorded.h"
+#include "runtime/activities.h"
 #include "runtime/allocator.h"
 #include "runtime/generator.h"
 #include "runtime/segments.h"
@@ -58,9 +59,12 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
   const auto capture = current_capture(index);
   if (capture && f.indexing && is_indexed_by_host(arguments[1])) refuse_pageable_copy();
   if (capture && computes(op, f)) {
+    const RuntimeCall launched("cudaLaunchKernel");
     static_cast<Recording&>(*capture).call(op, f, keys, index, stack);
     return;
   }
+  DeviceWork launch;
+  if (is_profiled() && f.launches) launch.begin(op.schema().name(), index);
   const InNode whole;
   op.redispatchBoxed(keys, stack);
 }
@@ -74,7 +78,7 @@ void record_work(const char* name, c10::DeviceIndex index, const std::function<v
     const auto restore = c10::make_scope_exit([&] { t_tape = saved; });
     work();
   }
-  if (capture) static_cast<Recording&>(*capture).add(name, index, work, std::move(tape));
+  if (capture) static_cast<Recording&>(*capture).add(name, index, work, true, std::move(tape));
 }
 
 GeneratorImpl& impl_of(const at::Generator& generator) {
@@ -93,7 +97,7 @@ bool record_sleep(c10::DeviceIndex device, int64_t cycles) {
   device = resolve(device);
   const auto capture = current_capture(device);
   if (!capture) return false;
-  static_cast<Recording&>(*capture).add("sleep", device, [=] { sleep_current_stream(device, cycles); });
+  static_cast<Recording&>(*capture).add("sleep", device, [=] { sleep_current_stream(device, cycles); }, false);
   return true;
 }
 
@@ -102,10 +106,11 @@ bool record_event(const std::shared_ptr<EventState>& event, const StreamState& s
   const auto capture = capture_of(stream);
   if (!capture) return false;
   const auto index = stream.device;
-  static_cast<Recording&>(*capture).add(waits ? "wait for an event" : "an event", index, [=] {
+  const auto again = [=] {
     auto& now = stream_state(index, current_stream(index));
     waits ? event_block(*event, now) : event_record(*event, now);
-  });
+  };
+  static_cast<Recording&>(*capture).add(waits ? "wait for an event" : "an event", index, again, false);
   return true;
 }
 
@@ -157,10 +162,10 @@ void Recording::call(
   nodes_.push_back(std::move(node));
 }
 
-void Recording::add(std::string name, c10::DeviceIndex index, std::function<void()> work, Tape tape) {
+void Recording::add(std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes, Tape tape) {
   count_work(*this, stream_state(index, current_stream(index)));
   const std::lock_guard<std::mutex> lock(mutex_);
-  nodes_.emplace_back(std::move(name), std::move(work), std::vector<const void*>{}, std::move(tape));
+  nodes_.emplace_back(std::move(name), std::move(work), std::vector<const void*>{}, std::move(tape), computes);
 }
 
 void Recording::begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& memory) {
@@ -274,7 +279,14 @@ void Graph::replay() {
   const c10::impl::ExcludeDispatchKeyGuard below(excluded);
   const InNode whole;
   const auto device = c10::make_scope_exit([saved = t_current_device] { t_current_device = saved; });
-  for (const auto& node : nodes_) node.replay();
+  GraphLaunch launch(device_);
+  for (const auto& node : nodes_) {
+    if (is_profiled()) {
+      launch.next(node.name(), node.device(), node.computes());
+      if (node.copied_as()) DeviceWork::is_copy(node.copied_as(), node.copied());
+    }
+    node.replay();
+  }
   for (const auto& g : generators_) impl_of(g.state).skip(g.words);
 }
 

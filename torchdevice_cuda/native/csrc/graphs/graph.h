@@ -28,7 +28,7 @@ class Recording final : public Capture {
       const c10::OperatorHandle& op, const Facts& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
       torch::jit::Stack* stack);
   // Something that is no operator: it is done when the graph is replayed.
-  void add(std::string name, c10::DeviceIndex index, std::function<void()> work, Tape tape = {});
+  void add(std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes, Tape tape = {});
 
   // A call of somebody else's code over device memory: from here on it is made, until it has ended.
   void begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& memory);

@@ -8,6 +8,7 @@
 
 #include "graphs/tensors.h"
 #include "operators/alias.h"
+#include "operators/copies.h"
 #include "operators/facts.h"
 #include "operators/types.h"
 #include "runtime/allocator.h"
@@ -43,13 +44,21 @@ Node::Node(
     c10::ArrayRef<IValue> arguments, c10::ArrayRef<IValue> results, Tape tape)
     : name_(c10::toString(op.operator_name())), op_(op), keys_(keys), index_(index), tape_(std::move(tape)) {
   on_cpu_ = computes_on_cpu(f, arguments);
+  if (op.schema().name() == "aten::copy_") {
+    copied_as_ = hostdevice::copied_as(arguments[0].toTensor(), arguments[1].toTensor());
+    copied_ = static_cast<int64_t>(arguments[0].toTensor().nbytes());
+  }
   if (on_cpu_) keys_ = c10::DispatchKeySet(c10::DispatchKey::CPU);
   freeze(f, arguments);
   add_results(arguments, results);
 }
 
-Node::Node(std::string name, std::function<void()> work, std::vector<const void*> addresses, Tape tape)
-    : name_(std::move(name)), work_(std::move(work)), addresses_(std::move(addresses)), tape_(std::move(tape)) {}
+Node::Node(std::string name, std::function<void()> work, std::vector<const void*> addresses, Tape tape, bool computes)
+    : name_(std::move(name)),
+      work_(std::move(work)),
+      computes_(computes),
+      addresses_(std::move(addresses)),
+      tape_(std::move(tape)) {}
 
 // Whether the CPU's kernel is all that the device's does, with these arguments.
 bool Node::computes_on_cpu(const Facts& f, c10::ArrayRef<IValue> arguments) const {

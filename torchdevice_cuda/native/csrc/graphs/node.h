@@ -22,13 +22,29 @@ class Node {
       const c10::OperatorHandle& op, const Facts& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
       c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results, Tape tape);
   // Something else that is done on the device.
-  Node(std::string name, std::function<void()> work, std::vector<const void*> addresses = {}, Tape tape = {});
+  Node(
+      std::string name, std::function<void()> work, std::vector<const void*> addresses = {}, Tape tape = {},
+      bool computes = true);
 
   // Below autograd, with the thread's device set back by the caller.
   void replay() const;
 
   const std::string& name() const {
     return name_;
+  }
+  // Events and sleeps do not: they tell profilers themselves.
+  bool computes() const {
+    return computes_;
+  }
+  // Of a copy: what profilers call it, or null, and how much it copies.
+  const char* copied_as() const {
+    return copied_as_;
+  }
+  int64_t copied() const {
+    return copied_;
+  }
+  c10::DeviceIndex device() const {
+    return index_;
   }
   // Addresses of device memory that it reads or writes besides its own.
   const std::vector<const void*>& addresses() const {
@@ -50,7 +66,10 @@ class Node {
   std::function<void()> work_;
   c10::DispatchKeySet keys_;
   c10::DeviceIndex index_ = 0;
-  bool on_cpu_ = false;   // straight to the CPU's kernel, on aliases that are made
+  bool on_cpu_ = false;  // straight to the CPU's kernel, on aliases that are made
+  bool computes_ = true;
+  const char* copied_as_ = nullptr;
+  int64_t copied_ = 0;
   bool numbers_ = false;  // some of its arguments are CPU numbers
   torch::jit::Stack arguments_;
   std::vector<Result> results_;  // in the order of what the kernel returns, lists laid flat

@@ -207,6 +207,10 @@ const Waiting* find_waiting(const c10::OperatorHandle& op) {
   return told ? &kAlways : nullptr;
 }
 
+bool waits(const Facts& f, const Stack& stack, size_t base) {
+  return f.reads_back || (f.waiting && (!f.waiting->holds || f.waiting->holds(stack, base)));
+}
+
 void tell(const Facts& f, const Stack& stack, size_t base, c10::DeviceIndex index) {
   const auto holds = [&](const auto* row) { return !row->holds || row->holds(stack, base); };
   if (f.nondeterministic && at::globalContext().deterministicAlgorithms() && holds(f.nondeterministic))

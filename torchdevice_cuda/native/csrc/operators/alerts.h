@@ -35,6 +35,9 @@ struct Waiting {
 const Nondeterministic* find_nondeterministic(const c10::OperatorHandle& op);
 const Waiting* find_waiting(const c10::OperatorHandle& op);
 
+// Whether CUDA waits for the stream in a call with these arguments.
+bool waits(const Facts& f, const torch::jit::Stack& stack, size_t base);
+
 // Raises or warns, if the program has asked for it and the arguments are such; waits where CUDA would.
 void tell(const Facts& f, const torch::jit::Stack& stack, size_t base, c10::DeviceIndex index);
 

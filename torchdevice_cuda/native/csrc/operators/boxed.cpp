@@ -24,6 +24,7 @@
 #include "operators/recorded.h"
 #include "operators/refusals.h"
 #include "operators/registration.h"
+#include "runtime/activities.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 #include "runtime/generator.h"
@@ -109,6 +110,16 @@ C10_NOINLINE void round(Widening& wide, const Facts& f, Stack& stack) {
     IValue& v = stack[base + i];
     if (v.isTensor()) v = wide.result(std::move(v).toTensor(), i);
   }
+}
+
+C10_NOINLINE void begin_launch(
+    DeviceWork& launch, const c10::OperatorHandle& op, const Facts& f, const Stack& stack, size_t base,
+    c10::DeviceIndex index) {
+  launch.begin(op.schema().name(), index);
+  if (f.only_reads && stack[base].isTensor())
+    DeviceWork::is_copy(
+        copy_name(false, true, /*pinned=*/true), static_cast<int64_t>(stack[base].toTensor().itemsize()));
+  if (waits(f, stack, base)) DeviceWork::is_awaited();
 }
 
 void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stack* stack) {
@@ -246,6 +257,8 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   if (C10_UNLIKELY(f.divides)) divide_by_one_for_zero(*stack, base);
   try {
     const AllocateOnDevice here(leaves ? c10::DeviceIndex(-1) : index, any_cpu);
+    DeviceWork launch;
+    if (kIsCuda && is_profiled() && f.launches) begin_launch(launch, op, f, *stack, base, index);
     if (C10_UNLIKELY(f.seeded))
       redispatch_seeded(op, target, stack, index);
     else

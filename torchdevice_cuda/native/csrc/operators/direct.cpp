@@ -27,6 +27,7 @@
 #include "operators/install.h"
 #include "operators/registration.h"
 #include "operators/types.h"
+#include "runtime/activities.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 
@@ -106,6 +107,9 @@ struct Direct<Op, kNumbersMayMix, kTypes, R(A...)> {
         const AllocateOnDevice here(look.index, look.numbers);
         result = Op::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), pass(aliases, a)...);
       }
+      if constexpr (std::is_same_v<Op, at::_ops::clone>)
+        if (is_profiled() && result.strides() == first(a...).strides())
+          DeviceWork::is_copy(copy_name(false, false, false), static_cast<int64_t>(result.nbytes()));
       return aliases.to_device(std::move(result));
     }
   }

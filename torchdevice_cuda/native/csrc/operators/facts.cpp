@@ -160,6 +160,9 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
   f->reads_back = f->reads_back && !f->waiting;  // once is enough
   f->nondeterministic = find_nondeterministic(op);
   f->tells = f->waiting || f->nondeterministic;
+  f->only_reads = schema.name() == "aten::_local_scalar_dense";
+  f->launches = !f->view && !op.hasTag(at::Tag::inplace_view) &&
+      (f->writes || f->tensor_returns || f->returns == 0 || f->reads_back || f->waiting);
   f->seeded = !has_generator && op.hasTag(at::Tag::nondeterministic_seeded) && !never_draws(schema);
   const std::string name = aten_name(schema.name(), schema.overload_name());
   if (const auto* row = name.empty() ? nullptr : find_op_row(name.c_str())) {

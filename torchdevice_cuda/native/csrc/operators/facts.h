@@ -54,6 +54,8 @@ struct Facts {
   bool asks_grad = false;   // does less when no argument requires a gradient
   bool divides = false;     // by its second argument, where an integer zero is no error on a GPU
   bool reads_back = false;  // hands a value to the host, so waits for the stream
+  bool launches = false;    // has the device do something
+  bool only_reads = false;  // and that is a copy of a value for the host
   bool tells = false;       // one of the next two
   const Waiting* waiting = nullptr;
   const Nondeterministic* nondeterministic = nullptr;

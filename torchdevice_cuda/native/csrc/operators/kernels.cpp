@@ -17,9 +17,11 @@
 #include <cstring>
 
 #include "operators/alias.h"
+#include "operators/copies.h"
 #include "operators/install.h"
 #include "operators/refusals.h"
 #include "operators/registration.h"
+#include "runtime/activities.h"
 #include "runtime/allocator.h"
 #include "runtime/captures.h"
 #include "runtime/device.h"
@@ -101,12 +103,22 @@ void check_captured_copy(const Tensor& host, c10::DeviceIndex index) {
   if (kIsCuda && host.numel() && current_capture(index) && !is_pinned(host.storage().data())) refuse_pageable_copy();
 }
 
+C10_NOINLINE void profile_copy(const Tensor& self, const Tensor& src, bool non_blocking) {
+  if (!self.numel()) {
+    DeviceWork::is_nothing();
+    return;
+  }
+  if (const char* name = copied_as(self, src)) DeviceWork::is_copy(name, static_cast<int64_t>(self.nbytes()));
+  if (!non_blocking && !(is_device_tensor(self) && is_device_tensor(src))) DeviceWork::is_awaited();
+}
+
 Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   check_fork();
   check_conversion(self, src);
   const bool to_host = !is_device_tensor(self);
   const auto index = to_host ? src.device().index() : self.device().index();
   const bool from_host = !is_device_tensor(src);
+  if (is_profiled()) profile_copy(self, src, non_blocking);
   if (captures_underway() && (to_host || from_host)) check_captured_copy(to_host ? self : src, index);
   if (!self.numel()) {
     // Nothing is copied, and nobody waits.
@@ -185,6 +197,16 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
 #endif
 
 }  // namespace
+
+const char* copied_as(const Tensor& self, const Tensor& src) {
+  const bool to_host = !is_device_tensor(self), from_host = !is_device_tensor(src);
+  // What is converted on the way is copied before or after that.
+  if (to_host || from_host) return copy_name(from_host, to_host, is_pinned((to_host ? self : src).storage().data()));
+  if (self.scalar_type() != src.scalar_type() || self.strides() != src.strides() ||
+      !self.is_non_overlapping_and_dense())
+    return nullptr;
+  return self.device() == src.device() ? copy_name(false, false, false) : "Memcpy PtoP (Device -> Device)";
+}
 
 void register_direct_kernels() {
   Registrar registrar(kDense);

@@ -1,4 +1,5 @@
 // Where kernels of the device look whether a graph is being captured: then a call is recorded, to be replayed later.
+// And whether somebody profiles: then it is written down.
 #pragma once
 
 #include <ATen/core/boxing/BoxedKernel.h>
@@ -8,9 +9,12 @@
 #include <ATen/core/stack.h>
 
 #include <functional>
+#include <type_traits>
 #include <utility>
 
+#include "runtime/activities.h"
 #include "runtime/captures.h"
+#include "runtime/device.h"
 
 namespace hostdevice {
 
@@ -24,10 +28,24 @@ using RecordWork = void (*)(const char* name, c10::DeviceIndex device, const std
 extern RecordWork g_record_work;
 template <class F>
 void work_on_device(const char* name, c10::DeviceIndex device, const F& work) {
-  if (may_be_captured())
+  if (may_be_captured()) {
     g_record_work(name, device, work);
-  else
-    work();
+    return;
+  }
+  DeviceWork launch;
+  if (is_profiled()) launch.begin(name, device);
+  work();
+}
+
+// The device that a call is for, as its first tensor says.
+inline c10::DeviceIndex launched_on() {
+  return t_current_device;
+}
+template <class First, class... Rest>
+c10::DeviceIndex launched_on(const First& first, const Rest&... rest) {
+  if constexpr (std::is_same_v<First, at::Tensor>)
+    if (first.defined() && first.device().type() == kType) return first.device().index();
+  return launched_on(rest...);
 }
 
 // A typed kernel that looks first. Everything that is launched on the device goes through one of these or through the
@@ -45,6 +63,8 @@ struct Recorded<F, R(A...)> {
       return c10::impl::BoxedKernelWrapper<R(A...)>::call(
           c10::BoxedKernel::makeFromFunction<&record>(), op, c10::DispatchKeySet(key), std::forward<A>(a)...);
     }
+    DeviceWork launch;
+    if (is_profiled()) launch.begin(op.schema().name(), launched_on(a...));
     return (*F::func_ptr())(std::forward<A>(a)...);
   }
 

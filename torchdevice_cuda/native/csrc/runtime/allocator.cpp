@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "runtime/activities.h"
 #include "runtime/captures.h"
 #include "runtime/device_memory.h"
 #include "runtime/gpu_trace.h"
@@ -332,8 +333,10 @@ void lock_all_for_fork() {
   lock_streams_for_fork();
   lock_pinned_for_fork();
   lock_annotations_for_fork();
+  lock_activities_for_fork();
 }
 void unlock_all_after_fork() {
+  unlock_activities_after_fork();
   unlock_annotations_after_fork();
   unlock_pinned_after_fork();
   unlock_streams_after_fork();

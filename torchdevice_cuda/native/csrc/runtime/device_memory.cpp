@@ -6,10 +6,12 @@
 #include <array>
 #include <atomic>
 
+#include "runtime/activities.h"
 #include "runtime/captures.h"
 #include "runtime/device.h"
 #include "runtime/host.h"
 #include "runtime/ipc.h"
+#include "runtime/published.h"
 #include "runtime/segments.h"
 #include "runtime/streams.h"
 
@@ -122,6 +124,7 @@ Block* DeviceMemory::new_segment(
   if (options_.expandable)
     return limits_.allows(reserved() + uncached_, size) ? grow(pool, wanted, stream, context) : nullptr;
   if (!has_room(size)) return nullptr;
+  const RuntimeCall call("cudaMalloc");
   char* p = map_segment(size);
   if (!p) return nullptr;
   if (!addresses().add(p, size)) {
@@ -142,6 +145,7 @@ Block* DeviceMemory::new_segment(
     stats_.segment[k].increase(1);
     stats_.reserved_bytes[k].increase(size);
   });
+  publish_held(index_, reserved() + uncached_);
   if (size >= options_.max_split) stats_.oversize_segments.increase(1);
   stats_.num_device_alloc++;
   note(Action::SegmentAlloc, reinterpret_cast<uintptr_t>(p), size, stream, &pool, context);

@@ -7,6 +7,7 @@
 
 #include "runtime/device_memory.h"
 #include "runtime/host.h"
+#include "runtime/published.h"
 
 namespace hostdevice {
 
@@ -114,6 +115,7 @@ Block* DeviceMemory::map_block(Block* b, size_t wanted, const Context& context) 
   }
   pool.add(b);
   count(pool, [&](StatKind k) { stats_.reserved_bytes[k].increase(size); });
+  publish_held(index_, reserved() + uncached_);
   stats_.num_device_alloc++;
   if (leads && !b->segment_context) b->segment_context = context;
   note(Action::SegmentMap, reinterpret_cast<uintptr_t>(start), size, b->stream, &pool, context);
@@ -149,6 +151,7 @@ void DeviceMemory::unmap_block(Block* b, const Context& context) {
   }
   pool.unmapped.insert(b);
   count(pool, [&](StatKind k) { stats_.reserved_bytes[k].decrease(size); });
+  publish_held(index_, reserved() + uncached_);
   stats_.num_device_free++;
   note(
       Action::SegmentUnmap, reinterpret_cast<uintptr_t>(start), size, b->stream, &pool,

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "runtime/activities.h"
 #include "runtime/captures.h"
 #include "runtime/device.h"
 #include "runtime/streams.h"
@@ -49,6 +50,7 @@ size_t pinned_size(const Pinned& p, size_t n) {
 constexpr int64_t kMicrosecond = 1000;  // ns
 
 void* map_pinned(Pinned& p, size_t n) {
+  const RuntimeCall call("cudaHostAlloc");
   const auto began = now_ns();
   void* const at = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return nullptr;
@@ -57,6 +59,7 @@ void* map_pinned(Pinned& p, size_t n) {
 }
 
 void unmap_pinned(Pinned& p, char* at, size_t n) {
+  const RuntimeCall call("cudaFreeHost");
   const auto began = now_ns();
   munmap(at, n);
   p.stats.free_time.add((now_ns() - began) / kMicrosecond);

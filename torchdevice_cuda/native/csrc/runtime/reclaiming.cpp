@@ -5,10 +5,12 @@
 
 #include <algorithm>
 
+#include "runtime/activities.h"
 #include "runtime/device.h"
 #include "runtime/device_memory.h"
 #include "runtime/expandable.h"
 #include "runtime/host.h"
+#include "runtime/published.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -180,11 +182,13 @@ void DeviceMemory::release_segment(Pool& pool, Block* b, const Context& context)
     stats_.segment[k].decrease(1);
     stats_.reserved_bytes[k].decrease(b->size);
   });
+  publish_held(index_, reserved() + uncached_);
   if (b->size >= options_.max_split) stats_.oversize_segments.decrease(1);
   stats_.num_device_free++;
   if (pool.owner) pool.owner->segments--;
   segments_.erase(b->ptr);
   addresses().remove(b->ptr);
+  const RuntimeCall call("cudaFree");
   unmap_segment(b->ptr, b->size);
   drop_block(b);
 }
@@ -225,6 +229,7 @@ void DeviceMemory::release_cached(PoolId only, const Context& context) {
 // ---- without a cache ------------------------------------------------------------------------------------------------
 
 Block* DeviceMemory::allocate_uncached(size_t bytes, c10::StreamId stream) {
+  const RuntimeCall call("cudaMalloc");
   Lock lock(mutex_);
   const size_t size = round_up(bytes, kChunk);
   char* p = has_room(size) ? map_segment(size) : nullptr;
@@ -251,11 +256,14 @@ Block* DeviceMemory::allocate_uncached(size_t bytes, c10::StreamId stream) {
   segments_.emplace(p, b);
   addresses().set(p, b);
   uncached_ += size;
+  publish_held(index_, reserved() + uncached_);
   return b;
 }
 
 void DeviceMemory::release_uncached(Block* b) {
+  const RuntimeCall call("cudaFree");
   uncached_ -= b->size;
+  publish_held(index_, reserved() + uncached_);
   segments_.erase(b->ptr);
   addresses().remove(b->ptr);
   unmap_segment(b->ptr, b->size);

@@ -8,6 +8,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "runtime/activities.h"
 #include "runtime/captures.h"
 #include "runtime/gpu_trace.h"
 
@@ -144,17 +145,22 @@ bool stream_idle(const StreamState& stream) {
 }
 
 bool query_stream(const StreamState& stream) {
+  const RuntimeCall call("cudaStreamQuery", &stream);
   refuse_waiting_for(stream);
   return stream_idle(stream);
 }
 
 void synchronize_stream(const StreamState& stream) {
+  // A copy that waits says so itself.
+  const RuntimeCall call(DeviceWork::underway() ? nullptr : "cudaStreamSynchronize", &stream);
   refuse_waiting_for(stream);
   report(&Told::trace_gpu_stream_synchronization, handle_of(stream));
   wait_until(stream.ready_ns.load());
 }
 
 void synchronize_event(const EventState& event) {
+  RuntimeCall call("cudaEventSynchronize");
+  call.waits_for(event);
   refuse_asking(event);
   report(&Told::trace_gpu_event_synchronization, as_number(&event));
   wait_until(event.time_ns.load());
@@ -169,6 +175,7 @@ void (*g_before_synchronizing)() = nullptr;
 
 void synchronize_device(c10::DeviceIndex device) {
   mark_used();
+  const RuntimeCall call("cudaDeviceSynchronize");
   device = resolve(device);
   mark_context(device);
   refuse_waiting_for_device(device);
@@ -197,6 +204,7 @@ void sleep_current_stream(c10::DeviceIndex device, int64_t cycles) {
   const auto ns = std::clamp(static_cast<double>(cycles) / kCyclesPerNs, 0.0, kCenturyNs);
   const auto end = std::min(start + static_cast<int64_t>(ns), now_ns() + static_cast<int64_t>(kCenturyNs));
   s.ready_ns.store(end, std::memory_order_release);
+  if (is_profiled()) add_sleep(device, start - now_ns(), end - start);
 }
 
 int64_t keep_busy(StreamState& stream, int64_t ns) {
@@ -238,6 +246,8 @@ void unlock_streams_after_fork() {
 
 void event_record(EventState& event, StreamState& stream) {
   mark_used();
+  RuntimeCall call("cudaEventRecord", &stream);
+  call.records(event);
   mark_context(stream.device);
   if (captures_underway() || event.capture.load(std::memory_order_relaxed)) record_captured(event, stream);
   if (event.time_ns.load(std::memory_order_relaxed) < 0) report(&Told::trace_gpu_event_creation, as_number(&event));
@@ -247,6 +257,8 @@ void event_record(EventState& event, StreamState& stream) {
 
 void event_block(const EventState& event, StreamState& stream) {
   check_fork();
+  RuntimeCall call("cudaStreamWaitEvent", &stream);
+  call.waits_for(event);
   if (captures_underway() || event.capture.load(std::memory_order_relaxed)) wait_captured(event, stream);
   report(&Told::trace_gpu_event_wait, as_number(&event), handle_of(stream));
   const auto t = event.time_ns.load(std::memory_order_acquire);
@@ -260,6 +272,7 @@ void event_dropped(const EventState& event) {
 }
 
 bool event_done(const EventState& event) {
+  const RuntimeCall call("cudaEventQuery");
   refuse_asking(event);
   return event.time_ns.load(std::memory_order_acquire) <= now_ns();
 }

@@ -1,0 +1,38 @@
+"""The folders that torchdevice_cuda keeps things in.
+
+No fields of the settings: they are asked for before there are any, and by tools that never activate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+
+class SettingsError(ValueError):
+    """A setting has a value that cannot be read."""
+
+
+def cache_dir() -> Path:
+    """Where what was built and learned is kept: ``$TORCHDEVICE_CACHE_DIR``, or the user's cache folder."""
+    named = os.environ.get("TORCHDEVICE_CACHE_DIR", "").strip()
+    if named:
+        try:
+            return Path(named).expanduser().absolute()
+        except (RuntimeError, OSError) as error:  # a user that the system does not know; a working folder that is gone
+            raise SettingsError(f"TORCHDEVICE_CACHE_DIR={named!r} names no folder: {error}") from error
+    import platformdirs
+
+    # Where a user has no home, some versions raise, and some leave "~", which would be made in the working folder.
+    with contextlib.suppress(RuntimeError, OSError):
+        found = platformdirs.user_cache_path("torchdevice-cuda", appauthor=False)
+        if found.is_absolute():
+            return found
+    raise SettingsError("this user has no home folder to keep a cache in; set TORCHDEVICE_CACHE_DIR")
+
+
+def runtime_dir() -> Path | None:
+    """Where running processes tell of themselves, if ``$TORCHDEVICE_RUNTIME_DIR`` says so."""
+    named = os.environ.get("TORCHDEVICE_RUNTIME_DIR", "").strip()
+    return Path(named).absolute() if named else None

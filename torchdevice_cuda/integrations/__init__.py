@@ -1,0 +1,1 @@
+"""torchdevice_cuda inside other people's tools: test runners."""

@@ -1,0 +1,144 @@
+"""What tests do on the device, one by one: the most memory that each held, what it left, and what left the GPU."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from .. import drivers
+from ..drivers import Driver, Trait
+from ..report.departures import departures
+
+MIB = 1 << 20
+_PEAK, _LEFT = "torchdevice_peak_bytes", "torchdevice_left_bytes"
+_SHOWN = 10
+
+
+class _Use:
+    """What was on the devices when a test began."""
+
+    def __init__(self) -> None:
+        self.held = _held()
+        self.departures = _departures()
+        self.peak = 0
+
+    def look(self) -> None:
+        """What the test itself has held at most; others may have left something before it."""
+        self.peak = max(self.peak, _figures("peak") - self.held)
+
+
+def _books() -> Driver | None:
+    """The driver, where it has been used and its books are exact: the process's own memory is not a test's."""
+    driver = drivers.installed()
+    if driver is None or Trait.NATIVE not in driver.traits or not driver.initialized():
+        return None
+    return driver
+
+
+def _figures(figure: str) -> int:
+    """Bytes of tensors on all devices, now or at most."""
+    driver = _books()
+    if driver is None:
+        return 0
+    stats = (driver.memory.stats(device) for device in range(driver.device_count()))
+    return sum(int(each["allocated_bytes"]["all"][figure]) for each in stats)
+
+
+def _held() -> int:
+    return _figures("current")
+
+
+def _reset() -> None:
+    driver = _books()
+    for device in range(0 if driver is None else driver.device_count()):
+        assert driver is not None
+        driver.memory.reset_peak(device)
+
+
+def _departures() -> dict[tuple[str, str, str], int]:
+    return {(what, where, why): count for count, what, where, why in departures.rows()}
+
+
+class Books:
+    """Hooks of pytest. Figures travel with the reports of tests, so that they arrive from workers, too."""
+
+    def __init__(self, mark: str, fail_on_departure: bool, limit: int | None) -> None:
+        self._mark, self._fail_on_departure, self._limit = mark, fail_on_departure, limit
+        self._peaks: list[tuple[int, str]] = []
+        self._left: list[tuple[int, str]] = []
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Skip what needs the real thing."""
+        mark = item.get_closest_marker(self._mark)
+        driver = drivers.installed()
+        if mark is not None and (driver is None or driver.name != "cuda"):
+            why = mark.kwargs.get("reason") or (mark.args[0] if mark.args else "")
+            pytest.skip(f"needs a real CUDA GPU{f': {why}' if why else ''}")
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:
+        """Begin the books of a test, with its fixtures."""
+        _reset()
+        item.stash[_USE] = _Use()
+        yield
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, None]:
+        """Fail a test that passed and did what it may not."""
+        outcome = yield
+        use = item.stash[_USE]
+        use.look()
+        if outcome.excinfo is None and (words := self._complaint(use)):
+            outcome.force_exception(pytest.fail.Exception(words, pytrace=False))
+
+    def _complaint(self, use: _Use) -> str | None:
+        if self._limit is not None and use.peak > self._limit:
+            return (
+                f"held {use.peak / MIB:.1f} MiB of the GPU at most, more than --torchdevice-memory-limit "
+                f"{self._limit / MIB:.1f} MiB"
+            )
+        left = {row: count - use.departures.get(row, 0) for row, count in _departures().items()}
+        rows = [f"{what} -> {where}, {count} times: {why}" for (what, where, why), count in left.items() if count > 0]
+        if self._fail_on_departure and rows:
+            return "\n".join(["left the GPU (--torchdevice-fail-on-departure):", *rows])
+        return None
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+        """Close the books when the fixtures are gone, and send the figures."""
+        if call.when == "teardown":
+            use = item.stash[_USE]
+            use.look()
+            if _held() > use.held:
+                gc.collect()  # what is in a cycle is not left
+            for name, size in ((_PEAK, use.peak), (_LEFT, _held() - use.held)):
+                if size > 0:
+                    item.user_properties.append((name, size))
+        yield
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect the figures, of workers too."""
+        if report.when == "teardown":
+            found = dict(report.user_properties)
+            if found.get(_PEAK):
+                self._peaks.append((int(str(found[_PEAK])), report.nodeid))
+            if found.get(_LEFT):
+                self._left.append((int(str(found[_LEFT])), report.nodeid))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """The tests that held most, and all that left something."""
+        tables = (
+            (f"most device memory (of {len(self._peaks)} tests that used some)", self._peaks, _SHOWN),
+            ("device memory that tests left behind", self._left, len(self._left)),
+        )
+        for title, rows, shown in tables:
+            if rows:
+                terminalreporter.section(title, sep="-")
+                for size, nodeid in sorted(rows, key=lambda row: (-row[0], row[1]))[:shown]:
+                    terminalreporter.line(f"{size / MIB:10.2f} MiB  {nodeid}")
+
+
+_USE = pytest.StashKey[_Use]()

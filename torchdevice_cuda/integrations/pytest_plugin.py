@@ -1,0 +1,102 @@
+"""A plugin of pytest: ``pytest --torchdevice`` runs tests for CUDA on a machine without one.
+
+It is found by its entry point and does nothing until it is asked. It activates before the first ``conftest.py`` is
+imported, in every worker of pytest-xdist too, and keeps books on the device's memory, a test at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import pytest
+
+from .. import settings
+
+#: The option, the setting that it makes, and its words. Each is an argument of ``activate()``.
+_SETTINGS = (
+    ("--torchdevice-driver", "driver"),
+    ("--torchdevice-gpu", "gpu"),
+    ("--torchdevice-devices", "devices"),
+    ("--torchdevice-memory", "memory"),
+    ("--torchdevice-policy", "policy"),
+)
+#: Tests that only NVIDIA's hardware can pass: those of kernels in CUDA C++, of speed.
+MARK = "needs_real_cuda"
+_DEPARTURE = "--torchdevice-fail-on-departure"
+_LIMIT = "--torchdevice-memory-limit"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options."""
+    group = parser.getgroup("torchdevice", "CUDA without a CUDA GPU (torchdevice_cuda)")
+    group.addoption("--torchdevice", action="store_true", help="run tests for CUDA on what this machine has instead")
+    for flag, field in _SETTINGS:
+        option = settings.BY_FIELD[field]
+        group.addoption(flag, metavar="VALUE", help=f"{option.help}: {option.allowed}")
+    group.addoption(_DEPARTURE, action="store_true", help="fail tests in which an operator left the GPU")
+    group.addoption(_LIMIT, metavar="SIZE", type=_size, help="fail tests that held more of a GPU than this")
+
+
+def _size(text: str) -> int:
+    try:
+        size = settings.load({"memory": text}, {}).memory
+    except settings.SettingsError as error:
+        raise argparse.ArgumentTypeError(str(error).replace("--memory", _LIMIT)) from None
+    assert size is not None
+    return size
+
+
+def _given(options: argparse.Namespace) -> dict[str, str]:
+    found = ((field, getattr(options, _destination(flag), None)) for flag, field in _SETTINGS)
+    return {field: value for field, value in found if value is not None}
+
+
+def _destination(flag: str) -> str:
+    return flag.lstrip("-").replace("-", "_")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Activate: a ``conftest.py`` may import torch, and a test may ask at its top whether there is CUDA."""
+    options = early_config.known_args_namespace
+    overrides = _given(options)
+    if not options.torchdevice:
+        unused = [flag for flag, field in _SETTINGS if field in overrides]
+        unused += [flag for flag in (_DEPARTURE, _LIMIT) if getattr(options, _destination(flag), None)]
+        if unused:
+            raise pytest.UsageError(f"{unused[0]} needs --torchdevice")
+        return
+    from .. import activation
+    from ..launch import children, failing
+
+    try:
+        chosen = settings.load(overrides)
+        activation.start(overrides, failing.end_program)
+    except (settings.SettingsError, activation.ActivationError, activation.DriverUnavailable) as error:
+        words = str(error)
+        for flag, field in _SETTINGS:
+            words = words.replace(f"--{field}=", f"{flag}=")
+        raise pytest.UsageError(f"--torchdevice: {words}") from error
+    children.export(chosen, overrides)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Know the mark, whether we are asked or not: a test suite that has it runs everywhere."""
+    config.addinivalue_line("markers", f"{MARK}(reason): only NVIDIA's hardware can pass it; skipped by --torchdevice")
+    if config.option.torchdevice:
+        from .pytest_books import Books
+
+        config.pluginmanager.register(
+            Books(MARK, config.option.torchdevice_fail_on_departure, config.option.torchdevice_memory_limit),
+            "torchdevice-books",
+        )
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """What is asked for; which driver it is shows with the first import of torch."""
+    if not config.option.torchdevice:
+        return None
+    given: dict[str, Any] = _given(config.option)
+    asked = ", ".join(f"{field} {value}" for field, value in given.items())
+    return f"torchdevice: CUDA is stood in for{f' ({asked})' if asked else ''}"

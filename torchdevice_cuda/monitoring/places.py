@@ -1,0 +1,71 @@
+"""Where the files of running processes are: one folder for a user, which nobody else can write."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
+
+from .. import settings
+
+#: Memory that every process of a Linux machine sees under the same name, whatever its environment.
+_MEMORY = Path("/dev/shm")
+
+
+class NoFolder(OSError):
+    """There is no place for the files."""
+
+
+def folder() -> Path:
+    """The folder of this user; whether it exists or not."""
+    named = settings.runtime_dir()
+    if named is not None:
+        return named
+    shared = _MEMORY if sys.platform == "linux" and os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
+    return shared / f"torchdevice-cuda-{_user()}"
+
+
+def make() -> Path:
+    """The same, which exists and belongs to this user alone; another's, or a link, is not written to."""
+    path = folder()
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not is_ours(path):
+        raise NoFolder(f"{path} is not a folder of this user alone")
+    return path
+
+
+def is_ours(path: Path) -> bool:
+    """Whether nobody else can have written what is in it."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    if not stat.S_ISDIR(found.st_mode):
+        return False
+    return not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o022)
+
+
+def _user() -> str:
+    return str(os.getuid()) if hasattr(os, "getuid") else "user"
+
+
+def identity(pid: int) -> str | None:
+    """What tells a process from a later one with the same number, by the system's own count; ``None`` if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        # The third field of the file is the first after the name: the state, then ... the 22nd is the start.
+        return None if fields[0] in (b"Z", b"X") else fields[19].decode()
+    except FileNotFoundError:
+        if os.path.isdir("/proc/self"):
+            return None
+    except (OSError, IndexError):
+        return None
+    import psutil
+
+    try:
+        return str(round(psutil.Process(pid).create_time()))
+    except psutil.Error:
+        return None

@@ -1,0 +1,90 @@
+"""A process tells what it holds of each device.
+
+The file begins with a page of cells, one unsigned 64-bit number a device: the bytes that the process holds of it. The
+page is mapped; whoever keeps the books stores into it when memory comes or goes. What does not change follows as JSON.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import json
+import logging
+import mmap
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from . import places
+
+PAGE = 4096
+VERSION = 1
+SUFFIX = ".gpu"
+_log = logging.getLogger("torchdevice_cuda")
+#: Mapped for as long as the process lives: the compiled device may be storing there.
+_mapped: list[mmap.mmap] = []
+
+
+class Publication:
+    """The file of this process."""
+
+    def __init__(self, path: Path, cells: mmap.mmap) -> None:
+        self._path = path
+        self._owner = os.getpid()
+        self._mapped = cells
+        self._cells = memoryview(cells).cast("Q")
+
+    @property
+    def address(self) -> int:
+        """Where the cells are."""
+        return ctypes.addressof(ctypes.c_char.from_buffer(self._mapped))
+
+    def hold(self, device: int, size: int) -> None:
+        """Tell that so many bytes of a device are held now; a forked child has nothing to tell."""
+        if os.getpid() == self._owner:
+            self._cells[device] = size
+
+    def withdraw(self) -> None:
+        """Tell nothing any more."""
+        atexit.unregister(self.withdraw)
+        if os.getpid() == self._owner:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+
+
+def publish(driver: str, devices: Sequence[dict[str, Any]], resident_since: int | None = None) -> Publication | None:
+    """Make the file; ``None`` where there is no place for it, which no program should fail for.
+
+    ``resident_since``: the memory of the devices is what the process has in main memory beyond this, which readers can
+    see for themselves.
+    """
+    pid = os.getpid()
+    about = {
+        "version": VERSION,
+        "pid": pid,
+        "started": places.identity(pid),
+        "driver": driver,
+        "command": sys.executable or "python",
+        "resident_since": resident_since,
+        "devices": list(devices),
+    }
+    try:
+        folder = places.make()
+        path = folder / f"{pid}{SUFFIX}"
+        temporary = folder / f".{pid}.part"
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with open(descriptor, "r+b") as file:
+            file.write(bytes(PAGE) + json.dumps(about).encode())
+            file.flush()
+            cells = mmap.mmap(file.fileno(), PAGE)
+        os.replace(temporary, path)
+    except (OSError, ValueError) as error:
+        _log.info("other processes are not told of the GPUs that this one uses: %s", error)
+        return None
+    _mapped.append(cells)
+    made = Publication(path, cells)
+    atexit.register(made.withdraw)
+    return made

@@ -1,0 +1,156 @@
+"""What the user's running processes tell of the GPUs that they use, and how busy they are."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import struct
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from . import places
+from .publishing import PAGE, SUFFIX, VERSION
+
+#: Seconds between two looks at a process: what it did between them is its load. NVML's period is 1/6 s to 1 s.
+_PERIOD = 1 / 6
+_STALE = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+    """A GPU as a process believes in it."""
+
+    index: int  # among those of the machine, hidden ones too
+    uuid: str
+    name: str
+    memory: int  # bytes
+    capability: tuple[int, int]
+    multiprocessors: int
+    clock_mhz: int
+    memory_clock_mhz: int
+    bus: int
+    bus_bits: int = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """A running process that has used a GPU, and what it holds of each, by uuid."""
+
+    pid: int
+    started: str
+    driver: str
+    command: str
+    devices: tuple[Device, ...]
+    held: dict[str, int]
+
+
+def processes() -> list[Process]:
+    """All of them, by number. Files of processes that are gone are taken away."""
+    folder = places.folder()
+    if not places.is_ours(folder):
+        return []
+    found = []
+    for path in folder.glob(f"*{SUFFIX}"):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, struct.error):
+            process = _read(path)
+            if process is not None:
+                found.append(process)
+    return sorted(found, key=lambda process: process.pid)
+
+
+def _read(path: Path) -> Process | None:
+    data = path.read_bytes()
+    about = json.loads(data[PAGE:])
+    if about["version"] != VERSION:
+        return None
+    pid = int(about["pid"])
+    if places.identity(pid) != about["started"]:
+        path.unlink(missing_ok=True)
+        return None
+    devices = tuple(Device(**{**each, "capability": tuple(each["capability"])}) for each in about["devices"])
+    cells = list(struct.unpack(f"{len(devices)}Q", data[: 8 * len(devices)]))
+    since = about["resident_since"]
+    if since is not None and cells:
+        cells[0] = max(0, _resident(pid) - since)
+    held = {device.uuid: size for device, size in zip(devices, cells, strict=True)}
+    return Process(pid, about["started"], about["driver"], about["command"], devices, held)
+
+
+def _resident(pid: int) -> int:
+    import psutil
+
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error as error:
+        raise OSError(str(error)) from error
+
+
+class Load:
+    """How busy processes are: the processor time that they took between two looks.
+
+    A device computes while a kernel of it runs, on however many cores: 100 is one core or more all the time.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._looks: dict[tuple[int, str], tuple[float, float]] = {}
+        self._last: dict[tuple[int, str], int] = {}
+
+    def percents(self, processes: Iterable[Process]) -> dict[int, int]:
+        """By process number. The first look at a process waits for a second one, a sixth of a second."""
+        wanted = list(processes)
+        with self._lock:
+            new = [each for each in wanted if not self._is_known(each)]
+            for each in new:
+                self._look(each)
+        if new:
+            time.sleep(_PERIOD)
+        with self._lock:
+            percents = {each.pid: self._percent(each) for each in wanted}
+            known = {(each.pid, each.started) for each in wanted}
+            for gone in [key for key, look in self._looks.items() if key not in known and _is_stale(look[0])]:
+                del self._looks[gone]
+                self._last.pop(gone, None)
+            return percents
+
+    def _is_known(self, process: Process) -> bool:
+        look = self._looks.get((process.pid, process.started))
+        return look is not None and not _is_stale(look[0])
+
+    def _look(self, process: Process) -> None:
+        self._looks[process.pid, process.started] = (time.monotonic(), _seconds(process.pid))
+
+    def _percent(self, process: Process) -> int:
+        key = (process.pid, process.started)
+        now, (before, spent) = time.monotonic(), self._looks[key]
+        if now - before < _PERIOD * 0.9:
+            return self._last.get(key, 0)
+        percent = min(100, max(0, round(100 * (_seconds(process.pid) - spent) / (now - before))))
+        self._look(process)
+        self._last[key] = percent
+        return percent
+
+
+def _is_stale(moment: float) -> bool:
+    return time.monotonic() - moment > _STALE
+
+
+def _seconds(pid: int) -> float:
+    """Processor time of a process so far."""
+    if pid == os.getpid():
+        return time.process_time()
+    import psutil
+
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
+
+
+#: The looks of this process.
+load = Load()

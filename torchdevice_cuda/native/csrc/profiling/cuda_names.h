@@ -1,0 +1,38 @@
+// How CUDA's tools number what they show.
+#pragma once
+
+#include <string_view>
+
+namespace hostdevice {
+
+// CUPTI's numbers of streams: a context's own streams begin with 7, those that a program makes come later.
+constexpr int kDefaultStream = 7;
+constexpr int kFirstStream = 13;
+
+// CUPTI's numbers of the runtime's functions; 0 for none.
+constexpr int callback_id(std::string_view function) {
+  constexpr struct {
+    std::string_view function;
+    int id;
+  } kIds[] = {
+      {"cudaLaunchKernel", 211},      {"cudaMemcpyAsync", 41},      {"cudaStreamSynchronize", 131},
+      {"cudaDeviceSynchronize", 165}, {"cudaEventRecord", 135},     {"cudaEventQuery", 136},
+      {"cudaEventSynchronize", 137},  {"cudaStreamWaitEvent", 147}, {"cudaStreamQuery", 132},
+      {"cudaGraphLaunch", 311},       {"cudaMalloc", 20},           {"cudaFree", 22},
+      {"cudaHostAlloc", 27},
+  };
+  for (const auto& row : kIds)
+    if (row.function == function) return row.id;
+  return 0;
+}
+
+// What CUPTI calls waiting, by the function that waits; null for others.
+constexpr const char* kind_of_wait(std::string_view function) {
+  if (function == "cudaStreamSynchronize") return "Stream Sync";
+  if (function == "cudaDeviceSynchronize") return "Context Sync";
+  if (function == "cudaEventSynchronize") return "Event Sync";
+  if (function == "cudaStreamWaitEvent") return "Stream Wait Event";
+  return nullptr;
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,56 @@
+"""Puts our library in the place of NVIDIA's for Python programs that load it."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from ...settings import Settings
+from .library import Library, is_nvml
+
+#: NVIDIA's bindings, and copies of them that others carry. Each loads the library by ``CDLL``, a name of its own.
+BINDINGS = ("pynvml", "pynvml.nvml", "py3nvml.py3nvml", "ray._private.thirdparty.pynvml")
+#: Drivers under which a real library is asked before ours: there may be a real GPU.
+_MAY_BE_REAL = ("auto", "cuda")
+WhenImported = Callable[[str, Callable[[ModuleType], None]], Callable[[], None]]
+
+
+class Hook:
+    """Serves the bindings that are imported, or have been; ``undo`` gives them back."""
+
+    def __init__(self, settings: Settings, when_imported: WhenImported) -> None:
+        self._settings = settings
+        self._served: list[tuple[ModuleType, Any]] = []
+        self._waits = [when_imported(name, self._serve) for name in BINDINGS]
+
+    def _serve(self, module: ModuleType) -> None:
+        original = vars(module).get("CDLL")
+        if original is None:  # a package whose binding is a module of its own
+            return
+        settings = self._settings
+
+        def load(name: Any = None, *arguments: Any, **named: Any) -> Any:
+            if not is_nvml(name):
+                return original(name, *arguments, **named)
+            if settings.driver in _MAY_BE_REAL:
+                try:
+                    return ctypes.CDLL(name)
+                except OSError:
+                    pass
+            return Library(settings)
+
+        self._served.append((module, original))
+        vars(module)["CDLL"] = load
+
+    def undo(self) -> None:
+        """Wait no longer, and have the bindings load NVIDIA's library again."""
+        for stop in self._waits:
+            stop()
+        for module, original in self._served:
+            names = vars(module)
+            names["CDLL"] = original
+            if isinstance(names.get("nvmlLib"), Library):
+                names.update(nvmlLib=None, _nvmlLib_refcount=0)
+                names.get("_nvmlGetFunctionPointer_cache", {}).clear()

@@ -1,0 +1,108 @@
+"""The GPUs of the machine as monitors see them: those that running processes tell of, and those that would be there.
+
+Nothing here imports torch: a monitor is to answer at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from importlib import metadata
+
+from ... import _compat, monitoring
+from ...drivers.host import facts as hostfacts
+from ...drivers.host import machine
+from ...drivers.host.driver import LABEL, chosen_memory, host_facts
+from ...drivers.virtual.label import LABEL as VIRTUAL_LABEL
+from ...settings import Settings
+
+MIB = 1 << 20
+#: The first driver that NVIDIA's release notes give for a CUDA, newest first; what is claimed where none is installed.
+_DRIVERS = (((13, 0), "580.65.06"), ((12, 8), "570.86.10"), ((12, 6), "560.28.03"), ((12, 4), "550.54.14"))
+_OLDEST_DRIVER = "525.60.13"
+
+
+@dataclasses.dataclass(frozen=True)
+class User:
+    """A process that holds memory of a GPU."""
+
+    pid: int
+    name: str
+    held: int  # bytes
+    busy: int  # percent
+
+
+@dataclasses.dataclass(frozen=True)
+class Gpu:
+    """A GPU now."""
+
+    device: monitoring.Device
+    users: tuple[User, ...]
+    temperature: int | None  # degrees Celsius
+
+    @property
+    def used(self) -> int:
+        """Bytes in use. Processes have the whole of a virtual GPU each: together they may hold more than there is."""
+        return min(self.device.memory, sum(user.held for user in self.users))
+
+    @property
+    def free(self) -> int:
+        """Bytes that are not."""
+        return self.device.memory - self.used
+
+    @property
+    def busy(self) -> int:
+        """Percent of the time in which something computed on it."""
+        return min(100, sum(user.busy for user in self.users))
+
+    @property
+    def bus_id(self) -> str:
+        """Where it is on the bus, as NVML writes it."""
+        return f"00000000:{self.device.bus:02X}:00.0"
+
+
+def now(settings: Settings, with_load: bool = True) -> list[Gpu]:
+    """Every GPU. The load of a process that is seen for the first time takes a sixth of a second to tell."""
+    running = monitoring.processes()
+    load = monitoring.load.percents(running) if with_load else {}
+    temperature = hostfacts.temperature()
+    found: dict[int, monitoring.Device] = {}
+    for process in running:
+        for device in process.devices:
+            found.setdefault(device.index, device)
+    for index in range(settings.devices):
+        found.setdefault(index, _expected(index, settings))
+    return [
+        Gpu(
+            device,
+            tuple(
+                User(process.pid, process.command, process.held[device.uuid], load.get(process.pid, 0))
+                for process in running
+                if process.held.get(device.uuid)
+            ),
+            temperature,
+        )
+        for _, device in sorted(found.items())
+    ]
+
+
+def _expected(index: int, settings: Settings) -> monitoring.Device:
+    """What a program would find that is started now."""
+    memory = chosen_memory(settings) or machine.share(settings.devices)
+    label = LABEL if settings.driver in ("cpu", "mps") else VIRTUAL_LABEL
+    return host_facts(index, memory, settings, label).told(index)
+
+
+@functools.cache
+def cuda_version() -> str:
+    """The CUDA that the installed torch goes with."""
+    try:
+        return _compat.cuda_version(metadata.version("torch"))
+    except metadata.PackageNotFoundError:
+        return _compat.cuda_version(".".join(map(str, _compat.NEWEST_KNOWN)))
+
+
+def driver_version() -> str:
+    """A driver that goes with it."""
+    major, minor = (int(part) for part in cuda_version().split(".")[:2])
+    return next((name for cuda, name in _DRIVERS if (major, minor) >= cuda), _OLDEST_DRIVER)
