@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <map>
@@ -309,8 +310,13 @@ void install_kineto() {
   auto& kineto = libkineto::api();
   // Before PyTorch does, which would have it look for NVIDIA's driver, and complain that there is none.
   if (!kineto.isProfilerRegistered()) {
+    // A CUDA build's asks the runtime for devices all the same, whenever it writes a trace. The level is read here.
+    constexpr const char* kLevel = "KINETO_LOG_LEVEL";
+    const bool quiet = !std::getenv(kLevel);
+    if (quiet) setenv(kLevel, "5", 1);
     libkineto_init(/*cpuOnly=*/true, /*logOnError=*/false);
     kineto.suppressLogMessages();
+    if (quiet) unsetenv(kLevel);
   }
   g_number_thread = [] { return libkineto::systemThreadId(); };
   kineto.registerProfilerFactory([] { return std::make_unique<Profiler>(); });
