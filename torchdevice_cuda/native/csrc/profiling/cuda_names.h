@@ -9,17 +9,17 @@ namespace hostdevice {
 constexpr int kDefaultStream = 7;
 constexpr int kFirstStream = 13;
 
-// CUPTI's numbers of the runtime's functions; 0 for none.
+// CUPTI's numbers of the runtime's functions (cupti_runtime_cbid.h); 0 for none.
 constexpr int callback_id(std::string_view function) {
   constexpr struct {
     std::string_view function;
     int id;
   } kIds[] = {
       {"cudaLaunchKernel", 211},      {"cudaMemcpyAsync", 41},      {"cudaStreamSynchronize", 131},
-      {"cudaDeviceSynchronize", 165}, {"cudaEventRecord", 135},     {"cudaEventQuery", 136},
+      {"cudaDeviceSynchronize", 165}, {"cudaEventRecord", 135},     {"cudaEventQuery", 138},
       {"cudaEventSynchronize", 137},  {"cudaStreamWaitEvent", 147}, {"cudaStreamQuery", 132},
       {"cudaGraphLaunch", 311},       {"cudaMalloc", 20},           {"cudaFree", 22},
-      {"cudaHostAlloc", 27},
+      {"cudaHostAlloc", 27},          {"cudaFreeHost", 26},
   };
   for (const auto& row : kIds)
     if (row.function == function) return row.id;
