@@ -28,7 +28,9 @@ Recordings& recordings() {
 std::atomic<bool> g_begun{false};
 // Of profiles; what a thread has left over from an earlier one is not the next one's.
 std::atomic<uint64_t> g_profile{0};
-std::atomic<uint32_t> g_correlation{0};
+// Far from PyTorch's own numbers of operators: it gives an event the kernels of whichever operator has its number, and
+// took calls of the runtime for operators.
+std::atomic<uint32_t> g_correlation{1U << 30};
 
 struct Around {
   uint64_t profile = 0;
