@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -10,23 +11,15 @@ from harness import Finished, python
 
 SUITE = Path(__file__).with_name("suite")
 PLUGIN = "torchdevice_cuda.integrations.pytest_plugin"
+# An installed plugin is found by its entry point, and cannot be named again.
+INSTALLED = any(point.value == PLUGIN for found in metadata.distributions() for point in found.entry_points)
+NAMED = () if INSTALLED else ("-p", PLUGIN)
 CHOSEN = ("--torchdevice", "--torchdevice-driver", "virtual", "--torchdevice-gpu", "h200", "--torchdevice-devices", "2")
 
 
 def suite(*options: str, **environment: str) -> Finished:
-    """A whole run of pytest; in this checkout the plugin is not installed, so it is named."""
-    common = (
-        "-p",
-        PLUGIN,
-        "-p",
-        "no:cacheprovider",
-        "-c",
-        "/dev/null",
-        "--rootdir",
-        str(SUITE),
-        "-rs",
-        "--strict-markers",
-    )
+    """A whole run of pytest."""
+    common = (*NAMED, "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(SUITE), "-rs", "--strict-markers")
     return python("-m", "pytest", *common, *options, SUITE / "gpu_cases.py", environment=environment, check=False)
 
 
@@ -55,7 +48,7 @@ def test_tests_for_gpus_run(workers: str) -> None:
 def test_what_leaves_the_gpu_fails(tmp_path: Path) -> None:
     case = tmp_path / "test_leaving.py"
     case.write_text("import torch\ndef test_it():\n    torch.heaviside(*[torch.ones(2, device='cuda')] * 2)\n")
-    options = ("-p", PLUGIN, "--torchdevice", "--torchdevice-driver", "mps", "--torchdevice-fail-on-departure")
+    options = (*NAMED, "--torchdevice", "--torchdevice-driver", "mps", "--torchdevice-fail-on-departure")
     here = {"TORCHDEVICE_EMULATE_MPS": "1", "TORCHDEVICE_EMULATE_MPS_LACKS": "heaviside"}
     done = python("-m", "pytest", *options, "-c", "/dev/null", case, environment=here, check=False)
     assert "left the GPU (--torchdevice-fail-on-departure):" in done.out, done

@@ -215,14 +215,15 @@ def test_the_abi_of_a_torch_that_is_not_loaded(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_key_is_cheap() -> None:
-    """It is asked for at every start; the best of some tries, because the machine has other work."""
+    """It is asked for at every start, and is to be a hundredth of that; the best of some tries, because the machine has
+    other work."""
     torch = toolchain.installed_torch()
     times = []
     for _ in range(20):
         started = time.perf_counter()
         build._key("cuda", torch)
         times.append(time.perf_counter() - started)
-    assert min(times) < 0.005
+    assert min(times) < 0.02
 
 
 # ---- the sources ---------------------------------------------------------------------------------------------------
