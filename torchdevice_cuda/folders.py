@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
+import tempfile
 from pathlib import Path
+
+# Memory that every process of a Linux machine sees under the same name, whatever its environment.
+_MEMORY = Path("/dev/shm")
 
 
 class SettingsError(ValueError):
@@ -36,3 +41,8 @@ def runtime_dir() -> Path | None:
     """Where running processes tell of themselves, if ``$TORCHDEVICE_RUNTIME_DIR`` says so."""
     named = os.environ.get("TORCHDEVICE_RUNTIME_DIR", "").strip()
     return Path(named).absolute() if named else None
+
+
+def memory_dir() -> Path:
+    """Where processes of this machine share files that need not outlive them: memory, or the folder for such files."""
+    return _MEMORY if sys.platform == "linux" and os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())

@@ -15,7 +15,6 @@ from typing import Any
 from . import gpus, hidden
 from .folders import SettingsError as SettingsError
 from .folders import cache_dir as cache_dir
-from .folders import runtime_dir as runtime_dir
 from .meanings import Meaning, Refused, meaning
 
 DEFAULT_CAPABILITY = (7, 0)

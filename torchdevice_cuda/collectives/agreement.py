@@ -12,7 +12,6 @@ import ctypes
 import mmap
 import os
 import secrets
-import tempfile
 import threading
 import weakref
 from enum import IntEnum
@@ -20,6 +19,8 @@ from typing import Any
 
 import torch
 from torch._C._distributed_c10d import Store
+
+from .. import folders
 
 #: Words at the beginning of the memory, and of each rank's part: the first of a part counts the rank's calls.
 HEAD = 8
@@ -172,8 +173,7 @@ def join(store: Store, rank: int, size: int, owner: Any) -> Agreement | None:
 
 
 def _made(length: int, owner: Any) -> tuple[mmap.mmap | None, str]:
-    folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
-    path = os.path.join(folder, f"torchdevice_cuda-{secrets.token_hex(16)}")
+    path = str(folders.memory_dir() / f"torchdevice_cuda-{secrets.token_hex(16)}")
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError:

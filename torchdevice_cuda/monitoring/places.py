@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-import sys
-import tempfile
 from pathlib import Path
 
-from .. import settings
-
-#: Memory that every process of a Linux machine sees under the same name, whatever its environment.
-_MEMORY = Path("/dev/shm")
+from .. import folders
 
 
 class NoFolder(OSError):
@@ -20,11 +15,7 @@ class NoFolder(OSError):
 
 def folder() -> Path:
     """The folder of this user; whether it exists or not."""
-    named = settings.runtime_dir()
-    if named is not None:
-        return named
-    shared = _MEMORY if sys.platform == "linux" and os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
-    return shared / f"torchdevice-cuda-{_user()}"
+    return folders.runtime_dir() or folders.memory_dir() / f"torchdevice-cuda-{_user()}"
 
 
 def make() -> Path:
