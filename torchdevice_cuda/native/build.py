@@ -22,10 +22,11 @@ import re
 import shutil
 import sys
 import sysconfig
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from ..settings import SettingsError, cache_dir
 from . import compilation, loading, prebuilt, toolchain, trust
@@ -39,6 +40,7 @@ __all__ = [
     "KINDS",
     "BuildError",
     "Origin",
+    "Place",
     "flaw",
     "has_compiler",
     "library",
@@ -46,6 +48,7 @@ __all__ = [
     "main",
     "origin",
     "torch_version",
+    "whereabouts",
 ]
 
 _log = logging.getLogger("torchdevice_cuda")
@@ -53,7 +56,10 @@ _log = logging.getLogger("torchdevice_cuda")
 #: The device as CUDA's and as Apple's, and what the driver of a real Apple GPU can use of it.
 KINDS = ("cuda", "mps", compilation.CALLS)
 _LOCK = "lock"
-_FOLDER = re.compile(rf"({'|'.join(KINDS)})-[0-9a-f]{{20}}")
+# While another process builds, a line says so now and then.
+_WAITING_S = 15.0
+#: How folders with libraries are named.
+FOLDER = re.compile(rf"({'|'.join(KINDS)})-[0-9a-f]{{20}}")
 # Beside a library that was just built and did not load: the digest of it. What built it once would build it again.
 _HOPELESS = "does-not-load"
 _HOW = {
@@ -90,18 +96,27 @@ def _acquire(path: Path, say: Callable[[str], None]) -> BaseFileLock:
         lock.acquire(timeout=0)
     except Timeout:
         say("another process is building the native device; waiting for it")
-        try:
-            lock.acquire(timeout=toolchain.PATIENCE_S)
-        except Timeout as error:
-            raise BuildError(
-                f"another process has been building the native device for {toolchain.PATIENCE_S / 60:.0f} minutes and "
-                f"holds {path}. End it, or set TORCHDEVICE_CACHE_DIR to build elsewhere."
-            ) from error
+        started = time.monotonic()
+        while (left := started + toolchain.PATIENCE_S - time.monotonic()) > 0:
+            with contextlib.suppress(Timeout):
+                lock.acquire(timeout=min(_WAITING_S, left))
+                return lock
+            if left > _WAITING_S:
+                say(f"still waiting for the process that holds {path} ({time.monotonic() - started:.0f} s)")
+        raise BuildError(
+            f"another process has been building the native device for {toolchain.PATIENCE_S / 60:.0f} minutes and "
+            f"holds {path}. End it, or set TORCHDEVICE_CACHE_DIR to build elsewhere."
+        ) from None
     return lock
 
 
 def _say(line: str) -> None:
     print(f"torchdevice_cuda: {line}", file=sys.stderr, flush=True)
+
+
+def _terminal(say: Callable[[str], None]) -> TextIO | None:
+    """Where a bar is drawn: on a terminal, unless lines go elsewhere."""
+    return sys.stderr if say is _say and sys.stderr is not None and sys.stderr.isatty() else None
 
 
 @contextlib.contextmanager
@@ -130,7 +145,7 @@ class _Refused(NamedTuple):
     why: str
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """The torch that is installed, and where the library for it is, or is to be."""
 
     torch: Torch
@@ -162,17 +177,18 @@ def torch_version() -> str:
     return toolchain.installed_torch().version
 
 
-def _place(kind: str) -> _Place:
+def whereabouts(kind: str) -> Place:
+    """Of the library for the torch that is installed."""
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
     if os.name != "posix":
         raise BuildError(f"the native device is not made for {platform.system()}")
     torch = toolchain.installed_torch()
     key = _key(kind, torch)
-    return _Place(torch, key, cache_dir() / f"{kind}-{key}" / _filename(kind))
+    return Place(torch, key, cache_dir() / f"{kind}-{key}" / _filename(kind))
 
 
-def _shipped(kind: str, place: _Place) -> tuple[prebuilt.Shipped | None, str]:
+def _shipped(kind: str, place: Place) -> tuple[prebuilt.Shipped | None, str]:
     """The library that came compiled, or why there is none; empty where none came."""
     try:
         return prebuilt.find(kind, place.key, place.torch), ""
@@ -189,7 +205,7 @@ def library(kind: str, *, build: bool = True, force: bool = False, say: Callable
     (standard error by default).
     """
     with _failing_as_build_errors():
-        place = _place(kind)
+        place = whereabouts(kind)
         shipped, otherwise = (None, "") if force else _shipped(kind, place)
         if shipped is not None:
             os.close(shipped.opened)
@@ -201,7 +217,7 @@ def library(kind: str, *, build: bool = True, force: bool = False, say: Callable
 
 def _provide(
     kind: str,
-    place: _Place,
+    place: Place,
     otherwise: str,
     *,
     build: bool,
@@ -232,7 +248,7 @@ def _provide(
                 say(f"building the native device again: {why}")
             if otherwise:
                 say(otherwise)
-            compilation.compile_library(kind, place.torch, cxx, path, say)
+            compilation.compile_library(kind, place.torch, cxx, path, say, _terminal(say))
             return trust.open_library(path), True
     except BuildError as error:
         if force or why == trust.MISSING or why in str(error):
@@ -272,7 +288,7 @@ def _sweep(folder: Path) -> None:
         if left.parent == folder:
             shutil.rmtree(left, ignore_errors=True)
             continue
-        if not _FOLDER.fullmatch(left.parent.name):
+        if not FOLDER.fullmatch(left.parent.name):
             continue  # the cache may be in a folder with other things in it
         # Whoever builds there has the lock.
         lock = FileLock(left.parent / _LOCK, timeout=0)
@@ -292,7 +308,7 @@ def load(kind: str, *, build: bool = True, say: Callable[[str], None] = _say) ->
     import torch  # noqa: F401  (its shared libraries must be loaded first)
 
     with _failing_as_build_errors():
-        place = _place(kind)
+        place = whereabouts(kind)
         path = place.path
         shipped, otherwise = _shipped(kind, place)
         if shipped is not None:
