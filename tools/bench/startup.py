@@ -35,7 +35,10 @@ def make_environment(folder: Path, *, shim: bool, see: Iterable[str | Path]) -> 
     # A path file, not PYTHONPATH: the environment then works under -E and -I, and PYTHONPATH stays free for tests.
     (site_packages / "aaa_see.pth").write_text("".join(f"{entry}\n" for entry in see))
     if shim:
-        source = folder / "shim-source"  # building leaves traces beside the sources
+        source = folder / "source" / "shim"  # building leaves traces beside the sources
+        version = Path("torchdevice_cuda", "__init__.py")
+        (folder / "source" / version).parent.mkdir(parents=True)
+        shutil.copy(REPOSITORY / version, folder / "source" / version)
         shutil.copytree(REPOSITORY / "shim", source, ignore=shutil.ignore_patterns("build", "*.egg-info"))
         quiet = ("--quiet", "--disable-pip-version-check")
         offline = ("--no-index", "--no-deps", "--no-build-isolation", "--ignore-installed")
