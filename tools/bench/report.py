@@ -2,8 +2,8 @@
 
     python tools/bench/report.py [--steps 30] [--threads 1] [--only resnet18,transformer]
 
-The ratio of a pair of steps is that of neighbours in time, so that both see the same machine; the median of the pairs
-is shown. The bar is 1.05.
+It is processor time, of all threads: what else the machine does is not in it. The ratio of a pair of steps is that of
+neighbours in time, so that both see the same machine; the median of the pairs is shown. The bar is 1.05.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def worker(name: str, threads: int) -> None:
         step()
     print("ready", flush=True)
     for _ in sys.stdin:
-        started = time.perf_counter()
+        started = time.process_time()
         step()
-        print((time.perf_counter() - started) * 1e3, flush=True)
+        print((time.process_time() - started) * 1e3, flush=True)
 
 
 def begin(name: str, threads: int, report: str | None) -> subprocess.Popen[str]:

@@ -53,7 +53,7 @@ def fragment(document: Document, template: str) -> str:
         loader=files, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     return environment.get_template(template).render(
-        heading=[tables.cell(line) for line in tables.heading(document)],
+        heading=tables.heading(document),
         tables=tables.all_of(document),
         bar=bar(document),
         curves=[curve(one, len(document.memory) > 1) for one in document.memory if one.curve],

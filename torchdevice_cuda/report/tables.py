@@ -291,8 +291,9 @@ def heading(document: Document) -> list[str]:
     """What a report is of, in two lines; then what it cannot say."""
     gpu = f", {document.gpu}" if document.gpu else ""
     first = document.processes[0].command if document.processes else ""
-    return [
+    said = [
         f"torchdevice_cuda: the {document.driver} driver{gpu}, torch {document.torch}",
-        cell(f"{first}: {duration(document.seconds)}, begun {document.begun}"),
+        f"{first}: {duration(document.seconds)}, begun {document.begun}",
         *document.notes,
     ]
+    return list(map(cell, said))

@@ -53,21 +53,25 @@ def _rich(document: Document, width: int | None) -> str:
 
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=width)
+
+    def say(line: str, style: str = "") -> None:
+        console.print(Text(line, style=style), soft_wrap=True)
+
     for number, line in enumerate(tables.heading(document)):
-        console.print(Text(line, style="bold" if not number else ""))
+        say(line, "" if number else "bold")
     for table in tables.all_of(document):
-        console.print()
+        say("")
+        say(table.title, "bold cyan")
         if not table.rows:
-            console.print(Text(table.title, style="bold cyan"))
             continue
-        grid = Grid(title=Text(table.title, style="bold cyan"), title_justify="left", header_style="bold")
+        grid = Grid(header_style="bold")
         for column, name in enumerate(table.head):
             grid.add_column(Text(name), justify="right" if column in table.right else "left", overflow="fold")
         for row in table.rows[:SHOWN]:
             grid.add_row(*map(Text, row))
         console.print(grid)
         for line in _rest(table, SHOWN):
-            console.print(Text(line))
+            say(line)
     return out.getvalue()
 
 
