@@ -39,7 +39,17 @@ def in_a_terminal(first: str) -> list[Any]:
     ip.run_cell("%unload_ext torchdevice_cuda")
     ip.run_cell("left = torch.cuda.is_available()")
     gone = "torchdevice_report" not in ip.magics_manager.magics["cell"]
-    return [ok, shown.stdout, bad, failed.stdout, whole.stdout, ip.user_ns["left"], ip.user_ns["total"], gone]
+    displayed = "".join(output.data["text/plain"] for output in failed.outputs)
+    return [
+        ok,
+        shown.stdout,
+        bad,
+        failed.stdout + displayed,
+        whole.stdout,
+        ip.user_ns["left"],
+        ip.user_ns["total"],
+        gone,
+    ]
 
 
 @pytest.mark.parametrize("first", ["import torch", "pass"], ids=["torch imported before", "and not"])
