@@ -2,7 +2,7 @@
 
     python -m torchdevice_cuda script.py
 
-or, from code, before or after ``import torch``::
+or, from code, before or after ``import torch``:
 
     import torchdevice_cuda
     torchdevice_cuda.activate()
