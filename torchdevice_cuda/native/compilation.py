@@ -69,6 +69,7 @@ _BINDINGS: dict[str, tuple[str, ...]] = {
     "cuda": (
         "bindings/graphs.cpp",
         "bindings/profiling.cpp",
+        "bindings/counting.cpp",
         "bindings/collectives.cpp",
         "bindings/agreement.cpp",
         "bindings/remote.cpp",
@@ -188,6 +189,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "runtime/captures.cpp",
                 "runtime/tape.cpp",
                 "runtime/activities.cpp",
+                "runtime/ledger.cpp",
                 "runtime/guard.cpp",
                 "runtime/device.cpp",
                 "runtime/shared_memory.cpp",
