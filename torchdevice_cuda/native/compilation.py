@@ -44,6 +44,7 @@ _ONLY = {
         "operators/cuda_attention.cpp",
         "operators/cuda_recurrent.cpp",
         "operators/cuda_batch_norm.cpp",
+        "operators/cuda_linalg.cpp",
         "operators/cuda_small.cpp",
         "operators/cuda_sparse.cpp",
         "operators/cuda_products.cpp",
