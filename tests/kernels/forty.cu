@@ -223,7 +223,7 @@ __global__ void half2_fma(const __half2* x, __half2* y, int n) {
 }
 
 __global__ void half_in_float(const __half* x, float* y, int n) {
-  LOOP(i, n) y[i] = __half2float(x[i]) * 3.0f + (float)(x[i] > __half(0.5f));
+  LOOP(i, n) y[i] = __half2float(x[i]) * 3.0f + (float)__hgt(x[i], __float2half(0.5f));
 }
 
 __global__ void bfloat_scale(const __nv_bfloat16* x, __nv_bfloat16* y, int n) {

@@ -122,7 +122,9 @@ def kernels(source: str) -> dict[str, Any]:
     from torch.cuda._utils import _cuda_load_module, _nvrtc_compile
 
     names = [case.name for case in CASES]
-    code, _ = _nvrtc_compile(source, names[0], nvcc_options=["--std=c++17"])
+    # Where CUDA 13 keeps what its cooperative groups include.
+    folders = [folder for folder in ("/usr/local/cuda/include/cccl",) if Path(folder).is_dir()]
+    code, _ = _nvrtc_compile(source, names[0], cuda_include_dirs=folders, nvcc_options=["--std=c++17"])
     return _cuda_load_module(code, names)
 
 

@@ -57,7 +57,9 @@ def compile_library(source: str, file: str, expressions: Sequence[str], options:
     words = [option for option in options if not option.startswith(("--pch", "--std="))]
     standard = [f"-std={option[6:]}" for option in options if option.startswith("--std=")]
     command = flags.read([*words, *standard])
-    key = hashlib.sha256("\0".join([source, file, *expressions, *options, _sources()]).encode()).hexdigest()[:32]
+    key = hashlib.sha256(
+        "\0".join([source, file, *expressions, *options, str(nvcc.checked()), _sources()]).encode()
+    ).hexdigest()[:32]
     kept = folders.cache_dir() / "kernels" / f"{key}.so"
     try:
         return kept.read_bytes()
@@ -93,11 +95,11 @@ def _build(scratch: Path, source: str, file: str, expressions: Sequence[str], co
         text = nvcc.preprocess(path, command, scratch)
         translated = scratch / "kernels.ii"
         foreign = translation.is_below(nvcc.INCLUDE, Path("/usr"), *nvcc.torch_roots(command.reading))
-        translated.write_text(translation.translate(text, foreign), encoding="utf-8")
+        translated.write_text(translation.translate(text, foreign, nvcc.checked()), encoding="utf-8")
     except (nvcc.Failed, refusals.Refused) as error:
         raise CompileError(str(error)) from error
-    told = [*nvcc.standard(command.compiling), "-O3", *nvcc.native(), *command.compiling, *nvcc.QUIET]
-    shape = ["-fPIC", "-fvisibility=hidden", "-shared", str(translated), "-o", str(library), "-lpthread", "-ldl"]
+    told = [*nvcc.standard(command.compiling), "-O3", *nvcc.shape(), *command.compiling]
+    shape = ["-fvisibility=hidden", "-shared", str(translated), "-o", str(library), "-lpthread", "-ldl"]
     words = [*nvcc.compiler(), *told, *shape]
     done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:

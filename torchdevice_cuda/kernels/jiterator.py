@@ -92,8 +92,16 @@ def launch(
     """What ``torch._C._cuda_jiterator_compile_and_launch_kernel`` gives."""
     from torch._prims_common import compute_elementwise_output_strides
 
+    if not tensors:
+        raise RuntimeError(f"the jiterator's function {name!r} was called without a tensor")
+    device = tensors[0].device
+    for tensor in tensors:
+        if tensor.device != device:
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"{device} and {tensor.device}!"
+            )
     with torch.no_grad():
-        device = next(t.device for t in tensors if t.dim() or t.is_cuda)
         common = functools.reduce(torch.promote_types, [torch.result_type(a, b) for a in tensors for b in tensors])
         wide = torch.broadcast_tensors(*tensors)
         strides = compute_elementwise_output_strides(*wide)

@@ -110,6 +110,8 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
         lines.append('#include "host_cuda/torch.h"\n')
     before.write_text("".join([*lines, '#include "host_cuda/prelude.h"\n']), encoding="utf-8")
     ours = ["-I", str(INCLUDE), "-DHOST_CUDA_TRANSLATED", f"-DHOST_CUDA_ARCH={command.architecture}", f"-D{MACRO}=1"]
+    if checked():
+        ours.append("-DHOST_CUDA_CHECKED")
     theirs = [*standard(command.reading), *command.reading]
     words = [*compiler(), "-E", "-x", "c++", *ours, *theirs, "-include", str(before), str(source)]
     if "-MD" in words and "-MT" not in words:
@@ -121,6 +123,19 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
         said = f"{done.stderr}nvcc: {missing[1]} is not supported here: {why}\n" if missing and why else done.stderr
         raise Failed(said)
     return done.stdout
+
+
+def checked() -> bool:
+    """Whether kernels are compiled so that they say where an index leaves an array: TORCHDEVICE_KERNEL_CHECKS=1."""
+    said = os.environ.get("TORCHDEVICE_KERNEL_CHECKS", "").strip()
+    if said not in ("", "0", "1"):
+        raise flags.Unknown(f"TORCHDEVICE_KERNEL_CHECKS={said!r} is neither 0 nor 1")
+    return said == "1"
+
+
+def shape() -> list[str]:
+    """What all code of ours is compiled with. Checked, nothing is vectorised away, and threads know who they are."""
+    return [*native(), *QUIET, "-fPIC", *(["-fsanitize=bounds"] if checked() else [])]
 
 
 def standard(words: list[str]) -> list[str]:
@@ -140,9 +155,9 @@ def compile_source(source: Path, command: flags.Command, output: str) -> None:
         text = preprocess(source, command, scratch)
         roots = [INCLUDE, Path("/usr"), *torch_roots(command.reading)]
         translated = scratch / f"{source.stem}.ii"
-        translated.write_text(translation.translate(text, translation.is_below(*roots)), encoding="utf-8")
+        translated.write_text(translation.translate(text, translation.is_below(*roots), checked()), encoding="utf-8")
         level = [] if any(word.startswith("-O") for word in command.compiling) else ["-O3"]
-        words = [*standard(command.compiling), *level, *native(), *command.compiling, *QUIET, "-fPIC"]
+        words = [*standard(command.compiling), *level, *shape(), *command.compiling]
         done = _run([*compiler(), *words, "-c", str(translated), "-o", output])
         sys.stderr.write(done.stderr)
         if done.returncode:

@@ -52,6 +52,7 @@ def chunks(preprocessed: str) -> Iterator[Chunk]:
     """The text by file."""
     current = Chunk("", 1, False, "", "")
     lines: list[str] = []
+    systems: set[str] = set()  # the mark of a system's file is also on macros of one, in whatever file they are used
     for line in preprocessed.splitlines(keepends=True):
         found = _MARKER.match(line) if line.startswith("# ") else None
         if found is None:
@@ -60,12 +61,14 @@ def chunks(preprocessed: str) -> Iterator[Chunk]:
         current.text = "".join(lines)
         yield current
         name = found[2].replace("\\\\", "\\").replace('\\"', '"')
-        current, lines = Chunk(name, int(found[1]), "3" in found[3].split(), line, ""), []
+        if {"1", "3"} <= set(found[3].split()):
+            systems.add(name)
+        current, lines = Chunk(name, int(found[1]), name in systems, line, ""), []
     current.text = "".join(lines)
     yield current
 
 
-def translate(preprocessed: str, is_foreign: Callable[[str], bool]) -> str:
+def translate(preprocessed: str, is_foreign: Callable[[str], bool], checked: bool = False) -> str:
     """The same in C++. Files that are `foreign` (headers of the system, PyTorch's, ours) are left as they are.
 
     The chunks of the program's are joined before they are read: a kernel may include another file in its midst.
@@ -87,14 +90,14 @@ def translate(preprocessed: str, is_foreign: Callable[[str], bool]) -> str:
         parts.append("")
     if refused:
         raise refusals.Refused("\n".join(refused))
-    texts = rewritten(tokens)
+    texts = rewritten(tokens, checked)
     for place, start, end in spans:
         parts[place] = "".join(texts[start:end])
     return "".join(parts)
 
 
-def rewritten(tokens: list[Token]) -> list[str]:
-    """The text that each token becomes."""
+def rewritten(tokens: list[Token], checked: bool = False) -> list[str]:
+    """The text that each token becomes. Checked kernels are no plain loops: their threads say who they are."""
     texts = [token.text for token in tokens]
     found = list(kernels(tokens))
     tainted = plain.Reach(tokens, [(kernel.body, kernel.end) for kernel in found])
@@ -102,7 +105,7 @@ def rewritten(tokens: list[Token]) -> list[str]:
     for kernel in found:
         for i in range(kernel.body, kernel.end):
             inside[i] = True
-        is_plain = "true" if tainted.is_plain(kernel.body, kernel.end) else "false"
+        is_plain = "true" if not checked and tainted.is_plain(kernel.body, kernel.end) else "false"
         texts[kernel.body] = f"{{ ::host_cuda::run_block<{is_plain}>([=]({_PARAMETERS}) mutable {{ (void)threadIdx; "
         texts[kernel.body] += "(void)blockIdx; (void)blockDim; (void)gridDim; "
         texts[kernel.end] = "}); }"

@@ -14,6 +14,8 @@
 #include "host_cuda/block.h"
 #include "host_cuda/seam.h"
 
+struct CUstream_st;
+
 #pragma GCC visibility push(hidden)
 namespace host_cuda {
 
@@ -216,9 +218,9 @@ struct Config {
   size_t shared;
   void* stream;
 };
-template <class S = void*>
-Config config(dim3 grid, dim3 block, size_t shared = 0, S stream = nullptr) {
-  return {grid, block, shared, reinterpret_cast<void*>((uintptr_t)(stream))};
+inline Config config(dim3 grid, dim3 block, size_t shared = 0, CUstream_st* stream = nullptr) {
+  // The named default streams are the default stream.
+  return {grid, block, shared, reinterpret_cast<uintptr_t>(stream) <= 2 ? nullptr : stream};
 }
 
 template <class Call, class... A>

@@ -5,6 +5,9 @@
 #include <cstdio>
 
 #include "cuda_runtime.h"
+#ifdef HOST_CUDA_CHECKED
+#include "host_cuda/checks.h"
+#endif
 
 #define __CUDACC__ 1
 #define __NVCC__ 1

@@ -23,7 +23,7 @@ struct OptionalCUDAGuard {
   void set_device(Device device) {
     if (!host_cuda_registered()) return;
     TORCH_CHECK(device.is_cuda(), "Expected a CUDA device, but got ", device);
-    guard_.reset_device(device);
+    guard_->reset_device(device);
   }
   void reset_device(Device device) {
     set_device(device);
@@ -32,17 +32,17 @@ struct OptionalCUDAGuard {
     set_device(Device(DeviceType::CUDA, index));
   }
   void reset() {
-    guard_.reset();
+    guard_.emplace();  // what was there puts the device back
   }
   std::optional<Device> original_device() const {
-    return guard_.original_device();
+    return guard_->original_device();
   }
   std::optional<Device> current_device() const {
-    return guard_.current_device();
+    return guard_->current_device();
   }
 
  private:
-  c10::OptionalDeviceGuard guard_;
+  std::optional<c10::OptionalDeviceGuard> guard_{std::in_place};
 };
 
 struct CUDAGuard : OptionalCUDAGuard {
