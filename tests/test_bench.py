@@ -32,7 +32,8 @@ def test_rows_of_either_form_are_read(bench: ModuleType) -> None:
 
 def test_a_figure_is_held_against_the_first_budget_that_fits(bench: ModuleType) -> None:
     known = bench.budgets(
-        'margin = 0.1\n[[budget]]\nfigure = "graphs: tiny"\nlimit = 0.5\n[[budget]]\nfigure = "graphs: *"\nlimit = 1.0\n'
+        'margin = 0.1\n[[budget]]\nfigure = "graphs: tiny"\nlimit = 0.5\n'
+        '[[budget]]\nfigure = "graphs: *"\nlimit = 1.0\n'
         '[[budget]]\nfigure = "half: gpt"\nlimit = 1.0\n'
     )
     figures = [

@@ -42,4 +42,4 @@ def test_a_link_that_leads_nowhere_is_an_error(copy: Path) -> None:
         file.write("".join(f"\n[x]({link})\n" for link in wrong))
     done = run([sys.executable, "-m", "mkdocs", "build", "--strict"], environment=clean_environment(), folder=copy)
     assert done.status == 1 and all(f"'{link}'" in done.err for link in wrong)
-    assert "Aborted with 3 warnings" in done.err
+    assert "Aborted with 3 warnings" in done.out

@@ -212,3 +212,5 @@ def test_where_the_option_belongs(words: list[str], said: str) -> None:
 
     with pytest.raises(cli.UsageError, match=said):
         cli.parse(words)
+    assert cli.parse(["--build", "train.py"]).value == "", "a program's name is no folder for wheels"
+    assert cli.parse(["--build", "--wheel-dir=x", "train.py"]).value == "x"

@@ -32,7 +32,8 @@ class Request:
     overrides: dict[str, str] = dataclasses.field(default_factory=dict)
     #: or: script, module, command, stdin, nvidia-smi, gpus, or one of the table's, without its dashes
     action: str = "interactive"
-    target: str = ""  # the script, module or code; of an action, its option's value
+    target: str = ""  # the script, module or code
+    value: str = ""  # of an action, or of its option
     args: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -67,12 +68,12 @@ def parse(words: Sequence[str]) -> Request:
         if word in ("-V", *_ACTIONS):
             request.action = "version" if word == "-V" else word[2:]
             if word in _ACTIONS and _ACTIONS[word].choices:
-                request.target = _value(word, rest, ", ".join(_ACTIONS[word].choices))
+                request.value = _value(word, rest, ", ".join(_ACTIONS[word].choices))
         elif flag in options.OF_ACTIONS:
             if options.OF_ACTIONS[flag][0] != request.action:
                 raise UsageError(f"{flag} belongs to --{options.OF_ACTIONS[flag][0]}, which comes before it")
             given = [value] if attached and value else [] if attached else rest
-            request.target = _value(flag, given, options.OF_ACTIONS[flag][1])
+            request.value = _value(flag, given, options.OF_ACTIONS[flag][1])
         elif word in options.SWITCHES:
             request.overrides.update(options.SWITCHES[word][0])
         else:
@@ -131,7 +132,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if request.action == "version":
         return _show(f"{version_text()}\n")
     if request.action == "completion":
-        return _complete(request.target)
+        return _complete(request.value)
 
     program.drop_first_entry()
     from .. import activation
@@ -153,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if request.action == "doctor":
             return _examine(request, chosen)
         if request.action == "build":
-            return _build(chosen, request.target)
+            return _build(chosen, request.value)
         activation.start(request.overrides, failing.end_program)
     except (settings.SettingsError, activation.ActivationError, activation.DriverUnavailable) as error:
         return _fail(str(error))
@@ -186,7 +187,7 @@ def _scan(request: Request, chosen: settings.Settings) -> int:
     from .scan import command
 
     try:
-        text, status = command.run(request.args, request.target or "text", chosen)
+        text, status = command.run(request.args, request.value or "text", chosen)
     except command.ScanError as error:
         return _fail(str(error))
     _show(text)

@@ -190,6 +190,12 @@ WRONG: dict[str, tuple[Question, Callable[[Path, Patch], None], str, str]] = {
         "torchvision 0.1 is for torch 2.1.0, not ",
         "pip install --upgrade torch==",
     ),
+    "no NumPy": (
+        installation.numpy,
+        lambda folder, patch: patch.delitem(packages._installed(), "numpy"),
+        "NumPy is not installed",
+        "pip install numpy",
+    ),
     "nvidia": (
         installation.nvidia_libraries,
         lambda folder, patch: plant(folder, "nvidia-cublas-cu12", "12", files="a.so,sha256=x,2500000000\n"),

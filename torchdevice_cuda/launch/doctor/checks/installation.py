@@ -194,6 +194,14 @@ def companions() -> Finding:
 
 
 @question
+def numpy() -> Finding:
+    found = packages.version("numpy")
+    if found is None:
+        advise("NumPy is not installed: torch warns when it is imported, and x.numpy() fails", "pip install numpy")
+    return found
+
+
+@question
 def nvidia_libraries() -> Finding:
     count, size = packages.nvidia()
     if not count:
