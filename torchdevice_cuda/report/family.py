@@ -24,7 +24,7 @@ _BEGUN, _PART = ".begun", ".json"
 
 
 class Family:
-    """This process's place in the one whose report goes to ``named``; a child with another place begins a family."""
+    """This process's place in the one whose report goes to ``named``; a child with another is the first of its own."""
 
     def __init__(self, named: str) -> None:
         self._owner = os.getpid()
