@@ -48,7 +48,8 @@ def test_it_follows_what_happens() -> None:
     assert estimate.left() == 21
     # It should have ended at 30: things take twice as long as was thought, as far as is known.
     clock.now = 60
-    assert estimate.pace() == 2 and estimate.left() == 1 + 20 + 2  # the rest of it, the small one, the linker
+    # Half as long again as they are late, 10 and 15; then the small one, and the linker.
+    assert estimate.pace() == 2 and estimate.left() == 10 + 20 + 2
     estimate.ended("middle")
     estimate.began("small")
     assert estimate.left() == 20 + 2
@@ -62,8 +63,10 @@ def test_a_unit_past_its_time_is_not_said_to_be_done() -> None:
     clock = Clock()
     estimate = Estimate({"one": 10.0}, 1, 1.0, clock)
     estimate.began("one")
-    clock.now = 500
-    assert estimate.left() > 1
+    shown = []
+    for clock.now in (9, 11, 50, 110):
+        shown.append(estimate.left())
+    assert shown[0] == 2 and shown[1] > 1 and shown[2:] == [20 + 5, 50 + 11]
 
 
 def test_lines_where_there_is_no_terminal() -> None:
