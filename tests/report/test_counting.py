@@ -13,6 +13,7 @@ from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, in_child, outcome, python
 
 import torchdevice_cuda
 from torchdevice_cuda.report.counters import MOST_ROWS, OTHER_SITES, Counters
+from torchdevice_cuda.shadow import absent
 
 from .reading import counts, read
 
@@ -149,6 +150,18 @@ def test_without_a_report_nothing_is_changed_for_one(file: Path) -> None:
         "torch.Tensor.to",
         "torch.zeros",
     ]
+
+
+def refused() -> None:
+    with pytest.raises(NotImplementedError, match="does not have"):
+        absent.stand_in("_cuda_fromTheFuture")()
+
+
+def test_calls_that_are_refused_are_listed(file: Path) -> None:
+    in_child(refused, CPU.but(report=str(file)))
+    (row,) = read(file).unsupported
+    assert (row.what, row.count) == ("torch._C._cuda_fromTheFuture", 1)
+    assert row.site == f"{__file__}:{refused.__code__.co_firstlineno + 2}"
 
 
 def compare() -> list[bool]:

@@ -43,6 +43,7 @@ CHILDREN: dict[str, tuple[int, list[str]]] = {
     "multiprocessing_terminated": (2, ["ended"]),
     "multiprocessing_killed": (1, ["lost"]),
     "multiprocessing_left_to_the_end": (2, ["ended"]),
+    "has_a_report_of_its_own": (1, []),
     "outlives_its_parent": (1, ["running"]),
     "subprocess_of_its_own": (2, ["ended"]),
     "workers_that_load": (3, []),  # DataLoader asks for two, and its workers have nothing to say

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import CPU, child
+from harness import CPU, MPS, child
 
 from torchdevice_cuda._compat import torch_release
 
@@ -200,7 +200,7 @@ def test_a_device_has_one_part() -> None:
 KERNEL = "template <typename T> T my_kernel(T x, T y, T alpha) { return x + alpha * y; }"
 
 
-@child(CPU)
+@child(MPS)
 def test_a_kernel_is_parsed_and_refused_when_called() -> None:
     function, x = torch.cuda.jiterator._create_jit_fn(KERNEL, alpha=1.0), torch.ones(2)
     assert function.kernel_name == "my_kernel"

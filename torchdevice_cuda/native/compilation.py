@@ -68,6 +68,7 @@ _GRAPHS: dict[str, tuple[str, ...]] = {
 _BINDINGS: dict[str, tuple[str, ...]] = {
     "cuda": (
         "bindings/graphs.cpp",
+        "bindings/kernels.cpp",
         "bindings/profiling.cpp",
         "bindings/counting.cpp",
         "bindings/collectives.cpp",

@@ -44,7 +44,7 @@ class AtExit:
     def __init__(self, contents: Contents, named: str) -> None:
         self._contents, self._named = contents, named
         self._owner = os.getpid()
-        self._family = Family()
+        self._family = Family(named)
         if not self._family.is_first():
             self._family.begin(contents.process("running"))
         self._handler: Handler | None = None
@@ -73,6 +73,8 @@ class AtExit:
         if os.getpid() == self._owner:
             wait_for_children()
         self.write()
+        # A thread that still computes would ask for the interpreter, to know its line, while that ends.
+        self._contents.stop()
 
     def write(self) -> None:
         """Write it, unless it stands there already. What goes wrong is one line: the program's end is its own."""

@@ -19,21 +19,23 @@ import time
 from .document import Document, Process, from_json, merged
 
 _FOLDER = "_TORCHDEVICE_REPORT_PARTS"
+_BETWEEN = "\t"
 _BEGUN, _PART = ".begun", ".json"
 
 
 class Family:
-    """This process's place in it."""
+    """This process's place in the one whose report goes to ``named``; a child with another place is the first of its."""
 
-    def __init__(self) -> None:
+    def __init__(self, named: str) -> None:
         self._owner = os.getpid()
-        inherited = os.environ.get(_FOLDER, "")
+        self._before = os.environ.get(_FOLDER)
+        self._folder, _, place = (self._before or "").partition(_BETWEEN)
         #: Whether it was this process that named the folder.
-        self._first = not inherited
+        self._first = not self._folder or place != named
         if self._first:
             name = f"torchdevice-report-{self._owner}-{secrets.token_hex(8)}"
-            os.environ[_FOLDER] = os.path.join(tempfile.gettempdir(), name)
-        self._folder = inherited or os.environ[_FOLDER]
+            self._folder = os.path.join(tempfile.gettempdir(), name)
+            os.environ[_FOLDER] = f"{self._folder}{_BETWEEN}{named}"
         self._parts: list[Document] = []
         self._silent: dict[str, Process] = {}
         self._note: str | None = None
@@ -81,8 +83,12 @@ class Family:
 
     def end(self) -> None:
         """Nobody is waited for any more."""
-        if self.is_first():
+        if not self.is_first():
+            return
+        if self._before is None:
             os.environ.pop(_FOLDER, None)
+        else:
+            os.environ[_FOLDER] = self._before
 
     def _collect(self) -> None:
         try:

@@ -34,11 +34,14 @@ def size(count: int) -> str:
     return f"{count} B"
 
 
-def short(path: str, start: str | None = None) -> str:
+def short(path: str) -> str:
     """A site's file relative to where the program runs, where that is shorter."""
     if not os.path.isabs(path):
         return path
-    relative = os.path.relpath(path, start or os.getcwd())
+    try:
+        relative = os.path.relpath(path)
+    except OSError:  # the folder is gone
+        return path
     return relative if len(relative) < len(path) and not relative.startswith("..") else path
 
 

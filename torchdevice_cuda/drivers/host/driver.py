@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from ... import monitoring
+from ... import gpus, monitoring
 from ...settings import visible_devices_now
 from ..base import DeviceFacts, Driver, claimed
 from . import facts as hostfacts
@@ -20,7 +20,11 @@ LABEL = "CUDA compatible"
 
 
 def host_facts(physical: int, memory: int, settings: Settings, label: str = LABEL, integrated: int = 1) -> DeviceFacts:
-    """The processor's facts under CUDA's names; known before any device is, and without torch."""
+    """The processor's facts under CUDA's names; known before any device is, and without torch.
+
+    Shared memory is the host's, too: a kernel can have as much as the claimed capability promises.
+    """
+    promised = gpus.ARCHITECTURES.get(settings.claimed_capability)
     real = DeviceFacts(
         name=f"{hostfacts.processor_name()} ({label})",
         total_memory=memory,
@@ -30,6 +34,7 @@ def host_facts(physical: int, memory: int, settings: Settings, label: str = LABE
         L2_cache_size=hostfacts.last_level_cache(),
         pci_bus_id=physical,
         is_integrated=integrated,
+        shared_memory_per_block_optin=(promised.shared_kib_of_block if promised else 48) * gpus.KIB,
     )
     return claimed(real, settings)
 

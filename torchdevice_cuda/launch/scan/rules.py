@@ -61,9 +61,9 @@ RULES = (
         "extensions",
         "torch.utils.cpp_extension.CUDAExtension torch.utils.cpp_extension.load_inline torch.utils.cpp_extension.load "
         "torch.cuda._compile_kernel torch.cuda.jiterator._create_jit_fn",
-        ELSEWHERE,
+        (MPS,),
         UNSUPPORTED,
-        "CUDA C++ takes NVIDIA's compiler and hardware; C++ for the CPU compiles, and kernels need a portable branch",
+        "kernels of CUDA C++ run in the host's memory: the virtual driver compiles and runs them",
         "torch.cuda._compile_kernel('__global__ void f() {}', 'f')",
     ),
     _rule(

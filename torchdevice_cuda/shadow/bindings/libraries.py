@@ -14,6 +14,7 @@ import torch
 
 from ..._compat import cudnn_version, cusparselt_version
 from ...drivers import active
+from ...drivers.traits import Trait
 from . import pybind
 
 __all__ = [
@@ -216,9 +217,13 @@ def _cuda_jiterator_compile_and_launch_kernel(
     num_outputs: int,
     tensors: tuple[torch.Tensor, ...],
     kwargs: dict[str, Any],
-) -> NoReturn:
-    """Raises: there is no compiler for CUDA C++ here."""
-    raise _no_kernels(f"The jiterator kernel {kernel_name!r} (CUDA C++)")
+) -> Any:
+    """Compiles the function for the host, and calls it for every element."""
+    if not active().traits & Trait.HOST_MEMORY:
+        raise _no_kernels(f"The jiterator kernel {kernel_name!r} (CUDA C++)")
+    from torchdevice_cuda.kernels import jiterator
+
+    return jiterator.launch(code_string, kernel_name, return_by_ref, num_outputs, tensors, kwargs)
 
 
 class _StaticCudaLauncher:

@@ -584,20 +584,6 @@ del _LegacyStorage
 del _CudaLegacyStorage
 
 
-def _compile_kernel(
-    kernel_source: str,
-    kernel_name: str,
-    compute_capability: str | None = None,
-    cuda_include_dirs: list[str] | None = None,
-    nvcc_options: list[str] | None = None,
-) -> NoReturn:
-    """Raises: compiling CUDA C++ takes NVIDIA's compiler and device."""
-    raise RuntimeError(
-        f"the CUDA C++ kernel {kernel_name!r} cannot be compiled: the {active().name!r} driver of torchdevice_cuda "
-        "runs on the host, which has no CUDA compiler to run it with"
-    )
-
-
 from torch.cuda import amp, jiterator, nvtx, profiler, sparse, tunable  # noqa: E402
 
 stock.publish(globals(), ("graphs", "memory", "green_contexts"))

@@ -37,6 +37,7 @@ MODULES = (
     "fsdp",
     "rpc",
     "compile",
+    "cpp_extension",
     "triton",
     "speeds",
     "jit",

@@ -62,6 +62,7 @@ bool install(int count, const std::vector<int64_t>& limits) {
   register_boxed_kernels();
 #ifdef HOSTDEVICE_CUDA
   install_recording();
+  publish_seam();
   install_kineto();
   install_event_profiling();
 #endif

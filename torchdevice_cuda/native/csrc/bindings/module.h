@@ -28,5 +28,7 @@ void bind_history(py::module_& m);
 void bind_streams(py::module_& m);
 void bind_collectives(py::module_& m);
 void bind_remote(py::module_& m);
+// So that libraries compiled from CUDA C++ find the device.
+void publish_seam();
 
 }  // namespace hostdevice

@@ -63,6 +63,16 @@ DeviceStreams& streams_of(c10::DeviceIndex index) {
 }
 
 std::atomic<bool> g_ever_slept{false};
+// Why the context has ended; set once.
+struct Failure {
+  int code;
+  std::string words;
+};
+std::atomic<const Failure*> g_failure{nullptr};
+void refuse_failed() {
+  if (const auto* failure = g_failure.load(std::memory_order_acquire); C10_UNLIKELY(failure != nullptr))
+    throw_cuda_error(failure->code, failure->words);
+}
 thread_local std::array<c10::StreamId, kMaxDevices> t_current_stream{};
 
 // CUDA makes all streams of a device when the first is asked for.
@@ -154,6 +164,7 @@ void synchronize_stream(const StreamState& stream) {
   // A copy that waits says so itself.
   const RuntimeCall call(DeviceWork::underway() ? nullptr : "cudaStreamSynchronize", &stream);
   refuse_waiting_for(stream);
+  refuse_failed();
   report(&Told::trace_gpu_stream_synchronization, handle_of(stream));
   wait_until(stream.ready_ns.load());
 }
@@ -162,6 +173,7 @@ void synchronize_event(const EventState& event) {
   RuntimeCall call("cudaEventSynchronize");
   call.waits_for(event);
   refuse_asking(event);
+  refuse_failed();
   report(&Told::trace_gpu_event_synchronization, as_number(&event));
   wait_until(event.time_ns.load());
 }
@@ -179,6 +191,7 @@ void synchronize_device(c10::DeviceIndex device) {
   device = resolve(device);
   mark_context(device);
   refuse_waiting_for_device(device);
+  refuse_failed();
   report(&Told::trace_gpu_device_synchronization);
   if (g_before_synchronizing) g_before_synchronizing();
   if (!g_ever_slept.load(std::memory_order_acquire)) return;
@@ -220,6 +233,13 @@ void synchronize_current_stream(c10::DeviceIndex device) {
   if (captures_underway()) refuse_waiting_for(stream_state(device, current_stream(device)));
   if (C10_LIKELY(!g_ever_slept.load(std::memory_order_relaxed) && !listener())) return;
   synchronize_stream(stream_state(device, current_stream(device)));
+}
+
+void fail_context(int code, const std::string& words) {
+  const Failure* none = nullptr;
+  const auto* made = new Failure{code, words};
+  if (!g_failure.compare_exchange_strong(none, made)) delete made;
+  g_ever_slept.store(true);  // so that copies wait, and are told
 }
 
 bool was_ever_busy() {

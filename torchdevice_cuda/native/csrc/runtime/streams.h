@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 #include "runtime/device.h"
 
@@ -51,6 +52,8 @@ void synchronize_stream(const StreamState& stream);
 void synchronize_event(const EventState& event);
 void wait_until(int64_t ns);
 void synchronize_device(c10::DeviceIndex device);
+// A kernel has ended the context, as a failed assertion does: from here on whoever waits for the device is told so.
+void fail_context(int code, const std::string& words);
 // What is waited for before the streams of a device: collectives, which are not on the timeline.
 extern void (*g_before_synchronizing)();
 void sleep_current_stream(c10::DeviceIndex device, int64_t cycles);

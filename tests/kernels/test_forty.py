@@ -1,0 +1,92 @@
+"""Forty kernels, as programs write them, give what a real GPU gave (`tests/data/kernels-h200.json`)."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from harness import CPU, VIRTUAL, child
+
+sys.path.insert(0, str(Path(__file__).parent))
+import forty  # noqa: E402
+
+GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "kernels-h200.json").read_text())
+# Sums of floats in an order that is not given, and functions that are rounded otherwise: parts of the largest element.
+CLOSE = {"mathematics": 4e-6, "softmax_rows": 4e-6, "layer_norm": 4e-6, "scatter_add": 4e-6, "embedding_backward": 4e-6}
+EXACT = {case.name for case in forty.CASES} - set(CLOSE)
+
+
+@functools.cache
+def compiled() -> dict[str, Any]:
+    return forty.kernels(forty.SOURCE.read_text())
+
+
+def compare(name: str, made: dict[str, Any], golden: dict[str, Any]) -> None:
+    if name in EXACT:
+        assert made["digest"] == golden["digest"], (name, made["head"], golden["head"])
+        return
+    scale = max(1.0, max(abs(v) for v in golden["head"]))
+    assert made["head"] == pytest.approx(golden["head"], abs=CLOSE[name] * scale), name
+    for sum_ in ("sum", "magnitude", "placed"):
+        assert made[sum_] == pytest.approx(golden[sum_], rel=1e-5, abs=1e-3), (name, sum_)
+
+
+@child(VIRTUAL, CPU)
+def test_every_kernel_gives_what_a_gpu_gave() -> None:
+    found = compiled()
+    assert set(GOLDEN) == {case.name for case in forty.CASES}
+    for case in forty.CASES:
+        compare(case.name, forty.run(case, found[case.name]), GOLDEN[case.name])
+
+
+@child(VIRTUAL)
+def test_launches_follow_each_other_on_streams_and_in_graphs() -> None:
+    kernel = compiled()["axpy_strided"]
+    x, y = torch.ones(1000, device="cuda"), torch.zeros(1000, device="cuda")
+    stream = torch.cuda.Stream()
+    for times in (1.0, 2.0):
+        kernel(grid=(4, 1, 1), block=(128, 1, 1), args=[x, y, times, 1000], stream=stream)
+    stream.synchronize()
+    assert y.unique().tolist() == [3.0]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernel(grid=(4, 1, 1), block=(128, 1, 1), args=[x, y, 10.0, 1000])
+        z = y * 2
+    assert y.unique().tolist() == [3.0]  # nothing has run yet
+    for expected in (13.0, 23.0):
+        graph.replay()
+        assert (y.unique().tolist(), z.unique().tolist()) == ([expected], [2 * expected])
+
+
+@child(VIRTUAL, CPU)
+def test_a_launch_that_cannot_be_is_refused_as_by_the_driver() -> None:
+    kernel = compiled()["guarded_return"]
+    x = torch.zeros(4, dtype=torch.int32, device="cuda")
+    for grid, block in [((1, 1, 1), (2048, 1, 1)), ((0, 1, 1), (1, 1, 1)), ((1, 70000, 1), (1, 1, 1))]:
+        with pytest.raises(RuntimeError, match="CUDA error: invalid argument"):
+            kernel(grid=grid, block=block, args=[x, x, 4])
+    with pytest.raises(ValueError, match="All tensor arguments must be CUDA tensors"):
+        if torch.zeros(1, device="cuda").is_cuda:
+            kernel(args=[torch.zeros(3), x, 4])
+        raise ValueError("All tensor arguments must be CUDA tensors")  # on `cpu` they are the same
+
+
+@child(VIRTUAL, CPU)
+def test_functions_of_the_jiterator() -> None:
+    add = torch.cuda.jiterator._create_jit_fn(
+        "template <typename T> T f(T x, T y, T alpha) { return -x + alpha * y; }", alpha=1.0
+    )
+    x, y = torch.arange(6.0, device="cuda").reshape(2, 3).t(), torch.ones(2, dtype=torch.int64, device="cuda")
+    made = add(x, y, alpha=3)
+    assert torch.equal(made, 3 * y - x)
+    assert made.stride() == (x + y).stride()
+    both = torch.cuda.jiterator._create_multi_output_jit_fn(
+        "template <typename T> void g(T x, T y, T& a, T& b) { a = x + y; b = x - y; }", num_outputs=2
+    )
+    first, second = both(x, y)
+    assert torch.equal(first, x + y) and torch.equal(second, x - y)

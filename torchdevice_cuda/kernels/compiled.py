@@ -1,0 +1,280 @@
+"""Kernels that are compiled while a program runs: the functions of NVRTC and of CUDA's driver that PyTorch calls.
+
+`torch.cuda._compile_kernel` reaches both through ctypes, and its own code checks arguments and words errors. So it is
+left as it is, and gets objects with the functions that it calls. What NVRTC gives as code is here a library, as bytes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import itertools
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import folders
+from . import flags, nvcc, refusals, tokens, translation
+
+_SUCCESS, _INVALID_VALUE, _NOT_FOUND = 0, 1, 500
+_COMPILATION, _BAD_NAME = 6, 8
+_NVRTC_WORDS = {_COMPILATION: "NVRTC_ERROR_COMPILATION", _BAD_NAME: "NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID"}
+_ENTRY = """
+extern "C" __attribute__((visibility("default"))) int {symbol}(const unsigned* host_cuda_dims, unsigned long \
+host_cuda_shared, void* host_cuda_stream, void** host_cuda_arguments) {{
+  return ::host_cuda::launch_packed("{shown}", &{expression}, {{{{host_cuda_dims[0], host_cuda_dims[1], \
+host_cuda_dims[2]}}, {{host_cuda_dims[3], host_cuda_dims[4], host_cuda_dims[5]}}, host_cuda_shared, \
+host_cuda_stream}}, host_cuda_arguments);
+}}
+"""
+_COMMON = """
+extern "C" __attribute__((visibility("default"))) int host_cuda_allow(int bytes) {
+  return host_cuda_allow_shared(bytes);
+}
+extern "C" __attribute__((visibility("default"))) const char* host_cuda_words(int error) {
+  return cudaGetErrorString(static_cast<cudaError_t>(error));
+}
+"""
+
+
+def _symbol(expression: str) -> str:
+    """What the launching function of a kernel is called in the library."""
+    if re.fullmatch(r"\w+", expression):
+        return f"host_cuda_launch_{expression}"
+    return f"host_cuda_launch_{hashlib.sha256(expression.encode()).hexdigest()[:16]}"
+
+
+class CompileError(Exception):
+    """What the compiler said."""
+
+
+def compile_library(source: str, file: str, expressions: Sequence[str], options: Sequence[str]) -> bytes:
+    """A library with the kernels that the expressions name, and all of ``extern "C"``."""
+    words = [option for option in options if not option.startswith(("--pch", "--std="))]
+    standard = [f"-std={option[6:]}" for option in options if option.startswith("--std=")]
+    command = flags.read([*words, *standard])
+    key = hashlib.sha256(
+        "\0".join([source, file, *expressions, *options, str(nvcc.checked()), _sources()]).encode()
+    ).hexdigest()[:32]
+    kept = folders.cache_dir() / "kernels" / f"{key}.so"
+    try:
+        return kept.read_bytes()
+    except OSError:
+        pass
+    with tempfile.TemporaryDirectory(prefix="torchdevice-nvrtc-") as name:
+        made = _build(Path(name), source, file, expressions, command)
+    try:
+        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        scratch = kept.with_suffix(f".{os.getpid()}")
+        scratch.write_bytes(made)
+        os.replace(scratch, kept)
+    except OSError:
+        pass  # it is compiled again next time
+    return made
+
+
+def _sources() -> str:
+    """Which version of our headers and of the translator this is."""
+    found = [path for path in sorted(Path(__file__).parent.rglob("*")) if path.suffix in (".h", ".py", ".cuh")]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in found)).hexdigest()
+
+
+def _build(scratch: Path, source: str, file: str, expressions: Sequence[str], command: flags.Command) -> bytes:
+    path = scratch / re.sub(r"[^\w.]", "_", file)
+    named = list(dict.fromkeys([*expressions, *_plain_names(source)]))
+    entries = "".join(
+        _ENTRY.format(symbol=_symbol(name), shown=name.replace('"', ""), expression=name) for name in named
+    )
+    path.write_text(f'#line 1 "{file}"\n{source}\n#line 1 "<launchers>"\n{_COMMON}{entries}', encoding="utf-8")
+    library = scratch / "kernels.so"
+    try:
+        text = nvcc.preprocess(path, command, scratch)
+        translated = scratch / "kernels.ii"
+        foreign = translation.is_below(nvcc.INCLUDE, Path("/usr"), *nvcc.torch_roots(command.reading))
+        translated.write_text(translation.translate(text, foreign, nvcc.checked()), encoding="utf-8")
+    except (nvcc.Failed, refusals.Refused) as error:
+        raise CompileError(str(error)) from error
+    told = [*nvcc.standard(command.compiling), "-O3", *nvcc.shape(), *command.compiling]
+    shape = ["-fvisibility=hidden", "-shared", str(translated), "-o", str(library), "-lpthread", "-ldl"]
+    words = [*nvcc.compiler(), *told, *shape]
+    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        raise CompileError(done.stderr)
+    return library.read_bytes()
+
+
+def _plain_names(source: str) -> list[str]:
+    """Kernels of ``extern "C"``, which can be asked for by name."""
+    found = tokens.tokenize(source)
+    texts = [token.text for token in found]
+    if '"C"' not in texts:
+        return []
+    return [kernel.name for kernel in translation.kernels(found) if _is_plain_c(found, kernel.start)]
+
+
+def _is_plain_c(found: list[tokens.Token], at: int) -> bool:
+    """Whether a declaration is of ``extern "C"``, or in a block of it."""
+    depth, i = 0, at
+    while i >= 0:
+        text = found[i].text
+        if text == "}" and found[i].kind == "mark":
+            i = tokens.opening(found, i)
+        elif text == "{" and found[i].kind == "mark":
+            before = tokens.before(found, i)
+            return before >= 0 and found[before].text == '"C"'
+        elif text == '"C"' and depth == 0:
+            after = tokens.after(found, i)
+            if found[after].text != "{":
+                return not any(t.text in (";", "}", "{") for t in found[i + 1 : at])
+        i -= 1
+    return False
+
+
+# ------------------------------------------------------------- NVRTC
+class Rtc:
+    """NVRTC's functions, as ctypes would call them."""
+
+    def __init__(self) -> None:
+        self._programs: dict[int, dict[str, Any]] = {}
+        self._numbers = itertools.count(1)
+
+    def nvrtcCreateProgram(self, program: Any, source: bytes, name: bytes, *_: Any) -> int:
+        """Keeps the source."""
+        number = next(self._numbers)
+        self._programs[number] = {
+            "source": source.decode(),
+            "file": name.decode(),
+            "expressions": [],
+            "code": b"",
+            "log": b"",
+        }
+        program._obj.value = number
+        return _SUCCESS
+
+    def nvrtcAddNameExpression(self, program: Any, name: bytes) -> int:
+        """A kernel that is asked for, which may be an instance of a template."""
+        self._programs[program.value]["expressions"].append(name.decode())
+        return _SUCCESS
+
+    def nvrtcCompileProgram(self, program: Any, count: int, options: Any) -> int:
+        """Compiles; the log has what is wrong."""
+        known = self._programs[program.value]
+        words = [options[i].decode() for i in range(count)]
+        try:
+            known["code"] = compile_library(known["source"], known["file"], known["expressions"], words)
+        except (CompileError, flags.Unknown) as error:
+            known["log"] = str(error).encode()
+            return _COMPILATION
+        return _SUCCESS
+
+    def nvrtcGetErrorString(self, result: int, words: Any) -> int:
+        """A code's name."""
+        words._obj.value = _NVRTC_WORDS.get(result, "NVRTC_ERROR unknown").encode()
+        return _SUCCESS
+
+    def nvrtcGetProgramLogSize(self, program: Any, size: Any) -> int:
+        """With the zero at its end."""
+        size._obj.value = len(self._programs[program.value]["log"]) + 1
+        return _SUCCESS
+
+    def nvrtcGetProgramLog(self, program: Any, log: Any) -> int:
+        """What the compiler said."""
+        log.value = self._programs[program.value]["log"]
+        return _SUCCESS
+
+    def nvrtcGetCUBINSize(self, program: Any, size: Any) -> int:
+        """How large the library is."""
+        size._obj.value = len(self._programs[program.value]["code"])
+        return _SUCCESS
+
+    def nvrtcGetCUBIN(self, program: Any, code: Any) -> int:
+        """The library."""
+        code.raw = self._programs[program.value]["code"]
+        return _SUCCESS
+
+    def nvrtcGetPTXSize(self, program: Any, size: Any) -> int:
+        """What older releases of PyTorch ask for."""
+        return self.nvrtcGetCUBINSize(program, size)
+
+    def nvrtcGetPTX(self, program: Any, code: Any) -> int:
+        """The same."""
+        return self.nvrtcGetCUBIN(program, code)
+
+    def nvrtcGetLoweredName(self, program: Any, name: bytes, lowered: Any) -> int:
+        """What the kernel is called in the library."""
+        lowered._obj.value = name
+        return _SUCCESS
+
+    def nvrtcDestroyProgram(self, program: Any) -> int:
+        """Forgets the source."""
+        self._programs.pop(program._obj.value, None)
+        return _SUCCESS
+
+
+# ------------------------------------------------------------- the driver
+class Runtime:
+    """The functions of CUDA's driver that load and launch kernels, as ctypes would call them."""
+
+    def __init__(self) -> None:
+        self._libraries: dict[int, Any] = {}
+        self._functions: dict[int, tuple[Any, Any]] = {}
+        self._numbers = itertools.count(1)
+        self._words: Any = None
+
+    def cuModuleLoadData(self, module: Any, code: bytes) -> int:
+        """Loads a library out of its bytes."""
+        with tempfile.NamedTemporaryFile(prefix="torchdevice-kernels-", suffix=".so") as file:
+            file.write(code.rstrip(b"\0") if not code.startswith(b"\x7fELF") else code)
+            file.flush()
+            try:
+                library = ctypes.CDLL(file.name)
+            except OSError:
+                return 209  # no binary for this device
+        number = next(self._numbers)
+        self._libraries[number] = library
+        self._words = library.host_cuda_words
+        self._words.restype = ctypes.c_char_p
+        module._obj.value = number
+        return _SUCCESS
+
+    def cuModuleGetFunction(self, function: Any, module: Any, name: bytes) -> int:
+        """A kernel of a library."""
+        library = self._libraries[module.value]
+        try:
+            found = getattr(library, _symbol(name.decode()))
+        except AttributeError:
+            return _NOT_FOUND
+        found.argtypes = [ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_void_p]
+        number = next(self._numbers)
+        self._functions[number] = (found, library)
+        function._obj.value = number
+        return _SUCCESS
+
+    def cuFuncSetAttribute(self, function: Any, attribute: int, value: int) -> int:
+        """How much shared memory a launch may ask for."""
+        result: int = self._functions[function.value][1].host_cuda_allow(value)
+        return result
+
+    def cuLaunchKernel(self, function: Any, *words: Any) -> int:
+        """Grid, block, shared memory, stream, arguments."""
+        *dims, shared, stream, arguments, _ = words
+        if any(not 0 <= size < 2**32 for size in dims):
+            return _INVALID_VALUE
+        sizes = (ctypes.c_uint * 6)(*dims)
+        result: int = self._functions[function.value][0](sizes, shared, stream, arguments)
+        # The driver has one code for what the runtime calls a wrong configuration.
+        return _INVALID_VALUE if result == 9 else result
+
+    def cuGetErrorString(self, error: int, words: Any) -> int:
+        """A code in words."""
+        known = {
+            _INVALID_VALUE: b"invalid argument",
+            _NOT_FOUND: b"named symbol not found",
+            209: b"no kernel image is available for execution on the device",
+        }
+        words._obj.value = known.get(error) or (self._words(error) if self._words else b"unknown error")
+        return _SUCCESS

@@ -1,0 +1,155 @@
+"""nvcc's command line: what each flag is to the host's compiler. A flag that is in no table is refused by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+
+class Unknown(Exception):
+    """A flag that means nothing here."""
+
+
+#: Flags with a value, in the next word or after "=": they say what code for GPUs is like.
+_DROPPED_WITH_VALUE = {
+    "-gencode", "--generate-code", "-arch", "--gpu-architecture", "-code", "--gpu-code", "-maxrregcount",
+    "--maxrregcount", "-t", "--threads", "--default-stream", "-default-stream", "-ccbin", "--compiler-bindir",
+    "-Xptxas", "--ptxas-options", "-diag-suppress", "--diag-suppress", "-diag_suppress", "--diag_suppress",
+    "-diag-error", "--diag-error", "-Xcudafe", "-Xfatbin", "--fatbin-options", "-split-compile", "--split-compile",
+    "-Xnvlink", "-cudart", "--cudart", "-ftz", "--ftz", "-prec-div", "--prec-div", "-prec-sqrt", "--prec-sqrt",
+    "--relocatable-device-code", "-rdc", "--extra-device-vectorization", "-restrict", "--ptx-isa-version",
+    "-device-c",
+}  # fmt: skip
+#: Flags that stand alone and change code for GPUs, or what nvcc says, only.
+_DROPPED = {
+    "--expt-relaxed-constexpr", "-expt-relaxed-constexpr", "--expt-extended-lambda", "-expt-extended-lambda",
+    "--extended-lambda", "-extended-lambda", "-lineinfo", "--generate-line-info", "--ptxas-options=-v", "-G",
+    "--device-debug", "-res-usage", "--resource-usage", "-keep", "--keep", "-dc", "-rdc=true", "--source-in-ptx",
+    "-w", "--disable-warnings", "--forward-unknown-to-host-compiler", "-forward-unknown-to-host-compiler",
+    "--forward-unknown-opts", "--use-local-env", "-restrict", "--restrict", "-pch", "--pch", "-v", "--verbose",
+    "--device-as-default-execution-space", "-Werror=all-warnings", "--extra-device-vectorization", "-time",
+    "--no-host-device-move-forward",
+}  # fmt: skip
+#: Flags that are others to the host's compiler.
+_OTHERS = {
+    "--use_fast_math": ["-ffast-math", "-fno-finite-math-only"],
+    "-use_fast_math": ["-ffast-math", "-fno-finite-math-only"],
+    "--fmad=false": ["-ffp-contract=off"],
+    "-fmad=false": ["-ffp-contract=off"],
+    "--fmad=true": ["-ffp-contract=fast"],
+    "-fmad=true": ["-ffp-contract=fast"],
+    "--optimize=0": ["-O0"],
+    "--optimize=1": ["-O1"],
+    "--optimize=2": ["-O2"],
+    "--optimize=3": ["-O3"],
+    "--debug": ["-g"],
+    "-MD": ["-MD"],
+    "--generate-dependencies-with-compile": ["-MD"],
+    "--shared": ["-shared"],
+}
+#: Words that are the host's with one value, in the next word or after "=".
+_RENAMED = {
+    "--define-macro": "-D",
+    "--undefine-macro": "-U",
+    "--include-path": "-I",
+    "--system-include": "-isystem",
+    "--output-file": "-o",
+    "--pre-include": "-include",
+    "--dependency-output": "-MF",
+    "--std": "-std=",
+    "-std": "-std=",
+    "-o": "-o",
+    "-isystem": "-isystem",
+    "-include": "-include",
+    "-MF": "-MF",
+    "-I": "-I",
+    "-D": "-D",
+    "-U": "-U",
+    "-L": "-L",
+    "-l": "-l",
+    "-idirafter": "-idirafter",
+    "-x": "-x",
+}
+#: Words whose value is for the host's compiler or linker, parts divided by commas.
+_PASSED_ON = {"-Xcompiler", "--compiler-options", "-Xlinker", "--linker-options"}
+_JOINED = re.compile(r"-(?:[IDULlfm].+|O[0-3sg]?|Ofast|std=.+|W.*|g\d?|fPIC|MF.+|isystem.+|pthread|M[PTQM].*|shared)")
+_ARCHITECTURE = re.compile(r"(?:compute|sm)_(\d+)")
+_SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
+
+
+@dataclasses.dataclass
+class Command:
+    """A command line of nvcc's, taken apart."""
+
+    sources: list[str] = dataclasses.field(default_factory=list)
+    objects: list[str] = dataclasses.field(default_factory=list)
+    #: For the preprocessor: folders, macros, what is included first, and which dependencies are written.
+    reading: list[str] = dataclasses.field(default_factory=list)
+    #: For the compiler proper.
+    compiling: list[str] = dataclasses.field(default_factory=list)
+    linking: list[str] = dataclasses.field(default_factory=list)
+    output: str = ""
+    compile_only: bool = False
+    asks_version: bool = False
+    dry: bool = False
+    #: Of the newest GPU that code is asked for, as ``__CUDA_ARCH__`` has it.
+    architecture: int = 700
+
+    def _put(self, words: list[str]) -> None:
+        head = words[0]
+        if head == "-o":
+            self.output = words[1]
+        elif head.startswith(("-I", "-D", "-U", "-isystem", "-include", "-idirafter", "-M")):
+            self.reading.extend(words)
+        elif head.startswith(("-L", "-l", "-shared", "-Wl,")):
+            self.linking.extend(words)
+        elif head == "-x":
+            pass  # a source is CUDA's whatever it is called
+        else:
+            if head.startswith("-std="):
+                self.reading.append(head)
+            self.compiling.extend(words)
+
+
+def read(words: list[str]) -> Command:
+    """The command line in parts; raises where a flag is not known."""
+    command = Command()
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        if word in ("--version", "-V"):
+            command.asks_version = True
+        elif word in ("-c", "--compile", "--device-c"):
+            command.compile_only = True
+        elif word in ("-dlink", "--device-link", "--dryrun"):
+            command.dry = True
+        elif word in _OTHERS:
+            command._put(_OTHERS[word])
+        elif word in _DROPPED:
+            pass
+        elif name in _PASSED_ON:
+            for part in (value if equals else _value(word, rest)).strip("'\"").split(","):
+                command._put([part.strip("'\"")])
+        elif name in _DROPPED_WITH_VALUE:
+            for found in _ARCHITECTURE.findall(value if equals else _value(word, rest)):
+                command.architecture = max(command.architecture, int(found) * 10)
+        elif word in _RENAMED or (equals and name in _RENAMED and name.startswith(("--", "-std"))):
+            given, flag = value if equals else _value(word, rest), _RENAMED[name]
+            command._put([flag + given] if flag.endswith("=") or flag in ("-D", "-U", "-I") else [flag, given])
+        elif _JOINED.fullmatch(word):
+            command._put([word])
+        elif word.startswith("-"):
+            raise Unknown(f"nvcc: the flag {word!r} is not known to torchdevice_cuda's compiler of CUDA C++")
+        elif Path(word).suffix in _SOURCES:
+            command.sources.append(word)
+        else:
+            command.objects.append(word)
+    return command
+
+
+def _value(word: str, rest: list[str]) -> str:
+    if not rest:
+        raise Unknown(f"nvcc: the flag {word!r} lacks its value")
+    return rest.pop(0)

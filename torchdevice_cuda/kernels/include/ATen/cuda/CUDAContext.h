@@ -1,0 +1,4 @@
+#pragma once
+#include <ATen/Context.h>
+#include <ATen/core/ATenGeneral.h>
+#include <ATen/cuda/CUDAContextLight.h>

@@ -1,0 +1,8 @@
+#pragma once
+#include "cuda_runtime_api.h"
+#ifdef HOST_CUDA_TRANSLATED
+#include "host_cuda/device.h"
+//
+#include "host_cuda/atomics.h"
+#include "host_cuda/math.h"
+#endif

@@ -1,0 +1,27 @@
+// CUDA's runtime, of the host. Code that the translator has not seen gets the calls and the types, not the language.
+#pragma once
+
+#ifndef CUDART_VERSION
+#define CUDART_VERSION 13000
+#endif
+
+#define __host__
+#define __device__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __align__(n) __attribute__((aligned(n)))
+#define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define __maxnreg__(...)
+#ifndef HOST_CUDA_TRANSLATED
+#define __global__
+#define __shared__
+#endif
+#define CUDARTAPI
+#define CUDART_CB
+
+#include "host_cuda/types.h"
+//
+#include "host_cuda/api.h"

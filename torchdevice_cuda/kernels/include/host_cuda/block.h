@@ -1,0 +1,398 @@
+// The threads of a block, on one core.
+//
+// A kernel is called once for a block and runs its body for each thread, one after the other, on the caller's stack.
+// When a thread has to wait for others, that stack waits with it, and a new one takes over the threads that have not
+// begun. So a kernel without barriers never leaves its stack, and one with barriers has a stack for every thread.
+#pragma once
+
+#include <cstdarg>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "host_cuda/errors.h"
+#include "host_cuda/fiber.h"
+#include "host_cuda/types.h"
+
+constexpr int warpSize = 32;
+
+#pragma GCC visibility push(hidden)
+namespace host_cuda {
+
+struct Launch {
+  const char* name;
+  dim3 grid, block;
+  size_t shared;  // bytes that the launch asked for
+  void* stream;
+};
+
+struct Where {
+  const char* file;
+  int line;
+};
+
+struct Ended {};  // what ends a thread whose kernel has failed
+
+struct Fiber;
+
+// Lanes of a warp that exchange something: those in `mask`.
+struct Meeting {
+  unsigned mask = 0, arrived = 0;
+  int leaving = 0;  // who has still to read
+  bool complete = false;
+  uint64_t values[32];
+  std::vector<Fiber*> waiting;
+};
+
+struct Fiber {
+  Stack stack;
+  char* memory = nullptr;
+  unsigned place = 0;  // among the stacks
+  uint3 thread{0, 0, 0};
+  unsigned rank = 0;  // of the thread in its block
+  Where where{nullptr, 0};
+  const char* waits = nullptr;  // for what, or null
+};
+
+class Worker {
+ public:
+  const Launch* launch = nullptr;
+  uint3 block{0, 0, 0}, thread{0, 0, 0};
+  unsigned rank = 0, epoch = 0;
+  std::exception_ptr error;
+  std::vector<std::unique_ptr<char[]>> shared;  // objects by site
+  std::unique_ptr<char[]> dynamic;
+  size_t dynamic_bytes = 0;
+
+  using Body = void (*)(const void* body, Worker& w);
+
+  void run(const void* body, Body call, unsigned threads) {
+    body_ = body;
+    call_ = call;
+    count_ = live_ = threads;
+    next_ = votes_ = arrived_ = 0;
+    failed_ = false;
+    epoch = 0;
+    warps_.resize((threads + 31) / 32);
+    for (auto& warp : warps_) {
+      warp.exited = 0;
+      warp.meetings.clear();
+    }
+    if (threads % 32) warps_.back().exited = ~0u << (threads % 32);
+    current_ = &main_;
+    main_idle_ = false;
+    drain();
+    while (running_ > 0) {
+      main_idle_ = true;
+      away(nullptr);
+    }
+  }
+
+  // All threads that have not ended; how many said yes.
+  int barrier(bool vote, const char* what, Where where) {
+    votes_ += vote;
+    if (++arrived_ == live_) {
+      release();
+      return result_;
+    }
+    current_->where = where;
+    barrier_.push_back(current_);
+    away(what);
+    return result_;
+  }
+
+  // Comes back when every lane of the mask is here. Whoever has read calls `leave`.
+  Meeting& meet(unsigned mask, uint64_t value, const char* what, Where where) {
+    auto& warp = warps_[rank / 32];
+    const unsigned bit = 1u << (rank % 32);
+    if (!(mask & bit))
+      fail(cudaErrorLaunchFailure, where, "%s: the mask 0x%08x does not name the calling thread", what, mask);
+    Meeting* found = nullptr;
+    for (auto* m : warp.meetings)
+      if (!m->complete && m->mask == mask && !(m->arrived & bit)) found = m;
+    if (!found) {
+      if (spare_.empty()) {
+        made_.push_back(std::make_unique<Meeting>());
+        spare_.push_back(made_.back().get());
+      }
+      found = spare_.back();
+      spare_.pop_back();
+      found->mask = mask;
+      found->arrived = 0;
+      found->complete = false;
+      found->waiting.clear();
+      warp.meetings.push_back(found);
+    }
+    found->values[rank % 32] = value;
+    found->arrived |= bit;
+    if (!complete(*found, warp.exited)) {
+      current_->where = where;
+      found->waiting.push_back(current_);
+      away(what);
+    }
+    return *found;
+  }
+  void leave(Meeting& m) {
+    if (--m.leaving > 0) return;
+    auto& all = warps_[rank / 32].meetings;
+    for (size_t i = 0; i < all.size(); ++i)
+      if (all[i] == &m) {
+        all[i] = all.back();
+        all.pop_back();
+        break;
+      }
+    spare_.push_back(&m);
+  }
+  unsigned live_lanes() const {
+    return ~warps_[rank / 32].exited;
+  }
+  unsigned started() const {
+    return next_;
+  }
+  unsigned live() const {
+    return live_;
+  }
+  unsigned threads() const {
+    return count_;
+  }
+
+  // Says what is wrong with the running thread, and ends the kernel.
+  [[noreturn]] __attribute__((format(printf, 4, 5))) void fail(int code, Where where, const char* format, ...) {
+    va_list list;
+    va_start(list, format);
+    char text[512];
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    if (!failed_) say(text, thread, where);
+    end(code);
+  }
+  [[noreturn]] void end(int code) {
+    lasting_error.store(code);
+    failed_ = true;
+    throw Ended{};
+  }
+  // One line: kernel, block, thread, and where.
+  void say(const char* text, uint3 t, Where where) const {
+    fflush(stdout);
+    fprintf(
+        stderr, "%s:%d: kernel %s: block: [%u,%u,%u], thread: [%u,%u,%u] %s\n", where.file ? where.file : "?",
+        where.line, launch->name, block.x, block.y, block.z, t.x, t.y, t.z, text);
+  }
+  bool failed() const {
+    return failed_;
+  }
+
+ private:
+  struct Warp {
+    unsigned exited = 0;
+    std::vector<Meeting*> meetings;
+  };
+
+  void drain() {
+    const dim3 n = launch->block;
+    while (next_ < count_ && !failed_) {
+      const unsigned i = next_++;
+      rank = i;
+      thread = {i % n.x, i / n.x % n.y, i / n.x / n.y};
+      current_->thread = thread;
+      current_->rank = i;
+      try {
+        call_(body_, *this);
+      } catch (const Ended&) {
+      } catch (...) {
+        if (!error) error = std::current_exception();
+        failed_ = true;
+      }
+      ended();
+    }
+  }
+  void ended() {
+    --live_;
+    auto& warp = warps_[rank / 32];
+    warp.exited |= 1u << (rank % 32);
+    for (auto* m : warp.meetings)
+      if (!m->complete) complete(*m, warp.exited);
+    if (arrived_ > 0 && arrived_ == live_) release();
+  }
+  bool complete(Meeting& m, unsigned exited) {
+    if (m.mask & ~(m.arrived | exited)) return false;
+    m.complete = true;
+    m.leaving = __builtin_popcount(m.arrived);
+    for (auto* f : m.waiting) ready_.push_back(f);
+    return true;
+  }
+  void release() {
+    for (auto* f : barrier_) ready_.push_back(f);
+    barrier_.clear();
+    result_ = votes_;
+    votes_ = 0;
+    arrived_ = 0;
+    ++epoch;
+  }
+  // Has others run until this fiber is ready again.
+  void away(const char* what) {
+    Fiber* me = current_;
+    me->waits = what;
+    Fiber* to = pick();
+    if (to != me) {
+      current_ = to;
+      change(me->stack, to->stack);
+    }
+    me->waits = nullptr;
+    thread = me->thread;
+    rank = me->rank;
+    if (failed_ && what) throw Ended{};
+  }
+  Fiber* pick() {
+    if (next_ < count_ && !failed_) return fresh();
+    if (head_ == ready_.size()) {
+      ready_.clear();
+      head_ = 0;
+      if (running_ == 0 && main_idle_) return &main_;
+      stuck();
+      if (ready_.empty()) return &main_;
+    }
+    return ready_[head_++];
+  }
+  Fiber* fresh() {
+    if (free_.empty()) {
+      fibers_.push_back(std::make_unique<Fiber>());
+      fibers_.back()->memory = new_stack();
+      fibers_.back()->place = static_cast<unsigned>(fibers_.size());
+      free_.push_back(fibers_.back().get());
+    }
+    Fiber* f = free_.back();
+    free_.pop_back();
+    prepare(f->stack, f->memory, f->place, &Worker::enter);
+    ++running_;
+    return f;
+  }
+  static void enter();
+  void retire() {
+    Fiber* me = current_;
+    --running_;
+    free_.push_back(me);
+    current_ = pick();
+    change(me->stack, current_->stack);
+  }
+  // Nobody can go on: a GPU would hang.
+  void stuck() {
+    if (!failed_) {
+      const Fiber* first = nullptr;
+      for (const auto& f : all()) first = f->waits && (!first || f->rank < first->rank) ? f : first;
+      const Fiber* second = nullptr;
+      for (const auto& f : all())
+        if (first && f->waits && (f->where.line != first->where.line || f->waits != first->waits)) second = f;
+      char text[256] = "waits for threads that never come";
+      if (first && second)
+        snprintf(
+            text, sizeof text, "waits in %s for threads that do not come; thread [%u,%u,%u] waits in %s at line %d",
+            first->waits, second->thread.x, second->thread.y, second->thread.z, second->waits, second->where.line);
+      else if (first)
+        snprintf(text, sizeof text, "waits in %s for threads that do not come", first->waits);
+      if (first) say(text, first->thread, first->where);
+      lasting_error.store(cudaErrorLaunchFailure);
+      failed_ = true;
+    }
+    for (auto* f : barrier_) ready_.push_back(f);
+    barrier_.clear();
+    arrived_ = 0;
+    for (auto& warp : warps_)
+      for (auto* m : warp.meetings)
+        if (!m->complete) {
+          m->complete = true;
+          for (auto* f : m->waiting) ready_.push_back(f);
+        }
+  }
+  std::vector<const Fiber*> all() const {
+    std::vector<const Fiber*> found{&main_};
+    for (const auto& f : fibers_) found.push_back(f.get());
+    return found;
+  }
+
+  const void* body_ = nullptr;
+  Body call_ = nullptr;
+  unsigned count_ = 0, next_ = 0, live_ = 0, arrived_ = 0;
+  int votes_ = 0, result_ = 0, running_ = 0;
+  bool failed_ = false, main_idle_ = false;
+  Fiber main_;
+  Fiber* current_ = nullptr;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber*> free_, barrier_, ready_;
+  size_t head_ = 0;
+  std::vector<Warp> warps_;
+  std::vector<std::unique_ptr<Meeting>> made_;
+  std::vector<Meeting*> spare_;
+};
+
+// Of the block that this thread of the host runs. In the static block of thread-local memory, where an access is one
+// instruction; of that there is little, so nothing else is.
+#if defined(__linux__)
+inline thread_local Worker* worker __attribute__((tls_model("initial-exec"))) = nullptr;
+#else
+inline thread_local Worker* worker = nullptr;
+#endif
+
+inline void Worker::enter() {
+  worker->drain();
+  worker->retire();
+}
+
+inline int next_site() {
+  static std::atomic<int> sites{0};
+  return sites.fetch_add(1);
+}
+// The object of a block that a `__shared__` declaration names. Its type is the declaration's own.
+template <class T>
+T& shared_object() {
+  static const auto site = static_cast<size_t>(next_site());
+  auto& all = worker->shared;
+  if (all.size() <= site) all.resize(site + 1);
+  constexpr size_t alignment = alignof(T) > 128 ? alignof(T) : 128;
+  if (!all[site]) all[site].reset(new char[sizeof(T) + alignment]);
+  const auto address = reinterpret_cast<uintptr_t>(all[site].get());
+  return *reinterpret_cast<T*>((address + alignment - 1) / alignment * alignment);
+}
+inline char* dynamic_shared() {
+  return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(worker->dynamic.get()) + 127) / 128 * 128);
+}
+// `extern __shared__ T name[];` outside of a function.
+template <class T>
+struct DynamicShared {
+  operator T*() const {
+    return reinterpret_cast<T*>(dynamic_shared());
+  }
+  template <class U>
+  explicit operator U*() const {
+    return reinterpret_cast<U*>(dynamic_shared());
+  }
+};
+
+// What a translated kernel calls with its body. Where no function that the body reaches asks which thread it is or
+// waits for others (`Plain`), the threads are a loop that the compiler may vectorise.
+template <bool Plain, class F>
+inline void run_block(const F& body) {
+  Worker& w = *worker;
+  const dim3 n = w.launch->block, grid = w.launch->grid;
+  if constexpr (Plain) {
+    const uint3 block = w.block;
+    for (unsigned z = 0; z < n.z; ++z)
+      for (unsigned y = 0; y < n.y; ++y)
+        for (unsigned x = 0; x < n.x; ++x) {
+          F mine(body);  // a thread's parameters are its own
+          mine(uint3{x, y, z}, block, n, grid);
+        }
+  } else {
+    w.run(
+        &body,
+        [](const void* f, Worker& me) {
+          F mine(*static_cast<const F*>(f));
+          mine(me.thread, me.block, me.launch->block, me.launch->grid);
+        },
+        n.x * n.y * n.z);
+  }
+}
+
+}  // namespace host_cuda
+#pragma GCC visibility pop

@@ -1,0 +1,27 @@
+// What the device answers, where there is a virtual GPU in this process; its library exports one function for it.
+// Without it tensors are plain memory: one device, one stream, work is done where it is asked for.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <cstdint>
+
+#include "../../../native/csrc/bindings/kernel_seam.h"
+
+#pragma GCC visibility push(hidden)
+namespace host_cuda {
+
+inline const Seam* find_seam() {
+  using Get = const Seam* (*)(int version);
+  const auto get = reinterpret_cast<Get>(dlsym(RTLD_DEFAULT, "torchdevice_kernel_seam"));
+  return get ? get(kSeamVersion) : nullptr;
+}
+inline const Seam* seam() {
+  // Asked for once there is one: a library may be loaded before the device is.
+  static const Seam* found = nullptr;
+  if (!found) found = find_seam();
+  return found;
+}
+
+}  // namespace host_cuda
+#pragma GCC visibility pop

@@ -1,0 +1,202 @@
+"""The compiler of the toolkit: ``nvcc``'s command line, carried out by the host's compiler.
+
+    python -m torchdevice_cuda.kernels.nvcc -c kernels.cu -o kernels.o -I ... -gencode ...
+
+A source is preprocessed over our headers, translated, and compiled. It imports neither torch nor what needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from . import flags, refusals, translation
+
+#: Headers of ours, found before any other.
+INCLUDE = Path(__file__).resolve().parent / "include"
+#: What a program that is to be compiled for the virtual GPU can ask for.
+MACRO = "TORCHDEVICE_CUDA"
+_INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
+_TORCHS = ("torch/", "ATen/", "c10/", "pybind11/", "Python.h", "THC/")
+_MISSING = re.compile(r"fatal error: ([\w./-]+): No such file")
+# What the translated text would be warned of, and is not the program's doing.
+QUIET = ("-Wno-unused-variable", "-Wno-unused-but-set-variable", "-Wno-attributes", "-Wno-unknown-pragmas")
+_NATIVE = ("x86_64", "AMD64")
+
+
+def compiler() -> list[str]:
+    """The host's C++ compiler, as PyTorch's build functions choose it."""
+    return os.environ.get("CXX", "c++").split()
+
+
+def version_text(version: str) -> str:
+    """What ``nvcc --version`` says."""
+    return (
+        "nvcc: NVIDIA (R) Cuda compiler driver\n"
+        "(torchdevice_cuda: CUDA C++ is translated for the host's compiler)\n"
+        f"Cuda compilation tools, release {version}, V{version}.0\n"
+    )
+
+
+def torch_headers(source: Path, folders: list[Path]) -> list[str]:
+    """PyTorch's headers that a source includes, or a header of the program's that it includes."""
+    found: list[str] = []
+    seen: set[Path] = set()
+
+    def read(path: Path) -> None:
+        if path in seen or len(seen) > 500:
+            return
+        seen.add(path)
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return
+        for quote, name in _INCLUDED.findall(text):
+            if name.startswith(_TORCHS):
+                if name not in found:
+                    found.append(name)
+                continue
+            near = [path.parent] if quote == '"' else []
+            for folder in [*near, *folders]:
+                if (folder / name).is_file():
+                    read((folder / name).resolve())
+                    break
+
+    read(source)
+    return found
+
+
+def _folders(reading: list[str]) -> list[Path]:
+    """Folders of the program's headers."""
+    folders = []
+    words = iter(reading)
+    for word in words:
+        if word == "-isystem":
+            folders.append(Path(next(words, "")))
+        elif word.startswith("-I"):
+            folders.append(Path(word[2:] or next(words, "")))
+    return [folder for folder in folders if not (folder / "ATen" / "ATen.h").exists() and folder != INCLUDE]
+
+
+def torch_roots(reading: list[str]) -> list[Path]:
+    """Folders of PyTorch's headers."""
+    found = []
+    for word in reading:
+        folder = Path(word[2:] if word.startswith("-I") else word)
+        if (folder / "ATen" / "ATen.h").exists():
+            found.append(folder)
+    return found
+
+
+def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+
+
+class Failed(Exception):
+    """The compiler's own words."""
+
+
+def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
+    """The source without directives, over our headers."""
+    before = scratch / "before.h"
+    headers = torch_headers(source.resolve(), _folders(command.reading))
+    lines = [f"#if __has_include(<{name}>)\n#include <{name}>\n#endif\n" for name in headers]
+    if any(name.startswith(("torch/", "ATen/", "c10/")) for name in headers):
+        lines.append('#include "host_cuda/torch.h"\n')
+    before.write_text("".join([*lines, '#include "host_cuda/prelude.h"\n']), encoding="utf-8")
+    ours = ["-I", str(INCLUDE), "-DHOST_CUDA_TRANSLATED", f"-DHOST_CUDA_ARCH={command.architecture}", f"-D{MACRO}=1"]
+    if checked():
+        ours.append("-DHOST_CUDA_CHECKED")
+    theirs = [*standard(command.reading), *command.reading]
+    words = [*compiler(), "-E", "-x", "c++", *ours, *theirs, "-include", str(before), str(source)]
+    if "-MD" in words and "-MT" not in words:
+        words += ["-MT", command.output]
+    done = _run(words)
+    if done.returncode:
+        missing = _MISSING.search(done.stderr)
+        why = refusals.header(missing[1]) if missing else ""
+        said = f"{done.stderr}nvcc: {missing[1]} is not supported here: {why}\n" if missing and why else done.stderr
+        raise Failed(said)
+    return done.stdout
+
+
+def checked() -> bool:
+    """Whether kernels are compiled so that they say where an index leaves an array: TORCHDEVICE_KERNEL_CHECKS=1."""
+    said = os.environ.get("TORCHDEVICE_KERNEL_CHECKS", "").strip()
+    if said not in ("", "0", "1"):
+        raise flags.Unknown(f"TORCHDEVICE_KERNEL_CHECKS={said!r} is neither 0 nor 1")
+    return said == "1"
+
+
+def shape() -> list[str]:
+    """What all code of ours is compiled with. Checked, nothing is vectorised away, and threads know who they are."""
+    return [*native(), *QUIET, "-fPIC", *(["-fsanitize=bounds"] if checked() else [])]
+
+
+def standard(words: list[str]) -> list[str]:
+    """Which C++, where the program does not say."""
+    return [] if any(word.startswith("-std=") for word in words) else ["-std=c++17"]
+
+
+def native() -> list[str]:
+    """All of this processor: products and sums are contracted, as on a GPU, and half precision is quick."""
+    return ["-march=native"] if platform.machine() in _NATIVE else []
+
+
+def compile_source(source: Path, command: flags.Command, output: str) -> None:
+    """An object of a source."""
+    with tempfile.TemporaryDirectory(prefix="torchdevice-nvcc-") as name:
+        scratch = Path(name)
+        text = preprocess(source, command, scratch)
+        roots = [INCLUDE, Path("/usr"), *torch_roots(command.reading)]
+        translated = scratch / f"{source.stem}.ii"
+        translated.write_text(translation.translate(text, translation.is_below(*roots), checked()), encoding="utf-8")
+        level = [] if any(word.startswith("-O") for word in command.compiling) else ["-O3"]
+        words = [*standard(command.compiling), *level, *shape(), *command.compiling]
+        done = _run([*compiler(), *words, "-c", str(translated), "-o", output])
+        sys.stderr.write(done.stderr)
+        if done.returncode:
+            raise Failed("")
+
+
+def main(words: list[str] | None = None) -> int:
+    """The command line."""
+    version = os.environ.get("TORCHDEVICE_TOOLKIT_VERSION", "13.0")
+    try:
+        command = flags.read(sys.argv[1:] if words is None else words)
+        if command.asks_version:
+            print(version_text(version), end="")
+            return 0
+        if command.dry:
+            return 0
+        objects = list(command.objects)
+        if command.compile_only and len(command.sources) == 1:
+            source = Path(command.sources[0])
+            compile_source(source, command, command.output or f"{source.stem}.o")
+            return 0
+        with tempfile.TemporaryDirectory(prefix="torchdevice-nvcc-") as scratch:
+            for i, name in enumerate(command.sources):
+                made = f"{Path(name).stem}.o" if command.compile_only else f"{scratch}/{i}.o"
+                compile_source(Path(name), command, made)
+                objects.append(made)
+            if command.compile_only:
+                return 0
+            target = ["-o", command.output or "a.out"]
+            return subprocess.run(
+                [*compiler(), *objects, *target, *command.linking, "-lpthread", "-ldl"], check=False
+            ).returncode
+    except (flags.Unknown, refusals.Refused) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except Failed as error:
+        sys.stderr.write(str(error))
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

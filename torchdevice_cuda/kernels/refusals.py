@@ -1,0 +1,88 @@
+"""What of CUDA cannot be run here, by name: it is refused when it is compiled, with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .tokens import Token, after
+
+
+class Refused(Exception):
+    """The source uses something that is not supported; the message names it and its line."""
+
+
+_ADVICE = "it needs a real GPU; leave it out with #ifndef TORCHDEVICE_CUDA where the program has another way"
+#: Names that a source may not use, and what they are.
+NAMES = {
+    "wmma": "tensor-core instructions",
+    "mma_sync": "tensor-core instructions",
+    "load_matrix_sync": "tensor-core instructions",
+    "cudaTextureObject_t": "a texture",
+    "cudaSurfaceObject_t": "a surface",
+    "tex1D": "a texture",
+    "tex1Dfetch": "a texture",
+    "tex2D": "a texture",
+    "tex3D": "a texture",
+    "this_grid": "a barrier of the whole grid, whose blocks run one after the other here",
+    "this_cluster": "a cluster of blocks",
+    "cudaLaunchCooperativeKernel": "a launch whose blocks wait for each other",
+    "cudaGraphLaunch": "CUDA's own graphs; torch.cuda.CUDAGraph is supported",
+    "cudaStreamBeginCapture": "CUDA's own graphs; torch.cuda.CUDAGraph is supported",
+    "cudaIpcGetMemHandle": "memory of other processes",
+    "__nv_bfloat162_raw": "a storage type of bfloat16",
+    "cudaMemcpyAsync_ptsz": "per-thread streams",
+}
+_ASSEMBLY = {"asm", "__asm__", "__asm"}
+#: Libraries of NVIDIA's whose headers have no counterpart here.
+HEADERS = {
+    "mma.h": "tensor-core instructions (wmma)",
+    "cublas_v2.h": "cuBLAS; at::mm and its like are supported",
+    "cublasLt.h": "cuBLAS; at::mm and its like are supported",
+    "cusparse.h": "cuSPARSE",
+    "cusolverDn.h": "cuSOLVER; torch.linalg is supported",
+    "cufft.h": "cuFFT; torch.fft is supported",
+    "cudnn.h": "cuDNN; torch.nn is supported",
+    "curand.h": "cuRAND's host interface; curand_kernel.h is supported",
+    "nccl.h": "NCCL; torch.distributed is supported",
+    "cutlass/cutlass.h": "CUTLASS",
+    "nvrtc.h": "NVRTC; torch.cuda._compile_kernel is supported",
+}
+#: Prefixes of libraries of which only parts, or nothing, is here.
+FOLDERS = {
+    "cub": "CUB",
+    "thrust": "Thrust",
+    "cute": "CuTe",
+    "cutlass": "CUTLASS",
+    "cuda/std": "libcu++",
+    "cuda": "libcu++",
+}
+
+
+def check(tokens: list[Token], where: str) -> Iterator[str]:
+    """What is refused of a source, each with its line."""
+    for at, token in enumerate(tokens):
+        if token.kind != "name":
+            continue
+        if token.text in NAMES:
+            yield f"{where}:{token.line}: error: {token.text} is not supported here: {NAMES[token.text]}; {_ADVICE}"
+        elif token.text in _ASSEMBLY and any(word in _assembly(tokens, at) for word in ("%", ";", ".")):
+            shown = " ".join(_assembly(tokens, at).split())[:60]
+            yield f"{where}:{token.line}: error: inline PTX is not supported here ({shown}); {_ADVICE}"
+
+
+def _assembly(tokens: list[Token], at: int) -> str:
+    """The text of an assembly statement."""
+    while True:
+        at = after(tokens, at)
+        if at >= len(tokens) or tokens[at].text == ";":
+            return ""
+        if tokens[at].kind in ("string", "raw"):
+            return tokens[at].text
+
+
+def header(name: str) -> str:
+    """Why a header is not here, or nothing."""
+    if name in HEADERS:
+        return HEADERS[name]
+    folder = next((folder for folder in FOLDERS if name.startswith(f"{folder}/")), None)
+    return FOLDERS[folder] if folder is not None else ""

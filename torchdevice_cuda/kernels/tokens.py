@@ -1,0 +1,96 @@
+"""C++ as tokens: enough to find CUDA's language in it, and to put everything else back as it was."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>\s+|//[^\n]*|/\*.*?\*/|\\\n)
+  | (?P<raw>(?:u8|[uUL])?R"(?P<delimiter>[^()\\\s]{0,16})\(.*?\)(?P=delimiter)")
+  | (?P<string>(?:u8|[uUL])?"(?:[^"\\\n]|\\.)*")
+  | (?P<character>(?:u8|[uUL])?'(?:[^'\\\n]|\\.)+')
+  | (?P<number>\.?\d(?:[eEpP][+-]|'[\w]|[\w.])*)
+  | (?P<name>[A-Za-z_$][\w$]*)
+  | (?P<mark><<<|>>>|::|->|<<|>>|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_DIRECTIVE = re.compile(r"\s*\#(?:[^\n\\]|\\.)*", re.DOTALL)
+#: What closes what.
+CLOSING = {"(": ")", "[": "]", "{": "}"}
+OPENING = {closing: opening for opening, closing in CLOSING.items()}
+
+
+class Token(NamedTuple):
+    """A piece of the text. Pieces of kind ``space`` are comments and directives, too."""
+
+    kind: str
+    text: str
+    line: int
+
+
+def tokenize(text: str, line: int = 1) -> list[Token]:
+    """All of the text, in pieces; joined, they are the text again."""
+    tokens = []
+    at, fresh = 0, True  # at the begin of a line there may be a directive
+    while at < len(text):
+        directive = _DIRECTIVE.match(text, at) if fresh else None
+        if directive is not None:
+            kind, piece = "space", directive.group()
+        else:
+            found = _TOKEN.match(text, at)
+            assert found is not None  # its last alternative takes anything
+            kind, piece = found.lastgroup or "mark", found.group()
+            if kind == "delimiter":
+                kind = "raw"
+        tokens.append(Token(kind, piece, line))
+        fresh = kind == "space" and directive is None and (fresh or "\n" in piece)
+        line += piece.count("\n")
+        at += len(piece)
+    return tokens
+
+
+def after(tokens: list[Token], at: int) -> int:
+    """The place of the next token that is no space; the end if there is none."""
+    at += 1
+    while at < len(tokens) and tokens[at].kind == "space":
+        at += 1
+    return at
+
+
+def before(tokens: list[Token], at: int) -> int:
+    """The place of the token before that is no space, or -1."""
+    at -= 1
+    while at >= 0 and tokens[at].kind == "space":
+        at -= 1
+    return at
+
+
+def closing(tokens: list[Token], at: int) -> int:
+    """Where the bracket that opens at a place is closed; the end if it is not."""
+    depth = 0
+    for i in range(at, len(tokens)):
+        if tokens[i].kind == "mark":
+            if tokens[i].text in CLOSING:
+                depth += 1
+            elif tokens[i].text in OPENING:
+                depth -= 1
+                if depth == 0:
+                    return i
+    return len(tokens)
+
+
+def opening(tokens: list[Token], at: int) -> int:
+    """Where the bracket that closes at a place is opened, or -1."""
+    depth = 0
+    for i in range(at, -1, -1):
+        if tokens[i].kind == "mark":
+            if tokens[i].text in OPENING:
+                depth += 1
+            elif tokens[i].text in CLOSING:
+                depth -= 1
+                if depth == 0:
+                    return i
+    return -1

@@ -1,0 +1,50 @@
+"""``torch.utils.cpp_extension``: extensions with CUDA sources are built with a toolkit of ours."""
+
+from __future__ import annotations
+
+import logging
+import os
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from ..._compat import cuda_version
+from ...drivers.traits import Trait
+from ...folders import SettingsError
+from ...kernels import toolkit
+from ..core.context import Context
+from ..core.registry import patch
+from ..core.wrapping import resembling
+
+_MODULE = "torch.utils.cpp_extension"
+_log = logging.getLogger("torchdevice_cuda")
+
+
+@patch(f"{_MODULE}.CUDA_HOME", f"{_MODULE}.include_paths", traits=Trait.SUBSTITUTE)
+def building(context: Context) -> None:
+    """Sources of CUDA C++ are compiled for the host, over headers of ours.
+
+    The functions that build extensions ask the toolkit for everything: its compiler, headers and libraries. So the
+    toolkit is replaced, not they. Its headers come before PyTorch's: some of those need libraries that are not here.
+    """
+
+    def replace(module: ModuleType) -> None:
+        try:
+            home = str(toolkit.provide(torch.version.cuda or cuda_version(torch.__version__)))
+        except (OSError, SettingsError) as error:
+            _log.warning("extensions with CUDA sources cannot be built, the toolkit cannot be written: %s", error)
+            return
+        original = module.include_paths
+
+        def include_paths(*args: Any, **kwargs: Any) -> list[str]:
+            paths: list[str] = original(*args, **kwargs)
+            first = os.path.join(home, "include")
+            return [first, *(path for path in paths if path != first)] if first in paths else paths
+
+        context.editor.set(module, "CUDA_HOME", home, target=f"{_MODULE}.CUDA_HOME")
+        context.editor.set(
+            module, "include_paths", resembling(include_paths, original), target=f"{_MODULE}.include_paths"
+        )
+
+    context.editor.on_undo(context.when_imported(_MODULE, context.editor.later(replace)))
