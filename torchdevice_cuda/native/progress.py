@@ -2,7 +2,7 @@
 
 The estimate is what each unit took where it was measured, times how much longer things take here. That is known from
 the units that have ended, and from those that run for longer than was thought; before there are any, from the last
-build on this machine. So it is rough at first, is never less than what is known to be left, and says "about".
+build on this machine. So it is rough at first, grows where a unit takes longer than was thought, and says "about".
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TextIO
 _LINKING_S = 1.0
 #: Where nothing else is said for so long, a line says that it goes on.
 _SILENCE_S = 15.0
-#: What a unit that has taken its time is expected to take yet: it will not be nothing.
-_REST_S = 1.0
+#: A unit that is past its time will take this much yet of what it is past it; and never nothing.
+_OVERDUE, _REST_S = 0.5, 1.0
 _BAR = 24
 
 
@@ -52,17 +52,25 @@ class Estimate:
 
     def pace(self) -> float:
         """How much longer things take here than where units were weighed."""
-        known = self._before
-        if self._took:
-            known = sum(self._took.values()) / sum(self._weights[name] for name in self._took)
         now = self._clock()
-        return max([known, *((now - since) / self._weights[name] for name, since in list(self._running.items()))])
+        running = ((now - since) / self._weights[name] for name, since in list(self._running.items()))
+        return max([self._known(), *running])
+
+    def _known(self) -> float:
+        """The same, by those that have ended."""
+        if not self._took:
+            return self._before
+        return sum(self._took.values()) / sum(self._weights[name] for name in self._took)
+
+    def _rest(self, name: str, since: float) -> float:
+        """Seconds until a unit that runs has ended."""
+        rest = self._weights[name] * self._known() - (self._clock() - since)
+        return max(_REST_S, rest if rest > 0 else -rest * _OVERDUE)
 
     def left(self) -> float:
         """Seconds until the library is linked."""
-        pace, now = self.pace(), self._clock()
-        running = list(self._running.items())
-        free = [max(_REST_S, self._weights[name] * pace - (now - since)) for name, since in running]
+        pace = self.pace()
+        free = [self._rest(name, since) for name, since in list(self._running.items())]
         free += [0.0] * (self._jobs - len(free))
         heapq.heapify(free)
         for name in list(self._waiting):
