@@ -1,11 +1,26 @@
-"""Packages the ``.pth`` file; everything else is in setup.cfg."""
+"""Packages the ``.pth`` file, and takes the version from torchdevice-cuda; everything else is in setup.cfg."""
 
+import ast
+from email.parser import HeaderParser
 from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
+HERE = Path(__file__).resolve().parent
 PTH = "torchdevice_cuda_shim.pth"
+
+
+def version() -> str:
+    """The one that the package beside this folder says; a source distribution has it written down."""
+    written = HERE / "PKG-INFO"
+    if written.exists():
+        return HeaderParser().parsestr(written.read_text(encoding="utf-8"))["Version"]
+    source = (HERE.parent / "torchdevice_cuda" / "__init__.py").read_text(encoding="utf-8")
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__version__":
+            return ast.literal_eval(node.value)
+    raise ValueError("torchdevice_cuda/__init__.py says no __version__")
 
 
 class BuildWithPth(build_py):
@@ -28,4 +43,4 @@ class BuildWithPth(build_py):
         return [*super().get_source_files(), PTH, "sitecustomize.py", "_build/backend.py"]
 
 
-setup(cmdclass={"build_py": BuildWithPth})
+setup(version=version(), cmdclass={"build_py": BuildWithPth})

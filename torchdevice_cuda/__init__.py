@@ -2,7 +2,7 @@
 
     python -m torchdevice_cuda script.py
 
-or, from code, before or after ``import torch``::
+or, from code, before or after ``import torch``:
 
     import torchdevice_cuda
     torchdevice_cuda.activate()
@@ -47,3 +47,20 @@ def driver() -> Driver:
     from . import activation
 
     return activation.driver()
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What ``%load_ext torchdevice_cuda`` does: activate, and have ``%%torchdevice_report``."""
+    _notebooks().load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """What ``%unload_ext torchdevice_cuda`` does: all of that undone."""
+    _notebooks().unload(shell)
+
+
+def _notebooks() -> Any:
+    """What IPython looks for in here, though it stands above everything else: so nothing here imports it by name."""
+    import importlib
+
+    return importlib.import_module(f"{__name__}.integrations.ipython")

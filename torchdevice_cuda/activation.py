@@ -65,6 +65,10 @@ class _State:
         self.patches: Applied | None = None
         self.monitors: Hook | None = None
         self.command: OnPath | None = None
+        #: whether somebody will ask for a report who names no place for it
+        self.counted = False
+        self.collector: report.Collector | None = None
+        self.ending: report.AtExit | None = None
         self.failed: Exception | None = None
 
 
@@ -97,8 +101,11 @@ def activate(**overrides: Any) -> None:
     start(overrides, _raise)
 
 
-def start(overrides: Mapping[str, Any], failing: Failing) -> None:
-    """Activate; what goes wrong once torch is being imported is given to ``failing``."""
+def start(overrides: Mapping[str, Any], failing: Failing, counted: bool = False) -> None:
+    """Activate; what goes wrong once torch is being imported is given to ``failing``.
+
+    ``counted``: count what a report says, for :func:`collector`, though the settings name no place for one.
+    """
     global _state
     chosen = settings.load(overrides)
     with _lock:
@@ -115,6 +122,7 @@ def start(overrides: Mapping[str, Any], failing: Failing) -> None:
         if _log.level < logging.WARNING:
             _log.addHandler(_shown)
         _state = _State(chosen, failing)
+        _state.counted = counted or chosen.report is not None
         try:
             if "torch" in sys.modules:
                 _wait_for_torch()
@@ -162,6 +170,15 @@ def driver() -> drivers.Driver:
     import torch  # noqa: F401  (its import makes the choice)
 
     return drivers.active()
+
+
+def collector() -> report.Collector:
+    """What counts for reports; where nobody asked for one before, from now on, and without the program's requests."""
+    chosen = driver()
+    assert _state is not None
+    if _state.collector is None:
+        _state.collector = _collector(chosen, sys.modules["torch"], None)
+    return _state.collector
 
 
 def changes() -> list[Row]:
@@ -256,7 +273,26 @@ def _bring_up(state: _State) -> drivers.Driver:
 def _finish(state: _State, torch: ModuleType) -> None:
     """What needs a complete torch: the patches outside torch.cuda."""
     _check_version(torch.__version__)
-    state.patches = translate.apply(_bring_up(state), state.settings, finder.when_imported)
+    chosen = _bring_up(state)
+    counters = report.Counters() if state.counted else None
+    state.patches = translate.apply(chosen, state.settings, finder.when_imported, counters)
+    if counters is None:
+        return
+    state.collector = _collector(chosen, torch, counters)
+    if state.settings.report is not None:
+        state.ending = report.AtExit(state.collector, state.settings.report)
+
+
+def _collector(chosen: drivers.Driver, torch: ModuleType, counters: report.Counters | None) -> report.Collector:
+    """Begin to count for a report."""
+    unseen = chosen.unseen_by_reports
+    hidden = [str(Path(str(file)).parent) + "/" for file in (torch.__file__, __file__)]
+    about = report.About(
+        chosen.name, lambda: chosen.facts(0).name if chosen.device_count() else "", torch.__version__, unseen
+    )
+    return report.Collector(
+        about, counters, None if unseen else chosen.native, [*hidden, "<frozen ", "<eval_with_key>"]
+    )
 
 
 # --------------------------------------------------------------------- before torch
@@ -333,6 +369,10 @@ def _set_by_cpp(name: str, value: Any) -> bool:
 # --------------------------------------------------------------------------- undo
 def _undo(state: _State) -> None:
     _log.removeHandler(_shown)
+    if state.ending is not None:
+        state.ending.write_now()
+    elif state.collector is not None:
+        state.collector.stop()
     if state.patches is not None:
         state.patches.undo()
     if state.command is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,16 @@ import torch
 from harness import MPS_FAITHFUL, in_child
 
 import torchdevice_cuda
+from torchdevice_cuda.report import page, text
+from torchdevice_cuda.report.document import Document, from_json
 
 from .seeing import left
 
 pytestmark = [pytest.mark.native, pytest.mark.mps]
-LEFT = [
-    ["3", "aten::mode", "CPU", "the GPU's backend has no kernel"],
-    ["1", "float64", "float32", "the GPU has no float64"],
-]
+LEFT = {
+    ("aten::mode", "CPU", "the GPU's backend has no kernel"): 3,
+    ("float64", "float32", "the GPU has no float64"): 1,
+}
 
 
 def leave() -> None:
@@ -40,66 +42,51 @@ def leave_and_deactivate(file: str) -> tuple[str, list[Any]]:
     return Path(file).read_text(), left()
 
 
-def _tables(text: str) -> list[list[list[str]]]:
-    """The rows of each table, cells apart, without title and head."""
-    return [[re.split(r"\s{2,}", line) for line in part.splitlines()[2:-1]] for part in text.split("\n\n")]
+def _read(file: Path) -> Document:
+    return from_json(file.read_text())
 
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+def document(tmp_path_factory: pytest.TempPathFactory) -> Document:
     """The report of a program that makes one request and leaves the GPU four times."""
-    file = tmp_path_factory.mktemp("text") / "report.txt"
+    file = tmp_path_factory.mktemp("report") / "report.json"
     in_child(leave, MPS_FAITHFUL.but(report=str(file)))
-    return file.read_text()
+    return _read(file)
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The same as a page."""
-    file = tmp_path_factory.mktemp("page") / "report.html"
-    in_child(leave, MPS_FAITHFUL.but(report=str(file)))
-    return file.read_text()
+def test_requests_name_both_devices(document: Document) -> None:
+    assert [(row.count, row.asked, row.given) for row in document.requests] == [(1, "cuda", "cuda:0 (mps:0)")]
 
 
-def test_requests_name_both_devices(text: str) -> None:
-    requests, _ = _tables(text)
-    assert [row[:3] for row in requests] == [["1", "cuda", "cuda:0 (mps:0)"]]
+def test_departures_are_counted_timed_and_placed(document: Document) -> None:
+    assert {(row.what, row.where, row.why): row.count for row in document.departures} == LEFT
+    line = leave.__code__.co_firstlineno
+    found = {row.what: row for row in document.departures}
+    assert found["aten::mode"].site == f"{__file__}:{line + 4}"
+    assert found["float64"].site == f"{__file__}:{line + 2}"
+    assert found["aten::mode"].seconds > 0
 
 
-def test_departures_are_a_second_table(text: str) -> None:
-    _, departures = _tables(text)
-    assert departures == LEFT
-    assert "what left cuda:0 (mps:0)" in text
-
-
-def test_departures_are_summed_up(text: str) -> None:
-    assert text.endswith("4 departures in all\n")
-
-
-def _cells(page: str) -> list[list[str]]:
-    rows = re.findall(r"<tr>(<td>.*)</tr>", page)
-    return [[cell.replace("&#x27;", "'") for cell in re.findall(r"<td>(.*?)</td>", row)] for row in rows]
-
-
-def test_departures_on_a_page(page: str) -> None:
-    assert _cells(page)[1:] == LEFT
-    assert page.count("<table>") == 2
-
-
-def test_requests_on_a_page(page: str) -> None:
-    assert _cells(page)[0][1:3] == ["cuda", "cuda:0 (mps:0)"]
+@pytest.mark.parametrize("render", [text.plain, page.page])
+def test_departures_are_shown(document: Document, render: Callable[[Document], str]) -> None:
+    shown = render(document)
+    assert "What left the GPU: 3" in shown
+    assert "float64 that lost precision, or stayed on the CPU: 1" in shown
+    assert "not counted on the mps driver" in shown
+    assert "What ran on the GPU:" not in shown, "nothing is said of what is not counted"
 
 
 def test_a_program_that_sees_the_device_as_it_is(tmp_path: Path) -> None:
-    file = tmp_path / "report.txt"
+    file = tmp_path / "report.json"
     in_child(leave, MPS_FAITHFUL.but(report=str(file), identity="native"))
-    assert _tables(file.read_text())[0][0][1:3] == ["cuda", "mps"]
+    assert [(row.asked, row.given) for row in _read(file).requests] == [("cuda", "mps")]
 
 
-def test_without_departures_there_is_one_table(tmp_path: Path) -> None:
-    file = tmp_path / "report.txt"
+def test_without_departures_nothing_is_said_of_any(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
     in_child(stay, MPS_FAITHFUL.but(report=str(file)))
-    assert len(_tables(file.read_text())) == 1
+    assert _read(file).departures == ()
+    assert "What left the GPU: " not in text.plain(_read(file))
 
 
 def test_deactivation_writes_and_forgets_them(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import dataclasses
 import os
+import re
 import shutil
 import sys
 import time
@@ -86,6 +87,10 @@ def test_a_build_that_never_ends_is_not_waited_for(bench: Bench, monkeypatch: py
         with pytest.raises(build.BuildError, match=r"(?s)another process .* holds .*lock.*TORCHDEVICE_CACHE_DIR"):
             build.library("cuda", say=said.append)
         assert said[-1].endswith("waiting for it")
+        monkeypatch.setattr(build, "_WAITING_S", 0.1)
+        with pytest.raises(build.BuildError, match="another process"):
+            build.library("cuda", say=said.append)
+        assert re.fullmatch(r"still waiting for the process that holds \S+/lock \(\d+ s\)", said[-1])
         # Another library is another matter.
         monkeypatch.setenv("TORCHDEVICE_NATIVE_CXXFLAGS", "-DOTHER")
         assert build.library("cuda", say=said.append) != path

@@ -180,8 +180,7 @@ def test_attention_written_by_hand_under_autocast(name: str) -> None:
 class _Told:
     """What the compiled module is told."""
 
-    def __init__(self, file: Path) -> None:
-        self.__file__ = str(file)
+    def __init__(self) -> None:
         self.quick: list[str] = []
 
     def keep_narrow(self, family: str, type: str) -> None:
@@ -190,11 +189,11 @@ class _Told:
 
 def test_the_processor_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.chmod(0o700)
-    first, second = (_Told(tmp_path / "library.so") for _ in range(2))
+    first, second = (_Told() for _ in range(2))
     monkeypatch.setattr(half, "_measure", lambda: ["product.float16", "attention.bfloat16"])
-    half.settle(first)  # type: ignore[arg-type]
+    half.settle(first, tmp_path)  # type: ignore[arg-type]
     monkeypatch.setattr(half, "_measure", lambda: pytest.fail("measured again"))
-    half.settle(second)  # type: ignore[arg-type]
+    half.settle(second, tmp_path)  # type: ignore[arg-type]
     assert first.quick == second.quick == ["product.float16", "attention.bfloat16"]
 
 
@@ -204,7 +203,7 @@ def test_another_processor_is_measured_again(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(half, "_measure", lambda: asked.append("") or [])
     for limit in ("AVX2", "AVX512_CORE_AMX", "AVX2"):
         monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
-        half.settle(_Told(tmp_path / "library.so"))  # type: ignore[arg-type]
+        half.settle(_Told(), tmp_path)  # type: ignore[arg-type]
     assert len(asked) == 2
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from torchdevice_cuda import monitoring
+from torchdevice_cuda import monitoring, settings
 from torchdevice_cuda.nvidia.nvml.inventory import MIB, Gpu, User
-from torchdevice_cuda.nvidia.smi import command, details, fields, monitors, table
+from torchdevice_cuda.nvidia.smi import command, details, fields, table
 from torchdevice_cuda.nvidia.smi.fields import Moment
 from torchdevice_cuda.nvidia.smi.request import Refusal, parse
 
@@ -26,6 +28,8 @@ DEVICE = monitoring.Device(
 )
 USER = User(2094147, "/root/sglang/.venv/bin/sglang::scheduler_TP0_EP0", 1070 * MIB, 27)
 MOMENT = Moment([Gpu(DEVICE, (USER,), 40)], at=0.0)
+#: What NVIDIA's tool printed beside an H200.
+RECORD = json.loads((Path(__file__).parents[1] / "data/nvidia-smi-580.json").read_text("utf-8"))
 IDLE = Moment([Gpu(DEVICE, (), None)], at=0.0)
 
 
@@ -47,18 +51,21 @@ def test_the_table_has_the_lines_of_nvidias() -> None:
 
 
 def test_monitors_print_the_lines_of_nvidias() -> None:
-    """Driver 595 printed the heads, and the line of a process with its figures."""
+    """Drivers 580 and 595 printed the heads, and the line of a process with its figures."""
     assert answer(["dmon", "-c", "1", "-s", "pucm"]) == [
         "# gpu    pwr  gtemp  mtemp     sm    mem    enc    dec    jpg    ofa   mclk   pclk     fb   bar1   ccpm ",
         "# Idx      W      C      C      %      %      %      %      %      %    MHz    MHz     MB     MB     MB ",
         "    0      -     40      -     27     27      -      -      -      -  13365   1897   1070      -      - ",
+    ]
+    assert answer(["dmon", "-c", "1", "-o", "DT"])[0].startswith("#Date        Time         gpu    pwr  gtemp ")
+    assert answer(["dmon", "-c", "1", "--format", "csv,noheader,nounit"]) == [
+        " 0, -, 40, -, 27, 27, -, -, -, -, 13365, 1897"
     ]
     assert answer(["pmon", "-c", "1", "-s", "um"]) == [
         "# gpu         pid   type     sm    mem    enc    dec    jpg    ofa     fb   ccpm    command ",
         "# Idx           #    C/G      %      %      %      %      %      %     MB     MB    name ",
         "    0    2094147     C     27     27      -      -      -      -   1070      -    sglang::schedul",
     ]
-    assert answer(["dmon", "-o", "DT"])[1].startswith("#YYYYMMDD   HH:MM:SS    Idx      W")
 
 
 def test_queries() -> None:
@@ -101,24 +108,29 @@ def test_details_as_text_and_as_xml_say_the_same(sections: list[str]) -> None:
     assert (root.find("gpu/processes/process_info/pid") is not None) == (not sections or "PIDS" in sections)
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (["--query-gpu=bogus.field", "--format=csv"], 2, 'Field "bogus.field" is not a valid field to query.\n'),
-        (["--query-gpu=name"], 2, "--format="),
-        (["--query-gpu=name", "--format=csv,json"], 2, '"json"'),
-        (["--format=csv"], 1, "Invalid combination of input arguments."),
-        (["--nonsense"], 1, "Invalid combination of input arguments."),
-        (["nonsense"], 1, "Invalid combination of input arguments."),
-        (["-l", "soon"], 2, '"soon"'),
-        (["-i"], 2, "-i"),
-    ],
-)
-def test_what_cannot_be_answered(words: list[str], code: int, said: str) -> None:
-    with pytest.raises(Refusal) as caught:
+@pytest.mark.parametrize(("words", "code", "said"), RECORD["refusals"], ids=lambda value: str(value)[:40])
+def test_what_cannot_be_answered_is_refused_in_nvidias_words(
+    words: list[str], code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command.inventory, "now", lambda settings, needs_load: MOMENT.gpus)
+    assert command.main(words, settings.load(environ={"TORCHDEVICE_DRIVER": "virtual"})) == code
+    assert capsys.readouterr().out == said
+
+
+@pytest.mark.parametrize(("words", "said"), [(["-l", "soon"], '"soon"'), (["-i"], "-i")])
+def test_a_value_that_nvidias_tool_would_guess_at_is_refused(words: list[str], said: str) -> None:
+    with pytest.raises(Refusal, match=said) as caught:
         parse(words)
-    assert caught.value.code == code
-    assert said in str(caught.value)
+    assert caught.value.code == 2
+
+
+def test_every_field_of_nvidias_can_be_asked_for() -> None:
+    for find, kind in ((fields.of_gpu, "gpu"), (fields.of_user, "users")):
+        for names in RECORD["fields"][kind]:
+            assert len({found.head for name in names if (found := find(name)) is not None}) == 1, names
+            assert all(find(name) is not None for name in names), names
+    assert {name: fields.of_gpu(name).head for name in RECORD["heads"]} == RECORD["heads"]  # type: ignore[union-attr]
+    assert answer(["--query-gpu=name"]) == ["name", DEVICE.name]
 
 
 def test_gpus_are_chosen_by_number_uuid_and_bus() -> None:
@@ -127,7 +139,3 @@ def test_gpus_are_chosen_by_number_uuid_and_bus() -> None:
     with pytest.raises(Refusal, match="No devices were found") as caught:
         command._chosen(MOMENT.gpus, ["7"])
     assert caught.value.code == 6
-    with pytest.raises(Refusal, match="NOPE"):
-        details.text(MOMENT, ["NOPE"], xml=False)
-    with pytest.raises(Refusal, match="Invalid option: z"):
-        monitors.dmon(parse(["dmon", "-s", "z"]), MOMENT, True)

@@ -199,7 +199,7 @@ def test_standard_output_keeps_what_the_program_wrote(tmp_path: Path, kind: str)
             subprocess.run(command, env=clean_environment(), stdout=out, check=True)
         text = (tmp_path / "out").read_text()
     assert "ran\n" in text
-    assert "1 device requests in all" in text
+    assert "Device requests on the cpu driver: 1\n" in text
 
 
 def go_elsewhere() -> None:

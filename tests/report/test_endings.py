@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+import tempfile
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from harness import Finished, python
 
-from .reading import counts, reports, rows
+from .reading import read, reports
 
 FOLDER = Path(__file__).parent
 #: By program: the exit status that plain python gives it too, and whether there is a report.
@@ -29,27 +32,32 @@ ENDINGS = {
     "is_killed": (-signal.SIGKILL, False),
     "aborts": (-signal.SIGABRT, False),
 }
-#: By program: how many processes of it have something to say besides the first.
-CHILDREN = {
-    "forks": 1,
-    "forks_one_that_quits": 0,
-    "forks_an_idle_one": 0,
-    "multiprocessing_fork": 1,
-    "multiprocessing_spawn": 1,
-    "multiprocessing_forkserver": 1,
-    "multiprocessing_terminated": 1,
-    "subprocess_of_its_own": 1,
+#: By program: how many lines of its processes were counted in all, and what is said of each process besides the first.
+CHILDREN: dict[str, tuple[int, list[str]]] = {
+    "forks": (2, ["ended"]),
+    "forks_one_that_quits": (1, ["lost"]),
+    "forks_an_idle_one": (1, []),
+    "multiprocessing_fork": (2, ["ended"]),
+    "multiprocessing_spawn": (2, ["ended"]),
+    "multiprocessing_forkserver": (2, ["ended"]),
+    "multiprocessing_terminated": (2, ["ended"]),
+    "multiprocessing_killed": (1, ["lost"]),
+    "multiprocessing_left_to_the_end": (2, ["ended"]),
+    "has_a_report_of_its_own": (1, []),
+    "outlives_its_parent": (1, ["running"]),
+    "subprocess_of_its_own": (2, ["ended"]),
+    "workers_that_load": (3, []),  # DataLoader asks for two, and its workers have nothing to say
 }
 
 
 def run(program: Path, folder: Path, driver: str = "cpu") -> Finished:
-    options = ("--driver", driver, "--report", str(folder / "report.txt"))
+    options = ("--driver", driver, "--report", str(folder / "report.json"))
     return python("-m", "torchdevice_cuda", *options, program, check=False, timeout=60)
 
 
 def test_every_program_is_listed() -> None:
     assert {path.stem for path in (FOLDER / "endings").glob("*.py")} == set(ENDINGS)
-    assert {path.stem for path in (FOLDER / "children").glob("*.py")} == {*CHILDREN, "workers_that_load"}
+    assert {path.stem for path in (FOLDER / "children").glob("*.py")} == set(CHILDREN)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -57,29 +65,35 @@ def test_a_program_that(ending: str, tmp_path: Path) -> None:
     status, written = ENDINGS[ending]
     done = run(FOLDER / "endings" / f"{ending}.py", tmp_path)
     assert done.status == status, done
-    assert reports(tmp_path) == (["report.txt"] if written else [])
+    assert reports(tmp_path) == (["report.json"] if written else [])
     if written:
-        ((count, asked, given, _),) = rows((tmp_path / "report.txt").read_text())
-        assert (int(count) > 0, asked, given) == (True, "cuda", "cpu")
+        (row,) = read(tmp_path / "report.json").requests
+        assert (row.count > 0, row.asked, row.given) == (True, "cuda", "cpu")
 
 
 @pytest.mark.native
 def test_a_program_on_the_virtual_gpu_that_is_terminated(tmp_path: Path) -> None:
     done = run(FOLDER / "endings" / "is_terminated.py", tmp_path, "virtual")
     assert done.status == -signal.SIGTERM, done
-    assert list(counts((tmp_path / "report.txt").read_text()).values()) == [1]
+    document = read(tmp_path / "report.json")
+    assert [row.count for row in document.requests] == [1]
+    assert [row.name for row in document.work] == ["aten::zero_"]
 
 
 @pytest.mark.parametrize("children", CHILDREN)
-def test_each_process_writes_its_own(children: str, tmp_path: Path) -> None:
+def test_processes_have_one_report(children: str, tmp_path: Path) -> None:
+    count, states = CHILDREN[children]
     done = run(FOLDER / "children" / f"{children}.py", tmp_path)
     assert done.status == 0, done
-    files = reports(tmp_path)
-    assert len(files) == 1 + CHILDREN[children]
-    for file in files:
-        assert [row[:3] for row in rows((tmp_path / file).read_text())] == [["1", "cpu", "cpu"]], file
-
-
-def test_workers_that_only_load_data_have_nothing_to_say(tmp_path: Path) -> None:
-    assert run(FOLDER / "children" / "workers_that_load.py", tmp_path).status == 0
-    assert reports(tmp_path) == ["report.txt"]
+    document = read(tmp_path / "report.json")
+    assert [process.state for process in document.processes[1:]] == states
+    assert {(row.asked, row.given) for row in document.requests} == {("cpu", "cpu")}
+    assert sum(row.count for row in document.requests) == count
+    assert not list(Path(tempfile.gettempdir()).glob(f"torchdevice-report-{document.processes[0].pid}-*"))
+    if children == "outlives_its_parent":  # and has a report of its own then
+        pid = document.processes[1].pid
+        while psutil.pid_exists(pid):
+            time.sleep(0.05)
+        assert reports(tmp_path) == [f"report.{pid}.json", "report.json"]
+    else:
+        assert reports(tmp_path) == ["report.json"]

@@ -46,6 +46,19 @@ def test_no_class_is_derived_from_one() -> None:
 
 
 @child(CPU, VIRTUAL, MPS)
+def test_a_constructor_is_discouraged_once() -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            torch.cuda.FloatTensor([0])
+        torch.FloatTensor([0])
+    assert [str(each.message)[:66] for each in told] == [
+        "The torch.cuda.*DtypeTensor constructors are no longer recommended"
+    ]
+    assert told[0].filename == __file__
+
+
+@child(CPU, VIRTUAL, MPS)
 def test_a_device_is_given() -> None:
     assert torch.cuda.FloatTensor(2, device="cuda").shape == (2,)
     with pytest.raises(RuntimeError, match="legacy constructor expects device type: cuda but device type: cpu was"):

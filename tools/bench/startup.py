@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import os
 import random
 import shutil
@@ -35,7 +36,10 @@ def make_environment(folder: Path, *, shim: bool, see: Iterable[str | Path]) -> 
     # A path file, not PYTHONPATH: the environment then works under -E and -I, and PYTHONPATH stays free for tests.
     (site_packages / "aaa_see.pth").write_text("".join(f"{entry}\n" for entry in see))
     if shim:
-        source = folder / "shim-source"  # building leaves traces beside the sources
+        source = folder / "source" / "shim"  # building leaves traces beside the sources
+        version = Path("torchdevice_cuda", "__init__.py")
+        (folder / "source" / version).parent.mkdir(parents=True)
+        shutil.copy(REPOSITORY / version, folder / "source" / version)
         shutil.copytree(REPOSITORY / "shim", source, ignore=shutil.ignore_patterns("build", "*.egg-info"))
         quiet = ("--quiet", "--disable-pip-version-check")
         offline = ("--no-index", "--no-deps", "--no-build-isolation", "--ignore-installed")
@@ -103,8 +107,22 @@ def table(title: str, cases: list[Case]) -> str:
     return "\n".join(lines)
 
 
+def data(title: str, cases: list[Case]) -> list[dict[str, object]]:
+    """The same for a program: each case's median beside the first one's."""
+    stock = statistics.median(cases[0].wall)
+    return [
+        {
+            "what": f"{title}: {case.title}",
+            "ms": statistics.median(case.wall) * 1e3,
+            "ratio": statistics.median(case.wall) / stock,
+        }
+        for case in cases[1:]
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", action="store_true")
     parser.add_argument("--runs", type=int, default=100, help="runs of each case of `python -c pass` (100)")
     parser.add_argument("--torch-runs", type=int, default=15, help="runs of each case of `import torch` (15)")
     options = parser.parse_args()
@@ -120,7 +138,8 @@ def main() -> None:
             Case("command line", [stock, "-m", "torchdevice_cuda", "-c", "pass"]),
         ]
         measure(nothing, options.runs)
-        print(table("python -c pass", nothing), flush=True)
+        if not options.json:
+            print(table("python -c pass", nothing), flush=True)
         shadowed = "import torch; assert torch.cuda.__file__.startswith({!r}), torch.cuda.__file__"
         torch = [
             Case("stock", [stock, "-c", "import torch"]),
@@ -129,7 +148,10 @@ def main() -> None:
             Case("command line", [stock, "-m", "torchdevice_cuda", "-c", "import torch"]),
         ]
         measure(torch, options.torch_runs)
-        print(table("import torch", torch))
+        if options.json:
+            print(json.dumps(data("python -c pass", nothing) + data("import torch", torch), indent=1))
+        else:
+            print(table("import torch", torch))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What translation costs per call.
 
-    python tools/bench/translate.py [--generations 6] [--rounds 12] [--driver cpu] [--calls 1000000]
+    python tools/bench/translate.py [--generations 6] [--rounds 12] [--driver cpu] [--calls 1000000] [--json]
 
 Processes live side by side: stock torch, stock torch again (what it differs by is noise), stock torch with
 ``torch.set_default_device("cpu")``, and torch under torchdevice_cuda. They take turns at each row in slices of
@@ -201,6 +201,16 @@ def measure_generation(rounds: int, driver: str) -> list[dict[str, float]]:
     return [{p.kind: statistics.median(p.times[number]) for p in processes} for number in range(len(ROWS))]
 
 
+def ratios_of(found: list[dict[str, float]]) -> dict[str, float]:
+    """How each kind of process compares with stock, over the generations of a row."""
+    return {
+        kind: statistics.median(
+            times[kind] / statistics.mean((times["stock"], times["stock again"])) for times in found
+        )
+        for kind in KINDS
+    }
+
+
 def table(generations: list[list[dict[str, float]]]) -> tuple[str, bool]:
     """The rows, and whether every bar holds."""
     lines = [
@@ -211,12 +221,7 @@ def table(generations: list[list[dict[str, float]]]) -> tuple[str, bool]:
     for number, row in enumerate(ROWS):
         found = [generation[number] for generation in generations]
         base = statistics.median(times[kind] for times in found for kind in KINDS[:2])
-        ratios = {
-            kind: statistics.median(
-                times[kind] / statistics.mean((times["stock"], times["stock again"])) for times in found
-            )
-            for kind in KINDS
-        }
+        ratios = ratios_of(found)
         now = base * ratios["active"]
         verdict = holds(row, base, now)
         good &= verdict != "MISS"
@@ -233,6 +238,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12, help="slices of each row in each process (12)")
     parser.add_argument("--driver", default="cpu", help="the driver to measure (cpu)")
     parser.add_argument("--calls", type=int, default=1_000_000, help="calls for the memory row (1000000; 0: none)")
+    parser.add_argument("--json", action="store_true", help="the ratios alone, to be read by a program")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--watch-memory", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -240,7 +246,12 @@ def main() -> None:
         return serve(options.serve, options.driver)
     if options.watch_memory:
         return watch_memory(options.watch_memory, options.driver)
-    text, good = table([measure_generation(options.rounds, options.driver) for _ in range(options.generations)])
+    generations = [measure_generation(options.rounds, options.driver) for _ in range(options.generations)]
+    if options.json:
+        found = {row.title: ratios_of([each[number] for each in generations]) for number, row in enumerate(ROWS)}
+        print(json.dumps([{"what": title, **ratios} for title, ratios in found.items()], indent=1))
+        return None
+    text, good = table(generations)
     print(text, flush=True)
     if options.calls:
         command = [sys.executable, __file__, "--watch-memory", str(options.calls), "--driver", options.driver]

@@ -135,6 +135,8 @@ class Driver(abc.ABC):
     traits: Trait
     #: whether requests that do not name CUDA are redirected to the accelerator unless the user says otherwise
     redirects_by_default: bool = False
+    #: why a report cannot say what the devices compute; empty where the compiled device counts it
+    unseen_by_reports: str = ""
     #: why drivers that ``auto`` prefers were not taken
     passed_over: tuple[str, ...] = ()
 

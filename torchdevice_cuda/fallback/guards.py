@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from ..report.departures import timed
 from . import cpu
 from .capabilities import Subject, refusals
 from .devices import is_stranger
@@ -142,7 +143,7 @@ class Guard:
                         raise
                 refusals.add(name, *self._subject(args, kwargs), kind)
             self._left(name, "CPU", kind)
-            return on_cpu(*args, **kwargs)
+            return timed(on_cpu, (name, "CPU", kind))(*args, **kwargs)
 
         return kernel
 
@@ -179,8 +180,14 @@ class Guard:
         self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kind: str
     ) -> Any:
         """Compute on the CPU, and bring the result back."""
-        if kind != NO_DOUBLE:
-            self._left(name, "CPU", kind)
+        if kind == NO_DOUBLE:
+            return self._computed(name, original, args, kwargs, kind)
+        self._left(name, "CPU", kind)
+        return timed(self._computed, (name, "CPU", kind))(name, original, args, kwargs, kind)
+
+    def _computed(
+        self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kind: str
+    ) -> Any:
         brought = cpu.to_cpu(args, self._device)
         named = {key: cpu.to_cpu(value, self._device) for key, value in kwargs.items()}
         given = original(*brought, **named)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from ..report.departures import departures
+from ..report.departures import departures, timed
 from . import compressed, cpu
 from .capabilities import cut_off, keys, limited, missing
 from .guards import Guard
@@ -63,6 +63,8 @@ class Chain:
 
     def announce(self, name: str, where: str, why: str) -> None:
         """Say that an operator leaves the accelerator, as the setting wants."""
+        if departures.timed:
+            departures.first_at((name, where, why), *self._site())
         if self._setting == "error":
             file, line = self._site()
             raise FallbackError(f"{file}:{line}: {name} would leave the accelerator: {why} (--fallback error)")
@@ -83,14 +85,15 @@ class Chain:
     def kernel(self, op: Operator) -> Callable[..., Any]:
         """The kernel of one operator."""
         name, shape = op.name(), cpu.Shape.of(op)
-        on_cpu = cpu.carried(shape, self.device, self.passage(name, "CPU"))
+        on_cpu = timed(cpu.carried(shape, self.device, self.passage(name, "CPU")), (name, "CPU", NO_KERNEL))
         route = self.routes.of(shape)
         if route is None:
             return on_cpu
 
         @functools.lru_cache(maxsize=1)  # MLX's way is the same each time; a measurement's is not
         def by_way_of(where: str, inner: Callable[..., Any]) -> Callable[..., Any]:
-            return cpu.carried(shape, self.device, self.passage(name, where), inner)
+            carried = cpu.carried(shape, self.device, self.passage(name, where), inner)
+            return timed(carried, (name, where, NO_KERNEL))
 
         def compute(*args: Any, **kwargs: Any) -> Any:
             where, inner = route(args, kwargs)

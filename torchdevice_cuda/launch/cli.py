@@ -9,41 +9,16 @@ import dataclasses
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from .. import __version__, gpus, settings
-from . import failing, program
+from . import failing, options, program
 
 NAME = failing.NAME
 _SMI = "nvidia-smi"
-#: Options that take no value, and the setting that each makes.
-_SWITCHES = {"--no-build": {"build": "0"}, "--with-nvidia-smi": {"nvidia_smi": "1"}}
-FLAGS = {option.flag: option for option in settings.OPTIONS if option.flag is not None}
-
-_USAGE = f"""\
-Run a PyTorch program written for CUDA on this machine, whatever it has instead.
-
-usage: python -m torchdevice_cuda [options] script.py [args]
-       python -m torchdevice_cuda [options] -m module [args]
-       python -m torchdevice_cuda [options] -c code [args]
-       python -m torchdevice_cuda [options] - [args]          the program comes from standard input
-       python -m torchdevice_cuda [options]                   an interactive session
-       python -m torchdevice_cuda [options] nvidia-smi [args] the GPUs, and the processes that use them
-       {NAME} ...                                   the same, once installed
-"""
-_EXAMPLES = """\
-examples:
-  python -m torchdevice_cuda train.py --epochs 3
-  python -m torchdevice_cuda -m torch.distributed.run --nproc-per-node 2 ddp.py
-  python -m torchdevice_cuda -c "import torch; print(torch.cuda.get_device_name())"
-  python -m torchdevice_cuda --devices 4 --memory 16GiB train.py
-  python -m torchdevice_cuda --gpu h200 train.py
-  python -m torchdevice_cuda --info --driver cpu
-  python -m torchdevice_cuda --patches --driver cpu
-  python -m torchdevice_cuda --doctor
-  python -m torchdevice_cuda --build
-  python -m torchdevice_cuda nvidia-smi
-  python -m torchdevice_cuda --scan src/ --driver mps
-"""
+FLAGS = options.FLAGS
+#: What is done instead of running a program, by the option that asks for it.
+_ACTIONS = {action.flag: action for action in options.ACTIONS}
 
 
 class UsageError(Exception):
@@ -55,9 +30,10 @@ class Request:
     """What the command line asks for."""
 
     overrides: dict[str, str] = dataclasses.field(default_factory=dict)
-    #: or: script, module, command, stdin, nvidia-smi, info, patches, doctor, scan, build, gpus, version, help
+    #: or: script, module, command, stdin, nvidia-smi, gpus, or one of the table's, without its dashes
     action: str = "interactive"
     target: str = ""  # the script, module or code
+    value: str = ""  # of an action, or of its option
     args: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -88,15 +64,18 @@ def parse(words: Sequence[str]) -> Request:
         if word in ("-h", "--help"):
             request.action = "help"
             return request
-        if word in ("-V", "--version"):
-            request.action = "version"
-        elif word in ("--info", "--patches", "--doctor", "--build", "--scan"):
-            request.action = word[2:]
-        elif word.partition("=")[0] == "--format" and request.action == "scan":
-            _, attached, value = word.partition("=")
-            request.target = value if attached else rest.pop(0) if rest else ""
-        elif word in _SWITCHES:
-            request.overrides.update(_SWITCHES[word])
+        flag, attached, value = word.partition("=")
+        if word in ("-V", *_ACTIONS):
+            request.action = "version" if word == "-V" else word[2:]
+            if word in _ACTIONS and _ACTIONS[word].choices:
+                request.value = _value(word, rest, ", ".join(_ACTIONS[word].choices))
+        elif flag in options.OF_ACTIONS:
+            if options.OF_ACTIONS[flag][0] != request.action:
+                raise UsageError(f"{flag} belongs to --{options.OF_ACTIONS[flag][0]}, which comes before it")
+            given = [value] if attached and value else [] if attached else rest
+            request.value = _value(flag, given, options.OF_ACTIONS[flag][1])
+        elif word in options.SWITCHES:
+            request.overrides.update(options.SWITCHES[word][0])
         else:
             _setting(request, word, rest)
     return request
@@ -109,49 +88,23 @@ def _program(request: Request, action: str, target: str, args: list[str]) -> Req
     return request
 
 
+def _value(flag: str, rest: list[str], allowed: str) -> str:
+    if not rest:
+        raise UsageError(f"{flag} needs a value; allowed: {allowed}")
+    return rest.pop(0)
+
+
 def _setting(request: Request, word: str, rest: list[str]) -> None:
     flag, attached, value = word.partition("=")
     option = FLAGS.get(flag)
     if option is None:
         raise UsageError(f"there is no option {flag}; see python -m torchdevice_cuda --help")
     if not attached:
-        if not rest:
-            raise UsageError(f"{flag} needs a value; allowed: {option.allowed}")
-        value = rest.pop(0)
+        value = _value(flag, rest, option.allowed)
     if option.field == "gpu" and value == "list":
         request.action = "gpus"
     else:
         request.overrides[option.field] = value
-
-
-def help_text() -> str:
-    """The text of ``--help``."""
-    import textwrap
-
-    rows = [(f"{flag} VALUE", f"{option.help}: {option.allowed}") for flag, option in FLAGS.items()]
-    rows += [
-        ("--no-build", "do not build the native part of the virtual GPU where it is missing"),
-        ("--with-nvidia-smi", "put an nvidia-smi on the PATH of the program, which shows these GPUs"),
-        ("--build", "build the native part that the driver needs now, and show where it is"),
-        ("--info", "show what stands in for the GPU here, and why"),
-        ("--patches", "show what is changed in torch for that, where, and why"),
-        ("--doctor [CHECK...] [FILE.json]", "check that it works here; a table, and a file for an issue"),
-        ("--scan PATH... [--format VALUE]", "read a project: what becomes of each use of CUDA; text, json, sarif"),
-        ("--version", "show versions"),
-        ("--help", "show this text"),
-    ]
-    width = max(len(left) for left, _ in rows)
-    options = "\n".join(f"  {left:<{width}}  {right}" for left, right in rows)
-    variables = textwrap.fill(
-        ", ".join(option.variable for option in settings.OPTIONS),
-        width=100,
-        initial_indent="  ",
-        subsequent_indent="  ",
-    )
-    return (
-        f"{_USAGE}\noptions:\n{options}\n\n"
-        f"Each option can be given as a variable instead; options win:\n{variables}\n\n{_EXAMPLES}"
-    )
 
 
 def version_text() -> str:
@@ -173,11 +126,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         return _fail(str(error))
     if request.action == "help":
-        return _show(help_text())
+        return _show(options.help_text())
     if request.action == "gpus":
         return _show(f"{gpus.table()}\n")
     if request.action == "version":
         return _show(f"{version_text()}\n")
+    if request.action == "completion":
+        return _complete(request.value)
 
     program.drop_first_entry()
     from .. import activation
@@ -199,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if request.action == "doctor":
             return _examine(request, chosen)
         if request.action == "build":
-            return _build(chosen)
+            return _build(chosen, request.value)
         activation.start(request.overrides, failing.end_program)
     except (settings.SettingsError, activation.ActivationError, activation.DriverUnavailable) as error:
         return _fail(str(error))
@@ -232,23 +187,41 @@ def _scan(request: Request, chosen: settings.Settings) -> int:
     from .scan import command
 
     try:
-        text, status = command.run(request.args, request.target or "text", chosen)
+        text, status = command.run(request.args, request.value or "text", chosen)
     except command.ScanError as error:
         return _fail(str(error))
     _show(text)
     return status
 
 
-def _build(chosen: settings.Settings) -> int:
-    """Builds what the driver needs: the virtual GPU, the double of an Apple GPU, or what a real one can use."""
-    from ..native import build
+def _complete(shell: str) -> int:
+    if shell not in options.SHELLS:
+        return _fail(f"--completion knows no shell {shell!r}; allowed: {', '.join(options.SHELLS)}")
+    try:
+        return _show(options.completion(shell))
+    except ImportError as error:
+        if error.name != "shtab":
+            raise
+        return _fail('--completion needs the package shtab: pip install "torchdevice-cuda[completion]"')
+
+
+def _build(chosen: settings.Settings, wheels: str) -> int:
+    """Builds what the driver needs: the virtual GPU, the double of an Apple GPU, or what a real one can use.
+
+    A wheel has all of them, unless a driver was named.
+    """
+    from ..native import build, wheel
 
     if chosen.emulate_mps and chosen.driver in ("mps", "auto"):
         kind = "mps"
     else:
         kind = "calls" if chosen.driver == "mps" else "cuda"
     try:
-        return _show(f"{build.library(kind)}\n")
+        if not wheels:
+            return _show(f"{build.library(kind)}\n")
+        kinds = build.KINDS if chosen.driver == "auto" else (kind,)
+        made = {kind: build.library(kind) for kind in kinds}
+        return _show(f"{wheel.write(Path(wheels), __version__, build.torch_version(), made)}\n")
     except build.BuildError as error:
         return _fail(str(error))
 

@@ -2,11 +2,12 @@
 
     python -m torchdevice_cuda.native.build [--as mps] [--force]
 
-``library(kind)`` gives the path of the compiled module, building it if need be. What is built is kept in the user's
-cache under a key of what is in it (the sources, torch and its C++ ABI, what the compiler is told, Python's ABI) and of
-nothing that says where anything lies or who compiled it: every clone and every environment with the same torch shares
-one library, and one that was compiled elsewhere is as good, so no compiler is asked anything at a start. Ten processes
-that need it at once build it once: they meet at a file lock. What fails is a BuildError, whatever it is.
+``library(kind)`` gives the path of the compiled module, building it if need be. One that came compiled, in
+``torchdevice-cuda-native``, is taken first (`prebuilt`). What is built is kept in the user's cache under a key of what
+is in it (the sources, torch and its C++ ABI, what the compiler is told, Python's ABI) and of nothing that says where
+anything lies or who compiled it: every clone and every environment with the same torch shares one library, and one that
+was compiled elsewhere is as good, so no compiler is asked anything at a start. Ten processes that need it at once build
+it once: they meet at a file lock. What fails is a BuildError, whatever it is.
 """
 
 from __future__ import annotations
@@ -14,31 +15,51 @@ from __future__ import annotations
 import argparse
 import contextlib
 import hashlib
+import logging
 import os
 import platform
 import re
 import shutil
 import sys
 import sysconfig
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from ..settings import SettingsError, cache_dir
-from . import compilation, loading, toolchain, trust
+from . import compilation, loading, prebuilt, toolchain, trust
 from .toolchain import BuildError, Torch, compiler, has_compiler
 from .trust import flaw
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-__all__ = ["KINDS", "BuildError", "flaw", "has_compiler", "library", "load", "main"]
+__all__ = [
+    "KINDS",
+    "BuildError",
+    "Origin",
+    "Place",
+    "flaw",
+    "has_compiler",
+    "library",
+    "load",
+    "main",
+    "origin",
+    "torch_version",
+    "whereabouts",
+]
+
+_log = logging.getLogger("torchdevice_cuda")
 
 #: The device as CUDA's and as Apple's, and what the driver of a real Apple GPU can use of it.
 KINDS = ("cuda", "mps", compilation.CALLS)
 _LOCK = "lock"
-_FOLDER = re.compile(rf"({'|'.join(KINDS)})-[0-9a-f]{{20}}")
+# While another process builds, a line says so now and then.
+_WAITING_S = 15.0
+#: How folders with libraries are named.
+FOLDER = re.compile(rf"({'|'.join(KINDS)})-[0-9a-f]{{20}}")
 # Beside a library that was just built and did not load: the digest of it. What built it once would build it again.
 _HOPELESS = "does-not-load"
 _HOW = {
@@ -75,18 +96,27 @@ def _acquire(path: Path, say: Callable[[str], None]) -> BaseFileLock:
         lock.acquire(timeout=0)
     except Timeout:
         say("another process is building the native device; waiting for it")
-        try:
-            lock.acquire(timeout=toolchain.PATIENCE_S)
-        except Timeout as error:
-            raise BuildError(
-                f"another process has been building the native device for {toolchain.PATIENCE_S / 60:.0f} minutes and "
-                f"holds {path}. End it, or set TORCHDEVICE_CACHE_DIR to build elsewhere."
-            ) from error
+        started = time.monotonic()
+        while (left := started + toolchain.PATIENCE_S - time.monotonic()) > 0:
+            with contextlib.suppress(Timeout):
+                lock.acquire(timeout=min(_WAITING_S, left))
+                return lock
+            if left > _WAITING_S:
+                say(f"still waiting for the process that holds {path} ({time.monotonic() - started:.0f} s)")
+        raise BuildError(
+            f"another process has been building the native device for {toolchain.PATIENCE_S / 60:.0f} minutes and "
+            f"holds {path}. End it, or set TORCHDEVICE_CACHE_DIR to build elsewhere."
+        ) from None
     return lock
 
 
 def _say(line: str) -> None:
     print(f"torchdevice_cuda: {line}", file=sys.stderr, flush=True)
+
+
+def _terminal(say: Callable[[str], None]) -> TextIO | None:
+    """Where a bar is drawn: on a terminal, unless lines go elsewhere."""
+    return sys.stderr if say is _say and sys.stderr is not None and sys.stderr.isatty() else None
 
 
 @contextlib.contextmanager
@@ -115,14 +145,57 @@ class _Refused(NamedTuple):
     why: str
 
 
-def _place(kind: str) -> tuple[Torch, Path]:
+class Place(NamedTuple):
     """The torch that is installed, and where the library for it is, or is to be."""
+
+    torch: Torch
+    key: str
+    path: Path
+
+
+class Origin(NamedTuple):
+    """Where a loaded library is from, and where to keep what is learned about it."""
+
+    path: Path
+    #: The distribution that it came with; empty where it was compiled here.
+    distribution: str
+    #: Why it is not from that distribution, where that is installed.
+    otherwise: str
+    notes: Path
+
+
+_origins: dict[str, Origin] = {}
+
+
+def origin(kind: str) -> Origin:
+    """Of the library that this process has loaded."""
+    return _origins[kind]
+
+
+def torch_version() -> str:
+    """That of the torch that libraries are built for."""
+    return toolchain.installed_torch().version
+
+
+def whereabouts(kind: str) -> Place:
+    """Of the library for the torch that is installed."""
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
     if os.name != "posix":
         raise BuildError(f"the native device is not made for {platform.system()}")
     torch = toolchain.installed_torch()
-    return torch, cache_dir() / f"{kind}-{_key(kind, torch)}" / _filename(kind)
+    key = _key(kind, torch)
+    return Place(torch, key, cache_dir() / f"{kind}-{key}" / _filename(kind))
+
+
+def _shipped(kind: str, place: Place) -> tuple[prebuilt.Shipped | None, str]:
+    """The library that came compiled, or why there is none; empty where none came."""
+    try:
+        return prebuilt.find(kind, place.key, place.torch), ""
+    except prebuilt.NotShipped as error:
+        if str(error):
+            _log.info("%s, so it is not used", error)
+        return None, str(error)
 
 
 def library(kind: str, *, build: bool = True, force: bool = False, say: Callable[[str], None] | None = None) -> Path:
@@ -132,28 +205,38 @@ def library(kind: str, *, build: bool = True, force: bool = False, say: Callable
     (standard error by default).
     """
     with _failing_as_build_errors():
-        torch, path = _place(kind)
-        opened, _ = _provide(kind, torch, path, build=build, force=force, say=say or _say)
+        place = whereabouts(kind)
+        shipped, otherwise = (None, "") if force else _shipped(kind, place)
+        if shipped is not None:
+            os.close(shipped.opened)
+            return shipped.path
+        opened, _ = _provide(kind, place, otherwise, build=build, force=force, say=say or _say)
         os.close(opened)
-        return path
+        return place.path
 
 
 def _provide(
     kind: str,
-    torch: Torch,
-    path: Path,
+    place: Place,
+    otherwise: str,
     *,
     build: bool,
     force: bool = False,
     refused: _Refused | None = None,
     say: Callable[[str], None] = _say,
 ) -> tuple[int, bool]:
-    """The library's descriptor, and whether it was built for that. The one that was `refused` will not do."""
+    """The cached library's descriptor, and whether it was built for that. The one that was `refused` will not do.
+
+    `otherwise` says why none came compiled.
+    """
+    path = place.path
     opened, why = (None, "asked for") if force else _usable(path, refused)
     if opened is not None:
         return opened, False
     if not build:
-        raise BuildError(f"the native device is not built ({why}); {_HOW[kind]} builds it")
+        raise BuildError(
+            f"the native device is not built ({'; '.join(filter(None, (why, otherwise)))}); {_HOW[kind]} builds it"
+        )
     try:
         cxx = compiler()
         with _failing_as_build_errors(), _sole_builder(path.parent, say):
@@ -163,7 +246,9 @@ def _provide(
                 return opened, False
             if why != trust.MISSING:
                 say(f"building the native device again: {why}")
-            compilation.compile_library(kind, torch, cxx, path, say)
+            if otherwise:
+                say(otherwise)
+            compilation.compile_library(kind, place.torch, cxx, path, say, _terminal(say))
             return trust.open_library(path), True
     except BuildError as error:
         if force or why == trust.MISSING or why in str(error):
@@ -203,7 +288,7 @@ def _sweep(folder: Path) -> None:
         if left.parent == folder:
             shutil.rmtree(left, ignore_errors=True)
             continue
-        if not _FOLDER.fullmatch(left.parent.name):
+        if not FOLDER.fullmatch(left.parent.name):
             continue  # the cache may be in a folder with other things in it
         # Whoever builds there has the lock.
         lock = FileLock(left.parent / _LOCK, timeout=0)
@@ -215,7 +300,7 @@ def load(kind: str, *, build: bool = True, say: Callable[[str], None] = _say) ->
     """Imports the compiled module (after torch, whose libraries it needs). Does not install the device.
 
     One that does not load, for instance because it was linked with a newer C++ library than there is here, is built
-    again, once.
+    again, once; so is one that came compiled.
     """
     name = f"_hostdevice_{kind}"
     if name in sys.modules:
@@ -223,8 +308,20 @@ def load(kind: str, *, build: bool = True, say: Callable[[str], None] = _say) ->
     import torch  # noqa: F401  (its shared libraries must be loaded first)
 
     with _failing_as_build_errors():
-        found, path = _place(kind)
-        opened, built = _provide(kind, found, path, build=build, say=say)
+        place = whereabouts(kind)
+        path = place.path
+        shipped, otherwise = _shipped(kind, place)
+        if shipped is not None:
+            try:
+                module = loading.load(name, shipped.path, shipped.opened)
+            except loading.LoadError as error:
+                otherwise = f"{error}, of {shipped.name}"
+                _log.info("%s, so it is not used", otherwise)
+            else:
+                _origins[kind] = Origin(shipped.path, shipped.name, "", path.parent)
+                return module
+        _origins[kind] = Origin(path, "", otherwise, path.parent)
+        opened, built = _provide(kind, place, otherwise, build=build, say=say)
         try:
             return loading.load(name, path, opened)
         except loading.LoadError as error:
@@ -233,7 +330,7 @@ def load(kind: str, *, build: bool = True, say: Callable[[str], None] = _say) ->
             again = f"python -m torchdevice_cuda.native.build --as {kind} --force"
             raise BuildError(f"{refused.why}; {again} builds it again")
         if not built:
-            opened, _ = _provide(kind, found, path, build=True, refused=refused, say=say)
+            opened, _ = _provide(kind, place, otherwise, build=True, refused=refused, say=say)
             try:
                 return loading.load(name, path, opened)
             except loading.LoadError as error:

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from . import op_table, toolchain, trust
 from .processes import Compilers
+from .progress import Progress
 from .toolchain import SOURCES, BuildError, Torch
 
 _PACKAGE = SOURCES.parent
@@ -21,6 +22,8 @@ LOG = "build.log"
 #: How the folder begins in which a build works. One that is there while nobody builds is left from a build that died.
 SCRATCH = ".build-"
 _LOOK_S = 0.5
+#: Beside a library: how much longer it took than was to be expected.
+_PACE = "pace"
 
 
 #: What is no device: a library of a few functions, which needs nothing of torch's.
@@ -41,6 +44,7 @@ _ONLY = {
         "operators/cuda_attention.cpp",
         "operators/cuda_recurrent.cpp",
         "operators/cuda_batch_norm.cpp",
+        "operators/cuda_linalg.cpp",
         "operators/cuda_small.cpp",
         "operators/cuda_sparse.cpp",
         "operators/cuda_products.cpp",
@@ -66,6 +70,7 @@ _BINDINGS: dict[str, tuple[str, ...]] = {
         "bindings/graphs.cpp",
         "bindings/kernels.cpp",
         "bindings/profiling.cpp",
+        "bindings/counting.cpp",
         "bindings/collectives.cpp",
         "bindings/agreement.cpp",
         "bindings/remote.cpp",
@@ -91,11 +96,30 @@ _ALONE: dict[str, dict[str, Unit]] = {
 }
 
 
+# What a unit takes, in seconds of one core of 2.5 GHz: estimates are made of it, and what takes longest begins first.
+_WEIGHTS: dict[str, dict[str, float]] = {
+    "cuda": {
+        "module": 60,
+        "composites": 49,
+        "kernels": 40,
+        "operators": 34,
+        "random": 19,
+        "memory": 19,
+        "profiling": 10,
+        "op_table": 1,
+    },
+    "mps": {"module": 42, "operators": 21, "memory": 21, "composites": 16, "kernels": 16, "op_table": 1},
+    CALLS: {"calls": 5},
+}
+# Of one that nobody has measured.
+_WEIGHT_S = 20.0
+
+
 def layout(kind: str) -> dict[str, Unit]:
     """What is compiled together.
 
-    PyTorch's headers cost more than these files, so few units read them. The slowest first, so that two cores finish
-    together. What runs on every operator call is optimised more, and what calls each other there is in one unit.
+    PyTorch's headers cost more than these files, so few units read them. What runs on every operator call is optimised
+    more, and what calls each other there is in one unit.
     """
     if kind == CALLS:
         return {"calls": Unit("-O2", ("calls/rescue.cpp", "calls/module.cpp"))}
@@ -166,6 +190,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "runtime/captures.cpp",
                 "runtime/tape.cpp",
                 "runtime/activities.cpp",
+                "runtime/ledger.cpp",
                 "runtime/guard.cpp",
                 "runtime/device.cpp",
                 "runtime/shared_memory.cpp",
@@ -185,30 +210,52 @@ def sources() -> list[tuple[str, str]]:
     return sorted((path[start:].replace(os.sep, "/"), path) for path in ours)
 
 
-def compile_library(kind: str, torch: Torch, cxx: str, target: Path, say: Callable[[str], None]) -> None:
+def compile_library(
+    kind: str, torch: Torch, cxx: str, target: Path, say: Callable[[str], None], terminal: TextIO | None
+) -> None:
     """Makes the library `target`; it appears there whole or not at all. What the compiler said is kept either way."""
     started = time.monotonic()
+    units, jobs = layout(kind), _jobs(kind)
+    weights = {name: _WEIGHTS[kind].get(name, _WEIGHT_S) for name in units}
+    progress = Progress(weights, jobs, _pace(target.parent.parent), say, terminal)
+    count = f"{len(units)} units, {jobs} at a time" if len(units) > 1 else "1 unit"
+    left = progress.estimate.left()
+    say(f"building the native {_what(kind)} for torch {torch.version}: {count}, about {left:.0f} s, once")
     compilers = Compilers()
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=SCRATCH, ignore_cleanup_errors=True) as name:
         scratch = Path(name)
         try:
-            made = _make(kind, torch, cxx, scratch, compilers, say)
+            made = _make(kind, torch, cxx, scratch, compilers, progress)
         except BuildError as error:
             raise BuildError(f"{error}{_keep(compilers, scratch, target)}") from error
         finally:
             compilers.stop()
+            progress.clear()
         _keep(compilers, scratch, target)
         trust.put(made, target)
+        trust.write_note(target.with_name(_PACE), f"{progress.estimate.pace():.3f}")
     say(f"built in {time.monotonic() - started:.0f} s: {target}")
 
 
-def _make(kind: str, torch: Torch, cxx: str, scratch: Path, compilers: Compilers, say: Callable[[str], None]) -> Path:
-    """The library, in `scratch`."""
-    started = time.monotonic()
-    units = layout(kind)
+def _jobs(kind: str) -> int:
+    """How many compilers run at a time."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    jobs = max(1, min(len(units), cores))
-    say(f"building the native {_what(kind)} for torch {torch.version}: {len(units)} units, {jobs} at a time")
+    return max(1, min(len(layout(kind)), cores))
+
+
+def _pace(cache: Path) -> float:
+    """How much longer compiling took here the last time than where units were weighed; 1 where nothing is known."""
+    try:
+        notes = sorted(cache.glob(f"*/{_PACE}"), key=lambda path: path.stat().st_mtime)
+        found = float(trust.note(notes[-1]))
+    except (OSError, ValueError, IndexError):
+        return 1.0
+    return found if 0.02 < found < 50 else 1.0
+
+
+def _make(kind: str, torch: Torch, cxx: str, scratch: Path, compilers: Compilers, progress: Progress) -> Path:
+    """The library, in `scratch`."""
+    units = layout(kind)
     flags = [*toolchain.compile_flags(kind, torch), *toolchain.compile_paths(torch, scratch)]
     # Written here: the program may be in the middle of ``import torch``, and a thread that imports something would
     # wait for that to end, for ever.
@@ -216,6 +263,7 @@ def _make(kind: str, torch: Torch, cxx: str, scratch: Path, compilers: Compilers
         (scratch / f"{name}.cpp").write_text(_text(unit), encoding="utf-8")
 
     def one(name: str, unit: Unit) -> Path:
+        progress.estimate.began(name)
         source = scratch / f"{name}.cpp"
         out = source.with_suffix(".o")
         compilers.run(
@@ -225,15 +273,16 @@ def _make(kind: str, torch: Torch, cxx: str, scratch: Path, compilers: Compilers
 
     objects: list[Path] = []
     # In this order: leaving the pool waits for its threads, which wait for the compilers.
-    with ThreadPoolExecutor(jobs) as pool, compilers.ended_by_errors():
-        pending = {pool.submit(one, name, unit): name for name, unit in units.items()}
+    with ThreadPoolExecutor(_jobs(kind)) as pool, compilers.ended_by_errors():
+        first = sorted(units, key=lambda name: -_WEIGHTS[kind].get(name, _WEIGHT_S))
+        pending = {pool.submit(one, name, units[name]): name for name in first}
         while len(objects) < len(units):
             # Not without end: Python does not see a signal that comes as it begins to wait for a lock.
             for future in wait(pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED).done:
                 name = pending.pop(future)
                 objects.append(future.result())
-                spent = time.monotonic() - started
-                say(f"  [{len(objects)}/{len(units)}] {name} ({spent:.0f} s)")
+                progress.ended(name)
+            progress.look()
     made = scratch / "library.so"
     linked = [*map(str, sorted(objects)), "-o", str(made), *toolchain.link_paths(torch, cxx)]
     compilers.run([cxx, *linked, *toolchain.link_flags(kind != CALLS)], "linking", made)

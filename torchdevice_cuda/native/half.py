@@ -1,4 +1,4 @@
-"""Which operators of half precision this processor is quick at: measured once, and kept beside the library.
+"""Which operators of half precision this processor is quick at: measured once, and kept in the library's cache folder.
 
 Where it has no instructions for a type, torch's kernels for the CPU take up to two hundred times as long as in float32.
 The device then computes in float32 and rounds once, which is how CUDA accumulates. Where it has them, its own are
@@ -8,6 +8,7 @@ fast as in float32 and take the gradient of a convolution in a hundred times tha
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import os
@@ -37,14 +38,17 @@ _Probe = Callable[..., Any]
 _Shapes = tuple[tuple[int, ...], ...]
 
 
-def settle(module: Native) -> None:
-    """Tell the device which operators to leave to the processor; measured if nobody has."""
-    kept = Path(str(module.__file__)).with_name(f"half-{_machine()}")
+def settle(module: Native, notes: Path) -> None:
+    """Tell the device which operators to leave to the processor; measured if nobody has. Kept in the folder `notes`."""
+    kept = notes / f"half-{_machine()}"
     note = trust.note(kept)
     if note.startswith(_KEPT):
         quick = note[len(_KEPT) :].split()
     else:
         quick = _measure()
+        # Where the library came compiled, nobody has made the folder.
+        with contextlib.suppress(OSError, trust.Untrusted):
+            trust.make_folder(notes)
         trust.write_note(kept, _KEPT + " ".join(quick))
     for one in quick:
         family, _, dtype = one.partition(".")

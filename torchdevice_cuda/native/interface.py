@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..report.collecting import Device
+
 if TYPE_CHECKING:
     import torch
 
@@ -88,7 +90,7 @@ class NativeGraph(Protocol):
         """Whether the thread's current stream takes part in the capture."""
 
 
-class Native(Protocol):
+class Native(Device, Protocol):
     """The compiled module."""
 
     __file__: str | None

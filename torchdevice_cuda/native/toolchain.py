@@ -112,7 +112,8 @@ def compiler() -> str:
     wanted = f"CXX={named!r} is not on the path" if named else "none of g++, clang++, c++ is on the path"
     raise BuildError(
         f"a C++17 compiler is needed to build the native device, and {wanted}. Install one (Debian/Ubuntu: "
-        "apt-get install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install) or set CXX."
+        "apt-get install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install), set CXX, or have it "
+        'compiled: pip install "torchdevice-cuda[native]".'
     )
 
 

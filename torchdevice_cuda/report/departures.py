@@ -5,7 +5,9 @@ from __future__ import annotations
 import operator
 import sys
 import threading
+import time
 from collections.abc import Callable
+from typing import Any
 
 #: (what, where it went, why)
 Row = tuple[str, str, str]
@@ -31,6 +33,34 @@ class Departures:
         self._lock = threading.RLock()
         self._counters: dict[Row, Counter] = {}
         self._forgotten: dict[Row, int] = {}
+        self._seconds: dict[Row, float] = {}
+        self._sites: dict[Row, str] = {}
+        #: whether somebody wants to know how long they take
+        self.timed = False
+
+    def time(self, on: bool) -> None:
+        """Whether to time those of operators that are registered from now on."""
+        self.timed = on
+
+    def spend(self, row: Row, seconds: float) -> None:
+        """A departure has taken so long."""
+        with self._lock:
+            self._seconds[row] = self._seconds.get(row, 0.0) + seconds
+
+    def first_at(self, row: Row, file: str, line: int) -> None:
+        """Where the program was at a departure; the first is kept."""
+        with self._lock:
+            self._sites.setdefault(row, f"{file}:{line}")
+
+    def seconds(self, row: Row) -> float:
+        """How long those of a kind have taken, where they were timed."""
+        with self._lock:
+            return self._seconds.get(row, 0.0)
+
+    def site(self, row: Row) -> str:
+        """Where the first of a kind was; empty if nobody looked."""
+        with self._lock:
+            return self._sites.get(row, "")
 
     def counter(self, what: str, where: str, why: str) -> Callable[[], int]:
         """A function that counts one departure and says how many of its kind there were before."""
@@ -50,6 +80,8 @@ class Departures:
         """Forget everything; counters that were handed out go on counting."""
         with self._lock:
             self._forgotten = {row: value() for row, (_, value) in self._counters.items()}
+            self._seconds.clear()
+            self._sites.clear()
 
     def forget(self) -> None:
         """The same in a forked child, where another thread of the parent may have had the lock."""
@@ -59,3 +91,18 @@ class Departures:
 
 #: The departures of this process.
 departures = Departures()
+
+
+def timed(function: Callable[..., Any], row: Row) -> Callable[..., Any]:
+    """The same function, that adds its time to what departures of a kind have taken, if somebody wants to know."""
+    if not departures.timed:
+        return function
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            departures.spend(row, time.perf_counter() - began)
+
+    return wrapper

@@ -6,59 +6,75 @@ There is none where Python has no say: ``os._exit``, SIGKILL, an abort or a cras
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import os
 import signal
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FrameType
 from typing import Protocol
 
-from . import destination, tables
-from .tables import Table
+from . import destination, rendering
+from .document import Document, Process
+from .family import Family, wait_for_children
 
-#: The process that the report's plain name is for. Children inherit it with the settings, and write beside.
-_WRITER = "_TORCHDEVICE_REPORT_WRITER"
 Handler = Callable[[int, FrameType | None], None]
 
 
 class Contents(Protocol):
     """What a report is made of."""
 
-    def tables(self) -> Sequence[Table]:
+    def document(self) -> Document:
         """All of it so far."""
 
-    def forget(self) -> None:
-        """Begin again, in a forked child: what its parent counted is the parent's to report."""
+    def process(self, state: str = "ended") -> Process:
+        """Whose it is."""
+
+    def stop(self) -> None:
+        """Count no more."""
+
+    def forget(self, first: Callable[[], None]) -> None:
+        """Begin again, in a forked child: what its parent counted is the parent's to report. Calls when it counts."""
 
 
 class AtExit:
-    """Writes the report of one activation when this process ends, and when its children do, each its own."""
+    """Writes the report of one activation when this process ends, or leaves it to the process that began."""
 
     def __init__(self, contents: Contents, named: str) -> None:
         self._contents, self._named = contents, named
         self._owner = os.getpid()
-        # Children inherit the setting; the first process keeps the plain name.
-        os.environ.setdefault(_WRITER, str(self._owner))
+        self._family = Family(named)
+        if not self._family.is_first():
+            self._family.begin(contents.process("running"))
         self._handler: Handler | None = None
         self._active = True
         self._begin()
         _living.add(self)
-        atexit.register(self.write)
+        atexit.register(self._at_exit)
         self._watch_multiprocessing()
         self._watch_termination()
 
     def _begin(self) -> None:
         # Reentrant: a signal may come while this thread has it.
         self._lock = threading.RLock()
-        self._written: str | None = None
+        self._written: Document | None = None
         self._writer: threading.Thread | None = None
         self._terminated = False
 
     def forked(self) -> None:
         """In a forked child: begin again. Another thread of the parent may have had the lock."""
         self._begin()
-        self._contents.forget()
+        self._family.forked()
+        # A child that counts nothing has nothing to say; there may be thousands.
+        self._contents.forget(lambda: self._family.begin(self._contents.process("running")))
+
+    def _at_exit(self) -> None:
+        if os.getpid() == self._owner:
+            wait_for_children()
+        self.write()
+        # A thread that still computes would ask for the interpreter, to know its line, while that ends.
+        self._contents.stop()
 
     def write(self) -> None:
         """Write it, unless it stands there already. What goes wrong is one line: the program's end is its own."""
@@ -76,26 +92,32 @@ class AtExit:
 
     def write_now(self) -> None:
         """Write it now instead, for a deactivation before the end."""
-        atexit.unregister(self.write)
+        atexit.unregister(self._at_exit)
         if self._handler is not None and threading.current_thread() is threading.main_thread():
             if signal.getsignal(signal.SIGTERM) is self._handler:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._handler = None
         self.write()
         self._active = False
+        self._contents.stop()
+        self._family.end()
         destination.release(self._named)
 
     def _write(self) -> None:
-        contents = self._contents.tables()
-        first = os.getpid() == self._owner and os.environ.get(_WRITER, str(self._owner)) == str(self._owner)
-        # A worker that asked for nothing has nothing to say; there may be thousands.
-        if not first and not any(table.rows for table in contents):
-            return
-        named = self._named if first else destination.beside(self._named, os.getpid())
-        text = (tables.page if named.endswith(".html") else tables.text)(contents)
-        if text != self._written:
-            destination.write(named, text)
-            self._written = text
+        named = self._named
+        if self._family.is_first():
+            document = self._family.gathered(self._contents.document())
+        else:
+            document = self._contents.document()
+            if self._family.hand_in(document) or document.is_empty():
+                return
+            # Whoever would have put it into the whole is gone.
+            named = destination.beside(named, os.getpid())
+        # Times go on while nothing is counted.
+        counted = dataclasses.replace(document, seconds=0.0, processes=())
+        if counted != self._written:
+            destination.write(named, rendering.rendered(document, named))
+            self._written = counted
 
     def _watch_multiprocessing(self) -> None:
         """A process that multiprocessing forked ends without Python's exit functions, but not without its own."""

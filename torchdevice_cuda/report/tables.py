@@ -1,62 +1,302 @@
-"""A table of counts as plain text and as HTML."""
+"""A report as tables: what each says, in which order, in words. How they look is the renderers' business."""
 
 from __future__ import annotations
 
 import dataclasses
-import html
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+from .document import COPY, KERNEL, WAIT, Departure, Document, Memory, Site, Work
+
+#: Dtypes that the GPU lacks: their departures are a table of their own.
+_DOUBLES = ("float64", "complex128")
 
 
-def _cell(value: object) -> str:
+def cell(value: object) -> str:
     """A value on one line: names of files may hold line ends, and bytes that are no text."""
     text = str(value)
     return text if text.isprintable() else text.encode("unicode_escape", "backslashreplace").decode()
 
 
+def duration(seconds: float) -> str:
+    """Seconds as people read them."""
+    for least, factor, unit in ((1.0, 1, "s"), (1e-3, 1e3, "ms")):
+        if seconds >= least:
+            return f"{seconds * factor:.2f} {unit}"
+    return f"{seconds * 1e6:.0f} us" if seconds else "0"
+
+
+def size(count: int) -> str:
+    """Bytes as people read them."""
+    for least, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= least:
+            return f"{count / least:.1f} {unit}"
+    return f"{count} B"
+
+
+def short(path: str) -> str:
+    """A site's file relative to where the program runs, where that is shorter."""
+    if not os.path.isabs(path):
+        return path
+    try:
+        relative = os.path.relpath(path)
+    except OSError:  # the folder is gone
+        return path
+    return relative if len(relative) < len(path) and not relative.startswith("..") else path
+
+
+def shown(site: Site | str) -> str:
+    """A site as tables have it."""
+    return short(str(site))
+
+
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows that begin with a count, under a title; ``unit`` is what is counted."""
+    """Rows under a title; columns of numbers are told by ``right``. ``none`` is said where there are no rows."""
 
+    key: str
     title: str
     head: tuple[str, ...]
-    rows: Sequence[tuple[int, str, str, str]]
-    unit: str
+    rows: Sequence[tuple[str, ...]]
+    right: frozenset[int]
+    none: str = ""
 
-    def total(self) -> str:
-        """The last line."""
-        return f"{sum(row[0] for row in self.rows)} {self.unit} in all"
-
-    def text(self) -> str:
-        """The table in columns."""
-        body = [tuple(map(_cell, row)) for row in self.rows]
-        widths = [max(len(row[column]) for row in (self.head, *body)) for column in range(len(self.head))]
-        lines = (
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in (self.head, *body)
-        )
-        return "\n".join([self.title, *lines, self.total(), ""])
-
-    def html(self) -> str:
-        """The table with its title."""
-        head = "".join(f"<th>{html.escape(cell)}" for cell in self.head)
-        cells = "\n".join(
-            "<tr>" + "".join(f"<td>{html.escape(_cell(cell))}</td>" for cell in row) + "</tr>" for row in self.rows
-        )
-        return (
-            f"<h1>{html.escape(self.title)}</h1><table><tr>{head}</tr>\n{cells}\n</table>\n"
-            f"<p>{html.escape(self.total())}</p>\n"
-        )
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", tuple(tuple(map(cell, row)) for row in self.rows))
 
 
-def text(tables: Sequence[Table]) -> str:
-    """Tables one after the other."""
-    return "\n".join(table.text() for table in tables)
+@dataclasses.dataclass
+class Sum:
+    """What lines or operators add up to."""
+
+    calls: int = 0
+    seconds: float = 0.0
+    bytes: int = 0
+    copies: int = 0
+    waits: int = 0
+    site: Site | None = None
+
+    def add(self, row: Work) -> None:
+        """One row more; the site is that of the first."""
+        self.seconds += row.seconds
+        self.bytes += row.bytes
+        if row.kind == WAIT:
+            self.waits += row.calls
+        elif row.kind == COPY:
+            self.copies += row.calls
+        if row.kind != WAIT:
+            self.calls += row.calls
+        self.site = self.site or row.site
 
 
-def page(tables: Sequence[Table]) -> str:
-    """An HTML page of tables, titled after the first."""
-    return (
-        f"<!doctype html><meta charset=utf-8><title>{html.escape(tables[0].title)}</title>"
-        "<style>body{font-family:sans-serif}td,th{padding:.2em .8em;text-align:left}</style>"
-        + "".join(table.html() for table in tables)
+def sums(rows: Iterable[Work], key: Callable[[Work], object]) -> dict[object, Sum]:
+    """Rows added up by a key, most time first."""
+    found: dict[object, Sum] = {}
+    for row in rows:
+        found.setdefault(key(row), Sum()).add(row)
+    return dict(sorted(found.items(), key=lambda item: (-item[1].seconds, -item[1].calls)))
+
+
+def computed(document: Document) -> list[Work]:
+    """What ran on the device: kernels and copies."""
+    return [row for row in document.work if row.kind in (KERNEL, COPY)]
+
+
+def operators(document: Document) -> Table:
+    """What ran on the GPU, by operator."""
+    rows = computed(document)
+    total = sum(row.seconds for row in rows)
+    calls = sum(row.calls for row in rows)
+    return Table(
+        "operators",
+        f"What ran on the GPU: {calls:,} calls, {duration(total)}",
+        ("time", "share", "calls", "operator", "first called at"),
+        [
+            (
+                duration(each.seconds),
+                f"{each.seconds / (total or 1):.0%}",
+                f"{each.calls:,}",
+                str(name),
+                shown(each.site or ""),
+            )
+            for name, each in sums(rows, lambda row: row.name).items()
+        ],
+        frozenset({0, 1, 2}),
+        "nothing" if document.sees_device else "",
     )
+
+
+def lines(document: Document) -> Table:
+    """The same by line of the program."""
+    found = sums(document.work, lambda row: row.site)
+    return Table(
+        "lines",
+        "By line of the program",
+        ("time", "calls", "copies", "waits", "line", "in"),
+        [
+            (
+                duration(s.seconds),
+                f"{s.calls:,}",
+                f"{s.copies:,}",
+                f"{s.waits:,}",
+                shown(site),
+                site.function if site.file else "",
+            )
+            for site, s in found.items()
+            if isinstance(site, Site)
+        ],
+        frozenset({0, 1, 2, 3}),
+    )
+
+
+#: What a wait is called in a program, by what waits.
+_WAITING = {
+    "aten::_local_scalar_dense": ".item(), if tensor, float(tensor)",
+    "aten::copy_": "a blocking copy",
+    "cudaDeviceSynchronize": "torch.cuda.synchronize()",
+    "cudaStreamSynchronize": "Stream.synchronize()",
+    "cudaEventSynchronize": "Event.synchronize()",
+}
+
+
+def costs(document: Document) -> Table:
+    """Copies between host and device, and calls that wait for the device: what a GPU would be held up by."""
+    rows = [row for row in document.work if row.kind == WAIT or (row.kind == COPY and "DtoD" not in row.name)]
+    copied = sum(row.bytes for row in rows)
+    waits, copies = (sum(row.calls for row in rows if row.kind == kind) for kind in (WAIT, COPY))
+    return Table(
+        "costs",
+        f"What would hold up a GPU: {copies:,} copies between host and device, {size(copied)}; {waits:,} waits",
+        ("count", "bytes", "what", "line"),
+        [
+            (
+                f"{row.calls:,}",
+                size(row.bytes) if row.kind == COPY else "",
+                row.name if row.kind == COPY else f"waits: {_WAITING.get(row.name, row.name)}",
+                shown(row.site),
+            )
+            for row in sorted(rows, key=lambda row: (-row.calls, -row.bytes, row.site))
+        ],
+        frozenset({0, 1}),
+        "nothing" if document.sees_device else "",
+    )
+
+
+def requests(document: Document) -> Table:
+    """Requests for devices, and where they went."""
+    total = sum(row.count for row in document.requests)
+    return Table(
+        "requests",
+        f"Device requests on the {document.driver} driver: {total:,}",
+        ("count", "asked", "given", "call site"),
+        [
+            (f"{row.count:,}", row.asked, row.given, shown(row.site))
+            for row in sorted(document.requests, key=lambda r: -r.count)
+        ],
+        frozenset({0}),
+        "none",
+    )
+
+
+def _left(rows: Sequence[Departure], key: str, title: str) -> Table:
+    return Table(
+        key,
+        f"{title}: {sum(row.count for row in rows):,}",
+        ("count", "time", "what", "where it went", "why", "first at"),
+        [
+            (f"{row.count:,}", duration(row.seconds), row.what, row.where, row.why, shown(row.site))
+            for row in sorted(rows, key=lambda row: (-row.seconds, -row.count))
+        ],
+        frozenset({0, 1}),
+    )
+
+
+def memory(document: Document) -> Table:
+    """The peak of each device of each process, and the lines that held it."""
+    several = len({row.process for row in document.memory}) > 1
+    rows = []
+    for one in document.memory:
+        where = f"cuda:{one.device}" + (f" of process {one.process}" if several else "")
+        rows += [
+            (where, size(one.peak), f"{one.peak_at:.2f} s", size(holder.bytes), shown(holder.site))
+            for holder in one.held_at_peak
+        ]
+    return Table(
+        "memory",
+        "Memory at its peak: " + (", ".join(_peak(one, several) for one in document.memory) or "nothing was allocated"),
+        ("device", "peak", "at", "held", "allocated at"),
+        rows,
+        frozenset({1, 2, 3}),
+    )
+
+
+def _peak(one: Memory, several: bool) -> str:
+    return f"{size(one.peak)} on cuda:{one.device}" + (f" in process {one.process}" if several else "")
+
+
+def unsupported(document: Document) -> Table:
+    """Calls that torchdevice_cuda refused."""
+    return Table(
+        "unsupported",
+        f"Calls that are not supported: {sum(row.count for row in document.unsupported):,}",
+        ("count", "what", "why", "call site"),
+        [(f"{row.count:,}", row.what, row.why, shown(row.site)) for row in document.unsupported],
+        frozenset({0}),
+    )
+
+
+#: What is said of a process, by its state.
+_STATES = {
+    "ended": "",
+    "running": "is still running: not in this report",
+    "lost": "ended without a word (killed, or os._exit): not in this report",
+}
+
+
+def processes(document: Document) -> Table:
+    """Who the report is of; worth a table where there were several."""
+    return Table(
+        "processes",
+        f"Processes: {len(document.processes):,}",
+        ("process", "rank", "time", "name", "command", ""),
+        [
+            (
+                str(row.pid),
+                "" if row.rank is None else str(row.rank),
+                duration(row.seconds),
+                row.name,
+                row.command,
+                _STATES.get(row.state, row.state),
+            )
+            for row in document.processes
+        ],
+        frozenset({0, 1, 2}),
+    )
+
+
+def all_of(document: Document) -> list[Table]:
+    """Every table that says something, in the order in which people ask."""
+    doubles = [row for row in document.departures if row.what in _DOUBLES]
+    others = [row for row in document.departures if row.what not in _DOUBLES]
+    found = []
+    if document.sees_device:
+        found += [operators(document), lines(document), costs(document), memory(document)]
+    found.append(requests(document))
+    found.append(_left(others, "departures", "What left the GPU"))
+    found.append(_left(doubles, "doubles", "float64 that lost precision, or stayed on the CPU"))
+    found.append(unsupported(document))
+    if len(document.processes) > 1:
+        found.append(processes(document))
+    return [table for table in found if table.rows or table.none or table.key == "memory"]
+
+
+def heading(document: Document) -> list[str]:
+    """What a report is of, in two lines; then what it cannot say."""
+    gpu = f", {document.gpu}" if document.gpu else ""
+    first = document.processes[0].command if document.processes else ""
+    said = [
+        f"torchdevice_cuda: the {document.driver} driver{gpu}, torch {document.torch}",
+        f"{first}: {duration(document.seconds)}, begun {document.begun}",
+        *document.notes,
+    ]
+    return list(map(cell, said))

@@ -11,6 +11,8 @@ import sys
 from types import ModuleType
 from typing import Any, NoReturn
 
+from ..report.unsupported import met
+
 _MODULE = "torch._C"
 _IMPORT = re.compile(rf"cannot import name '(\w+)' from '{re.escape(_MODULE)}'")
 # How CUDA's part of torch._C is named. Names of other parts that mention CUDA are in every build.
@@ -22,6 +24,7 @@ _provided: list[str] = []
 def refusal(name: str) -> NotImplementedError:
     """The error for using a name that we do not have."""
     version = getattr(sys.modules.get("torch.version"), "__version__", "")
+    met(f"torch._C.{name}", f"torch {version} has it, and this version of torchdevice_cuda does not")
     return NotImplementedError(
         f"torch {version} asks for torch._C.{name}, which this version of torchdevice_cuda does not have; "
         "please report it with the program's call"

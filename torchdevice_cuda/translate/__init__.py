@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..report import AtExit
 from ..report.departures import departures
+from ..report.unsupported import place, unsupported
 
 if TYPE_CHECKING:
     from ..drivers import Driver
+    from ..report import Counters
     from ..settings import Settings
     from .core.context import WhenImported
     from .core.registry import Applied
 
 
-def apply(driver: Driver, settings: Settings, when_imported: WhenImported) -> Applied:
-    """Change torch for a driver; all of it or nothing."""
-    from .core import registry
+def apply(driver: Driver, settings: Settings, when_imported: WhenImported, counters: Counters | None = None) -> Applied:
+    """Change torch for a driver; all of it or nothing. ``counters`` count the program's requests, if given."""
+    from .core import callers, registry
     from .core.context import Context
     from .patches import registered
 
-    context = Context(driver, settings, when_imported)
+    context = Context(driver, settings, when_imported, counters)
+    departures.time(counters is not None)
     context.editor.on_undo(departures.clear)
-    counters = context.translator.counters
-    if counters is not None and settings.report is not None:
-        context.editor.on_undo(AtExit(counters, settings.report).write_now)
+    context.editor.on_undo(unsupported.clear)
+    context.editor.set(place, "find", callers.site)
     return registry.apply(context, registered())

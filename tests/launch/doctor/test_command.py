@@ -21,7 +21,7 @@ import pytest
 from torchdevice_cuda.fallback.refusals import TABLE
 from torchdevice_cuda.launch.doctor import document, examination, showing
 from torchdevice_cuda.launch.doctor.probes import PROBES
-from torchdevice_cuda.launch.doctor.results import FAILED, OK, SKIPPED, Answer, Result
+from torchdevice_cuda.launch.doctor.results import FAILED, NOTED, OK, SKIPPED, Answer, Result
 from torchdevice_cuda.launch.doctor.samples import COLUMNS
 from torchdevice_cuda.launch.doctor.table import CHECKS, START
 
@@ -96,7 +96,7 @@ def test_a_run(tmp_path: Path) -> None:
     assert start.split()[:2] == ["start", "ok"]
     assert mixed.split()[:2] == ["mixed", "skipped"]
     assert ended.out.endswith(
-        f"1 ok, 0 failed, 1 skipped. For an issue, with versions and figures and without names: {file}\n"
+        f"1 ok, 0 noted, 0 failed, 1 skipped. For an issue, with versions and figures and without names: {file}\n"
     )
     text = file.read_text()
     found = json.loads(text)
@@ -113,11 +113,20 @@ def test_a_run(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_cannot_work(tmp_path: Path, no_gpu: None) -> None:
-    ended = python(*OURS, "--doctor", "--driver", "cuda", "x.json", folder=tmp_path)
+    """What is installed is looked at all the same, in the user's own environment: that is where the reason may be."""
+    env = environment(TORCHDEVICE_DEVICE="2")
+    ended = python(*OURS, "--doctor", "--driver", "cuda", "x.json", folder=tmp_path, env=env)
     assert (ended.status, ended.err) == (1, "")
     found = {check["name"]: check for check in json.loads((tmp_path / "x.json").read_text())["checks"]}
     assert "driver 'cuda' was asked for, but " in found["start"]["found"]
-    assert {check["verdict"] for name, check in found.items() if name != "start"} == {SKIPPED}
+    others = {name: check["verdict"] for name, check in found.items() if name not in ("start", "installation")}
+    assert set(others.values()) == {SKIPPED}
+    assert found["installation"]["verdict"] == NOTED
+    answers = {answer["question"]: answer for answer in found["installation"]["answers"]}
+    assert (
+        answers["variables"]["found"] == "nobody reads TORCHDEVICE_DEVICE" and answers["torch build"]["verdict"] == OK
+    )
+    assert f"    advice: {answers['variables']['advice']}\n" in ended.out
     assert "driver 'cuda' was asked for, but " in ended.out
 
 
@@ -232,4 +241,13 @@ def test_what_is_wrong_is_below_the_table() -> None:
     lines = showing.table([ill, well]).splitlines()
     assert lines[1].split() == ["events", "failed", "2.5", "twice:", "hangs"]
     assert lines[2].split() == ["memory", "ok", "1.0", "1", "right;", "of", "all", "kinds"]
-    assert lines[3:] == ["", "events: times", "  twice: hangs"]
+    assert lines[3:] == ["", "events: times", "  twice: hangs", f"    advice: {showing._ADVICE}"]
+
+
+def test_what_is_noted_fails_nothing_and_comes_with_its_advice() -> None:
+    noted = Result(
+        "installation", "all", answers=[Answer("x", OK), Answer("disk", NOTED, 1, "full", advice="make room")]
+    )
+    noted.conclude(1)
+    assert (noted.verdict, noted.found) == (NOTED, "disk: full")
+    assert showing.table([noted]).splitlines()[-2:] == ["  disk: full", "    advice: make room"]

@@ -25,6 +25,10 @@ class CpuDriver(HostDriver):
 
     name = "cpu"
     device_type = "cpu"
+    unseen_by_reports = (
+        "What ran on the GPU, copies, waits and memory are not counted on the cpu driver: its tensors are the CPU's, "
+        "and nothing tells them from the program's own. --driver virtual counts."
+    )
     traits = Trait.SUBSTITUTE | Trait.TRANSLATED | Trait.REDIRECTS | Trait.HOST_MEMORY
 
     @functools.cached_property

@@ -27,6 +27,10 @@ class CudaDriver(Driver):
 
     name = "cuda"
     device_type = "cuda"
+    unseen_by_reports = (
+        "What ran on the GPU, copies, waits and memory are not counted on the cuda driver: the GPU is NVIDIA's, and "
+        "torch.profiler tells."
+    )
     traits = Trait.REDIRECTS
     redirects_by_default = True
 

@@ -65,6 +65,10 @@ class MpsDriver(Driver):
 
     name = "mps"
     device_type = "mps"
+    unseen_by_reports = (
+        "What ran on the GPU, copies, waits and memory are not counted on the mps driver: its kernels are PyTorch's "
+        "own. What left the GPU is counted."
+    )
     redirects_by_default = True
 
     def __init__(self, settings: Settings, reason: str) -> None:

@@ -66,11 +66,21 @@ class VirtualDriver(HostDriver):
 
     def prepare(self) -> None:
         """Register the device with torch, tell it whose numbers to draw, and what this processor is quick at."""
-        from ...native import half
+        from ...native import build, half
 
         gpu = self.settings.profile or gpus.GPUS[_DRAWS_AS]
         self._module.set_multiprocessors(gpu.multiprocessors, gpu.architecture.threads)
-        half.settle(self._module)
+        half.settle(self._module, build.origin("cuda").notes)
+
+    def describe(self) -> list[tuple[str, str]]:
+        """And where the compiled part is from."""
+        from ...native import build
+
+        origin = build.origin("cuda")
+        rows = [("native part", f"{origin.path} ({origin.distribution or 'compiled here'})")]
+        if origin.otherwise:
+            rows.append(("", f"{origin.otherwise}, so it is not used"))
+        return [*super().describe(), *rows]
 
     @functools.cached_property
     def streams(self) -> NativeStreams:

@@ -11,9 +11,11 @@ import sys
 from collections.abc import Iterable, MutableMapping
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import TypeVar
 
 from ... import settings
 
+_Environ = TypeVar("_Environ", bound=MutableMapping[str, str])
 FOLDER = Path(__file__).parent
 PACKAGE = FOLDER.parents[1]
 
@@ -38,14 +40,17 @@ def export(
     # Someone watches these: what may be built for the program may be built for its children.
     build = settings.BY_FIELD["build"]
     environ[build.variable] = build.write(chosen.build)
-    path = [environ["PYTHONPATH"]] if environ.get("PYTHONPATH") else []
     known = environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(FOLDER) not in known and not _shim_reaches_children():
-        path.insert(0, str(FOLDER))
+        environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(FOLDER), environ.get("PYTHONPATH")]))
+    reaching_us(environ)
+
+
+def reaching_us(environ: _Environ) -> _Environ:
+    """The environment, in which children find torchdevice_cuda."""
     if not _package_reaches_children():
-        path.append(str(PACKAGE.parent))
-    if path:
-        environ["PYTHONPATH"] = os.pathsep.join(path)
+        environ["PYTHONPATH"] = os.pathsep.join(filter(None, [environ.get("PYTHONPATH"), str(PACKAGE.parent)]))
+    return environ
 
 
 def _shim_reaches_children() -> bool:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-__version__ = "0.1.0"
-
 VARIABLE = "TORCHDEVICE_AUTO"
 _PACKAGE = "torchdevice_cuda"
 _NAME = "torchdevice-cuda-shim"

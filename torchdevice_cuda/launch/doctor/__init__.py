@@ -5,6 +5,7 @@
 program's side: the questions, their time limits and where the answers go. ``results`` is what came of it, ``showing``
 prints it, ``document`` writes it down, ``examination`` is the whole.
 
-Checks of the Apple GPU itself run on torch without our patches (``bare``): ``probes`` has a call for every row of the
-table of refusals, ``samples`` arguments for the operators of MLX's table.
+``checks.installation`` is about the machine, not the device: what is installed and set, each with advice; ``packages``
+reads it from metadata. Checks of the Apple GPU itself run on torch without our patches (``bare``): ``probes`` has a
+call for every row of the table of refusals, ``samples`` arguments for the operators of MLX's table.
 """

@@ -15,9 +15,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Any, TextIO, TypeVar
+from typing import Any, NoReturn, TextIO, TypeVar
 
-from .results import FAILED, OK, SKIPPED, Answer
+from .results import FAILED, NOTED, OK, SKIPPED, Answer
 
 #: In words, as figures, or both.
 Finding = str | Mapping[str, Any] | tuple[str, Mapping[str, Any]] | None
@@ -34,6 +34,19 @@ _questions: dict[str, Question] = {}
 
 class Wrong(Exception):
     """Something is not as it has to be. The text says what."""
+
+
+class Advised(Exception):
+    """Something would be better otherwise, or does not work as it is. The texts say what, and what to do."""
+
+    def __init__(self, found: str, advice: str, verdict: str) -> None:
+        super().__init__(found)
+        self.advice, self.verdict = advice, verdict
+
+
+def advise(found: str, advice: str, *, fails: bool = False) -> NoReturn:
+    """Answer with what was found and what to do about it; whether nothing works before that is done."""
+    raise Advised(found, advice, FAILED if fails else NOTED)
 
 
 class NotHereError(Exception):
@@ -82,10 +95,13 @@ def _tell(file: TextIO, **line: Any) -> None:
 def _answer(name: str, function: Question) -> Answer:
     started = time.monotonic()
     figures: dict[str, Any] = {}
+    advice = ""
     try:
         found = function()
     except NotHereError as reason:
         return Answer(name, SKIPPED, time.monotonic() - started, str(reason))
+    except Advised as error:
+        verdict, words, advice = error.verdict, str(error), error.advice
     except Wrong as error:
         verdict, words = FAILED, str(error)
     except Exception as error:
@@ -93,7 +109,7 @@ def _answer(name: str, function: Question) -> Answer:
         verdict, words = FAILED, f"{type(error).__name__}: {error}"
     else:
         verdict, (words, figures) = OK, _told(found)
-    return Answer(name, verdict, time.monotonic() - started, " ".join(words.split())[:_WORDS], figures)
+    return Answer(name, verdict, time.monotonic() - started, " ".join(words.split())[:_WORDS], figures, advice)
 
 
 def _told(found: Finding) -> tuple[str, dict[str, Any]]:

@@ -19,7 +19,7 @@ from ...drivers.host import facts
 from ...drivers.traits import Trait
 from .. import children
 from . import document
-from .results import FAILED, OK, SKIPPED, Result
+from .results import FAILED, NOTED, OK, SKIPPED, Result
 from .running import Process, run
 from .showing import Progress, table
 from .table import CHECKS, NAMES, START, Check
@@ -74,7 +74,7 @@ def examine(words: Sequence[str], chosen: settings.Settings, overrides: Mapping[
             examination.run(caught)
     found = list(examination.results.values())
     verdict = "interrupted" if caught else FAILED if any(one.verdict == FAILED for one in found) else OK
-    counts = ", ".join(f"{sum(one.verdict == kind for one in found)} {kind}" for kind in (OK, FAILED, SKIPPED))
+    counts = ", ".join(f"{sum(one.verdict == kind for one in found)} {kind}" for kind in (OK, NOTED, FAILED, SKIPPED))
     status = _SIGNALLED + caught[0] if caught else int(verdict == FAILED)
     try:
         written = document.write(document.content(found, chosen, overrides, verdict), file)
@@ -151,6 +151,8 @@ class Examination:
 
 def _unfit(check: Check, start: Result) -> str:
     """Why a check is not run; empty if it is."""
+    if check.untouched:
+        return ""
     if start.verdict == FAILED:
         return "the device did not come up"
     if check.needs is not None and not _is_installed(check.needs):
@@ -169,6 +171,8 @@ def _is_installed(name: str) -> bool:
 
 def environment(check: Check, chosen: settings.Settings, overrides: Mapping[str, str], folder: Path) -> dict[str, str]:
     """That of a check: the settings in force, but for those that it fixes."""
+    if check.untouched:
+        return children.reaching_us(dict(os.environ))
     fixed: dict[str, Any] = {**_QUIET, **check.settings}
     if "policy" in fixed:
         fixed["allow_redirects"] = False  # which is another word for a policy

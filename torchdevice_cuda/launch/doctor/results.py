@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-OK, FAILED, SKIPPED = "ok", "failed", "skipped"
+#: Noted is what works and would be better otherwise: there is advice.
+OK, NOTED, FAILED, SKIPPED = "ok", "noted", "failed", "skipped"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,6 +19,8 @@ class Answer:
     #: In words, one line; of a failure, what is wrong.
     found: str = ""
     figures: dict[str, Any] = dataclasses.field(default_factory=dict)
+    #: What to do about it.
+    advice: str = ""
 
 
 @dataclasses.dataclass
@@ -41,10 +44,11 @@ class Result:
         self.seconds = seconds
         failed = [answer for answer in self.answers if answer.verdict == FAILED]
         asked = [answer for answer in self.answers if answer.verdict != SKIPPED]
-        self.verdict = FAILED if failed else OK if asked else SKIPPED
-        if failed:
-            first = f"{failed[0].question}: {failed[0].found}"
-            self.found = first if len(failed) == 1 else f"{first} (and {len(failed) - 1} more)"
+        noted = [answer for answer in self.answers if answer.verdict == NOTED]
+        self.verdict = FAILED if failed else NOTED if noted else OK if asked else SKIPPED
+        if telling := failed or noted:
+            first = f"{telling[0].question}: {telling[0].found}"
+            self.found = first if len(telling) == 1 else f"{first} (and {len(telling) - 1} more)"
         elif asked:
             told = [answer.found for answer in asked if answer.found]
             self.found = "; ".join([f"{len(asked)} right", *told[:2]])

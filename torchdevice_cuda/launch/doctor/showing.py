@@ -7,9 +7,11 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from .results import FAILED, Result
+from .results import FAILED, NOTED, Result
 
 _BAR = 24
+#: Where a check knows none.
+_ADVICE = "put the file that is named below into an issue"
 _HEAD = ("check", "verdict", "seconds", "found")
 
 
@@ -46,8 +48,9 @@ def table(results: Sequence[Result]) -> str:
         for name, verdict, seconds, found in rows
     ]
     for one in results:
-        wrong = [answer for answer in one.answers if answer.verdict == FAILED]
-        if wrong:
+        telling = [answer for answer in one.answers if answer.verdict in (FAILED, NOTED)]
+        if telling:
             lines += ["", f"{one.name}: {one.why}"]
-            lines += [f"  {answer.question}: {answer.found}" for answer in wrong]
+            for answer in telling:
+                lines += [f"  {answer.question}: {answer.found}", f"    advice: {answer.advice or _ADVICE}"]
     return "\n".join(lines)

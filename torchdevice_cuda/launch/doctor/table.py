@@ -33,6 +33,8 @@ class Check:
     alone: bool = False
     #: A package that it is about.
     needs: str | None = None
+    #: It is about the machine as the user has it: in the user's environment, also where the device does not come up.
+    untouched: bool = False
     #: Whether its questions stand alone: behind one that hung or crashed the others are asked in another process.
     resumes: bool = True
 
@@ -55,6 +57,15 @@ _BOTH = "the CPU is all there is to redirect to"
 
 CHECKS: tuple[Check, ...] = (
     START,
+    Check(
+        "installation",
+        "what is installed, found and set here, with advice",
+        _program("installation"),
+        limit=30,
+        bare=True,
+        untouched=True,
+    ),
+    Check("self-test", "a sum, a gradient, mixed precision, a stream, memory", _program("self_test"), limit=30),
     Check("compile", "torch.compile of a model, whole, with gradients", _program("compiling"), limit=180),
     Check("processes", "fork, spawn, and the workers of a DataLoader", _program("processes"), limit=60),
     Check("events", "times, orders and waiting; a queue that is idle says so", _program("events"), limit=15),

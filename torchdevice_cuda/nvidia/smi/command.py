@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
 from ...settings import Settings
@@ -133,11 +133,12 @@ def _names(of_users: bool) -> str:
     return f'List of valid properties to query for the switch "{switch}":\n\n' + "".join(f"{row}\n" for row in rows)
 
 
-_FIXED = {
+_FIXED: dict[str, Callable[[], str]] = {
     "help": lambda: _HELP,
     "help-gpu": lambda: _names(False),
     "help-users": lambda: _names(True),
     "version": details.version,
+    "excluded": lambda: "No excluded devices found.\n",
 }
 _TEXTS = {
     "table": lambda request, moment, head: table.text(moment),

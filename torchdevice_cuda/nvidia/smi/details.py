@@ -12,7 +12,7 @@ from ..nvml.inventory import MIB, Gpu, User
 from .fields import Moment
 from .request import Refusal
 
-_COLUMN = 55
+_COLUMN, _PROCESS_COLUMN = 55, 42
 _UNKNOWN = "N/A"
 
 
@@ -187,7 +187,7 @@ def text(moment: Moment, sections: Sequence[str], xml: bool) -> str:
     """All of it, or the sections that were named."""
     for section in sections:
         if section not in SECTIONS:
-            raise Refusal(f"'{section}' is not a valid section to display. Allowed: {', '.join(SECTIONS)}")
+            raise Refusal("Failed to parse --display/-d flags")
     return _xml(moment, sections) if xml else _plain(moment, sections)
 
 
@@ -203,8 +203,8 @@ def _kept(gpu: Gpu, sections: Sequence[str]) -> list[Leaf | Branch]:
     ]
 
 
-def _line(words: str, value: str, depth: int = 0) -> str:
-    return f"{' ' * 4 * depth}{words}".ljust(_COLUMN) + f": {value}"
+def _line(words: str, value: str, depth: int = 0, column: int = _COLUMN) -> str:
+    return f"{' ' * 4 * depth}{words}".ljust(column) + f": {value}"
 
 
 def _plain(moment: Moment, sections: Sequence[str]) -> str:
@@ -234,7 +234,7 @@ def _plain_users(gpu: Gpu) -> list[str]:
     lines = ["    Processes"]
     for user in gpu.users:
         rows = _process(user)
-        lines += [_line(row.words, row.value, 2 if position < 3 else 3) for position, row in enumerate(rows)]
+        lines += [_line(row.words, row.value, 2 if at < 3 else 3, _PROCESS_COLUMN) for at, row in enumerate(rows)]
     return lines
 
 

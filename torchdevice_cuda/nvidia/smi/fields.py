@@ -62,6 +62,14 @@ def _unknown(names: str, unit: str = "") -> list[Field]:
     return [Field(name, unit) for name in names.split()]
 
 
+def _below(stem: str, names: str) -> list[Field]:
+    return [Field(f"{stem}.{name}") for name in names.split()]
+
+
+_REASONS = (
+    "supported active gpu_idle applications_clocks_setting sw_power_cap hw_slowdown hw_thermal_slowdown "
+    "hw_power_brake_slowdown sw_thermal_slowdown sync_boost"
+)
 _OF_GPU: dict[str, Field] = _fields(
     Field("timestamp", value=lambda gpu, moment: moment.stamp),
     Field("driver_version", value=lambda gpu, moment: inventory.driver_version()),
@@ -98,36 +106,58 @@ _OF_GPU: dict[str, Field] = _fields(
         "pci.device_id pci.sub_device_id pci.baseClass pci.subClass vgpu_driver_capability.heterogenous_multivGPU "
         "vgpu_device_capability.fractional_multiVgpu vgpu_device_capability.heterogeneous_timeSlice_profile "
         "vgpu_device_capability.heterogeneous_timeSlice_sizes vgpu_device_capability.homogeneous_placements "
-        "vgpu_device_capability.mig_timeslicing_supported vgpu_device_capability.mig_timeslicing_mode "
+        "vgpu_device_capability.mig_timeSlicing vgpu_device_capability.mig_timeSlicing_mode "
         "pcie.link.gen.current pcie.link.gen.gpucurrent pcie.link.gen.max pcie.link.gen.gpumax pcie.link.gen.hostmax "
         "pcie.link.width.current pcie.link.width.max addressing_mode driver_model.current driver_model.pending "
         "vbios_version inforom.img inforom.oem inforom.ecc inforom.pwr gpu_recovery_action "
-        "reset_status.reset_required reset_status.drain_and_reset_recommended gom.current gom.pending fan.speed pstate "
+        "gom.current gom.pending pstate display_attached inforom.checksum_validation hostname "
         "accounting.mode accounting.buffer_size serial dramEncryption.mode.current dramEncryption.mode.pending "
         "ecc.mode.current ecc.mode.pending temperature.gpu.tlimit power.management mig.mode.current "
         "mig.mode.pending fabric.state fabric.status gsp.mode.current gsp.mode.default c2c.mode "
-        "confidential_compute.state protected_memory.total protected_memory.used protected_memory.free "
+        "protected_memory.total protected_memory.used protected_memory.free "
         "encoder.stats.sessionCount encoder.stats.averageFps encoder.stats.averageLatency retired_pages.pending "
         "retired_pages.single_bit_ecc.count retired_pages.double_bit.count platform.chassis_serial_number "
         "platform.slot_number platform.tray_index platform.host_id platform.peer_type platform.module_id "
-        "platform.gpu_fabric_guid"
+        "platform.gpu_fabric_guid fabric.cliqueId fabric.clusterUuid"
+    ),
+    *_below(
+        "fabric.health",
+        "summary bandwidth route_recovery_in_progress route_unhealthy access_timeout_recovery incorrect_configuration "
+        "partition_assigned",
+    ),
+    *_below(
+        "clocks_event_reasons_counters",
+        "sw_power_cap sync_boost sw_thermal_slowdown hw_thermal_slowdown hw_power_brake_slowdown",
+    ),
+    *_below("ecc.errors.uncorrected.volatile.sram", "parity secded"),
+    *_below("ecc.errors.uncorrected.aggregate.sram", "parity secded thresholdExceeded l2 sm mcu pcie other"),
+    *_below(
+        "remapped_rows",
+        "correctable correctable_inactive uncorrectable uncorrectable_inactive pending failure "
+        "histogram.max histogram.high histogram.partial histogram.low histogram.none",
+    ),
+    *_below(
+        "power_smoothing",
+        "delayed_power_smoothing_supported primary_power_floor secondary_power_floor "
+        "min_primary_floor_activation_offset min_primary_floor_activation_point window_multiplier",
     ),
     *(
         field
-        for kind in ("clocks_event_reasons", "clocks_throttle_reasons")
-        for field in _unknown(
-            f"{kind}.supported {kind}.active {kind}.gpu_idle {kind}.applications_clocks_setting {kind}.sw_power_cap "
-            f"{kind}.hw_slowdown {kind}.hw_thermal_slowdown {kind}.hw_power_brake_slowdown {kind}.sw_thermal_slowdown "
-            f"{kind}.sync_boost"
+        for whose in ("curr_profile", "admin_override")
+        for field in _below(
+            f"power_smoothing.{whose}",
+            "secondary_power_floor primary_floor_act_window_multiplier primary_floor_tar_window_multiplier "
+            "primary_floor_act_offset",
         )
     ),
+    *_below("clocks_event_reasons", _REASONS),
     *_unknown(
         "power.draw power.draw.average power.draw.instant power.limit enforced.power.limit power.default_limit "
         "power.min_limit power.max_limit module.power.draw.average module.power.draw.instant module.power.limit "
         "module.enforced.power.limit module.power.default_limit module.power.min_limit module.power.max_limit",
         "W",
     ),
-    *_unknown("utilization.encoder utilization.decoder utilization.jpeg utilization.ofa", "%"),
+    *_unknown("fan.speed utilization.encoder utilization.decoder utilization.jpeg utilization.ofa", "%"),
     *_unknown(
         "clocks.current.video clocks.applications.graphics clocks.applications.memory "
         "clocks.default_applications.graphics clocks.default_applications.memory",
@@ -137,11 +167,9 @@ _OF_GPU: dict[str, Field] = _fields(
         field
         for errors in ("corrected", "uncorrected")
         for life in ("volatile", "aggregate")
-        for field in _unknown(
-            " ".join(
-                f"ecc.errors.{errors}.{life}.{part}"
-                for part in "device_memory dram register_file l1_cache l2_cache texture_memory cbu sram total".split()
-            )
+        for field in _below(
+            f"ecc.errors.{errors}.{life}",
+            "device_memory dram register_file l1_cache l2_cache texture_memory cbu sram total",
         )
     ),
 )
@@ -172,6 +200,24 @@ _ALIASES_OF_GPU = {
     "clocks.default_applications.gr": "clocks.default_applications.graphics",
     "clocks.default_applications.mem": "clocks.default_applications.memory",
     "inforom.image": "inforom.img",
+    # what drivers before 535 called them
+    **{f"clocks_throttle_reasons.{reason}": f"clocks_event_reasons.{reason}" for reason in _REASONS.split()},
+    "inforom.power": "inforom.pwr",
+    "gpu_operation_mode.current": "gom.current",
+    "gpu_operation_mode.pending": "gom.pending",
+    "retired_pages.sbe": "retired_pages.single_bit_ecc.count",
+    "retired_pages.dbe": "retired_pages.double_bit.count",
+    "remapped_rows.sbe": "remapped_rows.correctable",
+    "remapped_rows.dbe": "remapped_rows.uncorrectable",
+    "gpu.power.draw.average": "power.draw.average",
+    "gpu.power.draw.instant": "power.draw.instant",
+    "gpu.power.requested_limit": "power.limit",
+    "gpu.power.current_limit": "enforced.power.limit",
+    "gpu.power.default_limit": "power.default_limit",
+    "gpu.power.min_limit": "power.min_limit",
+    "gpu.power.max_limit": "power.max_limit",
+    "module.power.requested_limit": "module.power.limit",
+    "module.power.current_limit": "module.enforced.power.limit",
 }
 _ALIASES_OF_USER = {"name": "process_name", "used_memory": "used_gpu_memory"}
 

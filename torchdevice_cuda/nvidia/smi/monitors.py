@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 
 from ..nvml.inventory import MIB, Gpu, User
 from .fields import Moment, users
-from .request import Refusal, Request
+from .request import UNKNOWN, Refusal, Request
 
-#: How often the head is printed again.
 _Cell = Callable[[Gpu], object]
 #: By the letter that selects them: head, unit, value (``None``: unknown here).
 _COLUMNS: dict[str, list[tuple[str, str, _Cell]]] = {
@@ -57,11 +56,14 @@ _OF_PROCESS: dict[str, list[tuple[str, str, Callable[[User], object]]]] = {
 def dmon(request: Request, moment: Moment, head: bool) -> str:
     """Figures of the GPUs."""
     letters = request.metrics or _DEFAULT
-    if unknown := [letter for letter in letters if letter not in _COLUMNS]:
-        raise Refusal(f"Invalid option: {unknown[0]}. Please run 'nvidia-smi dmon -h' for help.")
+    if any(letter not in _COLUMNS for letter in letters):
+        raise _no_metric()
     columns = [column for letter in letters for column in _COLUMNS[letter]]
     rows = [[gpu.device.index, *(_shown(value(gpu)) for _, _, value in columns)] for gpu in moment.gpus]
-    lines = _heads(request, [["gpu", "Idx"], *([name, unit] for name, unit, _ in columns)]) if head else []
+    heads = [["gpu", "Idx"], *([name, unit] for name, unit, _ in columns)]
+    if "csv" in request.format:
+        return _separated(request, moment, heads if head else [], rows)
+    lines = _heads(request, heads) if head else []
     lines += [_stamp(request, moment) + _cells(row, _first(request)) for row in rows]
     return "".join(f"{line} \n" for line in lines)
 
@@ -69,8 +71,8 @@ def dmon(request: Request, moment: Moment, head: bool) -> str:
 def pmon(request: Request, moment: Moment, head: bool) -> str:
     """Figures of the processes."""
     letters = request.metrics or "u"
-    if unknown := [letter for letter in letters if letter not in _OF_PROCESS]:
-        raise Refusal(f"Invalid option: {unknown[0]}. Please run 'nvidia-smi pmon -h' for help.")
+    if any(letter not in _OF_PROCESS for letter in letters):
+        raise _no_metric()
     columns = [column for letter in _OF_PROCESS if letter in letters for column in _OF_PROCESS[letter]]
     lines = []
     if head:
@@ -84,6 +86,18 @@ def pmon(request: Request, moment: Moment, head: bool) -> str:
         cells = "".join(f" {_shown(None if user is None else value(user)):>6}" for _, _, value in columns)
         pid, kind, name = ("-", "-", "-") if user is None else (str(user.pid), "C", user.name.rpartition("/")[2][:15])
         lines.append(f"{_stamp(request, moment)}{gpu.device.index:>5} {pid:>10} {kind:>5}{cells}    {name:<15}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _no_metric() -> Refusal:
+    return Refusal("Failed to find any metric to display\nFailed to process command line \n", UNKNOWN)
+
+
+def _separated(request: Request, moment: Moment, heads: list[list[str]], rows: list[list[object]]) -> str:
+    """The same between commas: the names and the units, unless they are not wanted, then the figures."""
+    kept = [row for row, word in ((0, "noheader"), (1, "nounit")) if heads and word not in request.format]
+    lines = [f"#{_stamps(request, row)}" + ", ".join(column[row] for column in heads) for row in kept]
+    lines += [f"{_stamp(request, moment)} " + ", ".join(map(str, row)) for row in rows]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -107,7 +121,7 @@ def _shown(value: object) -> str:
 
 
 #: By the letter of ``-o``: the head, the unit, and the time.
-_STAMPS = {"D": ("Date       ", "YYYYMMDD   ", " %Y%m%d   "), "T": ("Time     ", "HH:MM:SS ", "%H:%M:%S")}
+_STAMPS = {"D": ("Date        ", "YYYYMMDD    ", " %Y%m%d    "), "T": ("Time      ", "HH:MM:SS  ", "%H:%M:%S ")}
 
 
 def _stamps(request: Request, row: int) -> str:

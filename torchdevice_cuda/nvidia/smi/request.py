@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from .fields import Field, of_gpu, of_user
 
 #: NVIDIA's exit codes.
-INVALID, NOT_FOUND = 2, 6
+INVALID, NOT_FOUND, UNKNOWN = 2, 6, 255
 _HELP = "Please run 'nvidia-smi -h' for help."
 
 
@@ -24,7 +24,7 @@ class Refusal(Exception):
 class Request:
     """One command line."""
 
-    #: table, list, details, gpu, users, dmon, pmon, help, version, help-gpu, help-users
+    #: table, list, excluded, details, gpu, users, dmon, pmon, help, version, help-gpu, help-users
     what: str = "table"
     ids: list[str] = dataclasses.field(default_factory=list)
     fields: list[Field] = dataclasses.field(default_factory=list)
@@ -37,6 +37,9 @@ class Request:
     stamps: str = ""
     file: str | None = None
 
+
+#: What has one form alone, and takes no choice of GPUs and no repetition.
+_SINGLE = ("list", "excluded")
 
 #: Options that take a value, by each of their spellings.
 _VALUED = {
@@ -62,6 +65,7 @@ _PLAIN = {
     **dict.fromkeys(("-h", "--help"), "help"),
     **dict.fromkeys(("-L", "--list-gpus"), "list"),
     **dict.fromkeys(("-q", "--query"), "details"),
+    **dict.fromkeys(("-B", "--list-excluded-gpus"), "excluded"),
     "--version": "version",
     "--help-query-gpu": "help-gpu",
     "--help-query-compute-apps": "help-users",
@@ -78,6 +82,8 @@ def parse(words: Sequence[str]) -> Request:
     if monitors:
         request.what, request.every = rest.pop(0), 1.0
     formatted = queried = False
+    format_word = ""
+    narrowing: list[str] = []
     while rest:
         word = rest.pop(0)
         flag, attached, value = word.partition("=")
@@ -94,24 +100,35 @@ def parse(words: Sequence[str]) -> Request:
             if not attached:
                 value = rest.pop(0) if rest and not rest[0].startswith("-") else "5"
             request.every = _seconds(value, flag)
+            narrowing.append(word)
             continue
         kind = (_MONITOR_VALUED if monitors else _VALUED).get(flag)
         if kind is None:
-            raise Refusal(f"Invalid combination of input arguments. {_HELP}", 1)
+            raise _unrecognized(word)
         if not attached:
             if not rest:
                 raise Refusal(f"Option {flag} requires a value. {_HELP}", INVALID)
             value = rest.pop(0)
-        formatted |= kind == "format"
+        if kind == "format":
+            formatted, format_word = True, word
+        elif kind in ("id", "loop-ms"):
+            narrowing.append(word)
         queried |= kind.startswith("query-")
         _take(request, kind, value, flag, monitors)
-    if queried and "csv" not in request.format:
-        raise Refusal('"--format=" switch is missing. CSV format specification is required.', INVALID)
     if formatted and not queried and not monitors:
-        raise Refusal(f"Invalid combination of input arguments. {_HELP}", 1)
+        raise _unrecognized(format_word)
+    if narrowing and request.what in _SINGLE:
+        raise Refusal(f"ERROR: Option {narrowing[0]} is not valid for this command. {_HELP}\n")
     if request.xml and request.what != "details":
-        request.what = "details" if request.what == "table" else request.what
+        raise Refusal(
+            "Invalid combination of input arguments. Specify -q/--query and -x/--xml-format to run an XML query.  "
+            f"{_HELP}\n"
+        )
     return request
+
+
+def _unrecognized(word: str) -> Refusal:
+    return Refusal(f"ERROR: Option {word} is not recognized. Please run 'nvidia-smi -h'.\n", UNKNOWN)
 
 
 def _take(request: Request, kind: str, value: str, flag: str, monitors: bool) -> None:
@@ -133,11 +150,11 @@ def _take(request: Request, kind: str, value: str, flag: str, monitors: bool) ->
         request.stamps = value.upper()
     elif kind == "format":
         request.format = {entry.strip() for entry in value.split(",")}
-        for entry in sorted(request.format - set(_MONITOR_FORMATS if monitors else _FORMATS)):
-            raise Refusal(f'"{entry}" is not a valid format option. {_HELP}', INVALID)
+        if request.format - set(_MONITOR_FORMATS if monitors else _FORMATS):
+            raise Refusal("Format modifier is not recognized.")
     else:
         request.what = "gpu" if kind == "query-gpu" else "users"
-        request.fields = [_field(name.strip(), request.what) for name in value.split(",")]
+        request.fields = [_field(name.lstrip(), request.what) for name in value.split(",")] if value else []
 
 
 def _field(name: str, what: str) -> Field:

@@ -13,6 +13,7 @@ import torch._C
 from ..._compat import instantiates_by_itself, no_raw_graph
 from ...drivers import active
 from ...drivers.errors import cuda_error
+from ...report.unsupported import not_supported
 from . import pybind
 
 if TYPE_CHECKING:
@@ -259,9 +260,10 @@ class _CUDAGraph(pybind.PybindObject):
 
 
 def _no_conditional_nodes() -> NotImplementedError:
-    return NotImplementedError(
+    return not_supported(
+        "conditional nodes of CUDA graphs",
         f"Graphs of the {active().name!r} driver of torchdevice_cuda have no conditional nodes: capture each branch as "
-        "a graph of its own, and choose on the host which to replay"
+        "a graph of its own, and choose on the host which to replay",
     )
 
 

@@ -17,6 +17,7 @@ from .requests import Translator
 
 if TYPE_CHECKING:
     from ...drivers import Driver
+    from ...report import Counters
     from ...settings import Settings
 
 #: Calls a function with a module once it has been imported, now if it has been; what is returned ends the wait.
@@ -26,12 +27,14 @@ WhenImported = Callable[[str, Callable[[ModuleType], None]], Callable[[], None]]
 class Context:
     """The driver, the settings, and the state that more than one patch reads."""
 
-    def __init__(self, driver: Driver, settings: Settings, when_imported: WhenImported) -> None:
+    def __init__(
+        self, driver: Driver, settings: Settings, when_imported: WhenImported, counters: Counters | None = None
+    ) -> None:
         self.driver = driver
         self.settings = settings
         self.when_imported = when_imported
         self.editor = Editor()
-        self.translator = Translator(driver, settings)
+        self.translator = Translator(driver, settings, counters)
         self.traits = driver.traits
         if self.translator.counters is not None:
             # Requests are counted where they are redirected, even if that leaves every one of them where it was.

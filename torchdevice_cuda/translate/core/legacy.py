@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,11 @@ import torch
 from .requests import Translator
 
 STORAGES = (torch.UntypedStorage, torch.TypedStorage)
+#: torch's words, said once in a process.
+_DISCOURAGED = (
+    "The torch.cuda.*DtypeTensor constructors are no longer recommended. "
+    "It's best to use methods such as torch.tensor(data, dtype=*, device='cuda') to create tensors."
+)
 PREFIXES = ("BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")
 
 
@@ -20,6 +26,8 @@ def dtypes(module: str) -> dict[str, torch.dtype]:
 
 class TensorType(type):
     """The type of a legacy tensor class: calls make tensors, ``isinstance`` looks at data type and device."""
+
+    _discouraged = False
 
     dtype: torch.dtype
     is_sparse: bool
@@ -35,6 +43,9 @@ class TensorType(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:  # noqa: D102
         torch.cuda._lazy_init()
         translator = cls._translator
+        if not TensorType._discouraged or torch.is_warn_always_enabled():
+            TensorType._discouraged = True
+            warnings.warn(_DISCOURAGED, stacklevel=2)
         target = translator.device(_on_cuda(kwargs.pop("device", None)))
         given = bool(args) and isinstance(args[0], (torch.Tensor, *STORAGES))
         if given and target.type != "cpu" and not cls.is_sparse:

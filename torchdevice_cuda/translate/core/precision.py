@@ -46,8 +46,10 @@ class Precision:
         """Precision was lost, or a tensor stayed behind: count it, and warn once per line of the program."""
         name = str(dtype).removeprefix("torch.")
         where = "cpu" if self.choice == "cpu" else str(NARROW[dtype]).removeprefix("torch.")
-        departures.counter(name, where, "the GPU has no " + name)()
+        row = (name, where, "the GPU has no " + name)
+        departures.counter(*row)()
         file, line = site()
+        departures.first_at(row, file, line)
         if (file, line) in self._warned:
             return
         self._warned.add((file, line))

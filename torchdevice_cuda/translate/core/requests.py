@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...drivers.traits import Trait
-from ...report import Counters
 from .beliefs import Beliefs
 from .callers import asked_by_program, asks_first, program_site, verdicts
 from .marks import Marks
@@ -26,6 +25,7 @@ from .policy import ACCELERATORS, CPU, FAITHFUL, Override, Request, default_poli
 
 if TYPE_CHECKING:
     from ...drivers import Driver
+    from ...report import Counters
     from ...settings import Settings
 
 _log = logging.getLogger("torchdevice_cuda")
@@ -42,7 +42,7 @@ cpu_is_meant: contextvars.ContextVar[bool] = contextvars.ContextVar("cpu_is_mean
 class Translator:
     """Device translation for one activation."""
 
-    def __init__(self, driver: Driver, settings: Settings) -> None:
+    def __init__(self, driver: Driver, settings: Settings, counters: Counters | None = None) -> None:
         self.driver = driver
         self.accelerator = driver.device_type
         self.policy = default_policy(driver.redirects_by_default, settings.allow_redirects, settings.policy)
@@ -64,9 +64,7 @@ class Translator:
         #: Whether tensors tell the program where it believes them to be.
         self.tells_beliefs = self._disguised and self.default_target is not None
         #: Counts every request where the user asked for a report; answers are not kept then.
-        self.counters: Counters | None = None
-        if settings.report:
-            self.counters = Counters(driver.name, self._shown(torch.device(self.accelerator, 0)))
+        self.counters = counters
         #: The module that was the last to be made where the toggle names its device.
         self._toggled_for: list[weakref.ref[Any]] = []
         self._sites: set[tuple[str, int, str]] = set()

@@ -11,6 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from ...drivers.traits import Trait
+from ...report.unsupported import not_supported
 from ..core.callers import inside
 from ..core.context import Context
 from ..core.disguise import CUDA, disguised
@@ -98,9 +99,10 @@ def ahead_of_time(context: Context) -> None:
         def compile_fx_aot(model_: Any, example_inputs_: Any, *args: Any, **kwargs: Any) -> Any:
             used = [*example_inputs_, *model_.parameters(), *model_.buffers()]
             if any(isinstance(value, tensor) and on_gpu(value) for value in used):
-                raise NotImplementedError(
+                raise not_supported(
+                    "AOTInductor",
                     "AOTInductor compiles ahead of time for a real GPU, and this one is emulated in host memory. "
-                    "Export the program with its tensors on the CPU, or use torch.compile."
+                    "Export the program with its tensors on the CPU, or use torch.compile.",
                 )
             return original(model_, example_inputs_, *args, **kwargs)
 

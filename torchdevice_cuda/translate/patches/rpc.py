@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...drivers.traits import Trait
+from ...report.unsupported import not_supported
 from ..core.context import Context
 from ..core.entering import entering
 from ..core.registry import patch
@@ -39,9 +40,10 @@ def device_maps(context: Context) -> None:
     """TensorPipe has no channels for what stands for CUDA, and ends the process where there are none."""
 
     def refuse() -> None:
-        raise NotImplementedError(
+        raise not_supported(
+            "torch.distributed.rpc with device maps",
             "RPC with device maps needs TensorPipe's channels for NVIDIA GPUs, and torchdevice_cuda has no such GPU. "
-            "Send tensors of the CPU, or use torch.distributed's collectives."
+            "Send tensors of the CPU, or use torch.distributed's collectives.",
         )
 
     def change(module: ModuleType) -> None:

@@ -166,6 +166,7 @@ PYBIND11_MODULE(_hostdevice_mps, m) {
 #ifdef HOSTDEVICE_CUDA
   hostdevice::bind_graphs(m);
   hostdevice::bind_profiling(m);
+  hostdevice::bind_counting(m);
   hostdevice::bind_collectives(m);
   hostdevice::bind_remote(m);
 #endif

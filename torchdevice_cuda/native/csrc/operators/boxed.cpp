@@ -114,12 +114,12 @@ C10_NOINLINE void round(Widening& wide, const Facts& f, Stack& stack) {
 
 C10_NOINLINE void begin_launch(
     DeviceWork& launch, const c10::OperatorHandle& op, const Facts& f, const Stack& stack, size_t base,
-    c10::DeviceIndex index) {
+    c10::DeviceIndex index, bool awaited) {
   launch.begin(op.schema().name(), index);
   if (f.only_reads && stack[base].isTensor())
     DeviceWork::is_copy(
         copy_name(false, true, /*pinned=*/true), static_cast<int64_t>(stack[base].toTensor().itemsize()));
-  if (waits(f, stack, base)) DeviceWork::is_awaited();
+  if (awaited) DeviceWork::is_awaited();
 }
 
 void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stack* stack) {
@@ -191,6 +191,9 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   if (C10_UNLIKELY((types & f.special) != 0 || (exclusive & (exclusive - 1)) != 0))
     look_at_types(wide, f, types, *stack, base, index);
 
+  const bool told = kIsCuda && is_profiled() && f.launches;
+  // By the tensors as they came: their aliases are all on the CPU.
+  const bool awaited = told && waits(f, *stack, base);
   Aliases aliases(index, f.keep_alive);
   if (!f.keep_alive) aliases.keep_lazy();
   for (auto i : f.interesting) {
@@ -258,7 +261,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   try {
     const AllocateOnDevice here(leaves ? c10::DeviceIndex(-1) : index, any_cpu);
     DeviceWork launch;
-    if (kIsCuda && is_profiled() && f.launches) begin_launch(launch, op, f, *stack, base, index);
+    if (C10_UNLIKELY(told)) begin_launch(launch, op, f, *stack, base, index, awaited);
     if (C10_UNLIKELY(f.seeded))
       redispatch_seeded(op, target, stack, index);
     else

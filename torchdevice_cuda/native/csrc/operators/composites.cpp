@@ -13,6 +13,7 @@ void register_composites() {
     register_fused_recurrent_cells(registrar);
     register_synchronized_batch_norm(registrar);
     register_small(registrar);
+    register_linear_algebra(registrar);
     register_ties(registrar);
     register_sparse_sums();
     register_products(registrar);

@@ -23,6 +23,7 @@ void register_fused_attention(Registrar& registrar);
 void register_fused_recurrent_cells(Registrar& registrar);
 void register_synchronized_batch_norm(Registrar& registrar);
 void register_small(Registrar& registrar);
+void register_linear_algebra(Registrar& registrar);
 void register_ties(Registrar& registrar);
 void register_sparse_sums();
 void register_products(Registrar& registrar);

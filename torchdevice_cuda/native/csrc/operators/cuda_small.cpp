@@ -80,14 +80,6 @@ Tensor kaiser_window(
   return kaiser_window_periodic(length, true, dtype, layout, device, pin);
 }
 
-// Its eigenvectors are laid out by rows.
-std::tuple<Tensor, Tensor> eig(const Tensor& self) {
-  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::linalg_eig", "");
-  torch::jit::Stack stack{self};
-  run_on_cpu(op, c10::DispatchKey::CPU, &stack);
-  return {stack[0].toTensor(), stack[1].toTensor().clone(at::MemoryFormat::Contiguous)};
-}
-
 // Places are laid out by columns, however few there are.
 void by_columns(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   run_on_cpu(op, c10::DispatchKey::CPU, stack);
@@ -95,22 +87,6 @@ void by_columns(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::
   const std::array<int64_t, 2> wanted = {1, std::max<int64_t>(made.size(0), 1)};
   if (!op.schema().overload_name().empty() || made.strides() == at::IntArrayRef(wanted)) return;
   stack->back() = at::empty_strided(made.sizes(), wanted, made.options()).copy_(made);
-}
-
-// cuSOLVER lays out what is on the right by rows, and has several ways, which the CPU does not know.
-void svd(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
-  constexpr size_t kDriver = 3;
-  const auto& arguments = op.schema().arguments();
-  c10::IValue& driver = (*stack)[stack->size() - arguments.size() + kDriver];
-  if (driver.isString()) {
-    const std::string& name = driver.toStringRef();
-    TORCH_CHECK(
-        name == "gesvd" || name == "gesvdj" || name == "gesvda", "torch.linalg.svd: unknown svd driver ", name,
-        " in svd_cusolver computation. Check doc at https://pytorch.org/docs/stable/generated/torch.linalg.svd.html");
-    driver = c10::IValue();
-  }
-  run_on_cpu(op, c10::DispatchKey::CPU, stack);
-  if (op.schema().overload_name().empty()) stack->back() = stack->back().toTensor().clone(at::MemoryFormat::Contiguous);
 }
 
 bool has_operator(const char* name) {
@@ -131,11 +107,8 @@ void register_small(Registrar& registrar) {
   registrar.impl("_masked_scale", TORCH_FN(masked_scale));
   registrar.impl("nansum", TORCH_FN(nansum));
   registrar.impl("_logcumsumexp", TORCH_FN(logcumsumexp));
-  registrar.impl("linalg_eig", TORCH_FN(eig));
   for (const char* name : {"nonzero", "nonzero_static"})
     registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&by_columns>());
-  for (const char* name : {"_linalg_svd", "_linalg_svd.U"})
-    registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&svd>());
   registrar.impl("kaiser_window", TORCH_FN(kaiser_window));
   registrar.impl("kaiser_window.periodic", TORCH_FN(kaiser_window_periodic));
   registrar.impl("kaiser_window.beta", TORCH_FN(kaiser_window_beta));

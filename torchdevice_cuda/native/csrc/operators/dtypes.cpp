@@ -86,11 +86,22 @@ void refuse_scatter_reduce(ScalarType type, const Stack& stack, size_t base) {
   const bool fills = includes.isBool() && !includes.toBool() && !holds(kNumbers | kBool, type);
   refuse_as(fills ? "scatter_reduce_exclude_input_init" : "cuda_scatter_gather_base_kernel_func", type);
 }
-// What is only put somewhere is of any type, unless it is one number.
+// What is only put somewhere is of any type, unless it is one number; products are of numbers that are not complex.
 void refuse_scatter(ScalarType type, const Stack& stack, size_t base) {
+  const bool is_number = !stack[base + 3].isTensor();
   const bool reduces = stack.size() > base + 4 && stack[base + 4].isString();
-  if (!stack[base + 3].isTensor()) refuse_as("cuda_scatter_fill_base_kernel_func", type);
+  if (reduces && stack[base + 4].toStringRef() == "multiply")
+    refuse_as(
+        is_number ? "cuda_scatter_fill_base_kernel_reduce_multiply" : "cuda_scatter_gather_base_kernel_func", type);
+  if (holds(kNumbers | kBool, type)) return;
+  if (is_number) refuse_as("cuda_scatter_fill_base_kernel_func", type);
   if (reduces) refuse_as("cuda_scatter_gather_base_kernel_func", type);
+}
+// What it does not know how to put together, the operator says itself.
+void refuse_index_reduce(ScalarType type, const Stack& stack, size_t base) {
+  const std::string& reduce = stack[base + 4].toStringRef();
+  for (const char* known : {"prod", "mean", "amax", "amin"})
+    if (reduce == known) refuse_as("index_reduce", type);
 }
 void refuse_vdot(ScalarType type, const Stack&, size_t) {
   refuse_as(at::isComplexType(type) ? "vdot" : "dot", type);
@@ -197,7 +208,8 @@ constexpr TakenRow kTakenRows[] = {
     {"std", kNumbers | kBool | kComplexHalf, "std_cuda"},
     {"median", kIntegers | kHalfOrMore, nullptr, refuse_median},
     {"nanmedian", kIntegers | kHalfOrMore, nullptr, refuse_median},
-    {"scatter", kNumbers | kBool, nullptr, refuse_scatter},
+    {"index_reduce", kIntegers | kHalfOrMore, nullptr, refuse_index_reduce},
+    {"scatter", kIntegers | kHalfOrMore, nullptr, refuse_scatter},
     {"scatter_reduce", kIntegers | kHalfOrMore, nullptr, refuse_scatter_reduce},
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -72,9 +73,32 @@ Activity begun(Doing doing, std::string name, c10::DeviceIndex device) {
   return a;
 }
 
+// Calls of the runtime in which the host waits for the device.
+bool waits(const char* call) {
+  static constexpr std::string_view kEnd = "Synchronize";
+  const std::string_view name = call;
+  return name.size() > kEnd.size() && name.substr(name.size() - kEnd.size()) == kEnd;
+}
+
+void begin_counted(Underway& now, const std::string& op, Site site) {
+  now.op = named(op);
+  now.site = site;
+  now.began_ns = now_ns();
+}
+
+void count_done(const Underway& now) {
+  const int64_t ns = now_ns() - now.began_ns;
+  const Activity& work = now.work;
+  if (work.doing == Doing::Memcpy)
+    count_work(Counted::Copy, named(work.name), now.site, ns, work.bytes);
+  else
+    count_work(Counted::Kernel, now.op, now.site, ns, 0);
+  if (now.awaited) count_work(Counted::Wait, now.op, now.site, 0, 0);
+}
+
 void write(Activity a) {
   const std::lock_guard<std::mutex> lock(g_mutex);
-  if (g_profiled.load()) written().push_back(std::move(a));
+  if (is_written()) written().push_back(std::move(a));
 }
 
 // The call that gave this to the device. It is over when the device begins, though it is the calling thread that
@@ -102,8 +126,15 @@ std::string kernel_name(const std::string& op) {
 
 }  // namespace
 
-std::atomic<bool> g_profiled{false};
+std::atomic<uint8_t> g_listeners{0};
 int32_t (*g_number_thread)() = nullptr;
+
+void listen(uint8_t who, bool on) {
+  if (on)
+    g_listeners.fetch_or(who);
+  else
+    g_listeners.fetch_and(static_cast<uint8_t>(~who));
+}
 
 void begin_activities() {
   const std::lock_guard<std::mutex> lock(g_mutex);
@@ -111,19 +142,19 @@ void begin_activities() {
   recordings().clear();
   g_profile.fetch_add(1);
   g_begun.store(true);
-  g_profiled.store(true);
+  listen(kWriting, true);
 }
 
 std::vector<Activity> end_activities() {
   const std::lock_guard<std::mutex> lock(g_mutex);
   g_begun.store(false);
-  g_profiled.store(false);
+  listen(kWriting, false);
   return std::exchange(written(), {});
 }
 
 void pause_activities(bool paused) {
   const std::lock_guard<std::mutex> lock(g_mutex);
-  g_profiled.store(g_begun.load() && !paused);
+  listen(kWriting, g_begun.load() && !paused);
 }
 
 void enter_op(uint64_t id) {
@@ -141,7 +172,12 @@ void leave_range() {
 
 void RuntimeCall::begin(const char* name, const StreamState* stream) {
   // The parts of a graph are none of the program's calls.
-  if (t_in_node) return;
+  if (t_in_node || !name) return;
+  if (is_counted() && waits(name)) {
+    name_ = name;
+    counted_since_ = now_ns();
+  }
+  if (!is_written()) return;
   name_ = name;
   stream_ = stream;
   correlation_ = next_correlation();
@@ -149,6 +185,14 @@ void RuntimeCall::begin(const char* name, const StreamState* stream) {
 }
 
 void RuntimeCall::end() {
+  if (start_) write_down();
+  if (counted_since_) {
+    const int64_t ns = now_ns() - counted_since_;
+    count_work(Counted::Wait, named(name_), DeviceWork::site(), ns, 0);
+  }
+}
+
+void RuntimeCall::write_down() {
   Activity a = begun(Doing::Runtime, name_, t_current_device);
   a.end = std::exchange(a.start, start_);
   if (stream_) {
@@ -180,8 +224,15 @@ void DeviceWork::begin(const std::string& op, c10::DeviceIndex device) {
   active_ = true;
   t_underway = &now_;
   exceptions_ = std::uncaught_exceptions();
+  if (is_counted()) begin_counted(now_, op, site_now());
+  if (!is_written()) return;
+  now_.written = true;
   now_.called = c10::getApproximateTime();
   now_.work = begun(Doing::Kernel, kernel_name(op), device);
+}
+
+Site DeviceWork::site() {
+  return t_underway && t_underway->op ? t_underway->site : site_now();
 }
 
 void DeviceWork::is_copy(const char* name, int64_t bytes) {
@@ -203,6 +254,8 @@ void DeviceWork::is_nothing() {
 void DeviceWork::end() {
   t_underway = nullptr;
   if (now_.nothing || std::uncaught_exceptions() > exceptions_) return;
+  if (now_.op) count_done(now_);
+  if (!now_.written) return;
   Activity& work = now_.work;
   work.end = c10::getApproximateTime();
   work.correlation = next_correlation();
@@ -221,6 +274,9 @@ void DeviceWork::end() {
 
 GraphLaunch::GraphLaunch(c10::DeviceIndex device) : active_(is_profiled()) {
   if (!active_) return;
+  if (is_counted()) site_ = site_now();
+  written_ = is_written();
+  if (!written_) return;
   call_ = begun(Doing::Runtime, "cudaGraphLaunch", device);
   call_.correlation = t_graph = next_correlation();
   call_.launches = true;
@@ -229,6 +285,7 @@ GraphLaunch::GraphLaunch(c10::DeviceIndex device) : active_(is_profiled()) {
 GraphLaunch::~GraphLaunch() {
   if (!active_) return;
   done();
+  if (!written_) return;
   t_graph = 0;
   call_.end = c10::getApproximateTime();
   write(std::move(call_));
@@ -238,6 +295,8 @@ void GraphLaunch::done() {
   if (t_underway != &now_) return;
   t_underway = nullptr;
   if (now_.nothing) return;
+  if (now_.op) count_done(now_);
+  if (!now_.written) return;
   now_.work.end = c10::getApproximateTime();
   write(std::move(now_.work));
 }
@@ -248,9 +307,15 @@ void GraphLaunch::next(const std::string& name, c10::DeviceIndex device, bool co
   const int node = nodes_++;
   if (!computes) return;
   // Without the overload's name, as operators are called outside of graphs.
-  now_ = {begun(Doing::Kernel, kernel_name(name.substr(0, name.find('.'))), device)};
-  now_.work.correlation = call_.correlation;
-  now_.work.graph_node = node;
+  const std::string op = name.substr(0, name.find('.'));
+  now_ = {};
+  if (is_counted()) begin_counted(now_, op, site_);
+  if (written_) {
+    now_.written = true;
+    now_.work = begun(Doing::Kernel, kernel_name(op), device);
+    now_.work.correlation = call_.correlation;
+    now_.work.graph_node = node;
+  }
   t_underway = &now_;
 }
 

@@ -1,7 +1,8 @@
-// What is done on the device and asked of its runtime, written down while a profiler wants to know.
+// What is done on the device and asked of its runtime, written down while a profiler wants to know, and added up for a
+// report (ledger.h).
 //
 // Whoever profiles stands above this: it switches the writing on and takes what was written. One lock protects the
-// list, which is held for as long as it takes to add a line. Where nobody profiles, one relaxed load says so.
+// list, which is held for as long as it takes to add a line. Where nobody listens, one relaxed load says so.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,6 +14,8 @@
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "runtime/ledger.h"
 
 namespace hostdevice {
 
@@ -42,9 +45,18 @@ struct Activity {
   bool launches = false;  // a call that something on the device goes back to
 };
 
-extern std::atomic<bool> g_profiled;
+// Who wants to know: a profiler, of every activity; a report, of their sums.
+constexpr uint8_t kWriting = 1, kCounting = 2;
+extern std::atomic<uint8_t> g_listeners;
+void listen(uint8_t who, bool on);
 inline bool is_profiled() {
-  return C10_UNLIKELY(g_profiled.load(std::memory_order_relaxed));
+  return C10_UNLIKELY(g_listeners.load(std::memory_order_relaxed) != 0);
+}
+inline bool is_written() {
+  return (g_listeners.load(std::memory_order_relaxed) & kWriting) != 0;
+}
+inline bool is_counted() {
+  return C10_UNLIKELY((g_listeners.load(std::memory_order_relaxed) & kCounting) != 0);
 }
 
 void begin_activities();
@@ -82,18 +94,24 @@ class RuntimeCall {
   void begin(const char* name, const StreamState* stream);
   void remember(const EventState& event) const;
   void end();
+  void write_down();
   const char* name_ = nullptr;
   const StreamState* stream_ = nullptr;
   const EventState* event_ = nullptr;
   uint32_t correlation_ = 0;
   c10::approx_time_t start_ = 0;
+  int64_t counted_since_ = 0;  // 0: it is not counted
 };
 
 // Work of the device that a thread is doing.
 struct Underway {
   Activity work;
   c10::approx_time_t called = 0;
-  bool awaited = false, nothing = false;
+  bool awaited = false, nothing = false, written = false;
+  // For a report: by its operator, on the line that asked for it. Null: it is not counted.
+  const std::string* op = nullptr;
+  Site site = kNoSite;
+  int64_t began_ns = 0;
 };
 
 // Work of the device, from when it is given to the device until it is done. Of work in other work only the outermost
@@ -116,6 +134,8 @@ class DeviceWork {
   static void is_awaited();
   static void is_nothing();
   static bool underway();
+  // The line that asked for the work that is underway; or the one that the calling thread is at.
+  static Site site();
 
  private:
   void end();
@@ -144,9 +164,10 @@ class GraphLaunch {
 
  private:
   void done();
-  bool active_;
+  bool active_, written_ = false;
   Activity call_;
   Underway now_;
+  Site site_ = kNoSite;  // that replays it
   int nodes_ = 0;
 };
 

@@ -334,8 +334,10 @@ void lock_all_for_fork() {
   lock_pinned_for_fork();
   lock_annotations_for_fork();
   lock_activities_for_fork();
+  lock_ledger_for_fork();
 }
 void unlock_all_after_fork() {
+  unlock_ledger_after_fork();
   unlock_activities_after_fork();
   unlock_annotations_after_fork();
   unlock_pinned_after_fork();

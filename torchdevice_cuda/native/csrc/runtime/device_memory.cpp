@@ -31,6 +31,7 @@ DeviceMemory& memory_of(c10::DeviceIndex index) {
 
 Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
   Context context = context_of_event();
+  if (is_counted()) allocating_at(DeviceWork::site());
   Lock lock(mutex_);
   if (C10_UNLIKELY(!pending_.empty())) settle_pending(context, stream);
   const size_t size = options_.round(bytes);
@@ -89,6 +90,7 @@ void DeviceMemory::hand_out(
     stats_.requested_bytes[k].increase(bytes);
   });
   if (C10_UNLIKELY(n >= options_.max_split)) stats_.oversize_allocations.increase(1);
+  if (is_counted()) count_memory(index_, b->ptr, static_cast<int64_t>(n), static_cast<int64_t>(allocated()));
   if (history_enabled()) {
     b->context = context;
     note(Action::Alloc, reinterpret_cast<uintptr_t>(b->ptr), bytes, b->stream, &pool, std::move(context));
@@ -261,6 +263,7 @@ void DeviceMemory::take_back(Block* b, const Context& context) {
     stats_.allocated_bytes[k].decrease(n);
   });
   if (C10_UNLIKELY(n >= options_.max_split)) stats_.oversize_allocations.decrease(1);
+  if (is_counted()) count_memory(index_, b->ptr, -static_cast<int64_t>(n), static_cast<int64_t>(allocated()));
   note(
       Action::FreeRequested, reinterpret_cast<uintptr_t>(b->ptr), b->requested, b->stream, &pool,
       context ? context : b->context);

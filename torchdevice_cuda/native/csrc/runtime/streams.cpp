@@ -217,7 +217,7 @@ void sleep_current_stream(c10::DeviceIndex device, int64_t cycles) {
   const auto ns = std::clamp(static_cast<double>(cycles) / kCyclesPerNs, 0.0, kCenturyNs);
   const auto end = std::min(start + static_cast<int64_t>(ns), now_ns() + static_cast<int64_t>(kCenturyNs));
   s.ready_ns.store(end, std::memory_order_release);
-  if (is_profiled()) add_sleep(device, start - now_ns(), end - start);
+  if (is_written()) add_sleep(device, start - now_ns(), end - start);
 }
 
 int64_t keep_busy(StreamState& stream, int64_t ns) {

@@ -1,0 +1,104 @@
+"""``%load_ext torchdevice_cuda`` in a real IPython and in a real kernel of Jupyter's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import STOCK, VIRTUAL, Place, in_child
+
+pytestmark = [pytest.mark.native, pytest.mark.slow]
+
+CELL = """%%torchdevice_report
+y = torch.ones(256, device="cuda")
+total = (y * 2).sum().item()
+print("said", total)
+"""
+
+
+def shell() -> Any:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    return InteractiveShell.instance()
+
+
+def in_a_terminal(first: str) -> list[Any]:
+    """Load, run a cell, unload; what the cell showed, and what torch is afterwards."""
+    from IPython.utils.capture import capture_output
+
+    ip = shell()
+    ip.run_cell(first)
+    ip.run_cell("%load_ext torchdevice_cuda\nimport torch\nx = torch.ones(8, device='cuda')")
+    with capture_output() as shown:
+        ok = ip.run_cell(CELL).success
+    with capture_output() as failed:
+        bad = ip.run_cell(CELL.replace("print", "1 / 0  #")).success
+    with capture_output() as whole:
+        ip.run_cell("%torchdevice_report")
+    ip.run_cell("%unload_ext torchdevice_cuda")
+    ip.run_cell("left = torch.cuda.is_available()")
+    gone = "torchdevice_report" not in ip.magics_manager.magics["cell"]
+    displayed = "".join(output.data["text/plain"] for output in failed.outputs)
+    return [
+        ok,
+        shown.stdout,
+        bad,
+        failed.stdout + displayed,
+        whole.stdout,
+        ip.user_ns["left"],
+        ip.user_ns["total"],
+        gone,
+    ]
+
+
+@pytest.mark.parametrize("first", ["import torch", "pass"], ids=["torch imported before", "and not"])
+def test_a_cell_in_a_terminal(first: str) -> None:
+    pytest.importorskip("IPython")
+    ok, shown, bad, failed, whole, left, total, gone = in_child(in_a_terminal, STOCK, first)
+    assert (ok, bad, left, total, gone) == (True, False, False, 512.0, True)
+    assert shown.index("said 512.0") < shown.index("What ran on the GPU: 4 calls")
+    assert "1 waits" in shown and "Device requests on the virtual driver: 1\n" in shown
+    assert "ZeroDivisionError" in failed and "What ran on the GPU: 4 calls" in failed
+    assert "What ran on the GPU: 9 calls" in whole, "the session has the cells' work too, and what was outside of them"
+
+
+def under_an_activation() -> str:
+    from IPython.utils.capture import capture_output
+
+    ip = shell()
+    ip.run_cell("%load_ext torchdevice_cuda\nimport torch")
+    with capture_output() as shown:
+        ip.run_cell(CELL)
+    ip.run_cell("%unload_ext torchdevice_cuda")
+    ip.run_cell("assert torch.cuda.is_available()")
+    return str(shown.stdout)
+
+
+def test_a_process_that_is_active_already() -> None:
+    pytest.importorskip("IPython")
+    shown = in_child(under_an_activation, VIRTUAL)
+    assert "What ran on the GPU: 4 calls" in shown
+    assert "Device requests are not counted: torchdevice_cuda was active before a report was asked for." in shown
+
+
+def in_a_kernel(folder: str) -> list[dict[str, Any]]:
+    """The outputs of a notebook's last cell."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    cells = ["import torch", "%load_ext torchdevice_cuda", CELL]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
+    NotebookClient(notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
+    return [dict(output) for output in notebook.cells[-1].outputs]
+
+
+def test_a_cell_in_a_notebook(tmp_path: Path) -> None:
+    for needed in ("nbclient", "nbformat", "ipykernel"):
+        pytest.importorskip(needed)
+    place: Place = STOCK
+    stream, result = in_child(in_a_kernel, place, str(tmp_path))
+    assert stream["text"] == "said 512.0\n"
+    html, plain = result["data"]["text/html"], result["data"]["text/plain"]
+    assert "<table" in html and "What ran on the GPU: 4 calls" in html
+    assert "What ran on the GPU: 4 calls" in plain

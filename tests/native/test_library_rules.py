@@ -1,0 +1,98 @@
+"""What CUDA's libraries ask for, choose and refuse otherwise than the CPU's: an H200's answers, with torch 2.11."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from harness import VIRTUAL, child
+
+OF_TYPES = (torch.complex64, torch.bool, torch.half, torch.int32)
+
+
+def answer(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    try:
+        return call(*args, **kwargs)
+    except (RuntimeError, NotImplementedError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def octets(*shape: int, dtype: torch.dtype = torch.int8) -> torch.Tensor:
+    return torch.ones(shape, dtype=dtype, device="cuda")
+
+
+@child(VIRTUAL)
+def test_least_squares_are_solved_in_one_way() -> None:
+    a, b = torch.randn(4, 3, device="cuda"), torch.randn(4, 2, device="cuda")
+    for driver in (None, "gels", "GELS"):
+        assert [tuple(part.shape) for part in torch.linalg.lstsq(a, b, driver=driver)] == [(3, 2), (2,), (0,), (0,)]
+    refused = "RuntimeError: torch.linalg.lstsq: `driver` other than `gels` is not supported on CUDA"
+    for driver in ("gelsy", "gelsd", "none"):
+        assert answer(torch.linalg.lstsq, a, b, driver=driver) == refused
+
+
+@child(VIRTUAL)
+def test_products_of_small_integers_have_sizes_that_the_library_takes() -> None:
+    def product(first: tuple[int, ...], second: tuple[int, ...], **out: torch.Tensor) -> Any:
+        return answer(lambda: torch._int_mm(octets(*first), octets(*second), **out).sum().item())
+
+    assert product((24, 32), (32, 16)) == 24 * 32 * 16
+    assert product((16, 8), (8, 32)) == "RuntimeError: self.size(0) needs to be greater than 16, but got 16"
+    octet = "needs to be greater than 0 and a multiple of 8, but got"
+    assert product((17, 7), (7, 32)) == f"RuntimeError: self.size(1) {octet} 7"
+    assert product((17, 8), (7, 32)) == "RuntimeError: self.size(1) needs to match mat2.size(0) but got 8 and 7"
+    assert product((17, 8), (8, 31)) == f"RuntimeError: mat2.size(1) {octet} 31"
+    assert product((17,), (8, 32)) == "RuntimeError: Expected self to be of dimension 2 but got 1"
+    kept = {"out": octets(17, 32, dtype=torch.float)}
+    assert product((17, 8), (8, 32), **kept) == "RuntimeError: Expected result dtype to be of type kInt but got float"
+    kept = {"out": octets(15, 32, dtype=torch.int)}
+    assert product((17, 8), (8, 32), **kept) == "RuntimeError: Expected result.size(0) to be 17 but got 15"
+    kept = {"out": octets(32, 17, dtype=torch.int).t()}
+    assert product((17, 8), (8, 32), **kept) == "RuntimeError: Expected result to be contiguous."
+    floats = answer(lambda: torch._int_mm(octets(17, 8).float(), octets(8, 32)))
+    assert floats == "RuntimeError: expected scalar type Char but found Float"
+
+
+@child(VIRTUAL)
+def test_a_factor_with_a_zero_is_inverted_to_no_numbers() -> None:
+    factor = torch.eye(3, device="cuda")
+    assert torch.equal(torch.cholesky_inverse(factor), factor)
+    factor[1, 1] = 0
+    assert not torch.cholesky_inverse(factor).isfinite().all()
+    assert torch.cholesky_inverse(torch.zeros(2, 2, device="cuda")).isnan().all()
+    upper = torch.tensor([[2.0, 1.0], [0.0, 3.0]], device="cuda")
+    expected = torch.linalg.inv(upper.mH @ upper)
+    torch.testing.assert_close(torch.cholesky_inverse(upper, upper=True), expected)
+    out = torch.empty(2, 2, device="cuda")
+    assert torch.cholesky_inverse(upper, upper=True, out=out) is out
+    torch.testing.assert_close(out, expected)
+
+
+def reductions() -> Iterator[tuple[str, Any]]:
+    place, places = torch.zeros(2, 2, dtype=torch.long, device="cuda"), torch.zeros(2, dtype=torch.long, device="cuda")
+    for dtype in OF_TYPES:
+        ones = torch.ones(2, 2, device="cuda", dtype=dtype)
+        for how in ("multiply", "add"):
+            yield f"{dtype} {how}", answer(ones.clone().scatter_, 0, place, ones, reduce=how)
+            yield f"{dtype} {how} 2", answer(ones.clone().scatter_, 0, place, 2, reduce=how)
+        for how in ("prod", "mean", "amax", "amin"):
+            yield f"{dtype} {how}", answer(ones.clone().index_reduce_, 0, places, ones, reduce=how)
+
+
+@child(VIRTUAL)
+def test_products_are_put_together_of_real_numbers_only() -> None:
+    names = {torch.complex64: "ComplexFloat", torch.bool: "Bool"}
+    kernels = {
+        "multiply": "cuda_scatter_gather_base_kernel_func",
+        "multiply 2": "cuda_scatter_fill_base_kernel_reduce_multiply",
+        **dict.fromkeys(("prod", "mean", "amax", "amin"), "index_reduce"),
+    }
+    found = {how: made if isinstance(made, str) else str(made.dtype) for how, made in reductions()}
+    for dtype in OF_TYPES:
+        for how in ("multiply", "multiply 2", "add", "add 2", "prod", "mean", "amax", "amin"):
+            refused = dtype in names and how in kernels
+            words = f"NotImplementedError: \"{kernels.get(how)}\" not implemented for '{names.get(dtype)}'"
+            assert found[f"{dtype} {how}"] == (words if refused else str(dtype)), (dtype, how)
+    unknown = answer(lambda: octets(2, 2).bool().index_reduce_(0, octets(2).long() * 0, octets(2, 2).bool(), "sum"))
+    assert "Expected reduce to be one of prod, mean, amax or amin but got sum" in unknown

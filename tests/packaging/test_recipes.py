@@ -1,0 +1,110 @@
+"""The recipes for CI: the shell commands of each file, in fresh environments, from wheels of this repository.
+
+No network: torch is there already, and what pip is told of an index comes to nothing. ``apt-get`` is left out, and what
+Docker copies from one stage to the next lies in a folder of the test's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import Finished
+from harness.processes import ROOT
+
+from torchdevice_cuda.native import build as native
+
+from .environments import Environment, build, tree
+
+pytestmark = [pytest.mark.slow, pytest.mark.native]
+RECIPES = ROOT / "examples" / "ci"
+TESTS = ROOT / "examples" / "test_memory_budget.py"
+ALL_RAN = re.compile(r"\b3 passed\b(?!.*skipped)")
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recipes")
+    source = tree(folder / "tree")
+    for project in (source, source / "shim"):
+        build(project, "wheel", folder / "dist")
+    native.library("cuda")  # which the recipes then find
+    return folder / "dist"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Somebody's, with tests for a GPU."""
+    made = tmp_path / "project"
+    made.mkdir()
+    shutil.copy(TESTS, made)
+    return made
+
+
+class Runner:
+    """Runs shell commands as CI does: one after the other, until one fails."""
+
+    def __init__(self, folder: Path, wheels: Path, project: Path) -> None:
+        self._environment, self._project = Environment(folder), project
+        self._pip = {"PIP_NO_INDEX": "1", "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": str(wheels)}
+
+    def run(self, script: str, variables: Mapping[str, str]) -> Finished:
+        words = ["bash", "-e", "-o", "pipefail", "-c", f"cd {shlex.quote(str(self._project))}\n{script}"]
+        return self._environment.command(words, {**self._pip, **variables}, timeout=600)
+
+
+def recipe(name: str) -> Any:
+    yaml = pytest.importorskip("yaml")
+    return yaml.safe_load((RECIPES / name).read_text())
+
+
+def test_github(wheels: Path, project: Path, tmp_path: Path) -> None:
+    (job,) = recipe("github-actions.yml")["jobs"].values()
+    runner = Runner(tmp_path / "environment", wheels, project)
+    done = [runner.run(step["run"], job["env"]) for step in job["steps"] if "run" in step]
+    assert len(done) == 3 and ALL_RAN.search(done[-1].out), done[-1]
+
+
+def test_gitlab(wheels: Path, project: Path, tmp_path: Path) -> None:
+    job = recipe("gitlab-ci.yml")["gpu-tests"]
+    variables = {name: value.replace("$CI_PROJECT_DIR", str(project)) for name, value in job["variables"].items()}
+    library = native.library("cuda")
+    (cache,) = job["cache"]["paths"]
+    (project / cache).mkdir(mode=0o755)
+    shutil.copytree(library.parent, project / cache / library.parent.name)  # the cache as the last job left it
+    runner = Runner(tmp_path / "environment", wheels, project)
+    done = runner.run("\n".join([*job["before_script"], *job["script"]]), variables)
+    assert ALL_RAN.search(done.out) and f"{project}/.torchdevice/" in done.out, done
+    assert (project / job["artifacts"]["reports"]["junit"]).is_file()
+
+
+def test_docker(wheels: Path, project: Path, tmp_path: Path) -> None:
+    """Both stages; the second has no compiler, nor a cache."""
+    text = (RECIPES / "Dockerfile").read_text().replace("/wheels", str(tmp_path / "wheels"))
+    stages = re.split(r"^FROM .*$", text, flags=re.MULTILINE)[1:]
+    assert len(stages) == 2
+    variables: dict[str, str] = {"TORCH": "torch"}  # the one that the tests run with
+    done = None
+    for number, stage in enumerate(stages):
+        runner = Runner(tmp_path / f"stage{number}", wheels, project)
+        if number:
+            tools = tmp_path / "tools"
+            tools.mkdir()
+            for tool in ("bash", "sh"):
+                (tools / tool).symlink_to(shutil.which(tool) or "")
+            variables.update(PATH=str(tools), CXX="", TORCHDEVICE_CACHE_DIR=str(tmp_path / "cache"))
+        for line in stage.splitlines():
+            instruction, _, words = line.partition(" ")
+            if instruction == "ENV":
+                variables.update(pair.split("=", 1) for pair in shlex.split(words))
+            elif instruction == "RUN" and not words.startswith("apt-get"):
+                done = runner.run(words, variables)
+            elif instruction == "CMD":
+                done = runner.run(shlex.join(json.loads(words)), variables)
+    assert done is not None and ALL_RAN.search(done.out), done

@@ -1,0 +1,165 @@
+"""Every option of the command line, in groups: the table that ``cli`` reads by, and help and completion are made of."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import textwrap
+from collections.abc import Iterator, Mapping
+
+from .. import gpus, settings
+from . import failing
+
+NAME = failing.NAME
+SHELLS = ("bash", "zsh", "fish")
+FORMATS = ("text", "json", "sarif")
+
+
+@dataclasses.dataclass(frozen=True)
+class Action:
+    """What is done instead of running a program."""
+
+    flag: str
+    help: str
+    #: How its arguments are shown.
+    arguments: str = ""
+    choices: tuple[str, ...] = ()
+
+
+#: What is shown first is what is needed first.
+ACTIONS = (
+    Action("--info", "show what stands in for the GPU here, and why"),
+    Action(
+        "--doctor", "check that it works here, with advice; a table, and a file for an issue", "[CHECK...] [FILE.json]"
+    ),
+    Action("--build", "build the native part that the driver needs now, and show where it is"),
+    Action("--scan", "read a project: what becomes of each use of CUDA", "PATH..."),
+    Action("--patches", "show what is changed in torch for the driver, where, and why"),
+    Action("--completion", "print what makes a shell complete these options", "SHELL", SHELLS),
+    Action("--version", "show versions"),
+    Action("--help", "show this text"),
+)
+#: Options of an action, and the action.
+OF_ACTIONS = {
+    "--wheel-dir": (
+        "build",
+        "with --build: put a wheel of all native parts there, for machines without a compiler",
+        "DIR",
+    ),
+    "--format": ("scan", f"with --scan: {', '.join(FORMATS)}", "VALUE"),
+}
+#: Options that take no value, the setting that each makes, and what it does.
+SWITCHES: Mapping[str, tuple[dict[str, str], str]] = {
+    "--no-build": ({"build": "0"}, "do not build the native part where it is missing"),
+    "--with-nvidia-smi": ({"nvidia_smi": "1"}, "put an nvidia-smi on the PATH of the program, which shows these GPUs"),
+}
+FLAGS = {option.flag: option for option in settings.OPTIONS if option.flag is not None}
+_GROUPS = {
+    "the GPU that the program sees": ("--driver", "--gpu", "--devices", "--memory", "--capability", "--name"),
+    "how it runs": ("--policy", "--no-build", "--with-nvidia-smi", "--hide-from"),
+    "what you are told": ("--report", "--log-level"),
+    "Apple GPUs": ("--identity", "--float64", "--fallback", "--mlx", "--refusals"),
+}
+_CHOICES = {"--gpu": (*gpus.GPUS, "list"), "--hide-from": ("default", "none"), "--format": FORMATS}
+_PATHS = ("--report", "--wheel-dir")
+
+_USAGE = f"""\
+Run a PyTorch program written for CUDA on this machine, whatever it has instead.
+
+usage: python -m torchdevice_cuda [options] script.py [args]
+       python -m torchdevice_cuda [options] -m module [args]
+       python -m torchdevice_cuda [options] -c code [args]
+       python -m torchdevice_cuda [options] - [args]          the program comes from standard input
+       python -m torchdevice_cuda [options]                   an interactive session
+       python -m torchdevice_cuda [options] nvidia-smi [args] the GPUs, and the processes that use them
+       {NAME} ...                                   the same, once installed
+Options end where the program begins; from there on every word is the program's.
+"""
+_EXAMPLES = """\
+examples:
+  a first look                  python -m torchdevice_cuda --info
+  a script, with its arguments  python -m torchdevice_cuda train.py --epochs 3
+  two GPUs, DDP                 python -m torchdevice_cuda --devices 2 -m torch.distributed.run --nproc-per-node 2 x.py
+  does it fit into 16 GiB?      python -m torchdevice_cuda --memory 16GiB --report - train.py
+  as if on an H200              python -m torchdevice_cuda --gpu h200 train.py
+  tests that need a GPU         pytest --torchdevice
+  what would not work           python -m torchdevice_cuda --scan src/ --driver mps
+  for an image with no compiler python -m torchdevice_cuda --build --wheel-dir wheels
+  something is wrong            python -m torchdevice_cuda --doctor
+"""
+
+
+def choices(flag: str) -> tuple[str, ...]:
+    """The values that an option takes, where they are few."""
+    if flag in _CHOICES:
+        return _CHOICES[flag]
+    words = tuple(FLAGS[flag].allowed.split(", ")) if flag in FLAGS else ()
+    return words if len(words) > 1 and all(word.isalnum() for word in words) else ()
+
+
+def help_text() -> str:
+    """The text of ``--help``."""
+    groups = [(title, [_row(flag) for flag in flags]) for title, flags in _GROUPS.items()]
+    groups.append(("instead of running a program", list(_action_rows())))
+    width = max(len(left) for _, rows in groups for left, _ in rows)
+    shown = "\n\n".join(f"{title}:\n" + "\n".join(_lines(rows, width)) for title, rows in groups)
+    variables = textwrap.fill(
+        ", ".join(option.variable for option in settings.OPTIONS),
+        width=100,
+        initial_indent="  ",
+        subsequent_indent="  ",
+    )
+    return (
+        f"{_USAGE}\n{shown}\n\nEach option can be given as a variable instead; options win:\n{variables}\n\n{_EXAMPLES}"
+    )
+
+
+def _row(flag: str) -> tuple[str, str]:
+    if flag in SWITCHES:
+        return flag, SWITCHES[flag][1]
+    option = FLAGS[flag]
+    return f"{flag} VALUE", f"{option.help}: {option.allowed}"
+
+
+def _action_rows() -> Iterator[tuple[str, str]]:
+    for action in ACTIONS:
+        shown = "|".join(action.choices) or action.arguments
+        yield f"{action.flag} {shown}".strip(), action.help
+        for flag, (name, words, value) in OF_ACTIONS.items():
+            if f"--{name}" == action.flag:
+                yield f"  {flag} {value}", words
+
+
+def _lines(rows: list[tuple[str, str]], width: int) -> Iterator[str]:
+    for left, right in rows:
+        first, *more = textwrap.wrap(right, 116 - width)
+        yield f"  {left:<{width}}  {first}"
+        yield from (f"  {'':<{width}}  {line}" for line in more)
+
+
+def completion(shell: str) -> str:
+    """What makes a shell complete the options of ``torchdevice-cuda``; ImportError where shtab is not installed."""
+    import shtab
+
+    parser = argparse.ArgumentParser(prog=NAME, add_help=False)
+    for flag in (*FLAGS, *OF_ACTIONS):
+        made = parser.add_argument(flag, choices=choices(flag) or None, help=_described(flag))
+        if flag in _PATHS:
+            made.complete = shtab.FILE if flag == "--report" else shtab.DIRECTORY  # type: ignore[attr-defined]
+    for flag, (_, words) in SWITCHES.items():
+        parser.add_argument(flag, action="store_true", help=words)
+    for action in ACTIONS:
+        if action.choices:
+            parser.add_argument(action.flag, choices=action.choices, help=action.help)
+        else:
+            parser.add_argument(action.flag, action="store_true", help=action.help)
+    parser.add_argument("-m", metavar="MODULE", help="the program is a module")
+    parser.add_argument("-c", metavar="CODE", help="the program is this text")
+    program = parser.add_argument("program", nargs="*", help="a script and its arguments, or nvidia-smi")
+    program.complete = shtab.FILE  # type: ignore[attr-defined]
+    text: str = shtab.complete(parser, shell)
+    return text
+
+
+def _described(flag: str) -> str:
+    return FLAGS[flag].help if flag in FLAGS else OF_ACTIONS[flag][1]

@@ -1,0 +1,131 @@
+// Linear algebra where CUDA's libraries lay out, choose or refuse otherwise than the CPU's.
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/linalg_solve_triangular.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+
+#include "operators/boxed.h"
+#include "operators/composites.h"
+
+namespace hostdevice {
+namespace {
+
+using at::Tensor;
+using torch::jit::Stack;
+
+c10::IValue& argument(const c10::OperatorHandle& op, Stack* stack, size_t position) {
+  return (*stack)[stack->size() - op.schema().arguments().size() + position];
+}
+
+// Its eigenvectors are laid out by rows.
+std::tuple<Tensor, Tensor> eig(const Tensor& self) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::linalg_eig", "");
+  torch::jit::Stack stack{self};
+  run_on_cpu(op, c10::DispatchKey::CPU, &stack);
+  return {stack[0].toTensor(), stack[1].toTensor().clone(at::MemoryFormat::Contiguous)};
+}
+
+// cuSOLVER lays out what is on the right by rows, and has several ways, which the CPU does not know.
+void svd(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+  constexpr size_t kDriver = 3;
+  const auto& arguments = op.schema().arguments();
+  c10::IValue& driver = (*stack)[stack->size() - arguments.size() + kDriver];
+  if (driver.isString()) {
+    const std::string& name = driver.toStringRef();
+    TORCH_CHECK(
+        name == "gesvd" || name == "gesvdj" || name == "gesvda", "torch.linalg.svd: unknown svd driver ", name,
+        " in svd_cusolver computation. Check doc at https://pytorch.org/docs/stable/generated/torch.linalg.svd.html");
+    driver = c10::IValue();
+  }
+  run_on_cpu(op, c10::DispatchKey::CPU, stack);
+  if (op.schema().overload_name().empty()) stack->back() = stack->back().toTensor().clone(at::MemoryFormat::Contiguous);
+}
+
+// There is one way to solve least squares; the CPU has four, and takes another one unasked.
+void lstsq(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+  constexpr size_t kDriver = 3;
+  c10::IValue& driver = argument(op, stack, kDriver);
+  if (driver.isString()) {
+    std::string name = driver.toStringRef();
+    std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+    TORCH_CHECK(name == "gels", "torch.linalg.lstsq: `driver` other than `gels` is not supported on CUDA");
+  }
+  driver = "gels";
+  run_on_cpu(op, c10::DispatchKey::CPU, stack);
+}
+
+// cuSOLVER solves with the factor twice and does not look for zeros in it: they become what is no number.
+Tensor cholesky_inverse(const Tensor& self, bool upper) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::cholesky_inverse", "");
+  Stack stack{self, upper};
+  try {
+    run_on_cpu(op, c10::DispatchKey::CPU, &stack);
+    return std::move(stack.back()).toTensor();
+  } catch (const c10::LinAlgError&) {
+    const Tensor one = at::eye(self.size(-1), self.options()).expand_as(self);
+    const Tensor factor = upper ? self.mH() : self;
+    const Tensor half = at::linalg_solve_triangular(factor, one, false);
+    return at::linalg_solve_triangular(factor.mH(), half, true);
+  }
+}
+Tensor& cholesky_inverse_out(const Tensor& self, bool upper, Tensor& out) {
+  const Tensor made = cholesky_inverse(self, upper);
+  TORCH_CHECK(
+      c10::canCast(self.scalar_type(), out.scalar_type()),
+      "cholesky_inverse: Expected result to be safely castable from ", self.scalar_type(),
+      " dtype, but got result with dtype ", out.scalar_type());
+  at::native::resize_output(out, made.sizes());
+  return out.copy_(made);
+}
+
+// What cuBLASLt asks of factors of eight bits, in the order in which it is asked.
+void check_int_mm(const Tensor& a, const Tensor& b, const Tensor& out) {
+  TORCH_CHECK(a.dim() == 2, "Expected self to be of dimension 2 but got ", a.dim());
+  TORCH_CHECK(b.dim() == 2, "Expected mat2 to be of dimension 2 but got ", b.dim());
+  TORCH_CHECK(a.size(0) > 16, "self.size(0) needs to be greater than 16, but got ", a.size(0));
+  const auto is_octets = [](int64_t size) { return size > 0 && size % 8 == 0; };
+  TORCH_CHECK(is_octets(a.size(1)), "self.size(1) needs to be greater than 0 and a multiple of 8, but got ", a.size(1));
+  TORCH_CHECK(
+      a.size(1) == b.size(0), "self.size(1) needs to match mat2.size(0) but got ", a.size(1), " and ", b.size(0));
+  TORCH_CHECK(is_octets(b.size(1)), "mat2.size(1) needs to be greater than 0 and a multiple of 8, but got ", b.size(1));
+  if (out.defined()) {
+    TORCH_CHECK(out.dtype() == at::kInt, "Expected result dtype to be of type kInt but got ", out.dtype());
+    for (int64_t i : {0, 1}) {
+      const int64_t wanted = i == 0 ? a.size(0) : b.size(1);
+      TORCH_CHECK(out.size(i) == wanted, "Expected result.size(", i, ") to be ", wanted, " but got ", out.size(i));
+    }
+    TORCH_CHECK(out.dim() == 2, "Expected result to be of dimension 2 but got ", out.dim());
+    TORCH_CHECK(out.is_contiguous(), "Expected result to be contiguous.");
+  }
+  for (const Tensor& factor : {a, b})
+    TORCH_CHECK(
+        factor.scalar_type() == at::kChar, "expected scalar type Char but found ", c10::toString(factor.scalar_type()));
+}
+void int_mm(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+  const bool has_out = op.schema().arguments().size() > 2;
+  check_int_mm(
+      argument(op, stack, 0).toTensor(), argument(op, stack, 1).toTensor(),
+      has_out ? argument(op, stack, 2).toTensor() : Tensor());
+  run_on_cpu(op, c10::DispatchKey::CPU, stack);
+}
+
+}  // namespace
+
+void register_linear_algebra(Registrar& registrar) {
+  registrar.impl("linalg_eig", TORCH_FN(eig));
+  registrar.impl("cholesky_inverse", TORCH_FN(cholesky_inverse));
+  registrar.impl("cholesky_inverse.out", TORCH_FN(cholesky_inverse_out));
+  for (const char* name : {"_linalg_svd", "_linalg_svd.U"})
+    registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&svd>());
+  for (const char* name : {"linalg_lstsq", "linalg_lstsq.out"})
+    registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&lstsq>());
+  for (const char* name : {"_int_mm", "_int_mm.out"})
+    registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&int_mm>());
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,229 @@
+#include "runtime/ledger.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "runtime/activities.h"
+#include "runtime/streams.h"
+
+namespace hostdevice {
+
+Site (*g_find_site)() = nullptr;
+Forward (*g_forward_now)() = nullptr;
+
+namespace {
+
+struct Cell {
+  uint64_t calls = 0, order = 0;
+  int64_t ns = 0, bytes = 0;
+};
+using ByLine = std::unordered_map<Site, Cell>;
+
+// A curve has so many steps at most; then each becomes twice as long.
+constexpr size_t kMostSteps = 1024;
+constexpr int64_t kFirstStep = 1'000'000;  // nanoseconds
+
+struct Book {
+  struct Held {
+    Site site;
+    int64_t bytes;
+  };
+  std::unordered_map<const void*, Held> blocks;
+  std::unordered_map<Site, int64_t> by_line;
+  int64_t now = 0, peak = 0, peak_ns = 0, step = kFirstStep;
+  // The peak is the present: who holds it is written down when that ends, not at every step upwards.
+  bool at_peak = false;
+  std::vector<std::pair<Site, int64_t>> held_at_peak;
+  std::vector<MemoryStep> steps;
+
+  void keep_peak() {
+    if (!at_peak) return;
+    at_peak = false;
+    held_at_peak.clear();
+    for (const auto& [site, bytes] : by_line)
+      if (bytes > 0) held_at_peak.emplace_back(site, bytes);
+  }
+
+  void restart() {
+    steps.clear();
+    step = kFirstStep;
+    held_at_peak.clear();
+    peak = now;
+    peak_ns = now_ns();
+    at_peak = true;
+  }
+
+  void draw(int64_t time) {
+    if (steps.empty() || time - steps.back().since_ns >= step) {
+      if (steps.size() >= kMostSteps) halve();
+      const int64_t before = steps.empty() ? now : steps.back().last;
+      steps.push_back({time, std::max(before, now), now});
+    } else {
+      steps.back().most = std::max(steps.back().most, now);
+      steps.back().last = now;
+    }
+  }
+
+  void halve() {
+    step *= 2;
+    for (size_t i = 0; i < kMostSteps / 2; i++) {
+      const auto &first = steps[2 * i], &second = steps[2 * i + 1];
+      steps[i] = {first.since_ns, std::max(first.most, second.most), second.last};
+    }
+    steps.resize(kMostSteps / 2);
+  }
+};
+
+// Which line launched the operator that a node of autograd's will differentiate. Nodes live as long as a graph does:
+// of graphs with more nodes than this, the first are forgotten.
+constexpr size_t kForwards = 1 << 16;
+// A view launches nothing and has a node: its line is that of an operator just before.
+constexpr uint64_t kViews = 8;
+struct ForwardLine {
+  Forward node;
+  Site site = kNoSite;
+};
+
+struct Ledger {
+  std::mutex mutex;
+  std::unordered_set<std::string> names;  // which only grows, and where each stays
+  std::array<std::unordered_map<const std::string*, ByLine>, 3> rows;
+  uint64_t cells = 0;  // so far
+  std::map<c10::DeviceIndex, Book> books;
+  std::vector<ForwardLine> forwards;
+
+  ForwardLine& forward(Forward node) {
+    return forwards[(node.number + node.thread * 0x9E3779B97F4A7C15ULL) % kForwards];
+  }
+};
+Ledger& ledger() {
+  static auto* all = new Ledger;  // leaked: threads outlive static destruction
+  return *all;
+}
+
+thread_local Site t_allocating = kNoSite;
+
+}  // namespace
+
+void begin_counting(const std::vector<int64_t>& allocated) {
+  auto& all = ledger();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  for (auto& names : all.rows) names.clear();
+  all.books.clear();
+  all.forwards.assign(kForwards, {});
+  for (size_t i = 0; i < allocated.size(); i++) {
+    if (!allocated[i]) continue;
+    auto& book = all.books[static_cast<c10::DeviceIndex>(i)];
+    book.now = book.by_line[kNoSite] = allocated[i];
+    book.restart();
+  }
+  listen(kCounting, true);
+}
+
+void end_counting() {
+  auto& all = ledger();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  listen(kCounting, false);
+}
+
+Counts read_counts(bool clear) {
+  auto& all = ledger();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  Counts found;
+  std::map<uint64_t, CountedRow> rows;
+  for (size_t kind = 0; kind < all.rows.size(); kind++) {
+    for (const auto& [name, lines] : all.rows[kind])
+      for (const auto& [site, cell] : lines)
+        rows[cell.order] = {static_cast<Counted>(kind), *name, site, cell.calls, cell.ns, cell.bytes};
+    if (clear) all.rows[kind].clear();
+  }
+  for (auto& row : rows) found.rows.push_back(std::move(row.second));
+  for (auto& [device, book] : all.books) {
+    book.keep_peak();
+    found.memory.push_back({device, book.peak, book.peak_ns, book.now, book.held_at_peak, book.steps});
+    if (clear) book.restart();
+  }
+  return found;
+}
+
+const std::string* named(const std::string& text) {
+  auto& all = ledger();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  return &*all.names.insert(text).first;
+}
+
+void count_work(Counted kind, const std::string* name, Site site, int64_t ns, int64_t bytes) {
+  const Forward node = kind != Counted::Wait && g_forward_now ? g_forward_now() : Forward{};
+  auto& all = ledger();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  if (!is_counted()) return;
+  auto& cell = all.rows[static_cast<size_t>(kind)][name][site];
+  if (!cell.calls++) cell.order = all.cells++;
+  cell.ns += ns;
+  cell.bytes += bytes;
+  if (!node.number) return;
+  // The first is the operator that the node was made for; others follow until there is a next node.
+  auto& known = all.forward(node);
+  if (known.node.number != node.number || known.node.thread != node.thread) known = {node, site};
+}
+
+void allocating_at(Site site) {
+  t_allocating = site;
+}
+
+void count_memory(c10::DeviceIndex device, const void* block, int64_t bytes, int64_t allocated) {
+  const int64_t time = now_ns();
+  auto& all = ledger();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  if (!is_counted()) return;
+  auto& book = all.books[device];
+  if (bytes > 0) {
+    book.blocks[block] = {t_allocating, bytes};
+    book.by_line[t_allocating] += bytes;
+  } else {
+    book.keep_peak();
+    const auto found = book.blocks.find(block);
+    // What was allocated before is nobody's.
+    book.by_line[found == book.blocks.end() ? kNoSite : found->second.site] += bytes;
+    if (found != book.blocks.end()) book.blocks.erase(found);
+  }
+  book.now = allocated;
+  if (allocated > book.peak) {
+    book.peak = allocated;
+    book.peak_ns = time;
+    book.at_peak = true;
+  }
+  book.draw(time);
+}
+
+Site site_of_forward(Forward node) {
+  auto& all = ledger();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  if (all.forwards.empty()) return kBackward;
+  for (uint64_t back = 0; back < kViews && back < node.number; back++) {
+    const Forward asked{node.thread, node.number - back};
+    const auto& known = all.forward(asked);
+    if (known.node.number == asked.number && known.node.thread == asked.thread) return known.site;
+  }
+  return kBackward;
+}
+
+std::mutex& site_mutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+
+void lock_ledger_for_fork() {
+  site_mutex().lock();
+  ledger().mutex.lock();
+}
+void unlock_ledger_after_fork() {
+  ledger().mutex.unlock();
+  site_mutex().unlock();
+}
+
+}  // namespace hostdevice

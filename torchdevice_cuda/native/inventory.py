@@ -1,0 +1,45 @@
+"""What is there of the compiled part, without compiling, loading or importing anything: for those who ask."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from ..settings import cache_dir
+from . import build, prebuilt, trust
+
+
+class Part(NamedTuple):
+    """A library that would be loaded, and where it is from; or none, and why."""
+
+    path: Path | None
+    distribution: str
+    #: Why it is not from the distribution, where that is installed, and why it is not in the cache.
+    otherwise: str
+    why: str
+
+
+def part(kind: str) -> Part:
+    """The library of this kind for the torch that is installed; BuildError where there can be none."""
+    place = build.whereabouts(kind)
+    otherwise = ""
+    try:
+        shipped = prebuilt.find(kind, place.key, place.torch)
+        os.close(shipped.opened)
+        return Part(shipped.path, shipped.name, "", "")
+    except prebuilt.NotShipped as error:
+        otherwise = str(error)
+    why = trust.flaw(place.path)
+    return Part(None if why else place.path, "", otherwise, why)
+
+
+def others() -> list[Path]:
+    """Folders of the cache with libraries that this torch, this Python and these sources have no use for."""
+    ours = {build.whereabouts(kind).path.parent for kind in build.KINDS}
+    return sorted(path for path in cache_dir().glob("*-*") if build.FOLDER.fullmatch(path.name) and path not in ours)
+
+
+def size(folder: Path) -> int:
+    """Bytes of the files in it."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,198 @@
+"""Gathers a report from those who count: requests, departures, calls that are refused, and the compiled device."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from .counters import Counters
+from .departures import departures
+from .document import (
+    BACKWARD,
+    UNKNOWN,
+    Departure,
+    Document,
+    Holder,
+    Memory,
+    Process,
+    Request,
+    Site,
+    Unsupported,
+    Work,
+    merged,
+)
+from .unsupported import unsupported
+
+#: The numbers of lines that are none, as the device counts them.
+_NO_LINES = {0: Site("", 0, UNKNOWN), 1: Site("", 0, BACKWARD)}
+
+
+class Device(Protocol):
+    """The compiled device, as far as it counts what it does."""
+
+    def start_counting(self, hidden: list[str]) -> None:
+        """Begin; files whose names begin so are not the program's."""
+
+    def stop_counting(self) -> None:
+        """End."""
+
+    def is_counted(self) -> bool:
+        """Whether it does."""
+
+    def read_counts(self, clear: bool = False) -> dict[str, Any]:
+        """Rows, memory, and the lines that they name by number; to begin again if asked to."""
+
+
+@dataclasses.dataclass(frozen=True)
+class About:
+    """What a report says of where it was made."""
+
+    driver: str
+    gpu: Callable[[], str]
+    torch: str
+    #: why the device's own work is not in it; empty if it is
+    unseen: str
+
+
+class Collector:
+    """What one activation counts; ``counters`` has the requests, if they are counted."""
+
+    def __init__(self, about: About, counters: Counters | None, device: Device | None, hidden: list[str]) -> None:
+        self._about, self._counters, self._device = about, counters, device
+        self._earlier: list[Document] = []
+        self._begin()
+        if device is not None:
+            device.start_counting(hidden)
+
+    def _begin(self) -> None:
+        self._begun = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+        self._started = self._taken = time.monotonic()
+
+    def document(self) -> Document:
+        """All of it so far."""
+        return merged(self._now(clear=False), self._earlier)
+
+    def take(self) -> Document:
+        """What was counted since this was called last; the whole report has it all the same."""
+        now = self._now(clear=True)
+        self._earlier = [merged(now, self._earlier)]
+        for each in (self._counters, departures, unsupported):
+            if each is not None:
+                each.clear()
+        before, self._taken = self._taken - self._started, time.monotonic()
+        return _since(now, before)
+
+    def stop(self) -> None:
+        """Count no more."""
+        if self._device is not None:
+            self._device.stop_counting()
+
+    def forget(self, first: Callable[[], None]) -> None:
+        """Begin again, in a forked child: what its parent counted is the parent's to report. Calls when it counts."""
+        self._begin()
+        self._earlier = []
+        for each in (self._counters, departures, unsupported):
+            if each is not None:
+                each.forget()
+        if self._counters is not None:
+            self._counters.first = first
+        if self._device is not None:
+            self._device.read_counts(clear=True)
+
+    def process(self, state: str = "ended") -> Process:
+        """This one."""
+        rank = os.environ.get("RANK", "")
+        running = sys.modules.get("multiprocessing.process")
+        name = "" if running is None else str(running.current_process().name)
+        seconds = time.monotonic() - self._started
+        return Process(
+            os.getpid(),
+            shlex.join(sys.argv) or "python",
+            "" if name == "MainProcess" else name,
+            int(rank) if rank.isdigit() else None,
+            round(seconds, 3),
+            state,
+        )
+
+    def _now(self, clear: bool) -> Document:
+        about, process = self._about, self.process()
+        work, memory = self._device_counts(clear)
+        notes: tuple[str, ...] = (about.unseen,) if about.unseen else ()
+        if self._counters is None:
+            notes += ("Device requests are not counted: torchdevice_cuda was active before a report was asked for.",)
+        return Document(
+            driver=about.driver,
+            gpu=about.gpu(),
+            torch=about.torch,
+            begun=self._begun,
+            seconds=process.seconds,
+            processes=(process,),
+            sees_device=not about.unseen,
+            notes=notes,
+            work=work,
+            requests=tuple(
+                Request(asked, given, site, count)
+                for count, asked, given, site in (self._counters.rows() if self._counters else ())
+            ),
+            departures=tuple(
+                Departure(*row, count, departures.seconds(row), departures.site(row))
+                for count, *key in departures.rows()
+                for row in [(key[0], key[1], key[2])]
+            ),
+            unsupported=tuple(Unsupported(what, why, site, count) for count, what, why, site in unsupported.rows()),
+            memory=memory,
+        )
+
+    def _device_counts(self, clear: bool) -> tuple[tuple[Work, ...], tuple[Memory, ...]]:
+        if self._device is None:
+            return (), ()
+        counted = self._device.read_counts(clear)
+        sites = dict(enumerate(Site(*row) for row in counted["sites"])) | _NO_LINES
+        # Their clock is not Python's: both are read now.
+        offset = time.monotonic() - self._started - counted["now_ns"] / 1e9
+
+        def when(ns: int) -> float:
+            return round(float(ns / 1e9 + offset), 4)
+
+        work = tuple(
+            Work(kind, name, sites[site], calls, ns / 1e9, size)
+            for kind, name, site, calls, ns, size in counted["rows"]
+        )
+        memory = tuple(
+            Memory(
+                os.getpid(),
+                one["device"],
+                one["peak"],
+                when(one["peak_ns"]),
+                tuple(Holder(sites[site], size) for site, size in sorted(one["held_at_peak"], key=lambda h: -h[1])),
+                tuple((when(since), most, last) for since, most, last in one["steps"]),
+            )
+            for one in counted["memory"]
+        )
+        return work, memory
+
+
+def _since(document: Document, seconds: float) -> Document:
+    """The report of a stretch of time that began so much later, on its own clock."""
+    memory = tuple(
+        dataclasses.replace(
+            one,
+            peak_at=max(0.0, one.peak_at - seconds),
+            curve=tuple((max(0.0, when - seconds), most, last) for when, most, last in one.curve),
+        )
+        for one in document.memory
+    )
+    begun = datetime.datetime.fromisoformat(document.begun) + datetime.timedelta(seconds=seconds)
+    return dataclasses.replace(
+        document,
+        begun=begun.isoformat(timespec="seconds"),
+        seconds=document.seconds - seconds,
+        processes=tuple(dataclasses.replace(each, seconds=each.seconds - seconds) for each in document.processes),
+        memory=memory,
+    )

@@ -1,0 +1,140 @@
+"""The processes of one program: each hands its part of the report to the first, which writes one of them all.
+
+The first process names a folder in the environment. A child leaves a note there that it has begun, and its part when
+it ends; a child that is killed leaves the note alone, and the report says so. Nothing is made where nobody is born.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+
+from .document import Document, Process, from_json, merged
+
+_FOLDER = "_TORCHDEVICE_REPORT_PARTS"
+_BETWEEN = "\t"
+_BEGUN, _PART = ".begun", ".json"
+
+
+class Family:
+    """This process's place in the one whose report goes to ``named``; a child with another place is the first of its."""
+
+    def __init__(self, named: str) -> None:
+        self._owner = os.getpid()
+        self._before = os.environ.get(_FOLDER)
+        self._folder, _, place = (self._before or "").partition(_BETWEEN)
+        #: Whether it was this process that named the folder.
+        self._first = not self._folder or place != named
+        if self._first:
+            name = f"torchdevice-report-{self._owner}-{secrets.token_hex(8)}"
+            self._folder = os.path.join(tempfile.gettempdir(), name)
+            os.environ[_FOLDER] = f"{self._folder}{_BETWEEN}{named}"
+        self._parts: list[Document] = []
+        self._silent: dict[str, Process] = {}
+        self._note: str | None = None
+
+    def is_first(self) -> bool:
+        """Whether this process is the one that writes the report."""
+        return self._first and os.getpid() == self._owner
+
+    def begin(self, process: Process) -> None:
+        """Leave a note that a child has begun."""
+        if self._note is not None or not self._is_awaited():
+            return
+        name = os.path.join(self._folder, f"{os.getpid()}-{time.time_ns()}")
+        with contextlib.suppress(OSError):
+            os.makedirs(self._folder, mode=0o700, exist_ok=True)
+            _put(name + _BEGUN, json.dumps(dataclasses.asdict(process)))
+            self._note = name
+
+    def forked(self) -> None:
+        """In a forked child: it has left no note yet."""
+        self._note = None
+        self._parts = []
+
+    def hand_in(self, document: Document) -> bool:
+        """Leave this child's part; false where nobody waits for it any more."""
+        if not self._is_awaited():
+            return False
+        self.begin(document.processes[0])
+        if self._note is None:
+            return False
+        try:
+            if not document.is_empty():
+                _put(self._note + _PART, document.to_json())
+            os.unlink(self._note + _BEGUN)
+        except OSError:
+            return False
+        return True
+
+    def gathered(self, own: Document) -> Document:
+        """The first process's report with those of all others, and with a word on those that left none."""
+        self._collect()
+        silent = tuple(self._silent.values())
+        whole = merged(own, self._parts)
+        return dataclasses.replace(whole, processes=(*whole.processes, *silent)) if silent else whole
+
+    def end(self) -> None:
+        """Nobody is waited for any more."""
+        if not self.is_first():
+            return
+        if self._before is None:
+            os.environ.pop(_FOLDER, None)
+        else:
+            os.environ[_FOLDER] = self._before
+
+    def _collect(self) -> None:
+        try:
+            names = sorted(os.listdir(self._folder))
+        except OSError:
+            return
+        self._silent = {}
+        for name in names:
+            path = os.path.join(self._folder, name)
+            try:
+                with open(path, encoding="utf-8") as file:
+                    text = file.read()
+                if name.endswith(_PART):
+                    self._parts.append(from_json(text))
+                elif name.endswith(_BEGUN):
+                    process = Process(**json.loads(text))
+                    state = "running" if _is_alive(process.pid) else "lost"
+                    self._silent[name] = dataclasses.replace(process, state=state)
+            except (OSError, ValueError, TypeError):
+                continue  # a child that is writing it now, or somebody else's file
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _is_awaited(self) -> bool:
+        """Whether the first process still lives, by its number, which is in the folder's name."""
+        number = os.path.basename(self._folder).split("-")[2:3]
+        return bool(number) and number[0].isdigit() and _is_alive(int(number[0]))
+
+
+def _put(path: str, text: str) -> None:
+    """A file that appears whole."""
+    with open(path + ".part", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(path + ".part", path)
+
+
+def _is_alive(pid: int) -> bool:
+    import psutil
+
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+def wait_for_children() -> None:
+    """Have multiprocessing end its children now, as it does at the end of every process: their parts are wanted."""
+    running = sys.modules.get("multiprocessing.util")
+    if running is not None:
+        running._exit_function()

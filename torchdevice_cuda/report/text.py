@@ -1,0 +1,80 @@
+"""A report for a terminal: in colours and boxes where rich is installed and somebody looks, else in plain columns."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import sys
+
+from . import tables
+from .document import Document
+from .tables import Table
+
+#: Rows of a table that are shown where somebody looks; a file has them all.
+SHOWN = 20
+
+
+def _plain(table: Table, most: int) -> str:
+    body = table.rows[:most]
+    if not body:
+        return f"{table.title}\n"
+    widths = [max(len(row[column]) for row in (table.head, *body)) for column in range(len(table.head))]
+    written = [table.title]
+    for row in (table.head, *body):
+        cells = [
+            text.rjust(width) if column in table.right else text.ljust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        written.append("  " + "  ".join(cells).rstrip())
+    written += _rest(table, most)
+    return "\n".join(written) + "\n"
+
+
+def _rest(table: Table, most: int) -> list[str]:
+    more = len(table.rows) - most
+    return [f"  ... and {more:,} more (a file has them all: --report out.html)"] if more > 0 else []
+
+
+def plain(document: Document, most: int = sys.maxsize) -> str:
+    """In columns."""
+    parts = ["\n".join(tables.heading(document)) + "\n", *(_plain(table, most) for table in tables.all_of(document))]
+    return "\n".join(parts)
+
+
+def has_rich() -> bool:
+    """Whether rich is installed."""
+    return importlib.util.find_spec("rich") is not None
+
+
+def _rich(document: Document, width: int | None) -> str:
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=width)
+
+    def say(line: str, style: str = "") -> None:
+        console.print(Text(line, style=style), soft_wrap=True)
+
+    for number, line in enumerate(tables.heading(document)):
+        say(line, "" if number else "bold")
+    for table in tables.all_of(document):
+        say("")
+        say(table.title, "bold cyan")
+        if not table.rows:
+            continue
+        grid = Grid(header_style="bold")
+        for column, name in enumerate(table.head):
+            grid.add_column(Text(name), justify="right" if column in table.right else "left", overflow="fold")
+        for row in table.rows[:SHOWN]:
+            grid.add_row(*map(Text, row))
+        console.print(grid)
+        for line in _rest(table, SHOWN):
+            say(line)
+    return out.getvalue()
+
+
+def for_terminal(document: Document, colours: bool, width: int | None = None) -> str:
+    """What ``--report -`` prints; ``colours`` if somebody looks."""
+    return _rich(document, width) if colours and has_rich() else plain(document, SHOWN)

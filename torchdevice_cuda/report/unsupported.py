@@ -1,0 +1,31 @@
+"""Calls that were refused because torchdevice_cuda cannot do them: counted, so that a report can list them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .counters import Counters
+
+#: The refusals of this process: what was called, why it is refused, the call site.
+unsupported = Counters()
+
+
+class _Place:
+    """Where the program is; who looks at its frames says so."""
+
+    find: Callable[[], tuple[str, int]] | None = None
+
+
+place = _Place()
+
+
+def met(what: str, why: str) -> None:
+    """A call is about to be refused."""
+    site = "{}:{}".format(*place.find()) if place.find is not None else ""
+    unsupported.count(what, why, site)
+
+
+def not_supported(what: str, why: str) -> NotImplementedError:
+    """The error for such a call."""
+    met(what, why)
+    return NotImplementedError(why)
