@@ -16,8 +16,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import forty  # noqa: E402
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "kernels-h200.json").read_text())
-# Sums of floats in an order that is not given, and functions that are rounded otherwise: parts of the largest element.
-CLOSE = {"mathematics": 4e-6, "softmax_rows": 4e-6, "layer_norm": 4e-6, "scatter_add": 4e-6, "embedding_backward": 4e-6}
+# Functions that are rounded otherwise, by so much of the largest element. A GPU's compiler makes one operation of a
+# product and a sum of half precision, which rounds once where the host rounds twice.
+CLOSE = {"mathematics": 1e-6, "softmax_rows": 1e-6, "layer_norm": 1e-6, "half_axpy": 2e-3}
 EXACT = {case.name for case in forty.CASES} - set(CLOSE)
 
 
@@ -32,8 +33,8 @@ def compare(name: str, made: dict[str, Any], golden: dict[str, Any]) -> None:
         return
     scale = max(1.0, max(abs(v) for v in golden["head"]))
     assert made["head"] == pytest.approx(golden["head"], abs=CLOSE[name] * scale), name
-    for sum_ in ("sum", "magnitude", "placed"):
-        assert made[sum_] == pytest.approx(golden[sum_], rel=1e-5, abs=1e-3), (name, sum_)
+    for sum_, weight in (("sum", 1), ("magnitude", 1), ("placed", 97)):
+        assert made[sum_] == pytest.approx(golden[sum_], abs=CLOSE[name] * golden["magnitude"] * weight), (name, sum_)
 
 
 @child(VIRTUAL, CPU)
@@ -70,10 +71,9 @@ def test_a_launch_that_cannot_be_is_refused_as_by_the_driver() -> None:
     for grid, block in [((1, 1, 1), (2048, 1, 1)), ((0, 1, 1), (1, 1, 1)), ((1, 70000, 1), (1, 1, 1))]:
         with pytest.raises(RuntimeError, match="CUDA error: invalid argument"):
             kernel(grid=grid, block=block, args=[x, x, 4])
-    with pytest.raises(ValueError, match="All tensor arguments must be CUDA tensors"):
-        if torch.zeros(1, device="cuda").is_cuda:
+    if x.is_cuda:  # on `cpu` every tensor is the host's
+        with pytest.raises(ValueError, match="All tensor arguments must be CUDA tensors"):
             kernel(args=[torch.zeros(3), x, 4])
-        raise ValueError("All tensor arguments must be CUDA tensors")  # on `cpu` they are the same
 
 
 @child(VIRTUAL, CPU)

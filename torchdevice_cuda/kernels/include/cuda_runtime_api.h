@@ -25,3 +25,4 @@
 #include "host_cuda/types.h"
 //
 #include "host_cuda/api.h"
+#include "host_cuda/attributes.h"

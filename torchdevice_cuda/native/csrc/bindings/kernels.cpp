@@ -11,6 +11,7 @@
 #include "runtime/allocator.h"
 #include "runtime/captures.h"
 #include "runtime/device.h"
+#include "runtime/failure.h"
 #include "runtime/multiprocessors.h"
 #include "runtime/streams.h"
 

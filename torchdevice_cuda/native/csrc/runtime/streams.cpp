@@ -10,6 +10,7 @@
 
 #include "runtime/activities.h"
 #include "runtime/captures.h"
+#include "runtime/failure.h"
 #include "runtime/gpu_trace.h"
 
 namespace hostdevice {
