@@ -38,6 +38,7 @@ MODULES = (
     "rpc",
     "compile",
     "triton",
+    "other_kernels",
     "speeds",
     "jit",
     "dataloader",
