@@ -77,7 +77,12 @@ class Arrays:
         if not self._exports or not plain or not isinstance(whole, np.ndarray) or whole.nbytes != ary.nbytes:
             return ary
         memory = torch.empty(ary.nbytes, dtype=torch.uint8, device="cuda")
-        told = {"shape": ary.shape, "strides": ary.strides, "typestr": ary.dtype.str, "data": (memory.data_ptr(), False)}
+        told = {
+            "shape": ary.shape,
+            "strides": ary.strides,
+            "typestr": ary.dtype.str,
+            "data": (memory.data_ptr(), False),
+        }
         moved = np.asarray(_Memory(memory, **told))
         np.copyto(moved, ary)
         return moved

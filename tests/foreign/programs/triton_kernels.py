@@ -94,7 +94,7 @@ def matmul_kernel(
     left = a + (rows % M)[:, None] * am + inner[None, :] * ak
     right = b + inner[:, None] * bk + (columns % N)[None, :] * bn
     total = tl.zeros((M_, N_), dtype=tl.float32)
-    for k in range(0, tl.cdiv(K, K_)):
+    for k in range(tl.cdiv(K, K_)):
         p = tl.load(left, mask=inner[None, :] < K - k * K_, other=0.0)
         q = tl.load(right, mask=inner[:, None] < K - k * K_, other=0.0)
         total = tl.dot(p, q, total)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,17 +13,21 @@ from ...drivers.errors import cuda_error
 
 #: First address, and the one after the last.
 Range = tuple[int, int]
-_MAPS = Path("/proc/self/maps")
 
 
-def mapped() -> list[Range]:
-    """Everything that this process can read, where the system says; else nothing is known to be wrong."""
-    try:
-        lines = _MAPS.read_text().splitlines()
-    except OSError:
-        return [(0, 1 << 64)]
-    fields = [line.split(None, 2)[:2] for line in lines]
-    return [(int(a, 16), int(b, 16)) for (span, mode) in fields if "r" in mode for a, b in [span.split("-")]]
+def of_living_tensors() -> list[Range]:
+    """The memory of every tensor of the host that Python knows: asked only where a kernel leaves its arguments."""
+    import torch
+
+    found = set()
+    for candidate in gc.get_objects():
+        if issubclass(type(candidate), torch.Tensor) and type(candidate).__name__ in ("Tensor", "Parameter"):
+            try:
+                storage = candidate.untyped_storage()
+                found.add((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
+            except (NotImplementedError, RuntimeError):  # it has none that can be looked at
+                continue
+    return [(first, end) for first, end in found if first]
 
 
 class Memory:
@@ -78,7 +82,7 @@ class Copies(Memory):
     """Copies of the tensors' storages on the host; what the kernel wrote goes back when it is done."""
 
     def __init__(self, to_host: Callable[[Any], Any]) -> None:
-        super().__init__(mapped)
+        super().__init__(list)  # an address in a tensor is the device's
         self._to_host = to_host
         self._copies: dict[int, tuple[Any, Any]] = {}
 

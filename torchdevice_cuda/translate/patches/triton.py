@@ -98,7 +98,7 @@ def in_graphs(context: Context) -> None:
 def _place(context: Context) -> Any:
     """Where kernels run."""
     from ...foreign.triton.launching import Place
-    from ...foreign.triton.memory import Copies, Memory, mapped
+    from ...foreign.triton.memory import Copies, Memory, of_living_tensors
 
     native, on_gpu = context.driver.native, context.on_gpu
     to_host = torch._C.TensorBase.cpu  # torch.Tensor.cpu may be redirected
@@ -111,7 +111,7 @@ def _place(context: Context) -> Any:
     if Trait.HOST_MEMORY not in context.traits:
         return Place(lambda: Copies(to_host), on_gpu, copied)
     if native is None:
-        return Place(lambda: Memory(mapped), lambda tensor: True, lambda name, memory, work: work())
+        return Place(lambda: Memory(of_living_tensors), lambda tensor: True, lambda name, memory, work: work())
 
     def segments() -> list[tuple[int, int]]:
         found = native.snapshot(with_traces=False)["segments"]
