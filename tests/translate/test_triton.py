@@ -30,12 +30,9 @@ def test_torch_has_no_triton_for_the_device() -> None:
         kept.cache_clear()
     assert _triton.has_triton_package()
     assert torch.cuda.is_available()
-    assert not _triton.has_triton()
-
-
-@child(*in_every_order(CPU, VIRTUAL), alone=True)
-def test_triton_does_not_look_for_a_driver() -> None:
-    assert nvidia().is_active() is False
+    assert _triton.has_triton()  # whose kernels the program can run
+    assert not eval("_triton.has_triton()", {"_triton": _triton, "__name__": "torch._inductor.scheduler"})
+    assert eval("_triton.has_triton()", {"_triton": _triton, "__name__": "torch._dynamo.variables.builder"})
 
 
 @child(STOCK.when("after dynamo"), alone=True)
@@ -45,12 +42,12 @@ def test_deactivation_leaves_triton_as_it_was() -> None:
     import torchdevice_cuda
 
     driver = nvidia()
-    before = _triton.has_triton.__wrapped__.__code__, driver.is_active
+    before = _triton.has_triton, _triton.has_triton.__wrapped__.__code__, driver.__init__
     torchdevice_cuda.activate(driver="cpu")
-    assert _triton.has_triton.__wrapped__.__code__ is not before[0]
-    assert driver.is_active is not before[1]
+    assert _triton.has_triton is not before[0]
+    assert driver.__init__ is not before[2]
     torchdevice_cuda.deactivate()
-    assert (_triton.has_triton.__wrapped__.__code__, driver.is_active) == before
+    assert (_triton.has_triton, _triton.has_triton.__wrapped__.__code__, driver.__init__) == before
 
 
 @child(CPU, *(place.rarely() for place in in_every_order(CPU)[1:]), *in_every_order(VIRTUAL), seconds=300)

@@ -121,6 +121,8 @@ class ShadowFinder:
     ) -> None:
         self.shadows = tuple(shadows)
         self.after = dict(after or {})
+        #: what is being looked for, by whom: a finder may ask all finders again, and then this one has been asked
+        self._looking: set[tuple[int, str]] = set()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -138,14 +140,21 @@ class ShadowFinder:
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> importlib.machinery.ModuleSpec | None:
         """The spec the other finders give, with the callback run once its module has been executed."""
-        for other in sys.meta_path:
-            if other is self or not hasattr(other, "find_spec"):
-                continue
-            spec = other.find_spec(fullname, path, target)
-            if spec is not None and spec.loader is not None:
-                self._call_after(spec.loader, self.after[fullname])
-                return spec
-        return None
+        looking = (threading.get_ident(), fullname)
+        if looking in self._looking:
+            return None
+        self._looking.add(looking)
+        try:
+            for other in sys.meta_path:
+                if other is self or not hasattr(other, "find_spec"):
+                    continue
+                spec = other.find_spec(fullname, path, target)
+                if spec is not None and spec.loader is not None:
+                    self._call_after(spec.loader, self.after[fullname])
+                    return spec
+            return None
+        finally:
+            self._looking.discard(looking)
 
     @staticmethod
     def _call_after(loader: Any, callback: Callable[[ModuleType], None]) -> None:

@@ -39,6 +39,7 @@ MODULES = (
     "compile",
     "cpp_extension",
     "triton",
+    "other_kernels",
     "speeds",
     "jit",
     "dataloader",

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+import functools
+import importlib.util
+import sys
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
 
 from ...drivers.traits import Trait
+from ..core.callers import inside
 from ..core.context import Context
 from ..core.registry import patch
+from ..core.wrapping import Function, resembling
 
 _ASKED, _BACKENDS = "torch.utils._triton", "triton.backends"
+_CLASS = f"{_BACKENDS}.nvidia.driver.CudaDriver"
+_TUNING, _COMPILER = "triton.runtime.autotuner", "triton.compiler.compiler"
+
+
+#: Of torch's modules, the one that recognises the program's kernels.
+_RECOGNISES = "torch._dynamo.variables.builder"
+_frame = sys._getframe
 
 
 def _no(**_: bool) -> bool:
@@ -17,16 +32,17 @@ def _no(**_: bool) -> bool:
 
 @patch(f"{_ASKED}.has_triton", traits=Trait.SUBSTITUTE)
 def detection(context: Context) -> None:
-    """Inductor takes a CUDA device beside an importable triton for one that triton compiles for, and asks it.
+    """Inductor takes a CUDA device beside an importable triton for one that triton's code runs on, and writes it.
 
-    Modules bind the function when they are imported, so it stays the same one, with other code. The setting that has
-    it say no came with 2.9 only.
+    The program is told the truth, and so is what looks for the program's kernels in traced code. Modules bind the
+    function when they are imported, so the one that they have says no. The setting for that came with 2.9 only.
     """
 
     def deny(module: ModuleType) -> None:
         kept = module.has_triton  # a function that keeps its answer
         function = kept.__wrapped__
         before = function.__code__
+        truth = FunctionType(before, function.__globals__, closure=function.__closure__)
 
         def undo() -> None:
             function.__code__ = before
@@ -36,20 +52,139 @@ def detection(context: Context) -> None:
         kept.cache_clear()
         context.editor.undone(f"{_ASKED}.has_triton", undo)
 
+        @functools.wraps(function)
+        def has_triton() -> bool:
+            asking = _frame(1).f_globals.get("__name__")
+            return bool(truth()) if asking == _RECOGNISES or not inside[asking] else False
+
+        has_triton.cache_clear = kept.cache_clear  # type: ignore[attr-defined]
+        context.editor.set(module, "has_triton", has_triton)
+
     context.editor.on_undo(context.when_imported(_ASKED, context.editor.later(deny)))
 
 
-@patch(f"{_BACKENDS}.nvidia.driver.CudaDriver.is_active", traits=Trait.SUBSTITUTE)
-def drivers(context: Context) -> None:
-    """Triton asks ``torch.cuda`` whether to load NVIDIA's driver; told no, it says itself that it has none.
+_LOWERING, _WRAPPED = "torch._inductor.lowering", "torch._higher_order_ops.triton_kernel_wrap"
 
-    Its table of drivers is where they are found: triton 3.2, of torch 2.6, loads their modules under no name.
+
+@patch(f"{_LOWERING}.lowerings", f"{_WRAPPED}.Triton<Kernel>.cacheable", traits=Trait.SUBSTITUTE)
+def in_graphs(context: Context) -> None:
+    """A kernel of the program in a compiled graph is launched as the program launches it.
+
+    Inductor keeps compiled graphs for other processes, where the launches would have other numbers.
     """
 
-    def deny(module: ModuleType) -> None:
-        driver = module.backends["nvidia"].driver
-        context.editor.set(
-            driver, "is_active", staticmethod(lambda: False), target=f"{_BACKENDS}.nvidia.driver.CudaDriver.is_active"
-        )
+    def lower(module: ModuleType) -> None:
+        from torch._higher_order_ops import triton_kernel_wrap as wrapped
 
-    context.editor.on_undo(context.when_imported(_BACKENDS, context.editor.later(deny)))
+        if not importlib.util.find_spec("triton"):
+            return
+        import sympy
+
+        from ...foreign.triton.compiled import Calls
+
+        operator, calls = wrapped.triton_kernel_wrapper_mutation, Calls()
+        context.editor.on_undo(calls.forget)
+        is_tensor: Function = lambda value: isinstance(value, module.TensorBox)  # noqa: E731
+        is_number: Function = lambda value: isinstance(value, sympy.Expr)  # noqa: E731
+        before = module.lowerings[operator]
+        module.lowerings[operator] = calls.lowering(is_tensor, is_number)
+        context.editor.undone(f"{_LOWERING}.lowerings", lambda: module.lowerings.__setitem__(operator, before))
+        for each in (operator, wrapped.triton_kernel_wrapper_functional):
+            context.editor.set(each, "cacheable", lambda: False)
+
+    context.editor.on_undo(context.when_imported(_LOWERING, context.editor.later(lower)))
+
+
+def _place(context: Context) -> Any:
+    """Where kernels run."""
+    from ...foreign.triton.launching import Place
+    from ...foreign.triton.memory import Copies, Memory, of_living_tensors
+
+    native, on_gpu = context.driver.native, context.on_gpu
+    to_host = torch._C.TensorBase.cpu  # torch.Tensor.cpu may be redirected
+
+    def copied(name: str, memory: list[tuple[int, int]], work: Any) -> None:
+        if context.left is not None:
+            context.left(f"triton.{name}", "CPU", "Triton compiles for NVIDIA's GPUs; its interpreter computes")
+        work()
+
+    if Trait.HOST_MEMORY not in context.traits:
+        return Place(lambda: Copies(to_host), on_gpu, copied)
+    if native is None:
+        return Place(lambda: Memory(of_living_tensors), lambda tensor: True, lambda name, memory, work: work())
+
+    def segments() -> list[tuple[int, int]]:
+        found = native.snapshot(with_traces=False)["segments"]
+        return [(segment["address"], segment["address"] + segment["total_size"]) for segment in found]
+
+    def on_device(name: str, memory: list[tuple[int, int]], work: Any) -> None:
+        index = native.get_device()
+        captured = native.captures_underway() and native.begin_foreign_call(index, memory)
+        again = None
+        try:
+            with native.ForeignWork(name, index):
+                work()
+            again = work if captured else None
+        finally:
+            if captured:
+                native.end_foreign_call(index, again)
+
+    return Place(lambda: Memory(segments), lambda t: on_gpu(t) or t.is_pinned(), on_device)
+
+
+@patch(f"{_CLASS}.__init__", "triton.runtime.driver.driver", traits=Trait.SUBSTITUTE)
+def drivers(context: Context) -> None:
+    """Triton's driver asks NVIDIA's for the GPU and has it run what was compiled: we answer, and triton interprets.
+
+    Its table of drivers is where the class is found: triton 3.2, of torch 2.6, loads their modules under no name.
+    """
+
+    def answer(module: ModuleType) -> None:
+        kind = module.backends["nvidia"].driver
+        context.editor.set(kind, "__init__", _driver(context, kind.__mro__[1].__init__), target=f"{_CLASS}.__init__")
+
+    def forget(module: ModuleType) -> None:
+        active = module.driver
+        renewed = type(active)
+        context.editor.undone("triton.runtime.driver.driver", lambda: vars(active).update(vars(renewed())))
+
+    context.editor.on_undo(context.when_imported(_BACKENDS, context.editor.later(answer)))
+    context.editor.on_undo(context.when_imported("triton.runtime.driver", context.editor.later(forget)))
+
+
+def _driver(context: Context, for_any_gpu: Function) -> Function:
+    """How triton's driver is made, over a GPU that is emulated."""
+    launches: list[Any] = []
+
+    def launcher(source: Any, metadata: Any) -> Any:
+        from ...foreign.triton.launching import Launches
+
+        if not launches:
+            launches.append(Launches(_place(context)))
+        return launches[0].launcher(source, metadata)
+
+    def __init__(self: Any) -> None:
+        from triton.compiler import CompiledKernel
+
+        from ...foreign.triton.driver import Utilities
+
+        names = CompiledKernel._init_handles.__code__.co_names
+        self.utils = Utilities(context.driver, 5 if "n_max_threads" in names else 4)
+        self.launcher_cls = launcher
+        for_any_gpu(self)
+
+    return __init__
+
+
+@patch(f"{_TUNING}.Autotuner._bench", f"{_TUNING}.Autotuner.run", traits=Trait.SUBSTITUTE)
+def tuning(context: Context) -> None:
+    """An interpreter's times say nothing of a GPU's: the first configuration that can be launched is taken."""
+
+    def choose(module: ModuleType) -> None:
+        from ...foreign.triton.tuning import first_valid
+
+        kind = module.Autotuner
+        for name, replacement in first_valid(kind).items():
+            context.editor.set(kind, name, resembling(replacement, vars(kind)[name]))
+
+    context.editor.on_undo(context.when_imported(_TUNING, context.editor.later(choose)))

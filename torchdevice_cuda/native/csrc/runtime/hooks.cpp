@@ -68,7 +68,8 @@ struct Hooks final : HooksBase {
     return hostdevice::pinned_allocator();
   }
   c10::Device getDeviceFromPtr(void* p) const {
-    const auto i = device_of_address(p);
+    // Memory that CUDA has pinned is at hand to every device.
+    const auto i = is_pinned(p) ? t_current_device : device_of_address(p);
     TORCH_CHECK(
         i >= 0, "The specified pointer resides on host memory and is not registered with any ", kName, " device.");
     return device(i);

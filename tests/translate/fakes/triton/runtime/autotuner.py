@@ -1,0 +1,9 @@
+"""The choice of a configuration."""
+
+
+class Autotuner:
+    """Measures all of them."""
+
+    def run(self) -> None: ...
+
+    def _bench(self) -> None: ...

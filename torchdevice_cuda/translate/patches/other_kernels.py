@@ -1,0 +1,72 @@
+"""numba.cuda and CuPy: libraries beside torch that bring kernels of their own and ask NVIDIA's driver for the GPU."""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any
+
+from ...drivers.traits import Trait
+from ..core.context import Context
+from ..core.registry import patch
+
+#: Its settings are read as it is imported; newer releases of numba.cuda have their own.
+_SETTINGS = ("numba.core.config", "numba.cuda.core.config")
+_ARRAYS, _KERNELS = "numba.cuda.simulator.cudadrv.devicearray", "numba.cuda.simulator.kernel"
+
+
+@patch(*(f"{name}.<setting>" for name in _SETTINGS), traits=Trait.SUBSTITUTE)
+def simulator(context: Context) -> None:
+    """Numba looks for NVIDIA's driver unless it is told to simulate the GPU, which it does itself."""
+
+    def switch_on(module: ModuleType) -> None:
+        context.editor.set(module, "ENABLE_CUDASIM", 1)
+
+    for name in _SETTINGS:
+        context.editor.on_undo(context.when_imported(name, context.editor.later(switch_on)))
+
+
+@patch(f"{_ARRAYS}.<Array>.<name>", f"{_KERNELS}.<Kernel>.<name>", "numba.cuda.<function>", traits=Trait.SUBSTITUTE)
+def exchange(context: Context) -> None:
+    """The simulator neither takes tensors of the GPU nor gives its arrays to torch, as numba does with a GPU."""
+
+    @functools.cache
+    def arrays() -> Any:
+        from ...foreign.numba import Arrays
+
+        return Arrays(context.on_gpu, exports=Trait.NATIVE in context.traits and Trait.HOST_MEMORY in context.traits)
+
+    def change(changed: dict[tuple[Any, str], Any]) -> None:
+        for (owner, name), value in changed.items():
+            context.editor.set(owner, name, value)
+
+    def add_functions(module: ModuleType) -> None:
+        simulated = getattr(module, "devicearray", None)
+        array = getattr(simulated, "FakeCUDAArray", None)
+        if array is not None:
+            change(arrays().of_module(module, array))
+
+    waits = {
+        _ARRAYS: lambda module: change(arrays().of_arrays(module)),
+        _KERNELS: lambda module: change(arrays().of_kernels(module)),
+        "numba.cuda": add_functions,
+    }
+    for name, action in waits.items():
+        context.editor.on_undo(context.when_imported(name, context.editor.later(action)))
+
+
+@patch("cupy.<maker>", "cupy.cuda.<allocator>", traits=Trait.SUBSTITUTE)
+def refusal(context: Context) -> None:
+    """CuPy finds no driver of NVIDIA's and says that it is too old; what is missing is the GPU."""
+
+    def refuse(module: ModuleType) -> None:
+        from ...foreign import cupy
+
+        for name in cupy.MAKERS:
+            if hasattr(module, name):
+                context.editor.set(module, name, cupy.refusing(name))
+        before = module.cuda.get_allocator()
+        module.cuda.set_allocator(cupy.allocate)
+        context.editor.undone("cupy.cuda.set_allocator", lambda: module.cuda.set_allocator(before))
+
+    context.editor.on_undo(context.when_imported("cupy", context.editor.later(refuse)))
