@@ -3,7 +3,7 @@
     python tools/oracle record golden.json                    # on a machine with a CUDA GPU
     python tools/oracle compare --driver virtual              # what differs from the record, and is not expected to
     python tools/oracle compare --driver virtual --only amp   # an area, or a probe
-    python tools/oracle bundle record.py                      # one file that records, for a machine without this repository
+    python tools/oracle bundle record.py                      # one file that records, for a machine that has no more
 
 A probe (``probes/*.py``) is a function whose answer is a JSON value. What a driver answers otherwise is listed in
 ``tests/oracle/expected.toml`` with the reason; an answer that is as recorded although it is listed is told, too.
@@ -34,7 +34,7 @@ for name, text in FILES.items():
         file.write(base64.b64decode(text))
 record = os.path.join(os.environ["OUT"], "proof-golden.json")
 command = [sys.executable, os.path.join(folder, "oracle"), "record", record, "--jobs", "12"]
-subprocess.run([*command, "--patience", "25", "--seconds", "280"])
+subprocess.run([*command, "--patience", "25", "--seconds", "280", *{only}])
 '''
 
 
@@ -47,13 +47,17 @@ def main() -> int:
     record.add_argument("--jobs", type=int, default=1)
     record.add_argument("--patience", type=float, default=60.0, help="seconds for a probe")
     record.add_argument("--seconds", type=float, default=3600.0, help="seconds in all; what is known by then is kept")
+    record.add_argument("--only", action="append", default=[], help="an area or a probe; all, if none is said")
     bundle = commands.add_parser("bundle")
     bundle.add_argument("file", type=Path)
+    bundle.add_argument("--only", action="append", default=[])
     compare = commands.add_parser("compare")
     compare.add_argument("--driver", required=True)
     compare.add_argument("--golden", type=Path)
     compare.add_argument("--only", action="append", default=[])
     compare.add_argument("--jobs", type=int, default=1)
+    compare.add_argument("--slow", action="store_true", help="probes that start programs, too")
+    compare.add_argument("--answers", type=Path, help="compare these, which --json has written")
     compare.add_argument("--json", type=Path, help="write every answer there")
     compare.add_argument("-v", "--verbose", action="store_true", help="print answers that are expected to differ, too")
     ask = commands.add_parser("ask")
@@ -99,7 +103,8 @@ def record_command(options: argparse.Namespace) -> int:
     }
     end = time.monotonic() + options.seconds
     answers: dict[str, Any] = {}
-    names = list(running.load())
+    running.load()
+    names = running.chosen(options.only)
     for name, found, seconds in running.all_answers(
         names, running.spawn([]), jobs=options.jobs, patience=options.patience
     ):
@@ -119,7 +124,8 @@ def bundle_command(options: argparse.Namespace) -> int:
     files = {
         str(path.relative_to(HERE)): base64.b64encode(path.read_bytes()).decode() for path in sorted(HERE.rglob("*.py"))
     }
-    options.file.write_text(BUNDLE.replace("{files}", json.dumps(files, indent=0)))
+    only = [f"--only={word}" for word in options.only]
+    options.file.write_text(BUNDLE.replace("{files}", json.dumps(files, indent=0)).replace("{only}", repr(only)))
     return 0
 
 

@@ -1,8 +1,12 @@
-"""What a driver answers, against the record and what is expected to differ from it."""
+"""What a driver answers, against the record and what is expected to differ from it.
+
+A probe's answer is often a list: each of its items is a fact of its own, ``amp.promotions#3``.
+"""
 
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import json
 import os
 import subprocess
@@ -13,6 +17,7 @@ from typing import Any
 
 import running
 import tomllib
+import torch
 from probing import PROBES, alike
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,22 +30,19 @@ DRIVERS: dict[str, tuple[list[str], dict[str, str], bool]] = {
     "cpu": (["--gpu", "h200"], {}, True),
     "mps": (["--policy", "faithful", "--gpu", "h200"], {"TORCHDEVICE_EMULATE_MPS": "1"}, False),
 }
+SHOWN = 400
 
 
 def expected(driver: str) -> dict[str, str]:
-    """The probes that a driver answers otherwise than the GPU, with the reason."""
-    rows = tomllib.loads(EXPECTED.read_text())["different"] if EXPECTED.exists() else []
-    return {name: row["why"] for row in rows if driver in row["drivers"] for name in row["probes"]}
-
-
-def chosen(only: list[str]) -> list[str]:
-    """The probes that are asked for: all, areas, or some by name."""
-    known = running.load()
-    names = [name for name in known if not only or name in only or name.partition(".")[0] in only]
-    unknown = [word for word in only if not any(word in (name, name.partition(".")[0]) for name in known)]
-    if unknown:
-        raise SystemExit(f"no such probe or area: {', '.join(unknown)}")
-    return names
+    """Patterns of the facts that a driver does not share with the GPU, with the reason."""
+    rows = tomllib.loads(EXPECTED.read_text()).get("different", []) if EXPECTED.exists() else []
+    release = tuple(map(int, torch.__version__.split(".")[:2]))
+    return {
+        pattern: row["why"]
+        for row in rows
+        if driver in row["drivers"] and release >= tuple(map(int, row.get("since", "2.6").split(".")))
+        for pattern in row["facts"]
+    }
 
 
 def answers(driver: str, names: list[str], jobs: int) -> dict[str, Any]:
@@ -58,38 +60,61 @@ def answers(driver: str, names: list[str], jobs: int) -> dict[str, Any]:
         return {name: row[0] for name, row in running.read_answers(path).items()}
 
 
-def places(there: Any, here: Any, tolerance: float, at: str = "") -> list[str]:
-    """Where in an answer two differ: a long answer's parts one by one."""
-    if isinstance(there, list) and isinstance(here, list) and len(there) == len(here) and (at == "" or len(there) > 2):
-        parts = [places(a, b, tolerance, f"{at}[{i}]") for i, (a, b) in enumerate(zip(there, here, strict=True))]
-        return [line for part in parts for line in part]
-    if alike(there, here, tolerance):
-        return []
-    return [f"  {at}\n    GPU:  {json.dumps(there)[:600]}\n    here: {json.dumps(here)[:600]}"]
+def facts(name: str, there: list[Any], here: list[Any]) -> dict[str, tuple[Any, Any]]:
+    """The facts of an answer: the GPU's and ours."""
+    a, b = there[1], here[1]
+    if there[0] == here[0] == "ok" and isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        return {f"{name}#{i}": pair for i, pair in enumerate(zip(a, b, strict=True))}
+    if there[0] == "ok" and isinstance(a, list):
+        return {f"{name}#{i}": (part, here) for i, part in enumerate(a)}
+    return {name: (there, here)}
 
 
 def compare(options: argparse.Namespace) -> int:
     """Prints what differs and is not expected to, and what no longer differs."""
     golden = json.loads((options.golden or GOLDEN).read_text())
-    names = chosen(options.only)
+    running.load()
+    names = [name for name in running.chosen(options.only) if options.slow or not PROBES[name].slow]
     unrecorded = [name for name in names if name not in golden["answers"]]
     names = [name for name in names if name in golden["answers"]]
-    known = expected(options.driver)
-    found = answers(options.driver, names, options.jobs)
+    if options.answers:
+        found = json.loads(options.answers.read_text())
+        names = [name for name in names if name in found]
+    else:
+        found = answers(options.driver, names, options.jobs)
     if options.json:
         options.json.write_text(json.dumps(found, indent=0, sort_keys=True))
-    same = [name for name in names if alike(golden["answers"][name], found[name], PROBES[name].tolerance)]
-    different = [name for name in names if name not in same]
-    surprising = [name for name in different if name not in known]
-    mended = [name for name in same if name in known]
-    for name in different if options.verbose else surprising:
-        print(f"{name}{': ' + known[name] if name in known else ''}")
-        print("\n".join(places(golden["answers"][name], found[name], PROBES[name].tolerance)))
-    for name in mended:
-        print(f"{name}: as on the GPU, take it off the list")
+    known = expected(options.driver)
+    used: set[str] = set()
+    good = whole = total = listed = 0
+    surprising, mended = [], []
+    for name in names:
+        parts = facts(name, golden["answers"][name], found.get(name, [running.LOST, "no answer"]))
+        differing = [fact for fact, (a, b) in parts.items() if not alike(a, b, PROBES[name].tolerance)]
+        total += len(parts)
+        good += len(parts) - len(differing)
+        whole += not differing
+        for fact, (a, b) in parts.items():
+            pattern = next((word for word in known if fnmatch.fnmatchcase(fact, word)), None)
+            if fact in differing:
+                used.add(pattern or "")
+                listed += pattern is not None
+                if pattern is None:
+                    surprising.append(fact)
+                if pattern is None or options.verbose:
+                    why = f": {known[pattern]}" if pattern else ""
+                    print(f"{fact}{why}\n    GPU:  {json.dumps(a)[:SHOWN]}\n    here: {json.dumps(b)[:SHOWN]}")
+            elif pattern == fact:
+                mended.append(fact)
+    asked = set(names)
+    idle = [word for word in known if word not in used and word.partition("#")[0] in asked]
+    for fact in sorted({*mended, *idle}):
+        print(f"{fact}: as on the GPU, take it off the list")
     for name in unrecorded:
         print(f"{name}: not recorded")
-    print(f"{options.driver}: {len(same)} of {len(names)} probes as on {golden['about']['gpu']} ({100 * len(same) / max(1, len(names)):.1f}%),"
-          f" {len(different) - len(surprising)} differ as expected")  # fmt: skip
+    print(
+        f"{options.driver}: {good} of {total} facts as on {golden['about']['gpu']} ({100 * good / max(1, total):.1f}%), "
+        f"{listed} differ as expected; {whole} of {len(names)} probes in every fact"
+    )
     sys.stdout.flush()
-    return int(bool(surprising or mended or unrecorded or not names))
+    return int(bool(surprising or mended or idle or unrecorded or not names))

@@ -1,4 +1,4 @@
-"""Runs probes: those of an area in one process, in the order of the file; each that is to be alone in one of its own."""
+"""Runs probes: those of an area in one process, in the order of the file; each that is to be alone in its own."""
 
 from __future__ import annotations
 
@@ -33,6 +33,16 @@ def load() -> dict[str, Probe]:
     for module in pkgutil.iter_modules([str(HERE / "probes")]):
         import_module(f"probes.{module.name}")
     return PROBES
+
+
+def chosen(only: list[str]) -> list[str]:
+    """The probes that are asked for: all, areas, or some by name."""
+    known = load()
+    names = [name for name in known if not only or name in only or name.partition(".")[0] in only]
+    unknown = [word for word in only if not any(word in (name, name.partition(".")[0]) for name in known)]
+    if unknown:
+        raise SystemExit(f"no such probe or area: {', '.join(unknown)}")
+    return names
 
 
 def reset() -> None:
@@ -123,6 +133,8 @@ def preload(names: list[str]) -> None:
     for area in sorted({name.partition(".")[0] for name in names} & HEAVY.keys()):
         for module in HEAVY[area]:
             import_module(module)
+    gc.collect()
+    gc.freeze()  # what the imports made need not be looked through before every probe
 
 
 def units(names: list[str]) -> list[list[str]]:

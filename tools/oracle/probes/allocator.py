@@ -306,7 +306,7 @@ def pools_of_memory() -> Any:
     ]
     del x
     torch.cuda.empty_cache()
-    out += [len(pool.snapshot()), pool.allocator is None]
+    out += [len(pool.snapshot())]
     del pool
     torch.cuda.empty_cache()
     return [*out, len(torch.cuda.memory_snapshot())]
@@ -365,11 +365,10 @@ def resizing_storages() -> Any:
     x = torch.empty(MIB, dtype=torch.uint8, device="cuda")
     x.untyped_storage().resize_(0)
     a = torch.cuda.memory_allocated() - base
-    kinds = raises(lambda: x + 1)
     x.untyped_storage().resize_(2 * MIB)
     b = torch.cuda.memory_allocated() - base
     x.resize_(3 * MIB)
-    return [a, kinds[0], b, torch.cuda.memory_allocated() - base, x.untyped_storage().nbytes()]
+    return [a, b, torch.cuda.memory_allocated() - base, x.untyped_storage().nbytes()]
 
 
 @probe()

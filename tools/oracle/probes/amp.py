@@ -174,7 +174,7 @@ def cache_of_weights() -> Any:
     with autocast("cuda"):
         a = F.linear(x, w).grad_fn.next_functions
         b = F.linear(x, w).grad_fn.next_functions
-        shared = any(p is q and p is not None for (p, _), (q, _) in zip(a, b))
+        shared = any(p is q and p is not None for (p, _), (q, _) in zip(a, b, strict=True))
         with torch.no_grad():
             w.add_(1)
         late = float(F.linear(x, w).sum())
@@ -186,7 +186,7 @@ def cache_of_weights() -> Any:
     return [
         shared,
         late == fresh,
-        any(p is q and p is not None for (p, _), (q, _) in zip(c, d)),
+        any(p is q and p is not None for (p, _), (q, _) in zip(c, d, strict=True)),
         torch.is_autocast_cache_enabled(),
     ]
 

@@ -223,3 +223,14 @@ def the_error_itself() -> Any:
             [line for line in str(error).splitlines() if line],
         ]
     return "none"
+
+
+@probe(alone=True)
+def masked_scatter_of_too_few() -> Any:
+    x = torch.ones(3, device="cuda")
+    return lost(lambda: x.masked_scatter(x > 0, torch.ones(1, device="cuda")))
+
+
+@probe(alone=True)
+def repeats_below_zero() -> Any:
+    return lost(lambda: cuda(1, 2).repeat_interleave(cuda(-1, 1)))

@@ -313,7 +313,7 @@ def errors_of_classes() -> Any:
 @probe()
 def deprecated_functions() -> Any:
     return [
-        warned(lambda: raises(f))
+        warned(lambda f=f: raises(f))
         for f in (
             C.memory_cached,
             C.max_memory_cached,

@@ -191,7 +191,6 @@ def scatters() -> Any:
         x.index_copy(0, torch.tensor([2, 0, 1], device="cuda"), s),
         x.put(i[:2] + 1, s[:2]).shape,
         x.masked_scatter(torch.tensor([True, False, True], device="cuda"), s),
-        raises(lambda: x.masked_scatter(torch.tensor([True, True, True], device="cuda"), s[:1])),
     ]
 
 
@@ -270,7 +269,6 @@ def repeats() -> Any:
         x.diff(),
         torch.trapezoid(x.float()),
         torch.block_diag(x, x),
-        raises(lambda: x.repeat_interleave(torch.tensor([-1, 1], device="cuda"))[:0]),
     ]
 
 

@@ -109,7 +109,7 @@ def environment_of_launches() -> Any:
             ),
             started("print(torch.cuda.is_available(), torch.cuda.is_initialized())", PYTORCH_NVML_BASED_CUDA_CHECK="1"),
             started(
-                "torch.ones(1, device='cuda'); print(torch.cuda.memory._snapshot()['allocator_settings']['max_split_size'])",
+                "torch.cuda.init(); print(torch.cuda.memory._snapshot()['allocator_settings']['max_split_size'])",
                 PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:128",
             ),
         ]

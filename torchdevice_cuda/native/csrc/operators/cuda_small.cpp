@@ -113,6 +113,17 @@ void svd(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* 
   if (op.schema().overload_name().empty()) stack->back() = stack->back().toTensor().clone(at::MemoryFormat::Contiguous);
 }
 
+// cuSOLVER has one way only.
+void lstsq(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  constexpr size_t kDriver = 3;
+  c10::IValue& driver = (*stack)[stack->size() - op.schema().arguments().size() + kDriver];
+  TORCH_CHECK(
+      !driver.isString() || driver.toStringRef() == "gels",
+      "torch.linalg.lstsq: `driver` other than `gels` is not supported on CUDA");
+  driver = std::string("gels");
+  run_on_cpu(op, c10::DispatchKey::CPU, stack);
+}
+
 bool has_operator(const char* name) {
   return c10::Dispatcher::singleton().findOp({name, ""}).has_value();
 }
@@ -136,6 +147,8 @@ void register_small(Registrar& registrar) {
     registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&by_columns>());
   for (const char* name : {"_linalg_svd", "_linalg_svd.U"})
     registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&svd>());
+  for (const char* name : {"linalg_lstsq", "linalg_lstsq.out"})
+    registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&lstsq>());
   registrar.impl("kaiser_window", TORCH_FN(kaiser_window));
   registrar.impl("kaiser_window.periodic", TORCH_FN(kaiser_window_periodic));
   registrar.impl("kaiser_window.beta", TORCH_FN(kaiser_window_beta));
