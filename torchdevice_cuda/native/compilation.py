@@ -144,7 +144,10 @@ def layout(kind: str) -> dict[str, Unit]:
                 *_GRAPHS[kind],
             ),
         ),
-        "kernels": Unit("-O2", ("operators/kernels.cpp", "operators/direct.cpp", *_ONLY_KERNELS[kind])),
+        "kernels": Unit(
+            "-O2",
+            ("operators/kernels.cpp", "operators/conversions.cpp", "operators/direct.cpp", *_ONLY_KERNELS[kind]),
+        ),
         "composites": Unit(
             "-O1",
             (

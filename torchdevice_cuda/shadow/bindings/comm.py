@@ -188,7 +188,7 @@ def _gathered_shape(tensors: Sequence[torch.Tensor], dim: int) -> tuple[list[int
     for i, tensor in enumerate(tensors):
         if not on_device(tensor):
             raise RuntimeError(
-                f"Expected all input tensors to be CUDA tensors, but tensor at index {i} has device '{tensor.device}'"
+                f"Expected all input tensors to be CUDA tensors, but tensor at index {i} has device {tensor.device}"
             )
         if tensor.dim() != len(expected):
             raise RuntimeError(

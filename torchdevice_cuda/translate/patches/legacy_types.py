@@ -90,6 +90,8 @@ def default_type(context: Context) -> None:
         context.editor.set(torch._C, "_get_default_device", resembling(_get_default_device, ask))
 
     def set_default_tensor_type(t: Any) -> None:
+        if isinstance(t, torch.dtype):  # which has no name, and is no type of tensors: torch says so
+            original(t)
         name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
         on_cuda = name.startswith("torch.cuda.")
         known = getattr(torch, name.rpartition(".")[2], t) if on_cuda or isinstance(t, (str, TensorType)) else t

@@ -109,6 +109,17 @@ def _staying(restore: Restore) -> Restore:
     return stay
 
 
+def _names_another_device(map_location: Any) -> bool:
+    """Whether it is a device, and not CUDA. Another text may be a tag that a program has registered a function for."""
+    if not isinstance(map_location, (str, torch.device)) or str(map_location).startswith("cuda"):
+        return False
+    try:
+        torch.device(map_location)
+    except RuntimeError:
+        return map_location == TOGGLE
+    return True
+
+
 @patch("torch.serialization._get_restore_location", traits=NONE)
 def locations(context: Context) -> None:
     """``map_location`` is a request like any other, and what is loaded for the CPU follows the table.
@@ -120,7 +131,7 @@ def locations(context: Context) -> None:
 
     def _get_restore_location(map_location: Any) -> Any:
         named_cuda: bool | None = None
-        if isinstance(map_location, (str, torch.device)) and not str(map_location).startswith("cuda"):
+        if _names_another_device(map_location):
             if map_location == TOGGLE:  # which gives the CPU, whether it turns the override on or off
                 return _staying(original(translator.device(map_location)))
             named_cuda = translator.names_accelerator(map_location)

@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "operators/alias.h"
+#include "operators/conversions.h"
 #include "operators/copies.h"
 #include "operators/install.h"
 #include "operators/refusals.h"
@@ -159,6 +160,11 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   aliases.keep_lazy();
   Tensor to = aliases.to_cpu(self, false);
   const Tensor from = aliases.to_cpu(src, false);
+  // A copy that converts does so where its source is.
+  if (kIsCuda && !from_host && converts_to_integers(to, from)) {
+    convert_to_integers(to, from);
+    return self;
+  }
   const AllocateOnDevice here(index);
   at::_ops::copy_::call(to, from, non_blocking);
   return self;

@@ -1,0 +1,46 @@
+#include "operators/conversions.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/aminmax.h>
+
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+namespace hostdevice {
+
+using at::Tensor;
+
+bool converts_to_integers(const Tensor& to, const Tensor& from) {
+  return c10::isFloatingType(from.scalar_type()) && c10::isIntegralType(to.scalar_type(), /*includeBool=*/false) &&
+      to.layout() == at::kStrided && from.layout() == at::kStrided && !to.is_quantized();
+}
+
+// C++ says nothing of numbers out of range, and processors differ. A GPU takes the nearest number there is, of 64 bits
+// for int64 and unsigned types and of 32 bits for the others, of which narrower types keep the lowest bits. What is no
+// number becomes the least of 64 bits, and of 32 bits the least if it was a double and nothing otherwise: seen on an
+// H200.
+void convert_to_integers(Tensor& to, const Tensor& from) {
+  const auto type = to.scalar_type();
+  const bool wide = type == at::kLong || !c10::isSignedType(type);
+  const double limit = std::ldexp(1.0, wide ? 63 : 31);
+  const Tensor source = from.element_size() == 1 ? from.to(at::kFloat) : from;
+  if (source.numel()) {
+    const auto [least, most] = at::aminmax(source);
+    // What is no number is neither.
+    if (!(least.item<double>() >= -limit && most.item<double>() < limit)) {
+      const Tensor exact = source.to(at::kDouble);
+      constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();
+      Tensor whole = exact.to(at::kLong);
+      whole.masked_fill_(exact.ge(std::ldexp(1.0, 63)), kMost).masked_fill_(exact.lt(-std::ldexp(1.0, 63)), kLeast);
+      if (!wide) whole.clamp_(std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max());
+      const int64_t none = wide ? kLeast : from.scalar_type() == at::kDouble ? std::numeric_limits<int32_t>::min() : 0;
+      whole.masked_fill_(exact.isnan(), none);
+      to.copy_(whole);
+      return;
+    }
+  }
+  to.copy_(source);
+}
+
+}  // namespace hostdevice
