@@ -28,7 +28,9 @@ _CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu
 #: What is there where a driver of NVIDIA's is.
 _DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version")
 #: Variables that are no settings.
-_VARIABLES = "AUTO CACHE_DIR EMULATE_MPS_LACKS EMULATE_MPS_LATENCY_US KERNEL_CHECKS NATIVE_CXXFLAGS RUNTIME_DIR TOOLKIT_VERSION".split()
+_VARIABLES = """
+    AUTO CACHE_DIR EMULATE_MPS_LACKS EMULATE_MPS_LATENCY_US KERNEL_CHECKS NATIVE_CXXFLAGS RUNTIME_DIR TOOLKIT_VERSION
+""".split()
 
 
 @question
