@@ -15,6 +15,10 @@ class _Place:
 
     find: Callable[[], tuple[str, int]] | None = None
 
+    def forget(self) -> None:
+        """Nobody says any more."""
+        self.find = None
+
 
 place = _Place()
 

@@ -25,5 +25,6 @@ def apply(driver: Driver, settings: Settings, when_imported: WhenImported, count
     departures.time(counters is not None)
     context.editor.on_undo(departures.clear)
     context.editor.on_undo(unsupported.clear)
-    context.editor.set(place, "find", callers.site)
+    place.find = callers.site
+    context.editor.on_undo(place.forget)
     return registry.apply(context, registered())
