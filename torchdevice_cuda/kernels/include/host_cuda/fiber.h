@@ -1,5 +1,5 @@
-// Switching between stacks. Callee-saved registers go onto the old stack, the new stack's come back: some 2 ns, where
-// setjmp takes 10 and ucontext, which asks the kernel for the signal mask, 300 (tools/bench/kernels.py).
+// Switching between stacks: callee-saved registers go onto the old stack, the new stack's come back. Nothing asks the
+// system, as ucontext does for the signal mask. What a barrier costs is measured by tools/bench/kernels.py.
 #pragma once
 
 #include <sys/mman.h>

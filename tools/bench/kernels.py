@@ -1,0 +1,66 @@
+"""What kernels of CUDA C++ cost on the host, beside NumPy and PyTorch's own product.
+
+python -m torchdevice_cuda --driver virtual tools/bench/kernels.py
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy
+import torch
+
+SOURCE = r"""
+extern "C" __global__ void add(const float* a, const float* b, float* c, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) c[i] = a[i] + b[i];
+}
+extern "C" __global__ void matmul(const float* a, const float* b, float* c, int n) {
+  __shared__ float sa[16][16], sb[16][16];
+  int row = blockIdx.y * 16 + threadIdx.y, col = blockIdx.x * 16 + threadIdx.x;
+  float sum = 0;
+  for (int t = 0; t < n / 16; ++t) {
+    sa[threadIdx.y][threadIdx.x] = a[row * n + t * 16 + threadIdx.x];
+    sb[threadIdx.y][threadIdx.x] = b[(t * 16 + threadIdx.y) * n + col];
+    __syncthreads();
+    for (int k = 0; k < 16; ++k) sum += sa[threadIdx.y][k] * sb[k][threadIdx.x];
+    __syncthreads();
+  }
+  c[row * n + col] = sum;
+}
+extern "C" __global__ void barriers(int n) {
+  for (int i = 0; i < n; ++i) __syncthreads();
+}
+"""
+
+
+def best(call: Callable[[], object], times: int = 5) -> float:
+    """Milliseconds."""
+    spent = []
+    for _ in range(times):
+        start = time.perf_counter()
+        call()
+        spent.append((time.perf_counter() - start) * 1e3)
+    return min(spent)
+
+
+def main() -> None:
+    add, matmul, barriers = (torch.cuda._compile_kernel(SOURCE, name) for name in ("add", "matmul", "barriers"))
+    n, size = 10_000_000, 512
+    a, b, c = (torch.ones(n, device="cuda") for _ in range(3))
+    x, y, z = (numpy.ones(n, dtype=numpy.float32) for _ in range(3))
+    ours = best(lambda: add(grid=((n + 255) // 256, 1, 1), block=(256, 1, 1), args=[a, b, c, n]))
+    theirs = best(lambda: numpy.add(x, y, out=z))
+    print(f"add of {n} floats: {ours:.1f} ms, NumPy {theirs:.1f} ms: {ours / theirs:.1f}x")
+    m, k, out = (torch.ones(size, size, device="cuda") for _ in range(3))
+    ours = best(lambda: matmul(grid=(32, 32, 1), block=(16, 16, 1), args=[m, k, out, size]))
+    left, right = torch.ones(size, size), torch.ones(size, size)
+    theirs = best(lambda: left @ right, 20)
+    print(f"product of {size}, tiled: {ours:.0f} ms, PyTorch {theirs:.1f} ms: {ours / theirs:.0f}x")
+    spent = best(lambda: barriers(grid=(64, 1, 1), block=(256, 1, 1), args=[200]), 3)
+    print(f"a thread at a barrier: {spent * 1e6 / (64 * 256 * 200):.1f} ns")
+
+
+if __name__ == "__main__":
+    main()
