@@ -127,7 +127,8 @@ def compare(options: argparse.Namespace) -> int:
         print(f"{name}: not recorded")
     print(
         f"{options.driver}: {good} of {total} facts as on {golden['about']['gpu']} "
-        f"({100 * good / max(1, total):.1f}%), {listed} differ as expected; {whole} of {len(names)} probes in every fact"
+        f"({100 * good / max(1, total):.1f}%), {listed} differ as expected; "
+        f"{whole} of {len(names)} probes in every fact"
     )
     few = options.slow and not options.only and good < least(options.driver)
     if few:
