@@ -168,7 +168,8 @@ def page(catalog: dict[str, Any]) -> str:
         f"PyTorch {catalog['torch']}: {len(catalog['callables'])} public functions, classes and methods, "
         "called on "
         "stock torch and then, with the same arguments on the GPU, on each driver. `python tools/catalog` makes this "
-        "page; nothing in it is typed by hand. *Works*: the same types, shapes and numbers as stock's. *By fallback*: an "
+        "page; nothing in it is typed by hand. *Works*: the same types, shapes and numbers as stock's. "
+        "*By fallback*: an "
         "operator left the Apple GPU for MLX or the CPU. *Refused like CUDA*: a real GPU refused the same operator. "
         "`mps` is the emulated Apple GPU.",
     ]
