@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, python
+from harness import CPU, VIRTUAL, Place, python
 from harness.places import must_be_ready
 from harness.processes import ROOT
 
 TOOL = ROOT / "tools" / "oracle"
 GOLDEN = json.loads((ROOT / "tests" / "oracle" / "golden-2.11-h200.json").read_text())
 #: Areas that are asked on every change; the others, and the other drivers, among the slow tests.
-QUICK = ("asserts", "kernels", "legacy", "numerics", "rng", "serialization")
+QUICK = ("conversions", "dtypes", "kernels", "legacy", "rng", "serialization")
 
 
 def compared(where: Place, *words: str) -> str:
@@ -35,8 +35,6 @@ def test_what_is_asked_on_every_change() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "where", [pytest.param(place, marks=place.marks, id=str(place)) for place in (VIRTUAL, CPU, MPS_FAITHFUL)]
-)
+@pytest.mark.parametrize("where", [pytest.param(place, marks=place.marks, id=str(place)) for place in (VIRTUAL, CPU)])
 def test_all(where: Place) -> None:
     compared(where, "--slow")

@@ -29,7 +29,6 @@ LEFT_OUT = {
     "torch.backends.mps": "of Apple GPUs, not CUDA",
     "torch.mps.": "of Apple GPUs, not CUDA",
     "torch.distributed.breakpoint": "waits for a terminal",
-    "torch.jit.freeze_": "",
 }
 DRIVERS: dict[str, tuple[list[str], dict[str, str]]] = {
     "stock": ([], {}),
@@ -190,7 +189,8 @@ def run(driver: str, rows: list[dict[str, Any]], progress: bool = True) -> dict[
             names, out = Path(folder) / f"{number}.json", Path(folder) / f"{number}.out"
             names.write_text(json.dumps(chunk))
             command = [sys.executable, *launcher, str(HERE / "__main__.py"), "work", str(names), str(out), device]
-            child = subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip  # noqa: E501
+            silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            child = subprocess.Popen(command, env={**os.environ, **environment}, **silent)
             size, since = -1, time.monotonic()
             while child.poll() is None and time.monotonic() - since < PATIENCE:
                 time.sleep(0.2)

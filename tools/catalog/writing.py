@@ -108,18 +108,24 @@ def measured(drivers: list[str], every: int, kept: Path | None) -> dict[str, Any
     rows = {}
     for entry in entries:
         told = reference.get(entry.name, {})
+        served = entry.namespace.startswith("torch.cuda")
         ours = {
-            driver: "served" if entry.namespace.startswith("torch.cuda") else "patched" if entry.name in changed[driver] else "passed through"  # noqa: E501
-            for driver in drivers
+            driver: "served" if served else "patched" if entry.name in names else "passed through"
+            for driver, names in changed.items()
         }
         outcome = {}
         for driver in drivers:
             what, why = status(entry.name, told, found[driver].get(entry.name), refused)
             outcome[driver] = {"status": what, **({"why": why} if why else {})}
         rows[entry.name] = {
-            "namespace": entry.namespace, "priority": entry.priority, "kind": entry.kind, "devices": meets(entry.name, told),
-            "ours": ours, "mlx": entry.name.rpartition(".")[2] in mlx, "drivers": outcome,
-        }  # fmt: skip
+            "namespace": entry.namespace,
+            "priority": entry.priority,
+            "kind": entry.kind,
+            "devices": meets(entry.name, told),
+            "ours": ours,
+            "mlx": entry.name.rpartition(".")[2] in mlx,
+            "drivers": outcome,
+        }
     return {"torch": torch.__version__, "drivers": drivers, "callables": rows}
 
 
@@ -159,10 +165,13 @@ def page(catalog: dict[str, Any]) -> str:
     """docs/coverage.md."""
     parts = [
         "# What works, callable by callable",
-        f"PyTorch {catalog['torch']}: {len(catalog['callables'])} public functions, classes and methods, called on stock torch "
-        "and then, with the same arguments on the GPU, on each driver. `python tools/catalog` makes this page; nothing in it is "
-        "typed by hand. *Works*: the same types, shapes and numbers as stock's. *By fallback*: an operator left the Apple GPU for "
-        "MLX or the CPU. *Refused like CUDA*: a real GPU refused the same operator. `mps` is the emulated Apple GPU.",
+        f"PyTorch {catalog['torch']}: {len(catalog['callables'])} public functions, classes and methods, "
+        "called on "
+        "stock torch and then, with the same arguments on the GPU, on each driver. `python tools/catalog` makes this "
+        "page; nothing in it is typed by hand. *Works*: the same types, shapes and numbers as stock's. "
+        "*By fallback*: an "
+        "operator left the Apple GPU for MLX or the CPU. *Refused like CUDA*: a real GPU refused the same operator. "
+        "`mps` is the emulated Apple GPU.",
     ]
     columns = [WORKS, FELL_BACK, REFUSED, DIFFERS, NOT_RUN]
     for driver in catalog["drivers"]:

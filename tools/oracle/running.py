@@ -24,7 +24,7 @@ LOST = "ProcessDied"
 #: What takes long to import and does not touch the device: forks of a process that has it need not.
 HEAVY = {
     "compiling": ("torch._dynamo", "torch._functorch.aot_autograd", "torch.export"),
-    "distributed": ("torch.distributed.fsdp", "torch.distributed.tensor", "torch.distributed.checkpoint"),
+    "sharding": ("torch.distributed.fsdp", "torch.distributed.tensor", "torch.distributed.checkpoint"),
 }
 
 

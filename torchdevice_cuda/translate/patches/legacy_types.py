@@ -90,7 +90,7 @@ def default_type(context: Context) -> None:
         context.editor.set(torch._C, "_get_default_device", resembling(_get_default_device, ask))
 
     def set_default_tensor_type(t: Any) -> None:
-        if isinstance(t, torch.dtype):  # which has no name, and is no type of tensors: torch says so
+        if not isinstance(t, str) and not hasattr(t, "__name__"):  # no type, as a dtype: torch says so
             original(t)
         name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
         on_cuda = name.startswith("torch.cuda.")
