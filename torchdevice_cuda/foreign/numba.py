@@ -45,7 +45,7 @@ class Arrays:
         self._on_gpu, self._exports = on_gpu, exports
 
     def interface(self, value: Any) -> dict[str, Any] | None:
-        """The interface of what is in the device's memory; of our tensors even where they say that they are the CPU's."""
+        """The interface of what is in the device's memory; of our tensors even where they say ``cpu``."""
         if isinstance(value, torch.Tensor) and self._on_gpu(value):
             with torch.no_grad():
                 bare = value.detach()

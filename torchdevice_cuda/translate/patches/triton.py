@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import sys
@@ -132,16 +133,29 @@ def _place(context: Context) -> Any:
     return Place(lambda: Memory(segments), lambda t: on_gpu(t) or t.is_pinned(), on_device)
 
 
-@patch(f"{_CLASS}.__init__", "triton.runtime.driver.driver", traits=Trait.SUBSTITUTE)
+@patch(f"{_CLASS}.__init__", "triton.runtime.driver.driver", f"{_COMPILER}.<Source>.make_ir", traits=Trait.SUBSTITUTE)
 def drivers(context: Context) -> None:
     """Triton's driver asks NVIDIA's for the GPU and has it run what was compiled: we answer, and triton interprets.
 
     Its table of drivers is where the class is found: triton 3.2, of torch 2.6, loads their modules under no name.
     """
 
+    made: list[Any] = []  # at the first launch
+
     def answer(module: ModuleType) -> None:
         kind = module.backends["nvidia"].driver
-        context.editor.set(kind, "__init__", _driver(context, kind.__mro__[1].__init__), target=f"{_CLASS}.__init__")
+        init = _driver(context, kind.__mro__[1].__init__, made)
+        context.editor.set(kind, "__init__", init, target=f"{_CLASS}.__init__")
+
+    def take_turns(module: ModuleType) -> None:
+        """A kernel that is compiled in one thread waits for those that run in others."""
+        original = module.ASTSource.make_ir
+
+        def make_ir(self: Any, *args: Any, **kwargs: Any) -> Any:
+            with made[0].sources.language.compiling() if made else contextlib.nullcontext():
+                return original(self, *args, **kwargs)
+
+        context.editor.set(module.ASTSource, "make_ir", resembling(make_ir, original))
 
     def forget(module: ModuleType) -> None:
         active = module.driver
@@ -150,11 +164,11 @@ def drivers(context: Context) -> None:
 
     context.editor.on_undo(context.when_imported(_BACKENDS, context.editor.later(answer)))
     context.editor.on_undo(context.when_imported("triton.runtime.driver", context.editor.later(forget)))
+    context.editor.on_undo(context.when_imported(_COMPILER, context.editor.later(take_turns)))
 
 
-def _driver(context: Context, for_any_gpu: Function) -> Function:
+def _driver(context: Context, for_any_gpu: Function, launches: list[Any]) -> Function:
     """How triton's driver is made, over a GPU that is emulated."""
-    launches: list[Any] = []
 
     def launcher(source: Any, metadata: Any) -> Any:
         from ...foreign.triton.launching import Launches
