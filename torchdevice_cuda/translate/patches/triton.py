@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import sys
 from types import FunctionType, ModuleType
 from typing import Any
@@ -75,11 +74,8 @@ def in_graphs(context: Context) -> None:
     """
 
     def lower(module: ModuleType) -> None:
-        from torch._higher_order_ops import triton_kernel_wrap as wrapped
-
-        if not importlib.util.find_spec("triton"):
-            return
         import sympy
+        from torch._higher_order_ops import triton_kernel_wrap as wrapped
 
         from ...foreign.triton.compiled import Calls
 
