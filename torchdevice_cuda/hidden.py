@@ -12,7 +12,6 @@ REASONS = {
     "bitsandbytes": "it loads its CUDA library where CUDA answers, and its CPU library where it does not",
     "causal_conv1d": "its kernels are compiled for CUDA; models have their own convolution without them",
     "flash_attn": "its kernels are compiled for CUDA; torch's attention computes the same",
-    "liger_kernel": "its kernels are Triton's",
     "mamba_ssm": "its kernels are Triton's and CUDA's; models have a slow path without them",
     "xformers": "its attention is compiled for CUDA or Triton's; torch's computes the same",
 }

@@ -29,7 +29,8 @@ class Arithmetic:
     def swaps(self) -> list[tuple[Any, str, Any, Any]]:
         """What is replaced: owner, name, and the two versions."""
         found = []
-        for owner, names in ((self._builder, _METHODS), (self._interpreter.ReduceScanOpInterface, ("apply",))):
+        reductions = self._interpreter.ReduceOps.__mro__[1]  # whose name releases spell differently
+        for owner, names in ((self._builder, _METHODS), (reductions, ("apply",))):
             for name in names:
                 if name in vars(owner):
                     before = vars(owner)[name]

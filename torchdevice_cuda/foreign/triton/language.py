@@ -34,6 +34,10 @@ def _owners(tl: Any) -> list[Any]:
     return [*(module for module in modules if ".language" in module.__name__), *classes]
 
 
+def _index(tensor: Any) -> int:
+    return int(tensor.handle.data.item())
+
+
 class Language:
     """The interpreter's version of the language, and the lock under which the two versions take turns."""
 
@@ -74,7 +78,9 @@ class Language:
         for owner, had in zip(owners, before, strict=True):
             for name, now in list(vars(owner).items()):
                 if had.get(name, _MISSING) is not now and name not in ("__doc__", "__dict__", "__weakref__"):
-                    swaps.append((owner, name, had.get(name, _MISSING), now))
+                    # Releases before 3.7 have numpy make a number of an array of one, which it no longer does.
+                    after = _index if name == "__index__" else now
+                    swaps.append((owner, name, had.get(name, _MISSING), after))
         self._swaps = swaps
         self._put(2)
         return swaps
