@@ -27,6 +27,7 @@ def main() -> int:
     measure.add_argument("--drivers", nargs="+", default=["virtual", "mps"])
     measure.add_argument("--every", type=int, default=1, metavar="N", help="one callable of N")
     measure.add_argument("--reference", type=Path, help="keep stock's calls here, and take them from here if they are")
+    measure.add_argument("--jobs", type=int, default=2, help="processes at a time (2)")
     page = commands.add_parser("page")
     page.add_argument("file", type=Path)
     page.add_argument("page", type=Path)
@@ -46,7 +47,7 @@ def main() -> int:
     import writing
 
     if options.command == "measure":
-        catalog = writing.measured(options.drivers, options.every, options.reference)
+        catalog = writing.measured(options.drivers, options.every, options.reference, options.jobs)
         options.file.write_text(writing.as_text(catalog))
         print(writing.totals(catalog))
         return 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import signal
@@ -107,7 +109,7 @@ def departures() -> set[tuple[str, str]]:
     """What has left the accelerator so far, and where it went."""
     if "torchdevice_cuda" not in sys.modules:
         return set()
-    from torchdevice_cuda.report import departures as counted
+    from torchdevice_cuda.report.departures import departures as counted
 
     return {(what, where) for _, what, where, _ in counted.rows()}
 
@@ -175,44 +177,57 @@ def work(names_file: str, out: str, device: str) -> None:
     os._exit(0)
 
 
-def run(driver: str, rows: list[dict[str, Any]], progress: bool = True) -> dict[str, dict[str, Any]]:
+def run(driver: str, rows: list[dict[str, Any]], jobs: int = 1) -> dict[str, dict[str, Any]]:
     """Every callable on a driver. What ends its process is said to have."""
-    launcher, environment = DRIVERS[driver]
-    device = "cpu" if driver == "stock" else "cuda"
+    found: dict[str, dict[str, Any]] = {}
+    chunks = [rows[i : i + CHUNK] for i in range(0, len(rows), CHUNK)]
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for part in pool.map(functools.partial(_chunk, driver), chunks):
+            found |= part
+            print(f"{driver}: {len(found)} of {len(rows)}", file=sys.stderr, flush=True)
+    return found
+
+
+def _chunk(driver: str, chunk: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Some callables, in as many processes as it takes: behind one that ended its process another goes on."""
     found: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        waiting = [rows[i : i + CHUNK] for i in range(0, len(rows), CHUNK)]
-        number = 0
-        while waiting:
-            chunk = waiting.pop(0)
-            number += 1
-            names, out = Path(folder) / f"{number}.json", Path(folder) / f"{number}.out"
-            names.write_text(json.dumps(chunk))
-            command = [sys.executable, *launcher, str(HERE / "__main__.py"), "work", str(names), str(out), device]
-            silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            child = subprocess.Popen(command, env={**os.environ, **environment}, **silent)
-            size, since = -1, time.monotonic()
-            while child.poll() is None and time.monotonic() - since < PATIENCE:
-                time.sleep(0.2)
-                now = out.stat().st_size if out.exists() else 0
-                if now != size:
-                    size, since = now, time.monotonic()
-            if child.poll() is None:
-                child.kill()
-                child.wait()
-            begun = None
-            for line in out.read_text().splitlines() if out.exists() else []:
-                row = json.loads(line)
-                begun = row.get("begin", begun)
-                if "name" in row:
-                    found[row.pop("name")] = row
-            if begun is not None and begun not in found:
-                found[begun] = {"error": "Crash: its process ended, or hung"}
-            rest = [row for row in chunk if row["entry"]["name"] not in found]
-            if rest and len(rest) < len(chunk):
-                waiting.insert(0, rest)
-            if progress:
-                print(f"{driver}: {len(found)} of {len(rows)}", file=sys.stderr, flush=True)
+        while rest := [row for row in chunk if row["entry"]["name"] not in found]:
+            told = _process(driver, rest, Path(folder))
+            if not told:
+                break  # it does not even begin
+            found |= told
+    return found
+
+
+def _process(driver: str, rows: list[dict[str, Any]], folder: Path) -> dict[str, dict[str, Any]]:
+    """One process over some callables, until it is done, ends or says nothing for long."""
+    launcher, environment = DRIVERS[driver]
+    names, out = folder / "names.json", folder / "out"
+    names.write_text(json.dumps(rows))
+    out.write_text("")
+    device = "cpu" if driver == "stock" else "cuda"
+    command = [sys.executable, *launcher, str(HERE / "__main__.py"), "work", str(names), str(out), device]
+    child = subprocess.Popen(
+        command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    size, since = -1, time.monotonic()
+    while child.poll() is None and time.monotonic() - since < PATIENCE:
+        time.sleep(0.2)
+        now = out.stat().st_size
+        if now != size:
+            size, since = now, time.monotonic()
+    if child.poll() is None:
+        child.kill()
+        child.wait()
+    begun, found = None, {}
+    for line in out.read_text().splitlines():
+        row = json.loads(line)
+        begun = row.get("begin", begun)
+        if "name" in row:
+            found[row.pop("name")] = row
+    if begun is not None and begun not in found:
+        found[begun] = {"error": "Crash: its process ended, or hung"}
     return found
 
 

@@ -37,7 +37,7 @@ def meets(name: str, told: dict[str, Any]) -> str:
     short = name.rpartition(".")[2]
     if short in MOVERS and ("Tensor" in name or "Module" in name or "nn." in name):
         return "moves"
-    if target in torch.utils._device._device_constructors():
+    if any(target is maker for maker in torch.utils._device._device_constructors()):
         return "creates"
     try:
         parameters = inspect.signature(target).parameters
@@ -91,7 +91,7 @@ def status(name: str, reference: dict[str, Any], told: dict[str, Any] | None, re
     return (FELL_BACK, ", ".join(told["left"])) if told["left"] else (WORKS, "")
 
 
-def measured(drivers: list[str], every: int, kept: Path | None) -> dict[str, Any]:
+def measured(drivers: list[str], every: int, kept: Path | None, jobs: int) -> dict[str, Any]:
     """Runs everything."""
     import torch
 
@@ -99,10 +99,10 @@ def measured(drivers: list[str], every: int, kept: Path | None) -> dict[str, Any
     if kept and kept.exists():
         reference = json.loads(kept.read_text())
     else:
-        reference = measuring.run("stock", measuring.rows_for(entries, None))
+        reference = measuring.run("stock", measuring.rows_for(entries, None), jobs)
         if kept:
             kept.write_text(json.dumps(reference))
-    found = {driver: measuring.run(driver, measuring.rows_for(entries, reference)) for driver in drivers}
+    found = {driver: measuring.run(driver, measuring.rows_for(entries, reference), jobs) for driver in drivers}
     changed = {driver: patched(driver) for driver in drivers}
     mlx, refused = mlx_operators(), refusals()
     rows = {}
