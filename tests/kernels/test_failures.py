@@ -81,3 +81,24 @@ def test_bad_source_shows_the_compilers_words_on_the_programs_lines() -> None:
         torch.cuda._compile_kernel("__global__ void broken(int* x) {\n  x[0] = nothing;\n}", "broken")
     with pytest.raises(RuntimeError, match=r"ptx\.cu:1: error: inline PTX is not supported here"):
         torch.cuda._compile_kernel('__global__ void ptx(int* x) { asm("mov.u32 %0, 1;" : "=r"(x[0])); }', "ptx")
+
+
+@child(CPU)
+def test_thread_0_may_write_what_the_others_have_just_read() -> None:
+    # As pointnet2's sampling does, without a barrier between reading and writing: on a GPU it comes late enough.
+    kernel = torch.cuda._compile_kernel(
+        """__global__ void late(int* x) {
+             __shared__ int s;
+             int sum = 0;
+             for (int round = 1; round < 50; ++round) {
+               if (threadIdx.x == 0) s = round;
+               __syncthreads();
+               sum += s;
+             }
+             x[threadIdx.x] = sum;
+           }""",
+        "late",
+    )
+    x = torch.zeros(64, dtype=torch.int32, device="cuda")
+    kernel(grid=(1, 1, 1), block=(64, 1, 1), args=[x])
+    assert x.unique().tolist() == [sum(range(1, 50))]

@@ -21,7 +21,13 @@ _rtc, _runtime = compiled.Rtc(), compiled.Runtime()
 
 
 def _get_nvrtc_library() -> compiled.Rtc:
-    """The functions of NVRTC that compile a kernel."""
+    """The functions of NVRTC that compile a kernel, where it can be launched."""
+    driver = active()
+    if not driver.traits & Trait.HOST_MEMORY:
+        raise RuntimeError(
+            f"a CUDA C++ kernel cannot be compiled for the {driver.name!r} driver of torchdevice_cuda: it would read "
+            "and write the host's memory; --driver virtual runs it"
+        )
     return _rtc
 
 
@@ -44,12 +50,6 @@ if "_CudaKernel" in globals():
 
         def __call__(self, grid: Any = (1, 1, 1), block: Any = (1, 1, 1), args: Any = None, **kwargs: Any) -> None:
             """Launches it."""
-            driver = active()
-            if not driver.traits & Trait.HOST_MEMORY:
-                raise RuntimeError(
-                    f"a CUDA C++ kernel cannot be launched on the {driver.name!r} driver of torchdevice_cuda: it reads "
-                    "and writes the host's memory; --driver virtual runs it"
-                )
-            if driver.traits & Trait.TRANSLATED:
+            if active().traits & Trait.TRANSLATED:
                 args = [a.as_subclass(_Device) if isinstance(a, torch.Tensor) else a for a in args or []]
             super().__call__(grid, block, args, **kwargs)

@@ -5,6 +5,7 @@
 // begun. So a kernel without barriers never leaves its stack, and one with barriers has a stack for every thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstring>
 #include <exception>
@@ -92,12 +93,9 @@ class Worker {
   // All threads that have not ended; how many said yes.
   int barrier(bool vote, const char* what, Where where) {
     votes_ += vote;
-    if (++arrived_ == live_) {
-      release();
-      return result_;
-    }
     current_->where = where;
     barrier_.push_back(current_);
+    if (++arrived_ == live_) release();
     away(what);
     return result_;
   }
@@ -219,16 +217,28 @@ class Worker {
     if (m.mask & ~(m.arrived | exited)) return false;
     m.complete = true;
     m.leaving = __builtin_popcount(m.arrived);
+    rewind();
     for (auto* f : m.waiting) ready_.push_back(f);
     return true;
   }
+  // The highest thread goes on first. Programs let thread 0 write what the others have just read, without a barrier in
+  // between: on a GPU it comes late enough, since it has more to do first.
   void release() {
-    for (auto* f : barrier_) ready_.push_back(f);
+    const auto higher = [](const Fiber* a, const Fiber* b) { return a->rank > b->rank; };
+    if (!std::is_sorted(barrier_.begin(), barrier_.end(), higher)) std::sort(barrier_.begin(), barrier_.end(), higher);
+    rewind();
+    ready_.insert(ready_.end(), barrier_.begin(), barrier_.end());
     barrier_.clear();
     result_ = votes_;
     votes_ = 0;
     arrived_ = 0;
     ++epoch;
+  }
+  // Has the list of who is ready begin at its begin, where all have gone.
+  void rewind() {
+    if (head_ < ready_.size()) return;
+    ready_.clear();
+    head_ = 0;
   }
   // Has others run until this fiber is ready again.
   void away(const char* what) {
@@ -246,9 +256,8 @@ class Worker {
   }
   Fiber* pick() {
     if (next_ < count_ && !failed_) return fresh();
-    if (head_ == ready_.size()) {
-      ready_.clear();
-      head_ = 0;
+    rewind();
+    if (ready_.empty()) {
       if (running_ == 0 && main_idle_) return &main_;
       stuck();
       if (ready_.empty()) return &main_;
@@ -338,36 +347,6 @@ inline void Worker::enter() {
   worker->drain();
   worker->retire();
 }
-
-inline int next_site() {
-  static std::atomic<int> sites{0};
-  return sites.fetch_add(1);
-}
-// The object of a block that a `__shared__` declaration names. Its type is the declaration's own.
-template <class T>
-T& shared_object() {
-  static const auto site = static_cast<size_t>(next_site());
-  auto& all = worker->shared;
-  if (all.size() <= site) all.resize(site + 1);
-  constexpr size_t alignment = alignof(T) > 128 ? alignof(T) : 128;
-  if (!all[site]) all[site].reset(new char[sizeof(T) + alignment]);
-  const auto address = reinterpret_cast<uintptr_t>(all[site].get());
-  return *reinterpret_cast<T*>((address + alignment - 1) / alignment * alignment);
-}
-inline char* dynamic_shared() {
-  return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(worker->dynamic.get()) + 127) / 128 * 128);
-}
-// `extern __shared__ T name[];` outside of a function.
-template <class T>
-struct DynamicShared {
-  operator T*() const {
-    return reinterpret_cast<T*>(dynamic_shared());
-  }
-  template <class U>
-  explicit operator U*() const {
-    return reinterpret_cast<U*>(dynamic_shared());
-  }
-};
 
 // What a translated kernel calls with its body. Where no function that the body reaches asks which thread it is or
 // waits for others (`Plain`), the threads are a loop that the compiler may vectorise.

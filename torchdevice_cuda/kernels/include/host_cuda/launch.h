@@ -13,6 +13,7 @@
 
 #include "host_cuda/block.h"
 #include "host_cuda/seam.h"
+#include "host_cuda/shared.h"
 
 struct CUstream_st;
 
