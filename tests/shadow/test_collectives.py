@@ -143,7 +143,7 @@ COMM_ERRORS: dict[str, tuple[Callable[[], Any], str, str | None]] = {
     "gather: not on a GPU": (
         lambda: comm.gather([meta()]),
         "RuntimeError",
-        "Expected all input tensors to be CUDA tensors, but tensor at index 0 has device 'meta'",
+        "Expected all input tensors to be CUDA tensors, but tensor at index 0 has device meta",
     ),
     "gather: nothing": (lambda: comm.gather([]), "RuntimeError", None),
     "gather: out too small": (

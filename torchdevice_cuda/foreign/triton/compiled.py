@@ -41,7 +41,10 @@ class Calls:
         self._library.impl(_OPERATOR, lambda tensors, numbers, which: None, "Meta")
 
     def forget(self) -> None:
-        """Take the operator away."""
+        """Take the operator away, and what TorchScript was told of it when it was looked up."""
+        known = torch.jit._builtins._get_builtin_table()
+        for number in [number for number, name in known.items() if name == f"{_NAMESPACE}::{_OPERATOR}"]:
+            del known[number]
         self._library._destroy()
 
     def _launch(self, tensors: list[torch.Tensor], numbers: list[int], which: int) -> None:
