@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import torch
 from probing import kind, probe, raises, warned
+from scenes import clean, stat
 
 MIB = 1 << 20
-
-
-def clean() -> int:
-    gc.collect()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    torch.cuda.reset_accumulated_memory_stats()
-    return torch.cuda.memory_allocated()
-
-
-def stat(key: str) -> int:
-    return torch.cuda.memory_stats().get(key, 0)
 
 
 @probe()

@@ -10,16 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from probing import kind, numbers, probe, raises, warned
-
-
-def group(backend: str | None = "nccl", **options: Any) -> None:
-    """One rank, meeting in a file."""
-    path = os.path.join(tempfile.mkdtemp(), "store")
-    dist.init_process_group(backend, init_method=f"file://{path}", rank=0, world_size=1, **options)
-
-
-def one(*values: float) -> torch.Tensor:
-    return torch.tensor(values or (1.0, 2.0), device="cuda")
+from scenes import group, one
 
 
 @probe()

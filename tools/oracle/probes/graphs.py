@@ -8,24 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F  # noqa: N812
 from probing import kind, numbers, probe, raises, warned
-
-
-def captured(work: Any, **options: Any) -> Any:
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, **options):
-        out = work()
-    return graph, out
-
-
-def during(work: Any) -> Any:
-    """How an action in a capture is refused."""
-    graph = torch.cuda.CUDAGraph()
-
-    def run() -> None:
-        with torch.cuda.graph(graph):
-            work()
-
-    return raises(run)
+from scenes import captured, during
 
 
 @probe()
