@@ -283,7 +283,7 @@ class Expectations:
 
 
 # --------------------------------------------------------------------- the command
-def _run(run: Run, tests: Sequence[str], results: Path, jobs: int) -> None:
+def _run(run: Run, tests: Sequence[str], results: Path, jobs: int, *, once: bool) -> None:
     """All of them, in some processes at a time, each result written as it comes."""
     lock, shares = threading.Lock(), [tests[i::jobs] for i in range(jobs)]
     done = 0
@@ -316,7 +316,7 @@ def _run(run: Run, tests: Sequence[str], results: Path, jobs: int) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        if len(tests) > 1:
+        if len(tests) > 1 and not once:
             alone()
     finally:
         for process in list(_running):
@@ -370,6 +370,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--also", type=Path, help="a file that names tests, one a line, which a sample has besides")
     parser.add_argument("--limit", type=float, default=180, help="seconds for one test (180)")
+    parser.add_argument("--once", action="store_true", help="what fails is not tried again by itself")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time (1)")
     parser.add_argument("--resume", action="store_true", help="run what an earlier run did not come to")
     parser.add_argument("--again", action="store_true", help="run what did not pass in an earlier run, nothing else")
@@ -384,7 +385,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = (options.folder / options.driver / suite).with_suffix(".jsonl").resolve()
         results.parent.mkdir(parents=True, exist_ok=True)
         if not options.table:
-            _run(run, _chosen(run, options, results), results, options.jobs)
+            _run(run, _chosen(run, options, results), results, options.jobs, once=options.once)
         if not results.with_suffix(".json").exists():
             parser.error(f"nothing was run of {suite} on {options.driver} in {options.folder}")
         found, how = _latest(results), json.loads(results.with_suffix(".json").read_text())
