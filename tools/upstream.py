@@ -24,6 +24,7 @@ import collections
 import contextlib
 import dataclasses
 import fnmatch
+import itertools
 import json
 import os
 import random
@@ -59,10 +60,7 @@ RECORD = "UPSTREAM_RECORD"
 STARTING = 120  # seconds: a file of tests may make thousands of them when it is imported
 LONGEST_WORDS = 300
 #: The head of what --table prints, for docs/compatibility.md.
-TABLE = (
-    "| file | tests in it (run: all, or) | passed | skipped | otherwise | passed of those run |",
-    "|---|---|---|---|---|---|",
-)
+HEAD = "| file | tests in it | run | passed | skipped | otherwise | of those run |"
 
 
 # ------------------------------------------------------------ inside the process
@@ -301,11 +299,10 @@ def _run(run: Run, tests: Sequence[str], results: Path, jobs: int, *, once: bool
     def alone() -> None:
         """What fails among others may fail because of them: what it does by itself counts."""
         failed = [line["test"] for line in _latest(results) if line["outcome"] == "failed" and line["test"] in tests]
-        with results.with_suffix(".alone.log").open("ab") as output:
-            for test in failed:
-                for result in run.results([test], output):
-                    with results.open("a") as file:
-                        file.write(json.dumps(result) + "\n")
+        with results.with_suffix(".alone.log").open("ab") as output, results.open("a") as file:
+            for result in itertools.chain.from_iterable(run.results([test], output) for test in failed):
+                file.write(json.dumps(result) + "\n")
+                file.flush()
 
     threads = [
         threading.Thread(target=work, args=(share, results.with_suffix(f".{i}.log")), daemon=True)
@@ -321,11 +318,6 @@ def _run(run: Run, tests: Sequence[str], results: Path, jobs: int, *, once: bool
     finally:
         for process in list(_running):
             _end(process)
-
-
-def _suites(options: argparse.Namespace) -> list[str]:
-    known = [str(path.relative_to(EXPECTED).with_suffix(".py")) for path in sorted(EXPECTED.rglob("*.toml"))]
-    return options.suites or known
 
 
 def _chosen(run: Run, options: argparse.Namespace, results: Path) -> list[str]:
@@ -352,11 +344,10 @@ def _chosen(run: Run, options: argparse.Namespace, results: Path) -> list[str]:
 def _row(suite: str, found: Sequence[Mapping[str, Any]], how: Mapping[str, Any]) -> str:
     """A line of the published table. The ratio is of what ran: a test that skips itself says nothing of us."""
     counts = collections.Counter(line["outcome"] for line in found)
-    ran = len(found) - counts["skipped"]
-    part = f" ({how['part']})" if how["part"] else ""
-    others = ran - counts["passed"]
-    ratio = f"{100 * counts['passed'] / ran:.1f}%" if ran else "-"
-    return f"| {suite} | {how['there']}{part} | {counts['passed']} | {counts['skipped']} | {others} | {ratio} |"
+    passed, skipped, part = counts["passed"], counts["skipped"], how["part"] or "all"
+    ran = len(found) - skipped
+    ratio = f"{100 * passed / ran:.1f}%" if ran else "-"
+    return f"| {suite} | {how['there']} | {part} | {passed} | {skipped} | {ran - passed} | {ratio} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -378,7 +369,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "upstream", help="for results and logs")
     options = parser.parse_args(arguments)
     rows, sound = [], True
-    for suite in _suites(options):
+    known = [str(path.relative_to(EXPECTED).with_suffix(".py")) for path in sorted(EXPECTED.rglob("*.toml"))]
+    for suite in options.suites or known:
         if not (options.source / "test" / suite).is_file():
             parser.error(f"there is no {suite} in {options.source / 'test'}")
         run = Run(options.source.resolve(), suite, options.driver, options.limit)
@@ -393,12 +385,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wrong = list(expectations.complaints(found, options.driver, whole=not how["part"]))
         counts = collections.Counter(line["outcome"] for line in found)
         shown = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
-        line = f"{suite} on {options.driver}: {shown or 'no tests'}; {len(wrong)} otherwise than expected"
         rows.append(_row(suite, found, how))
         sound = sound and not wrong
-        print("\n".join([line, *(f"  {complaint}" for complaint in wrong)]), flush=True)
+        print(f"{suite} on {options.driver}: {shown or 'no tests'}; {len(wrong)} otherwise than expected", flush=True)
+        print("".join(f"  {complaint}\n" for complaint in wrong), end="", flush=True)
     if options.table:
-        print("\n".join(["", *TABLE, *rows]))
+        print("\n".join(["", HEAD, "|---" * HEAD.count("| ") + "|", *rows]))
     return 0 if sound else 1
 
 
