@@ -132,6 +132,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "operators/mixed_types.cpp",
                 "operators/kernel_names.cpp",
                 "operators/alerts.cpp",
+                "operators/launches.cpp",
                 "operators/facts.cpp",
                 "operators/device_check.cpp",
                 "operators/boxed.cpp",

@@ -114,8 +114,10 @@ C10_NOINLINE void round(Widening& wide, const Facts& f, Stack& stack) {
 
 C10_NOINLINE void begin_launch(
     DeviceWork& launch, const c10::OperatorHandle& op, const Facts& f, const Stack& stack, size_t base,
-    c10::DeviceIndex index, bool awaited) {
+    c10::DeviceIndex index, bool awaited, const char* kernel) {
+  if (DeviceWork::underway()) kernel = nullptr;  // a part of it
   launch.begin(op.schema().name(), index);
+  if (kernel) DeviceWork::is_kernel(op.schema().name(), kernel);
   if (f.only_reads && stack[base].isTensor())
     DeviceWork::is_copy(
         copy_name(false, true, /*pinned=*/true), static_cast<int64_t>(stack[base].toTensor().itemsize()));
@@ -194,6 +196,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   const bool told = kIsCuda && is_profiled() && f.launches;
   // By the tensors as they came: their aliases are all on the CPU.
   const bool awaited = told && waits(f, *stack, base);
+  const char* kernel = told && f.list ? list_kernel(*f.list, f, *stack, base) : nullptr;
   Aliases aliases(index, f.keep_alive);
   if (!f.keep_alive) aliases.keep_lazy();
   for (auto i : f.interesting) {
@@ -261,7 +264,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   try {
     const AllocateOnDevice here(leaves ? c10::DeviceIndex(-1) : index, any_cpu);
     DeviceWork launch;
-    if (C10_UNLIKELY(told)) begin_launch(launch, op, f, *stack, base, index, awaited);
+    if (C10_UNLIKELY(told)) begin_launch(launch, op, f, *stack, base, index, awaited, kernel);
     if (C10_UNLIKELY(f.seeded))
       redispatch_seeded(op, target, stack, index);
     else
@@ -340,6 +343,19 @@ const Facts& shared_facts(const c10::OperatorHandle& op) {
 
 torch::CppFunction boxed_kernel(DispatchKey target) {
   return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(target));
+}
+
+void change_list(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const char* kernel = nullptr;
+  DeviceWork launch;
+  if (is_profiled() && !may_be_captured() && !DeviceWork::underway()) {
+    const Facts& f = shared_facts(op);
+    const size_t base = stack->size() - f.args.size();
+    kernel = list_kernel(*f.list, f, *stack, base);
+    if (kernel) launch.begin(op.schema().name(), (*stack)[base].toTensorList().get(0).device().index());
+  }
+  op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), stack);
+  if (kernel) DeviceWork::is_kernel(op.schema().name(), kernel);
 }
 
 void run_on_cpu(const c10::OperatorHandle& op, DispatchKey target, Stack* stack) {

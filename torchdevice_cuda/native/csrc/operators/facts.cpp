@@ -77,6 +77,7 @@ void add_types(Facts& f, const c10::FunctionSchema& schema) {
   f.wide = find_wide_row(f.name);
   f.taken = find_taken_row(f.name);
   f.mixed = find_mixed_row(f.name);
+  f.list = find_list_row(f.name);
   if (f.mixed) f.exclusive = kFractions;
   if (f.wide) f.widened = widened(*f.wide);
   // The narrow type may be one that is asked for.

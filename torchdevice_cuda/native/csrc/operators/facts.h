@@ -12,6 +12,7 @@
 
 #include "operators/alerts.h"
 #include "operators/dtypes.h"
+#include "operators/launches.h"
 #include "operators/mixed_types.h"
 #include "operators/refusals.h"
 #include "operators/types.h"
@@ -66,6 +67,7 @@ struct Facts {
   const WideRow* wide = nullptr;
   const TakenRow* taken = nullptr;
   const MixedRow* mixed = nullptr;
+  const ListRow* list = nullptr;
   Types exclusive = 0;           // types of which it does not take several
   std::vector<uint16_t> dtypes;  // positions of arguments that are types
   std::string method;

@@ -12,6 +12,7 @@
 #include "operators/boxed.h"
 #include "operators/facts.h"
 #include "operators/install.h"
+#include "operators/launches.h"
 #include "operators/op_table.h"
 #include "runtime/device.h"
 
@@ -174,6 +175,13 @@ bool stays_composite(const c10::OperatorHandle& op) {
   return !tensors || schema.returns().empty();
 }
 
+// Lists that are changed in place, tensor by tensor; on a GPU maybe at once.
+bool changes_list(const c10::OperatorHandle& op) {
+  const std::string& full = op.schema().name();
+  return full.back() == '_' && op.schema().returns().empty() &&
+      find_list_row(full.substr(kAten.size(), full.size() - kAten.size() - 1));
+}
+
 // ---- the boxed kernel, wherever it is wanted ----------------------------------------------------------------------
 
 struct KeyPair {
@@ -261,6 +269,10 @@ void register_boxed_kernels() {
       bool wanted = op->hasKernelForDispatchKey(k.cpu);
       if (kIsCuda) {
         const bool composite = op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
+        if (k.device == kDense && !wanted && composite && changes_list(*op)) {
+          libraries[i]->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&change_list>());
+          continue;
+        }
         if (k.device == kDense && !wanted && composite) wanted = !stays_composite(*op);
         // Only a CUDA build has kernels here already.
         if (!wanted && op->hasKernelForDispatchKey(k.device)) {
