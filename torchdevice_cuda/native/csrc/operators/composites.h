@@ -21,6 +21,7 @@ void register_attention(Registrar& registrar);
 // Compiled for CUDA only.
 void register_fused_attention(Registrar& registrar);
 void register_fused_recurrent_cells(Registrar& registrar);
+void register_fused_lstm(Registrar& registrar);
 void register_synchronized_batch_norm(Registrar& registrar);
 void register_small(Registrar& registrar);
 void register_linear_algebra(Registrar& registrar);
