@@ -93,6 +93,7 @@ _ALONE: dict[str, dict[str, Unit]] = {
             ),
             _LOOPS,
         ),
+        "lstm": Unit("-O1", ("operators/cuda_lstm.cpp",)),
     },
     "mps": {},
 }
@@ -107,6 +108,7 @@ _WEIGHTS: dict[str, dict[str, float]] = {
         "operators": 34,
         "random": 19,
         "memory": 19,
+        "lstm": 15,
         "profiling": 10,
         "op_table": 1,
     },

@@ -11,6 +11,7 @@ void register_composites() {
     register_attention_choice(registrar);
     register_fused_attention(registrar);
     register_fused_recurrent_cells(registrar);
+    register_fused_lstm(registrar);
     register_synchronized_batch_norm(registrar);
     register_small(registrar);
     register_linear_algebra(registrar);

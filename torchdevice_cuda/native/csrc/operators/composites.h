@@ -20,6 +20,7 @@ inline bool given(const OptTensor& t) {
 void register_attention_choice(Registrar& registrar);
 void register_fused_attention(Registrar& registrar);
 void register_fused_recurrent_cells(Registrar& registrar);
+void register_fused_lstm(Registrar& registrar);
 void register_synchronized_batch_norm(Registrar& registrar);
 void register_small(Registrar& registrar);
 void register_linear_algebra(Registrar& registrar);

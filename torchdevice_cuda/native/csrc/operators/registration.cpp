@@ -129,6 +129,7 @@ bool stays_composite(const c10::OperatorHandle& op) {
       "aten::_make_dual",
       "aten::detach_",
       "aten::_lazy_clone",
+      "aten::_test_parallel_materialize",
       "aten::is_same_size",
       "aten::_pin_memory",
       "aten::is_pinned",

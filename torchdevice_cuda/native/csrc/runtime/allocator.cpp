@@ -309,6 +309,12 @@ std::pair<void*, size_t> segment_of_address(const void* pointer) {
   return index < 0 ? std::pair<void*, size_t>{nullptr, 0} : memory_of(index).segment_of(pointer);
 }
 
+std::optional<std::pair<void*, size_t>> block_of_address(const void* pointer) {
+  for (int i = 0; i < device_count(); i++)
+    if (const auto found = memory_of(static_cast<c10::DeviceIndex>(i)).block_near(pointer)) return found;
+  return std::nullopt;
+}
+
 void pool_retain(c10::DeviceIndex index, PoolId pool) {
   memory_of(resolve(index)).pool_retain(pool);
 }
