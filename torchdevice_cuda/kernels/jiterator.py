@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from . import compiled
+from . import compiled, copies
 
 _C10 = "c10/util/Half.h c10/util/BFloat16.h c10/util/complex.h".split()
 _TYPES = {
@@ -107,7 +107,8 @@ def launch(
         strides = compute_elementwise_output_strides(*wide)
 
         def made() -> torch.Tensor:
-            return torch.empty_strided(wide[0].shape, strides, dtype=common, device=device)
+            # As the dispatcher does it: copies on the host stay there, wherever requests are redirected to.
+            return torch.ops.aten.new_empty_strided.default(wide[0], wide[0].shape, strides, dtype=common)
 
         inputs = [
             t if t.dtype == common and t.stride() == strides and t.device == device else made().copy_(t) for t in wide
@@ -131,3 +132,13 @@ def launch(
                 runtime.cuGetErrorString(code_returned, ctypes.byref(words))
                 raise RuntimeError(f"CUDA error: {(words.value or b'').decode()}")
     return results[0] if outputs == 1 else tuple(results)
+
+
+def launch_on_copies(
+    code: str, name: str, by_reference: bool, outputs: int, tensors: Sequence[torch.Tensor], extras: dict[str, Any]
+) -> Any:
+    """The same on a GPU whose memory is not the host's: on copies, whose results come back."""
+    copies.leaving(f"jiterator {name}")
+    made = launch(code, name, by_reference, outputs, [copies.to_host(tensor) for tensor in tensors], extras)
+    device = next((tensor.device for tensor in tensors), None)
+    return made.to(device) if outputs == 1 else tuple(one.to(device) for one in made)
