@@ -86,21 +86,39 @@ def _number(value: Any, dtype: torch.dtype) -> list[Any]:
     return [ctypes.c_longlong(int(bool(value)) if dtype is torch.bool else int(value))]
 
 
-def launch(
-    code: str, name: str, by_reference: bool, outputs: int, tensors: Sequence[torch.Tensor], extras: dict[str, Any]
-) -> Any:
-    """What ``torch._C._cuda_jiterator_compile_and_launch_kernel`` gives."""
-    from torch._prims_common import compute_elementwise_output_strides
-
-    if not tensors:
-        raise RuntimeError(f"the jiterator's function {name!r} was called without a tensor")
+def _device(tensors: Sequence[torch.Tensor], takes_host: bool) -> torch.device:
+    """The one that all tensors are on."""
     device = tensors[0].device
+    if device.type == "cpu" and not takes_host:
+        raise RuntimeError("CUDAGuardImpl initialized with non-CUDA DeviceType: cpu")
     for tensor in tensors:
         if tensor.device != device:
             raise RuntimeError(
                 "Expected all tensors to be on the same device, but found at least two devices, "
                 f"{device} and {tensor.device}!"
             )
+    return device
+
+
+def launch(
+    code: str,
+    name: str,
+    by_reference: bool,
+    outputs: int,
+    tensors: Sequence[torch.Tensor],
+    extras: dict[str, Any],
+    *,
+    takes_host: bool,
+) -> Any:
+    """What ``torch._C._cuda_jiterator_compile_and_launch_kernel`` gives.
+
+    ``takes_host``: tensors of the device are the CPU's, so that these are taken.
+    """
+    from torch._prims_common import compute_elementwise_output_strides
+
+    if not tensors:
+        raise RuntimeError(f"the jiterator's function {name!r} was called without a tensor")
+    device = _device(tensors, takes_host)
     with torch.no_grad():
         common = functools.reduce(torch.promote_types, [torch.result_type(a, b) for a in tensors for b in tensors])
         wide = torch.broadcast_tensors(*tensors)
@@ -138,7 +156,8 @@ def launch_on_copies(
     code: str, name: str, by_reference: bool, outputs: int, tensors: Sequence[torch.Tensor], extras: dict[str, Any]
 ) -> Any:
     """The same on a GPU whose memory is not the host's: on copies, whose results come back."""
+    device = _device(tensors, takes_host=False) if tensors else None
     copies.leaving(f"jiterator {name}")
-    made = launch(code, name, by_reference, outputs, [copies.to_host(tensor) for tensor in tensors], extras)
-    device = next((tensor.device for tensor in tensors), None)
+    held = [copies.to_host(tensor) for tensor in tensors]
+    made = launch(code, name, by_reference, outputs, held, extras, takes_host=True)
     return made.to(device) if outputs == 1 else tuple(one.to(device) for one in made)

@@ -221,8 +221,11 @@ def _cuda_jiterator_compile_and_launch_kernel(
     """Compiles the function for the host, and calls it for every element."""
     from torchdevice_cuda.kernels import jiterator
 
-    launch = jiterator.launch if active().traits & Trait.HOST_MEMORY else jiterator.launch_on_copies
-    return launch(code_string, kernel_name, return_by_ref, num_outputs, tensors, kwargs)
+    arguments = (code_string, kernel_name, return_by_ref, num_outputs, tensors, kwargs)
+    traits = active().traits
+    if not traits & Trait.HOST_MEMORY:
+        return jiterator.launch_on_copies(*arguments)
+    return jiterator.launch(*arguments, takes_host=bool(traits & Trait.TRANSLATED))
 
 
 class _StaticCudaLauncher:
