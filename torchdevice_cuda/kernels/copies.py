@@ -41,7 +41,7 @@ class Copies:
         storage = tensor.untyped_storage()
         key = storage.data_ptr()
         if key not in self._copies:
-            whole = tensor.detach().new_empty(0, dtype=torch.uint8).set_(storage)  # type: ignore[call-overload]
+            whole = tensor.detach().new_empty(0, dtype=torch.uint8).set_(storage)
             self._copies[key] = whole, to_host(whole)
         copy, size = self._copies[key][1], tensor.element_size()
         elements: Any = copy[: copy.numel() // size * size].view(tensor.dtype)
