@@ -126,7 +126,8 @@ def launch(
 
         def made() -> torch.Tensor:
             # As the dispatcher does it: copies on the host stay there, wherever requests are redirected to.
-            empty: torch.Tensor = torch.ops.aten.new_empty_strided.default(wide[0], wide[0].shape, strides, dtype=common)
+            make = torch.ops.aten.new_empty_strided.default
+            empty: torch.Tensor = make(wide[0], wide[0].shape, strides, dtype=common)
             return empty
 
         inputs = [
