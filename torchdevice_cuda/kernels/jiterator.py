@@ -87,14 +87,26 @@ def _number(value: Any, dtype: torch.dtype) -> list[Any]:
 
 
 def launch(
-    code: str, name: str, by_reference: bool, outputs: int, tensors: Sequence[torch.Tensor], extras: dict[str, Any]
+    code: str,
+    name: str,
+    by_reference: bool,
+    outputs: int,
+    tensors: Sequence[torch.Tensor],
+    extras: dict[str, Any],
+    *,
+    takes_host: bool,
 ) -> Any:
-    """What ``torch._C._cuda_jiterator_compile_and_launch_kernel`` gives."""
+    """What ``torch._C._cuda_jiterator_compile_and_launch_kernel`` gives.
+
+    ``takes_host``: tensors of the device are the CPU's, so that these are taken.
+    """
     from torch._prims_common import compute_elementwise_output_strides
 
     if not tensors:
         raise RuntimeError(f"the jiterator's function {name!r} was called without a tensor")
     device = tensors[0].device
+    if device.type == "cpu" and not takes_host:
+        raise RuntimeError("CUDAGuardImpl initialized with non-CUDA DeviceType: cpu")
     for tensor in tensors:
         if tensor.device != device:
             raise RuntimeError(

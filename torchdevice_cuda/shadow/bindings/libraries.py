@@ -223,7 +223,10 @@ def _cuda_jiterator_compile_and_launch_kernel(
         raise _no_kernels(f"The jiterator kernel {kernel_name!r} (CUDA C++)")
     from torchdevice_cuda.kernels import jiterator
 
-    return jiterator.launch(code_string, kernel_name, return_by_ref, num_outputs, tensors, kwargs)
+    takes_host = bool(active().traits & Trait.TRANSLATED)
+    return jiterator.launch(
+        code_string, kernel_name, return_by_ref, num_outputs, tensors, kwargs, takes_host=takes_host
+    )
 
 
 class _StaticCudaLauncher:

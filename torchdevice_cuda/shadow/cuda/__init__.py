@@ -51,7 +51,7 @@ _exchange_device = torch._C._cuda_exchangeDevice
 _maybe_exchange_device = torch._C._cuda_maybeExchangeDevice
 
 has_half: bool = True
-has_magma: bool = torch._C._has_magma
+has_magma: bool = True
 
 default_generators: tuple[torch._C.Generator, ...] = ()
 

@@ -62,6 +62,7 @@ int launch(void* stream, const char* name, void (*run)(void*), void (*drop)(void
   const std::shared_ptr<void> held(work, drop);
   mark_used();
   mark_context(t_current_device);
+  if (C10_UNLIKELY(is_lost(t_current_device))) return failure_code(t_current_device);
   if (may_be_captured()) {
     if (const auto capture = capture_of(state_of(stream))) {
       static_cast<Recording&>(*capture).add(name, t_current_device, [held, run] { run(held.get()); }, true);
@@ -76,7 +77,7 @@ int launch(void* stream, const char* name, void (*run)(void*), void (*drop)(void
 }
 
 void failed(int code, const char* words) {
-  fail_context(code, words);
+  fail_context(t_current_device, code, words);
 }
 
 host_cuda::Memory find_memory(const void* address, const char** begin, size_t* bytes) {

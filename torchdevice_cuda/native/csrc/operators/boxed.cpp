@@ -17,6 +17,7 @@
 
 #include "operators/alerts.h"
 #include "operators/alias.h"
+#include "operators/assertions.h"
 #include "operators/device_check.h"
 #include "operators/dtypes.h"
 #include "operators/facts.h"
@@ -27,6 +28,7 @@
 #include "runtime/activities.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
+#include "runtime/failure.h"
 #include "runtime/generator.h"
 #include "runtime/interpreter.h"
 #include "runtime/streams.h"
@@ -169,7 +171,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
       op.redispatchBoxed(DispatchKeySet(target), stack);
       return;
     }
-    check_devices(op, f, *stack, base);
+    check_devices(op, f, *stack, base, target == DispatchKey::SparseCPU);
   }
   if (f.composite && C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
     // torch.jit.trace records its parts, which have to be called with the tensors that it knows.
@@ -187,12 +189,16 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
     return;
   }
 
+  if (f.launches) check_launched(index);
   if (C10_UNLIKELY(f.tells)) tell(f, *stack, base, index);
   std::optional<Widening> wide;
   const Types exclusive = types & f.exclusive;
   if (C10_UNLIKELY((types & f.special) != 0 || (exclusive & (exclusive - 1)) != 0))
     look_at_types(wide, f, types, *stack, base, index);
 
+  // If elements are wrong, results are made of these.
+  std::vector<IValue> given;
+  if (C10_UNLIKELY(f.asserts)) given.assign(stack->begin() + static_cast<ptrdiff_t>(base), stack->end());
   const bool told = kIsCuda && is_profiled() && f.launches;
   // By the tensors as they came: their aliases are all on the CPU.
   const bool awaited = told && waits(f, *stack, base);
@@ -272,6 +278,10 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   } catch (const c10::NotImplementedError& refusal) {
     if (kIsCuda) refuse_as_cuda(refusal, f.name, wide.has_value() ? wide->narrow() : c10::ScalarType::Undefined);
     throw;
+  } catch (const c10::Error& error) {
+    if (!kIsCuda || !(f.asserts || f.composite)) throw;
+    if (!assert_on_device(op, f, target, given, index, error, stack, base)) throw;
+    return;
   }
   if (C10_UNLIKELY(wide.has_value())) round(*wide, f, *stack);
   if (f.writes) aliases.write_back();

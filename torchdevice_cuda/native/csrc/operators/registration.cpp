@@ -104,10 +104,9 @@ void refuse(const c10::OperatorHandle& op, DispatchKeySet, Stack*) {
 
 // What only the CPU computes, and what CUDA then says. The first is attention's kernel here, whatever its name; the
 // rest have no CUDA kernel because nothing is computed.
-bool is_cpus_alone(const std::string& name, uint8_t flags) {
+bool is_cpus_alone(const std::string& name, uint16_t flags) {
   if (!kIsCuda || !flags) return false;
-  for (const char* used :
-       {"_scaled_dot_product_flash_attention_for_cpu", "_functional_assert_async", "_make_dep_token"})
+  for (const char* used : {"_scaled_dot_product_flash_attention_for_cpu", "_make_dep_token"})
     if (starts_with(name, used)) return false;
   return true;
 }
@@ -186,8 +185,8 @@ bool changes_list(const c10::OperatorHandle& op) {
 
 struct KeyPair {
   DispatchKey device, cpu;
-  uint8_t mps_flag;
-  uint8_t alone_flag;
+  uint16_t mps_flag;
+  uint16_t alone_flag;
 };
 const KeyPair kKeys[] = {
     {kDense, DispatchKey::CPU, kMpsKernel, kCpuAlone},
@@ -273,6 +272,8 @@ void register_boxed_kernels() {
           libraries[i]->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&change_list>());
           continue;
         }
+        // Of quantised tensors CUDA computes little, and PyTorch's dispatcher says so of the rest.
+        if (k.device == kQuantized && row && !(row->flags & kCudaQuantizedKernel)) continue;
         if (k.device == kDense && !wanted && composite) wanted = !stays_composite(*op);
         // Only a CUDA build has kernels here already.
         if (!wanted && op->hasKernelForDispatchKey(k.device)) {

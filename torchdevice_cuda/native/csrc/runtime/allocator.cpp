@@ -10,6 +10,7 @@
 #include "runtime/activities.h"
 #include "runtime/captures.h"
 #include "runtime/device_memory.h"
+#include "runtime/failure.h"
 #include "runtime/gpu_trace.h"
 #include "runtime/ipc.h"
 #include "runtime/pinned.h"
@@ -212,7 +213,9 @@ void reset_accumulated_stats(c10::DeviceIndex index) {
   checked(index).reset_accumulated_stats();
 }
 std::pair<size_t, size_t> memory_info(c10::DeviceIndex index) {
-  return memory_of(resolve(index)).info();
+  index = resolve(index);
+  check_awaited(index);
+  return memory_of(index).info();
 }
 void empty_cache(PoolId pool) {
   for (int i = 0; i < device_count(); i++) memory_of(static_cast<c10::DeviceIndex>(i)).empty_cache(pool);
