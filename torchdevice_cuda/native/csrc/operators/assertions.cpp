@@ -80,6 +80,7 @@ constexpr Assertion kAssertions[] = {
     {"scatter_add", kOutOfBounds, kScattering, kInDimension, 2},
     {"scatter_reduce", kOutOfBounds, kScattering, kInDimension, 2},
     {"index_select", kOutOfRange, kSelecting, kSelected, 2},
+    {"index_select", "INDICES element is out of DATA bounds", kSelecting, kSelected, 2},
     {"index_add", kOutOfRange, kAdding, kAdded, 2},
     {"index_add", kOutOfBounds, kAdding, kAdded, 2},
     {"index_reduce", kOutOfRange, kAdding, kAdded, 2},
