@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
+import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -178,11 +180,17 @@ def in_fork(work: Callable[[], Any]) -> tuple[Any, str]:
     with tempfile.TemporaryDirectory() as folder:
         said, answer = os.path.join(folder, "said"), os.path.join(folder, "answer")
         if not (pid := os.fork()):
-            os.dup2(os.open(said, os.O_CREAT | os.O_WRONLY, 0o600), 2)
-            warnings.simplefilter("ignore")
-            with open(answer, "w", encoding="utf-8") as file:
-                json.dump(work(), file)
-            os._exit(0)
+            status = 1
+            try:
+                os.dup2(os.open(said, os.O_CREAT | os.O_WRONLY, 0o600), 2)
+                warnings.simplefilter("ignore")
+                Path(answer).write_text(json.dumps(work()), encoding="utf-8")
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(status)
         _, status = os.waitpid(pid, 0)
         words = Path(said).read_text(encoding="utf-8")
         assert status == 0, (status, words)

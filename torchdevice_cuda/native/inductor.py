@@ -18,7 +18,7 @@ from .interface import Native
 
 Function = Callable[..., Any]
 
-#: How the words begin with which compiled code checks its indices.
+#: In the words with which compiled code checks its indices.
 _OUT_OF_BOUNDS = "index out of bounds: "
 #: What profiles call a compiled graph on the device.
 _COMPILED = "compiled code"
@@ -236,8 +236,9 @@ class _OnDevice:
         There are no results to go on with, so that the device is waited for at once.
         """
         words = str(error).partition("\n")[0]
-        if self._kind == "cuda" and words.startswith(_OUT_OF_BOUNDS):
-            self._native.fail_assertion(self._index, f"{_COMPILED}: unknown", words)
+        if self._kind == "cuda" and _OUT_OF_BOUNDS in words:
+            found = words[words.index(_OUT_OF_BOUNDS) :]
+            self._native.fail_assertion(self._index, f"{_COMPILED}: unknown", found)
             self._native.synchronize(self._index)
 
     def _again(self, arguments: list[Any], results: list[Any]) -> Callable[[], None]:

@@ -2,6 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/full_like.h>
+#include <c10/util/ScopeExit.h>
 
 #include <cstdint>
 #include <cstring>
@@ -79,6 +80,7 @@ constexpr Assertion kAssertions[] = {
     {"scatter_add", kOutOfBounds, kScattering, kInDimension, 2},
     {"scatter_reduce", kOutOfBounds, kScattering, kInDimension, 2},
     {"index_select", kOutOfRange, kSelecting, kSelected, 2},
+    {"index_select", "INDICES element is out of DATA bounds", kSelecting, kSelected, 2},
     {"index_add", kOutOfRange, kAdding, kAdded, 2},
     {"index_add", kOutOfBounds, kAdding, kAdded, 2},
     {"index_reduce", kOutOfRange, kAdding, kAdded, 2},
@@ -123,6 +125,8 @@ constexpr Assertion kAssertions[] = {
     {"_assert_async", "", kNone, "", 0, 1},
 };
 constexpr const char* kNoSingleValue = "Boolean value of Tensor with";
+// Found without a look at elements.
+constexpr const char* kNothingThere = "out of bounds for dimension with size 0";
 
 // What an operator of CUDA's says for what the CPU's says otherwise.
 struct Wording {
@@ -157,7 +161,8 @@ void say_as_cuda(const Facts& f, const std::string& words, const std::vector<c10
 }
 
 const Assertion* find_assertion(const Facts& f, const std::string& words, const Arguments& given) {
-  if (words.find(kNoSingleValue) != std::string::npos) return nullptr;
+  for (const char* hosts : {kNoSingleValue, kNothingThere})
+    if (words.find(hosts) != std::string::npos) return nullptr;
   for (const auto& row : kAssertions)
     if (f.name == row.name && words.find(row.words) != std::string::npos && (!row.holds || row.holds(given)))
       return &row;
@@ -188,19 +193,19 @@ thread_local bool t_replaced = false;
 bool find_results(
     const c10::OperatorHandle& op, const Facts& f, c10::DispatchKey target, const Assertion& row,
     const std::vector<c10::IValue>& arguments, c10::DeviceIndex index, torch::jit::Stack& results) {
-  try {
-    results = results_by_shape(op, f, arguments, index);
-    return true;
-  } catch (const c10::Error&) {  // not every operator has a kernel without memory
-  }
+  const auto tried = c10::make_scope_exit([] { t_replaced = false; });
   t_replaced = true;
   try {
     results = harmless(f, row, arguments);
     run_on_cpu(op, target, &results);
-    t_replaced = false;
+    return true;
+  } catch (const c10::Error&) {  // there may be no such elements
+  }
+  // Seconds when it is first asked: many kernels without memory are Python's.
+  try {
+    results = results_by_shape(op, f, arguments, index);
     return true;
   } catch (const c10::Error&) {
-    t_replaced = false;
     return false;
   }
 }
