@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+from pathlib import Path
+
 import pytest
 
-from torchdevice_cuda import settings
+from torchdevice_cuda import gpus, settings
+from torchdevice_cuda.meanings import Nothing, Refused
 
 
 def test_environment_is_read_and_overridden() -> None:
@@ -29,6 +34,19 @@ def test_environment_is_read_and_overridden() -> None:
         ("1e9", 10**9),
         ("1.5E3KiB", 1500 * 1024),
         ("9007199254740993", 9007199254740993),
+        ("1", 1),
+        (" 7 b ", 7),
+        ("1k", 1 << 10),
+        ("1KB", 10**3),
+        ("1mib", 1 << 20),
+        ("1M", 1 << 20),
+        ("1MB", 10**6),
+        ("1TiB", 1 << 40),
+        ("1TB", 10**12),
+        ("1PiB", 1 << 50),
+        ("1PB", 10**15),
+        ("8191PiB", 8191 << 50),
+        ("2e-1KiB", 204),
     ],
 )
 def test_sizes(text: str, size: int) -> None:
@@ -75,9 +93,22 @@ def test_every_setting_survives_a_child_process(option: settings.Option) -> None
         ("TORCHDEVICE_POLICY", "fast"),
         ("TORCHDEVICE_DEVICES", "0"),
         ("TORCHDEVICE_DEVICES", "two"),
+        ("TORCHDEVICE_DEVICES", "65"),
         ("TORCHDEVICE_MEMORY", "lots"),
         ("TORCHDEVICE_MEMORY", "0"),
+        ("TORCHDEVICE_MEMORY", "0.9"),
+        ("TORCHDEVICE_MEMORY", "8192PiB"),
+        ("TORCHDEVICE_MEMORY", "9223372036854775807"),
+        ("TORCHDEVICE_MEMORY", "1XiB"),
+        ("TORCHDEVICE_MEMORY", "GiB"),
+        ("TORCHDEVICE_NAME", "  "),
+        ("TORCHDEVICE_NAME", "a\ud800b"),
+        ("TORCHDEVICE_REPORT", " "),
+        ("TORCHDEVICE_BUILD", "2"),
+        ("TORCHDEVICE_BUILD", "true"),
+        ("TORCHDEVICE_DRIVER", "c\0pu"),
         ("TORCHDEVICE_CAPABILITY", "8"),
+        ("TORCHDEVICE_CAPABILITY", "8.10"),
         ("TORCHDEVICE_LOG_LEVEL", "LOUD"),
         ("TORCHDEVICE_FALLBACK", "maybe"),
         ("TORCHDEVICE_MLX", "sometimes"),
@@ -106,3 +137,105 @@ def test_arguments_are_checked_as_the_environment_is() -> None:
 def test_redirects_only_on_true() -> None:
     assert settings.load({}, {"TORCH_ALLOW_REDIRECTS": "TRUE"}).allow_redirects
     assert not settings.load({}, {"TORCH_ALLOW_REDIRECTS": "1"}).allow_redirects
+    assert [settings.BY_FIELD["allow_redirects"].write(value) for value in (True, False)] == ["true", "false"]
+
+
+#: Variables that are not called as their setting is, and settings without a flag.
+VARIABLES = {
+    "allow_redirects": "TORCH_ALLOW_REDIRECTS",
+    "visible_devices": "CUDA_VISIBLE_DEVICES",
+    "nvidia_smi": "TORCHDEVICE_WITH_NVIDIA_SMI",
+}
+#: Settings whose values are words.
+SWITCHES = {"build", "emulate_mps", "nvidia_smi"}
+WORDS = {"driver", "policy", "identity", "float64", "log_level", "fallback", "mlx", "refusals", *SWITCHES}
+WITHOUT_FLAG = {"allow_redirects", "visible_devices", "build", "emulate_mps", "nvidia_smi"}
+
+
+@pytest.mark.parametrize("option", settings.OPTIONS, ids=lambda option: option.field)
+def test_a_setting_is_called_the_same_everywhere(option: settings.Option) -> None:
+    assert option.variable == VARIABLES.get(option.field, f"TORCHDEVICE_{option.field.upper()}")
+    assert option.flag == (None if option.field in WITHOUT_FLAG else f"--{option.field.replace('_', '-')}")
+    assert settings.BY_FIELD[option.field] is option
+
+
+@pytest.mark.parametrize("option", settings.OPTIONS, ids=lambda option: option.field)
+def test_defaults_and_every_word_that_is_allowed_can_be_read(option: settings.Option) -> None:
+    default = getattr(settings.Settings(), option.field)
+    if default is not None:
+        assert option.read(option.write(default)) == default
+    words = option.allowed.split(", ")
+    if option.field in WORDS:
+        read = [option.read(word) for word in words]
+        assert read == ([True, False] if option.field in SWITCHES else words)
+        assert option.read(f" {words[0].swapcase()} ") == read[0]
+        with pytest.raises(ValueError, match=words[0]):
+            option.read(f"{words[0]} {words[0]}")
+
+
+def test_defaults() -> None:
+    chosen = settings.load({}, {})
+    assert chosen == settings.Settings()
+    assert (chosen.driver, chosen.policy, chosen.identity, chosen.float64) == ("auto", None, "cuda", "downcast")
+    assert (chosen.devices, chosen.memory, chosen.log_level) == (1, None, "WARNING")
+    assert (chosen.fallback, chosen.mlx, chosen.refusals) == ("allow", "auto", "memory")
+    assert (chosen.allow_redirects, chosen.build, chosen.emulate_mps, chosen.nvidia_smi) == (False, True, False, False)
+    assert settings.as_environment(chosen) == {}
+
+
+def test_drivers_are_tried_in_order_and_can_be_found() -> None:
+    assert list(settings.DRIVERS) == ["cuda", "mps", "virtual", "cpu"]
+    assert all(importlib.util.find_spec(module) for module in settings.DRIVERS.values())
+
+
+def test_what_an_empty_variable_means() -> None:
+    environ = {"TORCHDEVICE_DRIVER": "", "CUDA_VISIBLE_DEVICES": ""}
+    chosen = settings.load({}, environ)
+    assert chosen.driver == "auto"
+    assert chosen.visible_devices == ""
+
+
+def test_the_capability_that_is_claimed() -> None:
+    assert settings.Settings().claimed_capability == (7, 0)
+    assert settings.Settings().profile is None
+    of_profile = settings.load({"gpu": "H200"}, {})
+    assert of_profile.profile is gpus.GPUS["h200"]
+    assert of_profile.claimed_capability == (9, 0)
+    assert settings.load({"gpu": "h200", "capability": (12, 1)}, {}).claimed_capability == (12, 1)
+
+
+def test_limits() -> None:
+    assert settings.load({"devices": 64}, {}).devices == 64
+    assert settings.load({"devices": 1}, {}).devices == 1
+    with pytest.raises(settings.SettingsError, match=r"--gpu='h20' cannot be read; .*; the nearest are .*h200"):
+        settings.load({"gpu": "h20"}, {})
+    with pytest.raises(settings.SettingsError) as error:
+        settings.load({"gpu": "???"}, {})
+    assert str(error.value) == f"--gpu='???' cannot be read; allowed: {settings.BY_FIELD['gpu'].allowed}"
+
+
+def test_a_path_is_seen_from_where_it_was_given() -> None:
+    assert settings.load({"report": "-"}, {}).report == "-"
+    assert settings.load({"report": "r.html"}, {}).report == str(Path.cwd() / "r.html")
+
+
+def test_settings_that_do_not_act_on_a_driver_are_refused() -> None:
+    with pytest.raises(
+        settings.SettingsError, match=r"^--capability=8.0 means nothing on the cuda driver: the GPU has "
+    ):
+        settings.load({"driver": "cuda", "capability": "8.0"}, {})
+    chosen = settings.load({"driver": "cuda", "name": "x", "nvidia_smi": True, "float64": "cpu"}, {})
+    lines = settings.unmet(chosen, "cuda", Nothing)
+    assert [line.partition(" means nothing on the cuda driver: ")[0] for line in lines] == [
+        "--float64=cpu",
+        "--name=x",
+        "TORCHDEVICE_WITH_NVIDIA_SMI=1",
+    ]
+    assert settings.unmet(chosen, "cuda", Refused) == []
+
+
+def test_what_the_environment_says_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "CUDA_VISIBLE_DEVICES", "3")
+    assert settings.visible_devices_now() == "3"
+    monkeypatch.delitem(os.environ, "CUDA_VISIBLE_DEVICES")
+    assert settings.visible_devices_now() is None

@@ -7,10 +7,11 @@ namespace hostdevice {
 
 void register_composites() {
   Registrar registrar(kDense);
-  register_attention(registrar);
   if constexpr (kIsCuda) {
+    register_attention_choice(registrar);
     register_fused_attention(registrar);
     register_fused_recurrent_cells(registrar);
+    register_fused_lstm(registrar);
     register_synchronized_batch_norm(registrar);
     register_small(registrar);
     register_linear_algebra(registrar);
@@ -21,6 +22,7 @@ void register_composites() {
     register_random(registrar);
     register_absent_libraries(registrar);
   } else {
+    register_attention(registrar);
     register_apple_composites(registrar);
   }
 }
