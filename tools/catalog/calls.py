@@ -209,8 +209,8 @@ def of_tensor(entry: Callable_, target: Any, device: str, chosen: str | None) ->
     ways = list(fillings(rows, 1, loose=rows == [[]]))
     for i, own in enumerate(values.WORLD):
         for key, make in ways if i in (0, 1, 5) else ways[:25]:
-            yield (f"{i}/{key}",)
-            functools.partial(called_of, functools.partial(own, device), entry.name.rpartition(".")[2], make, device)
+            get = functools.partial(own, device)
+            yield f"{i}/{key}", functools.partial(called_of, get, entry.name.rpartition(".")[2], make, device)
 
 
 def of_method(entry: Callable_, target: Any, device: str, chosen: str | None) -> Iterator[Call]:

@@ -11,6 +11,8 @@ FEW = 64
 SEVERAL = 6
 #: What differs from run to run in a text, and what a device is called.
 ADDRESS = re.compile(r"0x[0-9a-f]+")
+BUILD = re.compile(r' at "/.*|(?<=abstract class )(\w+) with.*|, please report.*')
+INSTALLED = re.compile(r"(?<= from )['\"][^'\"]*['\"]?")
 PLACE = re.compile(r"\b(cuda|mps|cpu)(:0)?\b", re.IGNORECASE)
 #: Addresses, handles and seeds are larger: which they are says nothing.
 LARGE = 2**32
@@ -47,7 +49,7 @@ def of_tensor(value: Any) -> list[Any]:
 
 def text(value: str) -> str:
     """A text without what differs from run to run, whatever device it names."""
-    return PLACE.sub("<device>", ADDRESS.sub("<address>", value))
+    return PLACE.sub("<device>", INSTALLED.sub("<path>", ADDRESS.sub("<address>", value)))
 
 
 def summary(value: Any, depth: int = 0) -> Any:
@@ -81,6 +83,11 @@ def failure(error: BaseException) -> str:
     """An error's type and words."""
     first = str(error).strip().splitlines()[:1]
     return text(f"{type(error).__name__}: {first[0] if first else ''}"[:240])
+
+
+def words(error: str | None) -> str | None:
+    """An error less what depends on the build or on the release of Python."""
+    return error and BUILD.sub("", error)
 
 
 def is_tensor(a: Any) -> bool:
@@ -171,7 +178,7 @@ def same(
 ) -> bool:
     """Whether two calls came to the same: the same error, or the same result."""
     if "error" in a or "error" in b:
-        return a.get("error") == b.get("error")
+        return words(a.get("error")) == words(b.get("error"))
     return close(
         a["result"], b["result"], drawn=drawn or a["drawn"] or b["drawn"], kinds=kinds, signs=signs, written=written
     )

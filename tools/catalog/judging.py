@@ -59,6 +59,8 @@ def status(name: str, driver: str, stock: Row, told: Row | None, gpu: dict[str, 
         return {"status": NOT_RUN, "why": "it was not tried"}
     if "none" in told:
         return {"status": NOT_RUN, "why": f"no arguments were found that it takes: {told['none']}"}
+    if told.get("error", "").startswith("ModuleNotFoundError"):
+        return {"status": NOT_RUN, "why": f"it needs a package that is not installed: {told['error']}"}
     there = reference(name, told["call"], stock, gpu)
     known = stock if stock.get("call") == told["call"] and stock.get("call") else None
     if there is None and known is None:

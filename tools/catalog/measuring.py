@@ -233,11 +233,13 @@ def _chunk(driver: str, chunk: list[dict[str, Any]]) -> dict[str, dict[str, Any]
     """Some callables, in as many processes as it takes: behind one that ended its process another goes on."""
     found: dict[str, dict[str, Any]] = {}
     lives: dict[str, int] = {}
+    idle = 0
     with tempfile.TemporaryDirectory() as folder:
         while (rest := [row for row in chunk if row["entry"]["name"] not in found]) and time.monotonic() < ENDS[0]:
             told, ended, key, hung = _process(driver, rest, Path(folder))
             found |= told
-            if ended is None and not told:
+            idle = 0 if told or ended is not None else idle + 1
+            if idle == 2:
                 break  # it does not even begin
             if ended is not None:
                 lives[ended] = lives.get(ended, 0) + (LIVES - 2 if hung else 1)

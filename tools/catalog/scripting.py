@@ -85,8 +85,8 @@ def of_torchscript() -> dict[str, Maker]:
         "ModuleDict": lambda d: c.ModuleDict(scripted(d)._c),
         "ParameterDict": lambda d: c.ParameterDict(scripted(d)._c),
         "BufferDict": lambda d: c.BufferDict(scripted(d)._c),
-        "FunctionSchema": lambda d: c.parse_schema("f(Tensor x, int y=1) -> Tensor"),
-        "Argument": lambda d: c.parse_schema("f(Tensor x, int y=1) -> Tensor").arguments[0],
+        "FunctionSchema": lambda d: schema(),
+        "Argument": lambda d: schema().arguments[0],
         "ScriptDict": lambda d: c.ScriptDict({"a": 1}), "ScriptList": lambda d: c.ScriptList([1, 2]),
         "PyTorchFileReader": archive, "PyTorchFileWriter": lambda d: c.PyTorchFileWriter("written.pt"),
         "ConcreteModuleTypeBuilder": lambda d: c.ConcreteModuleTypeBuilder(torch.nn.Linear),
@@ -106,6 +106,11 @@ def of_torchscript() -> dict[str, Maker]:
         "SerializationStorageContext": lambda d: c.SerializationStorageContext(),
         "DeserializationStorageContext": lambda d: c.DeserializationStorageContext(),
     }  # fmt: skip
+
+
+def schema() -> Any:
+    KEPT.append(torch._C.parse_schema("f(Tensor x, int y=1) -> Tensor"))
+    return KEPT[-1]
 
 
 def symbolic() -> Any:
