@@ -127,5 +127,7 @@ def test_a_file_survives_its_tests(tool: ModuleType, tmp_path: Path, capsys: pyt
     assert tool.main([*given, "--sample", "0", "--also", str(tmp_path / "names")]) == 0
     kept = list(tool._lines(tmp_path / "out" / "cpu" / "test_it.jsonl"))
     assert [line["test"] for line in kept] == ["test_it.py::TestIt::test_a_passes"]
+    assert tool.main([*given, "--table"]) == 0
+    assert "| test_it.py | 7 | some by name | 1 | 0 | 0 | 100.0% |" in capsys.readouterr().out
     assert tool.main([*given, "-k", "fails", "--sample", "1", "--seed", "3"]) == 0
     assert len(list(tool._lines(tmp_path / "out" / "cpu" / "test_it.jsonl"))) == 1

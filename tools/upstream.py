@@ -325,18 +325,17 @@ def _chosen(run: Run, options: argparse.Namespace, results: Path) -> list[str]:
     if options.again:
         return [line["test"] for line in _latest(results) if line["outcome"] not in ORDINARY]
     tests = run.tests(options.words)
-    words = f"-k {options.words}" if options.words else ""
-    there = len(tests)
+    there, part = len(tests), [f"-k {options.words}"] if options.words else []
     if options.sample is not None and options.sample < there:
         kept = set(random.Random(options.seed).sample(tests, options.sample))
-        words = f"{words} {options.sample} by seed {options.seed}".strip()
+        part += [f"{options.sample} by seed {options.seed}"] if kept else []
         if options.also:
             kept.update(options.also.read_text().splitlines())
-            words += " and some by name"
+            part.append("some by name")
         tests = [test for test in tests if test in kept]
     if not options.resume:
         results.unlink(missing_ok=True)
-    results.with_suffix(".json").write_text(json.dumps({"there": there, "part": words}))
+    results.with_suffix(".json").write_text(json.dumps({"there": there, "part": ", ".join(part)}))
     done = {line["test"] for line in _lines(results)}
     return [test for test in tests if test not in done]
 
