@@ -80,7 +80,9 @@ def compile_library(source: str, file: str, expressions: Sequence[str], options:
 
 def _sources() -> str:
     """Which version of our headers and of the translator this is."""
-    found = [path for path in sorted(Path(__file__).parent.rglob("*")) if path.suffix in (".h", ".py", ".cuh")]
+    here = Path(__file__).parent
+    found = [path for path in sorted(here.rglob("*")) if path.suffix in (".h", ".py", ".cuh")]
+    found.append(here.parent / "native" / "csrc" / "bindings" / "kernel_seam.h")
     return hashlib.sha256(b"".join(path.read_bytes() for path in found)).hexdigest()
 
 
