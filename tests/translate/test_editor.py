@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from torchdevice_cuda.translate.core.editor import Change, Editor
+from torchdevice_cuda.translate.core.editor import Change, Editor, dotted
 
 
 @pytest.fixture
@@ -86,3 +86,9 @@ def test_a_change_that_comes_later_is_on_behalf_of_who_asked_for_it(owner: types
     change("second")
     assert editor.changes == [Change("program.name", "one")]
     assert editor.by == "two"
+
+
+def test_names_are_those_under_which_programs_find_them(owner: types.ModuleType) -> None:
+    assert dotted(owner, "name") == "program.name"
+    assert dotted(Editor, "set") == f"{Editor.__module__}.Editor.set"
+    assert dotted(Editor(), "set") == dotted(Editor, "set")

@@ -64,7 +64,7 @@ inline void hazard(Worker& w, size_t place, const Access& first, const Access& n
 }
 
 // Two threads have written something: whether the second wrote something else.
-inline void settle(Worker& w) {
+HOST_CUDA_UNWATCHED inline void settle(Worker& w) {
   Doubt& doubt = w.watch.doubt;
   if (!doubt.at) return;
   const char* const at = doubt.at;
@@ -72,7 +72,7 @@ inline void settle(Worker& w) {
   if (std::memcmp(at, doubt.before, doubt.bytes) != 0) hazard(w, doubt.place, doubt.first, doubt.second);
 }
 
-inline void use_shared(Worker& w, Area& area, const char* p, size_t n, Access now) {
+HOST_CUDA_UNWATCHED inline void use_shared(Worker& w, Area& area, const char* p, size_t n, Access now) {
   Access with;
   for (size_t i = 0; i < n; ++i) {
     Access found;
@@ -86,12 +86,12 @@ inline void use_shared(Worker& w, Area& area, const char* p, size_t n, Access no
   doubt.at = p, doubt.bytes = n, doubt.place = place, doubt.first = with, doubt.second = now;
 }
 
-inline void look(Worker& w, const char* p, size_t n, Use use, bool aligned, const void* from) {
+HOST_CUDA_UNWATCHED inline void look(Worker& w, const char* p, size_t n, Use use, bool aligned, const void* from) {
   const Ours ours(w.watch);
   settle(w);
   Area* near_area = nullptr;
-  for (Area& area : w.watch.areas)
-    if (p + n > area.begin - kGuard && p < area.begin + area.bytes + kGuard) near_area = &area;
+  for (Area* area = w.watch.areas; area < w.watch.areas + w.watch.area_count; ++area)
+    if (p + n > area->begin - kGuard && p < area->begin + area->bytes + kGuard) near_area = area;
   const char* const space = near_area ? "__shared__" : "__global__";
   if (aligned && n > 1 && reinterpret_cast<uintptr_t>(p) % n) {
     Nearest near;
@@ -104,14 +104,18 @@ inline void look(Worker& w, const char* p, size_t n, Use use, bool aligned, cons
       invalid(w, space, use, p, n, cudaErrorIllegalAddress, {area.begin, area.bytes}, from);
     return use_shared(w, area, p, n, {w.rank, w.watch.interval, w.watch.clock_of(w.rank), use, from});
   }
-  if (w.watch.is_recent(p, n)) return;
   Nearest near;
   if (!reach(w, p, n, near)) invalid(w, space, use, p, n, cudaErrorIllegalAddress, near, from);
 }
 
 HOST_CUDA_UNWATCHED inline void used(const void* p, size_t n, Use use, bool aligned, const void* from) {
   Worker* const w = worker;
-  if (w && w->watch.on) look(*w, static_cast<const char*>(p), n, use, aligned, from);
+  if (!w || !w->watch.on) return;
+  const auto* const begin = static_cast<const char*>(p);
+  if (!w->watch.doubt.at && !(aligned && reinterpret_cast<uintptr_t>(p) & (n - 1)))
+    for (const Range& r : w->watch.recent)
+      if (begin >= r.begin && begin + n <= r.end) return;
+  look(*w, begin, n, use, aligned, from);
 }
 
 }  // namespace host_cuda

@@ -40,11 +40,13 @@ inline void forget_memory(const void*) {}
 #pragma GCC visibility pop
 #else
 
-#include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #define HOST_CUDA_UNWATCHED __attribute__((no_sanitize("thread")))
@@ -60,16 +62,37 @@ struct Access {
   Use use = Use::kRead;
   const void* from = nullptr;
 };
+// A list of them. What every access runs is not compiled to be watched itself, and no function of the standard library
+// is.
+struct Reads {
+  Access* all = nullptr;
+  unsigned count = 0, room = 0;
+  Reads() = default;
+  Reads(const Reads&) = delete;
+  Reads& operator=(const Reads&) = delete;
+  ~Reads() {
+    free(all);
+  }
+  HOST_CUDA_UNWATCHED void add(const Access& one) {
+    if (count == room) {
+      room = room ? 2 * room : 4;
+      all = static_cast<Access*>(realloc(static_cast<void*>(all), room * sizeof(Access)));
+      if (!all) abort();
+    }
+    all[count++] = one;
+  }
+};
 struct Byte {
   Access write;
-  std::vector<Access> reads;  // of the interval, since it was written
+  Reads reads;  // of the interval, since it was written
 };
 // A thing in shared memory, known by the declaration's number.
 struct Area {
   size_t key;
   const char* begin;
   size_t bytes;
-  std::vector<Byte> all;
+  std::unique_ptr<Byte[]> held;
+  Byte* all;
 };
 struct Range {
   const char *begin = nullptr, *end = nullptr;
@@ -92,10 +115,13 @@ class Watch {
   volatile bool on = false;  // read by calls that the compiler adds late: it would take the stores for dead
   unsigned interval = 0;
   Doubt doubt;
-  std::vector<Area> areas;
+  Area* areas = nullptr;
+  size_t area_count = 0;
+  Range recent[8];  // what was found to be the kernel's to use, last
 
   void begin() {
-    areas.clear();
+    held_areas_.clear();
+    area_count = 0;
   }
   void pause() {
     on = false;
@@ -103,67 +129,71 @@ class Watch {
   void block(unsigned threads) {
     ++interval;
     clocks_.assign(threads, {});
-    for (unsigned i = 0; i < threads; ++i) clocks_[i][i % 32] = 1;
-    recent_ = {};
+    for (unsigned i = 0; i < threads; ++i) clocks_[i].of[i % 32] = 1;
+    clock_ = clocks_.data();
+    for (Range& r : recent) r = {};
   }
   void barrier() {
     ++interval;
   }
   void met(unsigned warp, unsigned lanes) {
-    std::array<unsigned, 32> latest{};
-    each(warp, lanes, [&](unsigned, const std::array<unsigned, 32>& mine) {
-      for (unsigned i = 0; i < 32; ++i) latest[i] = latest[i] < mine[i] ? mine[i] : latest[i];
+    Clock latest{};
+    each(warp, lanes, [&](unsigned, const Clock& mine) {
+      for (unsigned i = 0; i < 32; ++i) latest.of[i] = latest.of[i] < mine.of[i] ? mine.of[i] : latest.of[i];
     });
-    each(warp, lanes, [&](unsigned lane, std::array<unsigned, 32>& mine) {
+    each(warp, lanes, [&](unsigned lane, Clock& mine) {
       mine = latest;
-      ++mine[lane];
+      ++mine.of[lane];
     });
   }
   void shared(size_t key, const char* begin, size_t bytes) {
     Area* found = nullptr;
-    for (auto& area : areas)
+    for (auto& area : held_areas_)
       if (area.key == key) found = &area;
-    if (!found) found = &areas.emplace_back();
-    if (found->begin != begin || found->bytes != bytes) *found = {key, begin, bytes, std::vector<Byte>(bytes)};
+    if (found && found->begin == begin && found->bytes == bytes) return;
+    if (!found) found = &held_areas_.emplace_back();
+    auto made = std::make_unique<Byte[]>(bytes);
+    Byte* const all = made.get();
+    *found = {key, begin, bytes, std::move(made), all};
+    areas = held_areas_.data();
+    area_count = held_areas_.size();
   }
   // What the use of a byte conflicts with, or nothing.
-  bool conflict(Byte& byte, Access now, Access& with) {
-    const Access& w = byte.write;
+  HOST_CUDA_UNWATCHED bool conflict(Byte& byte, const Access& now, Access& with) {
     bool found = false;
-    if (!in_order(w, now)) with = w, found = true;
+    if (!in_order(byte.write, now)) with = byte.write, found = true;
+    Reads& reads = byte.reads;
     if (now.use == Use::kRead) {
-      auto& reads = byte.reads;
-      if (!reads.empty() && reads.back().interval != now.interval) reads.clear();
-      if (reads.empty() || reads.back().rank != now.rank)
-        reads.push_back(now);
+      if (reads.count && reads.all[reads.count - 1].interval != now.interval) reads.count = 0;
+      if (reads.count && reads.all[reads.count - 1].rank == now.rank)
+        reads.all[reads.count - 1] = now;
       else
-        reads.back() = now;
+        reads.add(now);
       return found;
     }
-    for (const Access& r : byte.reads)
-      if (!found && !in_order(r, now)) with = r, found = true;
-    byte.reads.clear();
+    for (unsigned i = 0; i < reads.count; ++i)
+      if (!found && !in_order(reads.all[i], now)) with = reads.all[i], found = true;
+    reads.count = 0;
     byte.write = now;
     return found;
   }
-  unsigned clock_of(unsigned rank) const {
-    return rank < clocks_.size() ? clocks_[rank][rank % 32] : 0;
-  }
-  bool is_recent(const char* p, size_t n) const {
-    for (const Range& r : recent_)
-      if (r.has(p, n)) return true;
-    return false;
+  HOST_CUDA_UNWATCHED unsigned clock_of(unsigned rank) const {
+    return clock_[rank].of[rank % 32];
   }
   void remember(Range r) {
-    recent_[next_++ % recent_.size()] = r;
+    recent[next_++ % 8] = r;
   }
 
  private:
-  bool in_order(const Access& before, const Access& now) const {
+  struct Clock {
+    unsigned of[32];
+  };
+
+  HOST_CUDA_UNWATCHED bool in_order(const Access& before, const Access& now) const {
     if (!before.from || before.interval != now.interval || before.rank == now.rank) return true;
     // As compute-sanitizer: what is used by atomics is taken for the program's way to agree.
     if (before.use == Use::kAtomic || now.use == Use::kAtomic) return true;
-    return before.rank / 32 == now.rank / 32 && clocks_[now.rank][before.rank % 32] >= before.clock;
+    return before.rank / 32 == now.rank / 32 && clock_[now.rank].of[before.rank % 32] >= before.clock;
   }
   template <class Call>
   void each(unsigned warp, unsigned lanes, Call call) {
@@ -171,8 +201,9 @@ class Watch {
       if ((lanes >> i & 1) && warp * 32 + i < clocks_.size()) call(i, clocks_[warp * 32 + i]);
   }
 
-  std::vector<std::array<unsigned, 32> > clocks_;
-  std::array<Range, 16> recent_;
+  std::vector<Area> held_areas_;
+  std::vector<Clock> clocks_;
+  Clock* clock_ = nullptr;
   unsigned next_ = 0;
 };
 

@@ -1,0 +1,172 @@
+"""Whether the tests notice when the package is changed: one small change at a time, and the tests that ran its line.
+
+A mutant is a copy of the tree with one change. The files of tests that the record of coverage names for the line are
+run on it one after another, the likeliest first, until one fails: then the mutant is caught. No library does that here:
+those that there are change the process that runs the tests, and here tests run programs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import recording
+from changes import Change, changes, compiles
+from forking import Server
+
+#: Where a wrong word does the most harm: what is read from outside, where requests go, what the GPU is said to be.
+PLACES = ("settings.py", "drivers", "translate/core")
+#: What came of a mutant. One that hangs was noticed, and so was one whose tests cannot be collected.
+CAUGHT, SURVIVED, UNTESTED = "caught", "survived", "not run by any test"
+
+
+class Mutant(NamedTuple):
+    """A change of a file of the package."""
+
+    file: str
+    change: Change
+
+    @property
+    def name(self) -> str:
+        return f"{self.file}:{self.change.line}:{self.change.begin}-{self.change.end} {self.change.kind}"
+
+
+def mutants(places: Iterable[str]) -> list[Mutant]:
+    """Every mutant of some files and folders of the package."""
+    found: list[Mutant] = []
+    for place in places:
+        whole = recording.PACKAGE / place
+        for path in [whole] if whole.is_file() else sorted(whole.rglob("*.py")):
+            name = str(path.relative_to(recording.ROOT))
+            found += [Mutant(name, change) for change in changes(path.read_bytes())]
+    return found
+
+
+class Tests:
+    """Which files of tests ran a line, from the record."""
+
+    def __init__(self) -> None:
+        from coverage import CoverageData
+
+        recording.combine()
+        self._data = CoverageData(str(recording.FOLDER / "data"))
+        self._data.read()
+        self._durations = recording.durations()
+        self._lines: dict[str, dict[int, list[str]]] = {}
+
+    def of(self, mutant: Mutant, seconds: float) -> list[str]:
+        """The files, the likeliest first: those whose names have words of the file's, then the quickest.
+
+        Together they take no longer than so many seconds where nothing is changed, if there are several.
+        """
+        if mutant.file not in self._lines:
+            self._lines[mutant.file] = self._data.contexts_by_lineno(str(recording.ROOT / mutant.file))
+        lines = self._lines[mutant.file]
+        # A text of several lines is recorded at the line where its statement begins.
+        line = next((n for n in range(mutant.change.line, 0, -1) if n in lines), 0)
+        words = set(re.split(r"[/_.]", mutant.file))
+        known = [test for test in lines.get(line, []) if test in self._durations]
+        known.sort(key=lambda test: (-len(words & set(re.split(r"[/_.]", test)[1:])), self._durations[test]))
+        chosen: list[str] = []
+        for test in known:
+            if not chosen or self._durations[test] <= seconds:
+                seconds -= self._durations[test]
+                chosen.append(test)
+        return chosen
+
+    def patience(self, test: str) -> float:
+        """How long a file of tests may take with a change, which may make it hang."""
+        return 60 + 5 * self._durations[test]
+
+
+class Tree:
+    """A copy of the repository in which one file may be changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        listed = subprocess.run(command, cwd=recording.ROOT, check=True, capture_output=True).stdout
+        for name in filter(None, listed.decode().split("\0")):
+            if (recording.ROOT / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(recording.ROOT / name, folder / name)
+        self._time = int(time.time())
+
+    def write(self, name: str, source: bytes) -> None:
+        """Put a file there that is newer than what Python compiled of it: it compares seconds."""
+        self._time += 2
+        (self.folder / name).write_bytes(source)
+        os.utime(self.folder / name, (self._time, self._time))
+
+
+class Examination:
+    """Tests that are run on mutants in a tree of their own."""
+
+    def __init__(self, tree: Tree, server: Server, seconds: float) -> None:
+        self._tree, self._server, self._seconds = tree, server, seconds
+        self._tests = Tests()
+        self._failing: dict[str, list[str]] = {}
+
+    def _left_out(self, test: str) -> list[str]:
+        """What fails of a file of tests though nothing is changed: it would catch everything."""
+        if test not in self._failing:
+            said = self._server.pytest(["-rfE", test]).said
+            self._failing[test] = re.findall(r"^(?:FAILED|ERROR) (\S+(?: [^-\n]*)?)(?= - |$)", said, re.M)
+        return [f"--deselect={each}" for each in self._failing[test]]
+
+    def _noticing(self, files: Iterable[str]) -> str:
+        """The first file of tests that fails, if one does."""
+        for test in files:
+            done = self._server.pytest(["-x", *self._left_out(test), test], seconds=self._tests.patience(test))
+            if done.status not in (0, 5):
+                return test
+        return ""
+
+    def of(self, mutant: Mutant) -> dict[str, Any]:
+        """What comes of a mutant."""
+        files = self._tests.of(mutant, self._seconds)
+        for test in files:
+            self._left_out(test)
+        source = (recording.ROOT / mutant.file).read_bytes()
+        self._tree.write(mutant.file, mutant.change.applied(source))
+        by = self._noticing(files)
+        self._tree.write(mutant.file, source)
+        return {
+            "mutant": mutant.name,
+            "before": source[mutant.change.begin : mutant.change.end].decode(),
+            "after": mutant.change.after,
+            "came": CAUGHT if by else SURVIVED if files else UNTESTED,
+            "by": by,
+            "tried": files,
+        }
+
+
+def examine(chosen: Iterable[Mutant], seconds: float) -> Iterator[dict[str, Any]]:
+    """What comes of each mutant, with tests that take about so many seconds."""
+    with tempfile.TemporaryDirectory(prefix="tree-", dir=recording.FOLDER) as folder:
+        tree = Tree(Path(folder))
+        with Server(tree.folder) as server:
+            yield from map(Examination(tree, server, seconds).of, chosen)
+
+
+def sample(found: list[Mutant], size: int, seed: int) -> list[Mutant]:
+    """Some of the mutants, the same for a seed."""
+    order = random.Random(seed).sample(found, len(found))
+    sound = (each for each in order if compiles((recording.ROOT / each.file).read_bytes(), each.change))
+    return list(itertools.islice(sound, size))
+
+
+def known(results: Path) -> dict[str, dict[str, Any]]:
+    """What came of mutants in earlier runs, the last of each."""
+    lines = results.read_text("utf-8").splitlines() if results.exists() else []
+    return {row["mutant"]: row for row in map(json.loads, lines)}
