@@ -94,6 +94,12 @@ def test_what_is_otherwise_is_said(tool: ModuleType, tmp_path: Path) -> None:
             complaints()
 
 
+def test_a_row_counts_what_ran(tool: ModuleType) -> None:
+    row = tool._row("test_it.py", results(), {"there": 70, "part": "7 by seed 1"})
+    assert row == "| test_it.py | 70 | 7 by seed 1 | 2 | 1 | 4 | 33.3% |"
+    assert tool.HEAD.count("|") == row.count("|")
+
+
 def test_what_is_said_of_pytorchs_tests_can_be_read(tool: ModuleType) -> None:
     files = sorted((ROOT / "tests" / "upstream").rglob("*.toml"))
     assert files
@@ -112,6 +118,16 @@ def test_a_file_survives_its_tests(tool: ModuleType, tmp_path: Path, capsys: pyt
     assert {k["test"].partition("::test_")[2]: (k["outcome"], k["words"]) for k in kept} == OUTCOMES
     assert "2 passed, 1 skipped, 2 failed, 1 crashed, 1 hangs; 0 otherwise than expected" in capsys.readouterr().out
     assert tool.main([*given, "--table"]) == 0
+    assert "| test_it.py | 7 | all | 2 | 1 | 4 | 33.3% |" in capsys.readouterr().out
     assert tool.main([*given, "--resume"]) == 0, "nothing is left to run"
+    (tmp_path / "source" / "test" / "test_it.py").write_text(SUITE.replace("time.sleep(600)", "pass"))
+    assert tool.main([*given, "--again", "--once"]) == 1
+    assert "TestIt::test_f_hangs passed, expected: hangs (and this)" in capsys.readouterr().out
+    (tmp_path / "names").write_text("test_it.py::TestIt::test_a_passes\n")
+    assert tool.main([*given, "--sample", "0", "--also", str(tmp_path / "names")]) == 0
+    kept = list(tool._lines(tmp_path / "out" / "cpu" / "test_it.jsonl"))
+    assert [line["test"] for line in kept] == ["test_it.py::TestIt::test_a_passes"]
+    assert tool.main([*given, "--table"]) == 0
+    assert "| test_it.py | 7 | some by name | 1 | 0 | 0 | 100.0% |" in capsys.readouterr().out
     assert tool.main([*given, "-k", "fails", "--sample", "1", "--seed", "3"]) == 0
     assert len(list(tool._lines(tmp_path / "out" / "cpu" / "test_it.jsonl"))) == 1

@@ -5,6 +5,8 @@
     python -m torchdevice_cuda tools/gap.py tests/data/surface-2.13.0.json
     python -m torchdevice_cuda tools/gap.py SURFACE.json --names-only     # another torch version: names, not signatures
     python tools/gap.py SURFACE.json --trim tests/data/surface-X.json     # keep what this tool compares
+    python tools/gap.py --installed --log tests/data/gaps.json            # fails on what the log does not have
+    python tools/gap.py SURFACE.json --since OLDER.json --log LOG --write # what a release brought, into the log
 
 A surface file is ``{module: {"all": [...], "names": {name: {"kind", "signature", "members"}}}}``. Exits 1 on any gap.
 Of a signature that is compared which a call depends on: names, kinds and defaults of the parameters. Annotations are
@@ -14,7 +16,8 @@ not: stock leaves many functions without.
 of ``torch._C`` with it where the build has one, and compares in another. It also lists the names of that part that any
 file of torch asks for and nobody answers. Before, it says what is new, gone and changed in the release itself since
 the last one whose surface is in ``tests/data`` (or ``--since`` another): what stock answers by itself is no gap, but
-worth a try.
+worth a try. A log has the gaps of each release with how bad they are and what is done about them; what it does not
+have is a regression.
 """
 
 from __future__ import annotations
@@ -35,26 +38,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# Private names that the rest of torch reads from torch.cuda.
-PRIVATE = {
-    "torch.cuda": (
-        "_CudaDeviceProperties _POOL_HANDLE _exchange_device _get_device_index _get_rng_state_offset _is_compiled "
-        "_is_in_bad_fork _lazy_init _maybe_exchange_device _set_rng_state_offset _set_stream_by_id _sleep _lazy_call "
-        "_get_device _get_generator _DeviceGuard _initialized _queued_calls _lazy_seed_tracker _check_capability"
-    ).split(),
-    "torch.cuda._graph_annotations": ["get_kernel_annotations"],
-    "torch.cuda._memory_viz": ["_block_extra", "_frames_fmt"],
-    "torch.cuda._pin_memory_utils": ["pin_memory", "unpin_memory"],
-    "torch.cuda._sanitizer": ["enable_cuda_sanitizer"],
-    "torch.cuda._utils": ["_get_device_index"],
-    "torch.cuda.jiterator": ["_create_jit_fn", "_create_multi_output_jit_fn"],
-    "torch.cuda.memory": (
-        "_dump_snapshot _record_memory_history _record_memory_history_impl _record_memory_history_legacy _snapshot "
-        "_set_allocator_settings _get_current_allocator _host_allocator _save_memory_usage _save_segment_usage"
-    ).split(),
-    "torch.cuda.nccl": ["_check_sequence_type"],
-    "torch.cuda.amp.autocast_mode": ["_cast"],
-}
+import gap_log
+
 # Members that pybind11 adds to every class it makes.
 IGNORED_MEMBERS = {"_pybind11_conduit_v1_"}
 # Classes whose members are torch.Tensor's or a storage's own: hundreds that would be recorded nineteen times.
@@ -64,6 +49,10 @@ TORCH_C = "torch._C"
 OF_CUDA = r"_(?:cuda_|Cuda|CUDA|nccl_|gds_|cudnn_)\w+"
 ASKED = re.compile(rf"\b_C\.({OF_CUDA})")
 IMPORTED = re.compile(r"^ *from torch\._C import (\([^)]*\)|.*)", re.MULTILINE)
+# How files of torch ask torch.cuda and its modules for names that are not public.
+READ = re.compile(r"\btorch\.cuda((?:\.\w+)*?)\.(_[a-zA-Z]\w*)")
+PRIVATE = re.compile(r"\b_[a-zA-Z]\w*")
+READ_IMPORTED = re.compile(r"^ *from torch\.cuda((?:\.\w+)*) import (\([^)]*\)|.*)", re.MULTILINE)
 # Defaults that are no Python: <object object at 0x...>, <class 'int'>.
 SHOWN = re.compile(r"<[^<>]*>")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -73,11 +62,22 @@ DATA = Path(__file__).resolve().parents[1] / "tests" / "data"
 def compared(surface: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Every (module, name, entry) this tool holds the running tree against."""
     for module, recorded in surface.items():
-        private_module = any(part.startswith("_") for part in module.split("."))
         for name, entry in recorded["names"].items():
-            public = not private_module and not name.startswith("_")
-            if public or module == TORCH_C or name in PRIVATE.get(module, ()):
-                yield module, name, entry
+            yield module, name, entry
+
+
+def read_of_cuda(root: Path) -> dict[tuple[str, str], str]:
+    """The private names that files below a folder read from torch.cuda's modules, each with a file that does."""
+    found: dict[tuple[str, str], str] = {}
+    for file in sorted(root.rglob("*.py")):
+        place = file.relative_to(root)
+        if place.parts[0] == "cuda":
+            continue  # its own
+        text = file.read_text(encoding="utf-8", errors="replace")
+        imported = ((module, name) for module, names in READ_IMPORTED.findall(text) for name in PRIVATE.findall(names))
+        for module, name in (*READ.findall(text), *imported):
+            found.setdefault((f"torch.cuda{module}", name), str(place))
+    return found
 
 
 def kind_of(value: Any) -> str:
@@ -235,24 +235,55 @@ def news(before: dict[str, Any], after: dict[str, Any]) -> Iterator[tuple[str, s
                 yield from (("gone", f"{dotted}.{member}") for member in sorted(had - has))
 
 
-def compare_with_installed(driver: str, since: Path | None) -> int:
-    """Record the installed torch without us and compare with us, in two processes; the second's exit status."""
+def compare_with_installed(args: argparse.Namespace) -> int:
+    """Record the installed torch without us and compare with us, in two processes; the exit status."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TORCHDEVICE_")}
+    release = importlib.metadata.version("torch").partition("+")[0]
     with tempfile.TemporaryDirectory() as folder:
-        surface = os.path.join(folder, "surface.json")
+        surface, found = os.path.join(folder, "surface.json"), Path(folder, "found.json")
         subprocess.run([sys.executable, __file__, surface, "--record"], env=environment, check=True)
-        since = since or recorded_before(importlib.metadata.version("torch"))
-        if since is not None:
-            for what, where in news(json.loads(since.read_text()), json.loads(Path(surface).read_text())):
-                print(f"{what} since {since.stem}: {where}", flush=True)
-        with_us = [sys.executable, "-m", "torchdevice_cuda", "--driver", driver, __file__, surface, "--asked"]
-        return subprocess.run(with_us, env=environment).returncode
+        since = args.since or recorded_before(release)
+        told = told_news(since, Path(surface)) if since is not None else []
+        with_us = [sys.executable, "-m", "torchdevice_cuda", "--driver", args.driver, __file__, surface, "--asked"]
+        status = subprocess.run([*with_us, "--found", str(found)], env=environment).returncode
+        if args.log is None or not found.exists():
+            return status
+        told += [gap_log.Gap(*row) for row in json.loads(found.read_text())]
+    return logged(args, release, told)
+
+
+def told_news(since: Path, surface: Path) -> list[gap_log.Gap]:
+    """What a release has changed, said line by line."""
+    told = [gap_log.Gap(*row) for row in news(json.loads(since.read_text()), json.loads(surface.read_text()))]
+    for what, where in told:
+        print(f"{what} since {since.stem}: {where}", flush=True)
+    return told
+
+
+def logged(args: argparse.Namespace, release: str, found: list[gap_log.Gap]) -> int:
+    """Holds gaps against the log, or writes them into it."""
+    if args.write:
+        args.log.write_text(gap_log.written(args.log, release, found))
+        return 0
+    for line in gap_log.mended(args.log, release, found):
+        print(f"no gap any more, {args.log.name} has it: {line}")
+    worse = gap_log.regressions(args.log, release, found)
+    for line in worse:
+        print(f"not in {args.log.name}: {line}")
+    print(f"torch {release}: {len(found)} in all, {len(worse)} that {args.log.name} does not have")
+    return 1 if worse else 0
 
 
 def trim(surface: dict[str, Any]) -> dict[str, Any]:
-    """The surface less everything that is not compared."""
+    """The surface less everything that is not compared: private names that no file of the installed torch reads."""
+    import torch
+
+    read = read_of_cuda(Path(torch.__path__[0]))
     kept: dict[str, Any] = {}
     for module, name, entry in compared(surface):
+        private = name.startswith("_") or any(part.startswith("_") for part in module.split("."))
+        if private and module != TORCH_C and (module, name) not in read:
+            continue
         row = kept.setdefault(module, {"all": surface[module]["all"], "names": {}})
         small = {key: entry[key] for key in ("kind", "signature") if entry.get(key)}
         if entry.get("members") and not FOREIGN.search(name):
@@ -267,16 +298,22 @@ def main() -> int:
     parser.add_argument("surface", type=Path, nargs="?")
     parser.add_argument("--installed", action="store_true", help="compare with the installed torch's own tree")
     parser.add_argument("--driver", default="cpu", help="with --installed: the driver to compare (cpu)")
-    parser.add_argument("--since", type=Path, help="with --installed: the surface of an earlier release")
+    parser.add_argument("--since", type=Path, help="the surface of an earlier release: what is new since")
     parser.add_argument("--asked", action="store_true", help="look for names that torch asks torch._C for, too")
     parser.add_argument("--names-only", action="store_true", help="compare names, not signatures, kinds and members")
     parser.add_argument("--record", action="store_true", help="write the surface of this torch; compare nothing")
     parser.add_argument("--trim", type=Path, help="write what is compared to this file; compare nothing")
+    parser.add_argument("--log", type=Path, help="hold the gaps against this log: fails on those it does not have")
+    parser.add_argument("--write", action="store_true", help="with --log: write them into it")
+    parser.add_argument("--found", type=Path, help="write the gaps to this file, too")
     args = parser.parse_args()
     if args.installed:
-        return compare_with_installed(args.driver, args.since)
+        return compare_with_installed(args)
     if args.surface is None:
         parser.error("a surface to compare with, or --installed")
+    if args.since:
+        told = told_news(args.since, args.surface)
+        return logged(args, args.surface.stem.removeprefix("surface-"), told) if args.log else 0
     if args.record:
         args.surface.write_text(json.dumps(trim(record()), indent=0, sort_keys=True) + "\n")
         return 0
@@ -289,6 +326,8 @@ def main() -> int:
     found = list(gaps(surface, args.names_only))
     if args.asked:
         found += unanswered(Path(torch.__path__[0]))
+    if args.found:
+        args.found.write_text(json.dumps(found))
     for what, where in found:
         print(f"{what}: {where}")
     total = sum(1 for _ in compared(surface))

@@ -2,9 +2,10 @@
 
     python tools/upstream.py --source PYTORCH_CHECKOUT                      # every file of which something is expected
     python tools/upstream.py --source PYTORCH_CHECKOUT test_cuda.py -k graph --driver virtual
-    python tools/upstream.py --source PYTORCH_CHECKOUT test_torch.py --sample 200 --seed 1
+    python tools/upstream.py --source PYTORCH_CHECKOUT test_torch.py --sample 200 --seed 1 --also names.txt
     python tools/upstream.py --source PYTORCH_CHECKOUT test_cuda.py --resume # what an earlier run did not come to
-    python tools/upstream.py --source PYTORCH_CHECKOUT test_cuda.py --table  # what the results say; nothing is run
+    python tools/upstream.py --source PYTORCH_CHECKOUT test_cuda.py --again  # what did not pass in an earlier run
+    python tools/upstream.py --source PYTORCH_CHECKOUT --table               # what the results say; nothing is run
 
 The tests are those of the checkout, best of the release that is installed; none is kept here. ``tests/upstream`` says
 what is expected of a file: which tests do not pass under which driver, what they do instead, and why. A test that no
@@ -23,6 +24,7 @@ import collections
 import contextlib
 import dataclasses
 import fnmatch
+import itertools
 import json
 import os
 import random
@@ -57,6 +59,8 @@ ORDINARY = ("passed", "skipped")
 RECORD = "UPSTREAM_RECORD"
 STARTING = 120  # seconds: a file of tests may make thousands of them when it is imported
 LONGEST_WORDS = 300
+#: The head of what --table prints, for docs/compatibility.md.
+HEAD = "| file | tests in it | run | passed | skipped | otherwise | of those run |"
 
 
 # ------------------------------------------------------------ inside the process
@@ -277,7 +281,7 @@ class Expectations:
 
 
 # --------------------------------------------------------------------- the command
-def _run(run: Run, tests: Sequence[str], results: Path, jobs: int) -> None:
+def _run(run: Run, tests: Sequence[str], results: Path, jobs: int, *, once: bool) -> None:
     """All of them, in some processes at a time, each result written as it comes."""
     lock, shares = threading.Lock(), [tests[i::jobs] for i in range(jobs)]
     done = 0
@@ -295,11 +299,10 @@ def _run(run: Run, tests: Sequence[str], results: Path, jobs: int) -> None:
     def alone() -> None:
         """What fails among others may fail because of them: what it does by itself counts."""
         failed = [line["test"] for line in _latest(results) if line["outcome"] == "failed" and line["test"] in tests]
-        with results.with_suffix(".alone.log").open("ab") as output:
-            for test in failed:
-                for result in run.results([test], output):
-                    with results.open("a") as file:
-                        file.write(json.dumps(result) + "\n")
+        with results.with_suffix(".alone.log").open("ab") as output, results.open("a") as file:
+            for result in itertools.chain.from_iterable(run.results([test], output) for test in failed):
+                file.write(json.dumps(result) + "\n")
+                file.flush()
 
     threads = [
         threading.Thread(target=work, args=(share, results.with_suffix(f".{i}.log")), daemon=True)
@@ -310,16 +313,40 @@ def _run(run: Run, tests: Sequence[str], results: Path, jobs: int) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        if len(tests) > 1:
+        if len(tests) > 1 and not once:
             alone()
     finally:
         for process in list(_running):
             _end(process)
 
 
-def _suites(options: argparse.Namespace) -> list[str]:
-    known = [str(path.relative_to(EXPECTED).with_suffix(".py")) for path in sorted(EXPECTED.rglob("*.toml"))]
-    return options.suites or known
+def _chosen(run: Run, options: argparse.Namespace, results: Path) -> list[str]:
+    """The tests to run now. What there are, and how they were chosen, is written down beside the results."""
+    if options.again:
+        return [line["test"] for line in _latest(results) if line["outcome"] not in ORDINARY]
+    tests = run.tests(options.words)
+    there, part = len(tests), [f"-k {options.words}"] if options.words else []
+    if options.sample is not None and options.sample < there:
+        kept = set(random.Random(options.seed).sample(tests, options.sample))
+        part += [f"{options.sample} by seed {options.seed}"] if kept else []
+        if options.also:
+            kept.update(options.also.read_text().splitlines())
+            part.append("some by name")
+        tests = [test for test in tests if test in kept]
+    if not options.resume:
+        results.unlink(missing_ok=True)
+    results.with_suffix(".json").write_text(json.dumps({"there": there, "part": ", ".join(part)}))
+    done = {line["test"] for line in _lines(results)}
+    return [test for test in tests if test not in done]
+
+
+def _row(suite: str, found: Sequence[Mapping[str, Any]], how: Mapping[str, Any]) -> str:
+    """A line of the published table. The ratio is of what ran: a test that skips itself says nothing of us."""
+    counts = collections.Counter(line["outcome"] for line in found)
+    passed, skipped, part = counts["passed"], counts["skipped"], how["part"] or "all"
+    ran = len(found) - skipped
+    ratio = f"{100 * passed / ran:.1f}%" if ran else "-"
+    return f"| {suite} | {how['there']} | {part} | {passed} | {skipped} | {ran - passed} | {ratio} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -331,38 +358,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-k", dest="words", help="tests whose names have this, as pytest's")
     parser.add_argument("--sample", type=int, help="so many of the tests, chosen by --seed")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--also", type=Path, help="a file that names tests, one a line, which a sample has besides")
     parser.add_argument("--limit", type=float, default=180, help="seconds for one test (180)")
+    parser.add_argument("--once", action="store_true", help="what fails is not tried again by itself")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time (1)")
     parser.add_argument("--resume", action="store_true", help="run what an earlier run did not come to")
+    parser.add_argument("--again", action="store_true", help="run what did not pass in an earlier run, nothing else")
     parser.add_argument("--table", action="store_true", help="compare the results that are there; run nothing")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "upstream", help="for results and logs")
     options = parser.parse_args(arguments)
-    sound = True
-    for suite in _suites(options):
+    rows, sound = [], True
+    known = [str(path.relative_to(EXPECTED).with_suffix(".py")) for path in sorted(EXPECTED.rglob("*.toml"))]
+    for suite in options.suites or known:
         if not (options.source / "test" / suite).is_file():
             parser.error(f"there is no {suite} in {options.source / 'test'}")
         run = Run(options.source.resolve(), suite, options.driver, options.limit)
         results = (options.folder / options.driver / suite).with_suffix(".jsonl").resolve()
         results.parent.mkdir(parents=True, exist_ok=True)
         if not options.table:
-            tests = run.tests(options.words)
-            if options.sample is not None and options.sample < len(tests):
-                kept = set(random.Random(options.seed).sample(range(len(tests)), options.sample))
-                tests = [test for place, test in enumerate(tests) if place in kept]
-            if not options.resume:
-                results.unlink(missing_ok=True)
-            done = {line["test"] for line in _lines(results)}
-            _run(run, [test for test in tests if test not in done], results, options.jobs)
-        found = _latest(results)
+            _run(run, _chosen(run, options, results), results, options.jobs, once=options.once)
+        if not results.with_suffix(".json").exists():
+            parser.error(f"nothing was run of {suite} on {options.driver} in {options.folder}")
+        found, how = _latest(results), json.loads(results.with_suffix(".json").read_text())
+        expectations = Expectations.read((EXPECTED / suite).with_suffix(".toml"))
+        wrong = list(expectations.complaints(found, options.driver, whole=not how["part"]))
         counts = collections.Counter(line["outcome"] for line in found)
         shown = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
-        expectations = Expectations.read((EXPECTED / suite).with_suffix(".toml"))
-        whole = not (options.words or options.sample)
-        wrong = list(expectations.complaints(found, options.driver, whole=whole))
-        print(f"{suite} on {options.driver}: {shown or 'no tests'}; {len(wrong)} otherwise than expected")
-        for complaint in wrong:
-            print(f"  {complaint}")
+        rows.append(_row(suite, found, how))
         sound = sound and not wrong
+        print(f"{suite} on {options.driver}: {shown or 'no tests'}; {len(wrong)} otherwise than expected", flush=True)
+        print("".join(f"  {complaint}\n" for complaint in wrong), end="", flush=True)
+    if options.table:
+        print("\n".join(["", HEAD, "|---" * HEAD.count("| ") + "|", *rows]))
     return 0 if sound else 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
@@ -18,15 +17,6 @@ extern "C" __global__ void asserts(int* x) {
   assert(threadIdx.x != 3);
   x[threadIdx.x] = 1;
 }
-extern "C" __global__ void outside(int* x) {
-  __shared__ int s[4];
-  s[threadIdx.x] = 1;
-  x[0] = s[0];
-}
-extern "C" __global__ void diverges(int* x) {
-  if (threadIdx.x == 2) return;
-  __syncthreads();
-}
 """
 
 
@@ -41,9 +31,7 @@ def launch(name: str) -> Any:
 
 
 def everything() -> dict[str, str]:
-    said = {name: launch(name) for name in ("stuck", "asserts")}
-    os.environ["TORCHDEVICE_KERNEL_CHECKS"] = "1"
-    return said | {name: launch(name) for name in ("outside", "diverges")}
+    return {name: launch(name) for name in ("stuck", "asserts")}
 
 
 def test_what_fails_is_named_with_its_thread_and_line() -> None:
@@ -51,16 +39,11 @@ def test_what_fails_is_named_with_its_thread_and_line() -> None:
     assert done.value == {
         "stuck": "CUDA error: unspecified launch failure",
         "asserts": "CUDA error: device-side assert triggered",
-        "outside": "CUDA error: an illegal memory access was encountered",
-        "diverges": "CUDA error: unspecified launch failure",
     }
     for line in (
         "stuck.cu:2: kernel stuck: block: [0,0,0], thread: [0,0,0] waits in __syncthreads for threads that do not come"
         "; thread [15,0,0] waits in __shfl_sync at line 3",
         "asserts.cu:6: asserts: block: [0,0,0], thread: [3,0,0] Assertion `threadIdx.x != 3` failed.",
-        "outside.cu:11: kernel outside: block: [0,0,0], thread: [4,0,0] index 4 is out of the array's bounds",
-        "diverges.cu:16: kernel diverges: block: [0,0,0], thread: [3,0,0] Barrier error detected. Divergent thread(s) "
-        "in block: 1 of 16 threads have ended",
     ):
         assert line in done.err, done.err
 

@@ -44,6 +44,11 @@ DIFFERENTIABLE = {
     "layer_norm": (lambda x, w, b: functional.layer_norm(x, (16,), w, b), ((8, 16), (16,), (16,))),
     "batch_norm": (lambda x, w, b: functional.batch_norm(x, None, None, w, b, True), ((4, 3, 5, 5), (3,), (3,))),
     "mse_loss": (functional.mse_loss, ((8, 16), (8, 16))),
+    "grid_sample": (lambda x, g: functional.grid_sample(x, g, align_corners=False), ((2, 3, 8, 8), (2, 4, 4, 2))),
+    "grid_sample_3d": (
+        lambda x, g: functional.grid_sample(x, g, align_corners=True),
+        ((1, 2, 6, 6, 6), (1, 3, 3, 3, 3)),
+    ),
 }
 
 

@@ -61,3 +61,12 @@ def test_writing_parts_them(how: str) -> None:
     assert not _shared(tensor, clone)
     assert tensor.tolist() == [0, 1, 2, 3]
     assert clone.tolist() != [0, 1, 2, 3]
+
+
+def test_a_loop_of_several_threads_parts_nothing() -> None:
+    tensor, clone = _pair()
+    with pytest.raises(RuntimeError, match="Materializing a storage in the loop function of at::parallel_for"):
+        torch._test_parallel_materialize(clone, 1, False)
+    assert _shared(tensor, clone)
+    clone.add_(1)  # outside of it they part
+    torch._test_parallel_materialize(clone, 1, False)

@@ -1,4 +1,4 @@
-"""torch.cuda.nvtx, torch.cuda.cudart and torch.cuda.amp's old names."""
+"""torch.cuda.nvtx, torch.cuda.cudart, torch.cuda.amp's old names and what torch.cuda looks at first."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pickle
 import threading
 import warnings
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 import torch
@@ -18,6 +19,23 @@ from torch.cuda import nvtx
 from .answers import error, public
 
 ANY_ORDER = in_every_order(CPU)
+
+
+# ------------------------------------------------------------- code for which there is no device
+@child(*ANY_ORDER)
+def test_a_device_is_held_against_the_code_that_there_is() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.cuda._check_capability()
+        torch.cuda._check_cubins()
+    with mock.patch("torch.cuda.get_arch_list", return_value=["sm_100"]), warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        torch.cuda._check_capability()
+        torch.cuda._check_cubins()
+    name = torch.cuda.get_device_name()
+    assert len(seen) == 2
+    assert all(name in str(one.message) for one in seen)
+    assert "Found GPU0" in str(seen[0].message)
 
 
 # -------------------------------------------------- one value of each module, whenever activation comes

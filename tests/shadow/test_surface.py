@@ -19,9 +19,11 @@ SURFACE = DATA / f"surface-{RELEASE}.json"
 
 
 def test_no_gap_to_the_installed_torch() -> None:
-    done = python(GAP, "--installed")
+    done = python(GAP, "--installed", "--log", DATA / "gaps.json")
     assert f"torch {torch.__version__}, shadow tree: " in done.out
     assert "0 missing, 0 different" in done.out
+    if RELEASE in json.loads((DATA / "gaps.json").read_text()):
+        assert "0 that gaps.json does not have" in done.out
 
 
 @pytest.mark.skipif(not SURFACE.exists(), reason="of this release, none was recorded; the installed one is compared")
@@ -113,6 +115,43 @@ def test_the_tool_names_what_nobody_answers(tmp_path: Path) -> None:
     assert done.out.strip() == str(
         ["_CudaOfLater", "_cuda_getDevice", "_cuda_ofLater", "_gds_of_later", "_nccl_of_later"]
     )
+
+
+def test_private_names_are_found_where_torch_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "cuda").mkdir()
+    (tmp_path / "cuda" / "own.py").write_text("torch.cuda._of_its_own\n")
+    (tmp_path / "reads.py").write_text(
+        "torch.cuda._read(3)\n"
+        "x = torch.cuda.memory._read\n"
+        "from torch.cuda import (\n    Stream,\n    _imported,\n)\n"
+        "from torch.cuda._utils import _below, public\n"
+    )
+    done = python("-c", f"import sys; sys.path.insert(0, {str(GAP.parent)!r}); import gap, pathlib; "
+                  f"print(sorted(map('.'.join, gap.read_of_cuda(pathlib.Path({str(tmp_path)!r})))))")  # fmt: skip
+    assert done.out.strip() == str(
+        ["torch.cuda._imported", "torch.cuda._read", "torch.cuda._utils", "torch.cuda._utils._below"]
+        + ["torch.cuda.memory._read"]
+    )
+
+
+def test_what_the_log_does_not_have_fails(tmp_path: Path) -> None:
+    """A log has what a release brought; what comes to it later is said with how bad it is, and fails the tool."""
+    before, after, log = tmp_path / "surface-1.0.json", tmp_path / "surface-2.0.json", tmp_path / "gaps.json"
+    names: dict[str, Any] = {"kept": {"kind": "function", "signature": "(a)"}, "old": {"kind": "data"}}
+    later: dict[str, Any] = {"kept": {"kind": "function", "signature": "(a, b=1)"}, "of_now": {"kind": "data"}}
+    for file, held in ((before, names), (after, later)):
+        file.write_text(json.dumps({"torch.cuda": {"all": None, "names": held}}))
+    arguments = (GAP, after, "--since", before, "--log", log)
+    assert python(*arguments, "--write").status == 0
+    rows = json.loads(log.read_text())["2.0"]
+    assert [(row["what"], row["severity"]) for row in rows] == [("changed", "low"), ("gone", "low"), ("new", "low")]
+    assert "3 in all, 0 that gaps.json does not have" in python(*arguments).out
+    later["later_still"], later["old"] = {"kind": "function"}, names["old"]
+    after.write_text(json.dumps({"torch.cuda": {"all": None, "names": later}}))
+    done = python(*arguments, check=False)
+    assert done.status == 1
+    assert "not in gaps.json: low: new: torch.cuda.later_still; none while" in done.out
+    assert "no gap any more, gaps.json has it: gone: torch.cuda.old" in done.out
 
 
 @child(CPU)

@@ -49,6 +49,9 @@ class Bench(NamedTuple):
     script: str = ""
 
 
+#: An Apple GPU is timed by its own machine; what is added to it can be timed anywhere.
+EMULATED = {} if sys.platform == "darwin" else {"TORCHDEVICE_EMULATE_MPS": "1"}
+
 BENCHES: dict[str, Bench] = {
     "startup": Bench("a start of Python, beside stock's", ("--runs", "30", "--torch-runs", "7")),
     "translate": Bench(
@@ -63,6 +66,15 @@ BENCHES: dict[str, Bench] = {
     "graphs": Bench("replays of CUDA graphs, beside eager calls", ()),
     "collectives": Bench("collectives of the virtual GPU, beside Gloo's", ("--calls", "1000")),
     "scaling": Bench("an addition on the virtual GPU, when there is much else", ()),
+    "memory": Bench("memory of the machine for the virtual GPU, beside the CPU's", ()),
+    "kernels": Bench("kernels of CUDA C++ on the virtual GPU", (), ("ratio", "ns")),
+    "apple": Bench("calls on the driver `mps`, emulated, beside the same device's", (), environment=EMULATED),
+    "identity": Bench(
+        "attributes of tensors on the driver `mps`, emulated, beside stock's",
+        ("--cycles", "3", "--repeats", "300"),
+        ("more_us",),
+        environment=EMULATED,
+    ),
 }
 
 

@@ -208,6 +208,15 @@ def table(title: str, rows: dict[str, tuple[float, float]]) -> str:
     return "\n".join(lines)
 
 
+def rows(title: str, found: dict[str, tuple[float, float]]) -> list[dict[str, object]]:
+    """The same for a program: the mean ratio, and each that is worse than it by a tenth."""
+    ratios = {name: after / before for name, (before, after) in found.items()}
+    middle = mean(list(ratios.values()))
+    worse = {name: ratio for name, ratio in ratios.items() if ratio > middle * 1.1}
+    told = {f"{title}, mean of {len(ratios)}": middle, **{f"{title}: {name}": value for name, value in worse.items()}}
+    return [{"what": name, "ratio": round(value, 3)} for name, value in told.items()]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
@@ -232,7 +241,7 @@ def main() -> int:
         "fallbacks against copies + CPU": fallbacks(options),
     }
     if options.json:
-        print(json.dumps(results, indent=1))
+        print(json.dumps([row for title, each in results.items() for row in rows(title, each)], indent=1))
     else:
         print("\n".join(table(title, rows) for title, rows in results.items()))
     return 0

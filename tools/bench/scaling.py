@@ -91,6 +91,12 @@ def grown(name: str, add: Callable[[], list[object]]) -> dict[str, object]:
     return row(name, before, after)
 
 
+def crowded() -> dict[str, object]:
+    """How much an addition loses to other threads that add, beside what the CPU's loses: one interpreter serves all."""
+    cpu, virtual = (crowd_us(device) / addition_us(device) for device in ("cpu", "cuda"))
+    return {"what": f"{THREADS} threads, beside the CPU's loss", "cpu": cpu, "virtual": virtual, "ratio": virtual / cpu}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true")
@@ -103,7 +109,7 @@ def main() -> None:
         "devices": lambda: grown(f"{DEVICES} devices in use", devices),
         "streams": lambda: grown(f"{STREAMS} streams", streams),
         "tensors": lambda: grown(f"{TENSORS} tensors", tensors),
-        "threads": lambda: row(f"{THREADS} threads, CPU to virtual", crowd_us("cpu"), crowd_us("cuda")),
+        "threads": crowded,
     }
     rows = [case() for name, case in cases.items() if not only or name in only]
     if options.json:

@@ -127,12 +127,8 @@ def listed() -> list[Callable_]:
 def resolve(name: str) -> Any:
     """What a full name stands for, and the class it is a method of, if one."""
     parts = name.split(".")
-    for end in range(len(parts), 0, -1):
-        try:
-            value = importlib.import_module(".".join(parts[:end]))
-        except ImportError:
-            continue
-        for part in parts[end:]:
-            value = getattr(value, part)
-        return value
-    raise LookupError(name)
+    value = importlib.import_module(parts[0])
+    for place, part in enumerate(parts[1:], 2):
+        # What a module offers under a name is not always the module of that name.
+        value = getattr(value, part) if hasattr(value, part) else importlib.import_module(".".join(parts[:place]))
+    return value

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,10 +19,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+Found = dict[str, dict[str, Any]]
 HERE = Path(__file__).resolve().parent
-CHUNK = 250
-#: Seconds for a callable's calls, and for a process to say something.
-EACH, PATIENCE = 6, 60
+CHUNK = 400
+#: Seconds of the processor for a callable's calls; seconds after which a process that does nothing is taken to hang.
+#: How often a callable may end its process.
+EACH, PATIENCE, LIVES = 12, 40, 6
+#: When the last process may begin, where there is little time.
+ENDS = [float("inf")]
 #: What cannot be called here, by pattern of the name's beginning, with the reason.
 LEFT_OUT = {
     "torch.hub.": "fetches from the network",
@@ -33,11 +38,22 @@ LEFT_OUT = {
     "torch.distributed.breakpoint": "waits for a terminal",
 }
 DRIVERS: dict[str, tuple[list[str], dict[str, str]]] = {
-    "stock": ([], {}),
-    "virtual": (["-m", "torchdevice_cuda", "--driver", "virtual"], {}),
+    "stock": ([], {"CUDA_VISIBLE_DEVICES": ""}),
+    "cuda": ([], {}),
+    "virtual": (["-m", "torchdevice_cuda", "--driver", "virtual", "--gpu", "h200"], {}),
     "mps": (["-m", "torchdevice_cuda", "--driver", "mps", "--policy", "faithful"], {"TORCHDEVICE_EMULATE_MPS": "1"}),
     "cpu": (["-m", "torchdevice_cuda", "--driver", "cpu"], {}),
 }
+#: Errors that are a callable's answer, whatever it is called with: what is abstract, removed, or of another build.
+ANSWERS = re.compile(
+    r"^NotImplementedError: (?!Could not run|\"|The operator)|was removed|is now removed|No constructor defined|"
+    r"cannot create '|abstract class|Cannot instantiate|Protocols cannot be|not compiled with|not linked with|"
+    r"is deprecated and|has been removed|<device> Generator does not|no longer supported|does not support"
+)
+#: Errors of an operator that a device does not have: an answer of the device's.
+REFUSALS = re.compile(r"Could not run 'aten::|not implemented for '|is not currently implemented|only supported on")
+#: After these a process has lost its GPU.
+FATAL = re.compile(r"CUDA error|device-side assert|illegal memory")
 
 
 class Late(BaseException):
@@ -49,51 +65,26 @@ def limited(seconds: int) -> Iterator[None]:
     def ring(*_: object) -> None:
         raise Late
 
-    signal.signal(signal.SIGALRM, ring)
-    signal.alarm(seconds)
+    # Of the processor, not of the clock: other programs may keep it from us.
+    signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
-def summary(value: Any, depth: int = 0) -> Any:
-    """What a result is like: types, shapes, dtypes, and numbers if they are few."""
+def joined(device: str) -> None:
+    """Functions of groups of processes need one."""
     import torch
 
-    if isinstance(value, torch.Tensor):
-        kept: list[Any] = [str(value.dtype), list(value.shape)]
-        if value.layout is torch.strided and value.numel() <= 256 and not value.is_quantized:
-            there = value.detach().cpu()
-            there = torch.view_as_real(there.resolve_conj()).flatten() if there.is_complex() else there.flatten()
-            kept.append([x if x == x and abs(x) < 1e30 else str(x) for x in there.double().tolist()])
-        return kept
-    if isinstance(value, (bool, int, str, float, type(None))) and depth:
-        return value if not isinstance(value, str) or len(value) < 40 else type(value).__name__
-    if isinstance(value, (list, tuple)) and depth < 3:
-        return [summary(part, depth + 1) for part in value[:8]]
-    return type(value).__name__
+    if not torch.distributed.is_initialized():
+        backend = "gloo" if device == "cpu" else "cpu:gloo,cuda:nccl"
+        store = torch.distributed.HashStore()
+        torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1)
 
 
-def close(a: Any, b: Any) -> bool:
-    """Whether two summaries are the same; numbers within what kernels may differ by."""
-    if isinstance(a, (int, float)) and isinstance(b, (int, float)) and not isinstance(a, bool):
-        return abs(a - b) <= 1e-4 + 1e-3 * max(abs(a), abs(b))
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(close, a, b))
-    return bool(a == b)
-
-
-def without_numbers(a: Any) -> Any:
-    """A summary of what was drawn at random: dtypes and shapes."""
-    if isinstance(a, list) and a and isinstance(a[0], str) and a[0].startswith("torch."):
-        return a[:2]
-    if isinstance(a, list):
-        return [without_numbers(part) for part in a]
-    return None if isinstance(a, (int, float)) else a
-
-
-def restore() -> None:
+def restore(device: str) -> None:
     """Puts back what a call may have changed for all."""
     import torch
 
@@ -101,8 +92,10 @@ def restore() -> None:
     torch.set_default_dtype(torch.float32)
     torch.set_grad_enabled(True)
     torch.use_deterministic_algorithms(False)
-    torch.set_autocast_enabled("cpu", False)
-    torch.set_autocast_enabled("cuda", False)
+    for kind in ("cpu", "cuda"):
+        torch.set_autocast_enabled(kind, False)
+    torch.autograd.set_detect_anomaly(False)
+    joined(device)
 
 
 def departures() -> set[tuple[str, str]]:
@@ -114,33 +107,72 @@ def departures() -> set[tuple[str, str]]:
     return {(what, where) for _, what, where, _ in counted.rows()}
 
 
-def attempt(entry: Any, device: str, chosen: int | None) -> dict[str, Any]:
-    """Calls a callable: as chosen, or the first way that works."""
+def made(call: Any, device: str) -> dict[str, Any]:
+    """What a call comes to."""
     import torch
+    from comparing import failure, summary
+
+    before = departures()
+    torch.manual_seed(7)
+    state = torch.get_rng_state()
+    try:
+        value = call()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        told = summary(value)
+    except Exception as error:
+        return {"error": failure(error)}
+    drawn = not torch.equal(state, torch.get_rng_state())
+    if device == "cuda":
+        drawn = drawn or torch.cuda.default_generators[0].get_offset() != 0 if offsets() else drawn
+    left = sorted({where for _, where in departures() - before})
+    return {"result": told, "drawn": drawn, **({"left": left} if left else {})}
+
+
+@functools.cache
+def offsets() -> bool:
+    """Whether the GPU's generator says how many numbers it has drawn."""
+    import torch
+
+    try:
+        torch.cuda.default_generators[0].get_offset()
+    except Exception:
+        return False
+    return True
+
+
+def attempt(entry: Any, device: str, chosen: str | None, skipped: list[str], begin: Any) -> dict[str, Any]:
+    """Calls a callable: as chosen, or the first way that works; where none does, the way that has an answer."""
+    import comparing
+    import samples
     from calls import calls
 
     errors: list[str] = []
+    answer: dict[str, Any] | None = None
+    refusal: dict[str, Any] | None = None
+    if chosen is None or chosen.startswith(("sample", "module", "optimizer")):
+        samples.load(entry.namespace)
     with limited(EACH):
-        for number, call in enumerate(calls(entry, device)):
-            if chosen is not None and number != chosen:
+        for key, call in calls(entry, device, chosen):
+            if chosen is not None and key != chosen or key in skipped:
                 continue
-            before = departures()
-            torch.manual_seed(7)
-            drawn = torch.get_rng_state()
-            try:
-                value = call()
-                if device == "cuda":
-                    torch.cuda.synchronize()
-                told = summary(value)
-            except Exception as error:
-                errors.append(f"{type(error).__name__}: {str(error).strip().splitlines()[:1]}"[:200])
-                if chosen is not None:
-                    return {"error": errors[-1]}
-                continue
-            random = not torch.equal(drawn, torch.get_rng_state())
-            left = sorted({where for _, where in departures() - before})
-            return {"call": number, "result": told, "random": random, "left": left}
-    return {"error": errors[0] if errors else "there is nothing to call it with"}
+            begin(key)
+            told = made(call, device)
+            if chosen is None and "result" in told:
+                # What differs from call to call is no more than drawn.
+                second = made(call, device)
+                told["drawn"] = told["drawn"] or "error" not in second and not comparing.same(told, second)
+            if chosen is not None or "error" not in told:
+                return {"call": key, **told}
+            errors.append(told["error"])
+            if answer is None and ANSWERS.search(told["error"]):
+                answer = {"call": key, **told}
+            elif refusal is None and device != "cpu" and REFUSALS.search(told["error"]):
+                refusal = {"call": key, **told}
+            if FATAL.search(told["error"]):
+                break
+    common = max(errors, key=errors.count) if errors else "there is nothing to call it with"
+    return answer or refusal or {"none": common}
 
 
 def work(names_file: str, out: str, device: str) -> None:
@@ -152,35 +184,44 @@ def work(names_file: str, out: str, device: str) -> None:
     torch.set_num_threads(1)
     os.chdir(tempfile.mkdtemp())
     sys.stdin.close()
-    # Functions of groups of processes need one.
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    joined(device)
     rows = json.loads(Path(names_file).read_text())
     with open(out, "a") as file, open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+
+        def say(line: dict[str, Any]) -> None:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+
         for row in rows:
             entry = Callable_(**row["entry"])
-            file.write(json.dumps({"begin": entry.name}) + "\n")
-            file.flush()
+            say({"begin": entry.name, "key": None})
+
+            def begin(key: str, name: str = entry.name) -> None:
+                say({"begin": name, "key": key})
+
             try:
-                told = attempt(entry, device, row["call"])
+                told = attempt(entry, device, row["call"], row.get("skipped", []), begin)
             except Late:
-                told = {"error": "Late: it took too long"}
+                told = {"none": "Late: it took too long"}
             except BaseException as error:
-                told = {"error": f"{type(error).__name__}: {str(error)[:150]}"}
+                told = {"none": f"{type(error).__name__}: {str(error)[:150]}"}
             with contextlib.suppress(Exception):
-                restore()
+                restore(device)
             try:
-                line = json.dumps({"name": entry.name, **told})
+                say({"name": entry.name, "torch": torch.__version__, **told})
             except (TypeError, ValueError):
-                line = json.dumps({"name": entry.name, "error": "its result cannot be written down"})
-            file.write(line + "\n")
-            file.flush()
+                say({"name": entry.name, "none": "its result cannot be written down"})
+            if FATAL.search(told.get("error", told.get("none", ""))):
+                break
     os._exit(0)
 
 
 def run(driver: str, rows: list[dict[str, Any]], jobs: int = 1) -> dict[str, dict[str, Any]]:
     """Every callable on a driver. What ends its process is said to have."""
     found: dict[str, dict[str, Any]] = {}
-    chunks = [rows[i : i + CHUNK] for i in range(0, len(rows), CHUNK)]
+    # Neighbours are alike, in what they cost and in how they end: each process gets some of all.
+    count = max(2 * jobs, len(rows) // CHUNK + 1) if len(rows) > jobs else 1
+    chunks = [rows[i::count] for i in range(count)]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for part in pool.map(functools.partial(_chunk, driver), chunks):
             found |= part
@@ -191,17 +232,25 @@ def run(driver: str, rows: list[dict[str, Any]], jobs: int = 1) -> dict[str, dic
 def _chunk(driver: str, chunk: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Some callables, in as many processes as it takes: behind one that ended its process another goes on."""
     found: dict[str, dict[str, Any]] = {}
+    lives: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder:
-        while rest := [row for row in chunk if row["entry"]["name"] not in found]:
-            told = _process(driver, rest, Path(folder))
-            if not told:
-                break  # it does not even begin
+        while (rest := [row for row in chunk if row["entry"]["name"] not in found]) and time.monotonic() < ENDS[0]:
+            told, ended, key, hung = _process(driver, rest, Path(folder))
             found |= told
+            if ended is None and not told:
+                break  # it does not even begin
+            if ended is not None:
+                lives[ended] = lives.get(ended, 0) + (LIVES - 2 if hung else 1)
+                row = next(row for row in chunk if row["entry"]["name"] == ended)
+                if row["call"] is not None or key is None or lives[ended] >= LIVES:
+                    found[ended] = {"call": key, "error": "Crash: its process ended, or hung"}
+                else:
+                    row.setdefault("skipped", []).append(key)
     return found
 
 
-def _process(driver: str, rows: list[dict[str, Any]], folder: Path) -> dict[str, dict[str, Any]]:
-    """One process over some callables, until it is done, ends or says nothing for long."""
+def _process(driver: str, rows: list[dict[str, Any]], folder: Path) -> tuple[Found, str | None, Any, bool]:
+    """One process over some callables, until it is done, ends or hangs; and what ended it, and with what."""
     launcher, environment = DRIVERS[driver]
     names, out = folder / "names.json", folder / "out"
     names.write_text(json.dumps(rows))
@@ -211,39 +260,47 @@ def _process(driver: str, rows: list[dict[str, Any]], folder: Path) -> dict[str,
     child = subprocess.Popen(
         command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    size, since = -1, time.monotonic()
-    while child.poll() is None and time.monotonic() - since < PATIENCE:
-        time.sleep(0.2)
+    size, since, spent = -1, time.monotonic(), 0.0
+    while child.poll() is None and time.monotonic() < ENDS[0] + PATIENCE / 3:
+        time.sleep(0.1)
         now = out.stat().st_size
-        if now != size:
-            size, since = now, time.monotonic()
-    if child.poll() is None:
+        if now != size or time.monotonic() - since > PATIENCE and processor(child.pid) - spent > 1:
+            size, since, spent = now, time.monotonic(), processor(child.pid)
+        elif time.monotonic() - since > PATIENCE:
+            break
+    hung = child.poll() is None
+    if hung:
         child.kill()
         child.wait()
-    begun, found = None, {}
+    begun, key, found = None, None, {}
     for line in out.read_text().splitlines():
-        row = json.loads(line)
-        begun = row.get("begin", begun)
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # the last one, cut off
+        begun, key = row.get("begin", begun), row.get("key", key)
         if "name" in row:
             found[row.pop("name")] = row
-    if begun is not None and begun not in found:
-        found[begun] = {"error": "Crash: its process ended, or hung"}
-    return found
+    return found, begun if begun not in found else None, key, hung
+
+
+def processor(pid: int) -> float:
+    """The seconds of the processor that a process has had; none when it has gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def left_out(name: str) -> str:
     return next((why for start, why in LEFT_OUT.items() if name.startswith(start)), "")
 
 
-def rows_for(entries: list[Any], reference: dict[str, dict[str, Any]] | None) -> list[dict[str, Any]]:
-    """What a run is asked: with a reference, the calls that worked there; those of CUDA alone are looked for."""
-    rows = []
-    for entry in entries:
-        if left_out(entry.name):
-            continue
-        told = (reference or {}).get(entry.name, {})
-        only_cuda = entry.namespace.startswith("torch.cuda")
-        if reference is None and only_cuda or reference is not None and not only_cuda and "call" not in told:
-            continue
-        rows.append({"entry": dataclasses.asdict(entry), "call": told.get("call")})
-    return rows
+def rows_for(entries: list[Any], chosen: dict[str, str] | None) -> list[dict[str, Any]]:
+    """What a run is asked: the calls that were chosen. Without a choice, or where it has none, one is looked for."""
+    return [
+        {"entry": dataclasses.asdict(entry), "call": (chosen or {}).get(entry.name)}
+        for entry in entries
+        if not left_out(entry.name)
+    ]

@@ -1,31 +1,35 @@
-"""The catalog: how each callable meets devices, what we do with it, what came of calling it; as JSON and as a page."""
+"""The catalog: how each callable meets devices, what we do with it, what came of calling it; and its page."""
 
 from __future__ import annotations
 
 import collections
 import inspect
-import json
-import lzma
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import comparing
+import judging
 import measuring
-from listing import NAMESPACES, listed, resolve
+import recording
+from judging import DIFFERS, FELL_BACK, NOT_RUN, REFUSED, WORKS
+from listing import NAMESPACES, Callable_, resolve
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORD = ROOT / "tests" / "data" / "operators-cuda-2.11.json.xz"
-WORKS, FELL_BACK, REFUSED, DIFFERS, NOT_RUN = "works", "works by fallback", "refused like CUDA", "differs", "not run"
 PRIORITIES = ("core", "neural networks", "the rest")
 MOVERS = {"to", "cuda", "cpu", "pin_memory", "to_empty", "type", "type_as", "copy_", "share_memory_"}
+#: As many names are listed for a reason.
+FEW = 500
+COLUMNS = [WORKS, FELL_BACK, REFUSED, DIFFERS, NOT_RUN]
 
 
 def patched(driver: str) -> set[str]:
     """The names that we change for a driver."""
     launcher, environment = measuring.DRIVERS[driver]
     command = [sys.executable, "-m", "torchdevice_cuda", "--patches", *launcher[2:]]
-    text = subprocess.run(command, env={**measuring.os.environ, **environment}, capture_output=True, text=True).stdout
+    text = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True).stdout
     return {line.split()[0] for line in text.splitlines()[1:] if line.strip()}
 
 
@@ -33,20 +37,22 @@ def meets(name: str, told: dict[str, Any]) -> str:
     """How a callable meets devices: from its name, its parameters and what came of calling it."""
     import torch
 
-    target = resolve(name)
+    try:
+        target = resolve(name)
+    except (AttributeError, ImportError):
+        target = None  # of another release than the one that is here
     short = name.rpartition(".")[2]
     if short in MOVERS and ("Tensor" in name or "Module" in name or "nn." in name):
         return "moves"
     if any(target is maker for maker in torch.utils._device._device_constructors()):
         return "creates"
     try:
-        parameters = inspect.signature(target).parameters
+        parameters: Any = inspect.signature(target).parameters
     except (TypeError, ValueError):
         parameters = {}
     if "device" in parameters:
         return "creates"
-    result = json.dumps(told.get("result", ""))
-    return "consumes" if "torch.Tensor." in name or '["torch.' in result else "indifferent"
+    return "consumes" if "torch.Tensor." in name or comparing.places(told.get("result")) else "indifferent"
 
 
 def mlx_operators() -> set[str]:
@@ -57,82 +63,35 @@ def mlx_operators() -> set[str]:
     return {str(key).removeprefix("aten::").partition(".")[0] for key in TABLE}
 
 
-def refusals() -> set[str]:
-    """Operators whose samples of float32 a real GPU refuses."""
-    with lzma.open(RECORD, "rt") as file:
-        record = json.load(file)
-    return {
-        name
-        for name, rows in record.items()
-        if any(isinstance(sample, dict) for sample in rows.get("float32", {}).get("samples", []))
-    }
-
-
-def status(name: str, reference: dict[str, Any], told: dict[str, Any] | None, refused: set[str]) -> tuple[str, str]:
-    """What came of a callable on a driver, and what there is to say about it."""
-    if why := measuring.left_out(name):
-        return NOT_RUN, why
-    only_cuda = name.startswith("torch.cuda.")
-    if not only_cuda and "call" not in reference:
-        return NOT_RUN, f"no arguments were found that stock takes: {reference.get('error', 'it was not tried')}"
-    if told is None:
-        return NOT_RUN, "it was not tried"
-    if "error" in told:
-        if only_cuda:
-            return NOT_RUN, f"no arguments were found: {told['error']}"
-        short = name.removeprefix("torch.Tensor.").removeprefix("torch.")
-        return (REFUSED, told["error"]) if short in refused else (DIFFERS, told["error"])
-    here, there = told["result"], reference.get("result")
-    if not only_cuda:
-        if reference["random"] or told["random"]:
-            here, there = measuring.without_numbers(here), measuring.without_numbers(there)
-        if not measuring.close(there, here):
-            return DIFFERS, f"stock: {json.dumps(there)[:120]} here: {json.dumps(here)[:120]}"
-    return (FELL_BACK, ", ".join(told["left"])) if told["left"] else (WORKS, "")
-
-
-def measured(drivers: list[str], every: int, kept: Path | None, jobs: int) -> dict[str, Any]:
-    """Runs everything."""
-    import torch
-
-    entries = listed()[::every]
-    if kept and kept.exists():
-        reference = json.loads(kept.read_text())
-    else:
-        reference = measuring.run("stock", measuring.rows_for(entries, None), jobs)
-        if kept:
-            kept.write_text(json.dumps(reference))
-    found = {driver: measuring.run(driver, measuring.rows_for(entries, reference), jobs) for driver in drivers}
+def measured(drivers: list[str], folder: Path, gpu: dict[str, Any], jobs: int, every: int = 1) -> dict[str, Any]:
+    """Runs everything, and judges it."""
+    found = recording.runs(drivers, folder, jobs, float("inf"), every, recording.calls_of(gpu))
     changed = {driver: patched(driver) for driver in drivers}
-    mlx, refused = mlx_operators(), refusals()
+    mlx = mlx_operators()
     rows = {}
-    for entry in entries:
-        told = reference.get(entry.name, {})
-        served = entry.namespace.startswith("torch.cuda")
-        ours = {
-            driver: "served" if served else "patched" if entry.name in names else "passed through"
-            for driver, names in changed.items()
-        }
+    for entry in (Callable_(**entry) for entry in found["entries"]):
+        stock = found["stock"].get(entry.name, {})
+        served = recording.of_cuda(entry.namespace)
         outcome = {}
         for driver in drivers:
-            what, why = status(entry.name, told, found[driver].get(entry.name), refused)
-            outcome[driver] = {"status": what, **({"why": why} if why else {})}
+            judged = judging.status(entry.name, driver, stock, found[driver].get(entry.name), gpu)
+            ours = "served" if served else "patched" if entry.name in changed[driver] else "passed through"
+            made = found[driver].get(entry.name, {}).get("torch")
+            outcome[driver] = {**judged, "ours": ours, **({"torch": made} if made and "with" in judged else {})}
         rows[entry.name] = {
             "namespace": entry.namespace,
             "priority": entry.priority,
             "kind": entry.kind,
-            "devices": meets(entry.name, told),
-            "ours": ours,
+            "devices": meets(entry.name, stock),
             "mlx": entry.name.rpartition(".")[2] in mlx,
             "drivers": outcome,
         }
-    return {"torch": torch.__version__, "drivers": drivers, "callables": rows}
-
-
-def as_text(catalog: dict[str, Any]) -> str:
-    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in catalog["callables"].items())
-    head = json.dumps({key: value for key, value in catalog.items() if key != "callables"})
-    return f'{head[:-1]}, "callables": {{\n{rows}\n}}}}\n'
+    return {
+        "torch": found["torch"],
+        "gpu": f"{gpu['device']}, torch {gpu['torch']}",
+        "drivers": drivers,
+        "callables": rows,
+    }
 
 
 def counted(catalog: dict[str, Any], driver: str, **where: str) -> collections.Counter[str]:
@@ -157,6 +116,10 @@ def totals(catalog: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")[:200]
+
+
 def table(head: list[str], rows: list[list[Any]]) -> str:
     return "\n".join(["| " + " | ".join(map(str, row)) + " |" for row in [head, ["---"] * len(head), *rows]])
 
@@ -165,36 +128,66 @@ def page(catalog: dict[str, Any]) -> str:
     """docs/coverage.md."""
     parts = [
         "# What works, callable by callable",
-        f"PyTorch {catalog['torch']}: {len(catalog['callables'])} public functions, classes and methods, "
-        "called on "
-        "stock torch and then, with the same arguments on the GPU, on each driver. `python tools/catalog` makes this "
-        "page; nothing in it is typed by hand. *Works*: the same types, shapes and numbers as stock's. "
-        "*By fallback*: an "
-        "operator left the Apple GPU for MLX or the CPU. *Refused like CUDA*: a real GPU refused the same operator. "
-        "`mps` is the emulated Apple GPU.",
+        f"PyTorch {catalog['torch']}: {len(catalog['callables'])} public functions, classes and methods. Each is "
+        "called on stock torch, on the CPU, with PyTorch's own samples or arguments made from the types and names of "
+        "its parameters, and then on each driver with the same arguments on the GPU. `python tools/catalog` runs this "
+        "and writes this page; nothing in it is typed by hand. `mps` is the emulated Apple GPU.",
+        f"*Works*: it came to the same as on a real GPU ({catalog['gpu']}) where that was recorded, else as on stock: "
+        "type, shape, dtype, place and numbers of the result, or the type and words of the error. Of numbers drawn at "
+        "random, or different from run to run, dtype, shape and range are compared. *By fallback*: the same, with an "
+        "operator that left the Apple GPU for MLX or the CPU. *Refused like CUDA*: the real GPU raised the same. "
+        "*Not run*: below, by reason.",
     ]
-    columns = [WORKS, FELL_BACK, REFUSED, DIFFERS, NOT_RUN]
+    rows = []
     for driver in catalog["drivers"]:
-        rows = []
         for priority in (*PRIORITIES, None):
             counts = counted(catalog, driver, **({"priority": priority} if priority else {}))
-            _, _, share = shares(counts)
-            rows.append([priority or "all", counts.total(), *(counts[name] for name in columns), f"{share:.2f}%"])
-        parts += [f"## {driver}", table(["priority", "callables", *columns, "of those run"], rows)]
+            share = f"{shares(counts)[2]:.2f}%"
+            rows.append([driver, priority or "all", counts.total(), *(counts[name] for name in COLUMNS), share])
+    parts.append(table(["driver", "priority", "callables", *COLUMNS, "of those run"], rows))
+    compared = []
+    for driver in catalog["drivers"]:
+        how = collections.Counter(row["drivers"][driver].get("with") for row in catalog["callables"].values())
+        compared.append([driver, *(how[with_] for with_ in judging.WITH)])
+    parts.append(table(["compared with", *judging.WITH], compared))
+    releases = sorted({row["drivers"][driver].get("torch", "") for row in catalog["callables"].values()
+                       for driver in catalog["drivers"]} - {""})  # fmt: skip
+    made = []
+    for driver in catalog["drivers"]:
+        how = collections.Counter(row["drivers"][driver].get("torch") for row in catalog["callables"].values())
+        made.append([driver, *(how[release] for release in releases)])
+    parts.append(table(["called with torch", *releases], made))
+    for driver in catalog["drivers"]:
         spaces = []
         for namespace in NAMESPACES:
             counts = counted(catalog, driver, namespace=namespace)
             if counts.total():
-                spaces.append([f"`{namespace}`", counts.total(), *(counts[name] for name in columns)])
-        parts.append(table(["namespace", "callables", *columns], spaces))
+                spaces.append([f"`{namespace}`", counts.total(), *(counts[name] for name in COLUMNS)])
+        parts += [f"## {driver}, by namespace", table(["namespace", "callables", *COLUMNS], spaces)]
         wrong = [
-            [f"`{name}`", row["drivers"][driver].get("why", "").replace("|", "\\|").replace("\n", " ")[:160]]
+            [f"`{name}`", cell(row["drivers"][driver].get("why", ""))]
             for name, row in catalog["callables"].items()
             if row["drivers"][driver]["status"] == DIFFERS
         ]
         if wrong:
             parts += [f"What differs on {driver}:", table(["callable", "how"], wrong)]
+        parts += [f"What was not run on {driver}:", table(["reason", "callables", "which"], not_run(catalog, driver))]
     return "\n\n".join(parts) + "\n"
+
+
+def not_run(catalog: dict[str, Any], driver: str) -> list[list[Any]]:
+    """Reasons, and the names that they are for; of many, how many in each namespace: the record has the names."""
+    reasons: dict[str, list[str]] = {}
+    for name, row in catalog["callables"].items():
+        if row["drivers"][driver]["status"] == NOT_RUN:
+            reasons.setdefault(row["drivers"][driver]["why"].partition(": ")[0], []).append(name)
+    told = []
+    for reason, names in sorted(reasons.items()):
+        spaces = collections.Counter(catalog["callables"][name]["namespace"] for name in names)
+        many = ", ".join(f"`{space}` {count}" for space, count in spaces.items())
+        few = ", ".join(f"`{name.removeprefix('torch.')}`" for name in names)
+        told.append([reason, len(names), few if len(names) <= FEW else many])
+    return told
 
 
 def regressions(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -204,6 +197,6 @@ def regressions(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     for name, row in old["callables"].items():
         for driver, was in row["drivers"].items():
             now = new["callables"].get(name, {}).get("drivers", {}).get(driver)
-            if was["status"] in good and now and now["status"] == DIFFERS:
+            if was["status"] in good and now and now["status"] in (DIFFERS, NOT_RUN):
                 lost.append(f"{driver}: {name}: {was['status']}, now {now['status']}: {now.get('why', '')}")
     return lost

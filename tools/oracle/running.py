@@ -153,7 +153,7 @@ def read_answers(path: Path) -> dict[str, Any]:
 
 
 def all_answers(
-    names: list[str], start: Callable[[list[str], Path], Process], *, jobs: int = 1, patience: float = 120.0
+    names: list[str], start: Callable[[list[str], Path], Process], *, jobs: int = 1, patience: float = 300.0
 ) -> Iterator[tuple[str, Any, float]]:
     """Every probe's answer and its seconds. One that ends its process, or that takes longer than ``patience``
     seconds, is said to have; the others of the unit go on in another."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+
 from .._compat import accelerator_error
 
-_DEBUGGING = (
+# Not said where every kernel is waited for.
+_LATE = (
     "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
-    "incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\nCompile with `TORCH_USE_CUDA_DSA` to enable "
-    "device-side assertions.\n"
+    "incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
 )
+_DEBUGGING = "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
 
 # cudaError_t values a program can meet here: code -> (name, text as cudaGetErrorString gives it).
 CODES: dict[int, tuple[str, str]] = {
@@ -66,7 +69,8 @@ def cuda_error(code: int) -> Exception:
             "more information.\n"
         )
     kind = accelerator_error()
-    error = kind(f"CUDA error: {text}\n{hint}{_DEBUGGING}")
+    late = "" if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0") else _LATE
+    error = kind(f"CUDA error: {text}\n{hint}{late}{_DEBUGGING}")
     if kind is not RuntimeError:
         error.error_code = code  # type: ignore[attr-defined]
     return error

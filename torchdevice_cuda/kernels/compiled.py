@@ -6,6 +6,7 @@ left as it is, and gets objects with the functions that it calls. What NVRTC giv
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import itertools
@@ -94,16 +95,20 @@ def _build(scratch: Path, source: str, file: str, expressions: Sequence[str], co
     try:
         text = nvcc.preprocess(path, command, scratch)
         translated = scratch / "kernels.ii"
-        foreign = translation.is_below(nvcc.INCLUDE, Path("/usr"), *nvcc.torch_roots(command.reading))
+        foreign = translation.is_below(*nvcc.others_roots(command.reading))
         translated.write_text(translation.translate(text, foreign, nvcc.checked()), encoding="utf-8")
     except (nvcc.Failed, refusals.Refused) as error:
         raise CompileError(str(error)) from error
     told = [*nvcc.standard(command.compiling), "-O3", *nvcc.shape(), *command.compiling]
-    shape = ["-fvisibility=hidden", "-shared", str(translated), "-o", str(library), "-lpthread", "-ldl"]
-    words = [*nvcc.compiler(), *told, *shape]
-    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode:
-        raise CompileError(done.stderr)
+    made = translated.with_suffix(".o")
+    # Two steps: a linker that is told of checks would add the sanitizers' own libraries.
+    for words in (
+        [*told, "-fvisibility=hidden", "-c", str(translated), "-o", str(made)],
+        ["-shared", str(made), "-o", str(library), "-lpthread", "-ldl"],
+    ):
+        done = subprocess.run([*nvcc.compiler(), *words], capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode:
+            raise CompileError(done.stderr)
     return library.read_bytes()
 
 
@@ -221,19 +226,23 @@ class Runtime:
 
     def __init__(self) -> None:
         self._libraries: dict[int, Any] = {}
-        self._functions: dict[int, tuple[Any, Any]] = {}
+        self._functions: dict[int, tuple[Any, Any, str]] = {}
         self._numbers = itertools.count(1)
         self._words: Any = None
+        self._files = contextlib.ExitStack()
 
     def cuModuleLoadData(self, module: Any, code: bytes) -> int:
         """Loads a library out of its bytes."""
-        with tempfile.NamedTemporaryFile(prefix="torchdevice-kernels-", suffix=".so") as file:
+        with contextlib.ExitStack() as held:
+            file = held.enter_context(tempfile.NamedTemporaryFile(prefix="torchdevice-kernels-", suffix=".so"))
             file.write(code.rstrip(b"\0") if not code.startswith(b"\x7fELF") else code)
             file.flush()
             try:
                 library = ctypes.CDLL(file.name)
             except OSError:
                 return 209  # no binary for this device
+            if nvcc.checked():
+                self._files.push(held.pop_all())  # a line that is reported is looked up in it
         number = next(self._numbers)
         self._libraries[number] = library
         self._words = library.host_cuda_words
@@ -250,9 +259,13 @@ class Runtime:
             return _NOT_FOUND
         found.argtypes = [ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_void_p]
         number = next(self._numbers)
-        self._functions[number] = (found, library)
+        self._functions[number] = (found, library, name.decode())
         function._obj.value = number
         return _SUCCESS
+
+    def name_of(self, function: Any) -> str:
+        """What a kernel was asked for by."""
+        return self._functions[function.value][2]
 
     def cuFuncSetAttribute(self, function: Any, attribute: int, value: int) -> int:
         """How much shared memory a launch may ask for."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from . import compiled
+from . import compiled, copies
 
 _C10 = "c10/util/Half.h c10/util/BFloat16.h c10/util/complex.h".split()
 _TYPES = {
@@ -86,28 +86,49 @@ def _number(value: Any, dtype: torch.dtype) -> list[Any]:
     return [ctypes.c_longlong(int(bool(value)) if dtype is torch.bool else int(value))]
 
 
-def launch(
-    code: str, name: str, by_reference: bool, outputs: int, tensors: Sequence[torch.Tensor], extras: dict[str, Any]
-) -> Any:
-    """What ``torch._C._cuda_jiterator_compile_and_launch_kernel`` gives."""
-    from torch._prims_common import compute_elementwise_output_strides
-
-    if not tensors:
-        raise RuntimeError(f"the jiterator's function {name!r} was called without a tensor")
+def _device(tensors: Sequence[torch.Tensor], takes_host: bool) -> torch.device:
+    """The one that all tensors are on."""
     device = tensors[0].device
+    if device.type == "cpu" and not takes_host:
+        raise RuntimeError("CUDAGuardImpl initialized with non-CUDA DeviceType: cpu")
     for tensor in tensors:
         if tensor.device != device:
             raise RuntimeError(
                 "Expected all tensors to be on the same device, but found at least two devices, "
                 f"{device} and {tensor.device}!"
             )
+    return device
+
+
+def launch(
+    code: str,
+    name: str,
+    by_reference: bool,
+    outputs: int,
+    tensors: Sequence[torch.Tensor],
+    extras: dict[str, Any],
+    *,
+    takes_host: bool,
+) -> Any:
+    """What ``torch._C._cuda_jiterator_compile_and_launch_kernel`` gives.
+
+    ``takes_host``: tensors of the device are the CPU's, so that these are taken.
+    """
+    from torch._prims_common import compute_elementwise_output_strides
+
+    if not tensors:
+        raise RuntimeError(f"the jiterator's function {name!r} was called without a tensor")
+    device = _device(tensors, takes_host)
     with torch.no_grad():
         common = functools.reduce(torch.promote_types, [torch.result_type(a, b) for a in tensors for b in tensors])
         wide = torch.broadcast_tensors(*tensors)
         strides = compute_elementwise_output_strides(*wide)
 
         def made() -> torch.Tensor:
-            return torch.empty_strided(wide[0].shape, strides, dtype=common, device=device)
+            # As the dispatcher does it: copies on the host stay there, wherever requests are redirected to.
+            make = torch.ops.aten.new_empty_strided.default
+            empty: torch.Tensor = make(wide[0], wide[0].shape, strides, dtype=common)
+            return empty
 
         inputs = [
             t if t.dtype == common and t.stride() == strides and t.device == device else made().copy_(t) for t in wide
@@ -131,3 +152,14 @@ def launch(
                 runtime.cuGetErrorString(code_returned, ctypes.byref(words))
                 raise RuntimeError(f"CUDA error: {(words.value or b'').decode()}")
     return results[0] if outputs == 1 else tuple(results)
+
+
+def launch_on_copies(
+    code: str, name: str, by_reference: bool, outputs: int, tensors: Sequence[torch.Tensor], extras: dict[str, Any]
+) -> Any:
+    """The same on a GPU whose memory is not the host's: on copies, whose results come back."""
+    device = _device(tensors, takes_host=False) if tensors else None
+    copies.leaving(f"jiterator {name}")
+    held = [copies.to_host(tensor) for tensor in tensors]
+    made = launch(code, name, by_reference, outputs, held, extras, takes_host=True)
+    return made.to(device) if outputs == 1 else tuple(one.to(device) for one in made)

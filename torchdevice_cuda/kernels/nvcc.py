@@ -27,6 +27,8 @@ _MISSING = re.compile(r"fatal error: ([\w./-]+): No such file")
 # What the translated text would be warned of, and is not the program's doing.
 QUIET = ("-Wno-unused-variable", "-Wno-unused-but-set-variable", "-Wno-attributes", "-Wno-unknown-pragmas")
 _NATIVE = ("x86_64", "AMD64")
+# The sanitizers' calls without their libraries: `include/host_cuda/checks.h` answers them. With the lines, to be named.
+_CHECKED = ("-fsanitize=bounds", "-fsanitize=thread", "-g1")
 
 
 def compiler() -> list[str]:
@@ -83,12 +85,12 @@ def _folders(reading: list[str]) -> list[Path]:
     return [folder for folder in folders if not (folder / "ATen" / "ATen.h").exists() and folder != INCLUDE]
 
 
-def torch_roots(reading: list[str]) -> list[Path]:
-    """Folders of PyTorch's headers."""
-    found = []
+def others_roots(reading: list[str]) -> list[Path]:
+    """Folders of headers that are not the program's: ours, the system's, PyTorch's, Python's."""
+    found = [INCLUDE, Path("/usr")]
     for word in reading:
         folder = Path(word[2:] if word.startswith("-I") else word)
-        if (folder / "ATen" / "ATen.h").exists():
+        if any((folder / name).exists() for name in ("ATen/ATen.h", "Python.h", "pybind11/pybind11.h")):
             found.append(folder)
     return found
 
@@ -107,7 +109,7 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
     headers = torch_headers(source.resolve(), _folders(command.reading))
     lines = [f"#if __has_include(<{name}>)\n#include <{name}>\n#endif\n" for name in headers]
     if any(name.startswith(("torch/", "ATen/", "c10/")) for name in headers):
-        lines.append('#include "host_cuda/torch.h"\n')
+        lines = ['#include "host_cuda/torch_types.h"\n', *lines, '#include "host_cuda/torch.h"\n']
     before.write_text("".join([*lines, '#include "host_cuda/prelude.h"\n']), encoding="utf-8")
     ours = ["-I", str(INCLUDE), "-DHOST_CUDA_TRANSLATED", f"-DHOST_CUDA_ARCH={command.architecture}", f"-D{MACRO}=1"]
     if checked():
@@ -126,7 +128,7 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
 
 
 def checked() -> bool:
-    """Whether kernels are compiled so that they say where an index leaves an array: TORCHDEVICE_KERNEL_CHECKS=1."""
+    """Whether kernels are compiled so that every use of memory is looked at: TORCHDEVICE_KERNEL_CHECKS=1."""
     said = os.environ.get("TORCHDEVICE_KERNEL_CHECKS", "").strip()
     if said not in ("", "0", "1"):
         raise flags.Unknown(f"TORCHDEVICE_KERNEL_CHECKS={said!r} is neither 0 nor 1")
@@ -134,8 +136,8 @@ def checked() -> bool:
 
 
 def shape() -> list[str]:
-    """What all code of ours is compiled with. Checked, nothing is vectorised away, and threads know who they are."""
-    return [*native(), *QUIET, "-fPIC", *(["-fsanitize=bounds"] if checked() else [])]
+    """What all code of ours is compiled with. Checked, every access to memory calls a function of ours."""
+    return [*native(), *QUIET, "-fPIC", *([*_CHECKED, f"-fdebug-prefix-map={os.getcwd()}=."] if checked() else [])]
 
 
 def standard(words: list[str]) -> list[str]:
@@ -153,7 +155,7 @@ def compile_source(source: Path, command: flags.Command, output: str) -> None:
     with tempfile.TemporaryDirectory(prefix="torchdevice-nvcc-") as name:
         scratch = Path(name)
         text = preprocess(source, command, scratch)
-        roots = [INCLUDE, Path("/usr"), *torch_roots(command.reading)]
+        roots = others_roots(command.reading)
         translated = scratch / f"{source.stem}.ii"
         translated.write_text(translation.translate(text, translation.is_below(*roots), checked()), encoding="utf-8")
         level = [] if any(word.startswith("-O") for word in command.compiling) else ["-O3"]

@@ -31,6 +31,13 @@ NAMES = {
     "cudaIpcGetMemHandle": "memory of other processes",
     "__nv_bfloat162_raw": "a storage type of bfloat16",
     "cudaMemcpyAsync_ptsz": "per-thread streams",
+    **dict.fromkeys(("curandCreateGenerator", "curandCreateGeneratorHost"), "cuRAND's generators of the host"),
+    **dict.fromkeys(
+        "curandStateMRG32k3a curandStateMRG32k3a_t curandStateMtgp32 curandStateMtgp32_t curandStateSobol32 "
+        "curandStateSobol32_t curandStateSobol64 curandStateSobol64_t curandStateScrambledSobol32 "
+        "curandStateScrambledSobol64 curand_poisson curand_discrete".split(),
+        "a generator or distribution of cuRAND besides Philox4_32_10, XORWOW, uniform, normal and log-normal",
+    ),
 }
 _ASSEMBLY = {"asm", "__asm__", "__asm"}
 #: Libraries of NVIDIA's whose headers have no counterpart here.
@@ -42,15 +49,14 @@ HEADERS = {
     "cusolverDn.h": "cuSOLVER; torch.linalg is supported",
     "cufft.h": "cuFFT; torch.fft is supported",
     "cudnn.h": "cuDNN; torch.nn is supported",
-    "curand.h": "cuRAND's host interface; curand_kernel.h is supported",
     "nccl.h": "NCCL; torch.distributed is supported",
     "cutlass/cutlass.h": "CUTLASS",
     "nvrtc.h": "NVRTC; torch.cuda._compile_kernel is supported",
 }
 #: Prefixes of libraries of which only parts, or nothing, is here.
 FOLDERS = {
-    "cub": "CUB",
-    "thrust": "Thrust",
+    "cub": "CUB, but for what docs/kernels.md lists",
+    "thrust": "Thrust, but for what docs/kernels.md lists",
     "cute": "CuTe",
     "cutlass": "CUTLASS",
     "cuda/std": "libcu++",

@@ -41,6 +41,7 @@ class Unit(NamedTuple):
 # What only one kind of device has.
 _ONLY = {
     "cuda": (
+        "operators/attention_choice.cpp",
         "operators/cuda_attention.cpp",
         "operators/cuda_recurrent.cpp",
         "operators/cuda_batch_norm.cpp",
@@ -54,7 +55,7 @@ _ONLY = {
         "operators/random_counts.cpp",
         "operators/random_rrelu.cpp",
     ),
-    "mps": ("operators/mps_composites.cpp", "runtime/mps_events.cpp"),
+    "mps": ("operators/attention.cpp", "operators/mps_composites.cpp", "runtime/mps_events.cpp"),
 }
 _ONLY_KERNELS = {"cuda": ("operators/cuda_ties.cpp",), "mps": ()}
 # Loops over random numbers are vectorised: nothing looks at errno or at traps, and numbers do not depend on whether the
@@ -62,13 +63,14 @@ _ONLY_KERNELS = {"cuda": ("operators/cuda_ties.cpp",), "mps": ()}
 _LOOPS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
 # Graphs: what runs on every replay is with what it calls.
 _GRAPHS: dict[str, tuple[str, ...]] = {
-    "cuda": ("graphs/journal.cpp", "graphs/node.cpp", "graphs/shapes.cpp", "graphs/graph.cpp"),
+    "cuda": ("graphs/journal.cpp", "graphs/node.cpp", "graphs/graph.cpp"),
     "mps": (),
 }
 _BINDINGS: dict[str, tuple[str, ...]] = {
     "cuda": (
         "bindings/graphs.cpp",
         "bindings/kernels.cpp",
+        "bindings/attention.cpp",
         "bindings/profiling.cpp",
         "bindings/counting.cpp",
         "bindings/collectives.cpp",
@@ -134,6 +136,9 @@ def layout(kind: str) -> dict[str, Unit]:
                 "operators/mixed_types.cpp",
                 "operators/kernel_names.cpp",
                 "operators/alerts.cpp",
+                "operators/launches.cpp",
+                "operators/shapes.cpp",
+                "operators/assertions.cpp",
                 "operators/facts.cpp",
                 "operators/device_check.cpp",
                 "operators/boxed.cpp",
@@ -154,7 +159,6 @@ def layout(kind: str) -> dict[str, Unit]:
             "-O1",
             (
                 "operators/composites.cpp",
-                "operators/attention.cpp",
                 *_ONLY[kind],
                 "runtime/exit.cpp",
                 "runtime/unwinding.cpp",
@@ -198,6 +202,7 @@ def layout(kind: str) -> dict[str, Unit]:
                 "runtime/ledger.cpp",
                 "runtime/guard.cpp",
                 "runtime/device.cpp",
+                "runtime/failure.cpp",
                 "runtime/shared_memory.cpp",
                 "runtime/shared_segments.cpp",
                 "runtime/ipc.cpp",

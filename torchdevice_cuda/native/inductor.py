@@ -18,6 +18,8 @@ from .interface import Native
 
 Function = Callable[..., Any]
 
+#: How the words begin with which compiled code checks its indices.
+_OUT_OF_BOUNDS = "index out of bounds: "
 #: What profiles call a compiled graph on the device.
 _COMPILED = "compiled code"
 
@@ -222,7 +224,21 @@ class _OnDevice:
             self._native.allocate_on(saved)
 
     def _compute(self, arguments: list[Any]) -> list[Any]:
-        return list(self._draw(arguments) if self._random else self._compiled(arguments))
+        try:
+            return list(self._draw(arguments) if self._random else self._compiled(arguments))
+        except RuntimeError as error:
+            self._assert(error)
+            raise
+
+    def _assert(self, error: RuntimeError) -> None:
+        """What compiled code for a GPU asserts in its kernels, code for the CPU raises.
+
+        There are no results to go on with, so that the device is waited for at once.
+        """
+        words = str(error).partition("\n")[0]
+        if self._kind == "cuda" and words.startswith(_OUT_OF_BOUNDS):
+            self._native.fail_assertion(self._index, f"{_COMPILED}: unknown", words)
+            self._native.synchronize(self._index)
 
     def _again(self, arguments: list[Any], results: list[Any]) -> Callable[[], None]:
         """The same call with what is in memory then; its results go where these are."""

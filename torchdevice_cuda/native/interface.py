@@ -389,5 +389,25 @@ class Native(Device, Protocol):
     def next_seed(self, device: int, count: int = 1) -> int:
         """A seed drawn from it."""
 
+    def set_capability(self, major: int, minor: int, cudnn: int) -> None:
+        """The compute capability that the GPU claims and cuDNN's version: which fused kernels attention has."""
+
+    def takes_attention(
+        self,
+        kernel: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        mask: torch.Tensor | None,
+        dropout: float,
+        causal: bool,
+        gqa: bool,
+        debug: bool,
+    ) -> bool:
+        """Whether a fused kernel (a number of ``SDPBackend``) takes these tensors; with ``debug`` it warns why not."""
+
+    def fail_assertion(self, device: int, place: str, condition: str, cause: str = "") -> None:
+        """A kernel's assertion has failed: the line is written to standard error, and the device is lost."""
+
     def set_multiprocessors(self, count: int, threads: int) -> None:
         """How many a GPU claims to have, and threads on each: which numbers a large draw gives depends on it."""

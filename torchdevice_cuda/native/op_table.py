@@ -23,6 +23,7 @@ FLAGS = {
     "SparseMPS": "kMpsSparseKernel",
     "SparseCsrMPS": "kMpsSparseCsrKernel",
     "NestedTensorMPS": "kMpsNestedKernel",
+    "QuantizedCUDA": "kCudaQuantizedKernel",
 }
 #: And one of which CUDA's counterpart has no kernel.
 ALONE = {"CPU": "kCpuAlone", "SparseCsrCPU": "kSparseCsrCpuAlone"}

@@ -39,7 +39,7 @@ def started(code: str, **environment: str) -> subprocess.Popen[str]:
 def ended(processes: list[subprocess.Popen[str]]) -> list[Any]:
     out = []
     for process in processes:
-        said, errors = process.communicate(timeout=100)
+        said, errors = process.communicate(timeout=280)
         out.append([said.strip(), errors.strip().splitlines()[-1:] if process.returncode else [], process.returncode])
     return out
 

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ... import gpus
+from ..._compat import cudnn_version
 from ...native.interface import Native, NativeGraph
 from ..base import Offer
 from ..host import machine
@@ -65,11 +66,17 @@ class VirtualDriver(HostDriver):
             self._module.show_devices(count)
 
     def prepare(self) -> None:
-        """Register the device with torch, tell it whose numbers to draw, and what this processor is quick at."""
+        """Register the device with torch, tell it which GPU it is, and what this processor is quick at."""
+        import torch
+
         from ...native import build, half
 
         gpu = self.settings.profile or gpus.GPUS[_DRAWS_AS]
         self._module.set_multiprocessors(gpu.multiprocessors, gpu.architecture.threads)
+        # Which fused kernels attention has goes by this; where nobody has chosen a GPU, there are all of them.
+        capability = self.settings.capability or gpu.capability
+        major, minor, patch = cudnn_version(torch.__version__)
+        self._module.set_capability(*capability, major * 10_000 + minor * 100 + patch)
         half.settle(self._module, build.origin("cuda").notes)
 
     def describe(self) -> list[tuple[str, str]]:

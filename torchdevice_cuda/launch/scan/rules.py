@@ -59,11 +59,18 @@ RULES = (
     ),
     _rule(
         "extensions",
-        "torch.utils.cpp_extension.CUDAExtension torch.utils.cpp_extension.load_inline torch.utils.cpp_extension.load "
-        "torch.cuda._compile_kernel torch.cuda.jiterator._create_jit_fn",
+        "torch.utils.cpp_extension.CUDAExtension torch.utils.cpp_extension.load_inline torch.utils.cpp_extension.load",
         (MPS,),
         UNSUPPORTED,
-        "kernels of CUDA C++ run in the host's memory: the virtual driver compiles and runs them",
+        "extensions of CUDA C++ run in the host's memory: the virtual driver builds and runs them",
+    ),
+    _rule(
+        "kernels",
+        "torch.cuda._compile_kernel torch.cuda.jiterator._create_jit_fn "
+        "torch.cuda.jiterator._create_multi_output_jit_fn",
+        (MPS,),
+        FALLBACK,
+        "kernels of CUDA C++ work on copies of the tensors, on the host's cores",
         "torch.cuda._compile_kernel('__global__ void f() {}', 'f')",
     ),
     _rule(

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["_CUDAGraph", "_CUDAGreenContext", "_WorkqueueScope", "_graph_pool_handle"]
 
 _ILLEGAL_STATE = 401
+_CAPTURE_BEGIN = (
+    "(self: torch._C._CUDAGraph, pool: Optional[tuple[int, int]] = None, capture_error_mode: str = 'global') -> None"
+)
 _ERROR_MODES = ("global", "thread_local", "relaxed")
 
 _pool_ids = itertools.count(1)
@@ -90,6 +93,10 @@ class _CUDAGraph(pybind.PybindObject):
             raise RuntimeError(
                 f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got {capture_error_mode}"
             )
+        pair = pool is None or (
+            isinstance(pool, (tuple, list)) and len(pool) == 2 and all(isinstance(n, int) for n in pool)
+        )
+        pybind.check(pair, "capture_begin", _CAPTURE_BEGIN, self, pool, capture_error_mode)
         if self.__ended:
             raise RuntimeError(
                 "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."

@@ -219,11 +219,13 @@ def _cuda_jiterator_compile_and_launch_kernel(
     kwargs: dict[str, Any],
 ) -> Any:
     """Compiles the function for the host, and calls it for every element."""
-    if not active().traits & Trait.HOST_MEMORY:
-        raise _no_kernels(f"The jiterator kernel {kernel_name!r} (CUDA C++)")
     from torchdevice_cuda.kernels import jiterator
 
-    return jiterator.launch(code_string, kernel_name, return_by_ref, num_outputs, tensors, kwargs)
+    arguments = (code_string, kernel_name, return_by_ref, num_outputs, tensors, kwargs)
+    traits = active().traits
+    if not traits & Trait.HOST_MEMORY:
+        return jiterator.launch_on_copies(*arguments)
+    return jiterator.launch(*arguments, takes_host=bool(traits & Trait.TRANSLATED))
 
 
 class _StaticCudaLauncher:

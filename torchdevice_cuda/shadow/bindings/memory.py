@@ -131,6 +131,10 @@ def _cuda_cudaCachingAllocator_raw_alloc(size: int, stream: int) -> int:
     import torch
 
     driver = active()
+    if not isinstance(size, int):
+        # torch's own function forgets to return after it has noticed.
+        name = "_cuda_cudaCachingAllocator_raw_alloc"
+        raise SystemError(f"<built-in function {name}> returned a result with an exception set")
     if size < 0 and raw_sizes_are_signed(torch.__version__):
         raise ValueError(f"Invalid memory size: {size}. caching_allocator_alloc requires a non-negative size.")
     unsigned = size % _SIZES

@@ -21,6 +21,9 @@ class PybindObject:
         raise TypeError(f"cannot pickle {type(self).__name__!r} object")
 
 
+PybindObject.__name__ = PybindObject.__qualname__ = "pybind11_object"  # as programs see it in a class's bases
+
+
 class PybindEnum:
     """A C++ enum: members by name, any number as a value, equal to its number."""
 

@@ -26,8 +26,6 @@ from torchdevice_cuda.shadow import stock
 from torchdevice_cuda.shadow.bindings.cudart import _cudart
 from torchdevice_cuda.shadow.bindings.device import _cuda_isInBadFork as _is_in_bad_fork
 from torchdevice_cuda.shadow.bindings.device import _CudaDeviceProperties, _get_device_properties
-from torchdevice_cuda.shadow.nvidia import DEVICE_REQUIREMENT
-from torchdevice_cuda.shadow.nvidia import RELEASES as PYTORCH_RELEASES_CODE_CC
 
 # Stock's submodules take from here what ours may not have.
 __getattr__ = stock.Rest(globals()).getattr()
@@ -53,7 +51,7 @@ _exchange_device = torch._C._cuda_exchangeDevice
 _maybe_exchange_device = torch._C._cuda_maybeExchangeDevice
 
 has_half: bool = True
-has_magma: bool = torch._C._has_magma
+has_magma: bool = True
 
 default_generators: tuple[torch._C.Generator, ...] = ()
 
@@ -117,14 +115,6 @@ def _lazy_call(callable: Callable[[], None], **kwargs: bool) -> None:
             _lazy_seed_tracker.queue_seed(callable, traceback.format_stack())
         else:
             _queued_calls.append((callable, traceback.format_stack()))
-
-
-def _check_capability() -> None:
-    """Whether the device can run the code: the host runs its own."""
-
-
-def _check_cubins() -> None:
-    """Whether there is code for the device: the host brings its own."""
 
 
 class DeferredCudaCallError(Exception):

@@ -3,13 +3,14 @@
 On a CUDA build the packages that lead there are installed, whether there is a GPU or not.
 """
 
+import functools
 from typing import Any
 
 import torch
 
 from torchdevice_cuda.drivers import active
 from torchdevice_cuda.drivers.traits import Trait
-from torchdevice_cuda.kernels import compiled
+from torchdevice_cuda.kernels import compiled, copies
 from torchdevice_cuda.shadow import stock
 
 stock.execute(globals())
@@ -21,13 +22,7 @@ _rtc, _runtime = compiled.Rtc(), compiled.Runtime()
 
 
 def _get_nvrtc_library() -> compiled.Rtc:
-    """The functions of NVRTC that compile a kernel, where it can be launched."""
-    driver = active()
-    if not driver.traits & Trait.HOST_MEMORY:
-        raise RuntimeError(
-            f"a CUDA C++ kernel cannot be compiled for the {driver.name!r} driver of torchdevice_cuda: it would read "
-            "and write the host's memory; --driver virtual runs it"
-        )
+    """The functions of NVRTC that compile a kernel."""
     return _rtc
 
 
@@ -46,10 +41,29 @@ if "_CudaKernel" in globals():
         __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     class _CudaKernel(_StockKernel):  # type: ignore[misc, valid-type]
-        """A compiled kernel. Where "cuda" tensors are the host's, those are what it takes."""
+        """A compiled kernel. Where "cuda" tensors are the host's, those are what it takes; else copies on the host."""
 
         def __call__(self, grid: Any = (1, 1, 1), block: Any = (1, 1, 1), args: Any = None, **kwargs: Any) -> None:
             """Launches it."""
-            if active().traits & Trait.TRANSLATED:
-                args = [a.as_subclass(_Device) if isinstance(a, torch.Tensor) else a for a in args or []]
+            traits = active().traits
+            if traits & Trait.HOST_MEMORY:
+                held = None
+                prepared = _on_host if traits & Trait.TRANSLATED else _as_given
+            else:
+                held = copies.Copies()
+                prepared = functools.partial(_copied, held)
+                copies.leaving(f"kernel {_runtime.name_of(self.func)}")
+            args = [prepared(a) if isinstance(a, torch.Tensor) else a for a in args or []]
             super().__call__(grid, block, args, **kwargs)
+            if held is not None:
+                held.bring_back()
+
+    def _as_given(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor
+
+    def _on_host(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.as_subclass(_Device)
+
+    def _copied(held: copies.Copies, tensor: torch.Tensor) -> torch.Tensor:
+        """Tensors of the host are refused by stock, or pinned."""
+        return tensor if tensor.is_cpu else held.of(tensor).as_subclass(_Device)

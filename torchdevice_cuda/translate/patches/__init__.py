@@ -14,6 +14,7 @@ MODULES = (
     "streams",
     "accelerator",
     "backends",
+    "convolution",
     "profiler",
     "factories",
     "default_device",

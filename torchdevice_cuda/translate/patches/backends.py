@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from ..._compat import cudnn_users, named
@@ -55,6 +57,28 @@ def attention(context: Context) -> None:
     """Whether fused attention is compiled in is asked of the CUDA part of torch; the host has its own fused kernel."""
     if named("torch._C._is_flash_attention_available") is not None:
         context.editor.set(torch._C, "_is_flash_attention_available", lambda: True)
+
+
+#: Functions of torch._C that programs ask before they call, and the number of the kernel in ``SDPBackend``.
+_FUSED = {"_can_use_flash_attention": 1, "_can_use_mem_efficient_attention": 2, "_can_use_cudnn_attention": 3}
+
+
+@patch(*(f"torch._C.{name}" for name in _FUSED), traits=Trait.NATIVE | Trait.HOST_MEMORY)
+def fused_attention(context: Context) -> None:
+    """A CPU build says of each fused kernel of CUDA's that it takes nothing; the device has them, and CUDA's rules."""
+    native = context.driver.native
+    if native is None:
+        return
+    for name, kernel in _FUSED.items():
+        if not hasattr(torch._C, name):
+            continue
+
+        def taken(params: Any, debug: bool = False, _kernel: int = kernel) -> bool:
+            asked = (params.query, params.key, params.value, params.attn_mask, params.dropout, params.is_causal)
+            return native.takes_attention(_kernel, *asked, params.enable_gqa, debug)
+
+        taken.__name__ = name
+        context.editor.set(torch._C, name, taken)
 
 
 _CUDNN = "torch.backends.cudnn"

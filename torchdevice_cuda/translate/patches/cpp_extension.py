@@ -21,12 +21,17 @@ _MODULE = "torch.utils.cpp_extension"
 _log = logging.getLogger("torchdevice_cuda")
 
 
-@patch(f"{_MODULE}.CUDA_HOME", f"{_MODULE}.include_paths", traits=Trait.SUBSTITUTE)
+@patch(
+    *(f"{_MODULE}.{name}" for name in ("CUDA_HOME", "include_paths", "_get_cuda_arch_flags")), traits=Trait.SUBSTITUTE
+)
 def building(context: Context) -> None:
     """Sources of CUDA C++ are compiled for the host, over headers of ours.
 
     The functions that build extensions ask the toolkit for everything: its compiler, headers and libraries. So the
     toolkit is replaced, not they. Its headers come before PyTorch's: some of those need libraries that are not here.
+
+    Where the GPU's memory is not the host's, an extension's kernels would be given addresses that the host cannot read:
+    it is refused when it asks which GPUs it is built for. A kernel that is compiled alone does not ask: it gets copies.
     """
 
     def replace(module: ModuleType) -> None:
@@ -45,6 +50,15 @@ def building(context: Context) -> None:
         context.editor.set(module, "CUDA_HOME", home, target=f"{_MODULE}.CUDA_HOME")
         context.editor.set(
             module, "include_paths", resembling(include_paths, original), target=f"{_MODULE}.include_paths"
+        )
+        if Trait.HOST_MEMORY not in context.traits:
+            flags = resembling(_get_cuda_arch_flags, module._get_cuda_arch_flags)
+            context.editor.set(module, "_get_cuda_arch_flags", flags)
+
+    def _get_cuda_arch_flags(cflags: list[str] | None = None) -> list[str]:
+        raise RuntimeError(
+            f"an extension with CUDA sources cannot be built for the {context.driver.name!r} driver of "
+            "torchdevice_cuda: its kernels would be given the GPU's addresses; --driver virtual builds and runs it"
         )
 
     context.editor.on_undo(context.when_imported(_MODULE, context.editor.later(replace)))

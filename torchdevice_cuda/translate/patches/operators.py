@@ -31,6 +31,7 @@ def kernels(context: Context) -> None:
     from ...fallback.capabilities import refusals
     from ...fallback.guards import Guard, functions
     from ...fallback.kernels import Chain, register
+    from ...kernels import copies
 
     settings, editor, precision = context.settings, context.editor, context.precision
     kind = context.driver.device_type
@@ -44,6 +45,8 @@ def kernels(context: Context) -> None:
     editor.on_undo(chain.routes.close)
     editor.undone(f"torch.ops.aten[{kind.upper()}]", register(chain, guard)._destroy)
     context.left = chain.left
+    editor.on_undo(functools.partial(setattr, copies.leaving, "told", copies.leaving.told))
+    copies.leaving.told = chain.left
     if settings.refusals == "disk":
         # The emulated device is no Mac, whatever machine it runs on.
         refusals.keep("emulated" if Trait.NATIVE in context.traits else kind)

@@ -220,9 +220,11 @@ static inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cud
 template <class T>
 static inline cudaError_t cudaMalloc(T** p, size_t bytes) {
   *p = bytes ? static_cast<T*>(aligned_alloc(256, (bytes + 255) / 256 * 256)) : nullptr;
+  host_cuda::note_memory(*p, bytes);
   return host_cuda::returned(bytes && !*p ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 static inline cudaError_t cudaFree(void* p) {
+  host_cuda::forget_memory(p);
   free(p);
   return cudaSuccess;
 }

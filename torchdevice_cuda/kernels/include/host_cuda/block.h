@@ -13,48 +13,16 @@
 #include <vector>
 
 #include "host_cuda/errors.h"
-#include "host_cuda/fiber.h"
-#include "host_cuda/types.h"
-
-constexpr int warpSize = 32;
+#include "host_cuda/threads.h"
+#include "host_cuda/watch.h"
 
 #pragma GCC visibility push(hidden)
 namespace host_cuda {
 
-struct Launch {
-  const char* name;
-  dim3 grid, block;
-  size_t shared;  // bytes that the launch asked for
-  void* stream;
-};
-
-struct Where {
-  const char* file;
-  int line;
-};
-
-struct Ended {};  // what ends a thread whose kernel has failed
-
-struct Fiber;
-
-// Lanes of a warp that exchange something: those in `mask`.
-struct Meeting {
-  unsigned mask = 0, arrived = 0;
-  int leaving = 0;  // who has still to read
-  bool complete = false;
-  uint64_t values[32];
-  std::vector<Fiber*> waiting;
-};
-
-struct Fiber {
-  Stack stack;
-  char* memory = nullptr;
-  unsigned place = 0;  // among the stacks
-  uint3 thread{0, 0, 0};
-  unsigned rank = 0;  // of the thread in its block
-  Where where{nullptr, 0};
-  const char* waits = nullptr;  // for what, or null
-};
+class Worker;
+#ifdef HOST_CUDA_CHECKED
+void settle(Worker& w);  // what two threads have written (checks.h)
+#endif
 
 class Worker {
  public:
@@ -65,6 +33,7 @@ class Worker {
   std::vector<std::unique_ptr<char[]>> shared;  // objects by site
   std::unique_ptr<char[]> dynamic;
   size_t dynamic_bytes = 0;
+  Watch watch;
 
   using Body = void (*)(const void* body, Worker& w);
 
@@ -80,6 +49,7 @@ class Worker {
       warp.exited = 0;
       warp.meetings.clear();
     }
+    watch.block(threads);
     if (threads % 32) warps_.back().exited = ~0u << (threads % 32);
     current_ = &main_;
     main_idle_ = false;
@@ -92,6 +62,7 @@ class Worker {
 
   // All threads that have not ended; how many said yes.
   int barrier(bool vote, const char* what, Where where) {
+    const Ours ours(watch);
     votes_ += vote;
     current_->where = where;
     barrier_.push_back(current_);
@@ -102,6 +73,7 @@ class Worker {
 
   // Comes back when every lane of the mask is here. Whoever has read calls `leave`.
   Meeting& meet(unsigned mask, uint64_t value, const char* what, Where where) {
+    const Ours ours(watch);
     auto& warp = warps_[rank / 32];
     const unsigned bit = 1u << (rank % 32);
     if (!(mask & bit))
@@ -132,6 +104,7 @@ class Worker {
     return *found;
   }
   void leave(Meeting& m) {
+    const Ours ours(watch);
     if (--m.leaving > 0) return;
     auto& all = warps_[rank / 32].meetings;
     for (size_t i = 0; i < all.size(); ++i)
@@ -170,6 +143,26 @@ class Worker {
     failed_ = true;
     throw Ended{};
   }
+#ifdef HOST_CUDA_CHECKED
+  // Runs a thread. Whoever may not throw ends it with `quit`; what it holds is not given back.
+  template <class F>
+  void run_watched(const F& thread_body) {
+    if (setjmp(current_->way_out) != 0) return;
+    watch.on = true;
+    thread_body();
+    watch.on = false;
+    settle(*this);
+  }
+  [[noreturn]] void quit(int code) {
+    lasting_error.store(code);
+    failed_ = true;
+    longjmp(current_->way_out, 1);
+  }
+  // Of the fiber that runs; nothing where that is the caller's.
+  Range stack_range() const {
+    return current_->memory ? Range{current_->memory, current_->memory + kStackBytes} : Range{};
+  }
+#endif
   // One line: kernel, block, thread, and where.
   void say(const char* text, uint3 t, Where where) const {
     fflush(stdout);
@@ -202,6 +195,7 @@ class Worker {
         if (!error) error = std::current_exception();
         failed_ = true;
       }
+      watch.pause();
       ended();
     }
   }
@@ -217,6 +211,7 @@ class Worker {
     if (m.mask & ~(m.arrived | exited)) return false;
     m.complete = true;
     m.leaving = __builtin_popcount(m.arrived);
+    watch.met(rank / 32, m.arrived);
     rewind();
     for (auto* f : m.waiting) ready_.push_back(f);
     return true;
@@ -233,6 +228,7 @@ class Worker {
     votes_ = 0;
     arrived_ = 0;
     ++epoch;
+    watch.barrier();
   }
   // Has the list of who is ready begin at its begin, where all have gone.
   void rewind() {
@@ -367,7 +363,12 @@ inline void run_block(const F& body) {
         &body,
         [](const void* f, Worker& me) {
           F mine(*static_cast<const F*>(f));
-          mine(me.thread, me.block, me.launch->block, me.launch->grid);
+          const auto run = [&] { mine(me.thread, me.block, me.launch->block, me.launch->grid); };
+#ifdef HOST_CUDA_CHECKED
+          me.run_watched(run);
+#else
+          run();
+#endif
         },
         n.x * n.y * n.z);
   }

@@ -31,6 +31,7 @@ inline unsigned lane() {
 template <class Read>
 auto in_warp(unsigned mask, uint64_t value, const char* what, Where where, Read read) {
   Worker& w = *worker;
+  const Ours ours(w.watch);
   Meeting& m = w.meet(mask, value, what, where);
   const auto result = read(m);
   w.leave(m);
@@ -64,16 +65,6 @@ T folded(unsigned mask, T value, const char* what, Where where, Fold fold) {
   });
 }
 
-inline void check_barrier(Where where) {
-  static const bool checks = getenv("TORCHDEVICE_KERNEL_CHECKS") && atoi(getenv("TORCHDEVICE_KERNEL_CHECKS"));
-  Worker& w = *worker;
-  if (checks && w.live() < w.threads())
-    w.fail(
-        cudaErrorLaunchFailure, where,
-        "Barrier error detected. Divergent thread(s) in block: %u of %u threads have ended", w.threads() - w.live(),
-        w.threads());
-}
-
 [[noreturn]] inline void assertion_failed(const char* what, const char* file, unsigned line, const char* function) {
   Worker* w = worker;
   if (!w) {
@@ -93,7 +84,6 @@ inline void check_barrier(Where where) {
 #pragma GCC visibility pop
 
 static inline void __syncthreads(HOST_CUDA_HERE) {
-  host_cuda::check_barrier({file, line});
   host_cuda::worker->barrier(false, "__syncthreads", {file, line});
 }
 static inline int __syncthreads_count(int predicate, HOST_CUDA_HERE) {

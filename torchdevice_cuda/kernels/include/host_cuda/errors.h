@@ -20,11 +20,12 @@
                                       cudaErrorLaunchOutOfResources, 701, "too many resources requested for launch")  \
                                       row(cudaErrorPeerAccessAlreadyEnabled, 704, "peer access is already enabled")   \
                                           row(cudaErrorAssert, 710, "device-side assert triggered")                   \
-                                              row(cudaErrorLaunchFailure, 719, "unspecified launch failure")          \
-                                                  row(cudaErrorNotSupported, 801, "operation not supported")          \
-                                                      row(cudaErrorStreamCaptureUnsupported, 900,                     \
-                                                          "operation not permitted when stream is capturing")         \
-                                                          row(cudaErrorUnknown, 999, "unknown error")
+                                              row(cudaErrorMisalignedAddress, 716, "misaligned address")              \
+                                                  row(cudaErrorLaunchFailure, 719, "unspecified launch failure")      \
+                                                      row(cudaErrorNotSupported, 801, "operation not supported")      \
+                                                          row(cudaErrorStreamCaptureUnsupported, 900,                 \
+                                                              "operation not permitted when stream is capturing")     \
+                                                              row(cudaErrorUnknown, 999, "unknown error")
 
 enum cudaError {
 #define HOST_CUDA_ROW(name, code, words) name = code,

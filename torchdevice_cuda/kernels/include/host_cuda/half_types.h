@@ -85,6 +85,8 @@ inline float bfloat_value(uint16_t bits) {
   }
 
 // The type, its pair, their operators and what both kinds of 16 bits have functions for.
+// Operators are of these types alone, as PyTorch's flags for nvcc have it: its own numbers convert to them, and have
+// theirs.
 #define HOST_CUDA_NARROW(type, pair, to_bits, to_value, torchs)                                              \
   struct type##_raw {                                                                                        \
     unsigned short x;                                                                                        \
@@ -134,34 +136,44 @@ inline float bfloat_value(uint16_t bits) {
     pair() = default;                                                                                        \
     pair(type a, type b) : x(a), y(b) {}                                                                     \
   };                                                                                                         \
-  static inline type operator+(type a, type b) {                                                             \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
+  static inline type operator+(T a, T b) {                                                                   \
     return type(float(a) + float(b));                                                                        \
   }                                                                                                          \
-  static inline type operator-(type a, type b) {                                                             \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
+  static inline type operator-(T a, T b) {                                                                   \
     return type(float(a) - float(b));                                                                        \
   }                                                                                                          \
-  static inline type operator*(type a, type b) {                                                             \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
+  static inline type operator*(T a, T b) {                                                                   \
     return type(float(a) * float(b));                                                                        \
   }                                                                                                          \
-  static inline type operator/(type a, type b) {                                                             \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
+  static inline type operator/(T a, T b) {                                                                   \
     return type(float(a) / float(b));                                                                        \
   }                                                                                                          \
-  static inline bool operator<(type a, type b) {                                                             \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
+  static inline bool operator<(T a, T b) {                                                                   \
     return float(a) < float(b);                                                                              \
   }                                                                                                          \
-  static inline bool operator>(type a, type b) {                                                             \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
+  static inline bool operator>(T a, T b) {                                                                   \
     return float(a) > float(b);                                                                              \
   }                                                                                                          \
-  static inline bool operator<=(type a, type b) {                                                            \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
+  static inline bool operator<=(T a, T b) {                                                                  \
     return float(a) <= float(b);                                                                             \
   }                                                                                                          \
-  static inline bool operator>=(type a, type b) {                                                            \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
+  static inline bool operator>=(T a, T b) {                                                                  \
     return float(a) >= float(b);                                                                             \
   }                                                                                                          \
-  static inline bool operator==(type a, type b) {                                                            \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
+  static inline bool operator==(T a, T b) {                                                                  \
     return float(a) == float(b);                                                                             \
   }                                                                                                          \
-  static inline bool operator!=(type a, type b) {                                                            \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
+  static inline bool operator!=(T a, T b) {                                                                  \
     return float(a) != float(b);                                                                             \
   }                                                                                                          \
   static inline pair operator+(pair a, pair b) {                                                             \

@@ -74,8 +74,9 @@ inline void take_blocks(Work& work) {
   if (!w) w = new Worker;
   w->launch = &work.launch;
   w->error = nullptr;
+  w->watch.begin();
   if (w->dynamic_bytes < work.launch.shared || !w->dynamic) {
-    w->dynamic.reset(new char[work.launch.shared + 256]);
+    w->dynamic.reset(new char[work.launch.shared + 256 + 2 * kGuard]);
     w->dynamic_bytes = work.launch.shared;
   }
   Worker* const before = worker;

@@ -14,15 +14,22 @@ inline int next_site() {
 template <class T>
 T& shared_object() {
   static const auto site = static_cast<size_t>(next_site());
+  const Ours ours(worker->watch);
   auto& all = worker->shared;
   if (all.size() <= site) all.resize(site + 1);
   constexpr size_t alignment = alignof(T) > 128 ? alignof(T) : 128;
-  if (!all[site]) all[site].reset(new char[sizeof(T) + alignment]);
-  const auto address = reinterpret_cast<uintptr_t>(all[site].get());
-  return *reinterpret_cast<T*>((address + alignment - 1) / alignment * alignment);
+  if (!all[site]) all[site].reset(new char[sizeof(T) + alignment + 2 * kGuard]);
+  const auto address = reinterpret_cast<uintptr_t>(all[site].get()) + kGuard;
+  auto* const object = reinterpret_cast<T*>((address + alignment - 1) / alignment * alignment);
+  worker->watch.shared(site + 1, reinterpret_cast<const char*>(object), sizeof(T));
+  return *object;
 }
 inline char* dynamic_shared() {
-  return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(worker->dynamic.get()) + 127) / 128 * 128);
+  const Ours ours(worker->watch);
+  auto* const begin =
+      reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(worker->dynamic.get()) + kGuard + 127) / 128 * 128);
+  worker->watch.shared(0, begin, worker->launch->shared);
+  return begin;
 }
 // `extern __shared__ T name[];` outside of a function.
 template <class T>

@@ -2,11 +2,15 @@
 // file is read by them as well (kernels/include/host_cuda/seam.h), so it needs nothing of PyTorch's.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace host_cuda {
 
 constexpr int kSeamVersion = 1;
+
+// What an address is to a GPU: out of its reach, of its own memory, or the host's that it can reach (pinned).
+enum class Memory : int { kOther, kDevice, kReached };
 
 // Functions that return int return a cudaError_t, unless they count.
 struct Seam {
@@ -25,8 +29,9 @@ struct Seam {
   int (*launch)(void* stream, const char* name, void (*run)(void*), void (*drop)(void*), void* work);
   // A kernel has ended the device's context, as a failed assertion does.
   void (*failed)(int code, const char* words);
-  // The segment of device memory that an address is in.
-  bool (*find_memory)(const void* address, const char** begin, const char** end);
+  // The allocation of device memory that an address is in, or the nearest before it, or after it. No bytes: there is
+  // none.
+  Memory (*find_memory)(const void* address, const char** begin, size_t* bytes);
   int (*multiprocessors)();
 };
 

@@ -13,6 +13,7 @@
 #include "runtime/device.h"
 #include "runtime/failure.h"
 #include "runtime/multiprocessors.h"
+#include "runtime/pinned.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -61,6 +62,7 @@ int launch(void* stream, const char* name, void (*run)(void*), void (*drop)(void
   const std::shared_ptr<void> held(work, drop);
   mark_used();
   mark_context(t_current_device);
+  if (C10_UNLIKELY(is_lost(t_current_device))) return failure_code(t_current_device);
   if (may_be_captured()) {
     if (const auto capture = capture_of(state_of(stream))) {
       static_cast<Recording&>(*capture).add(name, t_current_device, [held, run] { run(held.get()); }, true);
@@ -75,15 +77,17 @@ int launch(void* stream, const char* name, void (*run)(void*), void (*drop)(void
 }
 
 void failed(int code, const char* words) {
-  fail_context(code, words);
+  fail_context(t_current_device, code, words);
 }
 
-bool find_memory(const void* address, const char** begin, const char** end) {
-  const auto [start, bytes] = segment_of_address(address);
-  if (!start) return false;
-  *begin = static_cast<const char*>(start);
-  *end = *begin + bytes;
-  return true;
+host_cuda::Memory find_memory(const void* address, const char** begin, size_t* bytes) {
+  const auto index = device_of_address(address);
+  if (index < 0) return is_pinned(address) ? host_cuda::Memory::kReached : host_cuda::Memory::kOther;
+  const auto found = block_of_address(address);
+  if (!found) return host_cuda::Memory::kReached;  // another process's, whose books are there
+  *begin = static_cast<const char*>(found->first);
+  *bytes = found->second;
+  return host_cuda::Memory::kDevice;
 }
 
 constexpr host_cuda::Seam kSeam = {

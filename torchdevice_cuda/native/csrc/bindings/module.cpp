@@ -169,5 +169,6 @@ PYBIND11_MODULE(_hostdevice_mps, m) {
   hostdevice::bind_counting(m);
   hostdevice::bind_collectives(m);
   hostdevice::bind_remote(m);
+  hostdevice::bind_attention(m);
 #endif
 }

@@ -20,6 +20,7 @@ auto without_gil(F&& function) {
   return function();
 }
 
+void bind_attention(py::module_& m);
 void bind_counting(py::module_& m);
 void bind_graphs(py::module_& m);
 void bind_memory(py::module_& m);

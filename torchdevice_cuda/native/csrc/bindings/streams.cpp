@@ -10,6 +10,7 @@
 #include "graphs/graph.h"
 #include "runtime/captures.h"
 #include "runtime/device.h"
+#include "runtime/failure.h"
 #include "runtime/ipc.h"
 
 namespace hostdevice {
@@ -101,6 +102,12 @@ void bind_streams(py::module_& m) {
       },
       py::arg("cycles"), py::arg("device") = -1, nogil);
 
+  m.def(
+      "fail_assertion",
+      [](int i, const std::string& place, const std::string& condition, const std::string& cause) {
+        fail_assertion(resolve(static_cast<Index>(i)), place.c_str(), condition, cause);
+      },
+      py::arg("device"), py::arg("place"), py::arg("condition"), py::arg("cause") = "", nogil);
   m.def("captures_underway", [] { return captures_underway(); });
   m.def("watch_synchronization", [](int mode) { g_sync_debug.store(mode); }, py::arg("mode"));
 

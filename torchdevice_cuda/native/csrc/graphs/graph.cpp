@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "graphs/shapes.h"
 #include "operators/alias.h"
 #include "operators/boxed.h"
 #include "operators/facts.h"
 #include "operators/recorded.h"
 #include "runtime/activities.h"
 #include "runtime/allocator.h"
+#include "runtime/failure.h"
 #include "runtime/generator.h"
 #include "runtime/segments.h"
 
@@ -145,16 +145,7 @@ void Recording::call(
     const auto restore = c10::make_scope_exit([&] { t_tape = saved; });
     work();
   };
-  try {
-    recorded([&] { op.redispatchBoxed(keys, stack); });
-  } catch (const c10::Error& error) {
-    if (!is_about_elements(error)) throw;
-    tape = {};
-    stack->resize(base);
-    recorded([&] {
-      for (auto& v : results_by_shape(op, f, arguments, index)) stack->push_back(std::move(v));
-    });
-  }
+  recorded([&] { op.redispatchBoxed(keys, stack); });
   hosts.put_back();
   count_work(*this, stream_state(index, current_stream(index)));
   Node node(op, f, keys, index, arguments, c10::ArrayRef<IValue>(*stack).slice(base), std::move(tape));
@@ -225,6 +216,7 @@ void Graph::register_generator(const at::Generator& generator) {
 void Graph::begin(PoolId pool, CaptureMode mode) {
   mark_used();
   device_ = t_current_device;
+  check_launched(device_);
   register_generator(default_generator(device_));
   const auto recording = std::make_shared<Recording>(stream_state(device_, current_stream(device_)), mode);
   begin_capture(recording);
@@ -273,6 +265,7 @@ void Graph::replay() {
   const std::lock_guard<std::mutex> lock(replaying_);
   check_fork();
   refuse_in_capture(t_current_device, "Cannot prepare for replay during capturing stage.");
+  check_launched(device_);
   check_memory();
   static const c10::DispatchKeySet excluded =
       c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;

@@ -6,10 +6,10 @@
 #include <cstring>
 #include <utility>
 
-#include "graphs/tensors.h"
 #include "operators/alias.h"
 #include "operators/copies.h"
 #include "operators/facts.h"
+#include "operators/tensors.h"
 #include "operators/types.h"
 #include "runtime/allocator.h"
 

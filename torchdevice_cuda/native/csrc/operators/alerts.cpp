@@ -11,6 +11,7 @@
 #include "operators/registration.h"
 #include "runtime/captures.h"
 #include "runtime/device.h"
+#include "runtime/failure.h"
 #include "runtime/gpu_trace.h"
 #include "runtime/streams.h"
 
@@ -215,7 +216,8 @@ void tell(const Facts& f, const Stack& stack, size_t base, c10::DeviceIndex inde
   const auto holds = [&](const auto* row) { return !row->holds || row->holds(stack, base); };
   if (f.nondeterministic && at::globalContext().deterministicAlgorithms() && holds(f.nondeterministic))
     at::globalContext().alertNotDeterministic(f.nondeterministic->caller);
-  if (f.waiting && (watches_synchronization() || was_ever_busy() || listener() || captures_underway()) &&
+  if (f.waiting &&
+      (watches_synchronization() || was_ever_busy() || listener() || captures_underway() || g_failed.load()) &&
       holds(f.waiting)) {
     synchronizing();
     synchronize_current_stream(index);

@@ -17,6 +17,7 @@
 
 #include "operators/alerts.h"
 #include "operators/alias.h"
+#include "operators/assertions.h"
 #include "operators/device_check.h"
 #include "operators/dtypes.h"
 #include "operators/facts.h"
@@ -27,6 +28,7 @@
 #include "runtime/activities.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
+#include "runtime/failure.h"
 #include "runtime/generator.h"
 #include "runtime/interpreter.h"
 #include "runtime/streams.h"
@@ -114,8 +116,10 @@ C10_NOINLINE void round(Widening& wide, const Facts& f, Stack& stack) {
 
 C10_NOINLINE void begin_launch(
     DeviceWork& launch, const c10::OperatorHandle& op, const Facts& f, const Stack& stack, size_t base,
-    c10::DeviceIndex index, bool awaited) {
+    c10::DeviceIndex index, bool awaited, const char* kernel) {
+  if (DeviceWork::underway()) kernel = nullptr;  // a part of it
   launch.begin(op.schema().name(), index);
+  if (kernel) DeviceWork::is_kernel(op.schema().name(), kernel);
   if (f.only_reads && stack[base].isTensor())
     DeviceWork::is_copy(
         copy_name(false, true, /*pinned=*/true), static_cast<int64_t>(stack[base].toTensor().itemsize()));
@@ -167,7 +171,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
       op.redispatchBoxed(DispatchKeySet(target), stack);
       return;
     }
-    check_devices(op, f, *stack, base);
+    check_devices(op, f, *stack, base, target == DispatchKey::SparseCPU);
   }
   if (f.composite && C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
     // torch.jit.trace records its parts, which have to be called with the tensors that it knows.
@@ -185,15 +189,20 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
     return;
   }
 
+  if (f.launches) check_launched(index);
   if (C10_UNLIKELY(f.tells)) tell(f, *stack, base, index);
   std::optional<Widening> wide;
   const Types exclusive = types & f.exclusive;
   if (C10_UNLIKELY((types & f.special) != 0 || (exclusive & (exclusive - 1)) != 0))
     look_at_types(wide, f, types, *stack, base, index);
 
+  // If elements are wrong, results are made of these.
+  std::vector<IValue> given;
+  if (C10_UNLIKELY(f.asserts)) given.assign(stack->begin() + static_cast<ptrdiff_t>(base), stack->end());
   const bool told = kIsCuda && is_profiled() && f.launches;
   // By the tensors as they came: their aliases are all on the CPU.
   const bool awaited = told && waits(f, *stack, base);
+  const char* kernel = told && f.list ? list_kernel(*f.list, f, *stack, base) : nullptr;
   Aliases aliases(index, f.keep_alive);
   if (!f.keep_alive) aliases.keep_lazy();
   for (auto i : f.interesting) {
@@ -261,7 +270,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   try {
     const AllocateOnDevice here(leaves ? c10::DeviceIndex(-1) : index, any_cpu);
     DeviceWork launch;
-    if (C10_UNLIKELY(told)) begin_launch(launch, op, f, *stack, base, index, awaited);
+    if (C10_UNLIKELY(told)) begin_launch(launch, op, f, *stack, base, index, awaited, kernel);
     if (C10_UNLIKELY(f.seeded))
       redispatch_seeded(op, target, stack, index);
     else
@@ -269,6 +278,10 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   } catch (const c10::NotImplementedError& refusal) {
     if (kIsCuda) refuse_as_cuda(refusal, f.name, wide.has_value() ? wide->narrow() : c10::ScalarType::Undefined);
     throw;
+  } catch (const c10::Error& error) {
+    if (!kIsCuda || !(f.asserts || f.composite)) throw;
+    if (!assert_on_device(op, f, target, given, index, error, stack, base)) throw;
+    return;
   }
   if (C10_UNLIKELY(wide.has_value())) round(*wide, f, *stack);
   if (f.writes) aliases.write_back();
@@ -340,6 +353,19 @@ const Facts& shared_facts(const c10::OperatorHandle& op) {
 
 torch::CppFunction boxed_kernel(DispatchKey target) {
   return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(target));
+}
+
+void change_list(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const char* kernel = nullptr;
+  DeviceWork launch;
+  if (is_profiled() && !may_be_captured() && !DeviceWork::underway()) {
+    const Facts& f = shared_facts(op);
+    const size_t base = stack->size() - f.args.size();
+    kernel = list_kernel(*f.list, f, *stack, base);
+    if (kernel) launch.begin(op.schema().name(), (*stack)[base].toTensorList().get(0).device().index());
+  }
+  op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), stack);
+  if (kernel) DeviceWork::is_kernel(op.schema().name(), kernel);
 }
 
 void run_on_cpu(const c10::OperatorHandle& op, DispatchKey target, Stack* stack) {

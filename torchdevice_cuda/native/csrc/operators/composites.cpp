@@ -7,8 +7,8 @@ namespace hostdevice {
 
 void register_composites() {
   Registrar registrar(kDense);
-  register_attention(registrar);
   if constexpr (kIsCuda) {
+    register_attention_choice(registrar);
     register_fused_attention(registrar);
     register_fused_recurrent_cells(registrar);
     register_fused_lstm(registrar);
@@ -22,6 +22,7 @@ void register_composites() {
     register_random(registrar);
     register_absent_libraries(registrar);
   } else {
+    register_attention(registrar);
     register_apple_composites(registrar);
   }
 }

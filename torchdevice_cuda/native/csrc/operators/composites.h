@@ -16,9 +16,8 @@ inline bool given(const OptTensor& t) {
   return t.has_value() && t->defined();
 }
 
-void register_attention(Registrar& registrar);
-
 // Compiled for CUDA only.
+void register_attention_choice(Registrar& registrar);
 void register_fused_attention(Registrar& registrar);
 void register_fused_recurrent_cells(Registrar& registrar);
 void register_fused_lstm(Registrar& registrar);
@@ -33,6 +32,7 @@ void register_random(Registrar& registrar);
 void register_absent_libraries(Registrar& registrar);
 
 // Compiled for an Apple GPU only.
+void register_attention(Registrar& registrar);
 void register_apple_composites(Registrar& registrar);
 
 }  // namespace hostdevice

@@ -20,6 +20,7 @@
 
 #include "operators/attention_dropout.h"
 #include "operators/composites.h"
+#include "operators/cpu_attention.h"
 #include "operators/types.h"
 
 namespace hostdevice {
@@ -63,6 +64,10 @@ Tensor probabilities(const Tensor& scores, const Tensor& lse) {
 Attention attention_forward(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, double dropout, Diagonal causal,
     std::optional<double> scale, std::optional<int64_t> words = std::nullopt) {
+  if (cpu_attends(q, k, v, bias, dropout) && causal.value_or(0) == 0) {
+    auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal.has_value(), bias, scale);
+    return {out, sums.to(at::kFloat), {}};
+  }
   const Tensor scores = attention_scores(q, k, bias, causal, scale);
   const Tensor lse = at::logsumexp(scores, {-1});
   AttentionMask drawn;
@@ -77,7 +82,14 @@ struct AttentionGrads {
 
 AttentionGrads attention_backward(
     const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const Tensor& out,
-    const Tensor& lse, Diagonal causal, std::optional<double> scale, const Dropped& dropped = {}) {
+    const Tensor& lse, Diagonal causal, std::optional<double> scale, const Dropped& dropped = {},
+    bool bias_too = true) {
+  if (!dropped.kept.defined() && cpu_attends(q, k, v, bias, 0.0) && causal.value_or(0) == 0 &&
+      !(bias_too && given(bias))) {
+    auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        grad, q, k, v, out, lse, 0.0, causal.has_value(), bias, scale);
+    return {gq, gk, gv, Tensor()};
+  }
   const double s = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1))));
   const Tensor g = grad.to(at::kFloat);
   const Tensor p = probabilities(attention_scores(q, k, bias, causal, scale), lse);
@@ -89,6 +101,15 @@ AttentionGrads attention_backward(
   r.v = at::matmul(dropped(p).transpose(-2, -1), g).to(v.scalar_type());
   if (given(bias)) r.bias = at::sum_to(ds, bias->sizes()).to(bias->scalar_type());
   return r;
+}
+
+// Several query heads may share a head of keys and values.
+Tensor shared(const Tensor& t, const Tensor& q) {
+  return t.size(-3) == q.size(-3) ? t : t.repeat_interleave(q.size(-3) / t.size(-3), -3);
+}
+Tensor gathered(const Tensor& grad, const Tensor& like) {
+  if (grad.size(-3) == like.size(-3)) return grad;
+  return grad.unflatten(-3, {like.size(-3), grad.size(-3) / like.size(-3)}).sum(-3);
 }
 
 // The memory-efficient kernel's sums are of as many rows as it works on at once, or none where nobody asks.
@@ -103,8 +124,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, bool wants_sums, double dropout,
     bool causal, std::optional<double> scale) {
   auto a = attention_forward(q, k, v, bias, dropout, from_start(causal), scale);
-  // Heads come after positions in memory.
-  const Tensor out = a.out.transpose(1, 2).contiguous().transpose(1, 2);
+  // Heads come after positions in memory, however many there are.
+  const int64_t size = v.size(-1), row = q.size(1) * size;
+  const Tensor packed = a.out.transpose(1, 2).contiguous();
+  const Tensor out = packed.as_strided(a.out.sizes(), {q.size(2) * row, size, row, 1});
   return {out, aligned(a.logsumexp, wants_sums), number(a.drawn.seed), number(a.drawn.offset)};
 }
 
@@ -115,7 +138,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention_backward(
   if (!grad.defined()) return {};
   auto g = attention_backward(
       grad, q, k, v, bias, out, lse.slice(-1, 0, q.size(-2)), from_start(causal), scale,
-      drawn_again(q, k, dropout, seed, offset));
+      drawn_again(q, k, dropout, seed, offset), wanted[3]);
   return {g.q, g.k, g.v, wanted[3] ? g.bias : Tensor()};
 }
 
@@ -126,11 +149,11 @@ void check_flash_type(const Tensor& q) {
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor> flash_attention(
     const Tensor& q, const Tensor& k, const Tensor& v, double dropout, bool causal, bool, std::optional<double> scale) {
   check_flash_type(q);
-  auto a = attention_forward(q, k, v, std::nullopt, dropout, from_start(causal), scale, FlashState::words(q));
+  auto a = attention_forward(
+      q, shared(k, q), shared(v, q), std::nullopt, dropout, from_start(causal), scale, FlashState::words(q));
   const FlashState state(a.drawn, q);
-  return {a.out,      a.logsumexp,  Tensor(),
-          Tensor(),   q.size(-2),   k.size(-2),
-          state.both, state.unused, at::empty({0}, q.options())};
+  return {laid_out_as(q, a.out),      a.logsumexp, Tensor(), Tensor(), q.size(-2), k.size(-2), state.both, state.unused,
+          at::empty({0}, q.options())};
 }
 
 std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(
@@ -139,17 +162,18 @@ std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(
     const Tensor&, std::optional<double> scale) {
   if (!grad.defined()) return {};
   auto g = attention_backward(
-      grad, q, k, v, std::nullopt, out, lse, from_start(causal), scale, drawn_again(q, k, dropout, state));
-  return {g.q, g.k, g.v};
+      grad, q, shared(k, q), shared(v, q), std::nullopt, out, lse, from_start(causal), scale,
+      drawn_again(q, k, dropout, state));
+  return {g.q, gathered(g.k, k), gathered(g.v, v)};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor> cudnn_attention(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, bool, double dropout, bool causal, bool,
     std::optional<double> scale) {
-  auto a = attention_forward(q, k, v, bias, dropout, from_start(causal), scale);
+  auto a = attention_forward(q, shared(k, q), shared(v, q), bias, dropout, from_start(causal), scale);
   return {
-      a.out,
-      a.logsumexp.unsqueeze(-1),
+      laid_out_as(q, a.out),
+      a.logsumexp.contiguous().unsqueeze(-1),
       Tensor(),
       Tensor(),
       q.size(-2),
@@ -165,8 +189,9 @@ std::tuple<Tensor, Tensor, Tensor> cudnn_attention_backward(
     c10::SymInt, double dropout, bool causal, std::optional<double> scale) {
   if (!grad.defined()) return {};
   auto g = attention_backward(
-      grad, q, k, v, bias, out, lse.squeeze(-1), from_start(causal), scale, drawn_again(q, k, dropout, seed, offset));
-  return {g.q, g.k, g.v};
+      grad, q, shared(k, q), shared(v, q), bias, out, lse.squeeze(-1), from_start(causal), scale,
+      drawn_again(q, k, dropout, seed, offset), false);
+  return {g.q, gathered(g.k, k), gathered(g.v, v)};
 }
 
 // ---- sequences of several lengths, one after the other ------------------------------------------------------------
@@ -200,15 +225,6 @@ struct Sequences {
   bool packed, batched = false;
   std::vector<int64_t> from_q, from_k;
 };
-
-// Several query heads may share a head of keys and values.
-Tensor shared(const Tensor& t, const Tensor& q) {
-  return t.size(-3) == q.size(-3) ? t : t.repeat_interleave(q.size(-3) / t.size(-3), -3);
-}
-Tensor gathered(const Tensor& grad, const Tensor& like) {
-  if (grad.size(-3) == like.size(-3)) return grad;
-  return grad.unflatten(-3, {like.size(-3), grad.size(-3) / like.size(-3)}).sum(-3);
-}
 
 enum class Mask : uint8_t { None, FromStart, FromEnd };
 Diagonal diagonal(Mask mask, const Tensor& q, const Tensor& k) {
@@ -347,12 +363,16 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_backward(
 }  // namespace
 
 void register_fused_attention(Registrar& registrar) {
-  registrar.impl("_scaled_dot_product_efficient_attention", TORCH_FN(efficient_attention));
-  registrar.impl("_scaled_dot_product_efficient_attention_backward", TORCH_FN(efficient_attention_backward));
-  registrar.impl("_scaled_dot_product_flash_attention", TORCH_FN(flash_attention));
-  registrar.impl("_scaled_dot_product_flash_attention_backward", TORCH_FN(flash_attention_backward));
-  registrar.impl_where_known("_scaled_dot_product_cudnn_attention", TORCH_FN(cudnn_attention));
-  registrar.impl_where_known("_scaled_dot_product_cudnn_attention_backward", TORCH_FN(cudnn_attention_backward));
+  // Compiled graphs call them with aliases of the device's tensors, which are the CPU's.
+  Registrar compiled(c10::DispatchKey::CPU);
+  for (auto* one : {&registrar, &compiled}) {
+    one->impl("_scaled_dot_product_efficient_attention", TORCH_FN(efficient_attention));
+    one->impl("_scaled_dot_product_efficient_attention_backward", TORCH_FN(efficient_attention_backward));
+    one->impl("_scaled_dot_product_flash_attention", TORCH_FN(flash_attention));
+    one->impl("_scaled_dot_product_flash_attention_backward", TORCH_FN(flash_attention_backward));
+    one->impl_where_known("_scaled_dot_product_cudnn_attention", TORCH_FN(cudnn_attention));
+    one->impl_where_known("_scaled_dot_product_cudnn_attention_backward", TORCH_FN(cudnn_attention_backward));
+  }
   registrar.impl_where_known("_flash_attention_forward", TORCH_FN(flash_forward));
   registrar.impl_where_known("_flash_attention_forward", TORCH_FN(paged_flash_forward));
   registrar.impl_where_known("_flash_attention_backward", TORCH_FN(flash_backward));

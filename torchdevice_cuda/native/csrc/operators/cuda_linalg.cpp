@@ -22,6 +22,21 @@ c10::IValue& argument(const c10::OperatorHandle& op, Stack* stack, size_t positi
   return (*stack)[stack->size() - op.schema().arguments().size() + position];
 }
 
+// The CPU's library does not survive what are no numbers.
+void eigvals(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+  const Tensor& given = argument(op, stack, 0).toTensor();
+  TORCH_CHECK(
+      !given.isfinite().logical_not_().any().item<bool>(),
+      "cusolver error: CUSOLVER_STATUS_INTERNAL_ERROR, when calling `cusolverDnXgeev( handle, params, jobvl, jobvr, n, "
+      "CUDA_R_32F, reinterpret_cast<void*>(A), lda, CUDA_R_32F, reinterpret_cast<void*>(W), CUDA_R_32F, "
+      "reinterpret_cast<void*>(VL), ldvl, CUDA_R_32F, reinterpret_cast<void*>(VR), ldvr, CUDA_R_32F, "
+      "reinterpret_cast<void*>(bufferOnDevice), workspaceInBytesOnDevice, reinterpret_cast<void*>(bufferOnHost), "
+      "workspaceInBytesOnHost, info)`. If you keep seeing this error, you may use "
+      "`torch.backends.cuda.preferred_linalg_library()` to try linear algebra operators with other supported backends. "
+      "See https://pytorch.org/docs/stable/backends.html#torch.backends.cuda.preferred_linalg_library");
+  run_on_cpu(op, c10::DispatchKey::CPU, stack);
+}
+
 // Its eigenvectors are laid out by rows.
 std::tuple<Tensor, Tensor> eig(const Tensor& self) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::linalg_eig", "");
@@ -118,6 +133,8 @@ void int_mm(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
 
 void register_linear_algebra(Registrar& registrar) {
   registrar.impl("linalg_eig", TORCH_FN(eig));
+  for (const char* name : {"linalg_eigvals", "linalg_eigvals.out", "_linalg_eigvals"})
+    if (find_aten(name)) registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&eigvals>());
   registrar.impl("cholesky_inverse", TORCH_FN(cholesky_inverse));
   registrar.impl("cholesky_inverse.out", TORCH_FN(cholesky_inverse_out));
   for (const char* name : {"_linalg_svd", "_linalg_svd.U"})

@@ -82,7 +82,13 @@ constexpr int64_t kTileN = 8, kTileK = 16, kThreads = 32;
 
 Tensor pack_int4(const Tensor& weight, int64_t inner) {
   TORCH_CHECK(
-      weight.dim() == 2 && weight.dtype() == at::kByte, "_convert_weight_to_int4pack: expected a 2D uint8 weight");
+      weight.dtype() == at::kByte,
+      "Expected in.dtype() == at::kByte to be true, but got false.  (Could this error message be improved?  If so, "
+      "please report an enhancement request to PyTorch.)");
+  TORCH_CHECK(
+      weight.dim() == 2,
+      "Expected in.dim() == 2 to be true, but got false.  (Could this error message be improved?  If so, please report "
+      "an enhancement request to PyTorch.)");
   TORCH_CHECK(inner == 2 || inner == 4 || inner == 8, "innerKTiles need to be 2, 4, or 8");
   const int64_t n = weight.size(0), k = weight.size(1) * 2;
   TORCH_CHECK(

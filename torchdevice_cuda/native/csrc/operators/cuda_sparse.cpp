@@ -62,6 +62,10 @@ void sum(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* 
   const auto at = [&](size_t i) -> c10::IValue& { return (*stack)[base + i]; };
   const Tensor self = at(0).toTensor(), other = at(1).toTensor();
   const bool in_place = op.schema().name().back() == '_';
+  TORCH_CHECK(
+      !other.device().is_cpu() || self.layout() == at::kSparse || !is_device_tensor(self),
+      "add: expected 'other' to be a CUDA tensor, but got a CPU tensor");
+  TORCH_CHECK(!other.device().is_cpu() || !is_device_tensor(self), "add: expected 'other' to be CUDA, but got CPU");
   const bool has_out = count > 3;
   Tensor out = has_out ? at(3).toTensor() : in_place ? self : Tensor();
   const bool fits = !out.defined() ||
@@ -74,10 +78,17 @@ void sum(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* 
   stack->emplace_back(std::move(made));
 }
 
+void refuse_sspaddmm(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack*) {
+  TORCH_CHECK(false, "NYI: CUDA sspaddmm is not implemented");
+}
+
 }  // namespace
 
 void register_sparse_sums() {
   Registrar registrar(kSparse);
+  registrar.impl("sspaddmm.out", torch::CppFunction::makeFromBoxedFunction<&refuse_sspaddmm>());
+  Registrar dense(kDense);
+  dense.impl("sspaddmm.out", torch::CppFunction::makeFromBoxedFunction<&refuse_sspaddmm>());
   for (const char* name : {"add.Tensor", "add_.Tensor", "add.out"})
     registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&sum<1>>());
   for (const char* name : {"sub.Tensor", "sub_.Tensor", "sub.out"})

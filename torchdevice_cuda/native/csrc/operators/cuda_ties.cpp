@@ -250,7 +250,8 @@ void sort_short(const Tensor& self, const Tensor& values, const Tensor& indices,
 // ---- the kernels --------------------------------------------------------------------------------------------------
 
 #define HOSTDEVICE_FOR_TYPES(type, ...) \
-  AT_DISPATCH_ALL_TYPES_AND3(ScalarType::Half, ScalarType::BFloat16, ScalarType::Bool, type, "ties", __VA_ARGS__)
+  AT_DISPATCH_ALL_TYPES_AND3(           \
+      ScalarType::Half, ScalarType::BFloat16, ScalarType::Bool, type, "sortKeyValueInplace", __VA_ARGS__)
 
 // The tensor that is looked at, as it was: results may be written into it. Undefined where there is nothing to choose.
 struct Call {

@@ -53,6 +53,35 @@ constexpr NoNumber kNoNumbers[] = {
     {"lerp", 1, HOSTDEVICE_NO_NUMBER "argument 2: expected a CUDA device but found cpu"},
 };
 
+// CUDA's wrapper of an operator on sparse tensors, as error messages call it.
+std::string sparse_method(const c10::OperatorHandle& op) {
+  return "wrapper_SparseCUDA_" + op.schema().overload_name() + "_" + aten_name(op.schema().name(), "");
+}
+
+// Operators that look at the devices of two arguments themselves, before anybody else does.
+void check_named(const Facts& f, const torch::jit::Stack& stack, size_t base) {
+  const auto given = [&](size_t i) -> const at::Tensor* {
+    const bool there = i < f.args.size() && stack[base + i].isTensor() && stack[base + i].toTensor().defined();
+    return there ? &stack[base + i].toTensor() : nullptr;
+  };
+  const at::Tensor *first = given(0), *second = given(1);
+  if (!first || !second) return;
+  if (f.name == "masked_fill")
+    TORCH_CHECK(
+        first->device() == second->device(), "expected self and mask to be on the same device, but got mask on ",
+        second->device(), " and self on ", first->device());
+  if (first->device().type() != kType) return;
+  const bool slow = f.name.rfind("slow_conv", 0) == 0 || f.name.rfind("_slow_conv", 0) == 0;
+  if (!slow && f.name != "convolution" && f.name != "_convolution" && f.name != "mkldnn_convolution") return;
+  const at::Tensor *input = first, *weight = second, *bias = given(slow ? 3 : 2);
+  TORCH_CHECK(
+      input->device() == weight->device(), "Input type (", input->toString(), ") and weight type (", weight->toString(),
+      ") should be the same");
+  TORCH_CHECK(
+      !bias || input->device() == bias->device(), "Input type (", input->toString(), ") and bias type (",
+      bias->toString(), ") should be the same");
+}
+
 void check_numbers(const c10::OperatorHandle& op, const Facts& f, const torch::jit::Stack& stack, size_t base) {
   std::string name = aten_name(op.schema().name(), "");
   if (!name.empty() && name.back() == '_') name.pop_back();
@@ -81,7 +110,8 @@ void check_numbers(const c10::OperatorHandle& op, const Facts& f, const torch::j
 
 }  // namespace
 
-void check_devices(const c10::OperatorHandle& op, const Facts& f, const torch::jit::Stack& stack, size_t base) {
+void check_devices(
+    const c10::OperatorHandle& op, const Facts& f, const torch::jit::Stack& stack, size_t base, bool sparse) {
   if (f.mixes) return;
   const auto& arguments = op.schema().arguments();
   if (f.indexing) {
@@ -106,6 +136,7 @@ void check_devices(const c10::OperatorHandle& op, const Facts& f, const torch::j
     check_as_metal(op, f, stack, base);
     return;
   }
+  check_named(f, stack, base);
   if (f.device_check) {
     std::optional<c10::Device> common;
     for (auto i : f.check_order) {
@@ -117,7 +148,7 @@ void check_devices(const c10::OperatorHandle& op, const Facts& f, const torch::j
         TORCH_CHECK(
             t.device() == *common, "Expected all tensors to be on the same device, but got ", arguments[i].name(),
             " is on ", t.device(), ", different from other tensors on ", *common, " (when checking argument in method ",
-            f.method, ")");
+            sparse || f.name.rfind("_sparse_coo_tensor_with_dims", 0) == 0 ? sparse_method(op) : f.method, ")");
       });
     }
     return;

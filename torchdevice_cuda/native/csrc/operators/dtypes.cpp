@@ -16,6 +16,7 @@ using torch::jit::Stack;
 
 constexpr Types kHalfOrMore = kHalves | kFloats;
 constexpr Types kByte = types_of(ScalarType::Byte);
+constexpr Types kWideUnsigned = types_of(ScalarType::UInt16, ScalarType::UInt32, ScalarType::UInt64);
 constexpr Types kNumbers = kIntegers | kHalfOrMore | kComplex;
 // Integers that cuDNN has a name for, and no code.
 constexpr Types kNamedByCudnn = types_of(ScalarType::Int, ScalarType::Char, ScalarType::Byte);
@@ -150,6 +151,11 @@ void refuse_scaled(ScalarType type, const Stack& stack, size_t base) {
       "Only multiplication of row-major and column-major matrices is supported by cuBLASLt");
 }
 
+void refuse_histc(ScalarType type, const Stack&, size_t) {
+  TORCH_CHECK(type != ScalarType::Half, "HalfTensor is not supported");
+  refuse_as("histc", type);
+}
+
 // ---- the table ----------------------------------------------------------------------------------------------------
 
 constexpr Types kMultiplied = kHalfOrMore | kComplex;
@@ -200,7 +206,12 @@ constexpr TakenRow kTakenRows[] = {
     {"igamma", kFloats | kIntegers | kBool, nullptr, refuse_igamma},
     {"igammac", kFloats | kIntegers | kBool, nullptr, refuse_igammac},
     {"angle", (kNumbers & ~kHalves) | kBool | kComplexHalf, "angle_cuda"},
-    {"histc", kFloats | kIntegers, "histc"},
+    {"abs", kNumbers | kBool | kComplexHalf, "abs_cuda"},
+    {"bitwise_and", kIntegers | kBool, "bitwise_and_cuda"},
+    {"bitwise_or", kIntegers | kBool, "bitwise_or_cuda"},
+    {"bitwise_xor", kIntegers | kBool, "bitwise_xor_cuda"},
+    {"index", ~kWideUnsigned, "index_cuda"},
+    {"histc", kFloats | kIntegers, nullptr, refuse_histc},
     {"addcmul", kNumbers, "addcmul_cuda"},
     {"roll", kNumbers | kBool | kComplexHalf, "roll_cuda"},
     {"mul", kNumbers | kBool | kComplexHalf, "mul_cuda"},

@@ -4,6 +4,7 @@
 
 #include <unordered_set>
 
+#include "operators/assertions.h"
 #include "operators/op_table.h"
 #include "operators/registration.h"
 
@@ -77,6 +78,7 @@ void add_types(Facts& f, const c10::FunctionSchema& schema) {
   f.wide = find_wide_row(f.name);
   f.taken = find_taken_row(f.name);
   f.mixed = find_mixed_row(f.name);
+  f.list = find_list_row(f.name);
   if (f.mixed) f.exclusive = kFractions;
   if (f.wide) f.widened = widened(*f.wide);
   // The narrow type may be one that is asked for.
@@ -167,11 +169,13 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
   const std::string name = aten_name(schema.name(), schema.overload_name());
   if (const auto* row = name.empty() ? nullptr : find_op_row(name.c_str())) {
     f->device_check = (row->flags & kDeviceCheck) != 0;
+    if (f->device_check && name.rfind("_fused_", 0) == 0) f->mixes = false;  // only a rate may be the CPU's
     f->iterates = (row->flags & kIterates) != 0;
     f->method = row->method;
   }
   if (kIsCuda) add_types(*f, schema);
-  f->straight = !f->seeded && !f->divides && !f->keep_alive && !f->asks_grad && !has_own_kernel(name);
+  f->asserts = kIsCuda && may_assert(f->name);
+  f->straight = !f->asserts && !f->seeded && !f->divides && !f->keep_alive && !f->asks_grad && !has_own_kernel(name);
   return f;
 }
 

@@ -12,6 +12,7 @@
 
 #include "operators/alerts.h"
 #include "operators/dtypes.h"
+#include "operators/launches.h"
 #include "operators/mixed_types.h"
 #include "operators/refusals.h"
 #include "operators/types.h"
@@ -52,6 +53,7 @@ struct Facts {
   bool keep_alive = false;
   bool straight = false;    // nothing but the CPU's kernel computes, of the types that are not special
   bool asks_grad = false;   // does less when no argument requires a gradient
+  bool asserts = false;     // CUDA's kernel does, of elements that the CPU's refuses
   bool divides = false;     // by its second argument, where an integer zero is no error on a GPU
   bool reads_back = false;  // hands a value to the host, so waits for the stream
   bool launches = false;    // has the device do something
@@ -66,6 +68,7 @@ struct Facts {
   const WideRow* wide = nullptr;
   const TakenRow* taken = nullptr;
   const MixedRow* mixed = nullptr;
+  const ListRow* list = nullptr;
   Types exclusive = 0;           // types of which it does not take several
   std::vector<uint16_t> dtypes;  // positions of arguments that are types
   std::string method;

@@ -11,6 +11,7 @@
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
+#include <ATen/quantized/QTensorImpl.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
@@ -26,6 +27,7 @@
 #include "runtime/allocator.h"
 #include "runtime/captures.h"
 #include "runtime/device.h"
+#include "runtime/failure.h"
 #include "runtime/pinned.h"
 #include "runtime/streams.h"
 
@@ -127,6 +129,7 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
     if (kIsCuda && (to_host || from_host)) synchronizing();
     if (to_host || (kIsCuda && from_host)) synchronize_current_stream(index);
   } else if (kIsCuda && (to_host || from_host)) {
+    if (to_host && !is_pinned(self.storage().data())) check_awaited(index);
     // The block is not given to anyone else before the copy is done. Memory that is not pinned is read at once, and
     // what does not go along with the command must wait for those before it.
     if (const auto done = current_stream_ready_ns(index); C10_UNLIKELY(done)) {
@@ -169,6 +172,16 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   at::_ops::copy_::call(to, from, non_blocking);
   return self;
 }
+
+#ifdef HOSTDEVICE_CUDA
+Tensor& copy_quantized(Tensor& self, const Tensor& src, bool non_blocking) {
+  copy_(self, src, non_blocking);
+  // The aliases' is another one.
+  if (self.is_quantized() && src.is_quantized())
+    at::get_qtensorimpl(self)->set_quantizer_(at::get_qtensorimpl(src)->quantizer());
+  return self;
+}
+#endif
 
 Tensor view(const Tensor& self, c10::SymIntArrayRef size) {
   return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size));
@@ -225,6 +238,8 @@ void register_direct_kernels() {
   registrar.on_host("unfold", TORCH_FN(unfold));
 #ifdef HOSTDEVICE_CUDA
   registrar.on_host("record_stream", TORCH_FN(record_stream_));
+  Registrar quantized(kQuantized);
+  quantized.impl("copy_", TORCH_FN(copy_quantized));
 #else
   registrar.impl("_copy_from", TORCH_FN(copy_from));
   registrar.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));

@@ -7,7 +7,7 @@
 namespace hostdevice {
 
 // op_table.py gives rows these names.
-enum OpFlag : uint8_t {
+enum OpFlag : uint16_t {
   kDeviceCheck = 1,  // CUDA's wrapper compares the devices of all tensor arguments
   kMpsKernel = 2,
   kMpsSparseKernel = 4,
@@ -16,12 +16,13 @@ enum OpFlag : uint8_t {
   kIterates = 32,  // a TensorIterator sees all its tensors, and compares their devices
   kCpuAlone = 64,  // of dense tensors, only the CPU has a kernel
   kSparseCsrCpuAlone = 128,
+  kCudaQuantizedKernel = 256,
 };
 
 struct OpRow {
   const char* name;    // without the namespace: "add.Tensor"
   const char* method;  // CUDA's wrapper, as error messages call it
-  uint8_t flags;
+  uint16_t flags;
 };
 
 // Null for an operator that the file does not have.

@@ -6,11 +6,13 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <type_traits>
 
 #include "compat.h"
+#include "operators/assertions.h"
 #include "operators/random.h"
 #include "operators/random_launch.h"
 #include "operators/registration.h"
@@ -82,9 +84,16 @@ uint32_t poisson_of(Words& words, double rate) {
 
 Tensor poisson(const Tensor& rates, OptGenerator generator) {
   const Philox from = begin_draw(generator, rates.device(), 20);
-  return each_its_thread("poisson_cuda", rates, from, [](Words& words, auto rate) {
+  std::atomic<bool> wrong{false};
+  Tensor drawn = each_its_thread("poisson_cuda", rates, from, [&](Words& words, auto rate) {
+    if (!(static_cast<double>(rate) >= 0)) wrong.store(true, std::memory_order_relaxed);
     return static_cast<decltype(rate)>(static_cast<float>(poisson_of(words, static_cast<double>(rate))));
   });
+  if (wrong)
+    assert_element(
+        rates.device().index(), "/pytorch/aten/src/ATen/native/cuda/Distributions.cu:50: operator()",
+        "lambda >= 0 && \"invalid Poisson rate, expected rate to be non-negative\"", "poisson: a rate is below 0");
+  return drawn;
 }
 
 // ---- gamma ---------------------------------------------------------------------------------------------------------

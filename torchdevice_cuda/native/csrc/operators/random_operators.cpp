@@ -63,7 +63,7 @@ struct Asked<Op, R(A...), kFunction> {
     static const auto facts = make_facts(op);
     torch::jit::Stack stack;
     (stack.emplace_back(a), ...);
-    check_devices(op, *facts, stack, 0);
+    check_devices(op, *facts, stack, 0, false);
   }
 };
 

@@ -7,12 +7,15 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Half.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <numeric>
 #include <vector>
 
+#include "operators/assertions.h"
 #include "operators/random.h"
 #include "operators/random_launch.h"
 #include "operators/registration.h"
@@ -61,6 +64,7 @@ void bernoulli_of(const at::TensorBase& self_, const at::TensorBase& p_, OptGene
   const Tensor p = expanded->permute(order).contiguous();
   const Target to(self.permute(order));
   const int64_t numel = self.numel();
+  std::atomic<bool> wrong{false};
   const auto compare = [&](const auto* chances) {
     in_parallel((numel + 4 * kLanes - 1) / (4 * kLanes), kSampling, [&](int64_t begin, int64_t end) {
       Four<uint32_t> words;
@@ -70,7 +74,7 @@ void bernoulli_of(const at::TensorBase& self_, const at::TensorBase& p_, OptGene
         draw_words(from, 0, static_cast<uint64_t>(first), static_cast<int>((count + 3) / 4), words);
         const auto* chance = chances + index;
         for (int64_t i = 0; i < count; i++) {
-          TORCH_CHECK(chance[i] >= 0 && chance[i] <= 1, "Expected p_in >= 0 && p_in <= 1 to be true, but got false");
+          if (!(chance[i] >= 0 && chance[i] <= 1)) wrong.store(true, std::memory_order_relaxed);
           values[i] = unit(words.of[i % 4][i / 4]) <= chance[i] ? 1.0F : 0.0F;
         }
         for (int64_t i = 0; i < count; i += kLanes) to.put(index + i, values + i, std::min<int64_t>(kLanes, count - i));
@@ -81,6 +85,10 @@ void bernoulli_of(const at::TensorBase& self_, const at::TensorBase& p_, OptGene
     compare(p.const_data_ptr<double>());
   else
     compare(p.const_data_ptr<float>());
+  if (wrong)
+    assert_element(
+        self.device().index(), "/pytorch/aten/src/ATen/native/cuda/DistributionTemplates.h:634: operator()",
+        "0 <= p2 && p2 <= 1", "bernoulli: a probability is not between 0 and 1");
 }
 
 // ---- multinomial, with replacement ---------------------------------------------------------------------------------
@@ -116,11 +124,18 @@ void sample_rows(const Tensor& rows, int64_t samples, const Philox& from, int64_
   std::vector<T> chances(static_cast<size_t>(size)), sums(static_cast<size_t>(size));
   for (int64_t row = 0; row < rows.size(0); row++) {
     const T total = block_sum(weights + row * size, size);
-    TORCH_CHECK(
-        std::all_of(weights + row * size, weights + (row + 1) * size, [](T w) { return w >= T(0); }) &&
-            static_cast<double>(total) <= std::numeric_limits<double>::max(),
-        "probability tensor contains either `inf`, `nan` or element < 0");
-    TORCH_CHECK(total > T(0), "invalid multinomial distribution (sum of probabilities <= 0)");
+    const bool numbers = std::all_of(weights + row * size, weights + (row + 1) * size, [](T w) { return w >= T(0); }) &&
+        static_cast<double>(total) <= std::numeric_limits<double>::max();
+    if (!numbers || !(total > T(0))) {
+      assert_element(
+          rows.device().index(),
+          "/pytorch/aten/src/ATen/native/cuda/MultinomialKernel.cu:112: binarySearchForMultinomial",
+          "cumdist[size - 1] > static_cast<scalar_t>(0)",
+          numbers ? "invalid multinomial distribution (sum of probabilities <= 0)"
+                  : "probability tensor contains either `inf`, `nan` or element < 0");
+      std::fill(out + row * samples, out + (row + 1) * samples, 0);
+      continue;
+    }
     double sum = 0;
     for (size_t i = 0; i < chances.size(); i++) {
       const T weight = weights[row * size + static_cast<int64_t>(i)];

@@ -15,6 +15,7 @@
 #include "runtime/activities.h"
 #include "runtime/captures.h"
 #include "runtime/device.h"
+#include "runtime/failure.h"
 
 namespace hostdevice {
 
@@ -32,6 +33,7 @@ void work_on_device(const char* name, c10::DeviceIndex device, const F& work) {
     g_record_work(name, device, work);
     return;
   }
+  check_launched(device);
   DeviceWork launch;
   if (is_profiled()) launch.begin(name, device);
   work();
@@ -63,6 +65,7 @@ struct Recorded<F, R(A...)> {
       return c10::impl::BoxedKernelWrapper<R(A...)>::call(
           c10::BoxedKernel::makeFromFunction<&record>(), op, c10::DispatchKeySet(key), std::forward<A>(a)...);
     }
+    if (C10_UNLIKELY(g_failed.load(std::memory_order_relaxed) != 0)) check_launched(launched_on(a...));
     DeviceWork launch;
     if (is_profiled()) launch.begin(op.schema().name(), launched_on(a...));
     return (*F::func_ptr())(std::forward<A>(a)...);

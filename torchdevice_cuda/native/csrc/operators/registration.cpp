@@ -12,6 +12,7 @@
 #include "operators/boxed.h"
 #include "operators/facts.h"
 #include "operators/install.h"
+#include "operators/launches.h"
 #include "operators/op_table.h"
 #include "runtime/device.h"
 
@@ -103,10 +104,9 @@ void refuse(const c10::OperatorHandle& op, DispatchKeySet, Stack*) {
 
 // What only the CPU computes, and what CUDA then says. The first is attention's kernel here, whatever its name; the
 // rest have no CUDA kernel because nothing is computed.
-bool is_cpus_alone(const std::string& name, uint8_t flags) {
+bool is_cpus_alone(const std::string& name, uint16_t flags) {
   if (!kIsCuda || !flags) return false;
-  for (const char* used :
-       {"_scaled_dot_product_flash_attention_for_cpu", "_functional_assert_async", "_make_dep_token"})
+  for (const char* used : {"_scaled_dot_product_flash_attention_for_cpu", "_make_dep_token"})
     if (starts_with(name, used)) return false;
   return true;
 }
@@ -130,6 +130,7 @@ bool stays_composite(const c10::OperatorHandle& op) {
       "aten::_make_dual",
       "aten::detach_",
       "aten::_lazy_clone",
+      "aten::_test_parallel_materialize",
       "aten::is_same_size",
       "aten::_pin_memory",
       "aten::is_pinned",
@@ -173,12 +174,19 @@ bool stays_composite(const c10::OperatorHandle& op) {
   return !tensors || schema.returns().empty();
 }
 
+// Lists that are changed in place, tensor by tensor; on a GPU maybe at once.
+bool changes_list(const c10::OperatorHandle& op) {
+  const std::string& full = op.schema().name();
+  return full.back() == '_' && op.schema().returns().empty() &&
+      find_list_row(full.substr(kAten.size(), full.size() - kAten.size() - 1));
+}
+
 // ---- the boxed kernel, wherever it is wanted ----------------------------------------------------------------------
 
 struct KeyPair {
   DispatchKey device, cpu;
-  uint8_t mps_flag;
-  uint8_t alone_flag;
+  uint16_t mps_flag;
+  uint16_t alone_flag;
 };
 const KeyPair kKeys[] = {
     {kDense, DispatchKey::CPU, kMpsKernel, kCpuAlone},
@@ -260,6 +268,12 @@ void register_boxed_kernels() {
       bool wanted = op->hasKernelForDispatchKey(k.cpu);
       if (kIsCuda) {
         const bool composite = op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
+        if (k.device == kDense && !wanted && composite && changes_list(*op)) {
+          libraries[i]->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&change_list>());
+          continue;
+        }
+        // Of quantised tensors CUDA computes little, and PyTorch's dispatcher says so of the rest.
+        if (k.device == kQuantized && row && !(row->flags & kCudaQuantizedKernel)) continue;
         if (k.device == kDense && !wanted && composite) wanted = !stays_composite(*op);
         // Only a CUDA build has kernels here already.
         if (!wanted && op->hasKernelForDispatchKey(k.device)) {

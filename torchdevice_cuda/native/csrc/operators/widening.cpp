@@ -81,6 +81,12 @@ constexpr WideRow kWideRows[] = {
     {"mse_loss", Family::Always, kHalves, nullptr},
     {"binary_cross_entropy", Family::Always, kHalves, nullptr},
 
+    // Where between the elements a point lies is a matter of float32 on CUDA.
+    {"grid_sampler_2d", Family::Always, kHalves, nullptr},
+    {"grid_sampler_2d_backward", Family::Always, kHalves, nullptr},
+    {"grid_sampler_3d", Family::Always, kHalves, nullptr},
+    {"grid_sampler_3d_backward", Family::Always, kHalves, nullptr},
+
     // What the CPU has no kernel for, and CUDA has.
     {"avg_pool3d", Family::Always, kHalves, nullptr},
     {"avg_pool3d_backward", Family::Always, kHalves, nullptr},

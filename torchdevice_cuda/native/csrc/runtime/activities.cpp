@@ -243,6 +243,16 @@ void DeviceWork::is_copy(const char* name, int64_t bytes) {
   work.bytes = bytes;
 }
 
+void DeviceWork::is_kernel(const std::string& op, const char* name) {
+  if (!t_underway) return;
+  // Whatever its parts have said of themselves: a copy, nothing to do.
+  t_underway->nothing = false;
+  Activity& work = t_underway->work;
+  work.doing = Doing::Kernel;
+  work.name = kernel_name(op) + " (" + name + ")";
+  work.bytes = -1;
+}
+
 void DeviceWork::is_awaited() {
   if (t_underway) t_underway->awaited = true;
 }

@@ -128,9 +128,11 @@ class DeviceWork {
   // By its operator; to be asked only where somebody profiles.
   void begin(const std::string& op, c10::DeviceIndex device);
 
-  // What is known of the work that is underway on this thread: it is a copy, so much and in that direction; the host
-  // waits for it; there was nothing to be done.
+  // What is known of the work that is underway on this thread: it is a copy, so much and in that direction; it is this
+  // operator's, for which CUDA has a kernel of this name, whatever its parts have said; the host waits for it; there
+  // was nothing to be done.
   static void is_copy(const char* name, int64_t bytes);
+  static void is_kernel(const std::string& op, const char* name);
   static void is_awaited();
   static void is_nothing();
   static bool underway();

@@ -10,6 +10,7 @@
 #include "runtime/activities.h"
 #include "runtime/captures.h"
 #include "runtime/device_memory.h"
+#include "runtime/failure.h"
 #include "runtime/gpu_trace.h"
 #include "runtime/ipc.h"
 #include "runtime/pinned.h"
@@ -212,7 +213,9 @@ void reset_accumulated_stats(c10::DeviceIndex index) {
   checked(index).reset_accumulated_stats();
 }
 std::pair<size_t, size_t> memory_info(c10::DeviceIndex index) {
-  return memory_of(resolve(index)).info();
+  index = resolve(index);
+  check_awaited(index);
+  return memory_of(index).info();
 }
 void empty_cache(PoolId pool) {
   for (int i = 0; i < device_count(); i++) memory_of(static_cast<c10::DeviceIndex>(i)).empty_cache(pool);
@@ -304,6 +307,12 @@ c10::DeviceIndex device_of_address(const void* pointer) {
 std::pair<void*, size_t> segment_of_address(const void* pointer) {
   const auto index = device_of_address(pointer);
   return index < 0 ? std::pair<void*, size_t>{nullptr, 0} : memory_of(index).segment_of(pointer);
+}
+
+std::optional<std::pair<void*, size_t>> block_of_address(const void* pointer) {
+  for (int i = 0; i < device_count(); i++)
+    if (const auto found = memory_of(static_cast<c10::DeviceIndex>(i)).block_near(pointer)) return found;
+  return std::nullopt;
 }
 
 void pool_retain(c10::DeviceIndex index, PoolId pool) {

@@ -15,6 +15,7 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/Stream.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -57,6 +58,9 @@ void record_stream(const c10::DataPtr& pointer, c10::DeviceIndex device, c10::St
 c10::DeviceIndex device_of_address(const void* pointer);
 // [base, size] of the segment holding this address; {nullptr, 0} if none does.
 std::pair<void*, size_t> segment_of_address(const void* pointer);
+// [begin, requested bytes] of the allocation holding this address, or of the nearest to it in its segment; nothing
+// where no segment of this process holds it.
+std::optional<std::pair<void*, size_t>> block_of_address(const void* pointer);
 
 // ---- private pools (MemPool, graphs) ------------------------------------------------------------------------------
 void pool_retain(c10::DeviceIndex device, PoolId pool);

@@ -4,6 +4,9 @@
 
 #include <pthread.h>
 
+#include <cstdlib>
+#include <cstring>
+
 namespace hostdevice {
 
 std::atomic<int> g_device_count{0};
@@ -12,13 +15,20 @@ bool g_bad_fork = false;
 std::atomic<bool> g_used{false};
 std::atomic<uint64_t> g_contexts{0};
 
+// As CUDA reads it: anything but nothing and 0 is yes.
+bool launches_wait() {
+  const char* said = std::getenv("CUDA_LAUNCH_BLOCKING");
+  return said && *said && std::strcmp(said, "0") != 0;
+}
+
 void throw_cuda_error(int code, const std::string& what) {
+  constexpr const char* kLate =
+      "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
+      "incorrect.\n"
+      "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n";
   throw_accelerator_error(
       code,
-      "CUDA error: " + what +
-          "\nCUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might "
-          "be incorrect.\n"
-          "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+      "CUDA error: " + what + "\n" + (launches_wait() ? "" : kLate) +
           "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n");
 }
 

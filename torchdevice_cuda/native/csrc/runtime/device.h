@@ -56,6 +56,8 @@ extern thread_local c10::DeviceIndex t_current_device;
 
 // An error of CUDA's runtime in its words, with what torch says after each.
 [[noreturn]] void throw_cuda_error(int code, const std::string& what);
+// Whether the program has CUDA wait for every kernel (CUDA_LAUNCH_BLOCKING).
+bool launches_wait();
 [[noreturn]] void throw_invalid_ordinal();
 [[noreturn]] void throw_bad_fork();
 

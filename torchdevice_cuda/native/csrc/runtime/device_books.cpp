@@ -152,6 +152,18 @@ std::pair<void*, size_t> DeviceMemory::segment_of(const void* address) {
   return s ? std::pair<void*, size_t>{s->base, s->size} : std::pair<void*, size_t>{nullptr, 0};
 }
 
+std::optional<std::pair<void*, size_t>> DeviceMemory::block_near(const void* address) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto* s = segment_at(address);
+  if (!s) return std::nullopt;
+  std::pair<void*, size_t> found{nullptr, 0};
+  for (const Block* b = segments_.at(s->base); b; b = b->next) {
+    if (found.first && b->ptr > address) break;
+    if (!b->is_free()) found = {b->ptr, b->requested};
+  }
+  return found;
+}
+
 // ---- private pools ------------------------------------------------------------------------------------------------
 
 PrivatePool& DeviceMemory::retained(PoolId id) {

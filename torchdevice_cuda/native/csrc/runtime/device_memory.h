@@ -75,6 +75,8 @@ class DeviceMemory {
 
   // {base, size} of the segment that holds this address; {nullptr, 0} if none of this device's does.
   std::pair<void*, size_t> segment_of(const void* address);
+  // {begin, requested bytes} of the allocation at or nearest to this address in its segment, if that is this device's.
+  std::optional<std::pair<void*, size_t>> block_near(const void* address);
 
   // A pool is made by its first holder. What the last one leaves goes back with the next empty_cache(), or when memory
   // is short.

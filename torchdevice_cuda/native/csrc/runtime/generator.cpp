@@ -13,6 +13,7 @@
 
 #include "runtime/allocator.h"
 #include "runtime/captures.h"
+#include "runtime/failure.h"
 #include "runtime/multiprocessors.h"
 #include "runtime/tape.h"
 
@@ -113,6 +114,8 @@ Philox GeneratorImpl::move(uint64_t by) {
 }
 
 void GeneratorImpl::set_current_seed(uint64_t seed) {
+  // It asks whether a graph is captured.
+  if (kIsCuda && device_.has_index() && device_.index() < device_count()) check_awaited(device_.index());
   if (kIsCuda && captures_underway()) {
     const auto index = resolve(device_.index());
     if (capture_status(stream_state(index, current_stream(index))) != 0) {

@@ -13,6 +13,7 @@
 #include "runtime/activities.h"
 #include "runtime/captures.h"
 #include "runtime/device.h"
+#include "runtime/failure.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
@@ -111,6 +112,7 @@ struct PinnedAllocator final : c10::Allocator {
       spare.pop_back();
     } else {
       if (kIsCuda) refuse_unsafe_call_beside(stream_state(t_current_device, current_stream(t_current_device)));
+      check_awaited(t_current_device);
       at = static_cast<char*>(map_pinned(p, n));
       TORCH_CHECK_WITH(OutOfMemoryError, at, "out of host memory: could not pin ", format_size(n));
       p.stats.num_host_alloc++;

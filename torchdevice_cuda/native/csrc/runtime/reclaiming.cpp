@@ -9,6 +9,7 @@
 #include "runtime/device.h"
 #include "runtime/device_memory.h"
 #include "runtime/expandable.h"
+#include "runtime/failure.h"
 #include "runtime/host.h"
 #include "runtime/published.h"
 #include "runtime/streams.h"
@@ -35,6 +36,7 @@ Pool::Free::iterator DeviceMemory::chosen(Pool& pool, Pool::Free::iterator it, s
 Block* DeviceMemory::take_anew(
     Pool& pool, size_t size, size_t bytes, c10::StreamId stream, Pool::Free::node_type& place, Lock& lock,
     const Context& context) {
+  check_launched(index_);
   if (collects()) collect(context);
   const size_t segment = options_.segment_size(size);
   if (is_rejected(segment)) {
@@ -230,6 +232,7 @@ void DeviceMemory::release_cached(PoolId only, const Context& context) {
 
 Block* DeviceMemory::allocate_uncached(size_t bytes, c10::StreamId stream) {
   const RuntimeCall call("cudaMalloc");
+  check_launched(index_);
   Lock lock(mutex_);
   const size_t size = round_up(bytes, kChunk);
   char* p = has_room(size) ? map_segment(size) : nullptr;

@@ -64,16 +64,6 @@ DeviceStreams& streams_of(c10::DeviceIndex index) {
 }
 
 std::atomic<bool> g_ever_slept{false};
-// Why the context has ended; set once.
-struct Failure {
-  int code;
-  std::string words;
-};
-std::atomic<const Failure*> g_failure{nullptr};
-void refuse_failed() {
-  if (const auto* failure = g_failure.load(std::memory_order_acquire); C10_UNLIKELY(failure != nullptr))
-    throw_cuda_error(failure->code, failure->words);
-}
 thread_local std::array<c10::StreamId, kMaxDevices> t_current_stream{};
 
 // CUDA makes all streams of a device when the first is asked for.
@@ -102,6 +92,7 @@ c10::StreamId new_stream(c10::DeviceIndex device, int priority) {
   if (priority < kHighestPriority) priority = kHighestPriority;
   const auto p = static_cast<size_t>(-priority);
   const auto i = all.next[p].fetch_add(1) % kStreamsPerPool;
+  if (!all.told.load()) check_launched(resolve(device));
   tell_of_pools(all);
   return all.pools[p][i].id;
 }
@@ -158,6 +149,7 @@ bool stream_idle(const StreamState& stream) {
 bool query_stream(const StreamState& stream) {
   const RuntimeCall call("cudaStreamQuery", &stream);
   refuse_waiting_for(stream);
+  check_awaited(stream.device);
   return stream_idle(stream);
 }
 
@@ -165,7 +157,7 @@ void synchronize_stream(const StreamState& stream) {
   // A copy that waits says so itself.
   const RuntimeCall call(DeviceWork::underway() ? nullptr : "cudaStreamSynchronize", &stream);
   refuse_waiting_for(stream);
-  refuse_failed();
+  check_awaited(stream.device);
   report(&Told::trace_gpu_stream_synchronization, handle_of(stream));
   wait_until(stream.ready_ns.load());
 }
@@ -174,7 +166,7 @@ void synchronize_event(const EventState& event) {
   RuntimeCall call("cudaEventSynchronize");
   call.waits_for(event);
   refuse_asking(event);
-  refuse_failed();
+  check_awaited(event.device.load());
   report(&Told::trace_gpu_event_synchronization, as_number(&event));
   wait_until(event.time_ns.load());
 }
@@ -192,7 +184,7 @@ void synchronize_device(c10::DeviceIndex device) {
   device = resolve(device);
   mark_context(device);
   refuse_waiting_for_device(device);
-  refuse_failed();
+  check_awaited(device);
   report(&Told::trace_gpu_device_synchronization);
   if (g_before_synchronizing) g_before_synchronizing();
   if (!g_ever_slept.load(std::memory_order_acquire)) return;
@@ -211,6 +203,7 @@ void sleep_current_stream(c10::DeviceIndex device, int64_t cycles) {
   mark_used();
   device = resolve(device);
   mark_context(device);
+  check_launched(device);
   g_ever_slept.store(true, std::memory_order_release);
   auto& s = stream_state(device, current_stream(device));
   const auto start = std::max<int64_t>(now_ns(), s.ready_ns.load());
@@ -232,15 +225,9 @@ int64_t keep_busy(StreamState& stream, int64_t ns) {
 
 void synchronize_current_stream(c10::DeviceIndex device) {
   if (captures_underway()) refuse_waiting_for(stream_state(device, current_stream(device)));
+  check_awaited(device);
   if (C10_LIKELY(!g_ever_slept.load(std::memory_order_relaxed) && !listener())) return;
   synchronize_stream(stream_state(device, current_stream(device)));
-}
-
-void fail_context(int code, const std::string& words) {
-  const Failure* none = nullptr;
-  const auto* made = new Failure{code, words};
-  if (!g_failure.compare_exchange_strong(none, made)) delete made;
-  g_ever_slept.store(true);  // so that copies wait, and are told
 }
 
 bool was_ever_busy() {
@@ -270,6 +257,8 @@ void event_record(EventState& event, StreamState& stream) {
   RuntimeCall call("cudaEventRecord", &stream);
   call.records(event);
   mark_context(stream.device);
+  check_launched(stream.device);
+  event.device.store(stream.device, std::memory_order_relaxed);
   if (captures_underway() || event.capture.load(std::memory_order_relaxed)) record_captured(event, stream);
   if (event.time_ns.load(std::memory_order_relaxed) < 0) report(&Told::trace_gpu_event_creation, as_number(&event));
   report(&Told::trace_gpu_event_record, as_number(&event), handle_of(stream));
@@ -278,6 +267,7 @@ void event_record(EventState& event, StreamState& stream) {
 
 void event_block(const EventState& event, StreamState& stream) {
   check_fork();
+  check_launched(stream.device);
   RuntimeCall call("cudaStreamWaitEvent", &stream);
   call.waits_for(event);
   if (captures_underway() || event.capture.load(std::memory_order_relaxed)) wait_captured(event, stream);
@@ -295,12 +285,14 @@ void event_dropped(const EventState& event) {
 bool event_done(const EventState& event) {
   const RuntimeCall call("cudaEventQuery");
   refuse_asking(event);
+  check_awaited(event.device.load());
   return event.time_ns.load(std::memory_order_acquire) <= now_ns();
 }
 
 double event_elapsed_ms(const EventState& start, const EventState& end) {
   refuse_asking(start);
   refuse_asking(end);
+  check_awaited(end.device.load());
   return static_cast<double>(end.time_ns.load() - start.time_ns.load()) * 1e-6;
 }
 

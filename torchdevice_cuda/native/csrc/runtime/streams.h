@@ -30,7 +30,8 @@ struct StreamState {
 struct EventState {
   std::atomic<int64_t> time_ns{-1};  // when the recorded work is done; -1: never recorded
   bool timing = false;
-  std::atomic<uint64_t> capture{0};  // in which it was recorded last
+  std::atomic<c10::DeviceIndex> device{0};  // whose stream it was recorded in last
+  std::atomic<uint64_t> capture{0};         // in which it was recorded last
 };
 
 constexpr int kStreamsPerPool = 32;
@@ -52,8 +53,6 @@ void synchronize_stream(const StreamState& stream);
 void synchronize_event(const EventState& event);
 void wait_until(int64_t ns);
 void synchronize_device(c10::DeviceIndex device);
-// A kernel has ended the context, as a failed assertion does: from here on whoever waits for the device is told so.
-void fail_context(int code, const std::string& words);
 // What is waited for before the streams of a device: collectives, which are not on the timeline.
 extern void (*g_before_synchronizing)();
 void sleep_current_stream(c10::DeviceIndex device, int64_t cycles);

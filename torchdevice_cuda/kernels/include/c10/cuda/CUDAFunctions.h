@@ -24,6 +24,12 @@ inline DeviceIndex ExchangeDevice(DeviceIndex to) {
 inline DeviceIndex MaybeExchangeDevice(DeviceIndex to) {
   return ExchangeDevice(to);
 }
+inline cudaError_t SetDevice(DeviceIndex device, bool = false) {
+  return cudaSetDevice(device);
+}
+inline cudaError_t MaybeSetDevice(DeviceIndex device) {
+  return cudaSetDevice(device);
+}
 inline void stream_synchronize(cudaStream_t stream) {
   C10_CUDA_CHECK(cudaStreamSynchronize(stream));
 }

@@ -1,12 +1,11 @@
-#include "graphs/shapes.h"
+#include "operators/shapes.h"
 
 #include <ATen/ops/empty_strided.h>
 
-#include <string>
 #include <vector>
 
-#include "graphs/tensors.h"
 #include "operators/facts.h"
+#include "operators/tensors.h"
 
 namespace hostdevice {
 namespace {
@@ -16,11 +15,6 @@ at::Tensor like(const at::Tensor& t, c10::Device where) {
 }
 
 }  // namespace
-
-bool is_about_elements(const c10::Error& error) {
-  const std::string words = error.what_without_backtrace();
-  return words.find("out of bounds") != std::string::npos || words.find("out of range") != std::string::npos;
-}
 
 torch::jit::Stack results_by_shape(
     const c10::OperatorHandle& op, const Facts& f, c10::ArrayRef<c10::IValue> arguments, c10::DeviceIndex index) {

@@ -1,4 +1,4 @@
-// Results of a call that could not be made during a capture: memory of the right shapes.
+// Results of a call that could not be made, for what is in its arguments: memory of the right shapes.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -9,9 +9,6 @@
 namespace hostdevice {
 
 struct Facts;
-
-// Whether an error is about elements: a GPU would look at them when the graph is replayed, and not before.
-bool is_about_elements(const c10::Error& error);
 
 // What the call returns, as PyTorch's kernels without memory know it. Raises what they raise.
 torch::jit::Stack results_by_shape(

@@ -1,0 +1,100 @@
+"""With TORCHDEVICE_KERNEL_CHECKS=1 wrong kernels are reported as compute-sanitizer reports them on an H200."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from harness import VIRTUAL, outcome
+
+from torchdevice_cuda.kernels import nvcc
+
+SOURCE = Path(__file__).with_name("wrong.cu")
+#: What memcheck and racecheck said of each kernel; `bare` is what the GPU said without them.
+RECORD = json.loads((Path(__file__).parents[1] / "data" / "sanitizer-h200.json").read_text())
+_RACE = re.compile(
+    r"wrong\.cu:(\d+): kernel \w+: block: \[0,0,0\], thread: \[\d+,0,0\] (Error|Warning): Race reported between (\w+) "
+    r"access and (\w+) access by thread \[\d+,0,0\] at \S*wrong\.cu:(\d+), at __shared__ 0x"
+)
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="lines are looked up by a tool of Linux's compilers")
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("wrong") / "wrong"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TORCHDEVICE_KERNEL_CHECKS", "1")
+        assert nvcc.main([str(SOURCE), "-o", str(made)]) == 0
+    return made
+
+
+def said(program: Path, name: str) -> subprocess.CompletedProcess[str]:
+    words = [str(program), str(RECORD[name]["case"])]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+
+
+@pytest.mark.parametrize("name", [name for name, record in RECORD.items() if "said" in record])
+def test_memory_that_is_not_the_kernels_is_reported_as_by_memcheck(program: Path, name: str) -> None:
+    done, record = said(program, name), RECORD[name]["said"]
+    block, thread = (",".join(map(str, record[key])) for key in ("block", "thread"))
+    assert f"wrong.cu:{record['line']}: kernel {name}: block: [{block}], thread: [{thread}] " in done.stderr
+    if name == "shared_past":  # an array whose size is known is looked at by its index
+        assert "index 32 is out of the array's bounds" in done.stderr
+    else:
+        assert re.search(rf"{record['what']}: access to 0x\w+ {record['why']}", done.stderr), done.stderr
+    if record["size"] and name != "null_read":  # from there, every allocation is equally far
+        assert re.search(
+            rf"and is {record['where']} the nearest allocation at 0x\w+ of size {record['size']} bytes", done.stderr
+        ), done.stderr
+    wrong = "misaligned address" if name == "misaligned" else "an illegal memory access was encountered"
+    assert f"sync: {wrong}" in done.stdout
+
+
+@pytest.mark.parametrize("name", [name for name, record in RECORD.items() if "races" in record])
+def test_races_are_those_that_racecheck_reports_and_the_kernel_goes_on(program: Path, name: str) -> None:
+    done = said(program, name)
+    assert "sync: no error" in done.stdout
+    found = {
+        (level, *sorted([(first, int(a)), (second, int(b))]))
+        for a, level, first, second, b in _RACE.findall(done.stderr)
+    }
+    expected = {(level, *sorted([(first, a), (second, b)])) for level, first, a, second, b in RECORD[name]["races"]}
+    # What it calls an error has pairs within a warp as well, which it does not list.
+    assert found - expected <= {("Warning", *rest) for _, *rest in expected}
+    assert expected <= found, done.stderr
+    assert done.stderr.count("\n") == len(found), done.stderr
+
+
+def past_the_end() -> str:
+    os.environ["TORCHDEVICE_KERNEL_CHECKS"] = "1"
+    kernel = torch.cuda._compile_kernel(
+        "__global__ void copies(const float* in, float* out, int n) {\n"
+        "  for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = in[i];\n"
+        "}",
+        "copies",
+    )
+    x, y = torch.ones(100, device="cuda"), torch.zeros(128, device="cuda")
+    for right in (x, torch.full((100,), 2.0).pin_memory()):  # of these nothing is said
+        kernel(grid=(1, 1, 1), block=(32, 1, 1), args=[right, y, 100])
+        assert torch.equal(y[:100].cpu(), right.cpu())
+    kernel(grid=(1, 1, 1), block=(32, 1, 1), args=[x, y, 128])
+    with pytest.raises(RuntimeError) as raised:
+        torch.cuda.synchronize()
+    return str(raised.value)
+
+
+def test_a_kernel_that_reads_past_a_tensor_is_told_its_line() -> None:
+    done = outcome(past_the_end, VIRTUAL)
+    assert done.value.startswith("CUDA error: an illegal memory access was encountered")
+    assert re.search(
+        r"copies\.cu:2: kernel copies: block: \[0,0,0\], thread: \[4,0,0\] Invalid __global__ read of size 4 bytes: "
+        r"access to 0x\w+ is out of bounds and is 1 bytes after the nearest allocation at 0x\w+ of size 400 bytes\n",
+        done.err,
+    ), done.err

@@ -1,0 +1,43 @@
+"""Programs that use cuRAND in kernels, CUB and Thrust print what they print on an H200: the same bits, or nearly."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from torchdevice_cuda.kernels import nvcc
+
+SOURCES = Path(__file__).with_name("libraries")
+#: By program and line: a digest of what was printed, or the numbers where the last places may differ.
+RECORD = json.loads((Path(__file__).parents[1] / "data" / "libraries-h200.json").read_text())
+CLOSE = 2e-6  # of normal numbers: a GPU takes its quick sine; doubles agree to 1e-15
+
+
+def number(word: str) -> float:
+    """Printed as its bits."""
+    found: float = struct.unpack({"f": ">f", "d": ">d"}[word[0]], bytes.fromhex(word[1:]))[0]
+    return found
+
+
+@pytest.mark.parametrize(
+    "name", ["curand", pytest.param("cub", marks=pytest.mark.slow), pytest.param("thrust", marks=pytest.mark.slow)]
+)
+def test_a_program_prints_what_it_prints_on_a_gpu(name: str, tmp_path: Path) -> None:
+    program = tmp_path / name
+    assert nvcc.main(["-O1", str(SOURCES / f"{name}.cu"), "-o", str(program)]) == 0
+    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=120, check=True)
+    printed = dict(line.rsplit(": ", 1) for line in done.stdout.splitlines())
+    assert printed.keys() == RECORD[name].keys()
+    for line, values in printed.items():
+        expected = RECORD[name][line]
+        if " " not in expected:
+            assert hashlib.sha256(values.strip().encode()).hexdigest()[:16] == expected, line
+            continue
+        close = 1e-14 if line.endswith("double") else CLOSE
+        for ours, theirs in zip(values.split(), expected.split(), strict=True):
+            assert number(ours) == pytest.approx(number(theirs), abs=close, rel=close), line

@@ -1,0 +1,91 @@
+"""What a real GPU makes of the calls: the record that statuses are measured against."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import lzma
+import time
+from pathlib import Path
+from typing import Any
+
+import comparing
+import judging
+import measuring
+from listing import Callable_, listed
+
+Row = dict[str, Any]
+SAME = judging.SAME
+#: A key of a call begins with it that cannot be made again: the tables of arguments have changed since.
+THEN = "then "
+
+
+def of_cuda(namespace: str) -> bool:
+    """Whether a namespace has no meaning without CUDA."""
+    return namespace.split(".")[1:2] == ["cuda"]
+
+
+def chosen(*sources: measuring.Found) -> dict[str, str]:
+    """The calls to be made again: the first source that has one decides."""
+    return {name: row["call"] for source in reversed(sources) for name, row in source.items() if row.get("call")}
+
+
+def calls_of(gpu: dict[str, Any]) -> dict[str, str]:
+    """The calls that were made on a GPU, but for those that the tool had other arguments for then."""
+    return {name: row["cuda"]["call"] for name, row in gpu["rows"].items() if not row["cuda"]["call"].startswith(THEN)}
+
+
+def runs(
+    drivers: list[str], folder: Path, jobs: int, seconds: float, every: int = 1, known: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """What stock torch on the CPU and then each driver makes of the same calls. Runs in the folder are kept."""
+    import torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    entries = listed()[::every]
+    listing = folder / "listing.json.xz"
+    if not listing.exists():
+        write({"torch": torch.__version__, "entries": [dataclasses.asdict(entry) for entry in entries]}, listing)
+    found: dict[str, Any] = read(listing)
+    entries = [Callable_(**entry) for entry in found["entries"]]
+    for place, driver in enumerate(["stock", *drivers]):
+        file = folder / f"{driver}.json.xz"
+        if not file.exists():
+            measuring.ENDS[0] = began + seconds * (place + 1) / (len(drivers) + 1)
+            asked = [e for e in entries if driver != "stock" or not of_cuda(e.namespace)]
+            calls = chosen(*(found[source] for source in ("stock", "cuda") if source in found))
+            rows = measuring.rows_for(asked, {**(known or {}), **calls})
+            write(measuring.run(driver, rows, jobs), file)
+        found[driver] = read(file)
+        print(f"{driver}: {len(found[driver])} in {time.monotonic() - began:.0f} s", flush=True)
+    return found
+
+
+def recorded(folder: Path, device: str) -> dict[str, Any]:
+    """The record of a GPU, from the runs in a folder."""
+    found, stock, there = (read(folder / f"{name}.json.xz") for name in ("listing", "stock", "cuda"))
+    rows = {name: {"cpu": stock.get(name), "cuda": row} for name, row in there.items()}
+    return shortened({"torch": found["torch"], "device": device, "rows": rows})
+
+
+def shortened(record: dict[str, Any]) -> dict[str, Any]:
+    """A record less the calls that could not be made, and the CPU's results where the GPU's are the same."""
+    kept = {}
+    for name, row in record["rows"].items():
+        cpu, there = row["cpu"], row["cuda"]
+        if there.get("call") and not (cpu and cpu.get("call") == there["call"]):
+            kept[name] = {"cuda": there}
+        elif there.get("call"):
+            kept[name] = {"cuda": there, "cpu": SAME if comparing.same(cpu, there, **judging.how(name)) else cpu}
+    return {**record, "rows": kept}
+
+
+def write(record: dict[str, Any], file: Path) -> None:
+    with lzma.open(file, "wt") as out:
+        json.dump(record, out, separators=(",", ":"))
+
+
+def read(file: Path) -> dict[str, Any]:
+    with lzma.open(file, "rt") as source:
+        return dict(json.load(source))

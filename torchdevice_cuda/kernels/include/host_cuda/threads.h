@@ -1,0 +1,57 @@
+// What a launch is, and what is known of one thread and of lanes that meet.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "host_cuda/fiber.h"
+#include "host_cuda/types.h"
+#ifdef HOST_CUDA_CHECKED
+#include <csetjmp>
+#endif
+
+constexpr int warpSize = 32;
+
+#pragma GCC visibility push(hidden)
+namespace host_cuda {
+
+struct Launch {
+  const char* name;
+  dim3 grid, block;
+  size_t shared;  // bytes that the launch asked for
+  void* stream;
+};
+
+struct Where {
+  const char* file;
+  int line;
+};
+
+struct Ended {};  // what ends a thread whose kernel has failed
+
+struct Fiber;
+
+// Lanes of a warp that exchange something: those in `mask`.
+struct Meeting {
+  unsigned mask = 0, arrived = 0;
+  int leaving = 0;  // who has still to read
+  bool complete = false;
+  uint64_t values[32];
+  std::vector<Fiber*> waiting;
+};
+
+struct Fiber {
+  Stack stack;
+  char* memory = nullptr;
+  unsigned place = 0;  // among the stacks
+  uint3 thread{0, 0, 0};
+  unsigned rank = 0;  // of the thread in its block
+  Where where{nullptr, 0};
+  const char* waits = nullptr;  // for what, or null
+#ifdef HOST_CUDA_CHECKED
+  jmp_buf way_out;  // of the thread that it runs
+#endif
+};
+
+}  // namespace host_cuda
+#pragma GCC visibility pop
