@@ -159,6 +159,8 @@ def test_a_setting_is_called_the_same_everywhere(option: settings.Option) -> Non
     assert option.variable == VARIABLES.get(option.field, f"TORCHDEVICE_{option.field.upper()}")
     assert option.flag == (None if option.field in WITHOUT_FLAG else f"--{option.field.replace('_', '-')}")
     assert settings.BY_FIELD[option.field] is option
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        option.field = "other"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("option", settings.OPTIONS, ids=lambda option: option.field)
