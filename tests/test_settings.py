@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import os
 from pathlib import Path
@@ -102,6 +103,7 @@ def test_every_setting_survives_a_child_process(option: settings.Option) -> None
         ("TORCHDEVICE_MEMORY", "1XiB"),
         ("TORCHDEVICE_MEMORY", "GiB"),
         ("TORCHDEVICE_NAME", "  "),
+        ("TORCHDEVICE_NAME", "a\0b"),
         ("TORCHDEVICE_NAME", "a\ud800b"),
         ("TORCHDEVICE_REPORT", " "),
         ("TORCHDEVICE_BUILD", "2"),
@@ -157,6 +159,8 @@ def test_a_setting_is_called_the_same_everywhere(option: settings.Option) -> Non
     assert option.variable == VARIABLES.get(option.field, f"TORCHDEVICE_{option.field.upper()}")
     assert option.flag == (None if option.field in WITHOUT_FLAG else f"--{option.field.replace('_', '-')}")
     assert settings.BY_FIELD[option.field] is option
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        option.field = "other"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("option", settings.OPTIONS, ids=lambda option: option.field)
@@ -181,6 +185,8 @@ def test_defaults() -> None:
     assert (chosen.fallback, chosen.mlx, chosen.refusals) == ("allow", "auto", "memory")
     assert (chosen.allow_redirects, chosen.build, chosen.emulate_mps, chosen.nvidia_smi) == (False, True, False, False)
     assert settings.as_environment(chosen) == {}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        chosen.driver = "cpu"  # type: ignore[misc]
 
 
 def test_drivers_are_tried_in_order_and_can_be_found() -> None:

@@ -92,3 +92,13 @@ def test_names_are_those_under_which_programs_find_them(owner: types.ModuleType)
     assert dotted(owner, "name") == "program.name"
     assert dotted(Editor, "set") == f"{Editor.__module__}.Editor.set"
     assert dotted(Editor(), "set") == dotted(Editor, "set")
+
+
+def test_what_was_changed_by_other_means_is_told_and_taken_back() -> None:
+    editor, taken = Editor(), []
+    editor.by = "one"
+    editor.undone("torch.name", lambda: taken.append("back"))
+    assert editor.changes == [Change("torch.name", "one")]
+    assert taken == []
+    editor.undo()
+    assert taken == ["back"]

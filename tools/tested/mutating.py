@@ -1,8 +1,8 @@
 """Whether the tests notice when the package is changed: one small change at a time, and the tests that ran its line.
 
 A mutant is a copy of the tree with one change. The files of tests that the record of coverage names for the line are
-run on it one after another, the likeliest first, until one fails: then the mutant is caught. No library does that here:
-those that there are change the process that runs the tests, and here tests run programs.
+run on it one after another, the likeliest first, until one fails: then the mutant is caught. The libraries that do so
+do not know that tests run programs here, each of which would have to import torch anew (``forking.py``).
 """
 
 from __future__ import annotations
