@@ -157,6 +157,12 @@ def page(catalog: dict[str, Any]) -> str:
         how = collections.Counter(row["drivers"][driver].get("torch") for row in catalog["callables"].values())
         made.append([driver, *(how[release] for release in releases)])
     parts.append(table(["called with torch", *releases], made))
+    if len(releases) > 1:
+        parts.append(
+            "The calls are of several runs, put together: those with the release of the GPU's record were made on the "
+            "GPU's machine, with its CUDA build of torch, where quantized tensors of the virtual GPU fail that work "
+            "with a CPU build."
+        )
     for driver in catalog["drivers"]:
         spaces = []
         for namespace in NAMESPACES:
