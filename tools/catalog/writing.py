@@ -160,8 +160,7 @@ def page(catalog: dict[str, Any]) -> str:
     if len(releases) > 1:
         parts.append(
             "The calls are of several runs, put together: those with the release of the GPU's record were made on the "
-            "GPU's machine, with its CUDA build of torch, where quantized tensors of the virtual GPU fail that work "
-            "with a CPU build."
+            "GPU's machine, with its CUDA build of torch."
         )
     for driver in catalog["drivers"]:
         spaces = []
