@@ -176,6 +176,8 @@ def _operators() -> dict[str, Callable[[torch.Tensor], torch.Tensor]]:
         "gru": lambda x: gru(x[:, 0])[0],
         "attention": lambda x: attention(x, x, x, is_causal=True),
         "attention with dropout": lambda x: attention(x, x, x, dropout_p=0.2),
+        "attention of halves": lambda x: attention(x.half(), x.half(), x.half()).float(),
+        "halves with dropout": lambda x: attention(x.half(), x.half(), x.half(), dropout_p=0.2).float(),
         "dropout": lambda x: functional.dropout(x, 0.3),
         "fft": lambda x: torch.fft.rfft2(x).abs(),
         "half": lambda x: (x.half() @ x.half()).float(),

@@ -4,8 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 
 #include <optional>
 
@@ -22,14 +22,15 @@ struct Dropped {
   }
 };
 
-// Where the memory-efficient kernel drew from: two numbers of the host's.
-inline at::Tensor number(int64_t value) {
-  return at::scalar_tensor(value, at::dtype(at::kLong));
+// Where a kernel drew from that dropped nothing: two zeros of the host's.
+inline AttentionMask nothing_drawn() {
+  const auto zero = at::zeros({}, at::dtype(at::kLong));
+  return {at::Tensor(), zero, zero.clone()};
 }
 inline Dropped drawn_again(
     const at::Tensor& q, const at::Tensor& k, double p, const at::Tensor& seed, const at::Tensor& offset) {
   if (p == 0) return {};
-  return {attention_mask(q, k.size(-2), p, seed.item<int64_t>(), offset.item<int64_t>()), p};
+  return {attention_mask(q, k.size(-2), p, seed, offset), p};
 }
 
 // The flash kernel keeps both in one tensor. It draws a word for each of a warp's threads, of each head.
@@ -39,13 +40,15 @@ struct FlashState {
     return q.size(0) * q.size(1) * kWarp;
   }
   FlashState(const AttentionMask& drawn, const at::Tensor& like)
-      : both(at::tensor({drawn.seed, drawn.offset}, at::dtype(at::kLong)).to(at::kUInt64).to(like.device())),
+      : both(
+            drawn.kept.defined() ? at::stack({drawn.seed, drawn.offset}).to(like.device()).view(at::kUInt64)
+                                 : at::zeros({2}, like.options().dtype(at::kUInt64))),
         unused(at::empty({}, like.options().dtype(at::kUInt64))) {}
   at::Tensor both, unused;
 };
 inline Dropped drawn_again(const at::Tensor& q, const at::Tensor& k, double p, const at::Tensor& both) {
   if (p == 0) return {};
-  const at::Tensor numbers = both.cpu().to(at::kLong);
+  const at::Tensor numbers = both.view(at::kLong);
   return drawn_again(q, k, p, numbers[0], numbers[1]);
 }
 

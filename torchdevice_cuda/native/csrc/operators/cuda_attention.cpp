@@ -66,11 +66,11 @@ Attention attention_forward(
     std::optional<double> scale, std::optional<int64_t> words = std::nullopt) {
   if (cpu_attends(q, k, v, bias, dropout) && causal.value_or(0) == 0) {
     auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal.has_value(), bias, scale);
-    return {out, sums.to(at::kFloat), {}};
+    return {out, sums.to(at::kFloat), nothing_drawn()};
   }
   const Tensor scores = attention_scores(q, k, bias, causal, scale);
   const Tensor lse = at::logsumexp(scores, {-1});
-  AttentionMask drawn;
+  auto drawn = nothing_drawn();
   if (dropout > 0) drawn = draw_attention_mask(q, k.size(-2), dropout, words);
   const Tensor p = Dropped{drawn.kept, dropout}(probabilities(scores, lse));
   return {at::matmul(p, v.to(at::kFloat)).to(q.scalar_type()), lse, drawn};
@@ -128,7 +128,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention(
   const int64_t size = v.size(-1), row = q.size(1) * size;
   const Tensor packed = a.out.transpose(1, 2).contiguous();
   const Tensor out = packed.as_strided(a.out.sizes(), {q.size(2) * row, size, row, 1});
-  return {out, aligned(a.logsumexp, wants_sums), number(a.drawn.seed), number(a.drawn.offset)};
+  return {out, aligned(a.logsumexp, wants_sums), a.drawn.seed, a.drawn.offset};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention_backward(
@@ -178,8 +178,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Ten
       Tensor(),
       q.size(-2),
       k.size(-2),
-      number(a.drawn.seed),
-      number(a.drawn.offset),
+      a.drawn.seed,
+      a.drawn.offset,
       Tensor()};
 }
 
@@ -238,7 +238,7 @@ Attention sequences_forward(
       dropout == 0 || !all.packed,
       "fused attention with dropout in packed sequences is not available on the virtual GPU; use "
       "torch.nn.functional.scaled_dot_product_attention");
-  AttentionMask drawn;
+  auto drawn = nothing_drawn();
   auto sizes = q.sizes().vec();
   sizes.back() = v.size(-1);
   // Laid out as the queries are.
@@ -340,8 +340,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt> efficient_f
   return {
       a.out,
       packed ? a.logsumexp.unsqueeze(0) : aligned(a.logsumexp, wants_sums),
-      number(a.drawn.seed),
-      number(a.drawn.offset),
+      a.drawn.seed,
+      a.drawn.offset,
       packed ? longest_q.value_or(q.size(1)) : c10::SymInt(q.size(1)),
       packed ? longest_k.value_or(k.size(1)) : c10::SymInt(k.size(1))};
 }

@@ -26,12 +26,14 @@ std::tuple<at::Tensor, at::Tensor> drop(
 // and from where it was drawn. The generator moves on by as many words, or as many as are said.
 struct AttentionMask {
   at::Tensor kept;
-  int64_t seed = 0, offset = 0;
+  // Two numbers of the host's; while a graph is captured the device's, since every replay draws from elsewhere.
+  at::Tensor seed, offset;
 };
 AttentionMask draw_attention_mask(
     const at::Tensor& query, int64_t keys, double p, std::optional<int64_t> words = std::nullopt);
 // The same once more.
-at::Tensor attention_mask(const at::Tensor& query, int64_t keys, double p, int64_t seed, int64_t offset);
+at::Tensor attention_mask(
+    const at::Tensor& query, int64_t keys, double p, const at::Tensor& seed, const at::Tensor& offset);
 // The numbers that it draws for them: tests of PyTorch's compare with what it drops.
 at::Tensor& fill_with_sequence(at::Tensor& self, double p, int64_t seed, int64_t offset);
 

@@ -157,23 +157,41 @@ void fill_mask(bool* kept, int64_t numel, double p, const Philox& from) {
 
 }  // namespace
 
-Tensor attention_mask(const Tensor& query, int64_t keys, double p, int64_t seed, int64_t offset) {
-  Tensor mask = empty_mask(query, keys);
-  fill_mask(
-      mask.mutable_data_ptr<bool>(), mask.numel(), p, {static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)});
+Tensor attention_mask(const Tensor& query, int64_t keys, double p, const Tensor& seed, const Tensor& offset) {
+  const Tensor mask = empty_mask(query, keys);
+  auto* kept = mask.mutable_data_ptr<bool>();
+  const int64_t numel = mask.numel();
+  const auto work = [&](const auto& from) {
+    work_on_device("attention's dropout", query.device().index(), [=] { fill_mask(kept, numel, p, from()); });
+  };
+  const auto *first = seed.const_data_ptr<int64_t>(), *second = offset.const_data_ptr<int64_t>();
+  const auto read = [=] { return Philox{static_cast<uint64_t>(*first), static_cast<uint64_t>(*second)}; };
+  // The host's numbers may be gone when a graph is replayed; the device's are what its last replay drew from.
+  if (seed.is_cpu())
+    work([from = read()] { return from; });
+  else
+    work(read);
   return mask;
 }
 
 AttentionMask draw_attention_mask(const Tensor& query, int64_t keys, double p, std::optional<int64_t> words) {
   const Tensor mask = empty_mask(query, keys);
   const int64_t numel = mask.numel();
-  const auto from = std::make_shared<Philox>();
+  const auto on = query.device();
+  const bool captured = t_in_node || (may_be_captured() && current_capture(on.index()) != nullptr);
+  const auto numbers = at::dtype(at::kLong).device(captured ? on : c10::Device(at::kCPU));
+  const Tensor seed = at::empty({}, numbers), offset = at::empty({}, numbers);
   work_on_device(
-      "attention's dropout", query.device().index(), [=, kept = mask.mutable_data_ptr<bool>(), on = query.device()] {
-        *from = begin_draw(std::nullopt, on, static_cast<uint64_t>(words.value_or(numel)));
-        fill_mask(kept, numel, p, *from);
+      "attention's dropout", on.index(),
+      // The host's are kept as long as they may be written; the device's are of the graph's memory.
+      [=, kept = mask.mutable_data_ptr<bool>(), first = seed.mutable_data_ptr<int64_t>(),
+       second = offset.mutable_data_ptr<int64_t>()] {
+        const Philox from = begin_draw(std::nullopt, on, static_cast<uint64_t>(words.value_or(numel)));
+        *first = static_cast<int64_t>(from.seed);
+        *second = static_cast<int64_t>(from.offset);
+        fill_mask(kept, numel, p, from);
       });
-  return {mask, static_cast<int64_t>(from->seed), static_cast<int64_t>(from->offset)};
+  return {mask, seed, offset};
 }
 
 }  // namespace hostdevice
