@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from torchdevice_cuda.importing.finder import Shadow, ShadowFinder
+from torchdevice_cuda.importing.finder import Shadow, ShadowFinder, when_imported
 from torchdevice_cuda.importing.inplace import Rewrite
 
 #: A package, and what is served in the place of a part of it.
@@ -33,6 +33,19 @@ def finder(trees: Shadow) -> Iterator[ShadowFinder]:
     made.install()
     yield made
     made.remove()
+
+
+@pytest.mark.usefixtures("trees")
+def test_two_may_wait_for_one_module() -> None:
+    told: list[str] = []
+    ends = [
+        when_imported("host", lambda module, who=who: told.append(f"{who} {module.__name__}")) for who in ("a", "b")
+    ]
+    host = importlib.import_module("host")
+    assert sorted(told) == ["a host", "b host"]
+    assert "exec_module" not in vars(host.__loader__)
+    for end in ends:
+        end()
 
 
 def test_serves_the_tree_under_its_own_names(finder: ShadowFinder) -> None:

@@ -75,7 +75,7 @@ class Shadow:
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
-            del loader.exec_module
+            _set_back(loader)
             try:
                 execute(module)
             except Exception as error:
@@ -101,6 +101,11 @@ class Shadow:
             __path__=spec.submodule_search_locations,
         )
         spec.loader.exec_module(module)
+
+
+def _set_back(loader: Any) -> None:
+    """A loader's own ``exec_module`` again; several may have waited for one module, and each sets it back."""
+    vars(loader).pop("exec_module", None)
 
 
 def when_imported(name: str, callback: Callable[[ModuleType], None]) -> Callable[[], None]:
@@ -162,7 +167,7 @@ class ShadowFinder:
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
-            del loader.exec_module
+            _set_back(loader)
             execute(module)
             callback(module)
 
