@@ -23,6 +23,10 @@
 #define HOSTDEVICE_KINETO
 #endif
 
+// Whether one kernel takes norms of order 0 of a list of tensors: an H200 had several in 2.11, the sources of 2.13 have
+// one. A macro, for the one unit that asks.
+#define HOSTDEVICE_ZERO_NORM_AT_ONCE HOSTDEVICE_TORCH_SINCE(2, 13)
+
 namespace hostdevice {
 
 // The name of a memory pool. It is c10::MempoolId_t, which CPU builds have since 2.9 only.

@@ -57,8 +57,8 @@ def building(context: Context) -> None:
 
     def _get_cuda_arch_flags(cflags: list[str] | None = None) -> list[str]:
         raise RuntimeError(
-            f"an extension with CUDA sources cannot be built for the {context.driver.name!r} driver of "
-            "torchdevice_cuda: its kernels would be given the GPU's addresses; --driver virtual builds and runs it"
+            "torchdevice_cuda cannot build an extension with CUDA sources for a GPU whose memory is not the host's: "
+            "its kernels would be given the GPU's addresses; --driver virtual builds and runs it"
         )
 
     context.editor.on_undo(context.when_imported(_MODULE, context.editor.later(replace)))

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "compat_lists.h"
+#include "compat.h"
 #include "operators/facts.h"
 
 namespace hostdevice {
@@ -125,7 +125,7 @@ bool is_other_order(const Scalar& ord, uint8_t unless) {
   const double p = ord.toDouble();
   const bool one_or_two = p == 1 || p == 2;
   if (unless & kOtherSums) return !one_or_two;
-  return !one_or_two && !(kZeroNormAtOnce && p == 0) && p != std::numeric_limits<double>::infinity();
+  return !one_or_two && !(HOSTDEVICE_ZERO_NORM_AT_ONCE && p == 0) && p != std::numeric_limits<double>::infinity();
 }
 
 bool takes_at_once(const ListRow& row, ListCall g) {
