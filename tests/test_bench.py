@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -10,18 +9,14 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from harness.tools import tool
 
 ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
 def bench() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bench_table", ROOT / "tools/bench/__main__.py")
-    assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = made  # where its dataclasses look for their types
-    spec.loader.exec_module(made)
-    return made
+    return tool("bench/__main__.py")
 
 
 def test_rows_of_either_form_are_read(bench: ModuleType) -> None:

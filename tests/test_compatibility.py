@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-
-ROOT = Path(__file__).parents[1]
+from harness.tools import tool
 
 
 @pytest.fixture(scope="module")
 def compatibility() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("compatibility_page", ROOT / "tools/compatibility.py")
-    assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    return tool("compatibility.py")
 
 
 def test_a_program_that_fails_anywhere_is_not_said_to_work(compatibility: ModuleType) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from harness import tools
 from harness.processes import ROOT
 
 ROW = f"torch-{torch.__version__}-here-py{sys.version.partition(' ')[0]}"
@@ -18,12 +18,7 @@ ROW = f"torch-{torch.__version__}-here-py{sys.version.partition(' ')[0]}"
 @pytest.fixture
 def matrix(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The tool, with checks that take no time: what it does with them is all that it does."""
-    spec = importlib.util.spec_from_file_location("matrix", ROOT / "tools" / "matrix.py")
-    assert spec is not None
-    assert spec.loader is not None
-    tool = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "matrix", tool)  # where its dataclasses look for their annotations
-    spec.loader.exec_module(tool)
+    tool = tools.tool("matrix.py")
 
     def check(code: str, seconds: int = 60, **more: object) -> object:
         return tool.Check(seconds, (tool.Step(("-c", code), {"SAID": "3 passed"}),), **more)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from harness import tools
 from harness.processes import ROOT
 
 SUITE = """
@@ -55,12 +54,7 @@ OUTCOMES = {
 
 @pytest.fixture
 def tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("upstream", ROOT / "tools" / "upstream.py")
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "upstream", made)  # where its dataclasses look for their annotations
-    spec.loader.exec_module(made)
+    made = tools.tool("upstream.py")
     monkeypatch.setattr(made, "EXPECTED", tmp_path / "expected")
     (tmp_path / "expected").mkdir()
     (tmp_path / "source" / "test").mkdir(parents=True)

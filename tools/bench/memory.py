@@ -9,7 +9,6 @@ A figure is the growth of a process's largest resident size over what it was bef
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import statistics
 import subprocess
@@ -100,7 +99,7 @@ def main() -> None:
         serve(*options.serve)
         return
     only = set(filter(None, options.only.split(",")))
-    rows = []
+    rows: list[dict[str, object]] = []
     for name, (what, _) in CASES.items():
         if only and name not in only:
             continue
@@ -114,11 +113,9 @@ def main() -> None:
                 "ratio": round(virtual / cpu, 3),
             }
         )
-    if options.json:
-        print(json.dumps(rows, indent=1))
-    else:
-        for row in rows:
-            print("  ".join(f"{v:32}" if k == "what" else f"{k} {v}" for k, v in row.items()))
+    from on_virtual import show  # which imports what the measured processes are not to have
+
+    show(rows, options)
 
 
 if __name__ == "__main__":

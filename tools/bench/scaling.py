@@ -8,7 +8,6 @@ Each row is the same addition before and after, in one process; the CPU's beside
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
+from on_virtual import show
 
 import torchdevice_cuda
 
@@ -112,11 +112,7 @@ def main() -> None:
         "threads": crowded,
     }
     rows = [case() for name, case in cases.items() if not only or name in only]
-    if options.json:
-        print(json.dumps(rows, indent=1))
-    else:
-        for each in rows:
-            print("  ".join(f"{v:32}" if k == "what" else f"{k} {v}" for k, v in each.items()))
+    show(rows, options)
 
 
 if __name__ == "__main__":
