@@ -6,9 +6,9 @@
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/native/transformers/attention.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
-#include <c10/util/Array.h>
 #include <c10/util/env.h>
 
+#include <array>
 #include <cmath>
 
 namespace hostdevice {
@@ -55,10 +55,10 @@ bool is_batched(const sdp_params& p, bool) {
 bool is_of_type(const sdp_params& p, bool wide, bool debug) {
   const bool recent = g_capability.major >= 8;
   if (wide && recent)
-    return sdp::check_tensor_dtype(p, c10::array_of<at::ScalarType>(at::kHalf, at::kFloat, at::kBFloat16), debug);
-  if (wide) return sdp::check_tensor_dtype(p, c10::array_of<at::ScalarType>(at::kHalf, at::kFloat), debug);
-  if (recent) return sdp::check_tensor_dtype(p, c10::array_of<at::ScalarType>(at::kHalf, at::kBFloat16), debug);
-  return sdp::check_tensor_dtype(p, c10::array_of<at::ScalarType>(at::kHalf), debug);
+    return sdp::check_tensor_dtype(p, std::array<at::ScalarType, 3>{at::kHalf, at::kFloat, at::kBFloat16}, debug);
+  if (wide) return sdp::check_tensor_dtype(p, std::array<at::ScalarType, 2>{at::kHalf, at::kFloat}, debug);
+  if (recent) return sdp::check_tensor_dtype(p, std::array<at::ScalarType, 2>{at::kHalf, at::kBFloat16}, debug);
+  return sdp::check_tensor_dtype(p, std::array<at::ScalarType, 1>{at::kHalf}, debug);
 }
 bool is_half_type(const sdp_params& p, bool debug) {
   return is_of_type(p, false, debug);
