@@ -43,6 +43,7 @@ def detection(context: Context) -> None:
         function = kept.__wrapped__
         before = function.__code__
         truth = FunctionType(before, function.__globals__, closure=function.__closure__)
+        truth.__kwdefaults__ = function.__kwdefaults__
 
         def undo() -> None:
             function.__code__ = before
@@ -53,9 +54,9 @@ def detection(context: Context) -> None:
         context.editor.undone(f"{_ASKED}.has_triton", undo)
 
         @functools.wraps(function)
-        def has_triton() -> bool:
+        def has_triton(**which: bool) -> bool:
             asking = _frame(1).f_globals.get("__name__")
-            return bool(truth()) if asking == _RECOGNISES or not inside[asking] else False
+            return bool(truth(**which)) if asking == _RECOGNISES or not inside[asking] else False
 
         has_triton.cache_clear = kept.cache_clear  # type: ignore[attr-defined]
         context.editor.set(module, "has_triton", has_triton)
