@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from ..._compat import accelerator_error
+from ...drivers.errors import ENDING, error_text, words_of
 from ...drivers.traits import Trait
 from ..core.callers import inside
 from ..core.context import Context
@@ -115,14 +117,24 @@ def _place(context: Context) -> Any:
         found = native.snapshot(with_traces=False)["segments"]
         return [(segment["address"], segment["address"] + segment["total_size"]) for segment in found]
 
+    kind = accelerator_error()
+
     def on_device(name: str, memory: list[tuple[int, int]], work: Any) -> None:
         index = native.get_device()
+        if lost := native.lost(index):
+            raise RuntimeError(f"Triton Error [CUDA]: {error_text(lost)}")
         captured = native.captures_underway() and native.begin_foreign_call(index, memory)
         again = None
         try:
             with native.ForeignWork(name, index):
                 work()
             again = work if captured else None
+        except kind as error:
+            # The launch itself succeeds on a GPU; whoever waits for the device is told.
+            code = getattr(error, "error_code", 0)
+            if code not in ENDING:
+                raise
+            native.fail_context(index, code, words_of(code))
         finally:
             if captured:
                 native.end_foreign_call(index, again)
