@@ -123,7 +123,9 @@ def test_matrices_are_factored_without_exchanging_rows_too() -> None:
 def test_results_on_another_device_are_refused_by_our_own_kernels_too() -> None:
     """In the words of CUDA's wrappers, which name themselves."""
     matrix = torch.eye(3, device="cuda")
-    places = "Expected all tensors to be on the same device, but got {} is on cuda:0, different from other tensors on cpu"
+    places = (
+        "Expected all tensors to be on the same device, but got {} is on cuda:0, different from other tensors on cpu"
+    )
     said = answer(torch.cholesky_inverse, matrix, out=torch.empty(0))
     method = " (when checking argument in method wrapper_CUDA_out_cholesky_inverse_out)"
     assert said == f"RuntimeError: {places.format('self')}{method}"
