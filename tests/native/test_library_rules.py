@@ -55,6 +55,16 @@ def test_products_of_small_integers_have_sizes_that_the_library_takes() -> None:
 
 
 @child(VIRTUAL)
+def test_lists_of_products_take_the_types_of_products() -> None:
+    whole = [torch.ones(2, 2, dtype=torch.int32, device="cuda")] * 2
+    alone = answer(torch.mm, *whole)
+    assert alone == "NotImplementedError: \"addmm_cuda\" not implemented for 'Int'"
+    if hasattr(torch, "_foreach_mm"):  # since 2.13
+        assert answer(torch._foreach_mm, whole, whole) == alone
+        assert torch._foreach_mm([t.float() for t in whole], [t.float() for t in whole])[1].tolist() == [[2, 2]] * 2
+
+
+@child(VIRTUAL)
 def test_a_factor_with_a_zero_is_inverted_to_no_numbers() -> None:
     factor = torch.eye(3, device="cuda")
     assert torch.equal(torch.cholesky_inverse(factor), factor)

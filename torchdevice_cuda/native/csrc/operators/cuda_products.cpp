@@ -1,4 +1,5 @@
-// Matrix products that only CUDA has: into another type than that of the factors, and with weights of four bits.
+// Matrix products that only CUDA has: into another type than that of the factors, and with weights of four bits. And
+// lists of them.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/addmm.h>
@@ -8,6 +9,8 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/stack.h>
 
+#include <vector>
+
 #include "operators/composites.h"
 
 namespace hostdevice {
@@ -16,6 +19,18 @@ namespace {
 using at::Scalar;
 using at::ScalarType;
 using at::Tensor;
+
+// Each product is one of its own, and takes what that takes: the CPU's kernel for lists multiplies any type.
+std::vector<Tensor> multiply_lists(at::TensorList first, at::TensorList second) {
+  TORCH_CHECK(!first.empty(), "Tensor list must have at least one tensor.");
+  TORCH_CHECK(
+      first.size() == second.size(), "Tensor lists must have the same number of tensors, got ", first.size(), " and ",
+      second.size());
+  std::vector<Tensor> made;
+  made.reserve(first.size());
+  for (size_t i = 0; i < first.size(); i++) made.push_back(at::mm(first[i], second[i]));
+  return made;
+}
 
 // ---- a type for the result ----------------------------------------------------------------------------------------
 
@@ -113,6 +128,7 @@ Tensor int4_product(const Tensor& a, const Tensor& packed, int64_t group, const 
 }  // namespace
 
 void register_products(Registrar& registrar) {
+  registrar.impl_where_known("_foreach_mm", TORCH_FN(multiply_lists));
   registrar.impl_where_known("mm.dtype", TORCH_FN(mm_dtype));
   registrar.impl_where_known("mm.dtype_out", TORCH_FN(mm_dtype_out));
   registrar.impl_where_known("bmm.dtype", TORCH_FN(bmm_dtype));
