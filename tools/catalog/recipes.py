@@ -6,6 +6,8 @@ import datetime
 import functools
 from typing import Any
 
+import graphs
+import quantizing
 import scripting
 import torch
 import values
@@ -165,6 +167,7 @@ class Joined(torch.distributed.algorithms.join.Joinable):
 
 #: By the full name of a class.
 RECIPES: dict[str, Maker] = {
+    **graphs.OBJECTS, **quantizing.OBJECTS,
     **{f"torch.{name}": make for name, make in {**scripting.kinds(), **scripting.of_torchscript()}.items()},
     "torch.jit.ScriptModule": scripting.scripted, "torch.jit.ScriptFunction": lambda d: torch.jit.script(values.typed),
     "torch.jit.Future": scripting.future,

@@ -6,13 +6,18 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import graphs
+import quantizing
 import recipes
 import scripting
 import torch
 import values
-from values import numbers
+from listing import resolve
+from values import Given, numbers
 
 N = numbers
+#: Tables of calls by subject.
+SUBJECTS: tuple[Any, ...] = (graphs, quantizing)
 
 
 def gated(d: str, gates: int) -> list[Any]:
@@ -189,7 +194,22 @@ def exact(module: Any, d: str) -> Any:
     return (lambda *given: torch.autograd.gradcheck(torch.sin, given))(N(d, 3).double().requires_grad_())
 
 
+def given(name: str, make: Given) -> Callable[[str], Any]:
+    """A method of an object by recipe, with the arguments of a table; where it returns nothing, the object after it."""
+
+    def call(d: str) -> Any:
+        where, _, method = name.rpartition(".")
+        one = (recipes.RECIPES.get(where) or recipes.by_class()[resolve(where)])(d)
+        with_what = make(one, d)
+        told = getattr(one, method)(**with_what) if isinstance(with_what, dict) else getattr(one, method)(*with_what)
+        return one if told is None else told
+
+    return call
+
+
 SPECIAL: dict[str, list[Callable[[str], Any]]] = {
+    **{name: [given(name, make)] for subject in SUBJECTS for name, make in subject.GIVEN.items()},
+    **{name: [call] for subject in SUBJECTS for name, call in subject.CALLS.items()},
     **{f"torch.{name}": [recurrent(name, gates)] for name,
         gates in {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}.items()},
     **{f"torch.{name}": [cell(name, gates)] for name,
