@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import graphs
+import learning
+import programs
 import quantizing
 import recipes
 import scripting
@@ -17,7 +19,7 @@ from values import Given, numbers
 
 N = numbers
 #: Tables of calls by subject.
-SUBJECTS: tuple[Any, ...] = (graphs, quantizing)
+SUBJECTS: tuple[Any, ...] = (graphs, learning, programs, quantizing)
 
 
 def gated(d: str, gates: int) -> list[Any]:
