@@ -48,7 +48,10 @@ DRIVERS: dict[str, tuple[list[str], dict[str, str]]] = {
 ANSWERS = re.compile(
     r"^NotImplementedError: (?!Could not run|\"|The operator)|was removed|is now removed|No constructor defined|"
     r"cannot create '|abstract class|Cannot instantiate|Protocols cannot be|not compiled with|not linked with|"
-    r"is deprecated and|has been removed|<device> Generator does not|no longer supported|does not support"
+    r"is deprecated and|has been removed|<device> Generator does not|no longer supported|does not support|"
+    r"is deprecated, use|not yet implemented|should not be called|should never be called|is not intended to use|"
+    r"Type alias is not callable|Any cannot be instantiated|HPU device module is not|Missing: valgrind|"
+    r"Backend doesn't support"
 )
 #: Errors of an operator that a device does not have: an answer of the device's.
 REFUSALS = re.compile(r"Could not run 'aten::|not implemented for '|is not currently implemented|only supported on")

@@ -8,6 +8,7 @@ from typing import Any
 
 import graphs
 import learning
+import processes
 import programs
 import quantizing
 import scripting
@@ -162,7 +163,7 @@ class Joined(torch.distributed.algorithms.join.Joinable):
 
 #: By the full name of a class.
 RECIPES: dict[str, Maker] = {
-    **graphs.OBJECTS, **learning.OBJECTS, **programs.OBJECTS, **quantizing.OBJECTS,
+    **graphs.OBJECTS, **learning.OBJECTS, **processes.OBJECTS, **programs.OBJECTS, **quantizing.OBJECTS,
     **{f"torch.{name}": make for name, make in {**scripting.kinds(), **scripting.of_torchscript()}.items()},
     "torch.jit.ScriptModule": scripting.scripted, "torch.jit.ScriptFunction": lambda d: torch.jit.script(values.typed),
     "torch.jit.Future": scripting.future,
