@@ -109,6 +109,16 @@ def fallen_back(d: str) -> Any:
         made._destroy()  # type: ignore[no-untyped-call]
 
 
+def in_triton(d: str) -> Any:
+    import triton
+
+    @triton.jit
+    def kernel(x) -> None:  # type: ignore[no-untyped-def]
+        pass
+
+    return type(torch.library.wrap_triton(kernel)).__name__
+
+
 def defined(d: str) -> Any:
     name = named("op")
     torch.library.define(f"{name}::f", "(Tensor x) -> Tensor")
@@ -250,7 +260,7 @@ CALLS: dict[str, Call] = {
     "torch.library.Library.fallback": fallen_back, "torch.library.define": defined,
     "torch.library.get_kernel": lambda d: torch.library.get_kernel("aten::sin", torch.device(d).type.upper()),
     "torch.library.infer_schema": lambda d: torch.library.infer_schema(typed, mutates_args=()),
-    "torch.library.register_vmap": batched, "torch.library.register_autocast": cast,
+    "torch.library.wrap_triton": in_triton, "torch.library.register_vmap": batched, "torch.library.register_autocast": cast,
     "torch.export.AdditionalInputs.dynamic_shapes": lambda d: more_inputs(d).dynamic_shapes(values.net(d),
         (numbers(d, 3, 3),)),
     "torch.export.AdditionalInputs.verify": verified,

@@ -103,7 +103,7 @@ def trains(name: str, d: str) -> Any:
     """A module that trains for quantising."""
     made = floats(name, d)
     made.qconfig = AO.default_embedding_qat_qconfig if name in EMBEDS else AO.get_default_qat_qconfig("fbgemm")
-    return getattr(QAT, name).from_float(made)
+    return getattr(QAT, name).from_float(made).to(d)
 
 
 def trained_with(name: str, d: str) -> Any:
@@ -184,7 +184,7 @@ def attention(d: str) -> Any:
     made = plain(torch.nn.MultiheadAttention, 4, 2, device=d).eval()
     made.qconfig = AO.get_default_qconfig("fbgemm")
     found = torch.ao.nn.quantizable.MultiheadAttention.from_float(made)
-    found = AO.prepare(found.eval())
+    found = AO.prepare(found.eval().to(d)).to(d)
     x = numbers(d, 3, 1, 4)
     found(x, x, x)
     return found
