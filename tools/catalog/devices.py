@@ -14,7 +14,7 @@ Call = Callable[[str], Any]
 
 
 def packed(d: str) -> list[Any]:
-    """A matrix as fbgemm takes it, with its sums, scale and point. It has the CPU alone, and asks nobody where it is."""
+    """A matrix as fbgemm takes it, with its sums, scale and point. It has the CPU alone, and never asks where it is."""
     weight, sums, scale, point = torch.fbgemm_linear_quantize_weight(numbers("cpu", 3, 3))
     return [weight, torch.fbgemm_pack_quantized_matrix(weight), sums, scale, point]
 

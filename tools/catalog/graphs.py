@@ -191,5 +191,7 @@ CALLS: dict[str, Callable[[str], Any]] = {
         ).type().contiguous(),
     "torch.import_ir_module": lambda d: C.import_ir_module(C.CompilationUnit(), archived(d), torch.device(d), {},
         False),
+    "torch.ScriptModule.get_debug_state": lambda d: (lambda m: ([m(numbers(d, 3, 3)) for _ in range(3)],
+        m._c.get_debug_state())[1])(scripting.scripted(d)),
     "torch.SymFloat.hex": lambda d: scripting.symbolic_float().hex(),
 }  # fmt: skip

@@ -63,18 +63,36 @@ def passed(any_source: bool = False) -> Call:
     return call
 
 
+def between(send: Callable[[Any, Any], Any], receive: Callable[[Any, Any], Any]) -> Call:
+    """What the functions for two processes send and receive, one in each of two threads."""
+
+    def call(d: str) -> Any:
+        from torch.distributed import distributed_c10d
+
+        first, second = couple()
+        for each in (first, second):
+            distributed_c10d._world.pg_group_ranks[each] = {0: 0, 1: 1}
+        got = [torch.zeros(3)]
+        other = threading.Thread(target=lambda: receive(got, second))
+        other.start()
+        send([numbers("cpu", 3)], first)
+        other.join()
+        for each in (first, second):
+            del distributed_c10d._world.pg_group_ranks[each]
+        return got
+
+    return call
+
+
 def store() -> Any:
     made = DIST.HashStore()
     made.set("a", "b")
     return made
 
 
-def exchanged(d: str) -> Any:
-    got = torch.zeros(3, device=d)
-    pairs = [DIST.P2POp(DIST.isend, numbers(d, 3), 0), DIST.P2POp(DIST.irecv, got, 0)]
-    for each in DIST.batch_isend_irecv(pairs):
+def batched(op: Any, x: Any, peer: int, group: Any) -> None:
+    for each in DIST.batch_isend_irecv([DIST.P2POp(op, x, peer, group)]):
         each.wait()
-    return got
 
 
 def joined_again(d: str) -> Any:
@@ -209,6 +227,7 @@ OBJECTS: dict[str, values.Maker] = {
     "torch.distributed.ProcessGroupNCCL": nccl,
 }  # fmt: skip
 GIVEN: dict[str, Given] = {
+    "torch.distributed.ProcessGroup.merge_remote_group": lambda x, d: {"store": DIST.HashStore(), "size": 1},
     "torch.distributed.ProcessGroup.unbox": lambda x, d: [x.boxed()],
     "torch.distributed.Work.exception": lambda x, d: [], "torch.distributed.Work.unbox": lambda x, d: [x.boxed()],
     "torch.distributed.Logger.set_construction_data_and_log": lambda x, d: ["Linear", [], -1, True, False, False],
@@ -227,6 +246,13 @@ CALLS: dict[str, Call] = {
     }.items()},
     "torch.distributed.ProcessGroup.send": passed(), "torch.distributed.ProcessGroup.recv": passed(),
     "torch.distributed.Work.source_rank": passed(any_source=True),
+    **dict.fromkeys(("torch.distributed.send", "torch.distributed.recv"), between(
+        lambda x, group: DIST.send(x[0], 1, group), lambda x, group: DIST.recv(x[0], 0, group))),
+    **dict.fromkeys(("torch.distributed.isend", "torch.distributed.irecv"), between(
+        lambda x, group: DIST.isend(x[0], 1, group).wait(), lambda x, group: DIST.irecv(x[0], 0, group).wait())),
+    **dict.fromkeys(("torch.distributed.send_object_list", "torch.distributed.recv_object_list"), between(
+        lambda x, group: DIST.send_object_list(x, 1, group, device=torch.device("cpu")),
+        lambda x, group: DIST.recv_object_list(x, 0, group, device=torch.device("cpu")))),
     "torch.distributed.Store.get": lambda d: store().get("a"),
     "torch.distributed.Store.multi_get": lambda d: store().multi_get(["a"]),
     "torch.distributed.Store.wait": lambda d: store().wait(["a"], SOON),
@@ -238,7 +264,8 @@ CALLS: dict[str, Call] = {
         "gradients")},
     "torch.distributed.GradBucket.set_buffer": in_bucket("set_buffer", lambda bucket, d: [bucket.buffer() * 2]),
     "torch.distributed.P2POp": lambda d: DIST.P2POp(DIST.isend, numbers(d, 3), 0),
-    "torch.distributed.batch_isend_irecv": exchanged,
+    "torch.distributed.batch_isend_irecv": between(lambda x, group: batched(DIST.isend, x[0], 1, group),
+        lambda x, group: batched(DIST.irecv, x[0], 0, group)),
     "torch.distributed.ProcessGroupGloo.create_device": lambda d: DIST.ProcessGroupGloo.create_device(
         hostname="localhost"),
     **{f"torch.distributed.ProcessGroupNCCL.{name}": pooled for name in ("register_mem_pool",
