@@ -177,11 +177,11 @@ def test_a_call_that_is_no_longer_there_is_sought_anew(parts: Any) -> None:
     assert tried and told["call"] == tried[-1]
 
 
-#: Calls of the tables that stock torch does not take on a machine without a GPU: they are of GPUs.
+#: Calls of the tables that stock torch does not take on a machine without a GPU: they are of GPUs, or of no device.
 OF_GPUS = re.compile(
     r"^torch\.cuda\.|ProcessGroupNCCL|FullyShardedDataParallel|^torch\.TypedStorage\.pin_memory|DataParallel\.parallel"
     r"|cudnn|miopen|^torch\.batch_norm_|PackedSequence\.(cuda|pin)|^torch\.Tensor\.record_stream|^torch\.Event\."
-    r"|semi_structured|hsmm|wrap_triton"
+    r"|semi_structured|wrap_triton|^torch\.nn\.SyncBatchNorm\.forward|^torch\.indices_copy"
 )
 
 
