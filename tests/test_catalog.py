@@ -144,6 +144,7 @@ BEGIN = repr(json.dumps({"begin": "torch.add", "key": "0:"}))
 DONE = repr(json.dumps({"name": "torch.add", "call": "0:", "result": 1, "drawn": False}))
 HANGS = f"{CHILD}say({BEGIN})\ntime.sleep(30)"
 WORKS = f"{CHILD}for _ in range(150):\n    say({BEGIN})\n    time.sleep(0.2)"
+SPINS = f"{CHILD}say({BEGIN})\nwhile True: pass"
 BUILDS = f"{CHILD}time.sleep(3)\nsay({DONE})"
 
 
@@ -151,12 +152,13 @@ BUILDS = f"{CHILD}time.sleep(3)\nsay({DONE})"
     ("child", "seconds", "told"),
     [
         (HANGS, 60, {"torch.add": {"call": "0:", "error": "Crash: its process ended, or hung"}}),
+        (SPINS, 60, {"torch.add": {"call": "0:", "error": "Crash: its process ended, or hung"}}),
         # Its time is up: that says nothing of the callable.
         (WORKS, 1, {}),
         # Before its first call a process may be waiting for what another one builds.
         (BUILDS, 60, {"torch.add": {"call": "0:", "result": 1, "drawn": False}}),
     ],
-    ids=["hangs", "is cut off", "waits"],
+    ids=["hangs", "never ends", "is cut off", "waits"],
 )
 def test_what_hangs_is_told_from_what_is_cut_off_and_what_waits(
     parts: Any, monkeypatch: pytest.MonkeyPatch, child: str, seconds: float, told: dict[str, Any]
@@ -165,6 +167,7 @@ def test_what_hangs_is_told_from_what_is_cut_off_and_what_waits(
     monkeypatch.setitem(measuring.DRIVERS, "stock", (["-c", child], {}))
     monkeypatch.setattr(measuring, "begins", lambda driver: None)
     monkeypatch.setattr(measuring, "PATIENCE", 1)
+    monkeypatch.setattr(measuring, "EACH", 1)
     monkeypatch.setattr(measuring, "ENDS", [time.monotonic() + seconds])
     assert measuring.run("stock", [{"entry": {"name": "torch.add"}, "call": "0:"}]) == told
 

@@ -300,13 +300,18 @@ def _process(driver: str, rows: list[dict[str, Any]], folder: Path) -> Process:
     command = [sys.executable, *launcher, str(HERE / "__main__.py"), "work", str(names), str(out), device]
     with said.open("wb") as errors:
         child = subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=errors)
-    size, since, spent, late = -1, time.monotonic(), 0.0, False
+    size, since, spent, late, busy = -1, time.monotonic(), 0.0, False, 0.0
     while child.poll() is None and not late:
         time.sleep(0.1)
         now, still = out.stat().st_size, time.monotonic() - since
         late = time.monotonic() > ENDS[0] + PATIENCE
-        if now != size or still > PATIENCE and processor(child.pid) - spent > 1:
-            size, since, spent = now, time.monotonic(), processor(child.pid)
+        if now != size:
+            size, since, spent, busy = now, time.monotonic(), processor(child.pid), 0.0
+        elif still > PATIENCE and (used := processor(child.pid) - spent) > 1:
+            # A loop that is not Python's hears no bell.
+            since, spent, busy = time.monotonic(), spent + used, busy + used
+            if busy > 2 * EACH and patience(out) == PATIENCE:
+                break
         elif still > PATIENCE and still > patience(out):
             break
     hung = child.poll() is None

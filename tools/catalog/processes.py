@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import tempfile
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -257,6 +258,7 @@ CALLS: dict[str, Call] = {
     "torch.distributed.Store.multi_get": lambda d: store().multi_get(["a"]),
     "torch.distributed.Store.wait": lambda d: store().wait(["a"], SOON),
     "torch.distributed.Store.queue_pop": lambda d: (lambda s: (s.queue_push("q", "x"), s.queue_pop("q"))[1])(store()),
+    "torch.distributed.FileStore": lambda d: DIST.FileStore(tempfile.mktemp(dir="."), 1),
     "torch.distributed.TCPStore": lambda d: DIST.TCPStore("localhost", 0, 1, True, timeout=SOON,
         wait_for_workers=False),
     "torch.distributed.Logger": lambda d: DIST.Logger(distributed(d).reducer),
