@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import tempfile
 import threading
 from collections.abc import Callable
@@ -216,6 +217,29 @@ def optimizer_loaded(d: str) -> Any:
     return list(load(made.state_dict(), "optim", DIST.checkpoint.FileSystemReader("held"))["optim"])
 
 
+def gathered(gather: Callable[[list[Any]], Any], d: str) -> Any:
+    out = [torch.zeros(3, device=d)]
+    gather(out)
+    return out
+
+
+def consolidated(d: str) -> Any:
+    """The state of a sharded optimizer after a step, on the process that asks for it."""
+    made = DIST.optim.ZeroRedundancyOptimizer(values.trained(d).parameters(), torch.optim.SGD, lr=0.1, momentum=0.5)
+    made.step()
+    made.consolidate_state_dict(to=0)
+    return made.state_dict()["state"]
+
+
+def loaded_bytes(d: str) -> Any:
+    """Something that is no tensor, out of a checkpoint that has it."""
+    DIST.checkpoint.save({"x": "words"}, checkpoint_id="bytes")
+    source, planner, state = DIST.checkpoint.FileSystemReader("bytes"), DIST.checkpoint.DefaultLoadPlanner(), {"x": ""}
+    planner.set_up_planner(state, source.read_metadata(), True)
+    planner.load_bytes(planner.create_local_plan().items[0], values.saved("words"))
+    return state
+
+
 def resolved(d: str) -> Any:
     planner = DIST.checkpoint.DefaultSavePlanner()
     planner.set_up_planner(kept(d), None, True)
@@ -237,6 +261,8 @@ GIVEN: dict[str, Given] = {
     "torch.distributed.Reducer.prepare_for_forward": lambda x, d: [],
     "torch.distributed.Reducer.prepare_for_backward": lambda x, d: [[scripting.KEPT[-1].module(numbers(d, 3, 3))]],
     "torch.distributed.Reducer.set_logger": lambda x, d: [scripting.KEPT[-1].logger],
+    **{f"torch.distributed.optim.{name}.add_param_group": lambda x, d: [{"params": [torch.nn.Parameter(numbers(d, 3))]}]
+        for name in ("PostLocalSGDOptimizer", "ZeroRedundancyOptimizer")},
     **{f"torch.distributed.ProcessGroupNCCL.{name}": lambda x, d: [] for name in ("comm_split_count", "get_error")},
     "torch.distributed.ProcessGroupNCCL.perform_nocolor_split": lambda x, d: [torch.device(d, 0)],
 }  # fmt: skip
@@ -274,6 +300,14 @@ CALLS: dict[str, Call] = {
         "deregister_mem_pool")},
     "torch.distributed.init_device_mesh": lambda d: str(DIST.init_device_mesh(torch.device(d).type, (1,)).mesh),
     "torch.distributed.init_process_group": joined_again,
+    "torch.distributed.gather": lambda d: gathered(lambda out: DIST.gather(numbers(d, 3), out), d),
+    "torch.distributed.all_gather": lambda d: gathered(lambda out: DIST.all_gather(out, numbers(d, 3)), d),
+    "torch.distributed.rendezvous": lambda d: next(iter(DIST.rendezvous(
+        f"file://{tempfile.mktemp(dir=os.getcwd())}", 0, 1)))[1:],
+    "torch.distributed.optim.ZeroRedundancyOptimizer.state_dict": consolidated,
+    "torch.distributed.checkpoint.DefaultLoadPlanner.lookup_tensor": lambda d: (lambda x: x[1].lookup_tensor(
+        x[2].items[0].dest_index))(loading(d)),
+    "torch.distributed.checkpoint.DefaultLoadPlanner.load_bytes": loaded_bytes,
     "torch.distributed.new_subgroups_by_enumeration": lambda d: DIST.new_subgroups_by_enumeration([[0]])[0].size(),
     "torch.distributed.scatter": lambda d: (lambda x: (DIST.scatter(x, [numbers(d, 3)]), x)[1])(torch.zeros(3,
         device=d)),

@@ -19,11 +19,15 @@ def source(name: str = "x") -> Any:
     return LocalSource(name)
 
 
-def symbol(environment: Any) -> Any:
-    """A size that is five, as far as is known."""
+def dynamic() -> Any:
     from torch.fx.experimental.symbolic_shapes import DimDynamic
 
-    return environment.create_symbol(5, source(), DimDynamic.DYNAMIC)
+    return DimDynamic.DYNAMIC
+
+
+def symbol(environment: Any) -> Any:
+    """A size that is five, as far as is known."""
+    return environment.create_symbol(5, source(), dynamic())
 
 
 def size(environment: Any) -> Any:
@@ -32,18 +36,16 @@ def size(environment: Any) -> Any:
 
 def real(environment: Any) -> Any:
     """A number that is a half, as far as is known."""
-    from torch.fx.experimental.symbolic_shapes import DimDynamic
-
-    return environment.create_unspecified_symbol(0.5, source(), DimDynamic.DYNAMIC)
+    return environment.create_unspecified_symbol(0.5, source(), dynamic())
 
 
 def guarded(environment: Any) -> Any:
     """The guards of a tensor with a size that was asked about."""
     from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+    from torch.fx.experimental.symbolic_shapes import StatelessSymbolicContext
 
     mode = FakeTensorMode(shape_env=environment)
-    how = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC])
+    how = StatelessSymbolicContext(dynamic_sizes=[dynamic()])
     fake = mode.from_tensor(torch.ones(5), source=source(), symbolic_context=how)
     bool(fake.shape[0] > 3)
     return [[fake], [source()]]
@@ -57,6 +59,9 @@ GIVEN: dict[str, Given] = {
         "evaluate_expr": lambda x, d: [symbol(x) > 3], "evaluate_sym_node": lambda x, d: [(size(x) > 3).node],
         "get_pruned_guards": lambda x, d: [[size(x)]],
         "guard_or_defer_runtime_assert": lambda x, d: [symbol(x) > 3, "it is larger than three"],
+        "create_symintnode": lambda x, d: {"sym": symbol(x), "hint": 5, "source": source()},
+        "create_symbol": lambda x, d: [5, source()], "is_unbacked_symint": lambda x, d: [symbol(x)],
+        "create_unspecified_symint_and_symbol": lambda x, d: [5, source(), dynamic()],
         "has_hint": lambda x, d: [symbol(x)], "simplify": lambda x, d: [symbol(x) + symbol(x)],
         "size_hint": lambda x, d: [symbol(x)], "replace": lambda x, d: [symbol(x)],
         "create_symbolic_sizes_strides_storage_offset": lambda x, d: [numbers(d, 3, 3), source()],
