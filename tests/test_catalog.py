@@ -172,6 +172,11 @@ def test_what_hangs_is_told_from_what_is_cut_off_and_what_waits(
     assert measuring.run("stock", [{"entry": {"name": "torch.add"}, "call": "0:"}]) == told
 
 
+def test_calls_that_crashed_on_the_gpu_are_sought_anew(parts: Any) -> None:
+    rows = {"torch.some": {"cuda": result(THERE)}, "torch.other": {"cuda": {"call": "0:", "error": "Crash: it hung"}}}
+    assert parts("recording").calls_of({"rows": rows}) == {"torch.some": "0:"}
+
+
 @pytest.mark.slow
 def test_a_call_that_is_no_longer_there_is_sought_anew(parts: Any) -> None:
     entry = parts("listing").Callable_("torch.random.initial_seed", "torch.random", "function")
