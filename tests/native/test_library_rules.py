@@ -132,3 +132,20 @@ def test_results_on_another_device_are_refused_by_our_own_kernels_too() -> None:
     said = answer(torch.linalg.lu_factor, matrix, pivot=False, out=(torch.empty(0), torch.empty(0, dtype=torch.int32)))
     method = " (when checking argument in method wrapper_CUDA_linalg_lu_factor_ex_out_out)"
     assert said == f"RuntimeError: {places.format('info')}{method}"
+
+
+@child(VIRTUAL)
+def test_channels_lie_together_in_three_dimensions_but_not_in_float64() -> None:
+    for size, groups in ((4, 1), (4, 8), (18, 1), (18, 16)):
+        channels = 8 if size == 4 else 16
+        for dtype in (torch.float32, torch.half, torch.float64):
+            x = torch.ones(2, channels, size, size, size, device="cuda", dtype=dtype)
+            layer = torch.nn.Conv3d(channels, channels, 3, groups=groups).to("cuda", dtype)
+            made = layer(x.to(memory_format=torch.channels_last_3d))
+            assert made.is_contiguous(memory_format=torch.channels_last_3d) is (dtype is not torch.float64), (
+                size,
+                dtype,
+            )
+            assert layer(x).is_contiguous()
+    flat = torch.ones(2, 8, 6, 6, device="cuda", dtype=torch.float64).to(memory_format=torch.channels_last)
+    assert torch.nn.functional.conv2d(flat, torch.ones(4, 8, 3, 3, device="cuda", dtype=torch.float64)).is_contiguous()

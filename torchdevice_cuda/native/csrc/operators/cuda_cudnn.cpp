@@ -12,6 +12,7 @@
 
 #include <vector>
 
+#include "operators/boxed.h"
 #include "operators/composites.h"
 
 namespace hostdevice {
@@ -22,6 +23,21 @@ using c10::SymInt;
 using c10::SymIntArrayRef;
 
 // ---- convolution --------------------------------------------------------------------------------------------------
+
+// The CPU's kernels differ in how their results lie, by type and size. cuDNN's have their channels together where an
+// argument has, in three dimensions too, and never in float64.
+void laid_out(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const size_t base = stack->size() - op.schema().arguments().size();
+  const Tensor input = (*stack)[base].toTensor(), weight = (*stack)[base + 1].toTensor();
+  run_on_cpu(op, c10::DispatchKey::CPU, stack);
+  const Tensor& made = stack->back().toTensor();
+  constexpr auto kTogether = at::MemoryFormat::ChannelsLast3d;
+  if (made.scalar_type() == at::kDouble)
+    stack->back() = made.contiguous();
+  else if (
+      made.dim() == 5 && (input.suggest_memory_format() == kTogether || weight.suggest_memory_format() == kTogether))
+    stack->back() = made.contiguous(kTogether);
+}
 
 Tensor convolve(
     const Tensor& self, const Tensor& weight, const OptTensor& bias, SymIntArrayRef stride, SymIntArrayRef padding,
@@ -97,6 +113,7 @@ std::tuple<Tensor, Tensor> sample_backward(const Tensor& self, const Tensor& gri
 }  // namespace
 
 void register_cudnn(Registrar& registrar) {
+  registrar.impl("convolution", torch::CppFunction::makeFromBoxedFunction<&laid_out>());
   registrar.impl_where_known("cudnn_convolution", TORCH_FN(convolution));
   registrar.impl_where_known("cudnn_convolution.out", TORCH_FN(convolution_out));
   registrar.impl_where_known("cudnn_convolution_transpose", TORCH_FN(convolution_transpose));
