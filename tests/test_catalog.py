@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -121,16 +123,103 @@ def test_what_worked_and_does_not_fails_the_comparison(parts: Any, tmp_path: Pat
     assert tool("diff", new, old).returncode == 0
 
 
+def test_an_attribute_that_is_called_tensor_is_none(parts: Any) -> None:
+    """Objects are told by their attributes: a name and a summary, which may look like a tensor's."""
+    held = [result(["object", "P2POp", ["tensor", [*TENSOR[:4], [1.0, last]]]]) for last in (2.0, 2.0, 3.0)]
+    assert parts("comparing").same(held[0], held[1])
+    assert not parts("comparing").same(held[0], held[2])
+
+
+def test_processes_that_do_not_begin_are_heard(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that cannot start has no callables that failed: the run fails, with what it said."""
+    measuring = parts("measuring")
+    monkeypatch.setitem(measuring.DRIVERS, "stock", (["-c", "raise SystemExit('no device here')"], {}))
+    with pytest.raises(measuring.Silent, match=r"stock: .* \(1\): no device here"):
+        measuring.run("stock", [{"entry": {"name": "torch.add"}, "call": None}])
+
+
+#: Children in the tool's stead: one begins a call and does not come back, one is at work, one begins late.
+CHILD = "import sys, time\ndef say(line):\n    with open(sys.argv[4], 'a') as out: out.write(line + chr(10))\n"
+BEGIN = repr(json.dumps({"begin": "torch.add", "key": "0:"}))
+DONE = repr(json.dumps({"name": "torch.add", "call": "0:", "result": 1, "drawn": False}))
+HANGS = f"{CHILD}say({BEGIN})\ntime.sleep(30)"
+WORKS = f"{CHILD}for _ in range(150):\n    say({BEGIN})\n    time.sleep(0.2)"
+SPINS = f"{CHILD}say({BEGIN})\nwhile True: pass"
+BUILDS = f"{CHILD}time.sleep(3)\nsay({DONE})"
+
+
+@pytest.mark.parametrize(
+    ("child", "seconds", "told"),
+    [
+        (HANGS, 60, {"torch.add": {"call": "0:", "error": "Crash: its process ended, or hung"}}),
+        (SPINS, 60, {"torch.add": {"call": "0:", "error": "Crash: its process ended, or hung"}}),
+        # Its time is up: that says nothing of the callable.
+        (WORKS, 1, {}),
+        # Before its first call a process may be waiting for what another one builds.
+        (BUILDS, 60, {"torch.add": {"call": "0:", "result": 1, "drawn": False}}),
+    ],
+    ids=["hangs", "never ends", "is cut off", "waits"],
+)
+def test_what_hangs_is_told_from_what_is_cut_off_and_what_waits(
+    parts: Any, monkeypatch: pytest.MonkeyPatch, child: str, seconds: float, told: dict[str, Any]
+) -> None:
+    measuring = parts("measuring")
+    monkeypatch.setitem(measuring.DRIVERS, "stock", (["-c", child], {}))
+    monkeypatch.setattr(measuring, "begins", lambda driver: None)
+    monkeypatch.setattr(measuring, "PATIENCE", 1)
+    monkeypatch.setattr(measuring, "EACH", 1)
+    monkeypatch.setattr(measuring, "ENDS", [time.monotonic() + seconds])
+    assert measuring.run("stock", [{"entry": {"name": "torch.add"}, "call": "0:"}]) == told
+
+
+def test_calls_that_crashed_on_the_gpu_are_sought_anew(parts: Any) -> None:
+    rows = {"torch.some": {"cuda": result(THERE)}, "torch.other": {"cuda": {"call": "0:", "error": "Crash: it hung"}}}
+    assert parts("recording").calls_of({"rows": rows}) == {"torch.some": "0:"}
+
+
+@pytest.mark.slow
+def test_a_call_that_is_no_longer_there_is_sought_anew(parts: Any) -> None:
+    entry = parts("listing").Callable_("torch.random.initial_seed", "torch.random", "function")
+    tried: list[str] = []
+    told = parts("measuring").attempt(entry, "cpu", "special 7", [], tried.append)
+    assert tried and told["call"] == tried[-1]
+
+
+#: Calls of the tables that stock torch does not take on a machine without a GPU: they are of GPUs, or of no device.
+OF_GPUS = re.compile(
+    r"^torch\.cuda\.|ProcessGroupNCCL|FullyShardedDataParallel|^torch\.TypedStorage\.pin_memory|DataParallel\.parallel"
+    r"|cudnn|miopen|^torch\.batch_norm_|PackedSequence\.(cuda|pin)|^torch\.Tensor\.record_stream|^torch\.Event\."
+    r"|semi_structured|wrap_triton|^torch\.nn\.SyncBatchNorm\.forward|^torch\.indices_copy"
+)
+
+
+@pytest.mark.slow
+def test_the_tables_calls_are_calls_that_stock_takes(parts: Any, tmp_path: Path) -> None:
+    """Every one of a callable that this torch has, in one process, twice to the same result."""
+    listing, specials = parts("listing"), parts("specials")
+    entries = [entry for entry in listing.listed() if entry.name in specials.SPECIAL]
+    assert len(entries) > 450
+    assert {entry.namespace for entry in entries} >= {"torch.ao.nn.quantized", "torch.distributed", "torch.fx"}
+    rows = parts("measuring").rows_for(entries, dict.fromkeys(specials.SPECIAL, "special 0"))
+    told = parts("measuring").run("stock", rows, 1)
+    failed = {name: row.get("error", row.get("none")) for name, row in told.items() if "result" not in row}
+    assert {name: error for name, error in failed.items() if not OF_GPUS.search(name)} == {}
+    assert told.keys() == {row["entry"]["name"] for row in rows}
+
+
 NAMES = {
     "torch.add": "function", "torch.Tensor.add_": "method", "torch.nn.Linear": "class", "torch.optim.SGD": "class",
     "torch.nn.Linear.reset_parameters": "method", "torch.Tensor.eig": "method", "torch.randn": "function",
     "torch.nn.LSTM.forward": "method", "torch.quantize_per_tensor": "function",
-    "torch.multiprocessing.Event": "function",
+    "torch.multiprocessing.Event": "function", "torch.Node.fs": "method", "torch.fx.Interpreter.run_node": "method",
+    "torch.ao.nn.quantized.ReLU6.forward": "method", "torch.distributed.Store.get": "method",
+    "torch.distributions.Wishart.log_prob": "method", "torch.set_autocast_dtype": "function",
 }  # fmt: skip
 
 
 def namespace(name: str) -> str:
-    known = ("torch.Tensor", "torch.nn", "torch.optim", "torch.multiprocessing")
+    known = ("torch.Tensor", "torch.nn", "torch.optim", "torch.multiprocessing", "torch.fx", "torch.distributions",
+        "torch.distributed", "torch.ao.nn.quantized")  # fmt: skip
     return next((each for each in known if name.startswith(f"{each}.")), "torch")
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 RECORD = Path(__file__).resolve().parents[2] / "tests" / "data" / "catalog-cuda-2.11.json.xz"
@@ -62,9 +63,18 @@ def main() -> int:
 
         measuring.work(options.names, options.out, options.device)
         return 0
+    import measuring
     import recording
     import writing
 
+    try:
+        return asked(options, recording, writing)
+    except measuring.Silent as error:
+        sys.exit(str(error))
+
+
+def asked(options: argparse.Namespace, recording: Any, writing: Any) -> int:
+    """What a command is to do."""
     if options.command == "runs":
         known = recording.calls_of(recording.read(options.known)) if options.known else None
         recording.runs(options.drivers, options.folder, options.jobs, options.seconds, known=known)

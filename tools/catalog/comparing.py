@@ -91,7 +91,7 @@ def words(error: str | None) -> str | None:
 
 
 def is_tensor(a: Any) -> bool:
-    return isinstance(a, list) and bool(a) and a[0] == TENSOR
+    return isinstance(a, list) and len(a) > 3 and a[0] == TENSOR  # shorter: an attribute of that name
 
 
 def close(

@@ -22,9 +22,10 @@ from typing import Any
 Found = dict[str, dict[str, Any]]
 HERE = Path(__file__).resolve().parent
 CHUNK = 400
-#: Seconds of the processor for a callable's calls; seconds after which a process that does nothing is taken to hang.
-#: How often a callable may end its process.
-EACH, PATIENCE, LIVES = 12, 40, 6
+#: Seconds of the processor for a callable's calls; seconds after which a process that does nothing is taken to hang: in
+#: a call, between two (something is imported), and before the first (a driver is built). How often a callable may end
+#: its process.
+EACH, PATIENCE, IMPORTS, STARTS, LIVES = 12, 15, 60, 900, 6
 #: When the last process may begin, where there is little time.
 ENDS = [float("inf")]
 #: What cannot be called here, by pattern of the name's beginning, with the reason.
@@ -48,7 +49,10 @@ DRIVERS: dict[str, tuple[list[str], dict[str, str]]] = {
 ANSWERS = re.compile(
     r"^NotImplementedError: (?!Could not run|\"|The operator)|was removed|is now removed|No constructor defined|"
     r"cannot create '|abstract class|Cannot instantiate|Protocols cannot be|not compiled with|not linked with|"
-    r"is deprecated and|has been removed|<device> Generator does not|no longer supported|does not support"
+    r"is deprecated and|has been removed|<device> Generator does not|no longer supported|does not support|"
+    r"is deprecated, use|not yet implemented|should not be called|should never be called|is not intended to use|"
+    r"Type alias is not callable|Any cannot be instantiated|HPU device module is not|Missing: valgrind|"
+    r"Backend doesn't support"
 )
 #: Errors of an operator that a device does not have: an answer of the device's.
 REFUSALS = re.compile(r"Could not run 'aten::|not implemented for '|is not currently implemented|only supported on")
@@ -171,6 +175,9 @@ def attempt(entry: Any, device: str, chosen: str | None, skipped: list[str], beg
                 refusal = {"call": key, **told}
             if FATAL.search(told["error"]):
                 break
+    if chosen is not None and chosen not in skipped:
+        # The tables of arguments have changed since it was chosen.
+        return attempt(entry, device, None, skipped, begin)
     common = max(errors, key=errors.count) if errors else "there is nothing to call it with"
     return answer or refusal or {"none": common}
 
@@ -216,9 +223,14 @@ def work(names_file: str, out: str, device: str) -> None:
     os._exit(0)
 
 
+class Silent(RuntimeError):
+    """Processes that call nothing, with what they said."""
+
+
 def run(driver: str, rows: list[dict[str, Any]], jobs: int = 1) -> dict[str, dict[str, Any]]:
     """Every callable on a driver. What ends its process is said to have."""
     found: dict[str, dict[str, Any]] = {}
+    begins(driver)
     # Neighbours are alike, in what they cost and in how they end: each process gets some of all.
     count = max(2 * jobs, len(rows) // CHUNK + 1) if len(rows) > jobs else 1
     chunks = [rows[i::count] for i in range(count)]
@@ -229,6 +241,14 @@ def run(driver: str, rows: list[dict[str, Any]], jobs: int = 1) -> dict[str, dic
     return found
 
 
+def begins(driver: str) -> None:
+    """Starts a process that calls nothing: what a driver has to build is built once, and what it says is heard."""
+    with tempfile.TemporaryDirectory() as folder:
+        process = _process(driver, [], Path(folder))
+    if process.code != 0 and not process.late:
+        raise Silent(f"{driver}: its processes end before they call anything ({process.code}): {process.said}")
+
+
 def _chunk(driver: str, chunk: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Some callables, in as many processes as it takes: behind one that ended its process another goes on."""
     found: dict[str, dict[str, Any]] = {}
@@ -236,39 +256,63 @@ def _chunk(driver: str, chunk: list[dict[str, Any]]) -> dict[str, dict[str, Any]
     idle = 0
     with tempfile.TemporaryDirectory() as folder:
         while (rest := [row for row in chunk if row["entry"]["name"] not in found]) and time.monotonic() < ENDS[0]:
-            told, ended, key, hung = _process(driver, rest, Path(folder))
-            found |= told
-            idle = 0 if told or ended is not None else idle + 1
+            process = _process(driver, rest, Path(folder))
+            found |= process.found
+            if process.late:
+                break  # what it was at was not given its time
+            ended = process.ended
+            idle = 0 if process.found or ended is not None else idle + 1
             if idle == 2:
-                break  # it does not even begin
+                raise Silent(f"{driver}: processes end before they call anything ({process.code}): {process.said}")
             if ended is not None:
-                lives[ended] = lives.get(ended, 0) + (LIVES - 2 if hung else 1)
+                print(f"{driver}: {ended} {process.key or ''} ended its process", file=sys.stderr, flush=True)
+                lives[ended] = lives.get(ended, 0) + (LIVES - 2 if process.hung else 1)
                 row = next(row for row in chunk if row["entry"]["name"] == ended)
-                if row["call"] is not None or key is None or lives[ended] >= LIVES:
-                    found[ended] = {"call": key, "error": "Crash: its process ended, or hung"}
+                if row["call"] is not None or process.key is None or lives[ended] >= LIVES:
+                    found[ended] = {"call": process.key, "error": "Crash: its process ended, or hung"}
                 else:
-                    row.setdefault("skipped", []).append(key)
+                    row.setdefault("skipped", []).append(process.key)
     return found
 
 
-def _process(driver: str, rows: list[dict[str, Any]], folder: Path) -> tuple[Found, str | None, Any, bool]:
-    """One process over some callables, until it is done, ends or hangs; and what ended it, and with what."""
+@dataclasses.dataclass
+class Process:
+    """What came of a process: what it found, the callable and the call that it was at, and how it ended."""
+
+    found: Found
+    ended: str | None
+    key: Any
+    hung: bool
+    #: whether it was ended because there was no time left
+    late: bool
+    code: int | None
+    #: the last lines of what it said
+    said: str
+
+
+def _process(driver: str, rows: list[dict[str, Any]], folder: Path) -> Process:
+    """One process over some callables, until it is done, ends, hangs, or has no time left."""
     launcher, environment = DRIVERS[driver]
-    names, out = folder / "names.json", folder / "out"
+    names, out, said = folder / "names.json", folder / "out", folder / "said"
     names.write_text(json.dumps(rows))
     out.write_text("")
     device = "cpu" if driver == "stock" else "cuda"
     command = [sys.executable, *launcher, str(HERE / "__main__.py"), "work", str(names), str(out), device]
-    child = subprocess.Popen(
-        command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    size, since, spent = -1, time.monotonic(), 0.0
-    while child.poll() is None and time.monotonic() < ENDS[0] + PATIENCE / 3:
+    with said.open("wb") as errors:
+        child = subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=errors)
+    size, since, spent, late, busy = -1, time.monotonic(), 0.0, False, 0.0
+    while child.poll() is None and not late:
         time.sleep(0.1)
-        now = out.stat().st_size
-        if now != size or time.monotonic() - since > PATIENCE and processor(child.pid) - spent > 1:
-            size, since, spent = now, time.monotonic(), processor(child.pid)
-        elif time.monotonic() - since > PATIENCE:
+        now, still = out.stat().st_size, time.monotonic() - since
+        late = time.monotonic() > ENDS[0] + PATIENCE
+        if now != size:
+            size, since, spent, busy = now, time.monotonic(), processor(child.pid), 0.0
+        elif still > PATIENCE and (used := processor(child.pid) - spent) > 1:
+            # A loop that is not Python's hears no bell.
+            since, spent, busy = time.monotonic(), spent + used, busy + used
+            if busy > 2 * EACH and patience(out) == PATIENCE:
+                break
+        elif still > PATIENCE and still > patience(out):
             break
     hung = child.poll() is None
     if hung:
@@ -283,16 +327,32 @@ def _process(driver: str, rows: list[dict[str, Any]], folder: Path) -> tuple[Fou
         begun, key = row.get("begin", begun), row.get("key", key)
         if "name" in row:
             found[row.pop("name")] = row
-    return found, begun if begun not in found else None, key, hung
+    words = " | ".join(said.read_text(errors="replace").strip().splitlines()[-3:]) or "nothing"
+    return Process(found, begun if begun not in found else None, key, hung, hung and late, child.returncode, words)
 
 
-def processor(pid: int) -> float:
-    """The seconds of the processor that a process has had; none when it has gone."""
+def patience(out: Path) -> int:
+    """How long a process may do nothing, by the last line that it wrote."""
+    lines = out.read_text().splitlines()
+    return STARTS if not lines else IMPORTS if '"key": null' in lines[-1] or '"name"' in lines[-1] else PATIENCE
+
+
+def processor(pid: int | str) -> float:
+    """The seconds of the processor that a process and those that it started have had; none when it has gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        started = {child for task in Path(f"/proc/{pid}/task").iterdir() for child in _started(task)}
     except OSError:
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(map(processor, started))
+
+
+def _started(task: Path) -> list[str]:
+    try:
+        return (task / "children").read_text().split()
+    except OSError:
+        return []
 
 
 def left_out(name: str) -> str:

@@ -6,6 +6,11 @@ import datetime
 import functools
 from typing import Any
 
+import graphs
+import learning
+import processes
+import programs
+import quantizing
 import scripting
 import torch
 import values
@@ -32,13 +37,6 @@ def package_writer(d: str) -> Any:
     made.save_text("a", "b", "c")
     made.save_pickle("a", "p", 1)
     return made
-
-
-def package(d: str) -> Any:
-    with package_writer(d) as made:
-        made.save_source_string("module_of_a_package", "x = 1\n")
-        made.save_binary("a", "bytes", b"x")
-    return torch.package.PackageImporter("package.pt")
 
 
 def profiled(d: str) -> Any:
@@ -165,6 +163,7 @@ class Joined(torch.distributed.algorithms.join.Joinable):
 
 #: By the full name of a class.
 RECIPES: dict[str, Maker] = {
+    **graphs.OBJECTS, **learning.OBJECTS, **processes.OBJECTS, **programs.OBJECTS, **quantizing.OBJECTS,
     **{f"torch.{name}": make for name, make in {**scripting.kinds(), **scripting.of_torchscript()}.items()},
     "torch.jit.ScriptModule": scripting.scripted, "torch.jit.ScriptFunction": lambda d: torch.jit.script(values.typed),
     "torch.jit.Future": scripting.future,
@@ -177,11 +176,10 @@ RECIPES: dict[str, Maker] = {
     "torch.fx.Tracer": lambda d: tracer(d), "torch.fx.Proxy": lambda d: torch.fx.Proxy(fx_node(d)),
     "torch.export.ExportedProgram": exported, "torch.export.ExportGraphSignature": exported_signature,
     "torch.export.UnflattenedModule": lambda d: torch.export.unflatten(exported(d)),
-    "torch.package.PackageExporter": package_writer, "torch.package.PackageImporter": package,
+    "torch.package.PackageExporter": package_writer,
     "torch.package.Importer": lambda d: torch.package.sys_importer,
     "torch.autograd.profiler.profile": profiled,
     "torch.autograd.profiler.EventList": lambda d: profiled(d).function_events,
-    "torch.autograd.profiler.FunctionEvent": lambda d: profiled(d).function_events[0],
     "torch.autograd.graph.Node": context, "torch.distributed.ProcessGroup": group, "torch.distributed.Work": work,
     "torch.distributed.Store": lambda d: torch.distributed.HashStore(),
     "torch.distributed.HashStore": lambda d: torch.distributed.HashStore(),

@@ -31,8 +31,14 @@ def chosen(*sources: measuring.Found) -> dict[str, str]:
 
 
 def calls_of(gpu: dict[str, Any]) -> dict[str, str]:
-    """The calls that were made on a GPU, but for those that the tool had other arguments for then."""
-    return {name: row["cuda"]["call"] for name, row in gpu["rows"].items() if not row["cuda"]["call"].startswith(THEN)}
+    """The calls that were made on a GPU, but for those that the tool had other arguments for then, and crashes."""
+    rows = {name: row["cuda"] for name, row in gpu["rows"].items()}
+    return {name: row["call"] for name, row in rows.items() if not row["call"].startswith(THEN) and not crashed(row)}
+
+
+def crashed(row: Row) -> bool:
+    """Whether a call ended its process, or hung."""
+    return str(row.get("error", "")).startswith("Crash")
 
 
 def runs(
@@ -40,7 +46,7 @@ def runs(
 ) -> dict[str, Any]:
     """What stock torch on the CPU and then each driver makes of the same calls.
 
-    Runs in the folder are kept; what they did not come to, or had no arguments for, is tried again.
+    Runs in the folder are kept; what they did not come to, had no arguments for, or crashed in is tried again.
     """
     import torch
 
@@ -54,7 +60,8 @@ def runs(
     entries = [Callable_(**entry) for entry in found["entries"]]
     for place, driver in enumerate(["stock", *drivers]):
         file = folder / f"{driver}.json.xz"
-        kept = {name: row for name, row in (read(file) if file.exists() else {}).items() if "none" not in row}
+        before = read(file) if file.exists() else {}
+        kept = {name: row for name, row in before.items() if "none" not in row and not crashed(row)}
         measuring.ENDS[0] = began + seconds * (place + 1) / (len(drivers) + 1)
         asked = [e for e in entries if (driver != "stock" or not of_cuda(e.namespace)) and e.name not in kept]
         calls = chosen(*(found[source] for source in ("stock", "cuda") if source in found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 from typing import Any
 
@@ -43,6 +44,31 @@ def node(d: str) -> Any:
     return next(n for n in graph(d).nodes() if n.kind() == "aten::mul")
 
 
+def compiled(d: str) -> Any:
+    """A function that TorchScript has run, so that it has a plan for it."""
+    made = torch.jit.script(values.typed)
+    for _ in range(3):  # it looks on first
+        made(numbers(d, 3))
+    return made
+
+
+class Kind(enum.Enum):
+    """A kind that TorchScript knows too."""
+
+    ONE = 1
+
+
+@functools.cache
+def interface() -> Any:
+    """An interface of TorchScript's: what a class that says it has it must have."""
+
+    class Applied:
+        def forward(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[empty-body]
+            pass
+
+    return torch.jit.interface(Applied)
+
+
 def archive(d: str) -> Any:
     values.written("archive.pt")
     return torch._C.PyTorchFileReader("archive.pt")
@@ -65,7 +91,7 @@ def kinds() -> dict[str, Maker]:
         "FutureType": lambda d: c.FutureType(tensor), "RRefType": lambda d: c.RRefType(tensor),
         "AwaitType": lambda d: c.AwaitType(tensor), "UnionType": lambda d: c.UnionType([tensor, c.IntType.get()]),
         "ClassType": lambda d: scripted(d)._c._type(), "InferredType": lambda d: c.InferredType(tensor),
-        "InterfaceType": lambda d: None,
+        "InterfaceType": lambda d: c.InterfaceType(torch._jit_internal._qualified_name(interface())),
         **{name: functools.partial(lambda name, d: getattr(c, name).get(), name) for name in (
             "BoolType ComplexType DeviceObjType FloatType IntType NoneType NumberType PyObjectType StreamObjType "
             "StringType SymBoolType SymIntType").split()},
@@ -81,9 +107,9 @@ def of_torchscript() -> dict[str, Maker]:
         "Use": lambda d: next(iter(graph(d).inputs())).uses()[0], "AliasDb": lambda d: graph(d).alias_db(),
         "ScriptModule": lambda d: scripted(d)._c, "ScriptObject": lambda d: scripted(d)._c,
         "ScriptMethod": lambda d: scripted(d)._c._get_method("forward"),
-        "ScriptFunction": lambda d: torch.jit.script(values.typed),
+        "ScriptFunction": compiled,
         "ModuleDict": lambda d: c.ModuleDict(scripted(d)._c),
-        "ParameterDict": lambda d: c.ParameterDict(scripted(d)._c),
+        "ParameterDict": lambda d: c.ParameterDict(scripted(d).inner._c),
         "BufferDict": lambda d: c.BufferDict(scripted(d)._c),
         "FunctionSchema": lambda d: schema(),
         "Argument": lambda d: schema().arguments[0],
@@ -92,16 +118,16 @@ def of_torchscript() -> dict[str, Maker]:
         "ConcreteModuleTypeBuilder": lambda d: c.ConcreteModuleTypeBuilder(torch.nn.Linear),
         "ConcreteModuleType": lambda d: torch.jit._recursive.get_module_concrete_type(values.net(d)),
         "CompilationUnit": lambda d: c.CompilationUnit("def f(x):\n    return x\n"),
-        "Code": lambda d: scripted(d)._c._get_method("forward").get_debug_state() and None,
+        "Code": lambda d: next(iter(compiled(d).get_debug_state().execution_plans.values())).code,
         "DispatchKeySet": lambda d: c.DispatchKeySet(c.DispatchKey.CPU), "Future": future,
         "Generator": lambda d: torch.Generator(d).manual_seed(3), "Stream": lambda d: torch.Stream(device=d),
         "Event": lambda d: torch.Event(device=d, enable_timing=True),
-        "ErrorReport": lambda d: c.ErrorReport(node(d).sourceRange()),
+        "ErrorReport": lambda d: c.ErrorReport(torch.jit.frontend.get_jit_def(values.typed, "f").name().range()),
         "LiteScriptModule": lambda d: lite(d), "Tag": lambda d: torch.Tag.core,
         "TypedStorage": lambda d: numbers(d, 3).storage(), "UntypedStorage": lambda d: numbers(d, 3).untyped_storage(),
         "ThroughputBenchmark": lambda d: throughput(d),
         "GradScaler": lambda d: torch.amp.GradScaler(torch.device(d).type),
-        "TracingState": lambda d: None, "SymInt": lambda d: torch.SymInt(symbolic().node),
+        "SymInt": lambda d: torch.SymInt(symbolic().node),
         "iinfo": lambda d: torch.iinfo(torch.int8),
         "SerializationStorageContext": lambda d: c.SerializationStorageContext(),
         "DeserializationStorageContext": lambda d: c.DeserializationStorageContext(),
@@ -133,3 +159,12 @@ def throughput(d: str) -> Any:
     made = torch._C.ThroughputBenchmark(scripted(d)._c)
     made.add_input(numbers(d, 3, 3))
     return made
+
+
+def symbolic_float() -> Any:
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+
+    KEPT.append(ShapeEnv())
+    source = torch._dynamo.source.ConstantSource("x")
+    symbol = KEPT[-1].create_symbol(2, source, DimDynamic.DYNAMIC)
+    return torch.sym_float(KEPT[-1].create_symintnode(symbol, hint=2, source=source))

@@ -6,13 +6,23 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import devices
+import graphs
+import learning
+import processes
+import programs
+import quantizing
 import recipes
 import scripting
+import shapes
 import torch
 import values
-from values import numbers
+from listing import resolve
+from values import Given, numbers
 
 N = numbers
+#: Tables of calls by subject.
+SUBJECTS: tuple[Any, ...] = (devices, graphs, learning, processes, programs, quantizing, shapes)
 
 
 def gated(d: str, gates: int) -> list[Any]:
@@ -175,27 +185,26 @@ def shared_statistics(name: str) -> Callable[[str], Any]:
     return call
 
 
-def quantized_cell(name: str, gates: int) -> Callable[[str], Any]:
+def given(name: str, make: Given) -> Callable[[str], Any]:
+    """A method of an object by recipe, with the arguments of a table; where it returns nothing, the object after it."""
+
     def call(d: str) -> Any:
-        w, b = torch.ones(3 * gates, 3, dtype=torch.int8, device=d), N(d, 3 * gates)
-        p, c = torch.fbgemm_pack_quantized_matrix(w), torch.zeros(3 * gates, dtype=torch.int, device=d)
-        states = (N(d, 3, 3), N(d, 3, 3)) if "lstm" in name else N(d, 3, 3)
-        return getattr(torch, name)(N(d, 3, 3), states, w, w, b, b, p, p, c, c, 0.5, 0.5, 0, 0)
+        where, _, method = name.rpartition(".")
+        one = (recipes.RECIPES.get(where) or recipes.by_class()[resolve(where)])(d)
+        with_what = make(one, d)
+        told = getattr(one, method)(**with_what) if isinstance(with_what, dict) else getattr(one, method)(*with_what)
+        return one if told is None else told
 
     return call
 
 
-def exact(module: Any, d: str) -> Any:
-    return (lambda *given: torch.autograd.gradcheck(torch.sin, given))(N(d, 3).double().requires_grad_())
-
-
 SPECIAL: dict[str, list[Callable[[str], Any]]] = {
+    **{name: [given(name, make)] for subject in SUBJECTS for name, make in subject.GIVEN.items()},
+    **{name: [call] for subject in SUBJECTS for name, call in subject.CALLS.items()},
     **{f"torch.{name}": [recurrent(name, gates)] for name,
         gates in {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}.items()},
     **{f"torch.{name}": [cell(name, gates)] for name,
         gates in {"lstm_cell": 4, "gru_cell": 3, "rnn_tanh_cell": 1, "rnn_relu_cell": 1}.items()},
-    **{f"torch.{name}": [quantized_cell(name, gates)] for name,
-        gates in {"quantized_lstm_cell": 4, "quantized_gru_cell": 3}.items()},
     "torch.cudnn_convolution": [convolved("cudnn_convolution", False, False, True)],
     "torch.miopen_convolution": [convolved("miopen_convolution", False, False, bias=True)],
     "torch.cudnn_convolution_transpose": [convolved("cudnn_convolution_transpose", False, False, True,

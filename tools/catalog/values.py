@@ -12,6 +12,8 @@ import torch
 
 #: Makes a value, with what it has of tensors on a device.
 Maker = Callable[[str], Any]
+#: Makes the arguments of a method, from its object and for a device.
+Given = Callable[[Any, str], "list[Any] | dict[str, Any]"]
 
 
 def numbers(device: str, *shape: int, dtype: Any = torch.float32) -> Any:
