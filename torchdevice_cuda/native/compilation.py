@@ -93,7 +93,8 @@ _ALONE: dict[str, dict[str, Unit]] = {
             ),
             _LOOPS,
         ),
-        "lstm": Unit("-O1", ("operators/cuda_lstm.cpp",)),
+        "lstm": Unit("-O1", ("operators/cuda_lstm.cpp", "operators/cuda_rnn_weights.cpp")),
+        "quantized": Unit("-O2", ("operators/cuda_quantizing.cpp", "operators/cuda_quantized.cpp")),
     },
     "mps": {},
 }
@@ -109,6 +110,7 @@ _WEIGHTS: dict[str, dict[str, float]] = {
         "random": 19,
         "memory": 19,
         "lstm": 15,
+        "quantized": 15,
         "profiling": 10,
         "op_table": 1,
     },

@@ -19,6 +19,7 @@ void register_composites() {
     register_sparse_sums();
     register_products(registrar);
     register_cudnn(registrar);
+    register_quantized(registrar);
     register_random(registrar);
     register_absent_libraries(registrar);
   } else {
