@@ -50,6 +50,7 @@ _ONLY = {
         "operators/cuda_sparse.cpp",
         "operators/cuda_products.cpp",
         "operators/cuda_cudnn.cpp",
+        "operators/cuda_embedding_bag.cpp",
         "operators/random_operators.cpp",
         "operators/random_samples.cpp",
         "operators/random_counts.cpp",

@@ -29,6 +29,7 @@ void register_sparse_sums();
 void register_products(Registrar& registrar);
 void register_cudnn(Registrar& registrar);
 void register_quantized(Registrar& registrar);
+void register_embedding_bags(Registrar& registrar);
 void register_random(Registrar& registrar);
 void register_absent_libraries(Registrar& registrar);
 

@@ -2,12 +2,15 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/quantized/PackedParams.h>
 #include <ATen/ops/_make_per_tensor_quantized_tensor.h>
+#include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/empty_like_native.h>
 #include <ATen/ops/empty_quantized_native.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/pad.h>
+#include <ATen/ops/quantize_per_tensor.h>
 #include <torch/library.h>
 
 #include <string>
@@ -50,20 +53,12 @@ Tensor add(const Tensor& a, const Tensor& b, double scale, int64_t zero) {
   TORCH_CHECK(a.qscheme() == at::kPerTensorAffine, "Only per tensor quantization is supported in Add.");
   TORCH_CHECK(a.qscheme() == b.qscheme(), "Both inputs to Add must have the same quantization scheme.");
   TORCH_CHECK(a.scalar_type() == b.scalar_type(), "Add operands should have same data type.");
+  TORCH_CHECK(a.dim() <= 4, "Unable to find an engine to execute this computation in Quantized Add Cudnn");
   check_bytes({b, a});
   Tensor sum = bytes_of(b).mul_(b.q_scale() / a.q_scale()).add_(bytes_of(a));
   if (kRelu) sum.relu_();
   Tensor made = rounded(sum.mul_(a.q_scale() / scale), scale, zero);
   return a.dim() == 4 ? made.contiguous(at::MemoryFormat::ChannelsLast) : made;
-}
-
-// The sum of products is one of integers; what follows is one of numbers.
-Tensor finish(
-    Tensor sum, const OptTensor& bias, at::IntArrayRef along, double multiplier, bool relu, double scale,
-    int64_t zero) {
-  if (bias.has_value()) sum.add_(bias->to(at::kDouble).div_(multiplier).view(along));
-  if (relu) sum.relu_();
-  return rounded(sum.mul_(multiplier / scale), scale, zero);
 }
 
 struct LinearWeight final : LinearPackedParamsBase {
@@ -93,8 +88,10 @@ struct LinearWeight final : LinearPackedParamsBase {
     // Rows, of whatever else was given.
     const Tensor rows = input.view({1, input.size(0), input.size(-1)}).squeeze(0);
     check_bytes({input, weight_});
+    // What there is of a bias is not added: an H200 gives the same with one as without.
     Tensor sum = at::mm(bytes_of(rows), bytes_of(weight_).t());
-    return finish(std::move(sum), bias_, {1, -1}, input.q_scale() * weight_.q_scale(), relu, scale, zero);
+    if (relu) sum.relu_();
+    return rounded(sum.mul_(input.q_scale() * weight_.q_scale() / scale), scale, zero);
   }
   Tensor weight_;
   OptTensor bias_;
@@ -159,14 +156,18 @@ struct ConvolutionWeight final : ConvPackedParamsBase<2> {
 
  private:
   Tensor computed(const Tensor& input, double scale, int64_t zero, bool relu) {
-    check_bytes({input, weight_});
+    const auto type = input.scalar_type();
+    TORCH_CHECK(type == at::kQInt8, "getCudnnDataTypeFromScalarType() not supported for ", toString(type));
+    check_bytes({weight_});
     Tensor bytes = bytes_of(input);
     if (const auto more = (4 - input.size(1) % 4) % 4) bytes = at::pad(bytes, {0, 0, 0, 0, 0, more}, "constant", 0);
     Tensor sum = at::convolution(
         bytes, bytes_of(weight_), std::nullopt, stride_.vec(), padding_.vec(), dilation_.vec(), false, {0, 0}, 1);
-    const Tensor made =
-        finish(std::move(sum), bias_, {1, -1, 1, 1}, input.q_scale() * weight_.q_scale(), relu, scale, zero)
-            .contiguous(at::MemoryFormat::ChannelsLast);
+    // The sum of products is one of integers; what follows is one of numbers.
+    const double multiplier = input.q_scale() * weight_.q_scale();
+    if (bias_.has_value()) sum.add_(bias_->to(at::kDouble).div_(multiplier).view({1, -1, 1, 1}));
+    if (relu) sum.relu_();
+    const Tensor made = rounded(sum.mul_(multiplier / scale), scale, zero).contiguous(at::MemoryFormat::ChannelsLast);
     return given_ == weight_.size(0) ? made : made.slice(1, 0, given_);
   }
   int64_t given_;
@@ -239,6 +240,19 @@ Tensor pool(
   const Tensor made = at::_make_per_tensor_quantized_tensor(most.to(at::kChar), q.q_scale(), q.q_zero_point());
   return q.dim() == 4 ? made.contiguous(at::MemoryFormat::ChannelsLast) : made;
 }
+// These compute with numbers.
+Tensor gelu(const Tensor& q, c10::string_view approximate) {
+  const Tensor made = at::gelu(q.dequantize(), approximate);
+  return at::quantize_per_tensor(made, q.q_scale(), q.q_zero_point(), q.scalar_type());
+}
+Tensor adaptive_avg_pool2d(const Tensor& q, c10::SymIntArrayRef size) {
+  TORCH_CHECK(
+      q.qscheme() == at::kPerTensorAffine,
+      "adaptive_avg_pool2d_quantized_cuda oonly supports per tensor quantized tensors");
+  const Tensor made = at::adaptive_avg_pool2d_symint(q.dequantize(), size);
+  return at::quantize_per_tensor(made, q.q_scale(), q.q_zero_point(), q.scalar_type());
+}
+
 Tensor pool_lists(
     const Tensor& q, std::vector<int64_t> kernel, std::vector<int64_t> stride, std::vector<int64_t> padding,
     std::vector<int64_t> dilation, bool ceil) {
@@ -260,6 +274,8 @@ void register_quantized(Registrar& registrar) {
   Registrar quantized(kQuantized);
   register_quantizing(registrar, quantized);
   quantized.impl_where_known("quantized_max_pool2d", TORCH_FN(pool));
+  quantized.impl_where_known("gelu", TORCH_FN(gelu));
+  quantized.impl_where_known("_adaptive_avg_pool2d", TORCH_FN(adaptive_avg_pool2d));
   // The CPU's would ask the CPU for what only quantised tensors of the device refuse.
   quantized.on_host("empty_like", TORCH_FN(at::native::empty_like_quantized));
   quantized.on_host("empty_quantized", TORCH_FN(at::native::empty_quantized));
