@@ -22,7 +22,8 @@ pytestmark = [
 ]
 
 PROGRAMS = Path(__file__).parent / "programs"
-RECORDED = json.loads((Path(__file__).parents[1] / "data" / "triton-h200.json").read_text())["numbers"]
+RECORD = json.loads((Path(__file__).parents[1] / "data" / "triton-h200.json").read_text())
+RECORDED = RECORD["numbers"]
 #: Sums of bfloat16 are rounded at every step, in the GPU's order; the rest differs in the last bits of float32.
 ROUGH = {"bf16 arithmetic": 2e-2}
 FINE = 2e-6
@@ -79,8 +80,6 @@ MANNERS = {
     "unknown": "KeyError: 'Keyword argument Q was specified but unrecognised'",
     "grid": "RuntimeError: Triton Error [CUDA]: invalid argument",
     "outside": "RuntimeError: Cannot call @triton.jit'd outside of the scope of a kernel",
-    "illegal address": "AcceleratorError: CUDA error: an illegal memory access was encountered",
-    "device assert": "AcceleratorError: CUDA error: device-side assert triggered",
     "has_triton": True,
 }
 
@@ -88,6 +87,11 @@ MANNERS = {
 @pytest.mark.parametrize("name", MANNERS)
 def test_launches_are_as_on_a_gpu(name: str) -> None:
     assert told("triton_manners.py", "virtual", "h200")[name] == MANNERS[name]
+
+
+@pytest.mark.parametrize("kernel", RECORD["losing"])
+def test_a_kernel_that_ends_its_context_loses_the_device_as_on_a_gpu(kernel: str) -> None:
+    assert told("triton_losing.py", "virtual", "h200", kernel) == RECORD["losing"][kernel]
 
 
 def test_a_tensor_of_the_cpu_is_refused() -> None:

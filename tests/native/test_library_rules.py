@@ -96,3 +96,39 @@ def test_products_are_put_together_of_real_numbers_only() -> None:
             assert found[f"{dtype} {how}"] == (words if refused else str(dtype)), (dtype, how)
     unknown = answer(lambda: octets(2, 2).bool().index_reduce_(0, octets(2).long() * 0, octets(2, 2).bool(), "sum"))
     assert "Expected reduce to be one of prod, mean, amax or amin but got sum" in unknown
+
+
+@child(VIRTUAL)
+def test_matrices_are_factored_without_exchanging_rows_too() -> None:
+    torch.manual_seed(0)
+    for shape in ((4, 4), (2, 3, 5), (3, 5, 2), (0, 3), (2, 0, 0)):
+        for dtype in (torch.float64, torch.complex64):
+            given = torch.randn(shape, dtype=dtype, device="cuda")
+            order, lower, upper = torch.linalg.lu(given, pivot=False)
+            assert order.shape == (0,)
+            torch.testing.assert_close(lower @ upper, given, rtol=1e-3, atol=1e-3)
+            factors, pivots, info = torch.linalg.lu_factor_ex(given, pivot=False)
+            least = min(shape[-2:])
+            torch.testing.assert_close(factors[..., :least, :].triu(), upper)
+            torch.testing.assert_close(factors[..., :least].tril(-1), lower.tril(-1))
+            assert pivots.tolist() == torch.arange(1, least + 1).expand(*shape[:-2], least).tolist()
+            assert not info.any() and factors.stride()[-2:] == (1, max(1, shape[-2]))
+    singular = torch.ones(3, 3, device="cuda")
+    assert torch.linalg.lu_factor_ex(singular, pivot=False).info == 2
+    said = answer(torch.linalg.lu_factor, singular, pivot=False)
+    assert said.startswith("RuntimeError: torch.linalg.lu_factor: U[2,2] is zero and using it on lu_solve would result")
+
+
+@child(VIRTUAL)
+def test_results_on_another_device_are_refused_by_our_own_kernels_too() -> None:
+    """In the words of CUDA's wrappers, which name themselves."""
+    matrix = torch.eye(3, device="cuda")
+    places = (
+        "Expected all tensors to be on the same device, but got {} is on cuda:0, different from other tensors on cpu"
+    )
+    said = answer(torch.cholesky_inverse, matrix, out=torch.empty(0))
+    method = " (when checking argument in method wrapper_CUDA_out_cholesky_inverse_out)"
+    assert said == f"RuntimeError: {places.format('self')}{method}"
+    said = answer(torch.linalg.lu_factor, matrix, pivot=False, out=(torch.empty(0), torch.empty(0, dtype=torch.int32)))
+    method = " (when checking argument in method wrapper_CUDA_linalg_lu_factor_ex_out_out)"
+    assert said == f"RuntimeError: {places.format('info')}{method}"

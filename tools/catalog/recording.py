@@ -38,7 +38,10 @@ def calls_of(gpu: dict[str, Any]) -> dict[str, str]:
 def runs(
     drivers: list[str], folder: Path, jobs: int, seconds: float, every: int = 1, known: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    """What stock torch on the CPU and then each driver makes of the same calls. Runs in the folder are kept."""
+    """What stock torch on the CPU and then each driver makes of the same calls.
+
+    Runs in the folder are kept; what they did not come to, or had no arguments for, is tried again.
+    """
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,13 +54,13 @@ def runs(
     entries = [Callable_(**entry) for entry in found["entries"]]
     for place, driver in enumerate(["stock", *drivers]):
         file = folder / f"{driver}.json.xz"
-        if not file.exists():
-            measuring.ENDS[0] = began + seconds * (place + 1) / (len(drivers) + 1)
-            asked = [e for e in entries if driver != "stock" or not of_cuda(e.namespace)]
-            calls = chosen(*(found[source] for source in ("stock", "cuda") if source in found))
-            rows = measuring.rows_for(asked, {**(known or {}), **calls})
-            write(measuring.run(driver, rows, jobs), file)
-        found[driver] = read(file)
+        kept = {name: row for name, row in (read(file) if file.exists() else {}).items() if "none" not in row}
+        measuring.ENDS[0] = began + seconds * (place + 1) / (len(drivers) + 1)
+        asked = [e for e in entries if (driver != "stock" or not of_cuda(e.namespace)) and e.name not in kept]
+        calls = chosen(*(found[source] for source in ("stock", "cuda") if source in found))
+        rows = measuring.rows_for(asked, {**(known or {}), **calls})
+        found[driver] = {**kept, **measuring.run(driver, rows, jobs)} if rows else kept
+        write(found[driver], file)
         print(f"{driver}: {len(found[driver])} in {time.monotonic() - began:.0f} s", flush=True)
     return found
 

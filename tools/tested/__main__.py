@@ -50,7 +50,7 @@ def mutants(options: argparse.Namespace) -> int:
     else:
         chosen = [each for each in chosen if each.name not in results]
     with options.results.open("a", encoding="utf-8") as file:
-        for row in mutating.examine(chosen, options.seconds):
+        for row in mutating.examine(chosen, options.seconds, options.jobs):
             print(json.dumps(row), file=file, flush=True)
             print(f"{row['came']}: {row['mutant']}: {row['before']!r} -> {row['after']!r} {row['by']}", flush=True)
     results = mutating.known(options.results)
@@ -77,6 +77,7 @@ def main() -> int:
     command = commands.add_parser("mutants", help="change the package and see whether tests notice")
     command.add_argument("places", nargs="*", help=f"of the package ({', '.join(mutating.PLACES)})")
     command.add_argument("--sample", type=int, default=300, metavar="N", help="so many of the mutants (300)")
+    command.add_argument("--jobs", type=int, default=1, help="how many at a time, each in a tree of its own (1)")
     command.add_argument("--seed", type=int, default=0, help="which (0)")
     command.add_argument("--seconds", type=float, default=60, help="of tests for each mutant, about (60)")
     command.add_argument("--results", type=Path, required=True, help="where they are kept, a line each")

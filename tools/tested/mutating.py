@@ -7,16 +7,19 @@ do not know that tests run programs here, each of which would have to import tor
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextlib
 import itertools
 import json
 import os
+import queue
 import random
 import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,7 +61,6 @@ class Tests:
     def __init__(self) -> None:
         from coverage import CoverageData
 
-        recording.combine()
         self._data = CoverageData(str(recording.FOLDER / "data"))
         self._data.read()
         self._durations = recording.durations()
@@ -151,12 +153,32 @@ class Examination:
         }
 
 
-def examine(chosen: Iterable[Mutant], seconds: float) -> Iterator[dict[str, Any]]:
-    """What comes of each mutant, with tests that take about so many seconds."""
-    with tempfile.TemporaryDirectory(prefix="tree-", dir=recording.FOLDER) as folder:
-        tree = Tree(Path(folder))
-        with Server(tree.folder) as server:
-            yield from map(Examination(tree, server, seconds).of, chosen)
+def examine(chosen: Sequence[Mutant], seconds: float, jobs: int = 1) -> Iterator[dict[str, Any]]:
+    """What comes of each mutant, with tests of about so many seconds; several at a time, each in a tree of its own."""
+    found: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+    def some(mutants: Sequence[Mutant]) -> None:
+        with tempfile.TemporaryDirectory(prefix="tree-", dir=recording.FOLDER) as folder:
+            tree = Tree(Path(folder))
+            with Server(tree.folder) as server:
+                examination = Examination(tree, server, seconds)
+                for mutant in mutants:
+                    found.put(examination.of(mutant))
+
+    recording.combine()
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        running = {pool.submit(some, chosen[i::jobs]) for i in range(min(jobs, len(chosen)))}
+        while running:
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    yield found.get(timeout=0.2)
+            ended = {each for each in running if each.done()}
+            running -= ended
+            for each in ended:
+                each.result()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                yield found.get_nowait()
 
 
 def sample(found: list[Mutant], size: int, seed: int) -> list[Mutant]:

@@ -45,6 +45,8 @@ CODES: dict[int, tuple[str, str]] = {
     901: ("cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"),
     999: ("cudaErrorUnknown", "unknown error"),
 }
+#: Those of a kernel after which nothing more can be done with the device.
+ENDING = frozenset({700, 710, 719})
 _UNKNOWN_CODE = "unrecognized error code"
 
 BAD_FORK = (
@@ -58,19 +60,22 @@ def error_text(code: int) -> str:
     return CODES.get(code, ("", _UNKNOWN_CODE))[1]
 
 
-def cuda_error(code: int) -> Exception:
-    """The ``torch.AcceleratorError`` that torch raises when a CUDA call returns this code."""
+def words_of(code: int) -> str:
+    """What the runtime says about an error code, and what torch says behind it."""
     name, text = CODES.get(code, ("cudaErrorUnknown", _UNKNOWN_CODE))
     if code == 101:
-        hint = "GPU device may be out of range, do you have enough GPUs?\n"
-    else:
-        hint = (
-            f"Search for `{name}' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for "
-            "more information.\n"
-        )
+        return f"{text}\nGPU device may be out of range, do you have enough GPUs?"
+    return (
+        f"{text}\nSearch for `{name}' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for "
+        "more information."
+    )
+
+
+def cuda_error(code: int) -> Exception:
+    """The ``torch.AcceleratorError`` that torch raises when a CUDA call returns this code."""
     kind = accelerator_error()
     late = "" if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0") else _LATE
-    error = kind(f"CUDA error: {text}\n{hint}{late}{_DEBUGGING}")
+    error = kind(f"CUDA error: {words_of(code)}\n{late}{_DEBUGGING}")
     if kind is not RuntimeError:
         error.error_code = code  # type: ignore[attr-defined]
     return error

@@ -267,5 +267,11 @@ class Native(NativeMemory, Device, Protocol):
     def fail_assertion(self, device: int, place: str, condition: str, cause: str = "") -> None:
         """A kernel's assertion has failed: the line is written to standard error, and the device is lost."""
 
+    def fail_context(self, device: int, code: int, words: str) -> None:
+        """A kernel has ended the device's context: the device is lost, and this raises where launches wait."""
+
+    def lost(self, device: int) -> int:
+        """CUDA's code of why the device is lost; 0 while it is not."""
+
     def set_multiprocessors(self, count: int, threads: int) -> None:
         """How many a GPU claims to have, and threads on each: which numbers a large draw gives depends on it."""

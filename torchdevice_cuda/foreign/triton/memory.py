@@ -36,6 +36,8 @@ class Memory:
     def __init__(self, accessible: Callable[[], list[Range]]) -> None:
         self._ranges: list[Range] = []
         self._accessible = accessible
+        #: What was accessible when a program of the kernel first left its arguments.
+        self._others: list[Range] = []
 
     def address(self, tensor: Any) -> int:
         """Where the kernel finds a tensor's first element."""
@@ -59,12 +61,15 @@ class Memory:
         low, high = int(used.min()), int(used.max()) + width
         if any(first <= low and high <= end for first, end in self._ranges):
             return
-        used = np.sort(used.reshape(-1))
-        for ranges in (self._ranges, self._accessible()):
-            used = used[~_within(used, ranges, width)]
-            if not used.size:
-                return
-        raise cuda_error(700)
+        if any(first <= low and high <= end for first, end in self._others):
+            return
+        used = used[~_within(used, [*self._ranges, *self._others], width)]
+        if not used.size:
+            return
+        # Asked again before a program is told so: what it reaches for may be newer than the last answer.
+        self._others = self._accessible()
+        if not _within(used, self._others, width).all():
+            raise cuda_error(700)
 
     def finish(self) -> None:
         """The kernel is done."""

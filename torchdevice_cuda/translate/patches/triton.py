@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from ..._compat import accelerator_error
+from ...drivers.errors import ENDING, error_text, words_of
 from ...drivers.traits import Trait
 from ..core.callers import inside
 from ..core.context import Context
@@ -43,6 +45,7 @@ def detection(context: Context) -> None:
         function = kept.__wrapped__
         before = function.__code__
         truth = FunctionType(before, function.__globals__, closure=function.__closure__)
+        truth.__kwdefaults__ = function.__kwdefaults__
 
         def undo() -> None:
             function.__code__ = before
@@ -53,9 +56,9 @@ def detection(context: Context) -> None:
         context.editor.undone(f"{_ASKED}.has_triton", undo)
 
         @functools.wraps(function)
-        def has_triton() -> bool:
+        def has_triton(**which: bool) -> bool:
             asking = _frame(1).f_globals.get("__name__")
-            return bool(truth()) if asking == _RECOGNISES or not inside[asking] else False
+            return bool(truth(**which)) if asking == _RECOGNISES or not inside[asking] else False
 
         has_triton.cache_clear = kept.cache_clear  # type: ignore[attr-defined]
         context.editor.set(module, "has_triton", has_triton)
@@ -114,14 +117,24 @@ def _place(context: Context) -> Any:
         found = native.snapshot(with_traces=False)["segments"]
         return [(segment["address"], segment["address"] + segment["total_size"]) for segment in found]
 
+    kind = accelerator_error()
+
     def on_device(name: str, memory: list[tuple[int, int]], work: Any) -> None:
         index = native.get_device()
+        if lost := native.lost(index):
+            raise RuntimeError(f"Triton Error [CUDA]: {error_text(lost)}")
         captured = native.captures_underway() and native.begin_foreign_call(index, memory)
         again = None
         try:
             with native.ForeignWork(name, index):
                 work()
             again = work if captured else None
+        except kind as error:
+            # The launch itself succeeds on a GPU; whoever waits for the device is told.
+            code = getattr(error, "error_code", 0)
+            if code not in ENDING:
+                raise
+            native.fail_context(index, code, words_of(code))
         finally:
             if captured:
                 native.end_foreign_call(index, again)

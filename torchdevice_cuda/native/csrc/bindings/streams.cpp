@@ -108,6 +108,21 @@ void bind_streams(py::module_& m) {
         fail_assertion(resolve(static_cast<Index>(i)), place.c_str(), condition, cause);
       },
       py::arg("device"), py::arg("place"), py::arg("condition"), py::arg("cause") = "", nogil);
+  m.def(
+      "fail_context",
+      [](int i, int code, const std::string& words) {
+        const auto index = resolve(static_cast<Index>(i));
+        fail_context(index, code, words);
+        if (launches_wait()) throw_failure(index);
+      },
+      py::arg("device"), py::arg("code"), py::arg("words"), nogil);
+  m.def(
+      "lost",
+      [](int i) {
+        const auto index = resolve(static_cast<Index>(i));
+        return is_lost(index) ? failure_code(index) : 0;
+      },
+      py::arg("device"));
   m.def("captures_underway", [] { return captures_underway(); });
   m.def("watch_synchronization", [](int mode) { g_sync_debug.store(mode); }, py::arg("mode"));
 

@@ -194,6 +194,17 @@ constexpr Rule kEfficient[] = {
     &sdp::check_batch_size_and_num_heads_dense<false>,
     &is_wide_type,
 };
+// Later releases' rule can be told that key and value may have other numbers of heads than one another; 2.6's says
+// nothing of it. The template itself is asked, not the version.
+template <bool kGrouped, bool kAlike>
+constexpr auto heads_fit(int) -> decltype(&sdp::check_batch_size_and_num_heads_dense<kGrouped, kAlike>) {
+  return &sdp::check_batch_size_and_num_heads_dense<kGrouped, kAlike>;
+}
+template <bool kGrouped, bool>
+constexpr auto heads_fit(long) -> decltype(&sdp::check_batch_size_and_num_heads_dense<kGrouped>) {
+  return &sdp::check_batch_size_and_num_heads_dense<kGrouped>;
+}
+
 constexpr Rule kCudnn[] = {
     &is_cudnn_enabled,
     &is_on_cuda,
@@ -207,7 +218,7 @@ constexpr Rule kCudnn[] = {
     &has_cudnn_dropout,
     &sdp::check_nonzero_sequence_lengths_dense,
     &sdp::check_last_dim_stride_equals_1_dense<true>,
-    &sdp::check_batch_size_and_num_heads_dense<true, false>,
+    heads_fit<true, false>(0),
     &has_cudnn_sizes,
 };
 

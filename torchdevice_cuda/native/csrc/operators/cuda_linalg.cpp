@@ -2,15 +2,22 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_linalg_check_errors.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/linalg_solve_triangular.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cctype>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "operators/boxed.h"
 #include "operators/composites.h"
+#include "operators/recorded.h"
 
 namespace hostdevice {
 namespace {
@@ -98,6 +105,61 @@ Tensor& cholesky_inverse_out(const Tensor& self, bool upper, Tensor& out) {
   return out.copy_(made);
 }
 
+// Column by column, all matrices of a batch at once; and which diagonal element was the first to be zero, from one.
+std::pair<Tensor, Tensor> unpivoted(const Tensor& given) {
+  const int64_t rows = given.size(-2), columns = given.size(-1);
+  Tensor lu = given.mT().clone(at::MemoryFormat::Contiguous).mT();
+  Tensor info =
+      at::zeros(given.sizes().slice(0, static_cast<size_t>(given.dim()) - 2), given.options().dtype(at::kInt));
+  for (int64_t i = 0; i < std::min(rows, columns); i++) {
+    const Tensor element = lu.select(-2, i).select(-1, i);
+    info.masked_fill_((element == 0).logical_and_(info == 0), i + 1);
+    if (i + 1 == rows) break;
+    const Tensor below = lu.narrow(-2, i + 1, rows - i - 1);
+    const Tensor factors = below.select(-1, i).div_(element.unsqueeze(-1)).unsqueeze(-1);
+    if (i + 1 == columns) break;
+    const int64_t rest = columns - i - 1;
+    below.narrow(-1, i + 1, rest).sub_(factors * lu.select(-2, i).narrow(-1, i + 1, rest).unsqueeze(-2));
+  }
+  return {lu, info};
+}
+
+// The CPU's library exchanges rows always.
+void lu(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+  if (argument(op, stack, 1).toBool()) {
+    run_on_cpu(op, c10::DispatchKey::CPU, stack);
+    return;
+  }
+  const auto& arguments = op.schema().arguments();
+  compare_devices(op, Stack(stack->end() - static_cast<ptrdiff_t>(arguments.size()), stack->end()));
+  const bool factors = op.schema().name() == "aten::linalg_lu_factor_ex";
+  const Tensor given = argument(op, stack, 0).toTensor();
+  TORCH_CHECK(
+      given.dim() >= 2, factors ? "torch.lu_factor" : "linalg.lu",
+      ": Expected tensor with 2 or more dimensions. Got size: ", given.sizes(), " instead");
+  const auto [made, info] = unpivoted(given);
+  const int64_t rows = given.size(-2), columns = given.size(-1), least = std::min(rows, columns);
+  std::vector<Tensor> results;
+  if (factors) {
+    if (argument(op, stack, 2).toBool()) at::_linalg_check_errors(info, "torch.linalg.lu_factor_ex", given.dim() == 2);
+    auto shape = given.sizes().slice(0, static_cast<size_t>(given.dim()) - 2).vec();
+    shape.push_back(least);
+    const auto whole = given.options().dtype(at::kInt);
+    results = {made, at::arange(1, least + 1, whole).expand(shape).contiguous(), info};
+  } else {
+    Tensor lower = made.narrow(-1, 0, least).tril(-1);
+    lower.diagonal(0, -2, -1).fill_(1);
+    results = {at::empty({0}, given.options()), lower, made.narrow(-2, 0, least).triu()};
+  }
+  for (size_t i = 0; i < 3 && arguments.back().is_out(); i++) {
+    const Tensor out = argument(op, stack, arguments.size() - 3 + i).toTensor();
+    at::native::resize_output(out, results[i].sizes());
+    results[i] = out.copy_(results[i]);
+  }
+  torch::jit::drop(*stack, arguments.size());
+  for (auto& result : results) stack->emplace_back(std::move(result));
+}
+
 // What cuBLASLt asks of factors of eight bits, in the order in which it is asked.
 void check_int_mm(const Tensor& a, const Tensor& b, const Tensor& out) {
   TORCH_CHECK(a.dim() == 2, "Expected self to be of dimension 2 but got ", a.dim());
@@ -139,6 +201,8 @@ void register_linear_algebra(Registrar& registrar) {
   registrar.impl("cholesky_inverse.out", TORCH_FN(cholesky_inverse_out));
   for (const char* name : {"_linalg_svd", "_linalg_svd.U"})
     registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&svd>());
+  for (const char* name : {"linalg_lu", "linalg_lu.out", "linalg_lu_factor_ex", "linalg_lu_factor_ex.out"})
+    registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&lu>());
   for (const char* name : {"linalg_lstsq", "linalg_lstsq.out"})
     registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&lstsq>());
   for (const char* name : {"_int_mm", "_int_mm.out"})

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "operators/recorded.h"
 #include "operators/refusals.h"
 #include "operators/registration.h"
 
@@ -168,6 +169,10 @@ void check_devices(
     });
   }
   check_numbers(op, f, stack, base);
+}
+
+void compare_devices(const c10::OperatorHandle& op, const torch::jit::Stack& arguments) {
+  check_devices(op, *make_facts(op), arguments, 0, false);
 }
 
 }  // namespace hostdevice

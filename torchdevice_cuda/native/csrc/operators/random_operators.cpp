@@ -1,6 +1,5 @@
 // Which operators draw: PyTorch's own functions, whose kernels are in its tables for CUDA, and kernels of our own.
 #include <ATen/core/Tensor.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <ATen/ops/bernoulli_native.h>
 #include <ATen/ops/bernoulli_ops.h>
@@ -26,7 +25,6 @@
 
 #include "operators/composites.h"
 #include "operators/device_check.h"
-#include "operators/facts.h"
 #include "operators/random.h"
 #include "operators/random_launch.h"
 #include "runtime/device.h"
@@ -36,7 +34,7 @@ namespace {
 
 using at::Tensor;
 
-// A function of PyTorch's, between the questions that CUDA's wrapper of it asks.
+// A function of PyTorch's, behind the question that CUDA's wrapper of it asks.
 template <class Op, class Signature, Signature* kFunction>
 struct Asked;
 
@@ -44,26 +42,7 @@ template <class Op, class R, class... A, R (*kFunction)(A...)>
 struct Asked<Op, R(A...), kFunction> {
   static R call(A... a) {
     check_fork();
-    std::optional<c10::Device> one;
-    bool several = false;
-    const auto look = [&](const auto& argument) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(argument)>, Tensor>) {
-        several = several || (one && *one != argument.device());
-        one = argument.device();
-      }
-    };
-    (look(a), ...);
-    if (C10_UNLIKELY(several)) compare(a...);
     return kFunction(std::forward<A>(a)...);
-  }
-
- private:
-  static void compare(const A&... a) {
-    static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(Op::name, Op::overload_name);
-    static const auto facts = make_facts(op);
-    torch::jit::Stack stack;
-    (stack.emplace_back(a), ...);
-    check_devices(op, *facts, stack, 0, false);
   }
 };
 

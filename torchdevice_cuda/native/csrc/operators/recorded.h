@@ -9,6 +9,7 @@
 #include <ATen/core/stack.h>
 
 #include <functional>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -50,6 +51,23 @@ c10::DeviceIndex launched_on(const First& first, const Rest&... rest) {
   return launched_on(rest...);
 }
 
+// What the wrapper of a CUDA kernel says of tensors on devices that do not belong together. Returns if that is allowed.
+void compare_devices(const c10::OperatorHandle& op, const torch::jit::Stack& arguments);
+template <class... A>
+bool on_several_devices(const A&... a) {
+  std::optional<c10::Device> one;
+  bool several = false;
+  const auto look = [&](const auto& argument) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(argument)>, at::Tensor>) {
+      if (!argument.defined()) return;
+      several = several || (one && *one != argument.device());
+      one = argument.device();
+    }
+  };
+  (look(a), ...);
+  return several;
+}
+
 // A typed kernel that looks first. Everything that is launched on the device goes through one of these or through the
 // boxed kernel; what a kernel calls itself is part of it.
 template <class F, class Signature = typename F::FuncType>
@@ -61,6 +79,11 @@ struct Recorded<F, R(A...)> {
   c10::DispatchKey key;
 
   R operator()(A... a) const {
+    if (kIsCuda && C10_UNLIKELY(on_several_devices(a...))) {
+      torch::jit::Stack arguments;
+      (arguments.emplace_back(a), ...);
+      compare_devices(op, arguments);
+    }
     if (may_be_captured()) {
       return c10::impl::BoxedKernelWrapper<R(A...)>::call(
           c10::BoxedKernel::makeFromFunction<&record>(), op, c10::DispatchKeySet(key), std::forward<A>(a)...);

@@ -63,8 +63,8 @@ constexpr WideRow kWideRows[] = {
     {"_log_softmax_backward_data", Family::Crossing, kHalves, nullptr},
 
     // Their statistics are float32's on CUDA.
-    {"native_layer_norm", Family::Always, kHalves, "nww"},
-    {"native_layer_norm_backward", Family::Always, kHalves, "156"},
+    {"native_layer_norm", Family::Parameters, kHalves, "nww", 2},
+    {"native_layer_norm_backward", Family::Always, kHalves, "156"},  // the CPU's own adds up in the narrow type
     {"_fused_rms_norm", Family::Always, kHalves, "nw"},
     {"native_batch_norm", Family::Always, kHalves, "nww"},
     {"native_batch_norm_backward", Family::Always, kHalves, "122"},
@@ -219,6 +219,10 @@ bool Widening::ask(torch::jit::Stack& stack, size_t base, const std::vector<uint
     const auto first = stack[base].toTensorList();
     return !first.empty() && first.get(0).scalar_type() == ScalarType::Float;
   }
+  if (row_.family == Family::Parameters) {
+    const auto& weight = stack[base + row_.weight];
+    data_stays_ = weight.isTensor() && weight.toTensor().defined() && holds(types_, weight.toTensor().scalar_type());
+  }
   // Of a crossing, one side is wide.
   return row_.family != Family::Crossing || keeps_wide_ || narrow_ != ScalarType::Undefined;
 }
@@ -231,6 +235,7 @@ Tensor Widening::argument(const Tensor& alias, bool written, size_t place) {
   // Besides the first argument, whole numbers are places.
   if (!holds(types_, type) || (at::isIntegralType(type, true) && place != 0 && !written)) return alias;
   if (narrow_ == ScalarType::Undefined) narrow_ = type;
+  if (data_stays_ && place < row_.weight) return alias;
   for (auto& copy : copies_) {
     if (!copy.narrow.is_same(alias)) continue;
     copy.written = copy.written || written;

@@ -21,9 +21,10 @@ enum class Family : uint8_t {
   ConvolutionGradient,
   Attention,
   AttentionGradient,
-  Mixed,     // only beside a first argument that is wide
-  Crossing,  // only from a narrow type into a wide one, and back
-  Always,    // there is no kernel, or its results have other types than CUDA's
+  Mixed,       // only beside a first argument that is wide
+  Crossing,    // only from a narrow type into a wide one, and back
+  Parameters,  // beside a narrow weight the weights alone: then the CPU's kernel keeps its statistics wide, as CUDA's
+  Always,      // there is no kernel, or its results have other types than CUDA's
 };
 
 struct WideRow {
@@ -33,6 +34,8 @@ struct WideRow {
   // A letter for each result: n narrow, w wide; f wide if the flag in the third argument says so; a digit: as that
   // argument. None: all narrow.
   const char* results;
+  // Of a family with parameters: where their first is; what is before it is data.
+  size_t weight = 0;
 
   // Whether CUDA's kernel takes narrow and wide arguments in one call: statistics are wide, and so are masks.
   constexpr bool mixes() const {
@@ -76,7 +79,7 @@ class Widening {
   const WideRow& row_;
   Types types_;
   c10::DeviceIndex index_;
-  bool keeps_wide_ = false;
+  bool keeps_wide_ = false, data_stays_ = false;
   c10::ScalarType narrow_ = c10::ScalarType::Undefined;
   c10::SmallVector<Copy, 4> copies_;
   c10::SmallVector<c10::ScalarType, 8> given_;

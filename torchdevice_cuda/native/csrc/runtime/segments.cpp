@@ -11,13 +11,15 @@ namespace hostdevice {
 
 namespace {
 
-// Where the next segment is asked for: behind the last, as CUDA lays them. A system maps from the top downwards, and a
-// program would get other addresses from what is cached, lowest first, than it got at first.
-std::atomic<char*> g_next{nullptr};
+// Where the next segment is asked for: behind the last of its kind, as CUDA lays them. A system maps from the top
+// downwards, and a program would get other addresses from what is cached, lowest first, than it got at first. Those for
+// small tensors are apart: a kernel that runs far past a small tensor's end is in nobody's memory, on a GPU too.
+std::atomic<char*> g_next[2]{};
+
+constexpr size_t kRoom = size_t{1} << 40;
 
 // Room for many segments in a row. It is only looked for: nothing stays mapped.
 char* first_address() {
-  constexpr size_t kRoom = size_t{1} << 40;
   int flags = MAP_PRIVATE | MAP_ANONYMOUS;
 #ifdef MAP_NORESERVE
   flags |= MAP_NORESERVE;
@@ -32,7 +34,9 @@ char* first_address() {
 
 char* map_segment(size_t size) {
   static char* const first = first_address();
-  char* const wanted = g_next.load() ? g_next.load() : first;
+  const bool small = size == kSmallSegment;
+  char* const next = g_next[small].load();
+  char* const wanted = next || !first ? next : first + (small ? kRoom / 2 : 0);
   int flags = MAP_PRIVATE | MAP_ANONYMOUS;
 #ifdef MAP_NORESERVE
   flags |= MAP_NORESERVE;
@@ -44,7 +48,7 @@ char* map_segment(size_t size) {
   const size_t before = (kChunk - reinterpret_cast<uintptr_t>(start) % kChunk) % kChunk;
   if (before) munmap(start, before);
   munmap(start + before + size, kChunk - before);
-  if (first && start >= wanted) g_next = start + before + size;
+  if (first && start >= wanted) g_next[small] = start + before + size;
   return start + before;
 }
 
