@@ -1,4 +1,4 @@
-"""Recurrent layers: ``PackedSequence``, the functions that pack and unpack, and the LSTM's kernel."""
+"""Recurrent layers: ``PackedSequence``, the functions that pack and unpack, the LSTM's kernel and where weights lie."""
 
 from __future__ import annotations
 
@@ -104,3 +104,14 @@ def projected_lstm(context: Context) -> None:
         return (out.transpose(0, 1) if batch_first else out, *last)
 
     install(context, torch._VF, "lstm", lstm, original)
+
+
+@patch("torch._use_cudnn_rnn_flatten_weight", traits=Trait.NATIVE | Trait.HOST_MEMORY)
+def one_piece(context: Context) -> None:
+    """Recurrent layers ask whether there is cuDNN, before they put their weights into one piece of memory for it."""
+    original = torch._use_cudnn_rnn_flatten_weight
+
+    def _use_cudnn_rnn_flatten_weight() -> bool:
+        return True
+
+    install(context, torch, "_use_cudnn_rnn_flatten_weight", _use_cudnn_rnn_flatten_weight, original)

@@ -19,6 +19,8 @@ void register_composites() {
     register_sparse_sums();
     register_products(registrar);
     register_cudnn(registrar);
+    register_quantized(registrar);
+    register_embedding_bags(registrar);
     register_random(registrar);
     register_absent_libraries(registrar);
   } else {

@@ -28,6 +28,8 @@ void register_ties(Registrar& registrar);
 void register_sparse_sums();
 void register_products(Registrar& registrar);
 void register_cudnn(Registrar& registrar);
+void register_quantized(Registrar& registrar);
+void register_embedding_bags(Registrar& registrar);
 void register_random(Registrar& registrar);
 void register_absent_libraries(Registrar& registrar);
 

@@ -24,6 +24,7 @@
 
 #include "operators/alias.h"
 #include "operators/composites.h"
+#include "operators/rnn_weights.h"
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 
@@ -285,12 +286,13 @@ std::vector<Tensor> on_cpu(Aliases& aliases, TensorList tensors) {
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> cudnn_rnn(
-    const Tensor& input, TensorList weights, int64_t stride, const OptTensor&, const Tensor& hx, const OptTensor& cx,
-    int64_t mode, SymInt hidden, SymInt projected, int64_t layers, bool batch_first, double dropout, bool train,
-    bool bidirectional, c10::SymIntArrayRef batch_sizes, const OptTensor&) {
+    const Tensor& input, TensorList weights, int64_t stride, const OptTensor& piece, const Tensor& hx,
+    const OptTensor& cx, int64_t mode, SymInt hidden, SymInt projected, int64_t layers, bool batch_first,
+    double dropout, bool train, bool bidirectional, c10::SymIntArrayRef batch_sizes, const OptTensor&) {
   const Shape s = checked(
       "_cudnn_rnn", input, weights, stride, hx, cx, mode, hidden, projected, layers, batch_first, dropout, train,
       bidirectional, batch_sizes);
+  if (!given(piece)) warn_of_pieces();
   check_fork();
   const c10::impl::ExcludeDispatchKeyGuard below(above());
   const auto index = input.device().index();
@@ -370,17 +372,20 @@ bool is_fused(
 std::tuple<Tensor, Tensor, Tensor> lstm(
     const Tensor& input, TensorList hx, TensorList weights, bool biases, int64_t layers, double dropout, bool train,
     bool bidirectional, bool batch_first) {
-  if (!is_fused(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first))
+  if (!is_fused(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first)) {
+    if (hx.size() == 2) look_at_pieces(input, weights, biases, hx[0].sym_size(-1) != hx[1].sym_size(-1));
     return at::native::lstm(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first);
+  }
   const auto found = at::_cudnn_rnn(
-      input, weights, biases ? 4 : 2, std::nullopt, hx[0], hx[1], kLstm, hx[1].size(2), 0, layers, batch_first, 0.0,
-      train, bidirectional, {}, std::nullopt);
+      input, weights, biases ? 4 : 2, piece_of(weights, biases, false), hx[0], hx[1], kLstm, hx[1].size(2), 0, layers,
+      batch_first, 0.0, train, bidirectional, {}, std::nullopt);
   return {std::get<0>(found), std::get<1>(found), std::get<2>(found)};
 }
 
 }  // namespace
 
 void register_fused_lstm(Registrar& registrar) {
+  register_rnn_weights(registrar);
   registrar.impl_where_known("_cudnn_rnn", TORCH_FN(cudnn_rnn));
   registrar.impl_where_known("_cudnn_rnn_backward", TORCH_FN(cudnn_rnn_backward));
   // It is made of others where autograd sees it, and where it does not.

@@ -56,7 +56,7 @@ class Registrar {
   template <class Function, Function* kFunction>
   void impl(const char* name, c10::CompileTimeFunctionPointer<Function, kFunction> kernel) {
     using F = c10::CompileTimeFunctionPointer<Function, kFunction>;
-    const auto op = kIsCuda && key_ == kDense ? find_aten(name) : std::nullopt;
+    const auto op = kIsCuda && (key_ == kDense || key_ == kQuantized) ? find_aten(name) : std::nullopt;
     if (op.has_value())
       library_->impl(name, Recorded<F>{*op, key_});
     else

@@ -1,0 +1,73 @@
+"""Bags of embeddings on the virtual GPU: besides the sums, what CUDA says of indices and bags."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from harness import VIRTUAL, child
+from torch.nn import functional
+
+pytestmark = child(VIRTUAL)
+INDICES, OFFSETS = [1, 2, 0, 3, 1, 1], [0, 2, 2, 5]
+
+
+def weight() -> torch.Tensor:
+    return (torch.arange(12.0) / 3).view(4, 3)
+
+
+def on_gpu(values: list[int], dtype: torch.dtype = torch.int64) -> torch.Tensor:
+    return torch.tensor(values, dtype=dtype, device="cuda")
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("bits", [32, 64])
+def test_says_which_bag_and_how_many(mode: int, bits: int) -> None:
+    """As an H200 does, whatever is made of the bags; the CPU leaves it empty where it does not need it."""
+    dtype = getattr(torch, f"int{bits}")
+    for padding, sizes in ((None, [2, 0, 3, 1]), (1, [1, 0, 2, 0])):
+        for last in (False, True):
+            offsets = on_gpu([*OFFSETS, 6] if last else OFFSETS, dtype)
+            indices = on_gpu(INDICES, dtype)
+            _, bags, counts, largest = torch.embedding_bag(
+                weight().cuda(), indices, offsets, False, mode, False, None, last, padding
+            )
+            assert bags.tolist() == [0, 0, 2, 2, 2, 3]
+            assert counts.shape == offsets.shape
+            assert counts.tolist()[:4] == sizes
+            assert largest.shape == ((4, 3) if mode == 2 else (0,))
+            assert mode < 2 or largest[:, 0].tolist() == [2, -1, 3, -1 if padding == 1 else 1]
+            assert bags.dtype == counts.dtype == largest.dtype == dtype
+
+
+def test_the_first_bag_begins_at_the_first_index() -> None:
+    """An H200 does not look at the first offset, and the CPU refuses."""
+    for first in (1, 3):
+        got = torch.embedding_bag(weight().cuda(), on_gpu(INDICES), on_gpu([first, 4]), False, 0)
+        wanted = functional.embedding_bag(torch.tensor(INDICES), weight(), torch.tensor([0, 4]), mode="sum")
+        assert torch.equal(got[0].cpu(), wanted)
+        assert got[1].tolist() == [0, 0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("last", [False, True])
+def test_gradients_are_the_cpus(mode: str, last: bool) -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        w = weight().to(device).requires_grad_()
+        offsets = torch.tensor([*OFFSETS, 6] if last else OFFSETS, device=device)
+        indices = torch.tensor(INDICES, device=device)
+        out = functional.embedding_bag(indices, w, offsets, mode=mode, include_last_offset=last, padding_idx=2)
+        out.pow(2).sum().backward()
+        found.append((out.detach().cpu(), w.grad.cpu()))
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_is_captured() -> None:
+    w, indices, offsets = weight().cuda(), on_gpu(INDICES), on_gpu(OFFSETS)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = torch.embedding_bag(w, indices, offsets, False, 0)
+    indices.fill_(3)
+    graph.replay()
+    assert torch.equal(out[0], torch.embedding_bag(w, indices, offsets, False, 0)[0])
+    assert out[2].tolist() == [2, 0, 3, 1]
