@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import types
 from typing import Any
 
 #: Tensors with more elements are told by sums of theirs.
@@ -13,6 +14,8 @@ SEVERAL = 6
 ADDRESS = re.compile(r"0x[0-9a-f]+")
 BUILD = re.compile(r' at "/.*|(?<=abstract class )(\w+) with.*|, please report.*')
 INSTALLED = re.compile(r"(?<= from )['\"][^'\"]*['\"]?")
+#: Where in a file something is: files change.
+LINE = re.compile(r"(?<=\.py:)\d+(:\d+)?|(?<=\", line )\d+")
 PLACE = re.compile(r"\b(cuda|mps|cpu)(:0)?\b", re.IGNORECASE)
 #: Addresses, handles and seeds are larger: which they are says nothing.
 LARGE = 2**32
@@ -72,7 +75,8 @@ def summary(value: Any, depth: int = 0) -> Any:
         return [type(value).__name__, *(summary(part, depth + 1) for part in list(value)[:8])]
     if depth < 4 and isinstance(value, dict):
         return ["dict", *([text(str(key))[:80], summary(part, depth + 1)] for key, part in list(value.items())[:8])]
-    held = vars(value) if hasattr(value, "__dict__") and not isinstance(value, type) else {}
+    # What others have tied to a function or a class is none of its own.
+    held = vars(value) if hasattr(value, "__dict__") and not isinstance(value, (type, types.FunctionType)) else {}
     if isinstance(value, torch.nn.Module):
         held = dict(list(value.state_dict().items())[:8])
     tensors = [[name, of_tensor(part)] for name, part in list(held.items())[:32] if isinstance(part, torch.Tensor)]
@@ -118,6 +122,8 @@ def close(
         if (drawn or kinds) and a[:1] == b[:1] in (["dict"], ["list"]):
             return all(close(x, y, **also) for x, y in zip(a[1:2], b[1:2], strict=False))
         return len(a) == len(b) and all(close(x, y, **also) for x, y in zip(a, b, strict=True))
+    if isinstance(a, str) and isinstance(b, str):
+        a, b = (LINE.sub("", each) for each in (a, b))
     return bool(a == b) or drawn and type(a) is type(b)
 
 

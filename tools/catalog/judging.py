@@ -20,10 +20,10 @@ SAYS_CPU, OTHER_GPU = {"cpu"}, {"mps", "cpu"}
 
 
 #: Results that are not defined: memory that nothing was written to. And vectors whose signs are not.
-UNDEFINED = re.compile(r"empty|resize|\.set_$")
+UNDEFINED = re.compile(r"empty|resize|\.set_$|\.ao\.nn\.quantized\.(Conv\dd|Embedding(Bag)?)(\.weight)?$")
 SIGNLESS = re.compile(r"eig|svd|lobpcg|pca|qr$|geqrf|ormqr")
 #: What says figures of a device: how much memory, which name, how fast. They are those of the GPU that a driver is.
-FIGURES = re.compile(r"^torch\.(cuda|accelerator|backends)\.|trace_id$")
+FIGURES = re.compile(r"^torch\.(cuda|accelerator|backends)\.|trace_id$|benchmark\.timer$")
 
 
 def how(name: str) -> dict[str, bool]:
@@ -39,10 +39,16 @@ def short(row: Row) -> str:
     return row["error"] if "error" in row else json.dumps(row["result"])[:110]
 
 
+def spoilt(row: Row) -> bool:
+    """Whether a call says nothing of the callable: its process ended, or had been left in disorder."""
+    error = row.get("error", "")
+    return "Crash" in error or bool(measuring.LEFT_BEHIND.search(error))
+
+
 def reference(name: str, key: str | None, stock: Row, gpu: dict[str, Any]) -> Row | None:
     """What a real GPU came to in the same call, if that is known."""
     row = gpu["rows"].get(name)
-    if row is None or key is None or row["cuda"]["call"] != key or "Crash" in row["cuda"].get("error", ""):
+    if row is None or key is None or row["cuda"]["call"] != key or spoilt(row["cuda"]):
         return None
     then = row["cuda"] if row.get("cpu") == SAME else row.get("cpu")
     # Where stock itself has changed since, the GPU's answer is of another release.

@@ -58,6 +58,8 @@ ANSWERS = re.compile(
 REFUSALS = re.compile(r"Could not run 'aten::|not implemented for '|is not currently implemented|only supported on")
 #: After these a process has lost its GPU.
 FATAL = re.compile(r"CUDA error|device-side assert|illegal memory")
+#: And these say that a call before had left its process in a state that is none of theirs.
+LEFT_BEHIND = re.compile(r"Offset increment outside graph capture")
 
 
 class Late(BaseException):

@@ -33,12 +33,9 @@ def chosen(*sources: measuring.Found) -> dict[str, str]:
 def calls_of(gpu: dict[str, Any]) -> dict[str, str]:
     """The calls that were made on a GPU, but for those that the tool had other arguments for then, and crashes."""
     rows = {name: row["cuda"] for name, row in gpu["rows"].items()}
-    return {name: row["call"] for name, row in rows.items() if not row["call"].startswith(THEN) and not crashed(row)}
-
-
-def crashed(row: Row) -> bool:
-    """Whether a call ended its process, or hung."""
-    return str(row.get("error", "")).startswith("Crash")
+    return {
+        name: row["call"] for name, row in rows.items() if not row["call"].startswith(THEN) and not judging.spoilt(row)
+    }
 
 
 def runs(
@@ -61,10 +58,11 @@ def runs(
     for place, driver in enumerate(["stock", *drivers]):
         file = folder / f"{driver}.json.xz"
         before = read(file) if file.exists() else {}
-        kept = {name: row for name, row in before.items() if "none" not in row and not crashed(row)}
+        kept = {name: row for name, row in before.items() if "none" not in row and not judging.spoilt(row)}
         measuring.ENDS[0] = began + seconds * (place + 1) / (len(drivers) + 1)
         asked = [e for e in entries if (driver != "stock" or not of_cuda(e.namespace)) and e.name not in kept]
-        calls = chosen(*(found[source] for source in ("stock", "cuda") if source in found))
+        # What a GPU was called with comes first: it is what a driver is compared with.
+        calls = chosen(*(found[source] for source in ("cuda", "stock") if source in found))
         rows = measuring.rows_for(asked, {**(known or {}), **calls})
         found[driver] = {**kept, **measuring.run(driver, rows, jobs)} if rows else kept
         write(found[driver], file)
