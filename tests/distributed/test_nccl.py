@@ -123,6 +123,11 @@ REFUSALS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         RuntimeError,
         "No device associated with the default pg, not safe to split any process groups",
     ),
+    "memory that NCCL knows": (
+        lambda: dist.group.WORLD._get_backend(torch.device("cuda")).mem_allocator,
+        RuntimeError,
+        "NCCL mem allocator is not supported in this NCCL version",
+    ),
     "options of somebody else": (
         lambda: dist.new_group(backend="nccl", pg_options=object()),
         AssertionError,
@@ -310,6 +315,19 @@ def test_work_in_flight_is_known_until_it_is_waited_for() -> None:
         assert size() == 1
         work.wait()
         assert size() == 0
+    dist.destroy_process_group()
+
+
+@child(VIRTUAL)
+def test_work_says_how_it_came_out_as_nccls() -> None:
+    begin()
+    work: Any = dist.all_reduce(on_cuda(2), async_op=True)
+    if hasattr(work, "get_future_result"):  # since 2.7
+        assert work.get_future_result().wait() == 0
+    with pytest.raises(NotImplementedError, match=r"WorkNCCL::isSuccess\(\) is deprecated"):
+        work.is_success()
+    work.wait()
+    assert work.is_completed()
     dist.destroy_process_group()
 
 

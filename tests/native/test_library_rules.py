@@ -159,3 +159,15 @@ def test_channels_lie_together_in_three_dimensions_but_not_in_float64() -> None:
             assert layer(x).is_contiguous()
     flat = torch.ones(2, 8, 6, 6, device="cuda", dtype=torch.float64).to(memory_format=torch.channels_last)
     assert torch.nn.functional.conv2d(flat, torch.ones(4, 8, 3, 3, device="cuda", dtype=torch.float64)).is_contiguous()
+
+
+@child(VIRTUAL)
+def test_libraries_say_what_they_take() -> None:
+    """cuDNN's operators are there, oneDNN's take what is the CPU's."""
+    x = torch.ones(2, 3, 4, 4, device="cuda")
+    assert torch.cudnn_is_acceptable(x) and torch.cudnn_is_acceptable(x.half())
+    assert not torch.cudnn_is_acceptable(x.int()) and not torch.cudnn_is_acceptable(x[:0])
+    with torch.backends.cudnn.flags(enabled=False):
+        assert not torch.cudnn_is_acceptable(x)
+    said = answer(torch.mkldnn_convolution, x, torch.ones(2, 3, 1, 1, device="cuda"), None, (0, 0), (1, 1), (1, 1), 1)
+    assert said == "RuntimeError: itensor_view_from_dense expects CPU tensor input"

@@ -171,6 +171,11 @@ class Communicator(ProcessGroupGloo):
     def _group_end(self) -> None:
         """Nothing was held back."""
 
+    @property
+    def mem_allocator(self) -> Any:
+        """What NCCL would allocate registered memory with."""
+        raise RuntimeError("NCCL mem allocator is not supported in this NCCL version")
+
     def register_mem_pool(self, pool: Any, symm: bool = False) -> None:
         """Memory that NCCL would have to know."""
 

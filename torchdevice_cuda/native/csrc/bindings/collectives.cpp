@@ -74,7 +74,7 @@ class CarriedWork final : public c10d::Work {
   }
 
   bool isSuccess() const override {
-    return !exception();
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "WorkNCCL::isSuccess() is deprecated");
   }
 
   std::exception_ptr exception() const override {
@@ -134,6 +134,14 @@ class CarriedWork final : public c10d::Work {
       promise(future_);
     }
     return future_;
+  }
+
+  // Whether it came to an end, as a number: 0 if it did. Not in every version of the interface.
+  FuturePtr getFutureResult() {
+    constexpr int64_t kDone = 0, kFailed = 2;
+    auto told = c10::make_intrusive<Future>(c10::IntType::get());
+    getFuture()->addCallback([told](Future& done) { told->markCompleted(done.hasError() ? kFailed : kDone); });
+    return told;
   }
 
  private:
