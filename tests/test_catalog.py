@@ -177,6 +177,19 @@ def test_calls_that_crashed_on_the_gpu_are_sought_anew(parts: Any) -> None:
     assert parts("recording").calls_of({"rows": rows}) == {"torch.some": "0:"}
 
 
+def test_what_others_left_behind_is_no_answer(parts: Any) -> None:
+    judging, comparing = parts("judging"), parts("comparing")
+    spoilt = {"call": "0:", "error": "RuntimeError: Offset increment outside graph capture encountered unexpectedly."}
+    gpu = {"rows": {"torch.some": {"cuda": spoilt, "cpu": result(TENSOR)}}}
+    judged = judging.status("torch.some", "virtual", result(TENSOR), result(THERE), gpu)
+    assert judged["status"] == judging.WORKS and judged["with"] == judging.STOCK
+    assert parts("recording").calls_of(gpu) == {}
+    tied = ["object", "function", ["run_function", THERE]]
+    assert comparing.close(tied, ["object", "function"]) and not comparing.close(tied, ["object", "type"])
+    assert comparing.close("x # /a/values.py:134:15", "x # /a/values.py:136:15")
+    assert not comparing.close("x # /a/values.py:134:15", "y # /a/values.py:134:15")
+
+
 @pytest.mark.slow
 def test_a_call_that_is_no_longer_there_is_sought_anew(parts: Any) -> None:
     entry = parts("listing").Callable_("torch.random.initial_seed", "torch.random", "function")
