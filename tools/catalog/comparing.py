@@ -170,8 +170,10 @@ def places(a: Any) -> list[str]:
     """Where a result's tensors are, and the devices that it names."""
     if is_tensor(a):
         return [a[3]]
-    if isinstance(a, list) and a[:1] == ["device"]:
+    if isinstance(a, list) and a[:1] == ["device"] and isinstance(a[1], str):  # and no entry of a dictionary's
         return [a[1]]
+    if isinstance(a, list) and a[:2] == FUNCTION:
+        return []
     return [place for part in a for place in places(part)] if isinstance(a, list) else []
 
 
