@@ -35,7 +35,7 @@ def patched(driver: str) -> set[str]:
 
 def meets(name: str, told: dict[str, Any]) -> str:
     """How a callable meets devices: from its name, its parameters and what came of calling it."""
-    import torch
+    from torch.utils import _device
 
     try:
         target = resolve(name)
@@ -44,7 +44,7 @@ def meets(name: str, told: dict[str, Any]) -> str:
     short = name.rpartition(".")[2]
     if short in MOVERS and ("Tensor" in name or "Module" in name or "nn." in name):
         return "moves"
-    if any(target is maker for maker in torch.utils._device._device_constructors()):
+    if any(target is maker for maker in _device._device_constructors()):
         return "creates"
     try:
         parameters: Any = inspect.signature(target).parameters
