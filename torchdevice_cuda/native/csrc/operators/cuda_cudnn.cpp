@@ -1,5 +1,4 @@
 // cuDNN's operators, called by name: each is one of PyTorch's own under another.
-#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/affine_grid_generator.h>
@@ -40,12 +39,6 @@ void laid_out(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
     stack->back() = made.contiguous(kTogether);
 }
 
-// What it takes, asked by name.
-bool is_acceptable(const Tensor& self) {
-  const auto type = self.scalar_type();
-  const bool known = type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16;
-  return at::globalContext().userEnabledCuDNN() && known && self.numel() != 0;
-}
 // oneDNN's, asked by name for what is on the GPU.
 void refuse_onednn(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack*) {
   TORCH_CHECK(false, "itensor_view_from_dense expects CPU tensor input");
@@ -126,7 +119,6 @@ std::tuple<Tensor, Tensor> sample_backward(const Tensor& self, const Tensor& gri
 
 void register_cudnn(Registrar& registrar) {
   registrar.impl("convolution", torch::CppFunction::makeFromBoxedFunction<&laid_out>());
-  registrar.on_host("cudnn_is_acceptable", TORCH_FN(is_acceptable));
   registrar.impl("mkldnn_convolution", torch::CppFunction::makeFromBoxedFunction<&refuse_onednn>());
   registrar.impl_where_known("cudnn_convolution", TORCH_FN(convolution));
   registrar.impl_where_known("cudnn_convolution.out", TORCH_FN(convolution_out));

@@ -59,7 +59,8 @@ bool on_several_devices(const A&... a) {
   bool several = false;
   const auto look = [&](const auto& argument) {
     if constexpr (std::is_same_v<std::decay_t<decltype(argument)>, at::Tensor>) {
-      if (!argument.defined()) return;
+      // Numbers may be the CPU's: seeds of attention are.
+      if (!argument.defined() || (argument.dim() == 0 && argument.device().is_cpu())) return;
       several = several || (one && *one != argument.device());
       one = argument.device();
     }

@@ -52,8 +52,9 @@ void always_fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack
 // where the program has a kernel for the CPU alone, there is nothing to stand in for.
 bool computes_on_cuda(const c10::OperatorHandle& op) {
   const auto& name = op.operator_name();
-  // PyTorch's own of quantised weights compute with the CPU's libraries, but for bags of embeddings.
-  if (starts_with(name.name, "quantized::") && !starts_with(name.name, "quantized::embedding_bag_")) return false;
+  // PyTorch's own of quantised weights compute with the CPU's libraries, but for bags of embeddings that are not
+  // packed.
+  if (starts_with(name.name, "quantized::") && name.name.find("_rowwise_offsets") == std::string::npos) return false;
   if (!op.hasKernelForDispatchKey(DispatchKey::CPU)) return false;
   const auto colons = name.name.find("::");
   if (!g_is_written || colons == std::string::npos) return true;
