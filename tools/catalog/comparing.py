@@ -16,6 +16,8 @@ BUILD = re.compile(r' at "/.*|(?<=abstract class )(\w+) with.*|, please report.*
 INSTALLED = re.compile(r"(?<= from )['\"][^'\"]*['\"]?")
 #: Where in a file something is: files change.
 LINE = re.compile(r"(?<=\.py:)\d+(:\d+)?|(?<=\", line )\d+")
+#: And where the checkout is.
+CHECKOUT = re.compile(r"[^\s\"]*/(?=tools/catalog/)")
 PLACE = re.compile(r"\b(cuda|mps|cpu)(:0)?\b", re.IGNORECASE)
 #: Addresses, handles and seeds are larger: which they are says nothing.
 LARGE = 2**32
@@ -54,6 +56,7 @@ def of_tensor(value: Any) -> list[Any]:
 
 def text(value: str) -> str:
     """A text without what differs from run to run, whatever device it names."""
+    value = CHECKOUT.sub("", value)
     return PLACE.sub("<device>", INSTALLED.sub("<path>", ADDRESS.sub("<address>", value)))
 
 
