@@ -142,6 +142,9 @@ def test_results_on_another_device_are_refused_by_our_own_kernels_too() -> None:
     said = answer(torch.linalg.lu_factor, matrix, pivot=False, out=(torch.empty(0), torch.empty(0, dtype=torch.int32)))
     method = " (when checking argument in method wrapper_CUDA_linalg_lu_factor_ex_out_out)"
     assert said == f"RuntimeError: {places.format('info')}{method}"
+    # A number of the CPU's is a tensor of another device, too.
+    drawn = answer(torch.normal, torch.zeros(3, device="cuda"), torch.tensor(1.0))
+    assert isinstance(drawn, str) and drawn.startswith("RuntimeError: Expected all tensors to be on the same device")
 
 
 @child(VIRTUAL)

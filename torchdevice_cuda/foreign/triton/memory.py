@@ -59,11 +59,10 @@ class Memory:
         if not used.size:
             return
         low, high = int(used.min()), int(used.max()) + width
-        if any(first <= low and high <= end for first, end in self._ranges):
+        known = [*self._ranges, *self._others]
+        if any(first <= low and high <= end for first, end in known):
             return
-        if any(first <= low and high <= end for first, end in self._others):
-            return
-        used = used[~_within(used, [*self._ranges, *self._others], width)]
+        used = used[~_within(used, known, width)]
         if not used.size:
             return
         # Asked again before a program is told so: what it reaches for may be newer than the last answer.

@@ -14,6 +14,7 @@ namespace {
 using c10::DispatchKey;
 using Names = std::unordered_set<std::string>;
 
+// The last one's seeds are the host's here.
 const Names& mixing_ops() {
   static const auto* ops = new Names{
       "aten::copy_",
@@ -29,7 +30,8 @@ const Names& mixing_ops() {
       "aten::_fused_sgd_",
       "aten::_fused_adagrad_",
       "aten::_pack_padded_sequence",
-      "aten::_pack_padded_sequence_backward"};
+      "aten::_pack_padded_sequence_backward",
+      "aten::_scaled_dot_product_cudnn_attention_backward"};
   return *ops;
 }
 const Names& indexing_ops() {

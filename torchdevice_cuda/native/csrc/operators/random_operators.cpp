@@ -1,6 +1,5 @@
 // Which operators draw: PyTorch's own functions, whose kernels are in its tables for CUDA, and kernels of our own.
 #include <ATen/core/Tensor.h>
-#include <ATen/core/stack.h>
 #include <ATen/ops/bernoulli_native.h>
 #include <ATen/ops/bernoulli_ops.h>
 #include <ATen/ops/cauchy_native.h>
@@ -13,7 +12,6 @@
 #include <ATen/ops/log_normal_native.h>
 #include <ATen/ops/log_normal_ops.h>
 #include <ATen/ops/multinomial_native.h>
-#include <ATen/ops/multinomial_ops.h>
 #include <ATen/ops/normal_native.h>
 #include <ATen/ops/normal_ops.h>
 #include <ATen/ops/ones_like.h>
@@ -24,7 +22,6 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "operators/composites.h"
-#include "operators/device_check.h"
 #include "operators/random.h"
 #include "operators/random_launch.h"
 #include "runtime/device.h"
@@ -35,11 +32,11 @@ namespace {
 using at::Tensor;
 
 // A function of PyTorch's, behind the question that CUDA's wrapper of it asks.
-template <class Op, class Signature, Signature* kFunction>
+template <class Signature, Signature* kFunction>
 struct Asked;
 
-template <class Op, class R, class... A, R (*kFunction)(A...)>
-struct Asked<Op, R(A...), kFunction> {
+template <class R, class... A, R (*kFunction)(A...)>
+struct Asked<R(A...), kFunction> {
   static R call(A... a) {
     check_fork();
     return kFunction(std::forward<A>(a)...);
@@ -69,9 +66,9 @@ void register_random(Registrar& registrar) {
   registrar.impl("native_dropout", TORCH_FN(native_dropout));
   registrar.impl("_fused_dropout", TORCH_FN(fused_dropout));
   registrar.impl("_fill_mem_eff_dropout_mask_", TORCH_FN(fill_with_sequence));
-#define HOSTDEVICE_ASKED_AS(name, op, signature, function) \
-  registrar.impl(name, TORCH_FN((&Asked<at::_ops::op, signature, &at::native::function>::call)))
-#define HOSTDEVICE_ASKED(name, op, function) HOSTDEVICE_ASKED_AS(name, op, at::_ops::op::schema, function)
+#define HOSTDEVICE_ASKED_AS(name, signature, function) \
+  registrar.impl(name, TORCH_FN((&Asked<signature, &at::native::function>::call)))
+#define HOSTDEVICE_ASKED(name, op, function) HOSTDEVICE_ASKED_AS(name, at::_ops::op::schema, function)
   HOSTDEVICE_ASKED("uniform_", uniform_, uniform_);
   HOSTDEVICE_ASKED("normal_", normal_, normal_);
   HOSTDEVICE_ASKED("log_normal_", log_normal_, log_normal_);
@@ -93,8 +90,8 @@ void register_random(Registrar& registrar) {
   // The number of samples is symbolic since 2.7, here it is a number.
   using Multinomial = Tensor(const Tensor&, int64_t, bool, OptGenerator);
   using MultinomialOut = Tensor&(const Tensor&, int64_t, bool, OptGenerator, Tensor&);
-  HOSTDEVICE_ASKED_AS("multinomial", multinomial, Multinomial, multinomial);
-  HOSTDEVICE_ASKED_AS("multinomial.out", multinomial_out, MultinomialOut, multinomial_out);
+  HOSTDEVICE_ASKED_AS("multinomial", Multinomial, multinomial);
+  HOSTDEVICE_ASKED_AS("multinomial.out", MultinomialOut, multinomial_out);
 #undef HOSTDEVICE_ASKED
 #undef HOSTDEVICE_ASKED_AS
 }

@@ -59,8 +59,7 @@ bool on_several_devices(const A&... a) {
   bool several = false;
   const auto look = [&](const auto& argument) {
     if constexpr (std::is_same_v<std::decay_t<decltype(argument)>, at::Tensor>) {
-      // Numbers may be the CPU's: seeds of attention are.
-      if (!argument.defined() || (argument.dim() == 0 && argument.device().is_cpu())) return;
+      if (!argument.defined()) return;
       several = several || (one && *one != argument.device());
       one = argument.device();
     }
