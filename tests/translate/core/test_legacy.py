@@ -80,6 +80,7 @@ def test_it_is_not_to_derive_from(host: Context) -> None:
 
 
 # -------------------------------------------------------------------------------- making
+@pytest.mark.filterwarnings("ignore:torch.sparse.SparseTensor")
 def test_calls_make_what_torchs_class_makes(host: Context, quiet: list[str]) -> None:
     made, marks = of(host), host.translator.marks
     for args in ((), (2, 3), ([1.5, 2.5],), (torch.Size([2]),), (torch.arange(2.0),)):
