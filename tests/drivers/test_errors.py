@@ -21,6 +21,20 @@ LATE = "CUDA kernel errors might be asynchronously reported at some other API ca
 DEBUGGING = "\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
 
 
+#: Of what an H200 was asked for its texts, and of what there is a test elsewhere; each is to be found by its number.
+MET = {0, 1, 2, 3, 34, 35, 100, 101, 400, 600, 700, 999} | {
+    code
+    for code, (name, _) in RUNTIME.items()
+    if name in ("cudaErrorContextIsDestroyed", "cudaErrorHostMemoryAlreadyRegistered", "cudaErrorLaunchFailure")
+    or name.startswith("cudaErrorStreamCapture")
+    and code < 902
+}
+
+
+def test_errors_that_a_program_meets_are_known() -> None:
+    assert set(errors.CODES) >= MET
+
+
 def test_names_and_texts_are_the_runtimes() -> None:
     assert {code: list(said) for code, said in errors.CODES.items()} == {code: RUNTIME[code] for code in errors.CODES}
 

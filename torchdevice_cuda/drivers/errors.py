@@ -47,7 +47,7 @@ CODES: dict[int, tuple[str, str]] = {
 }
 #: Those of a kernel after which nothing more can be done with the device.
 ENDING = frozenset({700, 710, 719})
-_UNKNOWN_CODE = "unrecognized error code"
+_UNKNOWN = ("cudaErrorUnknown", "unrecognized error code")
 
 BAD_FORK = (
     "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' "
@@ -57,12 +57,12 @@ BAD_FORK = (
 
 def error_text(code: int) -> str:
     """What ``cudaGetErrorString`` says about an error code."""
-    return CODES.get(code, ("", _UNKNOWN_CODE))[1]
+    return CODES.get(code, _UNKNOWN)[1]
 
 
 def words_of(code: int) -> str:
     """What the runtime says about an error code, and what torch says behind it."""
-    name, text = CODES.get(code, ("cudaErrorUnknown", _UNKNOWN_CODE))
+    name, text = CODES.get(code, _UNKNOWN)
     if code == 101:
         return f"{text}\nGPU device may be out of range, do you have enough GPUs?"
     return (
