@@ -33,7 +33,7 @@ TAKEN: dict[str, tuple[str, object]] = {
     "garbage_collection_threshold:.5E-1": ("collect_above", 0.05),
     "expandable_segments:True": ("expandable", True),
     "expandable_segments:False": ("expandable", False),
-    "pinned_use_background_threads:True": ("pinned_background", True),
+    "pinned_use_background_threads:True": ("text", "pinned_use_background_threads:True"),
     "pinned_max_round_threshold_mb:5": ("pinned_rounded", 5 * MIB),
     "pinned_max_cached_size_mb:0": ("pinned_kept", 0),
     "release_lock_on_cudamalloc:True": ("releases_lock", True),
@@ -42,12 +42,12 @@ TAKEN: dict[str, tuple[str, object]] = {
     "pinned_use_hip_host_register:True": ("pinned_registers", True),
     "pinned_num_register_threads:2": ("pinned_threads", 2),
     "pinned_num_register_threads:128": ("pinned_threads", 128),
-    "pinned_reserve_segment_size_mb:1": ("pinned_reserve_mb", 1),
+    "pinned_reserve_segment_size_mb:1": ("text", "pinned_reserve_segment_size_mb:1"),
     "graph_capture_record_stream_reuse:True": ("reuses_in_capture", True),
     "per_process_memory_fraction:0": ("fraction", 0.0),
     "per_process_memory_fraction:1": ("fraction", 1.0),
     "per_process_memory_fraction:0.5": ("fraction", 0.5),
-    "pinned_free_catch_all:True": ("pinned_catches_all", True),
+    "pinned_free_catch_all:True": ("text", "pinned_free_catch_all:True"),
     "throw_on_cudamalloc_oom:True": ("rejects", True),
     "roundup_power2_divisions:1": ("divisions", (1,) * 16),
     "roundup_power2_divisions:8": ("divisions", (8,) * 16),
@@ -59,6 +59,7 @@ TAKEN: dict[str, tuple[str, object]] = {
     "roundup_power2_divisions:[131072:2]": ("divisions", (2,) * 16),
     "roundup_power2_divisions:[256:4,64:2]": ("divisions", (*[4] * 6, 2, 4, 4, *[0] * 7)),
     "roundup_power2_divisions:[256:0,>:2]": ("divisions", (*[0] * 9, *[2] * 7)),
+    "roundup_power2_divisions:[]": ("divisions", (0,) * 16),
     "roundup_power2_divisions:[>:4]": ("divisions", (0, *[4] * 15)),
 }
 SMALL = "CachingAllocator option {} too small, must be >= {}"
@@ -84,6 +85,16 @@ REFUSED: dict[str, tuple[type[Exception], str]] = {
     ),
     "roundup_power2_divisions:0": (ValueError, "For roundups, the divisions has to be power of 2 "),
     "roundup_power2_divisions:[0:4]": (ValueError, "For roundups, the intervals have to be power of 2 "),
+    "roundup_power2_divisions:[4:]": (ValueError, "stoull"),
+    "pinned_use_background_threads:x": (
+        ValueError,
+        "Expected 'True' or 'False' at index 2 in ConfigTokenizer but got 'x'",
+    ),
+    "pinned_reserve_segment_size_mb:0": (ValueError, "Pinned reserve segment size has to be greater than 0"),
+    "pinned_num_register_threads:-1": (
+        ValueError,
+        "Number of register threads has to be power of 2, got 18446744073709551615",
+    ),
     "roundup_power2_divisions:[4:4": (
         RuntimeError,
         "Expected closing bracket ']' in ConfigTokenizer but reached end of config",
@@ -104,7 +115,7 @@ def read(text: str) -> Settings:
 @pytest.mark.parametrize("text", TAKEN)
 def test_what_an_option_sets(text: str) -> None:
     field, value = TAKEN[text]
-    wanted = dataclasses.replace(Settings(), text=text, **{field: value})
+    wanted = dataclasses.replace(Settings(), **{"text": text, field: value})
     if field == "large_segment":
         wanted = dataclasses.replace(wanted, max_rounding=value)
     assert read(text) == wanted
@@ -142,6 +153,11 @@ def test_what_stays_and_what_goes_back() -> None:
     assert second == dataclasses.replace(
         first, text="", max_split=NEVER, collect_above=0.0, divisions=(0,) * 16, max_rounding=40 * MIB
     )
+
+
+def test_a_process_begins_with_all_memory_and_no_refusals() -> None:
+    assert (Settings().fraction, Settings().rejects) == (1.0, False)
+    assert len({Settings(), Settings()}) == 1, "they never change"
 
 
 def test_spaces_do_not_count() -> None:

@@ -97,6 +97,11 @@ def test_what_others_are_told_of_a_device() -> None:
     )
 
 
+def test_facts_and_offers_never_change() -> None:
+    assert len({REAL, dataclasses.replace(REAL)}) == 1
+    assert len({Offer(None, "none"), Offer(None, "none")}) == 1
+
+
 def test_an_offer_is_no_fault_unless_it_says_so() -> None:
     assert not Offer(None, "there is none").is_fault
 
@@ -167,7 +172,10 @@ def test_exchanging_devices(toy: ToyDriver) -> None:
 # -------------------------------------------------------------------------- initialisation
 def test_bringing_it_up(toy: ToyDriver) -> None:
     assert toy.needs_init and not toy.initialized() and not toy.has_context(0) and not toy.in_bad_fork()
+    started: list[str] = []
+    toy.start = lambda: started.append("started")  # type: ignore[method-assign]
     toy.initialize()
+    assert started == ["started"]
     assert not toy.needs_init and toy.initialized() and toy.has_context(0)
     assert toy.in_bad_fork() is False
     assert forked(lambda: [toy.needs_init, toy.initialized(), toy.in_bad_fork()]) == [True, False, True]

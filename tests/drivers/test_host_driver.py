@@ -51,6 +51,7 @@ def test_a_virtual_gpu_says_so() -> None:
     found = host.host_facts(3, GIB, settings.Settings(), "a label", 0)
     assert (found.name, found.is_integrated) == (f"{facts.processor_name()} (a label)", 0)
     assert (found.pci_bus_id, found.uuid) == (3, facts.device_uuid(3))
+    assert host.host_facts(0, GIB, settings.Settings()).is_integrated == 1
 
 
 def test_memory_is_chosen_or_the_profiles() -> None:
@@ -153,6 +154,7 @@ def test_memory_counts_from_its_start() -> None:
 
 def test_streams_keep_the_processors_time() -> None:
     driver = made()
+    assert driver.streams._cycles_per_second(0) == driver.facts(0).clock_rate * 1000
     start, end = (driver.streams.event(timing=True) for _ in range(2))
     driver.streams.record(start, 0, 0)
     driver.streams.sleep(driver.facts(0).clock_rate * 10, 0)  # kHz: ten milliseconds
@@ -214,7 +216,7 @@ def test_a_state_of_cuda_starts_from_its_seed() -> None:
 def test_an_offset_of_a_seed() -> None:
     driver = made()
     (generator,) = driver.generators()
-    for seed in (7, 2**64 - 3):
+    for seed in (7, 2**64 - 3, 1 << 63):
         generator.manual_seed(seed)
         driver.set_state_offset(generator, 8)
         values = drawn(generator)

@@ -88,6 +88,8 @@ def test_streams_from_elsewhere(streams: HostStreams) -> None:
     assert (outside.handle, outside.priority) == (0x1234, 0)
     assert streams.external(0, 0x1234) == 0x1234
     assert streams.state(0x1234, 0) is outside
+    streams.external(0, 3)
+    assert streams.state(3, 0).handle == 3, "a number that might be the pool's, if nobody had brought it"
     own = streams.state(streams.new(0), 0)
     streams.external(0, own.handle)
     assert streams.state(own.handle, 0) is own, "a known handle is that stream"

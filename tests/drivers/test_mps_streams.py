@@ -146,7 +146,7 @@ def test_a_stream_that_sleeps_is_not_asked(metal: Metal, streams: MpsStreams) ->
 
 def test_waiting_waits_for_the_queue(metal: Metal, streams: MpsStreams) -> None:
     streams.synchronize(0, 0)
-    assert (metal.drained, len(metal.timed)) == (1, 1)
+    assert (metal.drained, metal.timed) == (1, {1: False})
     metal.busy = True
     begin = time.monotonic()
     streams.synchronize_device(0)
@@ -242,6 +242,7 @@ def test_an_event_that_was_recorded_again_meanwhile_stays(
 def test_times_are_the_gpus(metal: Metal, streams: MpsStreams) -> None:
     start = recorded(streams)
     assert list(metal.timed.values()) == [True, True], "what all times are measured from comes first"
+    assert metal.asked == {1}, "and was asked, so that its time is noted"
     metal.now += 5
     end = recorded(streams)
     assert len(metal.timed) == 3, "once"

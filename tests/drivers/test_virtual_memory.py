@@ -374,16 +374,16 @@ def test_observers_are_told() -> None:
 @on_async
 def test_the_other_allocator_tells_less() -> None:
     held = memory()
-    one = torch.ones(1000, device="cuda")
+    one = torch.ones(4001, dtype=torch.uint8, device="cuda")
     shown = flat(held.stats(0))
-    assert shown["allocated_bytes.all.current"] == shown["active_bytes.all.current"] == 4000, "to the byte"
+    assert shown["allocated_bytes.all.current"] == shown["active_bytes.all.current"] == 4001, "to the byte"
     assert shown["reserved_bytes.all.current"] == shown["reserved_bytes.all.peak"] == 32 * MIB
     assert {name for name, value in shown.items() if value} == {
         f"{kind}_bytes.all.{figure}" for kind in ("allocated", "active", "reserved") for figure in ("current", "peak")
     }
     del one
     assert flat(held.stats(0))["allocated_bytes.all.current"] == 0
-    assert flat(held.stats(0))["allocated_bytes.all.peak"] == 4000
+    assert flat(held.stats(0))["allocated_bytes.all.peak"] == 4001
     assert held.settings.backend == allocation.ASYNC
     assert held.shown_split == 0
 

@@ -43,11 +43,8 @@ class Settings:
     reuses_in_capture: bool = False
     pinned_registers: bool = False
     pinned_threads: int = 1
-    pinned_background: bool = False
     pinned_rounded: int = NEVER
     pinned_kept: int = NEVER
-    pinned_reserve_mb: int = 0
-    pinned_catches_all: bool = False
 
     def shown(self) -> dict[str, Any]:
         """As a snapshot shows them."""
@@ -127,7 +124,7 @@ class _Tokens:
 
 # ------------------------------------------------------------------------------- values
 #: What a key's value says: from the tokens, where it begins and what was read before to fields and their values.
-_Reader = Callable[[_Tokens, int, "Settings"], "dict[str, Any]"]
+_Reader = Callable[[_Tokens, int, Settings], dict[str, Any]]
 
 
 def _check(condition: bool, words: str) -> None:
@@ -145,6 +142,12 @@ def _megabytes(field: str) -> _Reader:
 
 def _truth(field: str) -> _Reader:
     return lambda tokens, at, before: {field: tokens.truth(at)}
+
+
+def _truth_of_nothing(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
+    """Of threads and frees of pinned memory that a host's own has not: CUDA's errors, and nothing to remember."""
+    tokens.truth(at)
+    return {}
 
 
 def _least_segment(option: str, field: str) -> _Reader:
@@ -185,9 +188,9 @@ def _threads(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
 
 
 def _reserve(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
-    chosen = tokens.size(at)
-    _check(chosen > 0, "Pinned reserve segment size has to be greater than 0")
-    return {"pinned_reserve_mb": chosen}
+    """Of a segment that nothing is taken from here."""
+    _check(tokens.size(at) > 0, "Pinned reserve segment size has to be greater than 0")
+    return {}
 
 
 def _divisions(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
@@ -233,7 +236,7 @@ _COMMON: Mapping[str, _Reader] = {
     "garbage_collection_threshold": _threshold,
     "roundup_power2_divisions": _divisions,
     "expandable_segments": _truth("expandable"),
-    "pinned_use_background_threads": _truth("pinned_background"),
+    "pinned_use_background_threads": _truth_of_nothing,
     "pinned_max_round_threshold_mb": _megabytes("pinned_rounded"),
     "pinned_max_cached_size_mb": _megabytes("pinned_kept"),
 }
@@ -247,7 +250,7 @@ _CUDA: Mapping[str, _Reader] = {
     "pinned_reserve_segment_size_mb": _reserve,
     "graph_capture_record_stream_reuse": _truth("reuses_in_capture"),
     "per_process_memory_fraction": _fraction,
-    "pinned_free_catch_all": _truth("pinned_catches_all"),
+    "pinned_free_catch_all": _truth_of_nothing,
     "throw_on_cudamalloc_oom": _truth("rejects"),
 }
 
@@ -259,7 +262,6 @@ def _entries(tokens: _Tokens, whose: str) -> Iterator[tuple[str, int]]:
         key = tokens[at]
         if key not in _COMMON and key not in _CUDA:
             raise ValueError(f"Unrecognized key '{key}' in {whose} allocator config.")
-        _ = tokens[at + 1]
         yield key, at + 2
         at = tokens.past_value(at + 2) + 2
 
@@ -314,9 +316,13 @@ def _warnings(now: Settings, keys: list[str]) -> Iterator[str]:
         )
 
 
+def _chosen(environment: Mapping[str, str]) -> str | None:
+    return next((environment[name] for name in VARIABLES if name in environment), None)
+
+
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     """What the environment says. CUDA reads it before anybody could hear a warning."""
-    text = next((environment[name] for name in VARIABLES if name in environment), None)
+    text = _chosen(environment)
     if text is None:
         return Settings()
     if backend(environment) == ASYNC:
@@ -333,9 +339,9 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
 
 def backend(environment: Mapping[str, str] = os.environ) -> str:
     """The allocator that the environment names. CUDA looks for that alone when it is loaded, whatever else is there."""
-    text = next((environment[name] for name in VARIABLES if name in environment), "")
-    found = re.search(rf"(?:^|,)\s*backend\s*:\s*{ASYNC}\s*(?:,|$)", text)
-    return NATIVE if found is None else ASYNC
+    text = _chosen(environment)
+    found = text is not None and re.search(rf"(?:^|,)\s*backend\s*:\s*{ASYNC}\s*(?:,|$)", text)
+    return ASYNC if found else NATIVE
 
 
 def caches(environment: Mapping[str, str] = os.environ) -> bool:

@@ -57,6 +57,7 @@ def test_which_methods_only_convert() -> None:
         ("to", (), {"device": "meta", "dtype": torch.float64}, torch.float32),
         ("new_zeros", ((3,),), {"dtype": torch.float64}, torch.float32),
         ("new_zeros", ((3,),), {"dtype": torch.float64, "device": "meta"}, torch.float32),
+        ("new_tensor", ([1.0, 2.0, 3.0],), {"dtype": torch.float64}, torch.float32),
     ],
 )
 def test_on_the_device_precision_is_halved(

@@ -218,6 +218,7 @@ class Refusing(torch.Tensor):
 
 def test_precision_that_is_refused_finds_another_way(apart: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     enter, host = entering(apart), torch.ones(2).as_subclass(Refusing)
+    monkeypatch.setattr(apart.precision, "admit", lambda tensor: pytest.fail("it is no refusal"))
     with pytest.raises(TypeError, match="^other$"):
         enter(host)
     monkeypatch.setattr(Refusing, "error", TypeError("Cannot convert a MPS Tensor to float64 dtype as the MPS"))

@@ -237,6 +237,8 @@ def test_a_forked_child_decides_anew(apart: Translator) -> None:
     assert forked(lambda: [apart.forked, len(apart.cache), str(apart.device("cpu")), apart.injects()]) == [
         *(True, 0, "meta", True)
     ]
+    host = translator()
+    assert forked(lambda: host.forked) is False, "nothing was redirected"
     apart.driver.ask()
     assert forked(lambda: [str(apart.device("cpu")), apart.injects(), str(apart.device("cuda"))]) == [
         *("cpu", False, "meta")

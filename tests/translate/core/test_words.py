@@ -1,13 +1,10 @@
-"""Errors that name the Apple GPU, in CUDA's words and in the CPU's; and which errors are translated at all."""
+"""Errors that name the Apple GPU, in CUDA's words and in the CPU's."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 import torch
 
-from torchdevice_cuda.translate.core.errors import Errors
 from torchdevice_cuda.translate.core.words import in_cudas_words
 
 SAME = "Expected all tensors to be on the same device"
@@ -98,57 +95,3 @@ def test_other_errors_are_as_they_are(said: str) -> None:
 def test_only_the_first_device_and_only_whole_words() -> None:
     said = f"{SAME}: mps:0, mps:1, mpsx, xmps and mps"
     assert in_cudas_words(said) == f"{SAME}: cuda:0, cuda:1, mpsx, xmps and cuda"
-
-
-# --------------------------------------------------------------------------- which errors
-class Memory:
-    def translated(self, error: BaseException) -> BaseException:
-        return torch.OutOfMemoryError("CUDA out of memory.") if "full" in str(error) else error
-
-
-class Driver:
-    memory = Memory()
-
-
-def errors(words: bool, on_cpu: bool = False) -> Errors:
-    driver: Any = Driver()
-    return Errors(driver, words, lambda: on_cpu)
-
-
-NAMED = f"{SAME}, mps:0 and cpu!"
-
-
-@pytest.mark.parametrize("kind", [RuntimeError, TypeError, ValueError, IndexError])
-def test_errors_of_torchs_core_are_translated(kind: type[Exception]) -> None:
-    error = kind(NAMED, 2)
-    assert errors(words=True).translated(error) is error
-    assert error.args == (f"{SAME}, cuda:0 and cpu!", 2)
-    error = kind(NAMED)
-    errors(words=True, on_cpu=True).translated(error)
-    assert error.args == (f"{SAME}, cpu and cpu!",)
-    error = kind(NAMED)
-    assert errors(words=False).translated(error) is error
-    assert error.args == (NAMED,)
-
-
-class Own(RuntimeError):
-    """One of the program's."""
-
-
-@pytest.mark.parametrize("error", [Own(NAMED), KeyError(NAMED), RuntimeError(), RuntimeError(3), RuntimeError(b"mps")])
-def test_other_errors_are_left_alone(error: Exception) -> None:
-    before = error.args
-    assert errors(words=True).translated(error) is error
-    assert error.args == before
-
-
-def test_memory_that_is_full() -> None:
-    for words in (True, False):
-        shown = errors(words).translated(RuntimeError("full"))
-        assert isinstance(shown, torch.OutOfMemoryError)
-    value = ValueError("full")
-    assert errors(words=True).translated(value) is value
-    plain = Errors(Driver(), words=True)  # type: ignore[arg-type]
-    error = RuntimeError(NAMED)
-    plain.translated(error)
-    assert error.args == (f"{SAME}, cuda:0 and cpu!",)

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from .. import allocation
@@ -44,8 +45,7 @@ def high_water_mark() -> int | None:
     ``getrusage`` would say on Linux what the process held that started this one, if that was more.
     """
     if sys.platform == "linux":
-        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-            found = re.search(r"^VmHWM:\s*(\d+) kB", status.read(), re.MULTILINE)
+        found = re.search(rb"^VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_bytes(), re.MULTILINE)
         return int(found[1]) * 1024 if found else None
     try:
         import resource
@@ -99,6 +99,13 @@ class _Block:
         self.address = ctypes.addressof(self.buffer)
 
 
+class _Entered(threading.local):
+    """The pools that a thread has entered, by device."""
+
+    def __init__(self) -> None:
+        self.pools: dict[int, list[PoolId]] = collections.defaultdict(list)
+
+
 class ProcessMemory(Memory):
     """The memory of a device in host memory that keeps no books of its own."""
 
@@ -120,7 +127,7 @@ class ProcessMemory(Memory):
         self._history: list[list[dict[str, Any]]] = [[] for _ in range(device_count)]
         self._history_limit = 0
         self._skipped: frozenset[str] = frozenset()
-        self._thread = threading.local()
+        self._entered = _Entered()
         self._holders: collections.Counter[tuple[int, PoolId]] = collections.Counter()
         self._observers: list[OutOfMemoryObserver] = []
 
@@ -141,10 +148,9 @@ class ProcessMemory(Memory):
         return gauge
 
     # ---------------------------------------------------------------- statistics
-    def _check(self, device: int) -> int:
+    def _check(self, device: int) -> None:
         if not 0 <= device < len(self._used):
             raise RuntimeError(f"Invalid device argument {device}: did you call init?")
-        return device
 
     def stats(self, device: int) -> dict[str, Any]:
         """Process memory as allocated, reserved, active and requested bytes; raw allocations as counts."""
@@ -324,8 +330,7 @@ class ProcessMemory(Memory):
 
     # ---------------------------------------------------------------------- pools
     def _pools(self, device: int) -> list[PoolId]:
-        entered: dict[int, list[PoolId]] = self._thread.__dict__.setdefault("pools", {})
-        return entered.setdefault(device, [])
+        return self._entered.pools[device]
 
     def retain_pool(self, device: int, pool: PoolId) -> None:
         """One holder of a pool more."""
@@ -336,9 +341,9 @@ class ProcessMemory(Memory):
         """One holder of a pool less; its blocks are not kept for reuse, so nothing is left to give back."""
         with self._lock:
             key = (device, _as_id(pool))
-            self._holders[key] -= 1
-            if self._holders[key] <= 0:
-                del self._holders[key]
+            left = self._holders.pop(key, 0) - 1
+            if left > 0:
+                self._holders[key] = left
 
     def pool_holders(self, device: int, pool: PoolId) -> int:
         """How many hold a pool."""

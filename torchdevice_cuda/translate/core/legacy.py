@@ -58,17 +58,20 @@ class TensorType(type):
         return made if given and cls.is_sparse else made.to(target)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        if not isinstance(instance, torch.Tensor) or instance.dtype is not cls.dtype:
-            return False
         layout = torch.sparse_coo if cls.is_sparse else torch.strided
-        if instance.layout is not layout:
-            return False
+        return _is_kind(instance, cls.dtype, layout) and cls._holds(instance)
+
+    def _holds(cls, instance: torch.Tensor) -> bool:
+        """Whether a tensor of its kind is CUDA's to the program."""
         translator = cls._translator
         if translator.accelerator == "cpu":
             return instance in translator.marks or cls.is_sparse
-        if instance.device.type != translator.accelerator:
-            return False
-        return not (translator.tells_beliefs and translator.beliefs.is_cpu(instance))
+        there = instance.device.type == translator.accelerator
+        return there and not (translator.tells_beliefs and translator.beliefs.is_cpu(instance))
+
+
+def _is_kind(instance: Any, dtype: torch.dtype, layout: torch.layout) -> bool:
+    return isinstance(instance, torch.Tensor) and instance.dtype is dtype and instance.layout is layout
 
 
 def _on_cuda(device: Any) -> Any:
@@ -89,10 +92,9 @@ class HostTensorType(TensorType):
 
     def __instancecheck__(cls, instance: Any) -> bool:
         """What went to the accelerator unasked is of the CPU's type; what operators made may be, too."""
-        if not isinstance(instance, torch.Tensor) or instance.dtype is not cls.dtype:
-            return False
-        if instance.layout is not torch.strided:
-            return False
+        return _is_kind(instance, cls.dtype, torch.strided) and cls._holds(instance)
+
+    def _holds(cls, instance: torch.Tensor) -> bool:
         kind, translator = instance.device.type, cls._translator
         return kind == "cpu" or (kind == translator.accelerator and not translator.beliefs.is_known_cuda(instance))
 

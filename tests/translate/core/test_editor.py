@@ -76,6 +76,7 @@ def test_a_change_is_recorded_under_its_name_and_whose_it_is(owner: types.Module
     editor.by = "two"
     editor.remove(owner, "name")
     assert editor.changes == [Change("program.name", "one"), Change("program.name", "two")]
+    assert len(set(editor.changes)) == 2
 
 
 def test_a_change_that_comes_later_is_on_behalf_of_who_asked_for_it(owner: types.ModuleType) -> None:
