@@ -240,9 +240,9 @@ def test_the_real_clock() -> None:
     start, end = streams.event(timing=True), streams.event(timing=True)
     begin = time.monotonic()
     streams.record(start, 0, 0)
-    streams.sleep(30_000_000, 0)
+    streams.sleep(300_000_000, 0)
     streams.record(end, 0, 0)
-    assert time.monotonic() - begin < 0.025
+    assert time.monotonic() - begin < 0.25
     streams.synchronize_event(end)
-    assert time.monotonic() - begin >= 0.03
-    assert 30 <= streams.elapsed_ms(start, end) < 55
+    assert time.monotonic() - begin >= 0.3
+    assert 300 <= streams.elapsed_ms(start, end) < 3000

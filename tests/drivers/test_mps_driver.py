@@ -12,7 +12,7 @@ import torch
 from torchdevice_cuda import settings
 from torchdevice_cuda.drivers.host import facts as hostfacts
 from torchdevice_cuda.drivers.mps import driver as module
-from torchdevice_cuda.drivers.mps import metal
+from torchdevice_cuda.drivers.mps import emulated_streams, metal
 from torchdevice_cuda.drivers.mps.driver import MpsDriver, offer
 from torchdevice_cuda.drivers.traits import Trait
 from torchdevice_cuda.native import build
@@ -123,6 +123,17 @@ def test_an_emulated_gpu_has_the_memory_that_was_chosen(monkeypatch: pytest.Monk
     plain = made()
     plain.prepare()
     assert plain.native is None
+
+
+def test_emulating_puts_the_device_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    native, done = object(), []
+    monkeypatch.setattr(build, "load", lambda kind, build: done.append((kind, build)) or native)
+    monkeypatch.setattr(module, "install", lambda *said: done.append(said))
+    monkeypatch.setattr(emulated_streams, "complete", lambda: done.append("streams"))
+    monkeypatch.setattr(torch._C, "_mps_is_available", lambda: done.append("Metal is up"), raising=False)
+    assert module.emulate(GIB, False) is native  # type: ignore[comparison-overlap]
+    assert done == [("mps", False), (native, "emulated Apple GPU", [GIB]), "streams", "Metal is up"]
+    assert module._log.name == "torchdevice_cuda"
 
 
 def test_books_are_taken_before_they_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,9 +112,7 @@ def test_an_idle_queue_says_so(metal: Metal, streams: MpsStreams) -> None:
 
 def test_a_busy_queue_is_asked_without_filling_it(metal: Metal, streams: MpsStreams) -> None:
     metal.busy = True
-    begin = time.monotonic()
     assert [streams.query(0, 0) for _ in range(5)] == [False] * 5
-    assert time.monotonic() - begin < 0.05, "only the first one waits"
     assert len(metal.timed) == 1
     metal.busy = False
     assert streams.query(0, 0) is True
@@ -139,7 +137,7 @@ def test_a_queue_that_is_slow_to_say_so_is_given_longer(
 
 
 def test_a_stream_that_sleeps_is_not_asked(metal: Metal, streams: MpsStreams) -> None:
-    streams.sleep(50_000_000, 0)
+    streams.sleep(500_000_000, 0)
     assert streams.query(0, 0) is False
     assert metal.timed == {}
 
@@ -276,8 +274,13 @@ def test_where_a_sleeping_stream_held_an_event_the_hosts_clock_tells(
 
 
 def test_an_event_behind_a_sleeping_stream_is_held_by_the_host(metal: Metal, streams: MpsStreams) -> None:
-    streams.sleep(20_000_000, 0)
-    assert recorded(streams).held_by_host is True
+    begin = time.monotonic()
+    streams.sleep(300_000_000, 0)
+    event = recorded(streams)
+    assert event.held_by_host is True
+    assert streams.query_event(event) is False
+    streams.synchronize_event(event)
+    assert time.monotonic() - begin >= 0.3
     assert recorded(MpsStreams(1, lambda device: 1e9)).held_by_host is False
 
 
@@ -285,9 +288,9 @@ def test_where_there_is_nothing_to_measure_from_the_hosts_clock_tells(metal: Met
     metal.deaf = True
     start = recorded(streams)
     assert (streams._anchor, streams._anchored) == (None, True)
-    begin = time.monotonic()
+    before = metal.drained
     end = recorded(streams)
-    assert time.monotonic() - begin < 0.015, "it is found out once"
+    assert metal.drained == before, "it is found out once"
     start.completes_at, end.completes_at = 1_000_000, 4_000_000
     assert streams.elapsed_ms(start, end) == 3.0
     assert metal.asked == set()

@@ -90,14 +90,14 @@ def test_streams_that_sleep() -> None:
     try:
         made.sleep(-5, 0)
         assert made.query(one, 0) is True
-        made.sleep(gpus.GPUS["a100-80"].clock_mhz * 40_000, 0)  # forty milliseconds
+        made.sleep(gpus.GPUS["a100-80"].clock_mhz * 400_000, 0)  # tenths of a second
         assert made.query(one, 0) is False
         assert made.query(0, 0) is True
         begin = time.monotonic()
         made.synchronize(0, 0)
-        assert time.monotonic() - begin < 0.02
+        assert time.monotonic() - begin < 0.3
         made.synchronize(one, 0)
-        assert 0.01 < time.monotonic() - begin < 0.2
+        assert 0.05 < time.monotonic() - begin < 3
         made.sleep(gpus.GPUS["a100-80"].clock_mhz * 20_000, 0)
         made.synchronize_device(0)
         assert made.query(one, 0) is True
@@ -163,7 +163,7 @@ def test_events() -> None:
 def test_the_time_between_events() -> None:
     made = streams()
     start = recorded(made)
-    made.sleep(gpus.GPUS["a100-80"].clock_mhz * 20_000, 0)
+    made.sleep(gpus.GPUS["a100-80"].clock_mhz * 300_000, 0)
     end, waiting = recorded(made), made.new(0)
     assert made.query_event(end) is False
     made.wait(end, waiting, 0)
@@ -171,7 +171,7 @@ def test_the_time_between_events() -> None:
     made.synchronize_event(end)
     assert made.query_event(end) is True
     assert made.query(waiting, 0) is True
-    assert 18 < made.elapsed_ms(start, end) < 60
+    assert 100 < made.elapsed_ms(start, end) < 3000
     assert made.elapsed_ms(end, start) == -made.elapsed_ms(start, end)
 
 

@@ -95,8 +95,8 @@ class Translator:
         if moved_off_cpu and not asked_by_program():
             return device
         if redirected:
-            kind = found.type or CPU  # a target always has one
-            translated = torch.device(kind) if found.index is None else torch.device(kind, found.index)
+            # A target has a type; an index is kept only where nothing is redirected.
+            translated = torch.device(found.type or CPU)
             self.log(str(device), translated)
         else:
             translated = device
