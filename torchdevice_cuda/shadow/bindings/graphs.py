@@ -1,4 +1,4 @@
-"""CUDA graphs and green contexts: their states and errors. What is captured and replayed is the driver's affair."""
+"""CUDA graphs: their states and errors. What is captured and replayed is the driver's affair."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ...native.interface import NativeGraph
 
-__all__ = ["_CUDAGraph", "_CUDAGreenContext", "_WorkqueueScope", "_graph_pool_handle"]
+__all__ = ["_CUDAGraph", "_graph_pool_handle"]
 
 _ILLEGAL_STATE = 401
 _CAPTURE_BEGIN = (
@@ -282,52 +282,4 @@ def _dot(names: list[str]) -> str:
     return f'digraph dot {{\nsubgraph cluster_1 {{\nlabel="graph_1" graph[style="dashed"];\n{body}\n}}\n}}\n'
 
 
-# How a green context shares the device's work queues with the others.
-_WorkqueueScope = pybind.enum("torch._C", "_WorkqueueScope", {"device_ctx": 0, "balanced": 1})
-
-
-def green_context_unavailable() -> RuntimeError:
-    """The error for asking for a part of the GPU's multiprocessors."""
-    return RuntimeError(
-        f"Green contexts divide the multiprocessors of an NVIDIA GPU; the {active().name!r} driver of torchdevice_cuda "
-        "has none to divide. Check torch.cuda.green_contexts.SUPPORTED first, and use streams in place of contexts"
-    )
-
-
-class _CUDAGreenContext(pybind.PybindObject):
-    """A part of a GPU; there is none to take here."""
-
-    def __init__(self) -> None:
-        raise TypeError(f"{type(self).__name__}: No constructor defined!")
-
-    @staticmethod
-    def create(
-        *,
-        device_id: int | None = None,
-        num_sms: int | None = None,
-        workqueue_scope: str | None = None,
-        workqueue_concurrency_limit: int | None = None,
-    ) -> _CUDAGreenContext:
-        """Raises, since there is none."""
-        raise green_context_unavailable()
-
-    @staticmethod
-    def max_workqueue_concurrency(device_id: int | None = None) -> int:
-        """Raises, since there is none."""
-        raise green_context_unavailable()
-
-    def set_context(self) -> None:
-        """Raises, since there is none."""
-        raise green_context_unavailable()
-
-    def pop_context(self) -> None:
-        """Raises, since there is none."""
-        raise green_context_unavailable()
-
-    def Stream(self) -> torch.cuda.Stream:
-        """Raises, since there is none."""
-        raise green_context_unavailable()
-
-
-for _class in (_CUDAGraph, _CUDAGreenContext):
-    _class.__module__ = "torch._C"
+_CUDAGraph.__module__ = "torch._C"
