@@ -130,6 +130,29 @@ def raw_sizes_are_signed(version: str) -> bool:
     return torch_release(version) >= (2, 13)
 
 
+#: What the C++ class of CUDA graphs has since a release; programs look whether it is there.
+_METHODS_OF_GRAPHS = {
+    (2, 8): ("instantiate", "raw_cuda_graph"),
+    (2, 9): ("raw_cuda_graph_exec",),
+    (2, 12): ("begin_capture_to_if_node", "end_capture_to_conditional_node", "get_currently_capturing_graph"),
+    (2, 14): (
+        "begin_capture_to_while_node",
+        "capture_end_post",
+        "capture_end_pre",
+        "pools",
+        "set_conditional_handle_for_current_node",
+        "_has_graph_exec",
+        "_retain_pool",
+    ),
+}
+
+
+def methods_of_later_graphs(version: str) -> list[str]:
+    """The methods of graphs that a release does not have yet."""
+    release = torch_release(version)
+    return [name for since, names in _METHODS_OF_GRAPHS.items() if since > release for name in names]
+
+
 def instantiates_by_itself(version: str) -> bool:
     """Whether torch's Python ends a capture in parts, makes it ready, and replays only what is."""
     return torch_release(version) >= (2, 14)
