@@ -31,6 +31,8 @@ def kernels(context: Context) -> None:
     from ...fallback.capabilities import refusals
     from ...fallback.guards import Guard, functions
     from ...fallback.kernels import Chain, register
+    from ...fallback.quantized import Home
+    from ...fallback.quantized_tensors import homes
     from ...kernels import copies
 
     settings, editor, precision = context.settings, context.editor, context.precision
@@ -42,6 +44,9 @@ def kernels(context: Context) -> None:
     )
     doubles = precision.choice != "raise"
     guard = Guard(device, chain.left, precision.admit if doubles else None, translated)
+    beliefs = context.translator.beliefs.is_cpu if context.translator.tells_beliefs else lambda tensor: False
+    homes[kind] = Home(device, chain.left, translated, beliefs)
+    editor.on_undo(homes.clear)
     editor.on_undo(chain.routes.close)
     editor.undone(f"torch.ops.aten[{kind.upper()}]", register(chain, guard)._destroy)
     context.left = chain.left
