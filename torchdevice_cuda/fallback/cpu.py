@@ -29,6 +29,13 @@ _BINDINGS = tuple(
 )
 
 
+def overload(name: str) -> Operator:
+    """The operator object of ``namespace::name.overload``."""
+    namespace, _, rest = name.partition("::")
+    base, _, which = rest.partition(".")
+    return cast("Operator", getattr(getattr(getattr(torch.ops, namespace), base), which or "default"))
+
+
 def _callable(op: Operator) -> Callable[..., Any]:
     """What computes an operator: torch's function of that name, where no other overload can be meant by it.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
@@ -31,13 +31,6 @@ _CUDNN = frozenset(
 )
 #: An operator with one of these is made of others, whatever tensors it is given.
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
-
-
-def _overload(name: str) -> Operator:
-    """The operator object of a full name."""
-    namespace, _, rest = name.partition("::")
-    base, _, which = rest.partition(".")
-    return cast("Operator", getattr(getattr(getattr(torch.ops, namespace), base), which or "default"))
 
 
 @functools.cache
@@ -120,7 +113,7 @@ class Home:
         compute = self._computing(op)
         if (lacking := refusing(op)) is None:
             return compute
-        refuse = functools.partial(_refuse, _overload(lacking))
+        refuse = functools.partial(_refuse, cpu.overload(lacking))
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
             believed = any(isinstance(value, QuantizedTensor) and self._believed_cpu(value) for value in args)
