@@ -30,10 +30,10 @@ _BINDINGS = tuple(
 
 
 def overload(name: str) -> Operator:
-    """The operator object of ``namespace::name.overload``."""
-    namespace, _, rest = name.partition("::")
+    """The operator object of ``namespace::name.overload``; the namespace is ``aten`` where there is none."""
+    namespace, _, rest = name.rpartition("::")
     base, _, which = rest.partition(".")
-    return cast("Operator", getattr(getattr(getattr(torch.ops, namespace), base), which or "default"))
+    return cast("Operator", getattr(getattr(getattr(torch.ops, namespace or "aten"), base), which or "default"))
 
 
 def _callable(op: Operator) -> Callable[..., Any]:

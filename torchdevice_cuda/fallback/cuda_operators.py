@@ -117,7 +117,7 @@ _device: Callable[[Tensor], torch.device] = vars(torch._C.TensorBase)["device"].
 
 def _wide(x: Tensor) -> Tensor:
     """What statistics are computed of: half precision is not enough."""
-    return _aten._to_copy(x, dtype=torch.float32) if x.dtype in _NARROW else x  # type: ignore[no-any-return]
+    return _as(x, torch.float32) if x.dtype in _NARROW else x
 
 
 def _as(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -157,10 +157,18 @@ def _gather_with_counts(
     return together, (squares / total + eps).rsqrt_()
 
 
-def _gather(input: Tensor, mean: Tensor, *arguments: Any) -> Any:
-    *rest, count = arguments
+def _gather(
+    input: Tensor,
+    mean: Tensor,
+    inverse: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    momentum: float,
+    eps: float,
+    count: int,
+) -> Any:
     counts = _aten.full([mean.shape[0]], float(count), dtype=mean.dtype, device=_device(mean))
-    return _gather_with_counts(input, mean, *rest, counts)
+    return _gather_with_counts(input, mean, inverse, running_mean, running_var, momentum, eps, counts)
 
 
 def _elements(
