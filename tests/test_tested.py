@@ -95,6 +95,40 @@ def test_files_of_tests_are_those_that_run_the_package(tools: SimpleNamespace) -
     assert not any("harness" in name for name in found)
 
 
+def test_the_likeliest_of_the_named_tests_come_first(tools: SimpleNamespace) -> None:
+    names = {
+        "tests/mps/test_events.py": 1.0,
+        "tests/drivers/test_machine.py": 2.0,
+        "tests/drivers/test_host_memory.py": 30.0,
+        "tests/drivers/test_process_memory.py": 4.0,
+    }
+    (mutant, *_) = tools.mutating.mutants(["drivers/host/memory.py"])
+    tests = tools.mutating.Tests(names)
+    assert tests.of(mutant, 60) == [
+        "tests/drivers/test_host_memory.py",
+        "tests/drivers/test_process_memory.py",
+        "tests/drivers/test_machine.py",
+        "tests/mps/test_events.py",
+    ]
+    # The first is run however long it takes, and others while there is time.
+    assert tests.of(mutant, 31.5) == ["tests/drivers/test_host_memory.py", "tests/mps/test_events.py"]
+    assert tests.of(mutant, 3) == ["tests/drivers/test_host_memory.py"]
+
+
+@pytest.mark.slow
+def test_mutants_are_examined_with_named_tests(tools: SimpleNamespace) -> None:
+    found = tools.mutating.mutants(["settings.py"])
+    source = (ROOT / "torchdevice_cuda/settings.py").read_bytes()
+    changed = {source[each.change.begin : each.change.end]: each for each in found}
+    chosen = [changed[b"1 <= value <= 64"]]
+    caught, survived = (
+        next(iter(tools.mutating.examine(chosen, 60, named=[name])))
+        for name in ("tests/test_settings.py", "tests/importing/test_finder.py")
+    )
+    assert (caught["came"], caught["by"]) == ("caught", "tests/test_settings.py")
+    assert (survived["came"], survived["tried"]) == ("survived", ["tests/importing/test_finder.py"])
+
+
 @pytest.mark.slow
 def test_tests_run_in_forks(tools: SimpleNamespace, tmp_path: Path) -> None:
     tree = tools.mutating.Tree(tmp_path)

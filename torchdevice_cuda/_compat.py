@@ -98,6 +98,28 @@ def no_raw_graph(version: str, kept: bool) -> str:
     return f"You cannot access the raw cudaGraph_t instance {before}"
 
 
+#: What ``create`` of a green context takes, as C++ bindings say it, and the names; since 2.12, and before.
+PARTS_OF_A_GPU_BY_NAME: tuple[str, tuple[str, ...]] = (
+    "(*, device_id: typing.SupportsInt | None = None, num_sms: typing.SupportsInt | None = None, workqueue_scope: "
+    "str | None = None, workqueue_concurrency_limit: typing.SupportsInt | None = None) -> torch._C._CUDAGreenContext",
+    ("device_id", "num_sms", "workqueue_scope", "workqueue_concurrency_limit"),
+)
+PARTS_OF_A_GPU_IN_ORDER: tuple[str, tuple[str, ...]] = (
+    "(arg0: typing.SupportsInt, arg1: typing.SupportsInt | None) -> torch._C._CUDAGreenContext",
+    ("num_sms", "device_id"),
+)
+
+
+def parts_of_a_gpu_have_names(version: str) -> bool:
+    """Whether a green context is created with keywords: since 2.12."""
+    return torch_release(version) >= (2, 12)
+
+
+def streams_of_a_part(version: str) -> int:
+    """How many streams a green context has: an H200 gave 16 to 2.11, and torch has 32 of them since 2.12."""
+    return 32 if torch_release(version) >= (2, 12) else 16
+
+
 def counts_rejections(version: str) -> bool:
     """Whether statistics of memory count what was rejected before it was tried: since 2.13."""
     return torch_release(version) >= (2, 13)
@@ -106,6 +128,29 @@ def counts_rejections(version: str) -> bool:
 def raw_sizes_are_signed(version: str) -> bool:
     """Whether CUDA refuses negative sizes of raw memory: since 2.13. Before, they were unsigned numbers to it."""
     return torch_release(version) >= (2, 13)
+
+
+#: What the C++ class of CUDA graphs has since a release; programs look whether it is there.
+_METHODS_OF_GRAPHS = {
+    (2, 8): ("instantiate", "raw_cuda_graph"),
+    (2, 9): ("raw_cuda_graph_exec",),
+    (2, 12): ("begin_capture_to_if_node", "end_capture_to_conditional_node", "get_currently_capturing_graph"),
+    (2, 14): (
+        "begin_capture_to_while_node",
+        "capture_end_post",
+        "capture_end_pre",
+        "pools",
+        "set_conditional_handle_for_current_node",
+        "_has_graph_exec",
+        "_retain_pool",
+    ),
+}
+
+
+def methods_of_later_graphs(version: str) -> list[str]:
+    """The methods of graphs that a release does not have yet."""
+    release = torch_release(version)
+    return [name for since, names in _METHODS_OF_GRAPHS.items() if since > release for name in names]
 
 
 def instantiates_by_itself(version: str) -> bool:

@@ -1,4 +1,4 @@
-"""CUDA graphs, pools, green contexts and kernels from source: the states they have, and what is refused in words."""
+"""CUDA graphs, pools and kernels from source: the states they have, and what is refused in words."""
 
 from __future__ import annotations
 
@@ -165,35 +165,6 @@ def test_pool_ids_share_one_sequence() -> None:
     handles = [torch.cuda.graph_pool_handle(), torch.cuda.MemPool().id, torch.cuda.graph_pool_handle()]
     assert [type(handle) for handle in handles] == [tuple] * 3
     assert handles == [(0, 1), (0, 2), (0, 3)]
-
-
-# ------------------------------------------------------------------- green contexts
-@child(CPU)
-def test_green_contexts_are_refused_in_words() -> None:
-    kind = torch.cuda.GreenContext
-    assert getattr(torch.cuda.green_contexts, "SUPPORTED", False) is False
-    for call in (lambda: kind.create(num_sms=8), kind.max_workqueue_concurrency):
-        with pytest.raises(RuntimeError, match="'cpu' driver"):
-            call()
-    with pytest.raises(RuntimeError, match="streams"):
-        kind.create(num_sms=8)
-    made = error(kind)
-    if hasattr(torch._C, "_CUDAGreenContext") and issubclass(kind, torch._C._CUDAGreenContext):
-        assert made == ("TypeError", "GreenContext: No constructor defined!")
-    else:
-        assert made[0] == "RuntimeError"
-        assert "'cpu' driver" in made[1]
-
-
-@child(CPU)
-@pytest.mark.skipif(not hasattr(torch.cuda.green_contexts, "SMPartition"), reason="torch 2.14 and older have none")
-def test_a_device_has_one_part() -> None:
-    """As a GPU whose memory has one domain; NVIDIA's driver is not asked."""
-    contexts = torch.cuda.green_contexts
-    assert contexts.get_num_locality_domains() == 1
-    assert contexts.is_localization_supported() is False
-    with pytest.raises(RuntimeError, match="Green contexts divide"):
-        contexts.SMPartition.from_device()
 
 
 # ------------------------------------------------------------------------ jiterator

@@ -8,7 +8,7 @@ import re
 
 import pytest
 import torch
-from harness import CPU, child
+from harness import CPU, VIRTUAL, child
 
 from torchdevice_cuda import _compat
 
@@ -134,3 +134,19 @@ def test_deleters_of_storages_stay() -> None:
     assert torch._C._has_Standard_Deleter(storage._cdata) is False
     with pytest.raises(RuntimeError):
         torch._C._free_And_Remove_DeleterFn(storage._cdata)
+
+
+@child(VIRTUAL)
+def test_which_tensors_cudnn_takes() -> None:
+    """Those of the GPU that hold something, whatever their type, as an H200 said."""
+    taken = torch.cudnn_is_acceptable
+    for dtype in (torch.float16, torch.float32, torch.bfloat16, torch.int32, torch.complex64):
+        x = torch.zeros(2, 3, dtype=dtype, device="cuda")
+        assert taken(x) is True
+        assert [taken(y) for y in (x[:0], x.cpu(), x.to("meta"))] == [False] * 3
+    with torch.backends.cudnn.flags(enabled=False):
+        assert taken(x) is False
+    with pytest.raises(TypeError):
+        taken(1)
+    layer = torch.nn.GRU(3, 4).cuda()
+    assert layer(torch.ones(2, 1, 3, device="cuda"))[0].shape == (2, 1, 4)

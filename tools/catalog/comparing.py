@@ -23,6 +23,8 @@ PLACE = re.compile(r"\b(cuda|mps|cpu)(:0)?\b", re.IGNORECASE)
 LARGE = 2**32
 #: A function's summary. What others tied to it was in older records.
 FUNCTION = ["object", "function"]
+#: So many parts of a collection are told.
+MOST = 8
 #: A tensor's summary begins with this.
 TENSOR = "tensor"
 
@@ -83,9 +85,9 @@ def summary(value: Any, depth: int = 0) -> Any:
     if isinstance(value, torch.device):
         return ["device", value.type]
     if depth < 4 and isinstance(value, (list, tuple)):
-        return [type(value).__name__, *(summary(part, depth + 1) for part in list(value)[:8])]
+        return [type(value).__name__, *(summary(part, depth + 1) for part in list(value)[:MOST])]
     if depth < 4 and isinstance(value, dict):
-        return ["dict", *([text(str(key))[:80], summary(part, depth + 1)] for key, part in list(value.items())[:8])]
+        return ["dict", *([text(str(key))[:80], summary(part, depth + 1)] for key, part in list(value.items())[:MOST])]
     # What others have tied to a function or a class is none of its own.
     held = vars(value) if hasattr(value, "__dict__") and not isinstance(value, (type, types.FunctionType)) else {}
     if isinstance(value, torch.nn.Module):
@@ -194,10 +196,17 @@ def same(
     kinds: bool = False,
     signs: bool = True,
     written: bool = True,
+    ordered: bool = True,
 ) -> bool:
     """Whether two calls came to the same: the same error, or the same result."""
     if "error" in a or "error" in b:
         return words(a.get("error")) == words(b.get("error"))
-    return close(
-        a["result"], b["result"], drawn=drawn or a["drawn"] or b["drawn"], kinds=kinds, signs=signs, written=written
-    )
+    first, second = (each["result"] if ordered else in_order(each["result"]) for each in (a, b))
+    return close(first, second, drawn=drawn or a["drawn"] or b["drawn"], kinds=kinds, signs=signs, written=written)
+
+
+def in_order(result: Any) -> Any:
+    """A collection that has no order of its own; of one that was cut off, how much there is."""
+    if not isinstance(result, list) or len(result) > MOST:
+        return [result[0], len(result)] if isinstance(result, list) else result
+    return [*result[:1], *sorted(result[1:], key=str)]

@@ -23,7 +23,10 @@ SAYS_CPU, OTHER_GPU = {"cpu"}, {"mps", "cpu"}
 UNDEFINED = re.compile(r"empty|resize|\.set_$|\.ao\.nn\.quantized\.(Conv\dd|Embedding(Bag)?)(\.weight)?$")
 SIGNLESS = re.compile(r"eig|svd|lobpcg|pca|qr$|geqrf|ormqr")
 #: What says figures of a device: how much memory, which name, how fast. They are those of the GPU that a driver is.
-FIGURES = re.compile(r"^torch\.(cuda|accelerator|backends)\.|trace_id$|benchmark\.timer$")
+#: And whether something that was begun is over by now.
+FIGURES = re.compile(r"^torch\.(cuda|accelerator|backends)\.|trace_id$|benchmark\.timer$|Work\.is_completed$")
+#: What lists something that is kept without an order.
+UNORDERED = re.compile(r"get_safe_globals$|ConcreteModuleType\.get_constants$")
 
 
 def how(name: str) -> dict[str, bool]:
@@ -32,6 +35,7 @@ def how(name: str) -> dict[str, bool]:
         "written": not UNDEFINED.search(name),
         "signs": not SIGNLESS.search(name),
         "kinds": bool(FIGURES.search(name)),
+        "ordered": not UNORDERED.search(name),
     }
 
 

@@ -1,8 +1,9 @@
 """Whether the tests notice when the package is changed: one small change at a time, and the tests that ran its line.
 
-A mutant is a copy of the tree with one change. The files of tests that the record of coverage names for the line are
-run on it one after another, the likeliest first, until one fails: then the mutant is caught. The libraries that do so
-do not know that tests run programs here, each of which would have to import torch anew (``forking.py``).
+A mutant is a copy of the tree with one change. Files of tests are run on it one after another, the likeliest first,
+until one fails: then the mutant is caught. They are those that the record of coverage names for the line, or some that
+are named, which takes no record. The libraries that do so do not know that tests run programs here, each of which would
+have to import torch anew (``forking.py``).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,29 +56,44 @@ def mutants(places: Iterable[str]) -> list[Mutant]:
     return found
 
 
+class Unchanged(NamedTuple):
+    """What a file of tests does where nothing is changed."""
+
+    seconds: float
+    #: what of it fails: it would catch everything
+    failing: list[str]
+
+
+def unchanged(files: Iterable[str], jobs: int) -> dict[str, Unchanged]:
+    """What files of tests do where nothing is changed."""
+
+    def run(server: Server, test: str) -> Unchanged:
+        done = server.pytest(["-rfE", test])
+        failing = re.findall(r"^(?:FAILED|ERROR) (\S+(?: [^-\n]*)?)(?= - |$)", done.said, re.M)
+        return Unchanged(done.seconds, failing)
+
+    with Server(recording.ROOT) as server, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        running = {test: pool.submit(run, server, test) for test in files}
+        return {test: one.result() for test, one in running.items()}
+
+
 class Tests:
-    """Which files of tests ran a line, from the record."""
+    """Which files of tests are run on a mutant: of some, the likeliest; and how long they take."""
 
-    def __init__(self) -> None:
-        from coverage import CoverageData
+    def __init__(self, durations: Mapping[str, float]) -> None:
+        self._durations = durations
 
-        self._data = CoverageData(str(recording.FOLDER / "data"))
-        self._data.read()
-        self._durations = recording.durations()
-        self._lines: dict[str, dict[int, list[str]]] = {}
+    def _possible(self, mutant: Mutant) -> Iterable[str]:
+        """The files that may notice a mutant."""
+        return self._durations
 
     def of(self, mutant: Mutant, seconds: float) -> list[str]:
         """The files, the likeliest first: those whose names have words of the file's, then the quickest.
 
         Together they take no longer than so many seconds where nothing is changed, if there are several.
         """
-        if mutant.file not in self._lines:
-            self._lines[mutant.file] = self._data.contexts_by_lineno(str(recording.ROOT / mutant.file))
-        lines = self._lines[mutant.file]
-        # A text of several lines is recorded at the line where its statement begins.
-        line = next((n for n in range(mutant.change.line, 0, -1) if n in lines), 0)
         words = set(re.split(r"[/_.]", mutant.file))
-        known = [test for test in lines.get(line, []) if test in self._durations]
+        known = [test for test in self._possible(mutant) if test in self._durations]
         known.sort(key=lambda test: (-len(words & set(re.split(r"[/_.]", test)[1:])), self._durations[test]))
         chosen: list[str] = []
         for test in known:
@@ -88,7 +104,28 @@ class Tests:
 
     def patience(self, test: str) -> float:
         """How long a file of tests may take with a change, which may make it hang."""
-        return 60 + 5 * self._durations[test]
+        return 30 + 5 * self._durations[test]
+
+
+class Recorded(Tests):
+    """Of those that ran the line, from the record of coverage."""
+
+    def __init__(self) -> None:
+        from coverage import CoverageData
+
+        recording.combine()
+        super().__init__(recording.durations())
+        self._data = CoverageData(str(recording.FOLDER / "data"))
+        self._data.read()
+        self._lines: dict[str, dict[int, list[str]]] = {}
+
+    def _possible(self, mutant: Mutant) -> Iterable[str]:
+        if mutant.file not in self._lines:
+            self._lines[mutant.file] = self._data.contexts_by_lineno(str(recording.ROOT / mutant.file))
+        lines = self._lines[mutant.file]
+        # A text of several lines is recorded at the line where its statement begins.
+        line = next((n for n in range(mutant.change.line, 0, -1) if n in lines), 0)
+        return lines.get(line, [])
 
 
 class Tree:
@@ -114,31 +151,20 @@ class Tree:
 class Examination:
     """Tests that are run on mutants in a tree of their own."""
 
-    def __init__(self, tree: Tree, server: Server, seconds: float) -> None:
-        self._tree, self._server, self._seconds = tree, server, seconds
-        self._tests = Tests()
-        self._failing: dict[str, list[str]] = {}
-
-    def _left_out(self, test: str) -> list[str]:
-        """What fails of a file of tests though nothing is changed: it would catch everything."""
-        if test not in self._failing:
-            said = self._server.pytest(["-rfE", test]).said
-            self._failing[test] = re.findall(r"^(?:FAILED|ERROR) (\S+(?: [^-\n]*)?)(?= - |$)", said, re.M)
-        return [f"--deselect={each}" for each in self._failing[test]]
+    def __init__(self, tree: Tree, server: Server, tests: Tests, before: Mapping[str, Unchanged]) -> None:
+        self._tree, self._server, self._tests, self._before = tree, server, tests, before
 
     def _noticing(self, files: Iterable[str]) -> str:
         """The first file of tests that fails, if one does."""
         for test in files:
-            done = self._server.pytest(["-x", *self._left_out(test), test], seconds=self._tests.patience(test))
+            left_out = [f"--deselect={each}" for each in self._before[test].failing]
+            done = self._server.pytest(["-x", *left_out, test], seconds=self._tests.patience(test))
             if done.status not in (0, 5):
                 return test
         return ""
 
-    def of(self, mutant: Mutant) -> dict[str, Any]:
+    def of(self, mutant: Mutant, files: list[str]) -> dict[str, Any]:
         """What comes of a mutant."""
-        files = self._tests.of(mutant, self._seconds)
-        for test in files:
-            self._left_out(test)
         source = (recording.ROOT / mutant.file).read_bytes()
         self._tree.write(mutant.file, mutant.change.applied(source))
         by = self._noticing(files)
@@ -153,21 +179,30 @@ class Examination:
         }
 
 
-def examine(chosen: Sequence[Mutant], seconds: float, jobs: int = 1) -> Iterator[dict[str, Any]]:
-    """What comes of each mutant, with tests of about so many seconds; several at a time, each in a tree of its own."""
-    found: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+def examine(
+    chosen: Sequence[Mutant], seconds: float, jobs: int = 1, named: Sequence[str] = ()
+) -> Iterator[dict[str, Any]]:
+    """What comes of each mutant, with tests of about so many seconds; several at a time, each in a tree of its own.
 
-    def some(mutants: Sequence[Mutant]) -> None:
+    ``named`` are files of tests to take instead of those that the record of coverage has for a line.
+    """
+    found: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    before = unchanged(named, jobs)
+    tests = Tests({test: each.seconds for test, each in before.items()}) if named else Recorded()
+    plan = [(mutant, tests.of(mutant, seconds)) for mutant in chosen]
+    before |= unchanged({test for _, files in plan for test in files} - before.keys(), jobs)
+
+    def some(part: Sequence[tuple[Mutant, list[str]]]) -> None:
         with tempfile.TemporaryDirectory(prefix="tree-", dir=recording.FOLDER) as folder:
             tree = Tree(Path(folder))
             with Server(tree.folder) as server:
-                examination = Examination(tree, server, seconds)
-                for mutant in mutants:
-                    found.put(examination.of(mutant))
+                examination = Examination(tree, server, tests, before)
+                for mutant, files in part:
+                    found.put(examination.of(mutant, files))
 
-    recording.combine()
+    recording.FOLDER.mkdir(parents=True, exist_ok=True)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        running = {pool.submit(some, chosen[i::jobs]) for i in range(min(jobs, len(chosen)))}
+        running = {pool.submit(some, plan[i::jobs]) for i in range(min(jobs, len(plan)))}
         while running:
             with contextlib.suppress(queue.Empty):
                 while True:
@@ -181,8 +216,8 @@ def examine(chosen: Sequence[Mutant], seconds: float, jobs: int = 1) -> Iterator
                 yield found.get_nowait()
 
 
-def sample(found: list[Mutant], size: int, seed: int) -> list[Mutant]:
-    """Some of the mutants, the same for a seed."""
+def sample(found: list[Mutant], size: int | None, seed: int) -> list[Mutant]:
+    """Some of the mutants, the same for a seed; or all of them, in an order of its."""
     order = random.Random(seed).sample(found, len(found))
     sound = (each for each in order if compiles((recording.ROOT / each.file).read_bytes(), each.change))
     return list(itertools.islice(sound, size))

@@ -49,6 +49,7 @@ _ONLY = {
         "operators/cuda_small.cpp",
         "operators/cuda_sparse.cpp",
         "operators/cuda_products.cpp",
+        "operators/cuda_scaled.cpp",
         "operators/cuda_cudnn.cpp",
         "operators/cuda_embedding_bag.cpp",
         "operators/random_operators.cpp",

@@ -5,6 +5,7 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/ScalarType.h>
 #include <c10/core/Stream.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
@@ -28,6 +29,15 @@
 #define HOSTDEVICE_ZERO_NORM_AT_ONCE HOSTDEVICE_TORCH_SINCE(2, 13)
 
 namespace hostdevice {
+
+// Powers of two in eight bits, of which scales are made: a type since 2.7.
+inline bool is_power_of_two(c10::ScalarType type) {
+#if HOSTDEVICE_TORCH_SINCE(2, 7)
+  return type == c10::ScalarType::Float8_e8m0fnu;
+#else
+  return false;
+#endif
+}
 
 // The name of a memory pool. It is c10::MempoolId_t, which CPU builds have since 2.9 only.
 using PoolId = std::pair<unsigned long long, unsigned long long>;

@@ -15,6 +15,7 @@ MODULES = (
     "allocators",
     "memory",
     "graphs",
+    "green_contexts",
     "cudart",
     "libraries",
     "nvtx",

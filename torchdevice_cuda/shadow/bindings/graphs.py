@@ -1,4 +1,4 @@
-"""CUDA graphs and green contexts: their states and errors. What is captured and replayed is the driver's affair."""
+"""CUDA graphs: their states and errors. What is captured and replayed is the driver's affair."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch._C
 
-from ..._compat import instantiates_by_itself, no_raw_graph
+from ..._compat import instantiates_by_itself, methods_of_later_graphs, no_raw_graph
 from ...drivers import active
 from ...drivers.errors import cuda_error
 from ...report.unsupported import not_supported
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ...native.interface import NativeGraph
 
-__all__ = ["_CUDAGraph", "_CUDAGreenContext", "_WorkqueueScope", "_graph_pool_handle"]
+__all__ = ["_CUDAGraph", "_graph_pool_handle"]
 
 _ILLEGAL_STATE = 401
 _CAPTURE_BEGIN = (
@@ -116,13 +116,16 @@ class _CUDAGraph(pybind.PybindObject):
 
     def capture_end(self) -> None:
         """Stop recording; from now on the graph can be replayed."""
-        self.capture_end_pre()
+        self.__stop_recording()
         if not self.__keeps:
             self.__instantiated = True
-        self.capture_end_post()
+        self.__raw_is_live = self.__keeps
 
     def capture_end_pre(self) -> None:
         """The first part of it, after which torch's hooks may look at what was captured."""
+        self.__stop_recording()
+
+    def __stop_recording(self) -> None:
         if self.__recorded is None or not self.__recorded.capturing:
             raise cuda_error(_ILLEGAL_STATE)
         if not self.__recorded.holds_current_stream():
@@ -238,6 +241,10 @@ class _CUDAGraph(pybind.PybindObject):
     @staticmethod
     def get_currently_capturing_graph() -> _CUDAGraph:
         """The graph that is being captured on the current stream."""
+        return _CUDAGraph.__captured()
+
+    @staticmethod
+    def __captured() -> _CUDAGraph:
         driver = active()
         device = driver.current_device()
         if driver.streams.is_capturing(driver.streams.current(device), device):
@@ -248,12 +255,12 @@ class _CUDAGraph(pybind.PybindObject):
 
     def begin_capture_to_if_node(self, scalar_cuda_pred_tensor: torch.Tensor) -> None:
         """Raises: there are no conditional nodes."""
-        self.get_currently_capturing_graph()
+        self.__captured()
         raise _no_conditional_nodes()
 
     def begin_capture_to_while_node(self, scalar_cuda_pred_tensor: torch.Tensor) -> None:
         """Raises: there are no conditional nodes."""
-        self.get_currently_capturing_graph()
+        self.__captured()
         raise _no_conditional_nodes()
 
     def set_conditional_handle_for_current_node(self, scalar_cuda_pred_tensor: torch.Tensor) -> None:
@@ -262,7 +269,7 @@ class _CUDAGraph(pybind.PybindObject):
 
     def end_capture_to_conditional_node(self) -> None:
         """Raises: there are no conditional nodes."""
-        self.get_currently_capturing_graph()
+        self.__captured()
         raise _no_conditional_nodes()
 
 
@@ -282,52 +289,6 @@ def _dot(names: list[str]) -> str:
     return f'digraph dot {{\nsubgraph cluster_1 {{\nlabel="graph_1" graph[style="dashed"];\n{body}\n}}\n}}\n'
 
 
-# How a green context shares the device's work queues with the others.
-_WorkqueueScope = pybind.enum("torch._C", "_WorkqueueScope", {"device_ctx": 0, "balanced": 1})
-
-
-def green_context_unavailable() -> RuntimeError:
-    """The error for asking for a part of the GPU's multiprocessors."""
-    return RuntimeError(
-        f"Green contexts divide the multiprocessors of an NVIDIA GPU; the {active().name!r} driver of torchdevice_cuda "
-        "has none to divide. Check torch.cuda.green_contexts.SUPPORTED first, and use streams in place of contexts"
-    )
-
-
-class _CUDAGreenContext(pybind.PybindObject):
-    """A part of a GPU; there is none to take here."""
-
-    def __init__(self) -> None:
-        raise TypeError(f"{type(self).__name__}: No constructor defined!")
-
-    @staticmethod
-    def create(
-        *,
-        device_id: int | None = None,
-        num_sms: int | None = None,
-        workqueue_scope: str | None = None,
-        workqueue_concurrency_limit: int | None = None,
-    ) -> _CUDAGreenContext:
-        """Raises, since there is none."""
-        raise green_context_unavailable()
-
-    @staticmethod
-    def max_workqueue_concurrency(device_id: int | None = None) -> int:
-        """Raises, since there is none."""
-        raise green_context_unavailable()
-
-    def set_context(self) -> None:
-        """Raises, since there is none."""
-        raise green_context_unavailable()
-
-    def pop_context(self) -> None:
-        """Raises, since there is none."""
-        raise green_context_unavailable()
-
-    def Stream(self) -> torch.cuda.Stream:
-        """Raises, since there is none."""
-        raise green_context_unavailable()
-
-
-for _class in (_CUDAGraph, _CUDAGreenContext):
-    _class.__module__ = "torch._C"
+_CUDAGraph.__module__ = "torch._C"
+for _name in methods_of_later_graphs(torch.__version__):
+    delattr(_CUDAGraph, _name)

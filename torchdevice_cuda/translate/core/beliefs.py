@@ -84,12 +84,13 @@ class Beliefs:
         """CUDA is asked for the first time: whatever else is on the accelerator by now is the CPU's to the program."""
         self.cuda_named = True
         kinds, on_gpu = _kinds(torch.Tensor), self._on_gpu
-        for value in gc.get_objects():
-            # By type: to ask an object for its class runs code of the program's.
-            if type(value) in kinds and on_gpu(value):
-                memory = _memory(value)
-                if not self._known_cuda.holds(memory):
-                    self.known_cpu.note(memory)
+        # No code of the program's is to run: a subclass would hear of each question, and objects of their classes.
+        with torch._C.DisableTorchFunctionSubclass():
+            for value in gc.get_objects():
+                if type(value) in kinds and on_gpu(value):
+                    memory = _memory(value)
+                    if not self._known_cuda.holds(memory):
+                        self.known_cpu.note(memory)
 
     def is_cpu(self, tensor: torch.Tensor) -> bool:
         """Whether the program believes that a tensor on the accelerator is the CPU's."""

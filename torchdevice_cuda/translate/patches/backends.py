@@ -10,6 +10,7 @@ from ..._compat import cudnn_users, named, present
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
+from ..core.wrapping import install
 
 _PLAN_CACHE_SIZE = 4096  # cuFFT plans CUDA keeps per device unless told otherwise
 _PLAN_CACHE = "torch.backends.cuda.cuFFTPlanCache"
@@ -91,6 +92,19 @@ def no_fused_attention(context: Context) -> None:
 
         taken.__name__ = name
         context.editor.set(torch._C, name, taken)
+
+
+@patch("torch.cudnn_is_acceptable", traits=Trait.NATIVE | Trait.HOST_MEMORY)
+def acceptable(context: Context) -> None:
+    """A CPU build says of each tensor that cuDNN does not take it. Its C++ goes on to ask itself: it has no cuDNN."""
+    original = torch.cudnn_is_acceptable
+
+    def cudnn_is_acceptable(*args: Any, **kwargs: Any) -> bool:
+        refused = original(*args, **kwargs)
+        tensor: torch.Tensor = args[0] if args else kwargs["input" if "input" in kwargs else "self"]
+        return refused or bool(torch._C._get_cudnn_enabled() and tensor.is_cuda and tensor.numel())
+
+    install(context, torch, "cudnn_is_acceptable", cudnn_is_acceptable, original)
 
 
 _CUDNN = "torch.backends.cudnn"

@@ -141,7 +141,10 @@ constexpr Wording kWordings[] = {
     {"index_select", "Index is supposed to be a vector", nullptr, 0,
      "Index is supposed to be an empty tensor or a vector", true},
     {"index_select", "Expected dtype int32 or int64 for index", "index_select_out_cuda_impl", 2, nullptr},
+    {"nll_loss_forward", "expected scalar type Long but found", "nll_loss_forward_reduce_cuda_kernel_2d_index", 1,
+     nullptr},
     {"embedding", "but got torch.", nullptr, 0, "but got torch.cuda."},
+    {"embedding", "but got CPU", nullptr, 0, "but got CUDA"},
     {"_ctc_loss", "ctc_loss_allocate_outputs", nullptr, 0, "ctc_loss_gpu"},
 };
 

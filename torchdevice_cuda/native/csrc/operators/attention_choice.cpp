@@ -282,6 +282,9 @@ int64_t choose(
 void set_capability(const Capability& claimed) {
   g_capability = claimed;
 }
+Capability claimed_capability() {
+  return g_capability;
+}
 
 bool takes_attention(SDPBackend kernel, const sdp_params& asked, bool debug) {
   switch (kernel) {

@@ -14,6 +14,7 @@ struct Capability {
   int major, minor, cudnn;
 };
 void set_capability(const Capability& claimed);
+Capability claimed_capability();
 
 // Whether a kernel takes these tensors. `debug`: it warns of the first thing that it does not take.
 bool takes_attention(at::SDPBackend kernel, const sdp::sdp_params& asked, bool debug);

@@ -18,6 +18,7 @@ void register_composites() {
     register_ties(registrar);
     register_sparse_sums();
     register_products(registrar);
+    register_scaled_products(registrar);
     register_cudnn(registrar);
     register_quantized(registrar);
     register_embedding_bags(registrar);

@@ -27,6 +27,7 @@ void register_linear_algebra(Registrar& registrar);
 void register_ties(Registrar& registrar);
 void register_sparse_sums();
 void register_products(Registrar& registrar);
+void register_scaled_products(Registrar& registrar);
 void register_cudnn(Registrar& registrar);
 void register_quantized(Registrar& registrar);
 void register_embedding_bags(Registrar& registrar);

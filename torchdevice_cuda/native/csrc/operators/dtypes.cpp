@@ -131,26 +131,6 @@ void refuse_igammac(ScalarType, const Stack& stack, size_t base) {
   if (holds(kHalves, type)) refuse_as("igammac_cuda", type);
 }
 
-// What cuBLASLt asks of factors of eight bits, in the order in which it is asked.
-void refuse_scaled(ScalarType type, const Stack& stack, size_t base) {
-  const Tensor &a = stack[base].toTensor(), &b = stack[base + 1].toTensor();
-  if (a.dim() != 2 || b.dim() != 2 || a.size(1) != b.size(0)) return;
-  TORCH_CHECK(
-      a.size(1) % 16 == 0, "Expected trailing dimension of mat1 to be divisible by 16 but got mat1 shape: (", a.size(0),
-      "x", a.size(1), ").");
-  TORCH_CHECK(b.size(1) % 16 == 0, "mat2 shape (", b.size(0), "x", b.size(1), ") must be divisible by 16");
-  TORCH_CHECK_VALUE(
-      type != ScalarType::Float8_e5m2 || b.scalar_type() != type,
-      "Multiplication of two Float8_e5m2 matrices is not supported");
-  if (stack[base + 4].isTensor() && stack[base + 4].toTensor().defined()) {
-    const auto bias = stack[base + 4].toTensor().scalar_type();
-    TORCH_CHECK(holds(kHalves, bias), "Bias must be BFloat16 or Half, but got ", c10::toString(bias));
-  }
-  TORCH_CHECK(
-      a.numel() == 0 || b.numel() == 0 || (a.stride(1) == 1 && b.stride(0) == 1),
-      "Only multiplication of row-major and column-major matrices is supported by cuBLASLt");
-}
-
 void refuse_histc(ScalarType type, const Stack&, size_t) {
   TORCH_CHECK(type != ScalarType::Half, "HalfTensor is not supported");
   refuse_as("histc", type);
@@ -171,7 +151,6 @@ constexpr TakenRow kTakenRows[] = {
     {"addmv", kMultiplied, "addmv_impl_cuda"},
     {"dot", kMultiplied, "dot"},
     {"vdot", kMultiplied, nullptr, refuse_vdot},
-    {"_scaled_mm", 0, nullptr, refuse_scaled},
     {"linalg_lu", kFloats | kComplex, nullptr, refuse_lu},
     {"linalg_lu_factor_ex", kFloats | kComplex, nullptr, refuse_lu},
 
