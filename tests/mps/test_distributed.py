@@ -104,12 +104,35 @@ def _train(rank: int) -> tuple[list[float], list[float]]:
     return losses, [p.sum().item() for p in model.parameters()]
 
 
+def _normalised(rank: int) -> list[float]:
+    """What SyncBatchNorm makes of half a batch, its gradients and statistics; on the CPU, what all of it comes to."""
+    device, batch = _device(), torch.arange(48.0).reshape(4, 3, 4).sin()
+    mine = slice(2 * rank, 2 * rank + 2)
+    x = (batch[mine] if device == "cuda" else batch).to(device).detach().requires_grad_()
+    norm = (nn.SyncBatchNorm if device == "cuda" else nn.BatchNorm1d)(3).to(device)
+    made = norm(x)
+    (made**3).sum().backward()
+    parts = [made, x.grad] if device == "cuda" else [made[mine], x.grad[mine]]
+    weight = norm.weight.grad.clone()
+    if device == "cuda":
+        dist.all_reduce(weight)
+    return torch.cat([part.flatten() for part in (*parts, weight, norm.running_mean, norm.running_var)]).tolist()
+
+
 def work(rank: int, port: int, queue: Any) -> None:
     """One of the two processes."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=2)
     losses, weights = _train(rank)
-    queue.put({"rank": rank, "losses": losses, "weights": weights, "collected": _collect(rank)})
+    queue.put(
+        {
+            "rank": rank,
+            "losses": losses,
+            "weights": weights,
+            "collected": _collect(rank),
+            "normalised": _normalised(rank),
+        }
+    )
     dist.destroy_process_group()
 
 
@@ -152,3 +175,8 @@ def test_weights(ours: list[dict[str, Any]], stock: list[dict[str, Any]], rank: 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_collectives(ours: list[dict[str, Any]], stock: list[dict[str, Any]], rank: int) -> None:
     assert ours[rank]["collected"] == stock[rank]["collected"]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_batches_are_normalised_together(ours: list[dict[str, Any]], stock: list[dict[str, Any]], rank: int) -> None:
+    assert ours[rank]["normalised"] == pytest.approx(stock[rank]["normalised"], rel=1e-4, abs=1e-4)

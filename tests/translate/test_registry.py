@@ -50,6 +50,7 @@ def changes() -> list[list[str]]:
     importlib.import_module("torch._dynamo.variables.tensor")
     importlib.import_module("torch._inductor.config")
     importlib.import_module("torch.distributed.fsdp")
+    importlib.import_module("torch.nn.attention.flex_attention")
     importlib.import_module("torch.utils.cpp_extension")
     importlib.import_module("torch.utils.flop_counter")
     importlib.import_module("torch.distributed.checkpoint")

@@ -33,6 +33,11 @@ def number(x: float) -> Any:
     return float(f"{x:.6g}") if x == x and abs(x) < 1e30 else str(x)
 
 
+def shown_as(value: Any) -> type:
+    """A tensor's class; of one that stands for torch's own where a device has none of its kind, the class it is of."""
+    return next(each for each in type(value).__mro__ if not each.__module__.startswith("torchdevice_cuda."))
+
+
 def of_tensor(value: Any) -> list[Any]:
     """Dtype, shape, layout, place, and numbers: all of them, or how many, their sums and the ends of their range."""
     import torch
@@ -42,8 +47,9 @@ def of_tensor(value: Any) -> list[Any]:
     shape = "nested" if value.is_nested else [int(x) for x in value.shape]
     kept = [TENSOR, str(value.dtype)[6:], shape, value.device.type]
     plain = value.detach()
-    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.is_nested or value.device.type == "meta":
-        return [*kept, type(value).__name__]
+    kind = shown_as(value)
+    if kind not in (torch.Tensor, torch.nn.Parameter) or value.is_nested or value.device.type == "meta":
+        return [*kept, kind.__name__]
     if plain.layout is not torch.strided:
         plain = plain.cpu().to_dense()
     if plain.is_quantized:

@@ -22,6 +22,7 @@ _ON_CPU = {"MPS": "CPU", "SparseMPS": "SparseCPU", "SparseCsrMPS": "SparseCsrCPU
 #: An operator with one of these is made of others: it works wherever those do. Of sparse tensors only the first says
 #: so: where the CPU has a kernel for them beside the second, that one is for dense tensors.
 _EXPLICIT = "CompositeExplicitAutograd"
+COMPOSITE = ("CompositeImplicitAutograd", _EXPLICIT, "CompositeExplicitAutogradNonFunctional")
 _COMPOSITE = {"MPS": ("CompositeImplicitAutograd", _EXPLICIT)}
 _COMPOSITE_SPARSE = ("CompositeImplicitAutograd",)
 #: Operators that are about the CPU itself, or about nothing at all; a kernel elsewhere would make torch choose them.
@@ -37,9 +38,11 @@ _MAY_REFUSE = (
     "linalg_inv_ex linalg_inv_ex.inverse linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_lu_solve "
     "linalg_lu_solve.out linalg_qr linalg_qr.out linalg_solve_triangular linalg_solve_triangular.out"
 ).split()
+#: Operators made of others, of which one asks for a function that the CPU and CUDA alone have.
+_STUBBED = frozenset({"kaiser_window"})
 
 
-def _with(key: str) -> frozenset[str]:
+def with_kernel(key: str) -> frozenset[str]:
     """The operators that have a kernel at a dispatch key."""
     return frozenset(torch._C._dispatch_get_registrations_for_dispatch_key(key))
 
@@ -51,18 +54,20 @@ def keys() -> list[str]:
 
 def missing(key: str) -> list[str]:
     """The operators of the running torch that the CPU computes and a dispatch key's backend does not."""
-    composite = frozenset().union(*map(_with, _COMPOSITE.get(key, _COMPOSITE_SPARSE)))
+    composite = frozenset().union(*map(with_kernel, _COMPOSITE.get(key, _COMPOSITE_SPARSE)))
 
     def wanted(name: str) -> bool:
         namespace, _, plain = name.partition("::")
         base = plain.partition(".")[0]
         return namespace == "aten" and not base.startswith(_LEFT_ALONE) and not base.endswith(_LEFT_ALONE_END)
 
-    lacking = _with(_ON_CPU[key]) - _with(key) - composite
+    lacking = with_kernel(_ON_CPU[key]) - with_kernel(key) - composite
     # Some operators only make room and leave the work to the one that writes into ``out``. Going to the CPU there would
     # take the empty room along.
-    makes_room = {name for name in _with(_EXPLICIT) - _with(key) if key == "MPS" and _with_out(name) in lacking}
-    return sorted(filter(wanted, lacking | makes_room))
+    explicit = with_kernel(_EXPLICIT) - with_kernel(key) if key == "MPS" else frozenset[str]()
+    makes_room = {name for name in explicit if _with_out(name) in lacking}
+    stubbed = {name for name in explicit if name.removeprefix("aten::").partition(".")[0] in _STUBBED}
+    return sorted(filter(wanted, lacking | makes_room | stubbed))
 
 
 def _with_out(name: str) -> str:
@@ -76,7 +81,8 @@ def cut_off(key: str) -> list[str]:
 
     torch sends ``linalg_svd`` to the CPU as a whole on MPS: it runs, and its gradients are lost.
     """
-    replaced = _with(key) & _with("CompositeImplicitAutograd") - _with("Autograd") - _with(f"Autograd{key}")
+    formulas = with_kernel("Autograd") | with_kernel(f"Autograd{key}")
+    replaced = with_kernel(key) & with_kernel("CompositeImplicitAutograd") - formulas
     return sorted(name for name in replaced if name.startswith("aten::"))
 
 
@@ -84,7 +90,7 @@ def limited(key: str) -> list[str]:
     """Operators that the backend has and may refuse; none where a kernel cannot call the one that it overrides."""
     if not kernels_can_be_called():
         return []
-    return sorted({f"aten::{name}" for name in _MAY_REFUSE} & _with(key))
+    return sorted({f"aten::{name}" for name in _MAY_REFUSE} & with_kernel(key))
 
 
 class Refusals:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import torch
 
 from .devices import is_cpu, is_stranger, mixed
+from .quantized_tensors import place
 from .refusals import NARROW
 
 if TYPE_CHECKING:
@@ -26,6 +27,13 @@ _to, _cpu, _copy, _resize = _base.to, _base.cpu, _base.copy_, _base.resize_
 _BINDINGS = tuple(
     getattr(torch._C, name) for name in ("_VariableFunctions", "_special", "_linalg", "_fft", "_nn", "_sparse")
 )
+
+
+def overload(name: str) -> Operator:
+    """The operator object of ``namespace::name.overload``; the namespace is ``aten`` where there is none."""
+    namespace, _, rest = name.rpartition("::")
+    base, _, which = rest.partition(".")
+    return cast("Operator", getattr(getattr(getattr(torch.ops, namespace or "aten"), base), which or "default"))
 
 
 def _callable(op: Operator) -> Callable[..., Any]:
@@ -127,7 +135,10 @@ def to_device(value: Any, device: torch.device) -> Any:
     if isinstance(value, torch.Tensor):
         if value.dtype in NARROW:
             value = _to(value, NARROW[value.dtype])
-        return _to(value, device)
+        try:
+            return _to(value, device)
+        except NotImplementedError as error:
+            return place(value, device, error)
     if isinstance(value, (list, tuple)):
         items = [to_device(item, device) for item in value]
         return items if isinstance(value, list) else tuple(items)  # the dispatcher gives tuples their names again
@@ -246,8 +257,8 @@ def _plain(shape: Shape, device: torch.device, passage: Passage, call: Callable[
                 made = to_device(made, device) if made.dtype is _COMPLEX128 else _to(made, device)
             else:
                 made = tuple([to_device(one, device) for one in made])
-        # A dtype that the device has not; a list of tensors, or none where one could be.
-        except (AttributeError, TypeError):
+        # A dtype that the device has not; a quantised tensor; a list of tensors, or none where one could be.
+        except (AttributeError, TypeError, NotImplementedError):
             made = to_device(made, device)
         allocated()
         return made

@@ -28,7 +28,7 @@ def is_stranger(value: Any) -> bool:
 
 
 @functools.cache
-def _rows() -> dict[str, Row]:
+def rows() -> dict[str, Row]:
     """What torch's own table of operators says of each; read when something is refused."""
     from ..native import op_table
 
@@ -45,7 +45,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 def mixed(op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RuntimeError | None:
     """CUDA's error for arguments on two devices; ``None`` where CUDA does not compare them."""
-    row = _rows().get(op.name())
+    row = rows().get(op.name())
     if row is None or not {"kDeviceCheck", "kIterates"} & set(row.flags):
         return None
     arguments = op._schema.arguments

@@ -10,13 +10,15 @@ import functools
 import logging
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..report.departures import departures, timed
-from . import compressed, cpu
-from .capabilities import cut_off, keys, limited, missing
+from . import compressed, cpu, cuda_refusals
+from .capabilities import cut_off, keys, limited, missing, with_kernel
+from .cpu import overload
+from .cuda_operators import COMPUTED
 from .guards import Guard
 from .mlx_routes import Routes
 
@@ -35,7 +37,8 @@ class Chain:
     """What an operator without a kernel does, by the ``fallback`` and ``mlx`` settings.
 
     ``allocated`` is called when memory of the device was taken for results; ``site`` gives file and line of the
-    program's code that is being executed; ``translated`` gives an error the words that the program is to see.
+    program's code that is being executed; ``translated`` gives an error the words that the program is to see;
+    ``believed_cpu`` says whether the program believes a tensor to be the CPU's.
     """
 
     def __init__(
@@ -47,12 +50,14 @@ class Chain:
         *,
         site: Callable[[], tuple[str, int]],
         translated: Callable[[BaseException], BaseException] = lambda error: error,
+        believed_cpu: Callable[[torch.Tensor], bool] = lambda tensor: False,
     ) -> None:
         self._setting = setting
         self.device = device
         self._allocated = allocated
         self._site = site
         self._translated = translated
+        self.believed_cpu = believed_cpu
         self._warned: set[str] = set()
         self.routes = Routes(mlx, self.left)
 
@@ -102,17 +107,12 @@ class Chain:
         return compute
 
 
-def overload(name: str) -> Operator:
-    """The operator object of ``aten::name.overload``."""
-    base, _, which = name.removeprefix("aten::").partition(".")
-    return cast("Operator", getattr(getattr(torch.ops.aten, base), which or "default"))
-
-
-def register(chain: Chain, guard: Guard) -> torch.library.Library:
-    """Register a kernel for every missing operator, and one over each that refuses; the library that holds them."""
+def register(chain: Chain, guard: Guard) -> list[torch.library.Library]:
+    """Register a kernel for every missing operator, and one over each that refuses; the libraries that hold them."""
     library = torch.library.Library("aten", "IMPL")
     known = keys()
     refusing = limited("MPS")  # before those that are missing have kernels too
+    _register_cudas(library, known)
     for key in known:
         for name in missing(key):
             library.impl(name.removeprefix("aten::"), chain.kernel(overload(name)), key)
@@ -128,4 +128,25 @@ def register(chain: Chain, guard: Guard) -> torch.library.Library:
             native = torch.library.get_kernel(op, "MPS")
             # Torch itself has written one of them in Python, which 2.11 would keep.
             library.impl(name.removeprefix("aten::"), guard.operator(op, native), "MPS", allow_override=True)
+    return [library, _quantised(chain)]
+
+
+def _register_cudas(library: torch.library.Library, known: list[str]) -> None:
+    """Kernels for operators of CUDA's alone, and for those that CUDA refuses."""
+    lacking = frozenset(torch._C._dispatch_get_all_op_names()) - with_kernel("MPS")
+    for plain, kernel in COMPUTED.items():
+        if f"aten::{plain}" in lacking:
+            library.impl(plain, kernel, "MPS")
+    for name, key in cuda_refusals.refused():
+        if key in known:
+            library.impl(name.removeprefix("aten::"), cuda_refusals.kernel(overload(name), key), key)
+
+
+def _quantised(chain: Chain) -> torch.library.Library:
+    """Kernels for PyTorch's library of quantised operators, given tensors that are not."""
+    library = torch.library.Library("quantized", "IMPL")
+    for name in cuda_refusals.of_quantised():
+        op = overload(name)
+        kernel = cuda_refusals.quantised(op, chain.kernel(op), chain.believed_cpu)
+        library.impl(name.removeprefix("quantized::"), kernel, "MPS")
     return library

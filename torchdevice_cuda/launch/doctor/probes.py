@@ -82,6 +82,9 @@ PROBES: dict[str, tuple[Probe, ...] | str] = {
         Probe(lambda go: torch.ormqr(go(_m()), go(_v(3)), go(_m()))),
         Probe(lambda go: go(_v()).mode().values),
     ),
+    r"Could not run '[^']+' with arguments from the 'QuantizedMPS' backend": (
+        Probe(lambda go: go(torch.quantize_per_tensor(_v(), 0.5, 0, torch.qint8)).dequantize()),
+    ),
     r"Could not run '[^']+' with arguments from the '\w*MPS' backend": (
         Probe(lambda go: torch.hspmm(go(_m().to_sparse()), go(_m())).to_dense()),
         Probe(lambda go: torch.log1p(go(_m().to_sparse())).to_dense()),

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ...fallback import kernels, mlx_ops
+from ...fallback import cpu, mlx_ops
 
 #: Operators whose results are unique only up to signs or order: what they are made for is compared instead.
 REBUILT: dict[str, Callable[[Any, Any], torch.Tensor]] = {
@@ -124,7 +124,7 @@ def arguments(name: str, count: int) -> Arguments | None:
         made = make(count)
         try:
             if mlx_ops.fits(entry, made, {}):
-                kernels.overload(name)(*made)
+                cpu.overload(name)(*made)
                 return made
         except (RuntimeError, TypeError):
             continue

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from ...fallback.refusals import NARROW, NO_DTYPE, refusal
+from ...fallback.quantized_tensors import place
+from ...fallback.refusals import NARROW, NO_DTYPE, NO_QUANTIZED, refusal
 from .context import Context
 
 #: Methods that only give a tensor of another dtype, and the dtype that their name implies.
@@ -50,7 +51,10 @@ def on_refusal(context: Context, name: str) -> OnRefusal:
         return _to(raw(_to(self, _CPU), *args, **kwargs), target)
 
     def resolve(error: Exception, self: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-        if refusal(error) == NO_DTYPE and not makes_new and self.device.type != "cpu":
+        kind = refusal(error)
+        if kind == NO_QUANTIZED and self.device.type == "cpu":
+            return place(_to(self, _CPU, copy=True), precision.accelerator, error)
+        if kind == NO_DTYPE and not makes_new and self.device.type != "cpu":
             return around(self, args, kwargs)
         if not precision.is_refusal(error):
             raise translated(error) from None

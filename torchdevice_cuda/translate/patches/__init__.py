@@ -43,6 +43,7 @@ MODULES = (
     "other_kernels",
     "speeds",
     "jit",
+    "library",
     "dataloader",
     "multiprocessing",
     "errors",

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..._compat import cudnn_users, named
+from ..._compat import cudnn_users, named, present
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
@@ -77,6 +77,18 @@ def fused_attention(context: Context) -> None:
         def taken(params: Any, debug: bool = False, _kernel: int = kernel) -> bool:
             asked = (params.query, params.key, params.value, params.attn_mask, params.dropout, params.is_causal)
             return native.takes_attention(_kernel, *asked, params.enable_gqa, debug)
+
+        taken.__name__ = name
+        context.editor.set(torch._C, name, taken)
+
+
+@patch(*(f"torch._C.{name}" for name in _FUSED), traits=Trait.PARTIAL)
+def no_fused_attention(context: Context) -> None:
+    """None of CUDA's fused kernels takes anything on another GPU; a CUDA build of torch would ask cuDNN first."""
+    for name in present(torch._C, tuple(_FUSED)):
+
+        def taken(params: Any, debug: bool = False) -> bool:
+            return False
 
         taken.__name__ = name
         context.editor.set(torch._C, name, taken)

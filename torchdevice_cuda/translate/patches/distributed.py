@@ -204,6 +204,31 @@ def methods(context: Context) -> None:
     redirect("split_group", splitting.split)
 
 
+@patch(f"{_GROUP}.barrier", traits=Trait.TRANSLATED)
+def barriers_of_groups(context: Context) -> None:
+    """``group.barrier()`` makes a tensor in C++, for NCCL's groups on CUDA where the program names no device."""
+    if not _usable():
+        return
+    from torch._C._distributed_c10d import BarrierOptions, ProcessGroup
+
+    from ...collectives import groups
+
+    original: Function = ProcessGroup.barrier
+    translator = context.translator
+
+    def barrier(self: Any, *args: Any, **kwargs: Any) -> Any:
+        given = args[0] if args else kwargs.get("opts", kwargs.get("timeout"))
+        options = given if isinstance(given, BarrierOptions) else BarrierOptions()
+        if options is not given and given is not None:
+            options.timeout = given
+        asked = options.device
+        if (asked is None and groups.backend_of(self) is not None) or (asked is not None and asked.type == "cuda"):
+            options.device = translator.device(torch.device("cuda", 0))
+        return original(self, options)
+
+    context.editor.set(ProcessGroup, "barrier", resembling(barrier, original), f"{_GROUP}.barrier")
+
+
 _CALLED = "torch._C._distributed_c10d.ReduceOp.RedOpType.__call__"
 #: Of all releases: those that take a reduction.
 _REDUCING_METHODS = (

@@ -10,6 +10,7 @@ from torch.jit import _script
 from ...drivers.traits import NONE, Trait
 from ..core.context import Context
 from ..core.registry import patch
+from ..core.requests import names_a_device
 from ..core.wrapping import Function, resembling, scripted
 
 
@@ -21,6 +22,28 @@ def fusion(context: Context) -> None:
     context.editor.undone(
         "torch._C._jit_override_can_fuse_on_gpu", lambda: torch._C._jit_override_can_fuse_on_gpu(before)
     )
+
+
+_READING = ("import_ir_module", "import_ir_module_from_buffer")
+
+
+@patch(*(f"{owner}.{name}" for owner in ("torch._C", "torch") for name in _READING), traits=Trait.TRANSLATED)
+def reading(context: Context) -> None:
+    """A saved program is read in C++, which is told where its tensors are to go."""
+    translator = context.translator
+    for name in _READING:
+        original: Function = getattr(torch._C, name)
+
+        def read(
+            unit: Any, source: Any, map_location: Any = None, *rest: Any, _original: Function = original, **named: Any
+        ) -> Any:
+            if map_location is not None and names_a_device(map_location):
+                map_location = translator.device(map_location)
+            return _original(unit, source, map_location, *rest, **named)
+
+        read.__name__ = name
+        for owner in (torch._C, torch):
+            context.editor.set(owner, name, read)
 
 
 @patch("torch.jit._script._get_overloads", traits=NONE)

@@ -201,6 +201,18 @@ def shared_memory(context: Context) -> None:
     _answer_for_gpu(context, "share_memory_", share_memory_)
 
 
+@patch("torch.UntypedStorage.share_memory_", traits=Trait.UNSHARED)
+def shared_storages(context: Context) -> None:
+    """The same of a storage, which torch before 2.12 looks for in the CPU's memory."""
+    original: Function = torch.UntypedStorage.share_memory_
+    device, kind = vars(torch._C.StorageBase)["device"].__get__, context.driver.device_type
+
+    def share_memory_(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+        return self if device(self).type == kind else original(self, *args, **kwargs)
+
+    context.editor.set(torch.UntypedStorage, "share_memory_", resembling(share_memory_, original))
+
+
 @patch("torch.Tensor.is_shared", traits=Trait.UNSHARED)
 def told_shared(context: Context) -> None:
     """CUDA tensors always say that they are; torch before 2.12 asks those on other GPUs for shared memory."""

@@ -1,16 +1,18 @@
-"""``torch.nn.Module``: how ``to`` reads its arguments, and ``to_empty``."""
+"""``torch.nn.Module``: how ``to`` reads its arguments, ``to_empty``, and modules that look at a tensor's device."""
 
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 from typing import Any
 
 import torch
 
+from ..._compat import present
 from ...drivers.traits import Trait
 from ..core.callers import inside
 from ..core.context import Context
-from ..core.disguise import disguised
+from ..core.disguise import as_program, disguised
 from ..core.registry import patch
 from ..core.requests import TOGGLE, cpu_is_meant
 from ..core.second_tries import given_second_try
@@ -84,3 +86,33 @@ def empty(context: Context) -> None:
         return original(self, device=None if device is None else translator.device(device), recurse=recurse)
 
     install(context, torch.nn.Module, "to_empty", to_empty, original)
+
+
+@patch(
+    "torch.nn.SyncBatchNorm.forward",
+    "torch.nn.ParameterDict.extra_repr",
+    "torch.nn.ParameterList.extra_repr",
+    traits=Trait.DISGUISED,
+)
+def asking(context: Context) -> None:
+    """SyncBatchNorm takes a tensor of a GPU, by its device's type; containers say which GPU a parameter is on."""
+    for owner, name in (
+        (torch.nn.SyncBatchNorm, "forward"),
+        (torch.nn.ParameterDict, "extra_repr"),
+        (torch.nn.ParameterList, "extra_repr"),
+    ):
+        context.editor.set(owner, name, as_program(getattr(owner, name)), f"torch.nn.{owner.__name__}.{name}")
+
+
+_FLEX = "torch.nn.attention.flex_attention"
+
+
+@patch(f"{_FLEX}._validate_device", traits=Trait.DISGUISED)
+def flexible_attention(context: Context) -> None:
+    """flex_attention takes tensors of CUDA and the CPU, by their device's type; before 2.12 of no Apple GPU."""
+
+    def change(module: ModuleType) -> None:
+        for name in present(module, ("_validate_device",)):
+            context.editor.set(module, name, as_program(getattr(module, name)), f"{_FLEX}.{name}")
+
+    context.editor.on_undo(context.when_imported(_FLEX, context.editor.later(change)))

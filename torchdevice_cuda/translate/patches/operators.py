@@ -19,6 +19,7 @@ from ..core.wrapping import Function, install, resembling
 
 @patch(
     "torch.ops.aten[<key>]",
+    "torch.ops.quantized[<key>]",
     *(
         f"{owner}.<function>"
         for owner in ("torch", "torch.Tensor", "torch.linalg", "torch.nn.functional", "torch._C._nn")
@@ -31,19 +32,31 @@ def kernels(context: Context) -> None:
     from ...fallback.capabilities import refusals
     from ...fallback.guards import Guard, functions
     from ...fallback.kernels import Chain, register
+    from ...fallback.quantized import Home
+    from ...fallback.quantized_tensors import homes
     from ...kernels import copies
 
     settings, editor, precision = context.settings, context.editor, context.precision
     kind = context.driver.device_type
     device = torch.device(kind, 0)
     translated = context.errors.translated
+    believed_cpu = context.translator.beliefs.is_cpu if context.translator.tells_beliefs else lambda tensor: False
     chain = Chain(
-        settings.fallback, device, context.driver.memory.observe, settings.mlx, site=site, translated=translated
+        settings.fallback,
+        device,
+        context.driver.memory.observe,
+        settings.mlx,
+        site=site,
+        translated=translated,
+        believed_cpu=believed_cpu,
     )
     doubles = precision.choice != "raise"
     guard = Guard(device, chain.left, precision.admit if doubles else None, translated)
+    homes[kind] = Home(device, chain.left, translated, believed_cpu)
+    editor.on_undo(homes.clear)
     editor.on_undo(chain.routes.close)
-    editor.undone(f"torch.ops.aten[{kind.upper()}]", register(chain, guard)._destroy)
+    for library in register(chain, guard):
+        editor.undone(f"torch.ops.{library.ns}[{kind.upper()}]", library._destroy)
     context.left = chain.left
     editor.on_undo(functools.partial(setattr, copies.leaving, "told", copies.leaving.told))
     copies.leaving.told = chain.left

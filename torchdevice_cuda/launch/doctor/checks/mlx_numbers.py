@@ -6,7 +6,7 @@ import functools
 
 import torch
 
-from ....fallback import kernels, mlx_ops
+from ....fallback import cpu, mlx_ops
 from ....fallback.mlx_arrays import mlx
 from ..asking import Finding, NotHereError, Wrong, add, expect, main
 from ..samples import REBUILT, TOLERANCE, arguments, flat
@@ -26,7 +26,7 @@ def _as_on_the_cpu(name: str) -> Finding:
     made = arguments(name, _ELEMENTS)
     if made is None:
         raise NotHereError("nobody has thought of arguments")
-    known, found = kernels.overload(name)(*made), mlx_ops.run(mlx_ops.TABLE[name], *made)
+    known, found = cpu.overload(name)(*made), mlx_ops.run(mlx_ops.TABLE[name], *made)
     for one, other in zip(flat(known), flat(found), strict=True):
         same = (one.shape, one.dtype) == (other.shape, other.dtype)
         expect(same, f"{other.dtype} {tuple(other.shape)}, not {one.dtype} {tuple(one.shape)}")

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from ....fallback.refusals import NARROW
+from ....fallback.quantized_tensors import place
+from ....fallback.refusals import NARROW, NO_QUANTIZED, refusal
 from ...core.context import Context
 from ...core.precision import COMPLEX128, refuse_complex128
 from ...core.requests import names_a_device
@@ -118,6 +119,12 @@ def _on_refusal(context: Context, name: str, original: Function) -> Callable[[Ex
     random = takes_generator(name)
 
     def resolve(error: Exception, args: Arguments, kwargs: Keywords) -> Any:
+        if refusal(error) == NO_QUANTIZED:
+            from ....fallback.cpu import to_cpu  # this file is every driver's
+
+            device = precision.accelerator
+            given = {name: to_cpu(value, device) for name, value in {**kwargs, "device": device}.items()}
+            return place(original(*to_cpu(args, device), **given), device, error)
         if not precision.is_refusal(error):
             raise translated(error) from None
         dtype = kwargs.get("dtype") or (torch.get_default_dtype() if random else None)

@@ -1,0 +1,83 @@
+"""``torch.library``: kernels that a program has written for CUDA, where CUDA's tensors are of another device type."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.library
+from torch._library import custom_ops
+
+from ...drivers.traits import Trait
+from ..core.callers import inside
+from ..core.context import Context
+from ..core.registry import patch
+from ..core.wrapping import Function, resembling
+
+_frame = sys._getframe
+#: In the name of a dispatch key: that of CUDA's tensors, and of their gradients, autocast and layouts.
+_CUDA = "CUDA"
+
+
+@patch("torch._C._dispatch_key_for_device", traits=Trait.TRANSLATED, without=Trait.HOST_MEMORY)
+def keys(context: Context) -> None:
+    """``@torch.library.custom_op(..., device_types="cuda")`` is for tensors that are on the accelerator."""
+    original, real = torch._C._dispatch_key_for_device, context.driver.device_type
+
+    def _dispatch_key_for_device(device_type: str) -> str:
+        return original(real if device_type == "cuda" else device_type)
+
+    context.editor.set(torch._C, "_dispatch_key_for_device", resembling(_dispatch_key_for_device, original))
+
+
+#: These register for whoever calls them.
+_BETWEEN = frozenset({"torch.library", "torch._library.custom_ops"})
+
+
+def _by_torch() -> bool:
+    """Whether it is torch that registers a kernel, with a function of ours between."""
+    frame: FrameType | None = _frame(2)
+    while frame is not None and frame.f_globals.get("__name__") in _BETWEEN:
+        frame = frame.f_back
+    return frame is not None and inside[frame.f_globals.get("__name__")]
+
+
+@patch("torch.library.Library.impl", traits=Trait.TRANSLATED, without=Trait.HOST_MEMORY)
+def implementations(context: Context) -> None:
+    """``library.impl(name, kernel, "CUDA")``, by a program: torch's own kernels for CUDA are for CUDA."""
+    original: Function = torch.library.Library.impl
+    real = context.driver.device_type.upper()
+
+    def impl(self: Any, op_name: Any, fn: Any, dispatch_key: str = "", **kwargs: Any) -> Any:
+        if isinstance(dispatch_key, str) and _CUDA in dispatch_key and not _by_torch():
+            dispatch_key = dispatch_key.replace(_CUDA, real)
+            if dispatch_key.startswith("Autocast"):
+                fn = _once(fn, dispatch_key)
+        return original(self, op_name, fn, dispatch_key, **kwargs)
+
+    context.editor.set(torch.library.Library, "impl", resembling(impl, original))
+
+
+def _once(kernel: Function, key: str) -> Function:
+    """A kernel that casts, and calls the operator again with CUDA's autocast off: then it is this one that is off."""
+    keys = torch._C.DispatchKeySet(torch._C._dispatch_key_parse(key))
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(keys):
+            return kernel(*args, **kwargs)
+
+    return resembling(wrapper, kernel)
+
+
+@patch("torch._library.custom_ops._cast", "torch.library._cast", traits=Trait.TRANSLATED, without=Trait.HOST_MEMORY)
+def autocast(context: Context) -> None:
+    """``torch.library.register_autocast(op, "cuda", dtype)`` casts tensors of the device type it was given."""
+    original, real = custom_ops._cast, context.driver.device_type
+
+    def _cast(value: Any, device_type: str, dtype: torch.dtype) -> Any:
+        return original(value, real if device_type == "cuda" else device_type, dtype)
+
+    for owner in (custom_ops, torch.library):
+        context.editor.set(owner, "_cast", resembling(_cast, original))
