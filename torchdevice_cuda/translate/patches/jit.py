@@ -42,8 +42,10 @@ def reading(context: Context) -> None:
             return _original(unit, source, map_location, *rest, **named)
 
         read.__name__ = name
+        wrapper = resembling(read, original)
         for owner in (torch._C, torch):
-            context.editor.set(owner, name, read)
+            context.editor.set(owner, name, wrapper)
+        context.wrapped[id(original)] = (original, wrapper)
 
 
 @patch("torch.jit._script._get_overloads", traits=NONE)

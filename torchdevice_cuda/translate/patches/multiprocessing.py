@@ -201,7 +201,7 @@ def shared_memory(context: Context) -> None:
     _answer_for_gpu(context, "share_memory_", share_memory_)
 
 
-@patch("torch.UntypedStorage.share_memory_", traits=Trait.UNSHARED)
+@patch("torch.storage.UntypedStorage.share_memory_", traits=Trait.UNSHARED)
 def shared_storages(context: Context) -> None:
     """The same of a storage, which torch before 2.12 looks for in the CPU's memory."""
     original: Function = torch.UntypedStorage.share_memory_
