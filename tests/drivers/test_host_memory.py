@@ -64,8 +64,9 @@ def test_the_high_water_mark_is_what_the_system_says() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
     mark, used = map(int, shown.stdout.split())
-    assert 300 * MIB < mark < 3 * GIB
-    assert mark == pytest.approx(used * 1024, rel=0.02)
+    # What the system says of a process begins with what the one held that started it.
+    assert 300 * MIB < mark <= used * 1024 * 1.02
+    assert mark < 600 * MIB
 
 
 @pytest.mark.parametrize(("platform", "unit"), [("darwin", 1), ("freebsd14", 1024)])

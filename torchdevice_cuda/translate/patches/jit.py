@@ -11,7 +11,7 @@ from ...drivers.traits import NONE, Trait
 from ..core.context import Context
 from ..core.registry import patch
 from ..core.requests import names_a_device
-from ..core.wrapping import Function, resembling, scripted
+from ..core.wrapping import Function, install, resembling, scripted
 
 
 @patch("torch._C._jit_override_can_fuse_on_gpu", traits=Trait.SUBSTITUTE)
@@ -41,11 +41,8 @@ def reading(context: Context) -> None:
                 map_location = translator.device(map_location)
             return _original(unit, source, map_location, *rest, **named)
 
-        read.__name__ = name
-        wrapper = resembling(read, original)
-        for owner in (torch._C, torch):
-            context.editor.set(owner, name, wrapper)
-        context.wrapped[id(original)] = (original, wrapper)
+        install(context, torch._C, name, read, original)
+        context.editor.set(torch, name, getattr(torch._C, name))
 
 
 @patch("torch.jit._script._get_overloads", traits=NONE)
