@@ -9,12 +9,13 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from harness import in_fork
 
 from torchdevice_cuda import drivers, monitoring, settings
 from torchdevice_cuda.drivers.base import DeviceFacts, Offer, claimed
@@ -30,24 +31,6 @@ def toy() -> Iterator[ToyDriver]:
     made = ToyDriver(settings.Settings(), "a test")
     yield made
     made.withdraw()
-
-
-def forked(function: Callable[[], Any]) -> Any:
-    """What a function returns in a forked child."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            answer = function()
-        except Exception as error:
-            answer = f"{type(error).__name__}: {error}"
-        os.write(writer, json.dumps(answer).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as text:
-        answer = json.load(text)
-    os.waitpid(child, 0)
-    return answer
 
 
 # -------------------------------------------------------------------------------- facts
@@ -178,8 +161,8 @@ def test_bringing_it_up(toy: ToyDriver) -> None:
     assert started == ["started"]
     assert not toy.needs_init and toy.initialized() and toy.has_context(0)
     assert toy.in_bad_fork() is False
-    assert forked(lambda: [toy.needs_init, toy.initialized(), toy.in_bad_fork()]) == [True, False, True]
-    assert forked(toy.initialize).startswith("RuntimeError: Cannot re-initialize CUDA in forked subprocess")
+    assert in_fork(lambda: [toy.needs_init, toy.initialized(), toy.in_bad_fork()]) == [True, False, True]
+    assert in_fork(toy.initialize).startswith("RuntimeError: Cannot re-initialize CUDA in forked subprocess")
 
 
 def test_asking_for_devices_spoils_forks_too(toy: ToyDriver) -> None:
@@ -190,7 +173,7 @@ def test_asking_for_devices_spoils_forks_too(toy: ToyDriver) -> None:
         toy.ask()
         return toy.in_bad_fork()
 
-    assert forked(asks_again) is True
+    assert in_fork(asks_again) is True
 
 
 def test_settings_that_cannot_be_read_are_an_error_when_it_comes_up(
@@ -208,7 +191,7 @@ def test_fork_handlers_do_not_keep_a_driver_alive() -> None:
     del made
     gc.collect()
     assert reference() is None
-    assert forked(lambda: 1) == 1
+    assert in_fork(lambda: 1) == 1
 
 
 # ------------------------------------------------------------------------------- others

@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from harness import CPU, VIRTUAL, child
+from harness import CPU, VIRTUAL, child, in_fork
 
 WORDS = "Cannot re-initialize CUDA in forked subprocess"
-
-
-def in_fork(function: Callable[[], Any]) -> Any:
-    """What a function returns in a forked child, or the words of its error."""
-    reader, writer = os.pipe()
-    forked = os.fork()
-    if not forked:
-        try:
-            answer = function()
-        except Exception as error:
-            answer = f"{type(error).__name__}: {error}"
-        os.write(writer, json.dumps(answer).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as text:
-        answer = json.load(text)
-    os.waitpid(forked, 0)
-    return answer
 
 
 @child(CPU, VIRTUAL, alone=True)

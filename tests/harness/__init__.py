@@ -15,6 +15,7 @@
 
     outcome(function, CPU).err                                # what a function printed on standard error meanwhile
     together(CPU, [one, other])["one"].value                  # several in one child; each place is asked once
+    in_fork(function)                                         # in a fork of this process; its value or error
     @child(CPU, as_in=STOCK)                                  # what it returns is what it returns under stock torch
     Place("bare", order="after", setup=use_cuda, setup_with={"devices": 2}, needs=("cuda",))  # no activation, a device
 
@@ -22,6 +23,7 @@ The functions are those of a file, which the child imports after it has activate
 Arguments are literals, results what JSON keeps. A child that dies or hangs is reported with what it printed.
 """
 
+from .forks import in_fork
 from .places import (
     ACCELERATING,
     BOTH_POLICIES,
@@ -65,6 +67,7 @@ __all__ = [
     "cuda_of_build",
     "in_child",
     "in_every_order",
+    "in_fork",
     "outcome",
     "python",
     "run",

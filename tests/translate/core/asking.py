@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -13,21 +11,3 @@ def asked_by(module: str | None, function: Callable[..., Any], *args: Any) -> An
     names: dict[str, Any] = {"__name__": module, "function": function, "args": args}
     exec(compile("def call():\n    return function(*args)", f"<{module}>", "exec"), names)
     return names["call"]()
-
-
-def forked(function: Callable[[], Any]) -> Any:
-    """What a function returns in a forked child, or its error."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            answer = function()
-        except Exception as error:
-            answer = f"{type(error).__name__}: {error}"
-        os.write(writer, json.dumps(answer).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as text:
-        answer = json.load(text)
-    os.waitpid(child, 0)
-    return answer

@@ -10,21 +10,15 @@ import pytest
 import torch
 
 from torchdevice_cuda.fallback.refusals import NARROW
-from torchdevice_cuda.report.departures import departures
 from torchdevice_cuda.translate.core import precision
 from torchdevice_cuda.translate.core.precision import COMPLEX128, Precision, refuse_complex128
 
-#: As torch words it.
-NO_DOUBLE = "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64."
-NO_FLOAT8 = "Trying to convert Float8_e4m3fn to the MPS backend but it does not have support for that dtype."
+from .departing import NO_DOUBLE, NO_FLOAT8, counting
 
 
 @pytest.fixture(autouse=True)
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    found: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(departures, "counter", lambda *row: lambda: found.append(row))
-    monkeypatch.setattr(departures, "first_at", lambda row, file, line: found.append((file, line)))
-    return found
+    return counting(monkeypatch)
 
 
 def made(choice: str, partial: bool = True) -> Precision:

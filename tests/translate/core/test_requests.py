@@ -13,6 +13,7 @@ import numpy
 import pytest
 import torch
 from drivers.toy import ToyDriver
+from harness import in_fork
 
 from torchdevice_cuda.report import Counters
 from torchdevice_cuda.settings import Settings
@@ -20,7 +21,7 @@ from torchdevice_cuda.translate.core import requests
 from torchdevice_cuda.translate.core.requests import Translator, as_device, cpu_is_meant, names_a_device
 
 from . import Apart
-from .asking import asked_by, forked
+from .asking import asked_by
 
 CPU, META = torch.device("cpu"), torch.device("meta")
 
@@ -234,13 +235,13 @@ def test_a_worker_that_prepares_data_stays_on_the_cpu(apart: Translator, monkeyp
 def test_a_forked_child_decides_anew(apart: Translator) -> None:
     apart.device("cuda")
     assert not apart.forked
-    assert forked(lambda: [apart.forked, len(apart.cache), str(apart.device("cpu")), apart.injects()]) == [
+    assert in_fork(lambda: [apart.forked, len(apart.cache), str(apart.device("cpu")), apart.injects()]) == [
         *(True, 0, "meta", True)
     ]
     host = translator()
-    assert forked(lambda: host.forked) is False, "nothing was redirected"
+    assert in_fork(lambda: host.forked) is False, "nothing was redirected"
     apart.driver.ask()
-    assert forked(lambda: [str(apart.device("cpu")), apart.injects(), str(apart.device("cuda"))]) == [
+    assert in_fork(lambda: [str(apart.device("cpu")), apart.injects(), str(apart.device("cuda"))]) == [
         *("cpu", False, "meta")
     ]
     assert apart.device("cpu") == META
@@ -252,7 +253,7 @@ def test_fork_handlers_do_not_keep_it_alive() -> None:
     del made
     gc.collect()
     assert reference() is None
-    assert forked(lambda: 1) == 1
+    assert in_fork(lambda: 1) == 1
 
 
 def test_staying_on_the_cpu(apart: Translator) -> None:

@@ -1,0 +1,21 @@
+"""What makes an operator leave the GPU, and a count of those that do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from torchdevice_cuda.report.departures import departures
+
+#: As torch words it.
+NO_DOUBLE = "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64."
+NO_FLOAT8 = "Trying to convert Float8_e4m3fn to the MPS backend but it does not have support for that dtype."
+
+
+def counting(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """What departs from now on, and from where."""
+    found: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(departures, "counter", lambda *row: lambda: found.append(row))
+    monkeypatch.setattr(departures, "first_at", lambda row, file, line: found.append((file, line)))
+    return found
