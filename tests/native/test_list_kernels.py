@@ -24,10 +24,7 @@ RECORD = Path(__file__).parents[1] / "data" / "list-kernels-h200.json"
 KERNEL = "multi_tensor_apply_kernel"
 NUMBERS = {"int": 2, "float": 0.5, "complex": 0.5 + 1j, "bool": True}
 #: Types of the device that the CPU's kernels, which compute here, do not have: refused.
-REFUSED = {
-    ("_foreach_abs", "bool", "tensor*"),
-    *((f"_foreach_{how}", "float16", "tensor* complex") for how in ("div", "pow")),
-}
+REFUSED = {("_foreach_abs", "bool", "tensor*")}
 #: An order of 0 is computed at once since 2.13; the record is of 2.11.
 SINCE = {"ord=0": (2, 13)}
 

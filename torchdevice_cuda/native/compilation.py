@@ -48,6 +48,7 @@ _ONLY = {
         "operators/cuda_linalg.cpp",
         "operators/cuda_small.cpp",
         "operators/cuda_sparse.cpp",
+        "operators/cuda_nested.cpp",
         "operators/cuda_products.cpp",
         "operators/cuda_scaled.cpp",
         "operators/cuda_cudnn.cpp",
@@ -163,6 +164,7 @@ def layout(kind: str) -> dict[str, Unit]:
             "-O1",
             (
                 "operators/composites.cpp",
+                "operators/storages.cpp",
                 *_ONLY[kind],
                 "runtime/exit.cpp",
                 "runtime/unwinding.cpp",

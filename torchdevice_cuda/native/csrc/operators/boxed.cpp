@@ -110,7 +110,13 @@ C10_NOINLINE void round(Widening& wide, const Facts& f, Stack& stack) {
   const size_t base = stack.size() - f.returns;
   for (size_t i = 0; i < f.returns; i++) {
     IValue& v = stack[base + i];
-    if (v.isTensor()) v = wide.result(std::move(v).toTensor(), i);
+    if (v.isTensor()) {
+      v = wide.result(std::move(v).toTensor(), i);
+    } else if (v.isTensorList()) {
+      auto list = std::move(v).toTensorList();
+      for (size_t k = 0; k < list.size(); k++) list.set(k, wide.result(list.extract(k), i));
+      v = std::move(list);
+    }
   }
 }
 

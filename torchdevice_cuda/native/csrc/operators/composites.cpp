@@ -7,6 +7,7 @@ namespace hostdevice {
 
 void register_composites() {
   Registrar registrar(kDense);
+  register_storages(registrar);
   if constexpr (kIsCuda) {
     register_attention_choice(registrar);
     register_fused_attention(registrar);
@@ -17,6 +18,7 @@ void register_composites() {
     register_linear_algebra(registrar);
     register_ties(registrar);
     register_sparse_sums();
+    register_nested();
     register_products(registrar);
     register_scaled_products(registrar);
     register_cudnn(registrar);

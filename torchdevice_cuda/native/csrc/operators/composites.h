@@ -16,6 +16,8 @@ inline bool given(const OptTensor& t) {
   return t.has_value() && t->defined();
 }
 
+void register_storages(Registrar& registrar);
+
 // Compiled for CUDA only.
 void register_attention_choice(Registrar& registrar);
 void register_fused_attention(Registrar& registrar);
@@ -26,6 +28,7 @@ void register_small(Registrar& registrar);
 void register_linear_algebra(Registrar& registrar);
 void register_ties(Registrar& registrar);
 void register_sparse_sums();
+void register_nested();
 void register_products(Registrar& registrar);
 void register_scaled_products(Registrar& registrar);
 void register_cudnn(Registrar& registrar);

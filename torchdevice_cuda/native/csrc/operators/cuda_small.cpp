@@ -53,6 +53,27 @@ Tensor nansum(const Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, std
   return std::move(stack.back()).toTensor();
 }
 
+// CUDA's kernel has the bound in the tensor's type, and what lies within it becomes a zero without a sign.
+Tensor softshrink(const Tensor& self, const at::Scalar& bound) {
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::softshrink", "");
+  const auto type = self.scalar_type();
+  const bool half = type == at::kHalf || type == at::kBFloat16;
+  const auto given = static_cast<float>(bound.toDouble());
+  const float kept = type == at::kHalf ? static_cast<float>(c10::Half(given))
+      : half                           ? static_cast<float>(c10::BFloat16(given))
+                                       : given;
+  torch::jit::Stack stack{self, half ? at::Scalar(static_cast<double>(kept)) : bound};
+  run_on_cpu(op, c10::DispatchKey::CPU, &stack);
+  return std::move(stack.back()).toTensor().add_(0);
+}
+
+// Numbers for lists of tensors lie on the CPU, where the call is made.
+void scale_lists(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const Tensor& scalars = stack->back().toTensor();
+  TORCH_CHECK(scalars.device().is_cpu(), "Expected scalars to be on CPU, got ", scalars.device(), " instead.");
+  run_on_cpu(op, c10::DispatchKey::CPU, stack);
+}
+
 // One element is what it is, of whatever type.
 Tensor logcumsumexp(const Tensor& self, int64_t dim) {
   if (self.dim() == 0) return self.clone();
@@ -104,6 +125,9 @@ bool no_cudnn_ctc_tensor(const Tensor&, const Tensor&, const Tensor&, const Tens
 }  // namespace
 
 void register_small(Registrar& registrar) {
+  registrar.impl("softshrink", TORCH_FN(softshrink));
+  for (const char* name : {"_foreach_addcmul.Tensor", "_foreach_addcdiv.Tensor"})
+    registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&scale_lists>());
   registrar.impl("_masked_scale", TORCH_FN(masked_scale));
   registrar.impl("nansum", TORCH_FN(nansum));
   registrar.impl("_logcumsumexp", TORCH_FN(logcumsumexp));

@@ -1,4 +1,5 @@
 // Sums of sparse tensors: CUDA puts one's elements behind the other's, and does not look for those at the same place.
+// And what their products are of.
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -9,6 +10,7 @@
 #include "operators/alias.h"
 #include "operators/boxed.h"
 #include "operators/composites.h"
+#include "operators/types.h"
 
 namespace hostdevice {
 namespace {
@@ -27,6 +29,8 @@ bool can_join(const Tensor& self, const Tensor& other) {
   TORCH_CHECK(
       self.sizes() == other.sizes(), "add: expected 'self' and 'other' to have same size, but ", self.sizes(),
       " != ", other.sizes());
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      at::result_type(self, other) != at::kBool, "\"add_out_sparse_cuda\" not implemented for 'Bool'");
   if (self._nnz() == 0 || other._nnz() == 0) return false;
   TORCH_CHECK(
       self.sparse_dim() == other.sparse_dim(), "add: expected 'self' and 'other' to have same density, but 'self' has ",
@@ -78,6 +82,30 @@ void sum(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* 
   stack->emplace_back(std::move(made));
 }
 
+// With a matrix that is not sparse: of what cuSPARSE is asked for. The CPU's kernel has more types, or others.
+void product(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const size_t base = stack->size() - op.schema().arguments().size();
+  const auto at = [&](size_t i) -> const Tensor& { return (*stack)[base + i].toTensor(); };
+  const size_t first = op.schema().name() == "aten::mm" ? 0 : 1;
+  const Tensor &sparse = at(first), &dense = at(first + 1);
+  const auto type = sparse.scalar_type();
+  if (sparse.layout() == at::kSparse && dense.layout() == at::kStrided && is_device_tensor(sparse))
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        holds(kFloats | kComplex, type) || dense.scalar_type() != type, "\"addmm_sparse_cuda\" not implemented for '",
+        c10::toString(type), "'");
+  run_on_cpu(op, c10::DispatchKey::SparseCPU, stack);
+}
+
+// Of truths the CPU's kernel has no product: it is that of ones and zeros.
+Tensor multiply(const Tensor& self, const Tensor& other) {
+  const auto is_truth = [](const Tensor& t) { return t.layout() == at::kSparse && t.scalar_type() == at::kBool; };
+  if (is_truth(self) && is_truth(other)) return self.to(at::kByte).mul(other.to(at::kByte)).to(at::kBool);
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::mul", "Tensor");
+  torch::jit::Stack stack{self, other};
+  run_on_cpu(op, c10::DispatchKey::SparseCPU, &stack);
+  return std::move(stack.back()).toTensor();
+}
+
 void refuse_sspaddmm(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack*) {
   TORCH_CHECK(false, "NYI: CUDA sspaddmm is not implemented");
 }
@@ -87,6 +115,8 @@ void refuse_sspaddmm(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit
 void register_sparse_sums() {
   Registrar registrar(kSparse);
   registrar.impl("sspaddmm.out", torch::CppFunction::makeFromBoxedFunction<&refuse_sspaddmm>());
+  for (const char* name : {"mm", "addmm"}) registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&product>());
+  registrar.impl("mul.Tensor", TORCH_FN(multiply));
   Registrar dense(kDense);
   dense.impl("sspaddmm.out", torch::CppFunction::makeFromBoxedFunction<&refuse_sspaddmm>());
   for (const char* name : {"add.Tensor", "add_.Tensor", "add.out"})

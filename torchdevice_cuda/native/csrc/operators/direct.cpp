@@ -46,10 +46,12 @@ struct Look {
   bool plain = true;
   bool numbers_may_mix;
   bool numbers = false;
+  bool single = false, scaled = false;  // one element alone; a factor
   Types types = 0;
 
   void operator()(const Tensor& t) {
     types |= types_of(t.scalar_type());
+    single = single || t.dim() == 0;
     const auto d = t.device();
     if (C10_LIKELY(d.type() == kType)) {
       const auto keys = t.key_set();
@@ -60,6 +62,9 @@ struct Look {
       plain = plain && numbers_may_mix && d.is_cpu() && t.dim() == 0;
       numbers = true;
     }
+  }
+  void operator()(const at::Scalar& factor) {
+    scaled = scaled || !factor.equal(1);
   }
   template <class T>
   void operator()(const T&) {}
@@ -89,7 +94,10 @@ struct Direct<Op, kNumbersMayMix, kTypes, R(A...)> {
     if constexpr (kInPlace) look.plain = look.plain && is_device_tensor(first(a...));
     // Factors of several types are refused, which is the boxed kernel's affair.
     const bool several = kTypes == kMultiplied && (look.types & (look.types - 1)) != 0;
-    if (C10_UNLIKELY(!look.plain || look.index < 0 || (look.types & ~kTypes) != 0 || several)) return boxed(a...);
+    // CUDA does not round a number to half precision before it computes.
+    const bool beside = kNumbersMayMix && (look.types & kHalves) != 0 && (look.single || look.scaled);
+    if (C10_UNLIKELY(!look.plain || look.index < 0 || (look.types & ~kTypes) != 0 || several || beside))
+      return boxed(a...);
     check_fork();
     static const c10::DispatchKeySet excluded =
         c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;

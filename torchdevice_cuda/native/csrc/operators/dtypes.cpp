@@ -121,7 +121,14 @@ void refuse_lu(ScalarType type, const Stack& stack, size_t base) {
   refuse_as(one ? "lu_factor_cusolver" : "lu_factor_magma_batched", type);
 }
 
-// By the type that both become.
+// By the type that both become; a number is whole, or it is not.
+void refuse_mul(ScalarType, const Stack& stack, size_t base) {
+  const Tensor& self = stack[base].toTensor();
+  const c10::IValue& other = stack[base + 1];
+  const auto type =
+      other.isTensor() ? at::result_type(self, other.toTensor()) : at::result_type(self, other.toScalar());
+  if (!holds(kNumbers | kBool | kComplexHalf, type)) refuse_as("mul_cuda", type);
+}
 void refuse_igamma(ScalarType, const Stack& stack, size_t base) {
   const auto type = at::result_type(stack[base].toTensor(), stack[base + 1].toTensor());
   if (holds(kHalves, type)) refuse_as("igamma_cuda", type);
@@ -193,7 +200,7 @@ constexpr TakenRow kTakenRows[] = {
     {"histc", kFloats | kIntegers, nullptr, refuse_histc},
     {"addcmul", kNumbers, "addcmul_cuda"},
     {"roll", kNumbers | kBool | kComplexHalf, "roll_cuda"},
-    {"mul", kNumbers | kBool | kComplexHalf, "mul_cuda"},
+    {"mul", kNumbers | kBool | kComplexHalf, nullptr, refuse_mul},
     {"var", kNumbers | kBool | kComplexHalf, "std_cuda"},
     {"std", kNumbers | kBool | kComplexHalf, "std_cuda"},
     {"median", kIntegers | kHalfOrMore, nullptr, refuse_median},

@@ -45,6 +45,23 @@ void multiply(Stack& stack, size_t base) {
       a.dtype() == b.dtype(), "expected mat1 and mat2 to have the same dtype, but got: ", a.dtype(), " != ", b.dtype());
 }
 
+// What is added to has to be as the last factor, then the first factor.
+void add_to_matrices(Stack& stack, size_t base) {
+  const auto expected = stack[base + 2].toTensor().scalar_type();
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    const auto found = stack[base + i].toTensor().scalar_type();
+    TORCH_CHECK(
+        found == expected, i ? "mat1" : "self", " and mat2 must have the same dtype, but got ", c10::toString(found),
+        " and ", c10::toString(expected));
+  }
+}
+void add_to_batches(Stack& stack, size_t base) {
+  const Tensor &self = stack[base].toTensor(), &a = stack[base + 1].toTensor(), &b = stack[base + 2].toTensor();
+  TORCH_CHECK(
+      self.dtype() == a.dtype(), "Input dtypes must be the same, got: input ", self.dtype(), ", batch1: ", a.dtype(),
+      ", batch2: ", b.dtype());
+}
+
 // What is added to may be of any type.
 void add_to_product(Stack& stack, size_t base) {
   expect<1, 2>(stack, base);
@@ -94,6 +111,9 @@ void scatter(Stack& stack, size_t base) {
 
 constexpr MixedRow kMixedRows[] = {
     {"mm", multiply},
+    {"addmm", add_to_matrices},
+    {"addbmm", add_to_matrices},
+    {"baddbmm", add_to_batches},
     {"mv", expect<0, 1>},
     {"addmv", add_to_product},
     {"convolution", convolve},

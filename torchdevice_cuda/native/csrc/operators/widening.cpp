@@ -1,5 +1,6 @@
 #include "operators/widening.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -52,6 +53,20 @@ constexpr WideRow kWideRows[] = {
     {"_scaled_dot_product_flash_attention_for_cpu", Family::Attention, kHalves, "nw"},
     {"_scaled_dot_product_flash_attention_for_cpu_backward", Family::AttentionGradient, kHalves, nullptr},
 
+    // A number of the program's stays what it is, whatever it is added to.
+    {"add", Family::Numbers, kHalves, nullptr, kFirst | kSecond | kFactor},
+    {"sub", Family::Numbers, kHalves, nullptr, kFirst | kSecond | kFactor},
+    {"rsub", Family::Numbers, kHalves, nullptr, kSecond | kFactor},
+    {"mul", Family::Numbers, kHalves, nullptr, kFirst | kSwapped},
+    {"xlogy", Family::Numbers, kHalves, nullptr, kByBoth},
+    {"div", Family::Numbers, kHalves | kComplexHalf, nullptr, kNowhere},
+    {"floor_divide", Family::Numbers, kHalves, nullptr, kNowhere},
+    {"pow", Family::Numbers, kHalves | kComplexHalf, nullptr, kNowhere},
+    {"_foreach_add", Family::Numbers, kHalves, nullptr, kSecond | kFactor},
+    {"_foreach_sub", Family::Numbers, kHalves, nullptr, kSecond | kFactor},
+    {"_foreach_div", Family::Numbers, kHalves, nullptr, kNowhere},
+    {"_foreach_pow", Family::Numbers, kHalves, nullptr, kSecond},
+
     // Weights of float32 with what is remembered of their gradients in half.
     {"_fused_adam", Family::Mixed, kHalves, nullptr},
     {"_fused_adamw", Family::Mixed, kHalves, nullptr},
@@ -102,6 +117,8 @@ constexpr WideRow kWideRows[] = {
     {"rrelu_with_noise_backward", Family::Always, kHalves, nullptr},
     {"round", Family::Always, kHalves, nullptr},
     {"polygamma", Family::Always, kHalves, nullptr},
+    {"logit", Family::Always, kHalves, nullptr},
+    {"_sparse_sparse_matmul", Family::Always, kHalves, nullptr},
     {"sparse_sampled_addmm", Family::Always, kHalves, nullptr},
     {"_fft_r2c", Family::Always, kHalf, nullptr},
     {"_fft_c2c", Family::Always, kComplexHalf, nullptr},
@@ -135,8 +152,6 @@ constexpr WideRow kWideRows[] = {
     HOSTDEVICE_COMPLEX_HALF("sigmoid"),
     HOSTDEVICE_COMPLEX_HALF("angle"),
     HOSTDEVICE_COMPLEX_HALF("sgn"),
-    HOSTDEVICE_COMPLEX_HALF("div"),
-    HOSTDEVICE_COMPLEX_HALF("pow"),
     HOSTDEVICE_COMPLEX_HALF("lerp"),
     HOSTDEVICE_COMPLEX_HALF("logaddexp"),
     HOSTDEVICE_COMPLEX_HALF("sum"),
@@ -175,6 +190,38 @@ ScalarType wide_of(ScalarType type) {
   return at::isIntegralType(type, false) ? ScalarType::Double : ScalarType::Float;
 }
 
+// A number as the narrow type has it.
+double as_kept(const c10::Scalar& number, ScalarType narrow) {
+  const auto wide = static_cast<float>(number.to<double>());
+  return narrow == ScalarType::Half ? static_cast<float>(c10::Half(wide)) : static_cast<float>(c10::BFloat16(wide));
+}
+
+// Whether the narrow type has the number that CUDA computes with. A complex one it has not.
+bool is_exact(const c10::Scalar& number, ScalarType narrow) {
+  if (number.isSymbolic()) return true;
+  if (number.isComplex()) return false;
+  const auto given = static_cast<double>(static_cast<float>(number.to<double>()));
+  return as_kept(number, narrow) == given || given != given;
+}
+
+// Whether all numbers of an argument are: one, a list of them, a tensor of the CPU's beside tensors of the GPU's.
+bool are_exact(const c10::IValue& v, ScalarType narrow) {
+  if (v.isScalar()) return is_exact(v.toScalar(), narrow);
+  if (v.isTensor()) {
+    const Tensor& t = v.toTensor();
+    return !t.defined() || t.dim() != 0 || !t.device().is_cpu() || is_exact(t.item(), narrow);
+  }
+  if (!v.isList() || v.isTensorList()) return true;
+  for (const c10::IValue& one : v.toListRef())
+    if (!are_exact(one, narrow)) return false;
+  return true;
+}
+
+bool is_complex_number(const c10::IValue& v) {
+  return v.isComplexDouble() ||
+      (v.isTensor() && v.toTensor().defined() && v.toTensor().dim() == 0 && v.toTensor().is_complex());
+}
+
 // A result's type where the arguments' was narrow: real parts of complex numbers are real, spectra are complex.
 ScalarType narrowed(ScalarType made, ScalarType narrow) {
   if (made == wide_of(narrow)) return narrow;
@@ -204,7 +251,44 @@ void keep_narrow(const std::string& family, const std::string& type) {
   TORCH_CHECK(false, "no such family of operators: ", family);
 }
 
+bool Widening::ask_numbers(torch::jit::Stack& stack, size_t base) {
+  constexpr size_t kLooked = 3;  // two arguments and a factor
+  const size_t count = std::min(stack.size() - base, kLooked);
+  ScalarType narrow = ScalarType::Undefined;
+  const auto look = [&](const Tensor& t) {
+    if (!t.defined() || !holds(types_, t.scalar_type())) return;
+    if (narrow == ScalarType::Undefined || t.scalar_type() == ScalarType::ComplexHalf) narrow = t.scalar_type();
+  };
+  for (size_t i = 0; i < std::min(count, kLooked - 1); i++) {
+    const c10::IValue& v = stack[base + i];
+    if (v.isTensor() && (v.toTensor().dim() != 0 || narrow == ScalarType::Undefined)) look(v.toTensor());
+    if (v.isTensorList())
+      for (const Tensor& t : v.toTensorVector()) look(t);
+  }
+  if (narrow == ScalarType::ComplexHalf) return true;
+  if (narrow == ScalarType::Undefined) return false;
+  const bool swapped = (row_.weight & kSwapped) != 0 && count > 1 && stack[base + 1].isScalar();
+  bool wider = swapped && !are_exact(stack[base + 1], narrow), dimensioned = false;
+  for (size_t i = 0; i < count; i++) {
+    const c10::IValue& v = stack[base + i];
+    wider = wider || is_complex_number(v) || ((row_.weight >> i & 1) != 0 && !are_exact(v, narrow));
+    dimensioned = dimensioned || (v.isTensor() && v.toTensor().defined() && v.toTensor().dim() != 0);
+  }
+  // One element on the GPU is no number to CUDA but an element, and rounded as it is read.
+  const bool by_both = (row_.weight & kByBoth) != 0;
+  for (size_t i = 0; i < count && dimensioned; i++) {
+    c10::IValue& v = stack[base + i];
+    if (by_both && v.isScalar() && !v.toScalar().isComplex()) v = at::Scalar(as_kept(v.toScalar(), narrow));
+    if (!v.isTensor() || !v.toTensor().defined()) continue;
+    const Tensor& t = v.toTensor();
+    const bool rounded = by_both || !t.device().is_cpu();
+    if (t.dim() == 0 && rounded && t.is_floating_point() && t.scalar_type() != narrow) v = t.to(narrow);
+  }
+  return wider || by_both;
+}
+
 bool Widening::ask(torch::jit::Stack& stack, size_t base, const std::vector<uint16_t>& dtypes) {
+  if (row_.family == Family::Numbers) return ask_numbers(stack, base);
   for (const auto i : dtypes) {
     auto& v = stack[base + i];
     if (!v.isInt() || !holds(types_, static_cast<ScalarType>(v.toInt()))) continue;

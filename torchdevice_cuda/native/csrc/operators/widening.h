@@ -24,8 +24,13 @@ enum class Family : uint8_t {
   Mixed,       // only beside a first argument that is wide
   Crossing,    // only from a narrow type into a wide one, and back
   Parameters,  // beside a narrow weight the weights alone: then the CPU's kernel keeps its statistics wide, as CUDA's
+  Numbers,     // only beside a number that the narrow type has not: CUDA keeps it as it is. Complex halves always
   Always,      // there is no kernel, or its results have other types than CUDA's
 };
+
+// Where the CPU's kernel rounds a number before it computes with it. Some hand a second one on as the first, unless it
+// is a tensor. And where CUDA's rounds it, too, and computes in the wider type with that.
+enum Rounded : size_t { kNowhere = 0, kFirst = 1, kSecond = 2, kFactor = 4, kSwapped = 8, kByBoth = 16 };
 
 struct WideRow {
   const char* op;
@@ -34,7 +39,7 @@ struct WideRow {
   // A letter for each result: n narrow, w wide; f wide if the flag in the third argument says so; a digit: as that
   // argument. None: all narrow.
   const char* results;
-  // Of a family with parameters: where their first is; what is before it is data.
+  // Of a family with parameters: where their first is; what is before it is data. Of numbers: which are rounded.
   size_t weight = 0;
 
   // Whether CUDA's kernel takes narrow and wide arguments in one call: statistics are wide, and so are masks.
@@ -71,6 +76,8 @@ class Widening {
   at::Tensor result(at::Tensor made, size_t place);
 
  private:
+  bool ask_numbers(torch::jit::Stack& stack, size_t base);
+
   struct Copy {
     at::Tensor narrow, wide;
     bool written;

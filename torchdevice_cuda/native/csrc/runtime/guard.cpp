@@ -15,6 +15,14 @@ namespace {
 
 std::thread::id g_installer;
 
+// Whose streams are asked for: CUDA's books of them say what indices they have, where others ask its driver.
+c10::DeviceIndex of_streams(c10::Device d) {
+  TORCH_CHECK(
+      d.index() < device_count(), "Device index value ", static_cast<int>(d.index()), " is out of index range [0, ",
+      device_count(), ")");
+  return resolve(d.index());
+}
+
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override {
     return kType;
@@ -37,11 +45,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (d.index() >= 0 && d.index() < device_count()) t_current_device = d.index();
   }
   c10::Stream getStream(c10::Device d) const noexcept(kGetStreamNoexcept) override {
-    const auto i = resolve(d.index());
+    const auto i = of_streams(d);
     return stream(i, current_stream(i));
   }
   c10::Stream getDefaultStream(c10::Device d) const override {
-    return stream(resolve(d.index()), 0);
+    return stream(of_streams(d), 0);
   }
   c10::Stream getStreamFromGlobalPool(c10::Device d, bool high = false) const override {
     const auto i = resolve(d.index());
