@@ -79,6 +79,7 @@ OPERATIONS: dict[str, Function] = {
     "clone": torch.clone,
     "half": lambda x: x.half(),
     "to cpu": lambda x: x.cpu(),
+    "to another dtype": lambda x: x.to(torch.float16).float(),
     "masked_fill": lambda x: x.masked_fill(x.detach() > 0, 0.0),
     "where": lambda x: torch.where(x.detach() > 0, x, -x),
     "compared": lambda x: [x == x, x >= 0, torch.isnan(x)],
@@ -122,9 +123,9 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if not isinstance(value, torch.Tensor):
         return value
+    if value.is_nested:
+        return ["nested", value.dtype, *(_plain(part) for part in value.detach().unbind())]
     held = value.detach().cpu()
-    if held.is_nested:
-        return ["nested", held.dtype, *(_plain(part) for part in held.unbind())]
     return [held.dtype, held.shape, held.double().mul(1e4).round().tolist()]
 
 
@@ -247,7 +248,9 @@ def test_what_cuda_refuses() -> None:
     for call, words in (
         (lambda: x.sum(-1, True), "'aten::sum.dim_IntList' with arguments from the 'NestedTensorCUDA'"),
         (lambda: x + _nested("cpu"), "Expected all tensors to be on the same device"),
-        (lambda: functional.linear(x, torch.ones(5, 3)), "Expected all tensors to be on the same device"),
+        (lambda: functional.linear(x, torch.ones(5, 3)), "weight is on cpu, different from other tensors on cuda:0"),
+        (lambda: functional.linear(x, torch.ones(5, 3)), "in method wrapper_NestedTensorCUDA__linear)"),
+        (lambda: x.transpose(1, 2).cpu(), "NestedTensor must be contiguous to get buffer."),
         # The gradient of a tensor of C++ is computed; ours would be taken for one.
         (lambda: _nested("cuda", True).split([1, 2], -1), "layout=torch.jagged"),
     ):

@@ -33,6 +33,7 @@ MAKING = (
 )
 #: What the CPU computes with nested tensors and CUDA does not.
 _NOT_CUDAS = frozenset({"aten::sum.dim_IntList", "aten::_nested_sum_backward"})
+_MIXED = "Expected all tensors to be on the same device, but found at least two devices, "
 #: Between devices on purpose.
 _BETWEEN = frozenset({"aten::copy_"})
 #: Its gradient is a formula that takes the tensor for one of C++.
@@ -70,8 +71,9 @@ class Home:
     def check(self, op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Refuse what CUDA refuses, and what torch cannot do without taking ours for its own."""
         if op.name() not in _BETWEEN and any(map(is_stranger, (*args, *kwargs.values()))):
-            words = "Expected all tensors to be on the same device, but found at least two devices, {} and cpu!"
-            raise self._translated(mixed(op, args, kwargs) or RuntimeError(words.format(self.device)))
+            error = mixed(op, args, kwargs)
+            words = f"{_MIXED}{self.device} and cpu!" if error is None else str(error)
+            raise self._translated(RuntimeError(words.replace("wrapper_CUDA_", "wrapper_NestedTensorCUDA_")))
         nested = [value for value in tree_leaves((args, kwargs)) if isinstance(value, StridedNestedTensor)]
         if op.name() in _NOT_CUDAS and not any(map(self._believed_cpu, nested)):
             # Asked for its kernel, the dispatcher says that there is none before it looks at arguments.

@@ -258,7 +258,9 @@ def _again(self: StridedNestedTensor) -> StridedNestedTensor:
 
 
 def _moved(self: StridedNestedTensor, **kwargs: Any) -> torch.Tensor:
-    """A copy of another dtype, or on another device."""
+    """A copy of another dtype, or on another device; of one piece, as on CUDA."""
+    if not self.is_contiguous():
+        raise RuntimeError("NestedTensor must be contiguous to get buffer.")
     elements, *places = self._members
     device = kwargs.get("device") or self._home.device
     copied = _base.to(elements, device, kwargs.get("dtype") or self.dtype, copy=True)
