@@ -205,6 +205,16 @@ def test_parts_are_views() -> None:
 
 
 @on_mps
+def test_one_can_be_assigned_to_another() -> None:
+    one, other = _nested("cuda"), torch.nested.nested_tensor([torch.ones(4), torch.ones(3)], device="cuda") * 2
+    one.data = other
+    assert _plain(one) == _plain(other)
+    assert (one.dim(), one.numel(), one.values().tolist()) == (2, 7, [2.0] * 7)
+    one.values().fill_(3.0)
+    assert other.values().tolist() == [3.0] * 7
+
+
+@on_mps
 def test_history_crosses_devices() -> None:
     parts = [part.requires_grad_() for part in _parts("cpu")]
     (torch.nested.as_nested_tensor(parts, device="cuda") * 2).to_padded_tensor(0.0).sum().backward()

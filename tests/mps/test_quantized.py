@@ -176,3 +176,14 @@ def test_nothing_is_left_of_it() -> None:
     kind, words = raised(lambda: _whole(_numbers()).to("mps")) or ("", "")
     assert kind == "NotImplementedError"
     assert "'QuantizedMPS'" in words
+
+
+@on_mps
+def test_one_can_be_assigned_to_another() -> None:
+    one, other = _whole(_numbers()).cuda(), _by_channel(_numbers().cuda() * 2)
+    one.data = other
+    assert _plain(one) == _plain(other) == _plain(_by_channel(_numbers() * 2))
+    assert one.data.is_quantized
+    error = raised(lambda: setattr(one, "data", _whole(_numbers())))
+    assert error is not None
+    assert "incompatible tensor type" in error[1]

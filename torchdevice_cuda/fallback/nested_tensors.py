@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 import torch
 from torch.utils._pytree import tree_leaves
 
+from .assigning import Assigned
+
 if TYPE_CHECKING:
     from .cpu import Operator
 
@@ -76,9 +78,10 @@ class Home(Protocol):
         """A nested tensor whose elements are those of another on the GPU."""
 
 
-class StridedNestedTensor(torch.Tensor):
+class StridedNestedTensor(Assigned):
     """A nested tensor on the GPU, as far as its operators can tell."""
 
+    _held = ("_members", "_home")
     _members: Members
     _home: Home
 
