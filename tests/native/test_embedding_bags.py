@@ -63,6 +63,9 @@ def test_of_rows_of_indices_as_many_count_as_there_are_rows(last: bool) -> None:
         assert bags.tolist() == ([0, 0, 0] if last else [0, 0, 1])
         assert counts.tolist()[: len(made)] == ([3] if last else [2, 1])
         assert torch.embedding_bag(w, rows, on_gpu([0]), False, mode, False, None, True)[0].shape == (0, 3)
+    for weights in (torch.full((3, 2), 2.0, device="cuda"), torch.full((6,), 2.0, device="cuda")):
+        doubled = torch.embedding_bag(w, rows, on_gpu([0, 2]), False, 0, False, weights)[0]
+        assert doubled.tolist() == [[18.0, 22.0, 26.0], [0.0, 2.0, 4.0]]
 
 
 @child(VIRTUAL, alone=True)

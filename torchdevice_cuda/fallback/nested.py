@@ -14,7 +14,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from . import cpu
-from .devices import is_stranger, mixed
+from .devices import is_stranger, mixed, two_devices
 from .nested_tensors import NO_SIZES, Kernel, Members, StridedNestedTensor, homes, on_host, places_of, whole
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ MAKING = (
 )
 #: What the CPU computes with nested tensors and CUDA does not.
 _NOT_CUDAS = frozenset({"aten::sum.dim_IntList", "aten::_nested_sum_backward"})
-_MIXED = "Expected all tensors to be on the same device, but found at least two devices, "
 #: Between devices on purpose.
 _BETWEEN = frozenset({"aten::copy_"})
 #: Its gradient is a formula that takes the tensor for one of C++.
@@ -72,7 +71,7 @@ class Home:
         """Refuse what CUDA refuses, and what torch cannot do without taking ours for its own."""
         if op.name() not in _BETWEEN and any(map(is_stranger, (*args, *kwargs.values()))):
             error = mixed(op, args, kwargs)
-            words = f"{_MIXED}{self.device} and cpu!" if error is None else str(error)
+            words = two_devices(self.device, _CPU) if error is None else str(error)
             raise self._translated(RuntimeError(words.replace("wrapper_CUDA_", "wrapper_NestedTensorCUDA_")))
         nested = [value for value in tree_leaves((args, kwargs)) if isinstance(value, StridedNestedTensor)]
         if op.name() in _NOT_CUDAS and not any(map(self._believed_cpu, nested)):

@@ -82,6 +82,14 @@ Tensor begins_of(const Tensor& offsets, int64_t count, bool last, int64_t mode) 
   return begins;
 }
 
+// The weights that CUDA's kernel reads: of rows the first of each, of more than there are indices the first ones.
+OptTensor weights_of(const OptTensor& given, int64_t count) {
+  if (!given || !given->defined()) return given;
+  const Tensor& all = *given;
+  if (all.dim() == 2 && all.size(0) == count && all.size(1) > 0) return all.select(1, 0).contiguous();
+  return all.dim() == 1 && all.numel() > count ? all.narrow(0, 0, count) : all;
+}
+
 template <bool kForwardOnly>
 Bags bag(
     const Tensor& weight, const Tensor& given, const Tensor& offsets, bool by_frequency, int64_t mode, bool sparse,
@@ -103,7 +111,8 @@ Bags bag(
         at::empty({0, weight.size(1)}, weight.options()), at::zeros({count}, options), at::zeros({1}, options),
         at::empty({0, mode == kMax ? weight.size(1) : 0}, options)};
   }
-  torch::jit::Stack stack{weight, indices, begins, by_frequency, mode, sparse, weights, last, padding};
+  const OptTensor read = given.dim() == 2 ? weights_of(weights, count) : weights;
+  torch::jit::Stack stack{weight, indices, begins, by_frequency, mode, sparse, read, last, padding};
   run_on_cpu(op, c10::DispatchKey::CPU, &stack);
   const Tensor made = stack[0].toTensor();
   const Tensor found = indices.to(type).contiguous(), from = begins.to(type).contiguous();
