@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from torchdevice_cuda.drivers import active
 
-everywhere = child(VIRTUAL, MPS, MPS_FAITHFUL)
+everywhere = child(VIRTUAL, MPS_FAITHFUL)
 #: The same, where tensors and generators say that they are MPS's.
 NATIVE = MPS_FAITHFUL.but(identity="native")
 
@@ -168,6 +168,7 @@ def test_torchs_own_form_is_taken_and_kept() -> None:
     assert _drawn() == first
 
 
+@pytest.mark.slow
 @child(NATIVE)
 def test_states_of_undisguised_generators() -> None:
     torch.cuda.manual_seed(8)
@@ -180,6 +181,7 @@ def test_states_of_undisguised_generators() -> None:
     assert active().state_offset(torch.cuda.default_generators[0]) == 8
 
 
+@pytest.mark.slow
 @child(MPS)
 def test_a_state_that_went_to_the_gpu_unasked() -> None:
     state = torch.tensor(_state(12, 4), dtype=torch.uint8)

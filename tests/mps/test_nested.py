@@ -330,6 +330,7 @@ def test_jagged_ones_are_made_anywhere() -> None:
         assert not made.cpu().is_cuda
 
 
+@pytest.mark.slow
 @child(CPU, MPS)
 def test_as_nested_tensor_is_asked_for_cuda_everywhere() -> None:
     made = torch.nested.as_nested_tensor(_parts("cpu"), device="cuda")
@@ -337,6 +338,7 @@ def test_as_nested_tensor_is_asked_for_cuda_everywhere() -> None:
     assert made.to("cuda") is made
 
 
+@pytest.mark.slow
 @child(MPS_FAITHFUL, alone=True)
 def test_deactivation() -> None:
     before = torch.nested.as_nested_tensor.__wrapped__  # type: ignore[attr-defined]
