@@ -222,6 +222,10 @@ def test_profiling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # ----------------------------------------------------------------------------- generators
+#: The last offset of MPS's that CUDA can count.
+LAST = (1 << 62) - 1
+
+
 class Philox:
     """A generator of the Apple GPU's: a state of its own size, a seed and an offset."""
 
@@ -232,7 +236,15 @@ class Philox:
         return self.state
 
     def set_state(self, state: torch.Tensor) -> None:
+        if state.numel() != self.state.numel():
+            raise RuntimeError("RNG state is wrong size")
         self.state = state
+
+    def initial_seed(self) -> int:
+        return self.seed
+
+    def get_offset(self) -> int:
+        return self.offset
 
     def manual_seed(self, seed: int) -> None:
         self.seed, self.offset = seed, 0
@@ -259,9 +271,20 @@ def test_states_of_a_generator() -> None:
     state = torch.ones(44, dtype=torch.uint8)
     driver.set_generator_state(own, state)
     assert generator.state is state
-    for words, found in (((7, 12), (7, 12)), ((8, 0), (8, 0)), ((9,), (9, 0)), ((-3, 4), (-3, 4))):
+    # CUDA's offsets count what Philox makes at a time in fours.
+    for words, found in (((7, 12), (7, 3)), ((8, 0), (8, 0)), ((9,), (9, 0)), ((-3, 4), (-3, 1)), ((1, -4), (1, LAST))):
         driver.set_generator_state(own, torch.tensor(words, dtype=torch.int64).view(torch.uint8))
         assert (generator.seed, generator.offset) == found
+    generator.seed, generator.offset = (1 << 64) - 3, 5
+    assert driver.generator_state(own).view(torch.int64).tolist() == [-3, 20]
+    assert driver.state_offset(own) == 20
+    driver.set_state_offset(own, 24)
+    assert generator.offset == 6
+    with pytest.raises(RuntimeError, match=r"^offset must be a multiple of 4$"):
+        driver.set_state_offset(own, 6)
+    # Beyond what CUDA's form can hold nothing is lost.
+    generator.offset = LAST + 1
+    assert driver.generator_state(own) is generator.state
     for size in (5, 24):
         with pytest.raises(RuntimeError, match="^RNG state is wrong size$"):
             driver.set_generator_state(own, torch.zeros(size, dtype=torch.uint8))

@@ -249,7 +249,8 @@ def case_scattered() -> list[str]:
 
 
 def case_gathered() -> list[str]:
-    return _places(parallel.gather([_x()], device) for device in (0, "cuda:0", "cpu"))
+    # torch takes what names no device for the current one.
+    return _places(parallel.gather([_x()], device) for device in (0, "cuda:0", "cpu", torch.ones(3, 3)))
 
 
 # ------------------------------------------------------------------------------------------- its types

@@ -213,3 +213,12 @@ def test_members_that_do_not_fit() -> None:
 def test_members_that_do_not_fit_after_others_that_did() -> None:
     _csr()
     assert raised(lambda: _that_do_not_fit("cuda")) == raised(lambda: _that_do_not_fit("cpu"))
+
+
+@child(MPS_FAITHFUL)
+def test_one_can_be_assigned_to_another() -> None:
+    one, other = (torch.eye(3, device="cuda").mul(factor).to_sparse_csr() for factor in (1, 2))
+    one.data = other
+    assert one.to_dense().tolist() == torch.eye(3).mul(2).tolist()
+    other.values().fill_(5.0)
+    assert one.to_dense().tolist() == torch.eye(3).mul(5).tolist()

@@ -176,3 +176,34 @@ def test_nothing_is_left_of_it() -> None:
     kind, words = raised(lambda: _whole(_numbers()).to("mps")) or ("", "")
     assert kind == "NotImplementedError"
     assert "'QuantizedMPS'" in words
+
+
+@on_mps
+def test_one_can_be_assigned_to_another() -> None:
+    one, other = _whole(_numbers()).cuda(), _by_channel(_numbers().cuda() * 2)
+    one.data = other
+    assert _plain(one) == _plain(other) == _plain(_by_channel(_numbers() * 2))
+    assert one.data.is_quantized
+    error = raised(lambda: setattr(one, "data", _whole(_numbers())))
+    assert error is not None
+    assert "incompatible tensor type" in error[1]
+
+
+@on_mps
+def test_tensors_of_the_cpu_are_refused() -> None:
+    """By operators that iterate before they look for a kernel; and by cuDNN's, which would lose a GPU."""
+    there, here = _whole(_numbers()).cuda(), _whole(_numbers())
+    for call in (
+        lambda: torch.ops.quantized.add(there, here, 0.5, 0),
+        lambda: torch.ops.quantized.add(here, there, 0.5, 0),
+        lambda: there == here,
+        lambda: torch.max(there, here),
+    ):
+        error = raised(call)
+        assert error == (
+            "RuntimeError",
+            "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
+        )
+    error = raised(lambda: torch.cat([there, here]))
+    assert error is not None
+    assert "Could not run 'aten::cat.out' with arguments from the 'QuantizedCUDA' backend" in error[1]

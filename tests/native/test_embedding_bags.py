@@ -48,6 +48,36 @@ def test_the_first_bag_begins_at_the_first_index() -> None:
         assert got[1].tolist() == [0, 0, 0, 0, 1, 1]
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_of_rows_of_indices_as_many_count_as_there_are_rows(last: bool) -> None:
+    """Of an H200; the CPU takes all. The last bag ends with them, wherever it is said to end."""
+    rows = torch.tensor([[1, 2], [0, 4], [3, 3]], device="cuda")
+    w = torch.arange(15.0, device="cuda").view(5, 3)
+    for mode, first, second, whole in (
+        (0, [9.0, 11.0, 13.0], [0.0, 1.0, 2.0], [9.0, 12.0, 15.0]),
+        (1, [4.5, 5.5, 6.5], [0.0, 1.0, 2.0], [3.0, 4.0, 5.0]),
+        (2, [6.0, 7.0, 8.0], [0.0, 1.0, 2.0], [6.0, 7.0, 8.0]),
+    ):
+        made, bags, counts, _ = torch.embedding_bag(w, rows, on_gpu([0, 2]), False, mode, False, None, last)
+        assert made.tolist() == ([whole] if last else [first, second])
+        assert bags.tolist() == ([0, 0, 0] if last else [0, 0, 1])
+        assert counts.tolist()[: len(made)] == ([3] if last else [2, 1])
+        assert torch.embedding_bag(w, rows, on_gpu([0]), False, mode, False, None, True)[0].shape == (0, 3)
+    for weights in (torch.full((3, 2), 2.0, device="cuda"), torch.full((6,), 2.0, device="cuda")):
+        doubled = torch.embedding_bag(w, rows, on_gpu([0, 2]), False, 0, False, weights)[0]
+        assert doubled.tolist() == [[18.0, 22.0, 26.0], [0.0, 2.0, 4.0]]
+
+
+@child(VIRTUAL, alone=True)
+@pytest.mark.parametrize("mode", ["sum", "max"])
+def test_a_bag_that_ends_before_it_begins_is_asserted(mode: str) -> None:
+    """The call gives what it has room for, and the device is lost; the CPU raises, or computes."""
+    indices, w = on_gpu([1, 2, 0]), weight().cuda()
+    assert functional.embedding_bag(indices, w, on_gpu([0, 2, 1]), mode=mode).shape == (3, 3)
+    with pytest.raises(RuntimeError, match="CUDA error: device-side assert triggered"):
+        torch.cuda.synchronize()
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize("last", [False, True])
 def test_gradients_are_the_cpus(mode: str, last: bool) -> None:

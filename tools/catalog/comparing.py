@@ -164,13 +164,18 @@ def alike(a: Any, b: Any, signs: bool = True) -> bool:
 
 
 def within(a: Any, b: Any) -> bool:
-    """Whether drawn numbers lie where a reference's do, give or take three times its range and size."""
+    """Whether drawn numbers lie where a reference's do, give or take three times its range and size.
+
+    Of some, those at the ends are left out: where tails are heavy, one of a few is far from the others.
+    """
     ends = []
     for each in (a, b):
         some = each["sums"][2:] if isinstance(each, dict) else each if isinstance(each, list) else []
         some = [x for x in some if isinstance(x, (int, float))]
         if isinstance(each, list) and len(some) < SEVERAL:
             return True  # too few to have a range
+        if isinstance(each, list):
+            some = sorted(some)[len(some) // SEVERAL : len(some) - len(some) // SEVERAL]
         ends.append((min(some), max(some)) if some else (0.0, 0.0))
     (low, high), (least, most) = ends
     room = 3 * (high - low) + 3 * max(abs(low), abs(high)) + 5

@@ -322,9 +322,13 @@ class Driver(abc.ABC):
         """Move a generator to an offset."""
         generator.set_offset(offset)
 
+    def generator_state(self, generator: torch.Generator) -> torch.Tensor:
+        """A generator's state, as CUDA's where it can be."""
+        return generator.get_state()
+
     @abc.abstractmethod
     def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
-        """Restore a generator from ``get_state()`` of this driver or from a state saved on a CUDA device."""
+        """Restore a generator from ``generator_state()`` of this driver or from a state saved on a CUDA device."""
 
     # ----------------------------------------------------------------- host memory
     def register_host_memory(self, address: int, size: int) -> None:

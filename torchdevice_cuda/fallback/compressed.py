@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from . import cpu
+from .assigning import Assigned
 from .refusals import NO_LAYOUT, refusal
 
 if TYPE_CHECKING:
@@ -34,9 +35,10 @@ def indices(layout: torch.layout) -> tuple[Operator, Operator]:
     return _aten.ccol_indices.default, _aten.row_indices.default
 
 
-class CompressedTensor(torch.Tensor):
+class CompressedTensor(Assigned):
     """A compressed sparse tensor on the GPU, as far as its operators can tell."""
 
+    _held = ("_members", "_size", "_layout", "_kernel")
     _members: Members
     _size: tuple[int, ...]
     _layout: torch.layout

@@ -43,6 +43,18 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(item)
 
 
+def compares_itself(op: Operator) -> bool:
+    """Whether CUDA's operator looks at devices before it looks for a kernel."""
+    row = rows().get(op.name())
+    return row is not None and "kIterates" in row.flags and "kDeviceCheck" not in row.flags
+
+
+def two_devices(one: torch.device, other: torch.device) -> str:
+    """CUDA's words for arguments on two devices; the GPU is named first."""
+    devices = f"{one} and {other}" if other.type == "cpu" else f"{other} and {one}"
+    return f"Expected all tensors to be on the same device, but found at least two devices, {devices}!"
+
+
 def mixed(op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RuntimeError | None:
     """CUDA's error for arguments on two devices; ``None`` where CUDA does not compare them."""
     row = rows().get(op.name())
@@ -56,10 +68,7 @@ def mixed(op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Runtim
     common = found[0][1].device
     name, other = next(((name, tensor.device) for name, tensor in found if tensor.device != common), ("", common))
     if "kDeviceCheck" not in row.flags:
-        devices = f"{common} and {other}" if other.type == "cpu" else f"{other} and {common}"
-        return RuntimeError(
-            f"Expected all tensors to be on the same device, but found at least two devices, {devices}!"
-        )
+        return RuntimeError(two_devices(common, other))
     return RuntimeError(
         f"Expected all tensors to be on the same device, but got {name} is on {other}, different from other tensors on "
         f"{common} (when checking argument in method {row.method})"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..report.departures import departures, timed
-from . import compressed, cpu, cuda_refusals
+from . import compressed, cpu, cuda_refusals, nested
 from .capabilities import cut_off, keys, limited, missing, with_kernel
 from .cpu import overload
 from .cuda_operators import COMPUTED
@@ -56,7 +56,7 @@ class Chain:
         self.device = device
         self._allocated = allocated
         self._site = site
-        self._translated = translated
+        self.translated = translated
         self.believed_cpu = believed_cpu
         self._warned: set[str] = set()
         self.routes = Routes(mlx, self.left)
@@ -85,7 +85,7 @@ class Chain:
         # Where leaving is an error, every time is the first.
         count = (lambda: 0) if self._setting == "error" else departures.counter(name, where, NO_KERNEL)
         announce = functools.partial(self.announce, name, where, NO_KERNEL)
-        return cpu.Passage(count, announce, self._allocated, self._translated)
+        return cpu.Passage(count, announce, self._allocated, self.translated)
 
     def kernel(self, op: Operator) -> Callable[..., Any]:
         """The kernel of one operator."""
@@ -113,13 +113,17 @@ def register(chain: Chain, guard: Guard) -> list[torch.library.Library]:
     known = keys()
     refusing = limited("MPS")  # before those that are missing have kernels too
     _register_cudas(library, known)
+    made = frozenset(f"aten::{name}" for name in nested.MAKING)
     for key in known:
         for name in missing(key):
+            if name in made:
+                continue
             library.impl(name.removeprefix("aten::"), chain.kernel(overload(name)), key)
     for name in cut_off("MPS"):
         library.impl(name.removeprefix("aten::"), overload(name).decompose, "AutogradMPS")
     if "SparseCsrMPS" in known:
         compressed.register(library, chain.kernel)
+    nested.register(library, nested.Home(chain.device, chain.left, chain.translated, chain.believed_cpu))
     with warnings.catch_warnings():
         # torch says once that kernels have been overridden; these call the ones they override.
         warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel")

@@ -14,12 +14,13 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from . import cpu
-from .devices import is_stranger, mixed, rows
+from .devices import compares_itself, is_stranger, mixed, rows, two_devices
 from .quantized_tensors import Kernel, QuantizedTensor
 
 if TYPE_CHECKING:
     from .cpu import Operator
 
+_CPU = torch.device("cpu")
 NO_BACKEND = "the GPU's backend has no quantised tensors"
 #: What CUDA has of PyTorch's own library of quantised operators, from cuDNN; there is no list of it in a build without.
 _CUDNN = frozenset(
@@ -114,20 +115,35 @@ class Home:
         if (lacking := refusing(op)) is None:
             return compute
         refuse = functools.partial(_refuse, cpu.overload(lacking))
+        compares = op.namespace == "aten" and compares_itself(op)
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
-            believed = any(isinstance(value, QuantizedTensor) and self._believed_cpu(value) for value in args)
-            return (compute if believed else refuse)(*args, **kwargs)
+            if any(isinstance(value, QuantizedTensor) and self._believed_cpu(value) for value in args):
+                return compute(*args, **kwargs)
+            if compares and any(map(is_stranger, (*args, *kwargs.values()))):
+                self._refuse_mixed(op, args, kwargs)
+            return refuse(*args, **kwargs)
 
         return kernel
+
+    def _refuse_mixed(self, op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise CUDA's error for arguments on two devices, where it has one.
+
+        cuDNN's operators compare none: they read the CPU's memory, and the GPU is lost. That is refused, too.
+        """
+        error = mixed(op, args, kwargs)
+        if error is None and op.name() in _CUDNN:
+            error = RuntimeError(two_devices(self.device, _CPU))
+        if error is not None:
+            raise self._translated(error)
 
     def _computing(self, op: Operator) -> Kernel:
         shape, name = cpu.Shape.of(op), op.name()
 
         def compute(*args: Any, **kwargs: Any) -> Any:
             named = dict(zip(shape.names, args, strict=False), **kwargs)
-            if any(map(is_stranger, named.values())) and (error := mixed(op, args, kwargs)) is not None:
-                raise self._translated(error)
+            if any(map(is_stranger, named.values())):
+                self._refuse_mixed(op, args, kwargs)
             self._left(name, "CPU", NO_BACKEND)
             brought = tree_map(self.brought, named)
             positional = [brought[name] for name in shape.names[: len(args)]]

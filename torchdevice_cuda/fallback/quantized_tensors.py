@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import torch
 from torch.utils._pytree import tree_leaves
 
+from .assigning import Assigned
+
 if TYPE_CHECKING:
     from .cpu import Operator
 
@@ -44,9 +46,10 @@ def place(value: torch.Tensor, device: torch.device, error: Exception) -> torch.
     return QuantizedTensor(value, home)
 
 
-class QuantizedTensor(torch.Tensor):
+class QuantizedTensor(Assigned):
     """A quantised tensor on the GPU, as far as its operators can tell."""
 
+    _held = ("_host", "_home")
     _host: torch.Tensor
     _home: Home
 

@@ -26,7 +26,7 @@ def _row(kind: str, error: type[BaseException], words: str) -> Evidence:
 
 
 NO_KERNEL, NO_LAYOUT, NO_DOUBLE, NO_DTYPE = "no kernel", "no such layout", "no float64", "no such dtype"
-NO_QUANTIZED = "no quantised tensors"
+NO_QUANTIZED, NO_NESTED = "no quantised tensors", "no nested tensors"
 #: Of shapes and options: another call of the same operator may be fine.
 LIMIT = "a limit of Metal"
 #: What the GPU holds in the place of the dtypes that it refuses as ``NO_DOUBLE``, since Metal has no doubles: the same
@@ -39,6 +39,8 @@ LASTING = frozenset({NO_KERNEL, NO_DTYPE, NO_DOUBLE})
 TABLE: tuple[Evidence, ...] = (
     _row(NO_KERNEL, NotImplementedError, r"The operator '[^']+' is not currently (implemented|supported).* MPS"),
     _row(NO_QUANTIZED, NotImplementedError, r"Could not run '[^']+' with arguments from the 'QuantizedMPS' backend"),
+    _row(NO_NESTED, NotImplementedError, r"Could not run '[^']+' with arguments from the 'NestedTensorMPS' backend"),
+    _row(NO_NESTED, RuntimeError, r"NestedTensorImpl storage must be either .* but got mps"),
     _row(NO_KERNEL, NotImplementedError, r"Could not run '[^']+' with arguments from the '\w*MPS' backend"),
     _row(NO_LAYOUT, NotImplementedError, r"Could not run 'new_compressed_tensor' from the 'mps:?\d*' device"),
     _row(NO_LAYOUT, NotImplementedError, r"only strided tensors are supported on MPS"),

@@ -14,7 +14,7 @@ from ..host import facts as hostfacts
 from ..host.visible import visible_count
 from ..installing import install
 from ..traits import Trait
-from . import metal
+from . import generator_states, metal
 from .memory import Books, MpsMemory
 from .streams import MpsStreams
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("torchdevice_cuda")
 _TRAITS = Trait.SUBSTITUTE | Trait.TRANSLATED | Trait.REDIRECTS | Trait.PARTIAL | Trait.UNSHARED | Trait.RACING_COPIES
-_CUDA_STATE_BYTES = 16  # a CUDA generator's state: seed, then offset
 _EMULATED_NAME = "Emulated Apple GPU"
 _ALREADY_TRACING = "Tracing Signposts is already enabled"
 
@@ -181,20 +180,21 @@ class MpsDriver(Driver):
         self._shown = shown
         return end
 
-    def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
-        """Restore a generator's own state, or start it from the seed and offset of a CUDA state."""
-        own = generator.get_state().numel()
-        if state.numel() == own:
-            generator.set_state(state)
-        elif state.numel() in (_CUDA_STATE_BYTES, _CUDA_STATE_BYTES // 2):
-            import torch
+    def state_offset(self, generator: torch.Generator) -> int:
+        """torch counts it otherwise."""
+        return generator_states.offset(generator)
 
-            words = state.contiguous().view(torch.int64).tolist()
-            generator.manual_seed(words[0])
-            if len(words) > 1 and words[1]:
-                generator.set_offset(words[1])
-        else:
-            raise RuntimeError("RNG state is wrong size")
+    def set_state_offset(self, generator: torch.Generator, offset: int) -> None:
+        """The same."""
+        generator_states.set_offset(generator, offset)
+
+    def generator_state(self, generator: torch.Generator) -> torch.Tensor:
+        """In CUDA's form, which says all that torch's own does: a checkpoint can be read on either."""
+        return generator_states.state(generator)
+
+    def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
+        """Of either form."""
+        generator_states.set_state(generator, state)
 
 
 def offer(settings: Settings, torch_c: ModuleType) -> Offer:

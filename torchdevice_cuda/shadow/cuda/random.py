@@ -6,7 +6,7 @@ from torch import Tensor
 from torchdevice_cuda.drivers import active
 from torchdevice_cuda.shadow import stock
 
-from . import _lazy_call, current_device, is_initialized
+from . import _lazy_call, _lazy_init, current_device, is_initialized
 
 stock.execute(globals())
 
@@ -19,6 +19,12 @@ def _index_of(device: int | str | torch.device) -> int:
         device = torch.device("cuda", device)
     index = device.index
     return current_device() if index is None else index
+
+
+def get_rng_state(device: int | str | torch.device = "cuda") -> Tensor:
+    """The state of a device's generator, as a tensor of bytes on the CPU."""
+    _lazy_init()
+    return active().generator_state(torch.cuda.default_generators[_index_of(device)])
 
 
 def set_rng_state(new_state: Tensor, device: int | str | torch.device = "cuda") -> None:

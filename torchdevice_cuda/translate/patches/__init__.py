@@ -28,6 +28,7 @@ MODULES = (
     "random",
     "storage",
     "legacy_types",
+    "nested",
     "nn_module",
     "nn_parallel",
     "nn_rnn",

@@ -107,6 +107,8 @@ class DeviceGather(HostGather):
     def apply(target_device: Any, dim: int, *inputs: torch.Tensor) -> torch.Tensor:
         """The inputs, one behind the other along a dimension; -1 is the CPU."""
         gathered = HostGather.apply(target_device, dim, *inputs)
+        if not isinstance(target_device, (int, str, torch.device)):
+            target_device = torch.cuda.current_device()  # as torch reads what names no device
         return gathered.to("cpu" if target_device == -1 else target_device)
 
 

@@ -32,6 +32,7 @@ def kernels(context: Context) -> None:
     from ...fallback.capabilities import refusals
     from ...fallback.guards import Guard, functions
     from ...fallback.kernels import Chain, register
+    from ...fallback.nested_tensors import homes as nested_homes
     from ...fallback.quantized import Home
     from ...fallback.quantized_tensors import homes
     from ...kernels import copies
@@ -54,6 +55,7 @@ def kernels(context: Context) -> None:
     guard = Guard(device, chain.left, precision.admit if doubles else None, translated)
     homes[kind] = Home(device, chain.left, translated, believed_cpu)
     editor.on_undo(homes.clear)
+    editor.on_undo(nested_homes.clear)
     editor.on_undo(chain.routes.close)
     for library in register(chain, guard):
         editor.undone(f"torch.ops.{library.ns}[{kind.upper()}]", library._destroy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ from ...drivers.traits import Trait
 from ..core.callers import inside
 from ..core.context import Context
 from ..core.disguise import CUDA
+from ..core.generators import CudaGenerator, device_of
 from ..core.registry import patch
 from ..core.requests import TOGGLE, as_device
 from ..core.second_tries import given_second_try
@@ -25,55 +25,8 @@ _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
 _frame = sys._getframe
 _Generator: Any = torch._C.Generator
-_device_of = _Generator.device.__get__
 #: The seed of a generator that nobody has given one.
 _UNSEEDED = _Generator().initial_seed()
-
-
-class CudaGenerator(_Generator):  # type: ignore[misc]
-    """A generator of the accelerator that says it is CUDA's when the program asks.
-
-    To torch's C code it is a generator like any other.
-    """
-
-    _shown: torch.device
-
-    @classmethod
-    def on(cls, target: torch.device, shown: torch.device) -> CudaGenerator:
-        """A new generator on ``target`` that says ``shown``."""
-        made: CudaGenerator = _Generator.__new__(cls, target)
-        made._shown = shown
-        return made
-
-    @classmethod
-    def over(cls, generator: Any, shown: torch.device) -> Any:
-        """The same generator, saying ``shown``; itself where its object is not laid out as is known.
-
-        torch makes the object of a default generator itself, and of its own class; C++ gives no way to make another
-        around the same generator. So two objects, it and a new one of the CPU, exchange what they hold: one pointer
-        each, which both name as ``_cdata``, so that nothing is guessed.
-        """
-        made: CudaGenerator = _Generator.__new__(cls)
-        made._shown = shown
-        held = [ctypes.c_void_p.from_address(id(one) + object.__basicsize__) for one in (generator, made)]
-        if [pointer.value for pointer in held] != [generator._cdata, made._cdata]:
-            return generator
-        held[0].value, held[1].value = held[1].value, held[0].value
-        return made
-
-    def clone_state(self) -> torch.Generator:
-        """A new generator in the same state."""
-        made = CudaGenerator.on(_device_of(self), self._shown)
-        made.set_state(self.get_state())
-        return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        _, _, *state = super().__reduce__()
-        return (torch.Generator, (self._shown,), *state)
-
-
-CudaGenerator.__name__ = CudaGenerator.__qualname__ = _Generator.__name__
-CudaGenerator.__module__ = _Generator.__module__
 
 
 def _maker(context: Context) -> Callable[[Any], torch.Generator] | None:
@@ -149,14 +102,15 @@ def foreign_names(context: Context) -> None:
 
 @patch("torch._C.Generator.device", traits=Trait.DISGUISED)
 def default_generators(context: Context) -> None:
-    """The default generators say that they are CUDA's; those that the program makes do by themselves."""
+    """The default generators say that they are CUDA's, and have CUDA's states; so do those that the program makes."""
 
     def shown(generator: torch.Generator) -> Any:
         return CudaGenerator.over(generator, CUDA)
 
     def read(self: CudaGenerator) -> torch.device:
-        return _device_of(self) if inside[_frame(1).f_globals.get("__name__")] else self._shown
+        return device_of(self) if inside[_frame(1).f_globals.get("__name__")] else self._shown
 
+    CudaGenerator.driver, CudaGenerator.brings_home = context.driver, Trait.ACCELERATES in context.traits
     context.editor.set(CudaGenerator, "device", property(read, doc="The device that the generator draws on."))
     context.editor.on_undo(context.driver.show_generators_as(shown))
 

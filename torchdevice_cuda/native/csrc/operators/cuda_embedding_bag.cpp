@@ -1,15 +1,19 @@
 // Bags of embeddings: CUDA says of each index which bag it is in and of each bag how many count, whatever is made of
-// them, and takes the first bag to begin at the first index.
+// them, and takes the first bag to begin at the first index and the last to end at the last. Of indices in rows it
+// takes as many as there are rows, from the first on.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/util/StringUtil.h>
 
 #include <algorithm>
 #include <tuple>
 #include <utility>
 
 #include "operators/alias.h"
+#include "operators/assertions.h"
 #include "operators/boxed.h"
 #include "operators/composites.h"
 
@@ -20,6 +24,11 @@ using at::Tensor;
 using Bags = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
 constexpr int64_t kMax = 2;
+// Of torch 2.11.
+constexpr const char* kSums =
+    "/pytorch/aten/src/ATen/native/cuda/EmbeddingBag.cu:138: EmbeddingBag_updateOutputKernel_sum_mean";
+constexpr const char* kLargest =
+    "/pytorch/aten/src/ATen/native/cuda/EmbeddingBag.cu:77: EmbeddingBag_updateOutputKernel_max";
 
 // Of offsets that the CPU's kernel has found to rise.
 template <class Index>
@@ -47,29 +56,65 @@ void mark_empty(Tensor& largest, const Tensor& sizes) {
     if (!counts[bag]) std::fill_n(to + bag * columns, columns, Index{-1});
 }
 
-// Read where it is: CUDA's kernel does not wait for it either.
-int64_t first_of(const Tensor& offsets) {
-  if (!is_device_tensor(offsets) || offsets.dim() != 1 || offsets.numel() == 0) return 0;
-  if (offsets.scalar_type() == at::kLong) return *offsets.const_data_ptr<int64_t>();
-  return offsets.scalar_type() == at::kInt ? *offsets.const_data_ptr<int32_t>() : 0;
+// Where CUDA's kernel takes bags to begin; after the last one, where it ends. Read where they are: it does not wait for
+// them either.
+template <class Index>
+Tensor begins_of(const Tensor& offsets, int64_t count, bool last, int64_t mode) {
+  const Tensor given = offsets.contiguous();
+  const auto* from = given.const_data_ptr<Index>();
+  const int64_t bags = given.numel() - last;
+  const auto begin = [&](int64_t bag) {
+    return bag == 0 ? Index{0} : bag < bags ? from[bag] : static_cast<Index>(count);
+  };
+  int64_t bag = 0;
+  while (bag < bags && begin(bag) <= begin(bag + 1)) bag++;
+  if (bag < bags)
+    assert_element(
+        offsets.device().index(), mode == kMax ? kLargest : kSums, "end >= begin",
+        c10::str("bag ", bag, " begins at ", begin(bag), ", after its end"));
+  else if (from[0] == 0 && (!last || from[bags] == static_cast<Index>(count)))
+    return offsets;
+  Tensor begins = at::zeros_like(given);  // which any kernel computes with
+  auto* to = begins.mutable_data_ptr<Index>();
+  if (bag == bags)
+    for (int64_t i = 0; i < bags; i++) to[i] = begin(i);
+  if (last) to[bags] = static_cast<Index>(count);
+  return begins;
+}
+
+// The weights that CUDA's kernel reads: of rows the first of each, of more than there are indices the first ones.
+OptTensor weights_of(const OptTensor& given, int64_t count) {
+  if (!given || !given->defined()) return given;
+  const Tensor& all = *given;
+  if (all.dim() == 2 && all.size(0) == count && all.size(1) > 0) return all.select(1, 0).contiguous();
+  return all.dim() == 1 && all.numel() > count ? all.narrow(0, 0, count) : all;
 }
 
 template <bool kForwardOnly>
 Bags bag(
-    const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool by_frequency, int64_t mode, bool sparse,
+    const Tensor& weight, const Tensor& given, const Tensor& offsets, bool by_frequency, int64_t mode, bool sparse,
     const OptTensor& weights, bool last, int64_t padding) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(
       kForwardOnly ? "aten::_embedding_bag_forward_only" : "aten::_embedding_bag", "");
+  const Tensor indices = given.dim() == 2 ? given.contiguous().view(-1).narrow(0, 0, given.size(0)) : given;
+  const int64_t count = indices.numel(), bags = offsets.numel() - last;
   Tensor begins = offsets;
-  if (first_of(offsets) != 0) {
-    begins = offsets.clone();
-    begins.narrow(0, 0, 1).zero_();
+  if (is_device_tensor(offsets) && offsets.dim() == 1 && bags > 0) {
+    if (offsets.scalar_type() == at::kLong) begins = begins_of<int64_t>(offsets, count, last, mode);
+    if (offsets.scalar_type() == at::kInt) begins = begins_of<int32_t>(offsets, count, last, mode);
   }
-  torch::jit::Stack stack{weight, indices, begins, by_frequency, mode, sparse, weights, last, padding};
-  run_on_cpu(op, c10::DispatchKey::CPU, &stack);
-  const Tensor made = stack[0].toTensor();
   // They are of one type since the CPU's kernel has computed, or there is nothing.
   const auto type = at::promoteTypes(indices.scalar_type(), offsets.scalar_type());
+  if (last && bags == 0 && offsets.dim() == 1 && weight.dim() == 2) {
+    const auto options = indices.options().dtype(type);
+    return {
+        at::empty({0, weight.size(1)}, weight.options()), at::zeros({count}, options), at::zeros({1}, options),
+        at::empty({0, mode == kMax ? weight.size(1) : 0}, options)};
+  }
+  const OptTensor read = given.dim() == 2 ? weights_of(weights, count) : weights;
+  torch::jit::Stack stack{weight, indices, begins, by_frequency, mode, sparse, read, last, padding};
+  run_on_cpu(op, c10::DispatchKey::CPU, &stack);
+  const Tensor made = stack[0].toTensor();
   const Tensor found = indices.to(type).contiguous(), from = begins.to(type).contiguous();
   const bool narrow = type == at::kInt;
   auto [of_bag, sizes] = narrow ? placed<int32_t>(found, from, padding) : placed<int64_t>(found, from, padding);

@@ -21,8 +21,10 @@ namespace hostdevice {
 namespace {
 
 constexpr int64_t kCudaStateBytes = 16;
-// An Apple GPU's state: seven 32-bit words of engine, then the seed.
-constexpr int64_t kMpsStateBytes = 7 * 4 + 8;
+// An Apple GPU's state: seven 32-bit words of engine, which every draw makes anew, then the seed and the offset.
+constexpr int64_t kMpsStateBytes = 7 * 4 + 8 + 8;
+// CUDA counts offsets in words of 32 bits, an Apple GPU in what Philox makes at a time, which is four of them.
+constexpr uint64_t kOffsetUnit = kIsCuda ? 1 : 4;
 
 constexpr int64_t kThreadsOfBlock = 256;
 
@@ -131,12 +133,12 @@ void GeneratorImpl::set_current_seed(uint64_t seed) {
 }
 void GeneratorImpl::set_offset(uint64_t offset) {
   refuse_in_capture("set_offset");
-  TORCH_CHECK(offset % 4 == 0, "offset must be a multiple of 4");
-  state_->offset = offset;
+  TORCH_CHECK(!kIsCuda || offset % 4 == 0, "offset must be a multiple of 4");
+  state_->offset = offset * kOffsetUnit;
 }
 uint64_t GeneratorImpl::get_offset() const {
   refuse_in_capture("get_offset");
-  return state_->offset;
+  return state_->offset / kOffsetUnit;
 }
 uint64_t GeneratorImpl::current_seed() const {
   return state_->seed;
@@ -156,10 +158,12 @@ c10::intrusive_ptr<c10::TensorImpl> GeneratorImpl::get_state() const {
     std::memcpy(p, &state_->seed, 8);
     std::memcpy(p + 8, state_->capturing ? &state_->drawn : &state_->offset, 8);
   } else {
-    const uint32_t words[7] = {1, static_cast<uint32_t>(state_->offset), static_cast<uint32_t>(state_->offset >> 32), 1,
-                               1, static_cast<uint32_t>(state_->seed),   static_cast<uint32_t>(state_->seed >> 32)};
+    const uint32_t words[7] = {
+        1, 1, 1, 1, 1, static_cast<uint32_t>(state_->seed), static_cast<uint32_t>(state_->seed >> 32)};
+    const uint64_t offset = state_->offset / kOffsetUnit;
     std::memcpy(p, words, sizeof words);
     std::memcpy(p + sizeof words, &state_->seed, 8);
+    std::memcpy(p + sizeof words + 8, &offset, 8);
   }
   return t.getIntrusivePtr();
 }
@@ -176,10 +180,9 @@ void GeneratorImpl::set_state(const c10::TensorImpl& s) {
     if (n == kCudaStateBytes) std::memcpy(&offset, p + 8, 8);
   } else {
     TORCH_CHECK(n == kMpsStateBytes, "RNG state is wrong size");
-    uint32_t words[7];
-    std::memcpy(words, p, sizeof words);
-    std::memcpy(&seed, p + sizeof words, 8);
-    offset = words[1] | (static_cast<uint64_t>(words[2]) << 32);
+    std::memcpy(&seed, p + 28, 8);
+    std::memcpy(&offset, p + 36, 8);
+    offset *= kOffsetUnit;
   }
   TORCH_CHECK(offset % 4 == 0, "offset must be a multiple of 4");
   if (state_->capturing) set_current_seed(seed);
@@ -189,7 +192,7 @@ void GeneratorImpl::set_state(const c10::TensorImpl& s) {
 
 void GeneratorImpl::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& other) {
   auto* g = dynamic_cast<GeneratorImpl*>(other.get());
-  TORCH_CHECK(g, "Provided state is not of the same type as the generator's.");
+  TORCH_CHECK(g, "Expected a CUDA Generator");
   state_ = g->state_;
 }
 c10::intrusive_ptr<c10::GeneratorImpl> GeneratorImpl::graphsafe_get_state() const {
@@ -201,7 +204,7 @@ c10::intrusive_ptr<c10::GeneratorImpl> GeneratorImpl::graphsafe_get_state() cons
 GeneratorImpl* GeneratorImpl::clone_impl() const {
   refuse_in_capture("clone_impl");
   auto* g = new GeneratorImpl(device_.index(), state_->seed);
-  g->state_->offset = state_->offset;
+  if (kIsCuda) g->state_->offset = state_->offset;  // of an Apple GPU's, the seed alone
   return g;
 }
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
+from ....fallback import nested_tensors
 from ....fallback.quantized_tensors import place
-from ....fallback.refusals import NARROW, NO_QUANTIZED, refusal
+from ....fallback.refusals import NARROW, NO_NESTED, NO_QUANTIZED, refusal
 from ...core.context import Context
 from ...core.precision import COMPLEX128, refuse_complex128
 from ...core.requests import names_a_device
@@ -125,6 +126,12 @@ def _on_refusal(context: Context, name: str, original: Function) -> Callable[[Ex
             device = precision.accelerator
             given = {name: to_cpu(value, device) for name, value in {**kwargs, "device": device}.items()}
             return place(original(*to_cpu(args, device), **given), device, error)
+        if refusal(error) == NO_NESTED:
+            from ....fallback.cpu import to_cpu
+
+            device, wants = precision.accelerator, kwargs.get("requires_grad", False)
+            made = original(*to_cpu(args, device), **{**kwargs, "device": _CPU, "requires_grad": False})
+            return nested_tensors.moved(made, device, error).requires_grad_(wants)
         if not precision.is_refusal(error):
             raise translated(error) from None
         dtype = kwargs.get("dtype") or (torch.get_default_dtype() if random else None)

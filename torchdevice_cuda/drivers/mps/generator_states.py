@@ -1,0 +1,69 @@
+"""States of the Apple GPU's generator in CUDA's form: 16 bytes, a seed and an offset.
+
+torch keeps 44 bytes: seven words of its engine, the seed and the offset. Of the words two are the seed, one never
+changes, and four are made anew of seed and offset by every draw before it reads them: seed and offset say all. (Read in
+the wheels of 2.6, 2.13 and 2.15.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+#: A CUDA generator's state: a seed, then an offset; before CUDA kept one, a seed.
+_SIZES = (16, 8)
+#: CUDA counts words of 32 bits, MPS what Philox makes at a time, which is four of them.
+_UNIT = 4
+_ALL = 1 << 64
+
+
+def _own(generator: Any) -> Any:
+    """The generator as torch has it, where the program sees another."""
+    return getattr(generator, "own", generator)
+
+
+def offset(generator: torch.Generator) -> int:
+    """How far a generator has advanced, in CUDA's units."""
+    return int(_own(generator).get_offset()) * _UNIT
+
+
+def set_offset(generator: torch.Generator, wanted: int) -> None:
+    """Move a generator to an offset in CUDA's units; what is no number is refused by torch."""
+    if isinstance(wanted, int):
+        if wanted % _UNIT:
+            raise RuntimeError("offset must be a multiple of 4")
+        if -(_ALL >> 1) <= wanted < _ALL:
+            wanted = wanted % _ALL // _UNIT
+    _own(generator).set_offset(wanted)
+
+
+def state(generator: torch.Generator) -> torch.Tensor:
+    """A generator's state as CUDA would give it; torch's own where the offset is beyond CUDA's."""
+    import torch
+
+    advanced = offset(generator)
+    if advanced >= _ALL:
+        kept: torch.Tensor = _own(generator).get_state()
+        return kept
+    words = (_own(generator).initial_seed(), advanced)
+    signed = [word - _ALL if word >= _ALL >> 1 else word for word in words]
+    return torch._C._VariableFunctions.tensor(signed, dtype=torch.int64, device="cpu").view(torch.uint8)
+
+
+def set_state(generator: torch.Generator, given: torch.Tensor) -> None:
+    """Restore a generator from CUDA's state or from torch's own; torch says what is wrong with any other."""
+    import torch
+
+    own = _own(generator)
+    sized = isinstance(given, torch.Tensor) and given.dtype is torch.uint8 and given.numel() in _SIZES
+    if not sized or given.device.type != "cpu" or not given.is_contiguous():
+        own.set_state(given)
+        return
+    words = given.reshape(-1).view(torch.int64).tolist()
+    wanted = words[1] if len(words) > 1 else 0
+    if wanted % _UNIT:
+        raise RuntimeError("offset must be a multiple of 4")
+    own.manual_seed(words[0])
+    set_offset(generator, wanted)

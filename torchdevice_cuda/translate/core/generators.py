@@ -1,0 +1,159 @@
+"""Generators of the accelerator that are CUDA's to the program: their device, their states, and who shares one."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from ...drivers import Driver
+
+_Generator: Any = torch._C.Generator
+_CPU, _to = torch.device("cpu"), torch._C.TensorBase.to
+device_of = _Generator.device.__get__
+
+
+class CudaGenerator(_Generator):  # type: ignore[misc]
+    """A generator of the accelerator that says it is CUDA's when the program asks.
+
+    To torch's C code it is a generator like any other. On CUDA two can share one state (``graphsafe_set_state``), which
+    no other backend's can: here the one whose state was set draws for both, and the other asks it what is asked of it.
+    Drawing from the other meanwhile is the one thing that is not seen.
+    """
+
+    #: Who knows of states, and whether tensors may be on the accelerator unasked; of the latest activation.
+    driver: Driver
+    brings_home = False
+    _shown: torch.device
+    #: Whose state it shares, if it does.
+    _leader: CudaGenerator | None = None
+    _living: weakref.WeakSet[CudaGenerator] = weakref.WeakSet()
+
+    @classmethod
+    def on(cls, target: torch.device, shown: torch.device) -> CudaGenerator:
+        """A new generator on ``target`` that says ``shown``."""
+        made: CudaGenerator = _Generator.__new__(cls, target)
+        made._shown = shown
+        return made
+
+    @classmethod
+    def over(cls, generator: Any, shown: torch.device) -> Any:
+        """The same generator, saying ``shown``; itself where its object is not laid out as is known.
+
+        torch makes the object of a default generator itself, and of its own class; C++ gives no way to make another
+        around the same generator. So two objects, it and a new one of the CPU, exchange what they hold: one pointer
+        each, which both name as ``_cdata``, so that nothing is guessed.
+        """
+        made: CudaGenerator = _Generator.__new__(cls)
+        made._shown = shown
+        held = [ctypes.c_void_p.from_address(id(one) + object.__basicsize__) for one in (generator, made)]
+        if [pointer.value for pointer in held] != [generator._cdata, made._cdata]:
+            return generator
+        held[0].value, held[1].value = held[1].value, held[0].value
+        return made
+
+    @property
+    def own(self) -> Any:
+        """The generator as torch has it; of those that share a state, the one that draws."""
+        return super() if self._leader is None else self._leader.own
+
+    # ------------------------------------------------------------------- states
+    def get_state(self) -> torch.Tensor:
+        """Seed and offset, as CUDA's."""
+        return self.driver.generator_state(self)
+
+    def set_state(self, new_state: torch.Tensor) -> CudaGenerator:
+        """Of CUDA's form, or of the device's own."""
+        if self.brings_home and isinstance(new_state, torch.Tensor):
+            new_state = _to(new_state, _CPU)
+        self.driver.set_generator_state(self, new_state)
+        return self
+
+    def get_offset(self) -> int:
+        """As CUDA counts it."""
+        return self.driver.state_offset(self)
+
+    def set_offset(self, offset: int) -> CudaGenerator:
+        """As CUDA counts it."""
+        self.driver.set_state_offset(self, offset)
+        return self
+
+    def initial_seed(self) -> int:
+        """The seed that it has."""
+        return int(self.own.initial_seed())
+
+    def seed(self) -> int:
+        """A new seed, from the system."""
+        return int(self.own.seed())
+
+    def manual_seed(self, seed: int) -> CudaGenerator:
+        """A new seed."""
+        self.own.manual_seed(seed)
+        return self
+
+    def clone_state(self) -> CudaGenerator:
+        """A new generator in the same state."""
+        made = CudaGenerator.on(device_of(self), self._shown)
+        made.set_state(self.get_state())
+        return made
+
+    # ------------------------------------------------------------------- sharing
+    def graphsafe_get_state(self) -> CudaGenerator:
+        """A generator that shares this one's state."""
+        made = self.clone_state()
+        made._follow(self._first())
+        return made
+
+    def graphsafe_set_state(self, state: Any) -> CudaGenerator:
+        """Share the state of another from now on; who shared this one's keeps it."""
+        if not isinstance(state, _Generator):
+            raise TypeError(f"expected a Generator, but got {type(state).__name__}")
+        if not isinstance(state, CudaGenerator):
+            raise RuntimeError("Expected a CUDA Generator")
+        other = state._first()
+        if other._cdata == self._first()._cdata:
+            return self
+        self._leave()
+        self.set_state(other.get_state())
+        for one in [other, *other._followers()]:
+            one._follow(self)
+        return self
+
+    def _first(self) -> CudaGenerator:
+        """Who draws for this one."""
+        return self if self._leader is None else self._leader
+
+    def _followers(self) -> list[CudaGenerator]:
+        return [one for one in self._living if one._leader is not None and one._leader._cdata == self._cdata]
+
+    def _follow(self, leader: CudaGenerator) -> None:
+        self._leader = leader
+        self._living.add(self)
+
+    def _leave(self) -> None:
+        """Share no state; what those have that shared it stays theirs, and one of them draws for the others."""
+        if self._leader is not None:
+            self._leader = None
+            return
+        followers = self._followers()
+        if not followers:
+            return
+        first, *others = followers
+        state = self.get_state()
+        first._leader = None
+        first.set_state(state)
+        for one in others:
+            one._follow(first)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return torch.Generator, (self._shown,), (self.initial_seed(), self.get_offset(), self.get_state())
+
+    def __setstate__(self, state: tuple[int, int | None, torch.Tensor]) -> None:
+        self.set_state(state[2])
+
+
+CudaGenerator.__name__ = CudaGenerator.__qualname__ = _Generator.__name__
+CudaGenerator.__module__ = _Generator.__module__
