@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from harness import VIRTUAL, child
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, child
 
 from torchdevice_cuda._compat import instantiates_by_itself
 
-pytestmark = child(VIRTUAL)
+pytestmark = child(VIRTUAL, CPU, MPS_FAITHFUL)
 
 NOT_PERMITTED, INVALIDATED = 900, 901
 PAGEABLE = (
@@ -23,6 +23,7 @@ IN_CAPTURE = (
     " during CUDA graph capture. If you need this call to be captured, please file an issue. Current "
     "cudaStreamCaptureStatus: cudaStreamCaptureStatusActive"
 )
+NO_OFFSET = ("RuntimeError", "CPU Generator does not use offset")
 NO_POOL = "Called CUDAGraph::pool() without a preceding successful capture."
 NOT_REPLAYED = (
     "capture_end() must have been called before calling instantiate"
@@ -35,6 +36,17 @@ WORDS = {
     904: "CUDA error: capturing stream has unjoined work",
     905: "CUDA error: dependency created on uncaptured work in another stream",
     907: "CUDA error: operation not permitted on an event last recorded in a capturing stream",
+}
+
+
+#: What goes unnoticed where the kernels are PyTorch's own. ``repr`` looks past what watches operators; what other
+#: threads compute is not seen; and where the GPU's memory is the host's, nothing tells a copy between them.
+_PAST_US = {"repr", "a generator's offset", "memory", "an element", "pinned memory"}
+_NOT_TOLD = {"to a list", "from the host", "from the host, not waiting", "data", "indices of the host"}
+UNNOTICED = {
+    "virtual": set[str](),
+    "mps faithful": _PAST_US,
+    "cpu": _PAST_US | _NOT_TOLD | {"an unknown generator"},
 }
 
 
@@ -114,8 +126,11 @@ FAILING: dict[str, tuple[Callable[[Scene], object], int]] = {
 
 
 @pytest.mark.parametrize("call", FAILING)
-def test_a_call_that_fails_the_capture(call: str) -> None:
+def test_a_call_that_fails_the_capture(call: str, place: Place) -> None:
     body, code = FAILING[call]
+    if call in UNNOTICED[place.name]:
+        assert Scene().capture(body) == (None, None)
+        return
     scene = Scene()
     said, ended = scene.capture(body)
     assert said == (code, WORDS[code])
@@ -196,8 +211,10 @@ REFUSED: dict[str, tuple[Callable[[Scene], object], tuple[str, str] | None]] = {
 
 
 @pytest.mark.parametrize("call", REFUSED)
-def test_a_call_after_which_the_capture_goes_on(call: str) -> None:
+def test_a_call_after_which_the_capture_goes_on(call: str, place: Place) -> None:
     body, words = REFUSED[call]
+    if call in UNNOTICED[place.name] and call != "pinned memory":
+        words = NO_OFFSET if place == CPU and call == "a generator's offset" else None
     scene = Scene()
     said, ended = scene.capture(body)
     assert said == words
@@ -244,8 +261,9 @@ BESIDE: dict[str, tuple[Callable[[Scene], object], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
 @pytest.mark.parametrize("call", BESIDE)
-def test_another_thread(call: str, mode: str) -> None:
+def test_another_thread(call: str, mode: str, place: Place) -> None:
     body, modes = BESIDE[call]
+    modes = () if call in UNNOTICED[place.name] else modes
     heard: list[Any] = []
 
     def beside(scene: Scene) -> None:
@@ -272,6 +290,7 @@ def test_an_event_of_a_capture_that_has_ended() -> None:
         with pytest.raises(torch.AcceleratorError, match="invalid argument"):
             ask()
     event.record()
+    event.synchronize()
     assert event.query()
 
 

@@ -1,4 +1,4 @@
-"""Training from CUDA graphs on the virtual GPU: the same bits as without."""
+"""Training from CUDA graphs: the same bits as without."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import warnings
 
 import pytest
 import torch
-from harness import VIRTUAL, child
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, child
 from torch import nn
 
 from .test_graphs import captured
 
-pytestmark = child(VIRTUAL)
+pytestmark = child(VIRTUAL, CPU, MPS_FAITHFUL)
 
 
 def test_graphed_callables() -> None:
@@ -73,7 +73,7 @@ def layer_of(layer: nn.Module) -> nn.Module:
 
 
 @pytest.mark.parametrize("amp", [False, True])
-def test_a_captured_training_step_is_the_eager_one(amp: bool) -> None:
+def test_a_captured_training_step_is_the_eager_one(amp: bool, place: Place) -> None:
     """Bit for bit over fifty steps, with dropout; memory does not grow."""
     eager, captive = _Training(amp), _Training(amp)
     torch.manual_seed(1)
@@ -91,4 +91,4 @@ def test_a_captured_training_step_is_the_eager_one(amp: bool) -> None:
         assert torch.equal(loss, expected), i
         books.append(torch.cuda.memory_allocated())
     assert all(torch.equal(a, b) for a, b in zip(eager.state(), captive.state(), strict=True))
-    assert max(books) == books[0]
+    assert max(books) == books[0] or place == CPU, "there it is all of the process's memory"

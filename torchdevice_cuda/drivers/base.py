@@ -172,6 +172,11 @@ class Driver(abc.ABC):
         """Whether graphs can be captured: whether what is computed goes through code of ours."""
         return False
 
+    @property
+    def pools_graphs(self) -> bool:
+        """Whether graphs have memory from pools of ours, which can be looked at and taken back."""
+        return False
+
     def graph(self) -> NativeGraph | None:
         """A graph that nothing has been captured into, if there can be one."""
         return None
@@ -321,6 +326,13 @@ class Driver(abc.ABC):
     def set_state_offset(self, generator: torch.Generator, offset: int) -> None:
         """Move a generator to an offset."""
         generator.set_offset(offset)
+
+    def seed(self, generator: torch.Generator, seed: int | None) -> None:
+        """Seed a default generator, with a number that nobody chose for ``None``."""
+        if seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(seed)
 
     @abc.abstractmethod
     def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
