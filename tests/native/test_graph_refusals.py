@@ -36,6 +36,8 @@ WORDS = {
     904: "CUDA error: capturing stream has unjoined work",
     905: "CUDA error: dependency created on uncaptured work in another stream",
     907: "CUDA error: operation not permitted on an event last recorded in a capturing stream",
+    401: "CUDA error: the operation cannot be performed in the present state",
+    908: "CUDA error: attempt to terminate a thread-local capture sequence from another thread",
 }
 
 
@@ -304,3 +306,61 @@ def test_a_graph_in_the_capture_of_another() -> None:
             inner.replay()
     outer.replay()
     assert x.tolist() == [3.0, 3.0]
+
+
+def in_thread(body: Callable[[], object]) -> object:
+    heard: list[object] = []
+    thread = threading.Thread(target=lambda: heard.append(body()))
+    thread.start()
+    thread.join()
+    return heard[0]
+
+
+@pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
+def test_the_end_on_another_thread(mode: str) -> None:
+    """It has ended then, whatever is said; the thread that began it computes as ever."""
+    scene = Scene()
+
+    def end() -> object:
+        with torch.cuda.stream(scene.stream):
+            return told(scene.graph.capture_end)
+
+    with torch.cuda.stream(scene.stream):
+        scene.graph.capture_begin(capture_error_mode=mode)
+        scene.x.add_(1)
+        assert in_thread(end) == (None if mode == "relaxed" else (908, WORDS[908]))
+        assert not torch.cuda.is_current_stream_capturing()
+        assert told(scene.graph.capture_end) == (401, WORDS[401])
+        scene.x.mul_(2)
+    assert torch._C._len_torch_dispatch_stack() == 0
+    assert told(scene.graph.replay) == (None if mode == "relaxed" else ("RuntimeError", NOT_REPLAYED))
+    assert scene.x.tolist() == [3.0 if mode == "relaxed" else 2.0] * 3
+
+
+def test_captures_on_two_threads() -> None:
+    """Each records what its own thread computes; waiting for each other they are underway at once."""
+    gate = threading.Barrier(2, timeout=60)
+
+    def capture(factor: int) -> tuple[torch.cuda.CUDAGraph, torch.Tensor, torch.Tensor]:
+        x = torch.full((3,), float(factor), device="cuda")
+        stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        with torch.cuda.stream(stream):
+            gate.wait()
+            graph.capture_begin(capture_error_mode="thread_local")
+            gate.wait()
+            y = x * factor
+            gate.wait()
+            graph.capture_end()
+        return graph, x, y
+
+    made: dict[int, Any] = {}
+    threads = [threading.Thread(target=lambda n=n: made.update({n: capture(n)})) for n in (2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for factor, (graph, x, y) in made.items():
+        assert (x.tolist(), y.tolist()) == ([float(factor)] * 3, [0.0] * 3)
+        graph.replay()
+        assert y.tolist() == [float(factor * factor)] * 3
+    assert sorted(made) == [2, 3]

@@ -6,12 +6,14 @@ import functools
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.utils.checkpoint
 from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, child
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchdevice_cuda._compat import torch_release
 
@@ -160,6 +162,52 @@ def test_torch_knows_of_the_capture() -> None:
     with pytest.raises(RuntimeError, match="Attempting CUDA graph capture of step"):
         captured(optimizer.step)
     assert not torch.cuda.is_current_stream_capturing()
+
+
+class Counting(TorchDispatchMode):
+    """A mode of the program's."""
+
+    calls = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_of_the_programs_over_the_end() -> None:
+    """It stays entered, and sees nothing of replays."""
+    x, mode, graph = torch.ones(3, device="cuda"), Counting(), torch.cuda.CUDAGraph()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        graph.capture_begin()
+        with mode:
+            x.add_(1)
+            graph.capture_end()
+            seen = mode.calls
+            x.mul_(1)
+            assert mode.calls == seen + 1
+    assert torch._C._len_torch_dispatch_stack() == 0
+    with mode:
+        graph.replay()
+    assert (mode.calls, x.tolist()) == (seen + 1, [2.0] * 3)
+
+
+def test_a_backward_pass_takes_part() -> None:
+    """On whatever thread autograd computes it."""
+    x, seen = torch.full((2,), 3.0, device="cuda", requires_grad=True), []
+
+    def hook(gradient: torch.Tensor) -> torch.Tensor:
+        seen.append((torch.cuda.is_current_stream_capturing(), torch.cuda.current_stream() == stream))
+        return gradient * 2
+
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        y = x * x
+        y.register_hook(hook)
+        (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert seen == [(True, True)]
+    assert gradient.tolist() == [0.0, 0.0]
+    graph.replay()
+    assert gradient.tolist() == [12.0, 12.0]
 
 
 # ------------------------------------------------------------------------ operators

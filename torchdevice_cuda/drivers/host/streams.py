@@ -110,6 +110,8 @@ class HostStreams(Streams):
     def set_current(self, stream_id: int, device: int) -> None:
         """Make a stream the calling thread's current one on its device."""
         self.state(stream_id, device)
+        if self.captures.left:
+            self.captures.tidy()
         current: dict[int, int] | None = getattr(self._thread, "current", None)
         if current is None:
             current = self._thread.current = {}

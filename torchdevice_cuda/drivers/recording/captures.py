@@ -43,6 +43,8 @@ class Capture:
         self.streams: dict[Key, Clock] = {_key(origin): {}}
         #: puts something that is no operator among what is replayed: a name, and what does it
         self.add: Callable[[str, Callable[[], object]], None] = lambda name, work: None
+        #: takes from the calling thread what watches its operators
+        self.leave: Callable[[], None] = lambda: None
         #: whether the calling thread computes for the thread that captures, as autograd's threads do
         self.is_handed_on: Callable[[], bool] = lambda: False
 
@@ -75,6 +77,8 @@ class Captures:
 
     def __init__(self) -> None:
         self.underway: list[Capture] = []
+        #: captures that ended on other threads than they began on: each leaves its own at the next occasion
+        self.left: list[Capture] = []
         self._lock = threading.Lock()
 
     def of(self, stream: StreamState) -> Capture | None:
@@ -99,6 +103,19 @@ class Captures:
         if capture.broken:
             return cuda_error(INVALIDATED)
         return cuda_error(UNJOINED) if capture.unjoined() else None
+
+    def leave(self, capture: Capture) -> None:
+        """Have nobody watch the operators of a capture's thread any more: another thread cannot do that."""
+        if capture.thread == threading.get_ident():
+            capture.leave()
+        else:
+            self.left.append(capture)
+
+    def tidy(self) -> None:
+        """Leave what has ended elsewhere."""
+        for capture in [capture for capture in self.left if capture.thread == threading.get_ident()]:
+            self.left.remove(capture)
+            capture.leave()
 
     def stream_here(self, device: int) -> int:
         """The stream of a thread that has chosen none: where it computes for a capture, that of the capture."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from .captures import WRONG_THREAD, Capture, Captures
+from ..errors import cuda_error
+from .captures import RELAXED, WRONG_THREAD, Capture, Captures
 from .nodes import Node
 from .recording import Recording
 
@@ -78,19 +79,15 @@ class RecordedGraph:
         """Stop recording; raises what went wrong, and has stopped then, too."""
         recording = self._recording
         assert recording is not None
-        if recording.capture.thread != threading.get_ident():
-            # The operators of that thread go to the recorder: nobody else can take it away there.
-            raise recording.capture.fail(WRONG_THREAD)
-        self._stop(recording)
-        error = self._captures.end(recording.capture)
-        recording.put_back()
-        if error is not None:
-            raise error
-        self._nodes = recording.nodes
-
-    def _stop(self, recording: Recording) -> None:
-        recording.recorder.leave()
+        capture = recording.capture
+        is_elsewhere = capture.mode != RELAXED and capture.thread != threading.get_ident()
         self._recording, self.capturing = None, False
+        self._captures.leave(capture)
+        error = self._captures.end(capture)
+        recording.put_back()
+        if is_elsewhere or error is not None:
+            raise cuda_error(WRONG_THREAD) if error is None else error
+        self._nodes = recording.nodes
 
     def replay(self) -> None:
         """Make the calls again."""

@@ -81,7 +81,7 @@ class Recording:
         self._refusals = Refusals(capture, self._journal, self._draws, self._shared, accelerates)
         self.recorder = Recorder(self)
         capture.add = self.add
-        capture.is_handed_on = self.recorder.is_here
+        capture.leave, capture.is_handed_on = self.recorder.leave, self.recorder.is_here
 
     def add(self, name: str, work: Callable[[], object]) -> None:
         """Something that is no operator: it is done when the graph is replayed."""
