@@ -22,6 +22,7 @@ class _Here(threading.local):
     """What the calling thread is doing."""
 
     carrying = False
+    foreign = False
     recorder: Recorder | None = None
 
 
@@ -36,6 +37,17 @@ def carrying() -> Iterator[None]:
         yield
     finally:
         _here.carrying = before
+
+
+@contextlib.contextmanager
+def one_call() -> Iterator[None]:
+    """Meanwhile what the thread does is part of one call, which is recorded as a whole."""
+    _here.foreign = True
+    try:
+        with torch._C._DisableTorchDispatch():
+            yield
+    finally:
+        _here.foreign = False
 
 
 def is_carrying() -> bool:
@@ -89,7 +101,7 @@ def modes() -> list[Any]:
 
 def recording_here() -> Recording | None:
     """The capture that what the calling thread does is part of, if it is of one."""
-    for mode in reversed(modes()):
+    for mode in [] if _here.foreign else reversed(modes()):
         if isinstance(mode, Recorder) and mode.recording.stream() is not None:
             return mode.recording
     return None

@@ -12,7 +12,7 @@ from ..errors import cuda_error
 from .captures import INVALIDATED, Capture
 from .draws import Draws
 from .journal import Glance, Journal, memory_of
-from .mode import Recorder, is_carrying
+from .mode import Recorder, is_carrying, one_call
 from .nodes import Node, alias, calling, flat, held
 from .operators import Facts, tensors
 from .refusals import Refusals, check_layout
@@ -181,7 +181,7 @@ class Recording:
             return make(*args)
         if self.capture.broken:
             raise cuda_error(INVALIDATED)
-        with torch._C._DisableTorchDispatch():
+        with one_call():
             call = _Call(name, make, args, {}, list(tensors(args)), written)
             return self._recorded(call, None, self._default_generator, stream)
 
