@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ...report.unsupported import not_supported
+
 if TYPE_CHECKING:
     from .operators import Operator
     from .recording import Recording
@@ -105,6 +107,16 @@ def recording_here() -> Recording | None:
         if isinstance(mode, Recorder) and mode.recording.stream() is not None:
             return mode.recording
     return None
+
+
+def refuse_unseen(what: str) -> None:
+    """Raise where work that does not go through operators would be missing in a graph that is captured."""
+    if torch._C._len_torch_dispatch_stack() and recording_here() is not None:
+        raise not_supported(
+            f"{what} in a capture",
+            f"{what} cannot be captured into a CUDA graph on this driver of torchdevice_cuda, which records PyTorch's "
+            "operators: call it outside of the graph, or use --driver virtual",
+        )
 
 
 def is_recorded() -> bool:

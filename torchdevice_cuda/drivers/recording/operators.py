@@ -117,7 +117,10 @@ MASKS = (torch.bool, torch.uint8)
 _COPYING = frozenset({"_to_copy", "copy_", "_copy_from", "_copy_from_and_resize"})
 #: Besides what PyTorch itself says: CUDA's kernels of these look at elements on the host.
 _WAITING = frozenset(
-    "_linalg_eigh.default _linalg_svd.default cholesky.default linalg_eig.default linalg_matrix_exp.default".split()
+    (
+        "_linalg_check_errors.default _linalg_eigh.default _linalg_svd.default cholesky.default linalg_eig.default "
+        "linalg_matrix_exp.default"
+    ).split()
 )
 
 

@@ -8,6 +8,7 @@ import torch
 
 from ...report.unsupported import not_supported
 from .captures import UNSUPPORTED, Capture
+from .mode import refuse_unseen
 from .operators import MASKS, Facts
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Refusals:
 
     def check(self, facts: Facts, given: list[torch.Tensor], args: Arguments, kwargs: Keywords) -> None:
         """Raise what CUDA raises where the host would have to wait for the GPU, or its memory may not stay."""
+        if facts.name.startswith("c10d::"):
+            refuse_unseen(f"the collective {facts.name}")
         known = self._shared and all(map(self._journal.is_value, given))
         if facts.waits_in(args, kwargs) and not known:
             raise self._capture.fail(UNSUPPORTED)
