@@ -206,6 +206,7 @@ REFUSED: dict[str, tuple[Callable[[Scene], object], tuple[str, str] | None]] = {
         lambda s: (torch.cuda.memory_stats(), torch.cuda.mem_get_info(), torch.cuda.memory_snapshot()),
         None,
     ),
+    "a number for a mask": (lambda s: s.x.clone().__setitem__(s.x > 0, 1.0), None),
     "a stream": (lambda s: torch.cuda.Stream(), None),
     "memory": (lambda s: torch.empty(1 << 26, device="cuda"), None),
     "a fork without work": (lambda s: s.other.wait_stream(s.stream), None),

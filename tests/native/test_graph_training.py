@@ -94,6 +94,28 @@ def test_a_captured_training_step_is_the_eager_one(amp: bool, place: Place) -> N
     assert max(books) == books[0] or place == CPU, "there it is all of the process's memory"
 
 
+@child(VIRTUAL, MPS_FAITHFUL)
+def test_results_that_only_the_graph_has_share_memory() -> None:
+    """Thirty results of one MiB; what the program holds has a place of its own."""
+    x = torch.rand(1 << 18, device="cuda")
+
+    def body() -> list[torch.Tensor]:
+        kept, y = [], x
+        for i in range(30):
+            y = y + i
+            if i % 10 == 5:
+                kept.append(y)
+        return [*kept, y]
+
+    before = torch.cuda.memory_allocated()
+    graph, results = captured(body)
+    assert torch.cuda.memory_allocated() - before <= 7 << 20
+    for _ in range(2):
+        x.uniform_()
+        graph.replay()
+        assert all(torch.equal(a, b) for a, b in zip(results, body(), strict=True))
+
+
 # ----------------------------------------------------------- what is computed elsewhere
 def _elsewhere(x: torch.Tensor) -> list[torch.Tensor]:
     """Without a kernel on the Apple GPU; with one that refuses the dtype; in a dtype that the GPU has not."""

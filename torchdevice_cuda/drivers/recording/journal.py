@@ -56,8 +56,9 @@ class Journal:
             return
         self._kept[storage._cdata] = storage, _bytes(storage).clone()
 
-    def put_back(self) -> None:
-        """Undo what the capture has done."""
+    def put_back(self) -> list[torch.UntypedStorage]:
+        """Undo what the capture has done; the memory that it was given."""
+        own = list(self._own.values())
         for name, storage in self._own.items():
             if name not in self._values and storage.nbytes():
                 _bytes(storage).zero_()
@@ -67,6 +68,7 @@ class Journal:
         self._own.clear()
         self._kept.clear()
         self._values.clear()
+        return own
 
 
 class Glance:

@@ -48,15 +48,17 @@ def calling(
     args: list[Any],
     kwargs: dict[str, Any],
     places: list[tuple[int, torch.Tensor]],
-    single: bool,
+    writing: Callable[..., Any] | None,
 ) -> Callable[[], object]:
-    """A call whose results go where they went the first time: ``places`` says which of them, and where to."""
+    """A call whose results go where they went the first time: ``places`` says which of them, and where to.
+
+    ``writing`` does the same into memory that it is given as ``out``.
+    """
     if not places:
         return lambda: call(*args, **kwargs)
-    if single:
-        ((_, result),) = places
-        if writable(result) is result:
-            return lambda: _copy(result, call(*args, **kwargs))
+    if writing is not None and len(places) == 1 and writable(places[0][1]) is places[0][1]:
+        kwargs = {**kwargs, "out": places[0][1]}
+        return lambda: writing(*args, **kwargs)
 
     def run() -> None:
         made = list(flat(call(*args, **kwargs)))

@@ -104,8 +104,8 @@ class Facts:
             return args[0] is not args[1] and args[0].shape == args[1].shape
         if self.indexes:
             masks = [tensor.dtype in MASKS for tensor in tensors(args[1])]
-            # One number of the host's for all elements that masks choose is written without counting them.
-            number = len(args) > 2 and args[2].dim() == 0 and args[2].device.type == "cpu"
+            # One number for all elements that masks choose is written without counting them.
+            number = len(args) > 2 and args[2].dim() == 0
             return any(masks) and not (all(masks) and number and not (len(args) > 3 and args[3]))
         if self.name.startswith("aten::repeat_interleave."):
             return kwargs.get("output_size") is None
@@ -122,6 +122,21 @@ _WAITING = frozenset(
         "linalg_matrix_exp.default"
     ).split()
 )
+
+
+@functools.cache
+def writing(op: Operator, key: str) -> Operator | None:
+    """The overload that computes the same into memory it is given, if the device has a kernel for it."""
+    wanted = [(argument.name, str(argument.type)) for argument in op._schema.arguments]
+    if len(op._schema.returns) != 1 or str(op._schema.returns[0].type) != "Tensor":
+        return None
+    for name in op.overloadpacket.overloads():
+        other: Operator = getattr(op.overloadpacket, name)
+        outs = [argument for argument in other._schema.arguments if argument.is_out]
+        taken = [(argument.name, str(argument.type)) for argument in other._schema.arguments if not argument.is_out]
+        if len(outs) == 1 and taken == wanted and torch._C._dispatch_has_kernel_for_dispatch_key(other.name(), key):
+            return other if outs[0].name == "out" else None
+    return None
 
 
 def tensors(value: Any) -> Iterator[torch.Tensor]:

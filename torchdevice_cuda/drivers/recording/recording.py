@@ -14,8 +14,9 @@ from .draws import Draws
 from .journal import Glance, Journal, memory_of
 from .mode import Recorder, is_carrying, one_call
 from .nodes import Node, alias, calling, flat, held
-from .operators import Facts, tensors
+from .operators import Facts, tensors, writing
 from .refusals import Refusals, check_layout
+from .sharing import share
 
 if TYPE_CHECKING:
     from ..base import Driver
@@ -71,6 +72,8 @@ class Recording:
         self.capture = capture
         self.nodes: list[Node] = []
         self._journal = Journal()
+        #: the tensors that the nodes hold, by the places of the nodes
+        self._used: list[tuple[int, torch.Tensor]] = []
         self._streams = driver.streams
         self._real = driver.device_type
         #: whether nothing tells the GPU's memory from the host's
@@ -91,7 +94,8 @@ class Recording:
     def put_back(self) -> None:
         """The program's memory and generators are as they were."""
         self._draws.end()
-        self._journal.put_back()
+        share(self._journal.put_back(), self._used)
+        self._used.clear()
 
     def stream(self) -> StreamState | None:
         """The calling thread's stream, if it takes part."""
@@ -162,11 +166,12 @@ class Recording:
         if call.name == "aten::lift_fresh":
             journal.note_value(call.args[0])  # data of the program's
         if (new or call.written) and not (facts is not None and facts.makes_room):
-            places = [(place, alias(tensor)) for place, tensor in new]
+            places = [(place, self._alias(tensor)) for place, tensor in new]
             kept = {name: held(value, self._kept) for name, value in call.kwargs.items()}
-            args = held(call.args, alias if facts is None else self._kept)
+            args = held(call.args, self._alias if facts is None else self._kept)
             self.capture.count(stream)
-            run = calling(call.make, args, kept, places, isinstance(result, torch.Tensor))
+            out = None if facts is None or is_carrying() else writing(call.make, self._real.upper())
+            run = calling(call.make, args, kept, places, out)
             self.nodes.append(Node(call.name, run))
         if draws is not None:
             draws.after()
@@ -188,4 +193,10 @@ class Recording:
     def _kept(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor as the graph keeps it: numbers of the host's by value, all other memory where it lies."""
         hosts = not self._shared and not is_carrying() and tensor.device.type == "cpu" and not tensor.is_pinned()
-        return tensor.clone() if hosts else alias(tensor)
+        return tensor.clone() if hosts else self._alias(tensor)
+
+    def _alias(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Another tensor over the same memory, which the next node holds."""
+        made = alias(tensor)
+        self._used.append((len(self.nodes), made))
+        return made
