@@ -1,4 +1,4 @@
-"""A training step captured in a CUDA graph and replayed: the same numbers as step by step. Not on `cpu` and `mps`.
+"""A training step captured in a CUDA graph and replayed: the same numbers as step by step.
 
 python -m torchdevice_cuda --driver virtual examples/cuda_graphs.py
 """

@@ -51,7 +51,7 @@ def test_a_program(name: str, printed: dict[str, str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in PLAIN if name not in ("cuda_graphs.py", "same_seed.py")])
+@pytest.mark.parametrize("name", [name for name in PLAIN if name != "same_seed.py"])
 def test_a_program_on_the_cpu_driver(name: str) -> None:
     """What needs a virtual GPU says so at its top."""
     python(*OURS, "--driver", "cpu", EXAMPLES / name, timeout=300)

@@ -106,13 +106,7 @@ def train(graphs: bool) -> dict[str, list[float]]:
 def main() -> None:
     plain = train(graphs=False)
     if ON_CUDA:
-        try:
-            graphed = train(graphs=True)
-        except RuntimeError as error:
-            if "CUDA graphs cannot be captured" not in str(error):
-                raise
-            report(skipped=str(error))
-            return
+        graphed = train(graphs=True)
         assert graphed == plain, (graphed, plain)
     expect_memory_figures()
     report(float32=plain)

@@ -1,4 +1,4 @@
-"""Compiled code and CUDA graphs on the virtual GPU."""
+"""Compiled code and CUDA graphs: captured, and in cudagraph trees of inductor's own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import VIRTUAL, child
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, child
 from torch._dynamo.utils import counters
 
 from .test_graphs import captured
@@ -16,6 +16,7 @@ from .test_graphs import captured
 pytestmark = [child(VIRTUAL, seconds=300), pytest.mark.slow]
 
 
+@child(VIRTUAL, CPU, MPS_FAITHFUL, seconds=300)
 def test_compiled_code_is_captured() -> None:
     """It computes with what is in memory then, into the same memory; what it changes stays as it was until then."""
     seen = torch.zeros(1, device="cuda")
@@ -37,6 +38,7 @@ def test_compiled_code_is_captured() -> None:
         assert seen.item() == i + 1.0
 
 
+@child(VIRTUAL, CPU, MPS_FAITHFUL, seconds=300)
 def test_random_compiled_code_draws_on() -> None:
     @torch.compile
     def function(x: torch.Tensor) -> torch.Tensor:
@@ -52,6 +54,46 @@ def test_random_compiled_code_draws_on() -> None:
         drawn.append(y.clone())
     torch.manual_seed(3)
     assert [torch.equal(function(x), d) for d in drawn] == [True, True]
+
+
+@child(VIRTUAL, CPU, MPS_FAITHFUL, seconds=300)
+def test_a_compiled_model_is_trained_in_a_capture() -> None:
+    """Forward and backward, which is computed by another thread where there is a GPU of its own."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2)).cuda()
+    other, x = copy.deepcopy(model), torch.rand(4, 8, device="cuda")
+    compiled = torch.compile(model)
+
+    def step(network: Any) -> torch.Tensor:
+        for parameter in network.parameters():
+            parameter.grad = None
+        loss: torch.Tensor = network(x).square().sum()
+        loss.backward()
+        return loss
+
+    step(compiled)
+    graph, loss = captured(lambda: step(compiled))
+    for _ in range(2):
+        x.copy_(torch.rand(4, 8, device="cuda"))
+        graph.replay()
+        torch.testing.assert_close(step(other), loss)
+        for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+@child(CPU, MPS_FAITHFUL, seconds=300)
+def test_trees_are_for_cudas_own_graphs() -> None:
+    """``reduce-overhead`` computes as ever where no graph of inductor's is one of CUDA's."""
+    torch._dynamo.reset()
+    weight = torch.randn(8, 8, device="cuda")
+    compiled = torch.compile(lambda x: (x @ weight).relu() * 2, mode="reduce-overhead")
+    for _ in range(4):
+        x = torch.randn(4, 8, device="cuda")
+        torch.testing.assert_close(compiled(x), (x @ weight).relu() * 2)
+    graph, y = captured(lambda: compiled(x))
+    x.fill_(2.0)
+    graph.replay()
+    torch.testing.assert_close(y, (x @ weight).relu() * 2)
 
 
 class Told(logging.Handler):

@@ -124,22 +124,38 @@ def test_hooks_of_a_graph() -> None:
 
 def capture(**options: Any) -> None:
     with torch.cuda.graph(torch.cuda.CUDAGraph(), **options):
-        raise AssertionError("not reached")
+        torch.ones(2, device="cuda").add_(1)
 
 
+def capture_elsewhere(**options: Any) -> None:
+    capture(stream=torch.cuda.Stream(device=1), **options)
+
+
+def graphed_module() -> None:
+    module = torch.nn.Linear(2, 2).cuda()
+    graphed = torch.cuda.make_graphed_callables(module, (torch.ones(1, 2, device="cuda"),))
+    assert torch.equal(graphed(torch.ones(1, 2, device="cuda")), module.forward(torch.ones(1, 2, device="cuda")))
+
+
+NOT_BEGUN = ("RuntimeError", "Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got none")
 CAPTURES = {
-    "on a new stream": lambda: capture(),
-    "on the stream of another device": lambda: capture(stream=torch.cuda.Stream(device=1)),
-    "of a module": lambda: torch.cuda.make_graphed_callables(torch.nn.Linear(2, 2), (torch.ones(1, 2),)),
+    "on a new stream": (capture, None),
+    "on the stream of another device": (capture_elsewhere, None),
+    "of a module": (graphed_module, None),
+    "that does not begin": (lambda: capture(capture_error_mode="none"), NOT_BEGUN),
+    "that does not begin on another device": (lambda: capture_elsewhere(capture_error_mode="none"), NOT_BEGUN),
 }
 
 
 @child(TWO)
 @pytest.mark.parametrize("case", CAPTURES)
-def test_a_refused_capture_says_so_and_restores(case: str) -> None:
-    kind, words = error(CAPTURES[case])
-    assert kind == "RuntimeError"
-    assert words.startswith("CUDA graphs cannot be captured with torchdevice_cuda's 'cpu' driver")
+def test_a_capture_leaves_device_and_stream_as_they_were(case: str) -> None:
+    body, expected = CAPTURES[case]
+    if expected is None:
+        body()
+    else:
+        assert error(body) == expected
+    assert torch._C._len_torch_dispatch_stack() == 0
     assert torch.cuda.current_device() == 0
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
     assert torch.cuda.current_stream(1) == torch.cuda.default_stream(1)

@@ -1,6 +1,6 @@
-"""What a step costs on the virtual GPU when it is replayed from a CUDA graph, beside the same step run eagerly.
+"""What a step costs when it is replayed from a CUDA graph, beside the same step run eagerly.
 
-    python tools/bench/graphs.py [--json] [--threads 1] [--only "tiny operators,gpt"]
+    python tools/bench/graphs.py [--json] [--threads 1] [--only "tiny operators,gpt"] [--driver virtual]
 
 Both are medians of alternating runs, so that they see the same machine. ``equal`` says whether parameters and losses of
 both are the same bits after all steps, ``grown`` by how many bytes memory grew over the replays.
@@ -127,16 +127,26 @@ def captured(program: Program) -> Callable[[], torch.Tensor]:
     return replay
 
 
+def states() -> tuple[torch.Tensor, torch.Tensor]:
+    """What random numbers come from: on the cpu driver some come from the CPU's generator."""
+    return torch.cuda.get_rng_state(), torch.get_rng_state()
+
+
+def set_states(kept: tuple[torch.Tensor, torch.Tensor]) -> None:
+    torch.cuda.set_rng_state(kept[0])
+    torch.set_rng_state(kept[1])
+
+
 def draws_of_its_own(step: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
     """The step, with random numbers that nobody else draws from."""
     torch.manual_seed(1)
-    state = torch.cuda.get_rng_state()
+    state = states()
 
     def alone() -> torch.Tensor:
         nonlocal state
-        torch.cuda.set_rng_state(state)
+        set_states(state)
         result = step()
-        state = torch.cuda.get_rng_state()
+        state = states()
         return result
 
     return alone
@@ -150,7 +160,7 @@ def compare(make: Callable[[], Program], count: int) -> Row:
         eager()
     torch.manual_seed(1)
     replay = captured(other)
-    state = torch.cuda.get_rng_state()
+    state = states()
     equal = True
     times: list[list[float]] = [[], []]
     before = 0
@@ -158,12 +168,12 @@ def compare(make: Callable[[], Program], count: int) -> Row:
         started = time.perf_counter()
         expected = eager()
         between = time.perf_counter()
-        torch.cuda.set_rng_state(state)
+        set_states(state)
         again = time.perf_counter()
         got = replay()
         times[1].append(time.perf_counter() - again)
         times[0].append(between - started)
-        state = torch.cuda.get_rng_state()
+        state = states()
         equal = equal and torch.equal(expected, got)
         del expected
         before = before or torch.cuda.memory_allocated()

@@ -22,9 +22,10 @@ def begin(description: str) -> tuple[argparse.Namespace, set[str]]:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="", help="names, comma-separated")
+    parser.add_argument("--driver", default="virtual", help="another driver than that of the virtual GPU")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    torchdevice_cuda.activate(driver="virtual", visible_devices="0")
+    torchdevice_cuda.activate(driver=options.driver, visible_devices="0")
     return options, set(filter(None, options.only.split(",")))
 
 

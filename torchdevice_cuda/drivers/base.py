@@ -172,6 +172,11 @@ class Driver(abc.ABC):
         """Whether graphs can be captured: whether what is computed goes through code of ours."""
         return False
 
+    @property
+    def pools_graphs(self) -> bool:
+        """Whether graphs have memory from pools of ours, which can be looked at and taken back."""
+        return False
+
     def graph(self) -> NativeGraph | None:
         """A graph that nothing has been captured into, if there can be one."""
         return None
@@ -325,6 +330,13 @@ class Driver(abc.ABC):
     def generator_state(self, generator: torch.Generator) -> torch.Tensor:
         """A generator's state, as CUDA's where it can be."""
         return generator.get_state()
+
+    def seed(self, generator: torch.Generator, seed: int | None) -> None:
+        """Seed a default generator, with a number that nobody chose for ``None``."""
+        if seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(seed)
 
     @abc.abstractmethod
     def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:

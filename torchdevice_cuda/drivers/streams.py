@@ -5,9 +5,12 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import cuda_error
+
+if TYPE_CHECKING:
+    from .recording.captures import Capture, Clock
 
 DEFAULT_STREAM = 0
 LEAST_PRIORITY, GREATEST_PRIORITY = 0, -3
@@ -40,6 +43,8 @@ class EventState:
     held_by_host: bool = False
     #: a graph that is captured records it, and waits for it, whenever it is replayed
     external: bool = False
+    #: the capture that it was last recorded in, and where in that
+    captured: tuple[Capture, Clock] | None = None
 
 
 class Streams(abc.ABC):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from ..drivers.recording.mode import carrying
 from ..report.departures import timed
 from . import cpu
 from .capabilities import Subject, refusals
@@ -186,6 +187,12 @@ class Guard:
         return timed(self._computed, (name, "CPU", kind))(name, original, args, kwargs, kind)
 
     def _computed(
+        self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kind: str
+    ) -> Any:
+        with carrying():
+            return self._carried(name, original, args, kwargs, kind)
+
+    def _carried(
         self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kind: str
     ) -> Any:
         brought = cpu.to_cpu(args, self._device)

@@ -24,12 +24,17 @@ _OUT_OF_BOUNDS = "index out of bounds: "
 _COMPILED = "compiled code"
 
 
-def compiling(native: Native, compile_fx: Function, compile_fx_inner: Function) -> Function:
-    """Inductor's ``compile_fx``, with graphs of the device of ``native`` compiled as described above."""
+def compiling(
+    native: Native, compile_fx: Function, compile_fx_inner: Function, around: Function = lambda call: call
+) -> Function:
+    """Inductor's ``compile_fx``, with graphs of the device of ``native`` compiled as described above.
+
+    ``around`` is given what calls a compiled graph, and gives what is called in its place.
+    """
 
     @functools.wraps(compile_fx_inner)
     def inner(gm: Any, example_inputs: Sequence[Any], **kwargs: Any) -> Any:
-        return _compile(native, compile_fx_inner, gm, example_inputs, kwargs)
+        return _compile(native, compile_fx_inner, around, gm, example_inputs, kwargs)
 
     @functools.wraps(compile_fx)
     def outer(model: Any, example_inputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
@@ -49,6 +54,7 @@ def _values(gm: Any) -> list[Any]:
 def _compile(
     native: Native,
     compile_fx_inner: Callable[..., Any],
+    around: Function,
     gm: Any,
     example_inputs: Sequence[Any],
     kwargs: dict[str, Any],
@@ -69,8 +75,9 @@ def _compile(
     trees = Trees.asked_for(gm, example_inputs, kwargs, min(indices))
     inputs = _to_cpu_graph(gm, example_inputs, kind)
     compiled = compile_fx_inner(gm, inputs, **kwargs)
-    call = _OnDevice(native, compiled, min(indices), devices, random)
-    return call if trees is None else Boxed(trees.around(call, compiled))
+    call = around(_OnDevice(native, compiled, min(indices), devices, random))
+    # Inductor has them for CUDA's own devices: not for an Apple GPU, whatever may be captured there.
+    return call if trees is None or kind != "cuda" else Boxed(trees.around(call, compiled))
 
 
 def _device_of(node: Any, kind: str) -> int | None:

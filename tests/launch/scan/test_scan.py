@@ -40,9 +40,9 @@ def test_each_use_has_its_verdict() -> None:
     graphs = {"torch.cuda.graph", "torch.cuda.CUDAGraph"}
     virtual = {'"cuda:1"': DIFFERS, ".is_cuda": WORKS, ".double": WORKS, **dict.fromkeys(graphs, WORKS)}
     assert found("virtual") == {**common, **virtual}
-    cpu = {'"cuda:1"': DIFFERS, ".is_cuda": DIFFERS, ".double": WORKS, **dict.fromkeys(graphs, UNSUPPORTED)}
+    cpu = {'"cuda:1"': DIFFERS, ".is_cuda": DIFFERS, ".double": WORKS, **dict.fromkeys(graphs, DIFFERS)}
     assert found("cpu") == {**common, **cpu}
-    mps = {'"cuda:1"': UNSUPPORTED, ".is_cuda": WORKS, ".double": DIFFERS, **dict.fromkeys(graphs, UNSUPPORTED)}
+    mps = {'"cuda:1"': UNSUPPORTED, ".is_cuda": WORKS, ".double": DIFFERS, **dict.fromkeys(graphs, DIFFERS)}
     lacking = {"torch.heaviside": FALLBACK} if catalogue.leaves_the_apple_gpu("torch.heaviside") else {}
     assert found("mps") == {**common, **mps, **lacking}
     assert {what for name, what in found("cuda").items() if name != "torch.cuda.no_such_name"} == {WORKS}
@@ -93,7 +93,7 @@ def test_formats_and_statuses(tmp_path: Path) -> None:
     where = project / "model.py"
     assert status == 1
     line = 1 + where.read_text().splitlines().index("    with cuda.graph(t.cuda.CUDAGraph()):")
-    assert f"{where}:{line}:10: unsupported: torch.cuda.graph: a capture raises" in text
+    assert f"{where}:{line}:10: differs: torch.cuda.graph: captured and replayed" in text
     assert "is_available" not in text
     assert f"{project / 'broken.py'}: not read: SyntaxError" in text
     sarif = json.loads(command.run([str(project)], "sarif", chosen)[0])

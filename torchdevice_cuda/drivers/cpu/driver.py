@@ -10,6 +10,7 @@ from ..base import Offer
 from ..host.driver import HostDriver
 from ..host.memory import ProcessMemory
 from ..host.streams import HostStreams
+from ..recording.driver import RecordingDriver
 from ..traits import Trait
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _CUDA_STATE_BYTES = 16  # a CUDA generator's state: seed, then offset
 
 
-class CpuDriver(HostDriver):
+class CpuDriver(RecordingDriver, HostDriver):
     """The processor in the GPU's place."""
 
     name = "cpu"

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 
 from ..errors import cuda_error, invalid_ordinal
+from ..recording.captures import Captures
 from ..streams import DEFAULT_STREAM, GREATEST_PRIORITY, LEAST_PRIORITY, EventState, Streams, StreamState
 
 POOL_SIZE = 32  # CUDA hands out 32 streams per priority and device, then starts over
@@ -36,6 +37,8 @@ class HostStreams(Streams):
 
     def __init__(self, device_count: int, cycles_per_second: Callable[[int], float]) -> None:
         self._device_count = device_count
+        #: the graphs that are being captured on them
+        self.captures = Captures()
         self._cycles_per_second = cycles_per_second
         self._lock = threading.RLock()  # a handler of a signal may ask again, on the same thread
         self._thread = threading.local()
@@ -99,11 +102,16 @@ class HostStreams(Streams):
         """The calling thread's current stream on a device."""
         self._valid(device)
         current: dict[int, int] = getattr(self._thread, "current", {})
-        return current.get(device, DEFAULT_STREAM)
+        chosen = current.get(device, DEFAULT_STREAM)
+        if chosen == DEFAULT_STREAM and self.captures.underway:
+            return self.captures.stream_here(device)
+        return chosen
 
     def set_current(self, stream_id: int, device: int) -> None:
         """Make a stream the calling thread's current one on its device."""
         self.state(stream_id, device)
+        if self.captures.left:
+            self.captures.tidy()
         current: dict[int, int] | None = getattr(self._thread, "current", None)
         if current is None:
             current = self._thread.current = {}
@@ -113,21 +121,32 @@ class HostStreams(Streams):
     def sleep(self, cycles: int, device: int) -> None:
         """Keep the current stream busy for this many device cycles, without holding up the caller."""
         state = self.state(self.current(device), device)
+        if self.captures.underway and (capture := self.captures.of(state)) is not None:
+            capture.add("sleep", lambda: self.sleep(cycles, device))
+            return
         busy = int(max(0, cycles) / self._cycles_per_second(device) * _NS_PER_S)
         with self._lock:
             state.idle_at = max(state.idle_at, time.monotonic_ns()) + busy
 
     def query(self, stream_id: int, device: int) -> bool:
         """Whether all work of a stream is done."""
-        return self.state(stream_id, device).idle_at <= time.monotonic_ns()
+        state = self.state(stream_id, device)
+        if self.captures.underway:
+            self.captures.refuse_waiting_for(state)
+        return state.idle_at <= time.monotonic_ns()
 
     def synchronize(self, stream_id: int, device: int) -> None:
         """Wait for all work of a stream."""
-        _sleep_until(self.state(stream_id, device).idle_at)
+        state = self.state(stream_id, device)
+        if self.captures.underway:
+            self.captures.refuse_waiting_for(state)
+        _sleep_until(state.idle_at)
 
     def synchronize_device(self, device: int) -> None:
         """Wait for all work of all streams of a device."""
         self._valid(device)
+        if self.captures.underway:
+            self.captures.refuse_waiting_for_device(device)
         if self.elsewhere is not None:
             self.elsewhere()
         with self._lock:
@@ -136,8 +155,8 @@ class HostStreams(Streams):
 
     def is_capturing(self, stream_id: int, device: int) -> bool:
         """Whether a graph is being captured on a stream."""
-        self.state(stream_id, device)
-        return False
+        state = self.state(stream_id, device)
+        return bool(self.captures.underway) and self.captures.of(state) is not None
 
     # ------------------------------------------------------------------- events
     def event(self, timing: bool) -> EventState:
@@ -156,21 +175,52 @@ class HostStreams(Streams):
         self.create_event(event, device)
         if event.device != device:
             raise RuntimeError(f"Event device {event.device} does not match recording stream's device {device}.")
-        event.completes_at = max(self.state(stream_id, device).idle_at, time.monotonic_ns())
+        state = self.state(stream_id, device)
         event.recorded = True
+        if not self._is_captured("an event", event, state, self.record, self.captures.record):
+            event.captured = None
+            self._record(event, state)
+
+    def _record(self, event: EventState, state: StreamState) -> None:
+        """Record an event that is no capture's."""
+        event.completes_at = max(state.idle_at, time.monotonic_ns())
 
     def wait(self, event: EventState, stream_id: int, device: int) -> None:
         """Hold later work of the stream until the event completes; no wait for an event never recorded."""
         state = self.state(stream_id, device)
+        if not event.handle or self._is_captured("wait for an event", event, state, self.wait, self.captures.wait):
+            return
         with self._lock:
             state.idle_at = max(state.idle_at, event.completes_at)
 
+    def _is_captured(
+        self,
+        name: str,
+        event: EventState,
+        state: StreamState,
+        again: Callable[[EventState, int, int], None],
+        note: Callable[[EventState, StreamState], bool],
+    ) -> bool:
+        """Whether what is done with an event is part of a capture: its order is, and the program's own event is."""
+        if not self.captures.underway and event.captured is None:
+            return False
+        capture = self.captures.of(state)
+        if not event.external or capture is None:
+            return note(event, state)
+        device = state.device
+        capture.add(name, lambda: again(event, self.current(device), device))
+        return True
+
     def query_event(self, event: EventState) -> bool:
         """Whether the event has completed; an event never recorded has."""
+        if self.captures.underway or event.captured is not None:
+            self.captures.refuse_asking(event)
         return event.completes_at <= time.monotonic_ns()
 
     def synchronize_event(self, event: EventState) -> None:
         """Wait for the event."""
+        if self.captures.underway or event.captured is not None:
+            self.captures.refuse_asking(event)
         _sleep_until(event.completes_at)
 
     def elapsed_ms(self, start: EventState, end: EventState) -> float:

@@ -9,10 +9,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..._compat import named
-from ..base import DeviceFacts, Driver, Offer, claimed
+from ..base import DeviceFacts, Offer, claimed
 from ..host import facts as hostfacts
 from ..host.visible import visible_count
 from ..installing import install
+from ..recording.driver import RecordingDriver
 from ..traits import Trait
 from . import generator_states, metal
 from .memory import Books, MpsMemory
@@ -59,7 +60,7 @@ def _compiled_calls(build: bool) -> tuple[Rescue | None, str]:
     return rescue, ""
 
 
-class MpsDriver(Driver):
+class MpsDriver(RecordingDriver):
     """An Apple GPU in the CUDA GPU's place."""
 
     name = "mps"

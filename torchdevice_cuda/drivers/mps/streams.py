@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable
 
 from ..host.streams import HostStreams
-from ..streams import EventState
+from ..streams import EventState, StreamState
 
 _SHORTEST_S, _LONGEST_S = 20e-6, 1e-3  # between two questions; they grow from the one to the other
 _PATIENCE_S = 10.0  # for a signal. Then the whole queue is waited for, and what has not signalled by then never will
@@ -131,11 +131,11 @@ class MpsStreams(HostStreams):
         return _signals(recording, _GRACE_S)
 
     # ------------------------------------------------------------------- events
-    def record(self, event: EventState, stream_id: int, device: int) -> None:
+    def _record(self, event: EventState, state: StreamState) -> None:
         """Let the event complete when all work now in the queue has."""
         if event.timing:
             self._lay_anchor()
-        super().record(event, stream_id, device)
+        super()._record(event, state)
         event.held_by_host = event.completes_at > time.monotonic_ns()
         event.native = Recording(event.timing)
         if event.timing:

@@ -104,6 +104,11 @@ class VirtualDriver(HostDriver):
         """The device records what it is given."""
         return True
 
+    @property
+    def pools_graphs(self) -> bool:
+        """Its allocator is ours."""
+        return True
+
     def graph(self) -> NativeGraph | None:
         """A graph that nothing has been captured into."""
         return self._module.Graph()

@@ -112,13 +112,13 @@ def _cuda_cudaHostAllocator() -> int:
 
 
 def graph_memory(what: str) -> Native:
-    """What does such things to the memory of graphs, or the error that there are no graphs here."""
+    """What does such things to the memory of graphs, or the error that there are no pools here."""
     driver = active()
-    if driver.native is None or not driver.can_capture:
+    if driver.native is None or not driver.pools_graphs:
         raise RuntimeError(
-            f"{what} manages memory of CUDA graph pools, and the {driver.name!r} driver of torchdevice_cuda captures "
-            "no graphs; run without CUDA graphs (for torch.compile: any mode other than 'reduce-overhead'), or with "
-            "--driver virtual"
+            f"{what} manages memory of CUDA graph pools, and the {driver.name!r} driver of torchdevice_cuda has no "
+            "such pools: its graphs hold their memory themselves; run with --driver virtual, or for torch.compile with "
+            "any mode other than 'reduce-overhead'"
         )
     return driver.native
 

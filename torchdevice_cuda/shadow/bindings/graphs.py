@@ -46,11 +46,10 @@ def _graph_pool_handle() -> tuple[int, int]:
 
 
 def capture_unavailable() -> RuntimeError:
-    """The error for starting a capture where the device is not ours to record."""
+    """The error for starting a capture on a driver that has no graphs."""
     return RuntimeError(
-        f"CUDA graphs cannot be captured with torchdevice_cuda's {active().name!r} driver: what a program computes "
-        "goes past it, to PyTorch's own kernels. Run this code without a graph (call the captured function directly in "
-        "place of graph.replay()), or with --driver virtual, which captures"
+        f"CUDA graphs cannot be captured with torchdevice_cuda's {active().name!r} driver. Run this code without a "
+        "graph (call the captured function directly in place of graph.replay()), or with another driver"
     )
 
 
@@ -83,7 +82,7 @@ class _CUDAGraph(pybind.PybindObject):
         if not isinstance(generator, torch._C.Generator):
             raise TypeError(f"expected a Generator, but got {type(generator).__name__}")
         if active().can_capture:
-            if generator.device.type != "cuda":
+            if generator.device.type not in ("cuda", active().device_type):
                 raise RuntimeError(f"Expected a 'cuda' device type for generator but found {generator.device.type!r}")
             self.__native().register_generator(generator)
 

@@ -219,13 +219,21 @@ def _cuda_jiterator_compile_and_launch_kernel(
     kwargs: dict[str, Any],
 ) -> Any:
     """Compiles the function for the host, and calls it for every element."""
+    from torchdevice_cuda.drivers.recording.mode import recording_here
     from torchdevice_cuda.kernels import jiterator
 
-    arguments = (code_string, kernel_name, return_by_ref, num_outputs, tensors, kwargs)
     traits = active().traits
-    if not traits & Trait.HOST_MEMORY:
-        return jiterator.launch_on_copies(*arguments)
-    return jiterator.launch(*arguments, takes_host=bool(traits & Trait.TRANSLATED))
+
+    def launch(*given: torch.Tensor) -> Any:
+        arguments = (code_string, kernel_name, return_by_ref, num_outputs, given, kwargs)
+        if not traits & Trait.HOST_MEMORY:
+            return jiterator.launch_on_copies(*arguments)
+        return jiterator.launch(*arguments, takes_host=bool(traits & Trait.TRANSLATED))
+
+    recording = recording_here() if torch._C._len_torch_dispatch_stack() else None
+    if recording is None:
+        return launch(*tensors)
+    return recording.foreign(kernel_name, launch, tuple(tensors), [])
 
 
 class _StaticCudaLauncher:

@@ -47,7 +47,7 @@ def _set_storage_data_ptr_access_error_msg(storage_ptr: int, s: str) -> None:
 
 def _clear_storage_data_ptr_access_error_msg(storage_ptr: int) -> None:
     """Let it be looked at again."""
-    if active().can_capture:  # else nothing is ever marked
+    if active().pools_graphs:  # else nothing is ever marked
         graph_memory("_clear_storage_data_ptr_access_error_msg").allow_storage(storage_ptr)
 
 
@@ -58,7 +58,7 @@ def _free_And_Remove_DeleterFn(storage_ptr: int) -> None:
 
 def _has_Standard_Deleter(storage_ptr: int) -> bool:
     """Whether CUDA's caching allocator owns a storage's memory; where the host's does, it never is."""
-    return active().can_capture and graph_memory("_has_Standard_Deleter").owns_device_memory(storage_ptr)
+    return active().pools_graphs and graph_memory("_has_Standard_Deleter").owns_device_memory(storage_ptr)
 
 
 def _construct_CUDA_Tensor_From_Storage_And_Metadata(

@@ -44,7 +44,21 @@ if "_CudaKernel" in globals():
         """A compiled kernel. Where "cuda" tensors are the host's, those are what it takes; else copies on the host."""
 
         def __call__(self, grid: Any = (1, 1, 1), block: Any = (1, 1, 1), args: Any = None, **kwargs: Any) -> None:
-            """Launches it."""
+            """Launches it, or has a graph that is captured do so."""
+            from torchdevice_cuda.drivers.recording.mode import recording_here  # which needs all of torch
+
+            recording = recording_here() if torch._C._len_torch_dispatch_stack() else None
+            if recording is None:
+                self._launch(grid, block, args, **kwargs)
+                return
+
+            def launch(*given: Any) -> None:
+                self._launch(grid, block, given, **kwargs)
+
+            written = [value for value in args or [] if isinstance(value, torch.Tensor)]
+            recording.foreign(f"kernel {_runtime.name_of(self.func)}", launch, tuple(args or []), written)
+
+        def _launch(self, grid: Any, block: Any, args: Any, **kwargs: Any) -> None:
             traits = active().traits
             if traits & Trait.HOST_MEMORY:
                 held = None

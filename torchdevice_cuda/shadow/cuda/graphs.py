@@ -1,7 +1,7 @@
 """CUDA graphs: work captured once and replayed many times.
 
-Capturing is not available yet on the drivers of torchdevice_cuda; starting a capture raises and leaves the current
-stream and device as they were. Everything before a capture answers as on CUDA.
+What is recorded, and how, is the driver's affair. A capture that cannot start leaves the current stream and device as
+they were.
 """
 
 from typing import TYPE_CHECKING

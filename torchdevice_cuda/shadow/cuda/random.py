@@ -52,7 +52,7 @@ def manual_seed(seed: int) -> None:
     seed = int(seed)
 
     def apply() -> None:
-        torch.cuda.default_generators[current_device()].manual_seed(_checked(seed))
+        active().seed(torch.cuda.default_generators[current_device()], _checked(seed))
 
     _lazy_call(apply, seed=True)
 
@@ -63,9 +63,18 @@ def manual_seed_all(seed: int) -> None:
 
     def apply() -> None:
         for generator in torch.cuda.default_generators:
-            generator.manual_seed(_checked(seed))
+            active().seed(generator, _checked(seed))
 
     _lazy_call(apply, seed_all=True)
+
+
+def seed() -> None:
+    """Seed the current device's generator with a number that nobody chose. Safe to call without a device."""
+
+    def apply() -> None:
+        active().seed(torch.cuda.default_generators[current_device()], None)
+
+    _lazy_call(apply)
 
 
 def _checked(seed: int) -> int:

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from ...drivers.recording.mode import is_recorded
+from ...drivers.recording.refusals import PAGEABLE
 from .context import Context
 
 _BEFORE_COPY = 3  # how many precede ``copy`` in ``Tensor.to(device, dtype, non_blocking, copy)``
@@ -89,6 +91,8 @@ def mover(context: Context) -> Callable[..., torch.Tensor]:
                 # Not marked for itself: a parameter stays the same object when ``Module.cpu`` takes it elsewhere.
                 return self
         elif target.type == "cpu" and self.device.type == "cpu":
+            if there and is_recorded():
+                raise RuntimeError(PAGEABLE)
             args, kwargs = copying(args, kwargs)
             if to_cuda and driver.needs_init:
                 torch.cuda._lazy_init()

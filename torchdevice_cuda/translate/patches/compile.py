@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ...drivers.recording.mode import recording_here
 from ...drivers.traits import Trait
 from ...report.unsupported import not_supported
 from ..core.callers import inside
@@ -18,9 +19,13 @@ from ..core.disguise import CUDA, disguised
 from ..core.registry import patch
 from ..core.wrapping import Function, resembling
 
+if TYPE_CHECKING:
+    from ...drivers.recording.recording import Recording
+
 _frame = sys._getframe
 _WRAPPER = torch._TorchCompileInductorWrapper
 _CALL = "torch._TorchCompileInductorWrapper.__call__"
+_watched = torch._C._len_torch_dispatch_stack
 
 
 def _before_compiling(context: Context, prepare: Function) -> None:
@@ -32,6 +37,32 @@ def _before_compiling(context: Context, prepare: Function) -> None:
         return original(self, *args, **kwargs)
 
     context.editor.set(_WRAPPER, "__call__", resembling(__call__, original))
+
+
+def _one_call(recording: Recording, call: Function, inputs: Any, written: list[torch.Tensor]) -> Any:
+    """Have a graph that is captured record compiled code as one call."""
+    given = tuple(inputs)
+    if isinstance(inputs, list):
+        inputs.clear()  # as the code does, to let go of them
+    return recording.foreign("compiled code", lambda *args: call(list(args)), given, written)
+
+
+def _as_it_is(call: Function) -> Function:
+    """A compiled device records by itself."""
+    return call
+
+
+def _recorded(call: Function) -> Function:
+    """The same for what an emulated Apple GPU calls, around the CPU's code: that takes a seed of the GPU's along."""
+
+    def __call__(inputs: Any) -> Any:
+        recording = recording_here() if _watched() else None
+        if recording is None:
+            return call(inputs)
+        return _one_call(recording, call, inputs, [value for value in inputs if isinstance(value, torch.Tensor)])
+
+    __call__._boxed_call = True  # type: ignore[attr-defined]
+    return __call__
 
 
 _CACHE = "enable_autograd_cache"
@@ -56,7 +87,9 @@ def inductor(context: Context) -> None:
 
         # Its entries hold inductor's own objects; ours stand around those. Inductor's graph cache still works.
         context.editor.configure(config, _CACHE, False)
-        context.editor.set(module, "compile_fx", compiling(native, module.compile_fx, module.compile_fx_inner))
+        around = _recorded if Trait.TRANSLATED in context.traits else _as_it_is
+        changed = compiling(native, module.compile_fx, module.compile_fx_inner, around)
+        context.editor.set(module, "compile_fx", changed)
 
     context.editor.on_undo(done.clear)
     _before_compiling(context, context.editor.later(prepare))
@@ -131,6 +164,28 @@ def kind_of_gpu(context: Context) -> None:
         context.editor.on_undo(utils.get_gpu_type.cache_clear)
 
     _before_compiling(context, prepare)
+
+
+_OUTPUT = "torch._inductor.output_code"
+
+
+@patch(f"{_OUTPUT}.CompiledFxGraph.__call__", traits=Trait.TRANSLATED)
+def in_captures(context: Context) -> None:
+    """Compiled code reads and writes memory past the dispatcher: a CUDA graph that is captured has it as one call."""
+
+    def record(module: types.ModuleType) -> None:
+        original: Function = module.CompiledFxGraph.__call__
+
+        def __call__(self: Any, inputs: Any) -> Any:
+            recording = recording_here() if _watched() else None
+            if recording is None:
+                return original(self, inputs)
+            written = [inputs[place] for place in self.mutated_input_idxs]
+            return _one_call(recording, functools.partial(original, self), inputs, written)
+
+        context.editor.set(module.CompiledFxGraph, "__call__", resembling(__call__, original))
+
+    context.editor.on_undo(context.when_imported(_OUTPUT, context.editor.later(record)))
 
 
 _TRACED = "torch._dynamo.variables.tensor"

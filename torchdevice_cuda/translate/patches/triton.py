@@ -12,6 +12,7 @@ import torch
 
 from ..._compat import accelerator_error
 from ...drivers.errors import ENDING, error_text, words_of
+from ...drivers.recording.mode import refuse_unseen
 from ...drivers.traits import Trait
 from ..core.callers import inside
 from ..core.context import Context
@@ -106,12 +107,17 @@ def _place(context: Context) -> Any:
     def copied(name: str, memory: list[tuple[int, int]], work: Any) -> None:
         if context.left is not None:
             context.left(f"triton.{name}", "CPU", "Triton compiles for NVIDIA's GPUs; its interpreter computes")
+        refuse_unseen(f"the Triton kernel {name}")
+        work()
+
+    def beside(name: str, memory: list[tuple[int, int]], work: Any) -> None:
+        refuse_unseen(f"the Triton kernel {name}")
         work()
 
     if Trait.HOST_MEMORY not in context.traits:
         return Place(lambda: Copies(to_host), on_gpu, copied)
     if native is None:
-        return Place(lambda: Memory(of_living_tensors), lambda tensor: True, lambda name, memory, work: work())
+        return Place(lambda: Memory(of_living_tensors), lambda tensor: True, beside)
 
     def segments() -> list[tuple[int, int]]:
         found = native.snapshot(with_traces=False)["segments"]

@@ -268,7 +268,7 @@ void Graph::replay() {
   check_launched(device_);
   check_memory();
   static const c10::DispatchKeySet excluded =
-      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
+      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset | c10::python_ks;
   const c10::impl::ExcludeDispatchKeyGuard below(excluded);
   const InNode whole;
   const auto device = c10::make_scope_exit([saved = t_current_device] { t_current_device = saved; });

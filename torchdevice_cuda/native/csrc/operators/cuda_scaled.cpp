@@ -2,6 +2,7 @@
 // row or one for a square of 128 by 128. What is taken and how it is refused is cuBLASLt's, as on an H200.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
@@ -319,24 +320,40 @@ Tensor& scaled_mm_v2_out(
   multiply(a, b, as_rows(a, scales_a[0], how->first), as_rows(turned, scales_b[0], how->second), *how, bias, out);
   return out;
 }
-Tensor scaled_mm_v2(
-    const Tensor& a, const Tensor& b, TensorList scales_a, IntArrayRef recipe_a, IntArrayRef swizzle_a,
-    TensorList scales_b, IntArrayRef recipe_b, IntArrayRef swizzle_b, const OptTensor& bias, OptType asked,
-    IntArrayRef contracted, bool fast) {
-  Tensor out = at::empty({0}, a.options().dtype(asked.value_or(a.scalar_type())));
-  return scaled_mm_v2_out(
-      a, b, scales_a, recipe_a, swizzle_a, scales_b, recipe_b, swizzle_b, bias, asked, contracted, fast, out);
-}
 
 #undef CHECK_AS
+
+// Which C++ type a list of tensors is handed over as depends on the release: the stack is the same in all.
+constexpr size_t kArgumentsV2 = 12;
+void scaled_mm_v2_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const size_t count = op.schema().arguments().size(), base = stack->size() - count;
+  const auto at = [&](size_t i) -> const c10::IValue& { return (*stack)[base + i]; };
+  const auto scales_a = at(2).toTensorVector(), scales_b = at(5).toTensorVector();
+  const auto recipe_a = at(3).toIntVector(), swizzle_a = at(4).toIntVector();
+  const auto recipe_b = at(6).toIntVector(), swizzle_b = at(7).toIntVector(), contracted = at(10).toIntVector();
+  const Tensor a = at(0).toTensor(), b = at(1).toTensor();
+  const auto bias = at(8).toOptional<Tensor>();
+  const auto asked = at(9).toOptional<at::ScalarType>();
+  const bool fast = at(11).toBool();
+  Tensor out = count > kArgumentsV2 ? at(kArgumentsV2).toTensor()
+                                    : at::empty({0}, a.options().dtype(asked.value_or(a.scalar_type())));
+  scaled_mm_v2_out(
+      a, b, scales_a, recipe_a, swizzle_a, scales_b, recipe_b, swizzle_b, bias, asked, contracted, fast, out);
+  torch::jit::drop(*stack, count);
+  stack->emplace_back(std::move(out));
+}
 
 }  // namespace
 
 void register_scaled_products(Registrar& registrar) {
   registrar.impl_where_known("_scaled_mm", TORCH_FN(scaled_mm));
   registrar.impl_where_known("_scaled_mm.out", TORCH_FN(scaled_mm_out));
-  registrar.impl_where_known("_scaled_mm_v2", TORCH_FN(scaled_mm_v2));
-  registrar.impl_where_known("_scaled_mm_v2.out", TORCH_FN(scaled_mm_v2_out));
+  for (const auto& [overload, count] : {std::pair("", kArgumentsV2), std::pair("out", kArgumentsV2 + 1)}) {
+    const auto op = c10::Dispatcher::singleton().findSchema({"aten::_scaled_mm_v2", overload});
+    if (!op || op->schema().arguments().size() != count) continue;
+    const std::string name = *overload ? std::string("_scaled_mm_v2.") + overload : "_scaled_mm_v2";
+    registrar.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&scaled_mm_v2_boxed>());
+  }
 }
 
 }  // namespace hostdevice

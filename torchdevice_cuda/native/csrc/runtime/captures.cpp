@@ -134,6 +134,7 @@ struct Captures {
 
   void end(Capture& c) {
     const bool broken = c.broken();
+    const bool elsewhere = c.mode_ != CaptureMode::Relaxed && c.thread_ != std::this_thread::get_id();
     auto& end = c.streams_[c.origin_];
     bool joined = true;
     for (auto& [stream, clock] : c.streams_) {
@@ -145,6 +146,7 @@ struct Captures {
     const auto kept = underway.extract(c.id_);
     if (broken) throw_capture_error(CaptureError::Invalidated);
     if (!joined) throw_capture_error(CaptureError::Unjoined);
+    if (elsewhere) throw_capture_error(CaptureError::WrongThread);
   }
 
   static void merge(Capture::Clock& into, const Capture::Clock& from) {

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ....drivers import Driver
+from ....drivers.recording.mode import only_recorded
 from ...core.context import Context
 from ...core.requests import names_a_device
 from ...core.wrapping import PLAIN, Function, handed_over, modes
@@ -25,6 +26,14 @@ _PLAIN_FACTORIES = frozenset(
 _COPIED = (list, tuple, int, float, complex, bool)
 
 
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+
+
+def is_traced() -> bool:
+    """Whether somebody but a graph that is captured looks at what the thread computes."""
+    return _dispatch_modes() != 0 and not only_recorded()
+
+
 def _generator(driver: Driver, asked: Any) -> torch.Generator:
     """The generator from which a random tensor for CUDA is drawn where CUDA's generator is not the CPU's."""
     generators = driver.generators()
@@ -38,7 +47,6 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
     """The rest of a call on the host that is none of the common ones: the first for CUDA, pinned, for the CPU, ..."""
     translator, marks, driver = context.translator, context.translator.marks, context.driver
     random, like = takes_generator(name), name in LIKE
-    dispatch_modes = torch._C._len_torch_dispatch_stack
 
     def finish(args: Arguments, kwargs: Keywords) -> Any:
         asked = kwargs.get("device")
@@ -59,7 +67,7 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
         if driver.needs_init:
             torch.cuda._lazy_init()
         # Where calls are recorded (torch.export, make_fx) a generator of this process has no place.
-        if random and kwargs.get("generator") is None and not dispatch_modes():
+        if random and kwargs.get("generator") is None and not is_traced():
             kwargs["generator"] = _generator(driver, "cuda" if asked is None else asked)
         try:
             return marks.add(original(*args, **kwargs))
@@ -80,7 +88,7 @@ def on_host(context: Context, name: str, original: Function) -> Function:
     driver, marks, known = context.driver, context.translator.marks, context.translator.on_gpu
     slow_path, refs, ref = _slow_path(context, name, original), context.translator.marks.refs, weakref.ref
     random, overridable, plain = takes_generator(name), name in OVERRIDABLE, name in _PLAIN_FACTORIES
-    function_modes, dispatch_modes = torch._C._is_torch_function_mode_enabled, torch._C._len_torch_dispatch_stack
+    function_modes = torch._C._is_torch_function_mode_enabled
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes or overridable:
@@ -96,7 +104,7 @@ def on_host(context: Context, name: str, original: Function) -> Function:
             return original(*args, **kwargs)
         if target is None or driver.needs_init or "pin_memory" in kwargs:
             return slow_path(args, kwargs) if asked is not None or "pin_memory" in kwargs else original(*args, **kwargs)
-        if random and "generator" not in kwargs and not dispatch_modes():
+        if random and "generator" not in kwargs and not is_traced():
             kwargs["generator"] = _generator(driver, asked)
         if plain and not function_modes():  # with torch.device(...) would fill the device in again
             del kwargs["device"]

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ....drivers.handles import CStream
+from ....drivers.recording.mode import is_recorded
 from ....drivers.traits import Trait
 from ...core.context import Context
 from ...core.registry import patch
@@ -26,7 +27,8 @@ def copies(context: Context) -> None:
 
     def wrapper(self: torch.Tensor, src: Any, non_blocking: bool = False) -> torch.Tensor:
         try:
-            return original(self, src)
+            # A graph that is captured wants to know; it waits all the same.
+            return original(self, src, True) if non_blocking and is_recorded() else original(self, src)
         except RuntimeError as error:
             if _UNALIGNED not in str(error):
                 raise

@@ -1,0 +1,117 @@
+"""Random numbers of a capture: what a replay draws, and from where.
+
+A generator is drawn from on as it stands when a graph is replayed. What the program itself does to a generator's state
+in a capture is seen by looking at it before and after each draw: a checkpoint that sets it back draws the same
+numbers again, and does so in every replay.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from .nodes import Node
+
+
+@dataclasses.dataclass
+class _Place:
+    """A place in the order of draws, and the generator's state there in the last replay."""
+
+    generator: torch.Generator
+    wanted: bool = False
+    state: torch.Tensor | None = None
+
+    def mark(self) -> None:
+        if self.wanted:
+            self.state = self.generator.get_state()
+
+    def go_back(self) -> None:
+        if self.state is not None:
+            self.generator.set_state(self.state)
+
+
+class _Followed:
+    """One generator in one capture."""
+
+    def __init__(self, generator: torch.Generator, add: Callable[[Node], None]) -> None:
+        self.generator, self._add = generator, add
+        self.begin = generator.get_state()
+        self._is_drawn_from = False
+        self._last = _content(self.begin)
+        self._places: dict[bytes, _Place] = {}
+        self._note(self._last)
+
+    def _note(self, content: bytes) -> None:
+        if content not in self._places:
+            place = self._places[content] = _Place(self.generator)
+            self._add(Node("", place.mark))
+
+    def before(self) -> None:
+        """The generator is about to be drawn from: has somebody changed its state?"""
+        state = self.generator.get_state()
+        content = _content(state)
+        if content == self._last:
+            return
+        place = self._places.get(content)
+        if place is None:
+            self._add(Node("", lambda: self.generator.set_state(state)))
+            self._note(content)
+        else:
+            place.wanted = True
+            self._add(Node("", place.go_back))
+        self._last = content
+
+    def after(self) -> None:
+        """It was."""
+        self._is_drawn_from = True
+        self._last = _content(self.generator.get_state())
+        self._note(self._last)
+
+    def skip(self) -> None:
+        """The host has drawn from it: what a replay draws comes behind that, wherever it begins."""
+        self._last = _content(self.generator.get_state())
+        self._note(self._last)
+
+    def end(self) -> None:
+        """It is as it was before the capture, but for what the host drew; what was set last stays set in a replay."""
+        if self._is_drawn_from:
+            self.before()
+            self.generator.set_state(self.begin)
+
+
+def _name(generator: Any) -> int:
+    """What two objects for one generator have in common."""
+    name: int = generator._cdata
+    return name
+
+
+def _content(state: torch.Tensor) -> bytes:
+    return ctypes.string_at(state.data_ptr(), state.numel())
+
+
+class Draws:
+    """The generators that a capture knows."""
+
+    def __init__(self, generators: Iterable[torch.Generator], add: Callable[[Node], None]) -> None:
+        self._followed = {_name(generator): _Followed(generator, add) for generator in generators}
+        self._add = add
+
+    def knows(self, generator: torch.Generator) -> bool:
+        """Whether its draws are the graph's."""
+        return _name(generator) in self._followed
+
+    def of(self, generator: torch.Generator) -> _Followed:
+        """What is known of one; one that was not known is, from here on."""
+        found = self._followed.get(_name(generator))
+        if found is None:
+            found = self._followed[_name(generator)] = _Followed(generator, self._add)
+        return found
+
+    def end(self) -> None:
+        """The generators are as they were before the capture."""
+        for followed in self._followed.values():
+            followed.end()

@@ -1,0 +1,51 @@
+"""What the drivers have in common whose graphs are recorded here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..base import Driver
+
+if TYPE_CHECKING:
+    import torch
+
+    from ...native.interface import NativeGraph
+    from ..host.streams import HostStreams
+    from .captures import Capture
+
+
+class RecordingDriver(Driver):
+    """A driver whose kernels are PyTorch's: what reaches them is recorded before."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def streams(self) -> HostStreams:
+            """Streams that know of captures."""
+
+    @property
+    def can_capture(self) -> bool:
+        """Graphs can be captured."""
+        return True
+
+    def graph(self) -> NativeGraph | None:
+        """A graph that nothing has been captured into."""
+        from .graph import RecordedGraph  # which needs all of torch
+
+        return RecordedGraph(self, self.streams.captures)
+
+    def capture(self) -> Capture | None:
+        """The capture that the calling thread's current stream takes part in."""
+        streams = self.streams
+        if not streams.captures.underway:
+            return None
+        device = self.current_device()
+        return streams.captures.of(streams.state(streams.current(device), device))
+
+    def seed(self, generator: torch.Generator, seed: int | None) -> None:
+        """Seed a default generator, if no graph is being captured from it."""
+        if (capture := self.capture()) is not None:
+            from .graph import refuse_seeding
+
+            refuse_seeding(capture, generator, seed)
+        super().seed(generator, seed)

@@ -1,0 +1,77 @@
+"""One step of a graph: a call that is made again with what is in its memory then."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+_detach, _copy = torch._C.TensorBase.detach, torch._C.TensorBase.copy_
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """What is done, and what it is called."""
+
+    name: str
+    run: Callable[[], object]
+
+
+def held(value: Any, keep: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """An argument as a graph keeps it: its tensors lie where they lie now, whatever becomes of the program's."""
+    if isinstance(value, torch.Tensor):
+        return keep(value)
+    if isinstance(value, (list, tuple)):
+        return [held(item, keep) for item in value]
+    return value
+
+
+def alias(tensor: torch.Tensor) -> torch.Tensor:
+    """Another tensor over the same memory."""
+    return _detach(tensor)
+
+
+def writable(tensor: torch.Tensor) -> torch.Tensor:
+    """All elements of a tensor that lie in places of their own: an expanded one has some in one place."""
+    strides = tensor.stride() if tensor.layout is torch.strided else ()
+    if 0 not in strides or not tensor.numel():
+        return tensor
+    placed = zip(tensor.shape, strides, strict=True)
+    once = tuple(slice(0, 1) if stride == 0 and size > 1 else slice(None) for size, stride in placed)
+    return tensor[once]
+
+
+def calling(
+    call: Callable[..., Any],
+    args: list[Any],
+    kwargs: dict[str, Any],
+    places: list[tuple[int, torch.Tensor]],
+    writing: Callable[..., Any] | None,
+) -> Callable[[], object]:
+    """A call whose results go where they went the first time: ``places`` says which of them, and where to.
+
+    ``writing`` does the same into memory that it is given as ``out``.
+    """
+    if not places:
+        return lambda: call(*args, **kwargs)
+    if writing is not None and len(places) == 1 and writable(places[0][1]) is places[0][1]:
+        kwargs = {**kwargs, "out": places[0][1]}
+        return lambda: writing(*args, **kwargs)
+
+    def run() -> None:
+        made = list(flat(call(*args, **kwargs)))
+        for place, result in places:
+            _copy(writable(result), writable(made[place]))
+
+    return run
+
+
+def flat(value: Any) -> Iterator[Any]:
+    """The results of a call, one by one."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from flat(item)
+    else:
+        yield value

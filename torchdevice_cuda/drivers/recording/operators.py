@@ -1,0 +1,148 @@
+"""What of an operator's schema matters to who records its calls."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+if TYPE_CHECKING:
+    from torch._ops import OpOverload
+
+    #: An operator as the dispatcher knows it.
+    Operator: TypeAlias = OpOverload[..., Any]
+
+#: Operators that hand out memory and leave in it what was there: nothing of them is to be done again.
+_MAKING_ROOM = frozenset(
+    "empty empty_like empty_permuted empty_strided new_empty new_empty_strided _efficientzerotensor".split()
+)
+#: What operators write without their schema saying so: the batch norms of before torch 2.0, and those of several
+#: processes.
+_WRITTEN_UNSAID = frozenset({"running_mean", "running_var"})
+_INDEXING = frozenset(
+    "index index_put index_put_ _index_put_impl_ _index_put_impl _unsafe_index _unsafe_index_put".split()
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What a call of an operator reads, writes and waits for."""
+
+    name: str
+    #: the names of all arguments, in order
+    names: tuple[str, ...]
+    #: the places of those that are written to
+    written: tuple[int, ...]
+    #: where a generator may stand, ``None`` if it takes none
+    generator: int | None
+    #: whether it draws random numbers
+    draws: bool
+    #: whether its result, or the shape of that, depends on elements, so that the host would have to wait for them
+    waits: bool
+    #: whether some indices are masks decides that
+    indexes: bool
+    #: whether it changes what a tensor is, not what is in it
+    changes_view: bool
+    #: whether it only hands out memory
+    makes_room: bool
+    #: whether it copies what it is given, wherever that is
+    copies: bool
+
+    @classmethod
+    @functools.cache  # noqa: B019 (as many as there are operators)
+    def of(cls, op: Operator) -> Facts:
+        """Read an operator's schema and tags."""
+        schema, tags = op._schema, op.tags
+        names = tuple(argument.name for argument in schema.arguments)
+        bare = schema.name.removeprefix("aten::")
+        waits = torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags
+        return cls(
+            op.name(),
+            names,
+            tuple(
+                place
+                for place, argument in enumerate(schema.arguments)
+                if (argument.alias_info is not None and argument.alias_info.is_write)
+                or argument.name in _WRITTEN_UNSAID
+            ),
+            names.index("generator") if "generator" in names else None,
+            torch.Tag.nondeterministic_seeded in tags or "generator" in names,
+            waits or f"{bare}.{op._overloadname}" in _WAITING,
+            bare in _INDEXING,
+            torch.Tag.inplace_view in tags,
+            bare in _MAKING_ROOM,
+            bare in _COPYING,
+        )
+
+    def argument(self, place: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What stands at a place of the schema; ``None`` if nothing is given."""
+        return args[place] if place < len(args) else kwargs.get(self.names[place])
+
+    def writes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+        """The tensors that a call writes to."""
+        return [t for place in self.written for t in tensors(self.argument(place, args, kwargs))]
+
+    def in_order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a copy that is done when it returns: what comes behind it in a graph finds it done."""
+        place = self.names.index("non_blocking") if "non_blocking" in self.names else None
+        if place is None:
+            return args, kwargs
+        if place < len(args):
+            return (*args[:place], False, *args[place + 1 :]), kwargs
+        return args, {**kwargs, "non_blocking": False} if "non_blocking" in kwargs else kwargs
+
+    def generator_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Generator | None:
+        """The generator that a call is given."""
+        return None if self.generator is None else self.argument(self.generator, args, kwargs)
+
+    def waits_in(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether CUDA's kernel would make the host wait in this call."""
+        if self.name == "aten::equal":
+            return args[0] is not args[1] and args[0].shape == args[1].shape
+        if self.indexes:
+            masks = [tensor.dtype in MASKS for tensor in tensors(args[1])]
+            # One number for all elements that masks choose is written without counting them.
+            number = len(args) > 2 and args[2].dim() == 0
+            return any(masks) and not (all(masks) and number and not (len(args) > 3 and args[3]))
+        if self.name.startswith("aten::repeat_interleave."):
+            return kwargs.get("output_size") is None
+        return self.waits
+
+
+#: The types of indices that choose elements by being true.
+MASKS = (torch.bool, torch.uint8)
+_COPYING = frozenset({"_to_copy", "copy_", "_copy_from", "_copy_from_and_resize"})
+#: Besides what PyTorch itself says: CUDA's kernels of these look at elements on the host.
+_WAITING = frozenset(
+    (
+        "_linalg_check_errors.default _linalg_eigh.default _linalg_svd.default cholesky.default linalg_eig.default "
+        "linalg_matrix_exp.default"
+    ).split()
+)
+
+
+@functools.cache
+def writing(op: Operator, key: str) -> Operator | None:
+    """The overload that computes the same into memory it is given, if the device has a kernel for it."""
+    wanted = [(argument.name, str(argument.type)) for argument in op._schema.arguments]
+    if len(op._schema.returns) != 1 or str(op._schema.returns[0].type) != "Tensor":
+        return None
+    for name in op.overloadpacket.overloads():
+        other: Operator = getattr(op.overloadpacket, name)
+        outs = [argument for argument in other._schema.arguments if argument.is_out]
+        taken = [(argument.name, str(argument.type)) for argument in other._schema.arguments if not argument.is_out]
+        if len(outs) == 1 and taken == wanted and torch._C._dispatch_has_kernel_for_dispatch_key(other.name(), key):
+            return other if outs[0].name == "out" else None
+    return None
+
+
+def tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in an argument or a result."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors(item)

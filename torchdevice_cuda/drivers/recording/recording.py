@@ -1,0 +1,202 @@
+"""What a capture makes of each call: it is made, and written down to be made again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..errors import cuda_error
+from .captures import INVALIDATED, Capture
+from .draws import Draws
+from .journal import Glance, Journal, memory_of
+from .mode import Recorder, is_carrying, one_call
+from .nodes import Node, alias, calling, flat, held
+from .operators import Facts, tensors, writing
+from .refusals import Refusals, check_layout
+from .sharing import share
+
+if TYPE_CHECKING:
+    from ..base import Driver
+    from ..streams import StreamState
+    from .operators import Operator
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """One call that is being made."""
+
+    name: str
+    make: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    given: Sequence[torch.Tensor]
+    written: Sequence[torch.Tensor]
+
+    def made(self) -> Any:
+        """Make it. Nobody looks at elements on a GPU while a graph is captured: indices may be none yet.
+
+        Where it fails it is made with zeros for whole numbers; what comes of it is not to be seen.
+        """
+        try:
+            return self.make(*self.args, **self.kwargs)
+        except (IndexError, RuntimeError) as error:
+            if not any(map(self._is_index, self.given)):
+                raise
+            args, kwargs = held(self.args, self._harmless), held(list(self.kwargs.values()), self._harmless)
+            try:
+                return self.make(*args, **dict(zip(self.kwargs, kwargs, strict=True)))
+            except (IndexError, RuntimeError):
+                raise error from None
+
+    def _is_index(self, tensor: torch.Tensor) -> bool:
+        whole = tensor.dtype in (torch.int64, torch.int32)
+        return whole and not any(tensor is other for other in self.written)
+
+    def _harmless(self, tensor: torch.Tensor) -> torch.Tensor:
+        return torch.zeros_like(tensor) if self._is_index(tensor) else tensor
+
+    def new(self, results: list[Any]) -> list[tuple[int, torch.Tensor]]:
+        """The results in memory that was not there before, and their places."""
+        before = {memory_of(tensor)._cdata for tensor in self.given}
+        found = [(place, value) for place, value in enumerate(results) if isinstance(value, torch.Tensor)]
+        return [(place, value) for place, value in found if memory_of(value)._cdata not in before]
+
+
+class Recording:
+    """A capture that is underway, with what it has recorded."""
+
+    def __init__(self, driver: Driver, capture: Capture, generators: list[torch.Generator]) -> None:
+        self.capture = capture
+        self.nodes: list[Node] = []
+        self._journal = Journal()
+        #: the tensors that the nodes hold, by the places of the nodes
+        self._used: list[tuple[int, torch.Tensor]] = []
+        self._streams = driver.streams
+        self._real = driver.device_type
+        #: whether nothing tells the GPU's memory from the host's
+        self._shared = self._real == "cpu"
+        self._default_generator = torch.default_generator if self._shared else driver.generators()[0]
+        self._draws = Draws(generators, self.nodes.append)
+        accelerates = driver.settings.policy != "faithful"
+        self._refusals = Refusals(capture, self._journal, self._draws, self._shared, accelerates)
+        self.recorder = Recorder(self)
+        capture.add = self.add
+        capture.leave, capture.is_handed_on = self.recorder.leave, self.recorder.is_here
+
+    def add(self, name: str, work: Callable[[], object]) -> None:
+        """Something that is no operator: it is done when the graph is replayed."""
+        self.capture.count(self.capture.origin)
+        self.nodes.append(Node(name, work))
+
+    def put_back(self) -> None:
+        """The program's memory and generators are as they were."""
+        self._draws.end()
+        share(self._journal.put_back(), self._used)
+        self._used.clear()
+
+    def stream(self) -> StreamState | None:
+        """The calling thread's stream, if it takes part."""
+        if self.capture.ended:
+            return None
+        device = self.capture.origin.device
+        stream = self._streams.state(self._streams.current(device), device)
+        return stream if self.capture.takes(stream) else None
+
+    # ------------------------------------------------------------------ operators
+    def call(self, op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a call, and write it down if it is the capture's."""
+        stream = self.stream()
+        given = [*tensors(args), *tensors(tuple(kwargs.values()))]
+        if stream is None or not self._concerns(given, kwargs):
+            return op(*args, **kwargs)
+        if self.capture.broken:
+            raise cuda_error(INVALIDATED)
+        facts = Facts.of(op)
+        if not is_carrying():
+            self._refusals.check(facts, given, args, kwargs)
+        if facts.changes_view:
+            return op(*args, **kwargs)
+        check_layout(facts.name, given)
+        args, kwargs = facts.in_order(args, kwargs)
+        generator = (facts.generator_of(args, kwargs) or self._default_generator) if facts.draws else None
+        if self._shared and not given and generator is self._default_generator:
+            made = op(*args, **kwargs)  # nobody named a device: the host draws, once and for all
+            self._draws.of(generator).skip()
+            self._journal.note_value(made)
+            return made
+        call = _Call(facts.name, op, args, kwargs, given, facts.writes(args, kwargs))
+        return self._recorded(call, facts, generator, stream)
+
+    def _concerns(self, given: list[torch.Tensor], kwargs: dict[str, Any]) -> bool:
+        """Whether a call computes on the GPU."""
+        if is_carrying() or any(tensor.device.type == self._real for tensor in given):
+            return True
+        asked = kwargs.get("device")
+        return asked.type == self._real if isinstance(asked, torch.device) else self._shared and not given
+
+    def _is_hosts(self, tensor: torch.Tensor) -> bool:
+        """Whether memory is the host's: the CPU's beside a GPU, pinned memory where they are the same."""
+        return tensor.is_pinned() if self._shared else tensor.device.type == "cpu"
+
+    def _recorded(
+        self, call: _Call, facts: Facts | None, generator: torch.Generator | None, stream: StreamState
+    ) -> Any:
+        """Make a call, and write it down if there is something to be done again."""
+        journal, draws = self._journal, None if generator is None else self._draws.of(generator)
+        for tensor in call.written:
+            journal.keep(tensor)
+        glance = Glance([tensor for tensor in call.written if not is_carrying() and self._is_hosts(tensor)])
+        is_value = self._shared and draws is None and all(map(journal.is_value, call.given))
+        if draws is not None:
+            draws.before()
+        result = call.made()
+        glance.put_back()
+        results = list(flat(result))
+        check_layout(call.name, [value for value in results if isinstance(value, torch.Tensor)])
+        new = call.new(results)
+        for _, tensor in new:
+            journal.adopt(tensor)
+            if is_value:
+                journal.note_value(tensor)
+        for tensor in () if is_value else call.written:
+            journal.spoil(tensor)
+        if call.name == "aten::lift_fresh":
+            journal.note_value(call.args[0])  # data of the program's
+        if (new or call.written) and not (facts is not None and facts.makes_room):
+            places = [(place, self._alias(tensor)) for place, tensor in new]
+            kept = {name: held(value, self._kept) for name, value in call.kwargs.items()}
+            args = held(call.args, self._alias if facts is None else self._kept)
+            self.capture.count(stream)
+            out = None if facts is None or is_carrying() else writing(call.make, self._real.upper())
+            run = calling(call.make, args, kept, places, out)
+            self.nodes.append(Node(call.name, run))
+        if draws is not None:
+            draws.after()
+        return result
+
+    def foreign(
+        self, name: str, make: Callable[..., Any], args: tuple[Any, ...], written: Sequence[torch.Tensor]
+    ) -> Any:
+        """Make a call of somebody else's code, which may draw random numbers, and write it down as one."""
+        stream = self.stream()
+        if stream is None:
+            return make(*args)
+        if self.capture.broken:
+            raise cuda_error(INVALIDATED)
+        with one_call():
+            call = _Call(name, make, args, {}, list(tensors(args)), written)
+            return self._recorded(call, None, self._default_generator, stream)
+
+    def _kept(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor as the graph keeps it: numbers of the host's by value, all other memory where it lies."""
+        hosts = not self._shared and not is_carrying() and tensor.device.type == "cpu" and not tensor.is_pinned()
+        return tensor.clone() if hosts else self._alias(tensor)
+
+    def _alias(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Another tensor over the same memory, which the next node holds."""
+        made = alias(tensor)
+        self._used.append((len(self.nodes), made))
+        return made
