@@ -16,7 +16,9 @@ REFUSES = re.compile(
 _INTERNAL = re.compile(r"INTERNAL ASSERT FAILED|Could this error message be improved")
 _GROUP = re.compile(r"(?<!\\)\((?!\?)([^()]*)\)(\??)")
 #: What stands for something that is put into a text while the program runs.
-_OPEN = re.compile(r"\\[wd][*+]?(?:MPS)?|QuantizedMPS|mps:\?|(?:Complex)?Double|\.[*+]|\[[^\]]*\][*+]?|.\?|\\b|\^|\$")
+_OPEN = re.compile(
+    r"\\[wd][*+]?(?:MPS)?|(?:Quantized|NestedTensor)MPS|mps:\?|(?:Complex)?Double|\.[*+]|\[[^\]]*\][*+]?|.\?|\\b|\^|\$"
+)
 
 
 def plain(text: str) -> str:

@@ -40,7 +40,7 @@ TABLE: tuple[Evidence, ...] = (
     _row(NO_KERNEL, NotImplementedError, r"The operator '[^']+' is not currently (implemented|supported).* MPS"),
     _row(NO_QUANTIZED, NotImplementedError, r"Could not run '[^']+' with arguments from the 'QuantizedMPS' backend"),
     _row(NO_NESTED, NotImplementedError, r"Could not run '[^']+' with arguments from the 'NestedTensorMPS' backend"),
-    _row(NO_NESTED, RuntimeError, r"NestedTensorImpl storage must be either .* but got mps"),
+    _row(NO_NESTED, RuntimeError, r"NestedTensorImpl storage must be either .* but got mps:?\d*"),
     _row(NO_KERNEL, NotImplementedError, r"Could not run '[^']+' with arguments from the '\w*MPS' backend"),
     _row(NO_LAYOUT, NotImplementedError, r"Could not run 'new_compressed_tensor' from the 'mps:?\d*' device"),
     _row(NO_LAYOUT, NotImplementedError, r"only strided tensors are supported on MPS"),
