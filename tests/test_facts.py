@@ -39,6 +39,7 @@ for since, reworded in REWORDED.items():
 # What releases before one have not, or have otherwise.
 BEFORE: dict[tuple[int, int], dict[str, str]] = {
     (2, 10): dict.fromkeys((name for name in RECORDED if "_set_memory_metadata" in name), "new"),
+    (2, 8): dict.fromkeys(("c.CUDAGraph().instantiate()", "c.CUDAGraph().raw_cuda_graph()"), "new"),
     (2, 7): {
         "c.Event(1, 2, 3, 4).query()": "no external events",
         "c.Event(external=True).query()": "no external events",
