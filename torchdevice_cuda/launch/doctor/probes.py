@@ -85,6 +85,12 @@ PROBES: dict[str, tuple[Probe, ...] | str] = {
     r"Could not run '[^']+' with arguments from the 'QuantizedMPS' backend": (
         Probe(lambda go: go(torch.quantize_per_tensor(_v(), 0.5, 0, torch.qint8)).dequantize()),
     ),
+    r"Could not run '[^']+' with arguments from the 'NestedTensorMPS' backend": (
+        Probe(lambda go: torch.nested.as_nested_tensor([go(_v()), go(_v(2))]).neg().to_padded_tensor(0.0)),
+    ),
+    r"NestedTensorImpl storage must be either .* but got mps:?\d*": (
+        Probe(lambda go: torch.nested.as_nested_tensor([go(_v()), go(_v(2))]).to_padded_tensor(0.0)),
+    ),
     r"Could not run '[^']+' with arguments from the '\w*MPS' backend": (
         Probe(lambda go: torch.hspmm(go(_m().to_sparse()), go(_m())).to_dense()),
         Probe(lambda go: torch.log1p(go(_m().to_sparse())).to_dense()),
