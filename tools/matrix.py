@@ -131,10 +131,7 @@ CHECKS: dict[str, Check] = {
     "oracle mps": probes("mps"),
 }
 #: (version or its beginning, check) of what fails, and why.
-KNOWN: dict[tuple[str, str], str] = {
-    (version, "mps"): "its own views refuse tensors of MPS in a build without, where the emulated GPU lives"
-    for version in ("2.6", "2.8")
-}
+KNOWN: dict[tuple[str, str], str] = {}
 
 
 class Failed(Exception):

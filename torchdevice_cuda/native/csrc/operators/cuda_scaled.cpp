@@ -348,11 +348,11 @@ void scaled_mm_v2_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet, torc
 void register_scaled_products(Registrar& registrar) {
   registrar.impl_where_known("_scaled_mm", TORCH_FN(scaled_mm));
   registrar.impl_where_known("_scaled_mm.out", TORCH_FN(scaled_mm_out));
-  for (const auto& [overload, count] : {std::pair("", kArgumentsV2), std::pair("out", kArgumentsV2 + 1)}) {
-    const auto op = c10::Dispatcher::singleton().findSchema({"aten::_scaled_mm_v2", overload});
-    if (!op || op->schema().arguments().size() != count) continue;
-    const std::string name = *overload ? std::string("_scaled_mm_v2.") + overload : "_scaled_mm_v2";
-    registrar.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&scaled_mm_v2_boxed>());
+  for (const auto& [name, count] :
+       {std::pair("_scaled_mm_v2", kArgumentsV2), {"_scaled_mm_v2.out", kArgumentsV2 + 1}}) {
+    const auto op = find_aten(name);
+    if (op && op->schema().arguments().size() == count)
+      registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&scaled_mm_v2_boxed>());
   }
 }
 

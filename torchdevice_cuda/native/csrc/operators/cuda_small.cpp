@@ -15,6 +15,7 @@
 
 #include "operators/boxed.h"
 #include "operators/composites.h"
+#include "operators/widening.h"
 
 namespace hostdevice {
 namespace {
@@ -58,11 +59,7 @@ Tensor softshrink(const Tensor& self, const at::Scalar& bound) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::softshrink", "");
   const auto type = self.scalar_type();
   const bool half = type == at::kHalf || type == at::kBFloat16;
-  const auto given = static_cast<float>(bound.toDouble());
-  const float kept = type == at::kHalf ? static_cast<float>(c10::Half(given))
-      : half                           ? static_cast<float>(c10::BFloat16(given))
-                                       : given;
-  torch::jit::Stack stack{self, half ? at::Scalar(static_cast<double>(kept)) : bound};
+  torch::jit::Stack stack{self, half ? at::Scalar(as_kept(bound, type)) : bound};
   run_on_cpu(op, c10::DispatchKey::CPU, &stack);
   return std::move(stack.back()).toTensor().add_(0);
 }

@@ -186,11 +186,10 @@ Tensor& copy_quantized(Tensor& self, const Tensor& src, bool non_blocking) {
 Tensor view(const Tensor& self, c10::SymIntArrayRef size) {
   return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size));
 }
+// The one of the meta device makes the same view; the CPU's asserts before torch 2.9 that this is no Apple GPU.
 Tensor as_strided(
     const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::SymInt> offset) {
-  return at::native::as_strided_tensorimpl(
-      self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
-      offset.has_value() ? std::make_optional(offset->guard_int(__FILE__, __LINE__)) : std::nullopt);
+  return at::native::as_strided_tensorimpl_meta_symint(self, size, stride, std::move(offset));
 }
 Tensor reshape_alias(const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
   return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));

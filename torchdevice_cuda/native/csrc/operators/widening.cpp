@@ -190,12 +190,6 @@ ScalarType wide_of(ScalarType type) {
   return at::isIntegralType(type, false) ? ScalarType::Double : ScalarType::Float;
 }
 
-// A number as the narrow type has it.
-double as_kept(const c10::Scalar& number, ScalarType narrow) {
-  const auto wide = static_cast<float>(number.to<double>());
-  return narrow == ScalarType::Half ? static_cast<float>(c10::Half(wide)) : static_cast<float>(c10::BFloat16(wide));
-}
-
 // Whether the narrow type has the number that CUDA computes with. A complex one it has not.
 bool is_exact(const c10::Scalar& number, ScalarType narrow) {
   if (number.isSymbolic()) return true;
@@ -231,6 +225,11 @@ ScalarType narrowed(ScalarType made, ScalarType narrow) {
 }
 
 }  // namespace
+
+double as_kept(const c10::Scalar& number, ScalarType narrow) {
+  const auto wide = static_cast<float>(number.to<double>());
+  return narrow == ScalarType::Half ? static_cast<float>(c10::Half(wide)) : static_cast<float>(c10::BFloat16(wide));
+}
 
 const WideRow* find_wide_row(std::string_view name) {
   static const auto* rows = new RowsByName<WideRow>(by_name(kWideRows));

@@ -57,6 +57,9 @@ Types widened(const WideRow& row);
 // From here on a family's operators of this type are left to the CPU's own kernels. Asked for before any is called.
 void keep_narrow(const std::string& family, const std::string& type);
 
+// A number as a type of half precision has it.
+double as_kept(const c10::Scalar& number, c10::ScalarType narrow);
+
 // The wide copies of one operator call. They are made in device memory.
 class Widening {
  public:
