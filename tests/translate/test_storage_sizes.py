@@ -192,3 +192,15 @@ def test_fsdp_trains(version: int) -> None:
         fully_shard(sharded)
     assert _trained(sharded) == pytest.approx(expected)
     dist.destroy_process_group()
+
+
+@child(*EVERYWHERE, as_in=STOCK)
+@pytest.mark.parametrize("offset", [None, 0, 3, -1])
+def test_no_view_reaches_beyond_a_storage(offset: int | None) -> list[Any]:
+    x, found = torch.arange(9.0, device=_device())[1:], []
+    for size, stride in (((2, 3), (3, 1)), ((9, 9), (9, 1)), ((2,), (-1,))):
+        try:
+            found.append(x.as_strided(size, stride, offset).tolist())
+        except RuntimeError as error:
+            found.append(str(error))
+    return found

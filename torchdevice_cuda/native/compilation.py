@@ -137,6 +137,7 @@ def layout(kind: str) -> dict[str, Unit]:
             "-O2",
             (
                 "operators/widening.cpp",
+                "operators/number_sums.cpp",
                 "operators/dtypes.cpp",
                 "operators/mixed_types.cpp",
                 "operators/kernel_names.cpp",

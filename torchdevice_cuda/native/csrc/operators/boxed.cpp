@@ -279,7 +279,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
     if (C10_UNLIKELY(told)) begin_launch(launch, op, f, *stack, base, index, awaited, kernel);
     if (C10_UNLIKELY(f.seeded))
       redispatch_seeded(op, target, stack, index);
-    else
+    else if (C10_LIKELY(!wide.has_value()) || !wide->in_one_pass(!f.writes, *stack, base))
       op.redispatchBoxed(DispatchKeySet(target), stack);
   } catch (const c10::NotImplementedError& refusal) {
     if (kIsCuda) refuse_as_cuda(refusal, f.name, wide.has_value() ? wide->narrow() : c10::ScalarType::Undefined);

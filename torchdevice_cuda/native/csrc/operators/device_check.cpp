@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "operators/boxed.h"
 #include "operators/recorded.h"
 #include "operators/refusals.h"
 #include "operators/registration.h"
@@ -83,9 +84,7 @@ void check_named(const Facts& f, const torch::jit::Stack& stack, size_t base) {
       bias->toString(), ") should be the same");
 }
 
-void check_numbers(const c10::OperatorHandle& op, const Facts& f, const torch::jit::Stack& stack, size_t base) {
-  std::string name = aten_name(op.schema().name(), "");
-  if (!name.empty() && name.back() == '_') name.pop_back();
+void check_numbers(const Facts& f, const torch::jit::Stack& stack, size_t base) {
   size_t numbers = 0, read = 0;
   const NoNumber* refused = nullptr;
   std::optional<c10::Device> common;
@@ -98,7 +97,7 @@ void check_numbers(const c10::OperatorHandle& op, const Facts& f, const torch::j
       }
       numbers++;
       for (const auto& row : kNoNumbers)
-        if (name == row.name && i == row.position) refused = &row;
+        if (f.name == row.name && i == row.position) refused = &row;
     });
   }
   // A kernel takes one number along; the rest must be on the GPU, if only in what is written.
@@ -168,11 +167,11 @@ void check_devices(
       if (!scalar) two_devices(*common, t.device());
     });
   }
-  check_numbers(op, f, stack, base);
+  check_numbers(f, stack, base);
 }
 
 void compare_devices(const c10::OperatorHandle& op, const torch::jit::Stack& arguments) {
-  check_devices(op, *make_facts(op), arguments, 0, false);
+  check_devices(op, shared_facts(op), arguments, 0, false);
 }
 
 }  // namespace hostdevice

@@ -150,7 +150,7 @@ void register_hot_kernels() {
   if (!kIsCuda) return;
   Registrar registrar(kDense);
 #define HOSTDEVICE_DIRECT(name, op, numbers, types) \
-  registrar.impl(name, TORCH_FN((&Direct<at::_ops::op, numbers, types>::call)))
+  registrar.impl<true>(name, TORCH_FN((&Direct<at::_ops::op, numbers, types>::call)))
   HOSTDEVICE_DIRECT("add.Tensor", add_Tensor, true, kUsual);
   HOSTDEVICE_DIRECT("sub.Tensor", sub_Tensor, true, kUsual);
   HOSTDEVICE_DIRECT("mul.Tensor", mul_Tensor, true, kUsual);

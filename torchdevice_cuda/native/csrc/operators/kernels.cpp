@@ -7,7 +7,6 @@
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
-#include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
@@ -186,10 +185,15 @@ Tensor& copy_quantized(Tensor& self, const Tensor& src, bool non_blocking) {
 Tensor view(const Tensor& self, c10::SymIntArrayRef size) {
   return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size));
 }
-// The one of the meta device makes the same view; the CPU's asserts before torch 2.9 that this is no Apple GPU.
+// As the CPU's own does, which asserts before torch 2.9 that this is no Apple GPU.
 Tensor as_strided(
     const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::SymInt> offset) {
-  return at::native::as_strided_tensorimpl_meta_symint(self, size, stride, std::move(offset));
+  Tensor made = at::detail::make_tensor<c10::TensorImpl>(
+      c10::TensorImpl::VIEW, c10::Storage(self.storage()), self.key_set(), self.dtype());
+  at::native::setStrided(
+      made, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
+      offset.has_value() ? offset->guard_int(__FILE__, __LINE__) : self.storage_offset());
+  return made;
 }
 Tensor reshape_alias(const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
   return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));

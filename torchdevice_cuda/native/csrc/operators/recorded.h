@@ -70,16 +70,17 @@ bool on_several_devices(const A&... a) {
 
 // A typed kernel that looks first. Everything that is launched on the device goes through one of these or through the
 // boxed kernel; what a kernel calls itself is part of it.
-template <class F, class Signature = typename F::FuncType>
+// One that compares the devices of its arguments itself is not asked to twice: numbers are on the CPU.
+template <class F, bool kComparesItself = false, class Signature = typename F::FuncType>
 struct Recorded;
 
-template <class F, class R, class... A>
-struct Recorded<F, R(A...)> {
+template <class F, bool kComparesItself, class R, class... A>
+struct Recorded<F, kComparesItself, R(A...)> {
   c10::OperatorHandle op;
   c10::DispatchKey key;
 
   R operator()(A... a) const {
-    if (kIsCuda && C10_UNLIKELY(on_several_devices(a...))) {
+    if (kIsCuda && !kComparesItself && C10_UNLIKELY(on_several_devices(a...))) {
       torch::jit::Stack arguments;
       (arguments.emplace_back(a), ...);
       compare_devices(op, arguments);

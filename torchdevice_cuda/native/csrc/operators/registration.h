@@ -53,12 +53,12 @@ class Registrar {
     claim(key_, name);
   }
   // What computes on the device is recorded while a graph is captured. A boxed kernel is made of calls that are.
-  template <class Function, Function* kFunction>
+  template <bool kComparesItself = false, class Function, Function* kFunction>
   void impl(const char* name, c10::CompileTimeFunctionPointer<Function, kFunction> kernel) {
     using F = c10::CompileTimeFunctionPointer<Function, kFunction>;
     const auto op = kIsCuda && (key_ == kDense || key_ == kQuantized) ? find_aten(name) : std::nullopt;
     if (op.has_value())
-      library_->impl(name, Recorded<F>{*op, key_});
+      library_->impl(name, Recorded<F, kComparesItself>{*op, key_});
     else
       library_->impl(name, kernel);
     claim(key_, name);

@@ -203,7 +203,7 @@ bool are_exact(const c10::IValue& v, ScalarType narrow) {
   if (v.isScalar()) return is_exact(v.toScalar(), narrow);
   if (v.isTensor()) {
     const Tensor& t = v.toTensor();
-    return !t.defined() || t.dim() != 0 || !t.device().is_cpu() || is_exact(t.item(), narrow);
+    return !t.defined() || t.dim() != 0 || !t.device().is_cpu() || is_exact(number_of(t), narrow);
   }
   if (!v.isList() || v.isTensorList()) return true;
   for (const c10::IValue& one : v.toListRef())
@@ -283,7 +283,13 @@ bool Widening::ask_numbers(torch::jit::Stack& stack, size_t base) {
     const bool rounded = by_both || !t.device().is_cpu();
     if (t.dim() == 0 && rounded && t.is_floating_point() && t.scalar_type() != narrow) v = t.to(narrow);
   }
+  if (wider) sum_ = number_sum(row_.op, types_, stack, base);
   return wider || by_both;
+}
+
+bool Widening::in_one_pass(bool fresh, torch::jit::Stack& stack, size_t base) const {
+  if (sum_.has_value()) add_number(*sum_, fresh, stack, base);
+  return sum_.has_value();
 }
 
 bool Widening::ask(torch::jit::Stack& stack, size_t base, const std::vector<uint16_t>& dtypes) {
@@ -311,7 +317,7 @@ bool Widening::ask(torch::jit::Stack& stack, size_t base, const std::vector<uint
 }
 
 Tensor Widening::argument(const Tensor& alias, bool written, size_t place) {
-  if (!alias.defined()) return alias;
+  if (!alias.defined() || sum_.has_value()) return alias;
   const auto type = alias.scalar_type();
   if (given_.size() <= place) given_.resize(place + 1, ScalarType::Undefined);
   given_[place] = type;

@@ -5,10 +5,12 @@
 #include <ATen/core/stack.h>
 #include <c10/util/SmallVector.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "operators/number_sums.h"
 #include "operators/types.h"
 
 namespace hostdevice {
@@ -73,6 +75,8 @@ class Widening {
   c10::ScalarType narrow() const {
     return narrow_;
   }
+  // Where it takes no copies: computes the call of aliases on the stack, true. `fresh`: into none of its arguments.
+  bool in_one_pass(bool fresh, torch::jit::Stack& stack, size_t base) const;
   // What was written into wide copies, rounded into what they are copies of.
   void write_back();
   // The place-th result, rounded; of a wide copy what it is a copy of.
@@ -91,6 +95,7 @@ class Widening {
   c10::DeviceIndex index_;
   bool keeps_wide_ = false, data_stays_ = false;
   c10::ScalarType narrow_ = c10::ScalarType::Undefined;
+  std::optional<NumberSum> sum_;
   c10::SmallVector<Copy, 4> copies_;
   c10::SmallVector<c10::ScalarType, 8> given_;
 };
