@@ -51,6 +51,7 @@ OPERATORS = {
     "conv2d": both_ways(lambda x, w: functional.conv2d(x, w, padding=1), (8, 32, 32, 32), (64, 32, 3, 3)),
     "sdpa": both_ways(functional.scaled_dot_product_attention, (2, 8, 128, 64), (2, 8, 128, 64), (2, 8, 128, 64)),
     "layer_norm": both_ways(lambda x, w: functional.layer_norm(x, (512,), w), (256, 512), (512,)),
+    "a number": both_ways(lambda x: 1.1 - (x + 0.42), (256, 1024)),
     "softmax": both_ways(lambda x: functional.softmax(x, -1), (256, 512)),
 }
 

@@ -33,12 +33,20 @@ def best_us(function: Callable[[], object], number: int = 2000, repeats: int = 1
 def operators(device: str) -> dict[str, Callable[[], object]]:
     """Small operators, where the overhead shows."""
     a, b = torch.rand(4, device=device), torch.rand(4, device=device)
+    h, mask = a.half(), a > 0.5
     m = torch.rand(8, 8, device=device)
     big = torch.rand(256, 256, device=device)
     w = nn.Parameter(torch.rand(4, device=device))
     return {
         "add": lambda: a + b,
         "add scalar": lambda: a + 1,
+        "mul scalar": lambda: a * 0.5,
+        "div scalar": lambda: a / 2,
+        "rsub scalar": lambda: 1 - a,
+        "compare scalar": lambda: a > 0,
+        "half scalar": lambda: h + 0.42,
+        "square": lambda: a**2,
+        "where": lambda: torch.where(mask, a, 0.0),
         "add_": lambda: a.add_(0.0),
         "mul": lambda: a * b,
         "relu": lambda: torch.relu(a),
