@@ -6,6 +6,7 @@ left as it is, and gets objects with the functions that it calls. What NVRTC giv
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import ctypes
 import hashlib
@@ -23,6 +24,8 @@ from . import flags, nvcc, refusals, tokens, translation
 
 _SUCCESS, _INVALID_VALUE, _NOT_FOUND = 0, 1, 500
 _COMPILATION, _BAD_NAME = 6, 8
+#: What a library begins with where PTX is expected, which is text and ends with a zero.
+_TEXT = b"// a library in base64: "
 _NVRTC_WORDS = {_COMPILATION: "NVRTC_ERROR_COMPILATION", _BAD_NAME: "NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID"}
 _ENTRY = """
 extern "C" __attribute__((visibility("default"))) int {symbol}(const unsigned* host_cuda_dims, unsigned long \
@@ -142,6 +145,16 @@ def _is_plain_c(found: list[tokens.Token], at: int) -> bool:
 
 
 # ------------------------------------------------------------- NVRTC
+def _as_text(library: bytes) -> bytes:
+    """A library where PTX is expected."""
+    return _TEXT + base64.b64encode(library)
+
+
+def _as_library(code: bytes) -> bytes:
+    """The other way round; what is no library stays what it is."""
+    return base64.b64decode(code[len(_TEXT) :]) if code.startswith(_TEXT) else code
+
+
 class Rtc:
     """NVRTC's functions, as ctypes would call them."""
 
@@ -204,12 +217,14 @@ class Rtc:
         return _SUCCESS
 
     def nvrtcGetPTXSize(self, program: Any, size: Any) -> int:
-        """What older releases of PyTorch ask for."""
-        return self.nvrtcGetCUBINSize(program, size)
+        """What older releases of PyTorch ask for; with the zero at its end."""
+        size._obj.value = len(_as_text(self._programs[program.value]["code"])) + 1
+        return _SUCCESS
 
     def nvrtcGetPTX(self, program: Any, code: Any) -> int:
-        """The same."""
-        return self.nvrtcGetCUBIN(program, code)
+        """The library as text, of which PyTorch takes what is before a zero."""
+        code.value = _as_text(self._programs[program.value]["code"])
+        return _SUCCESS
 
     def nvrtcGetLoweredName(self, program: Any, name: bytes, lowered: Any) -> int:
         """What the kernel is called in the library."""
@@ -237,7 +252,7 @@ class Runtime:
         """Loads a library out of its bytes."""
         with contextlib.ExitStack() as held:
             file = held.enter_context(tempfile.NamedTemporaryFile(prefix="torchdevice-kernels-", suffix=".so"))
-            file.write(code.rstrip(b"\0") if not code.startswith(b"\x7fELF") else code)
+            file.write(_as_library(code))
             file.flush()
             try:
                 library = ctypes.CDLL(file.name)
