@@ -143,7 +143,7 @@ def deactivate() -> None:
     """Put every attribute of torch back; does nothing where torchdevice_cuda is not active.
 
     Refuses, with nothing changed, while other threads are running code that uses torch: they would find half of it
-    changed. End them first.
+    changed. End them first. And while this one captures a graph.
     """
     global _state
     with _lock:
@@ -153,6 +153,10 @@ def deactivate() -> None:
                 raise ActivationError(
                     f"deactivate() cannot put torch back under threads that are using it; end them first: "
                     f"{', '.join(running)}"
+                )
+            if threads.captures():
+                raise ActivationError(
+                    "deactivate() cannot put torch back while a CUDA graph is captured; end that first"
                 )
         shim = sys.modules.get(_SHIM)
         if shim is not None:

@@ -1,4 +1,4 @@
-"""Which threads besides the calling one are running code that uses torch."""
+"""Which threads besides the calling one are running code that uses torch, and whether that one captures a graph."""
 
 from __future__ import annotations
 
@@ -63,3 +63,11 @@ def _is_torchs(value: Any) -> bool:
     if any(_is_of(kind.__dict__.get("__module__"), _PACKAGES) for kind in kinds):
         return True
     return type(value) is type(_is_torchs) and _is_of(value.__module__, _PACKAGES)
+
+
+def captures() -> bool:
+    """Whether this thread is capturing a CUDA graph: what records it would stay behind."""
+    cuda = sys.modules.get("torch.cuda")
+    # A torch that could not be imported has only some of its names.
+    begun = getattr(cuda, "is_initialized", None)
+    return cuda is not None and begun is not None and bool(begun() and cuda.is_current_stream_capturing())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from harness import STOCK, child, cuda_of_build
+from harness import CPU, MPS, STOCK, VIRTUAL, child, cuda_of_build
 
 import torchdevice_cuda
 from torchdevice_cuda.activation import ActivationError
@@ -264,3 +264,18 @@ def test_failure_half_way_leaves_torch_untouched(step: str) -> None:
     repair()
     torchdevice_cuda.activate(driver="cpu")
     assert torch.cuda.is_available()
+
+
+@child(VIRTUAL, CPU, MPS, alone=True)
+def test_a_capture_is_ended_first() -> None:
+    import torch
+
+    x, graph = torch.ones(3, device="cuda"), torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = x + 1
+        with pytest.raises(ActivationError, match="while a CUDA graph is captured"):
+            torchdevice_cuda.deactivate()
+    graph.replay()
+    assert torchdevice_cuda.is_active() and y.tolist() == [2.0] * 3
+    torchdevice_cuda.deactivate()
+    assert not torchdevice_cuda.is_active() and not torch.cuda.is_available()
