@@ -10,6 +10,7 @@ import torch
 import torch.library
 from torch._library import custom_ops
 
+from ..._compat import present
 from ...drivers.traits import Trait
 from ..core.callers import inside
 from ..core.context import Context
@@ -74,6 +75,8 @@ def _once(kernel: Function, key: str) -> Function:
 @patch("torch._library.custom_ops._cast", "torch.library._cast", traits=Trait.TRANSLATED, without=Trait.HOST_MEMORY)
 def autocast(context: Context) -> None:
     """``torch.library.register_autocast(op, "cuda", dtype)`` casts tensors of the device type it was given."""
+    if not present(custom_ops, ["_cast"]):
+        return  # torch 2.7 brought it
     original, real = custom_ops._cast, context.driver.device_type
 
     def _cast(value: Any, device_type: str, dtype: torch.dtype) -> Any:
