@@ -89,7 +89,7 @@ def test_what_is_known_to_fail_has_to(
 
 
 def test_figures_are_compared_between_versions(
-    matrix: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    matrix: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(matrix, tmp_path, "--here", "--checks", "compared") == 0
     assert "| ok 7 " in capsys.readouterr().out
@@ -100,6 +100,8 @@ def test_figures_are_compared_between_versions(
     file.write_text(json.dumps(rows))
     assert run(matrix, tmp_path, "--table") == 1
     assert f"{ROW} compared: FAILED: 7 in place 1, 8 in torch-9.9" in capsys.readouterr().out
+    monkeypatch.setattr(matrix, "OTHERWISE", {".".join(torch.__version__.split(".")[:2]): 1})
+    assert run(matrix, tmp_path, "--table") == 0
 
 
 def test_a_version_that_cannot_be_had_is_a_row(

@@ -130,6 +130,9 @@ CHECKS: dict[str, Check] = {
     "oracle": probes("virtual", "cpu"),
     "oracle mps": probes("mps"),
 }
+#: How many of the recorded facts a release answers in its own way: they ask for names that came later
+#: (``AcceleratorError``, ``torch.accelerator``'s memory, streams as contexts), or for words that it has changed.
+OTHERWISE = {"2.6": 16, "2.7": 12, "2.8": 2, "2.14": 2, "2.15": 2}
 #: (version or its beginning, check) of what fails, and why.
 KNOWN: dict[tuple[str, str], str] = {}
 
@@ -318,14 +321,15 @@ class Matrix:
         return ("known", known) if why else ("PASSES", f"no longer fails: {known}")
 
     def _behind(self, row: str, name: str) -> str:
-        """Which figure is below that of another version, where figures are what counts."""
+        """Which figure is below that of another version by more than it has to be, where figures are what counts."""
         if not CHECKS[name].compared:
             return ""
+        spared = OTHERWISE.get(".".join(self.rows[row]["torch"].split(".")[:2]), 0)
         mine = self.rows[row]["checks"][name]["figures"]
         for other, facts in self.rows.items():
             theirs = facts["checks"].get(name, {"figures": ()})["figures"]
             for place, (here, there) in enumerate(zip(mine, theirs, strict=False)):
-                if int(here) < int(there):
+                if int(here) + spared < int(there):
                     return f"{here} in place {place + 1}, {there} in {other}"
         return ""
 
