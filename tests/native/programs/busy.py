@@ -70,6 +70,7 @@ for _ in range(1 if work in ("endless backward", "sleeping backward", "stream") 
     threading.Thread(target=repeat, daemon=True).start()
 time.sleep(0.3)
 print("ending", flush=True)
+print(time.time(), file=sys.stderr, flush=True)
 if ending == "exit":
     sys.exit(7)
 if ending == "error":
