@@ -44,10 +44,10 @@ WAYS: dict[str, Callable[[], torch.Tensor]] = {
     "cumsum": lambda: torch.cumsum(_single(), 0, dtype=torch.float64),
     "power": lambda: _single().float_power(2),
 }
-#: What float64 and complex128 become, and where they are then, by the setting.
+#: What float64 and complex128 become, by the setting; to the program they are on CUDA.
 BECOMES = {
-    "downcast": (torch.float32, torch.complex64, "mps"),
-    "cpu": (torch.float64, torch.complex128, "cpu"),
+    "downcast": (torch.float32, torch.complex64),
+    "cpu": (torch.float64, torch.complex128),
 }
 PLACES = [MPS_FAITHFUL.but(float64=choice) for choice in BECOMES]
 
@@ -55,10 +55,11 @@ PLACES = [MPS_FAITHFUL.but(float64=choice) for choice in BECOMES]
 @child(*PLACES)
 @pytest.mark.parametrize("way", WAYS)
 def test_what_becomes_of_it(place: Place, way: str) -> None:
-    dtype, _, device = BECOMES[place.settings["float64"]]
+    dtype, _ = BECOMES[place.settings["float64"]]
     made = WAYS[way]()
     assert made.dtype is dtype
-    assert real(made) == device
+    assert made.device == torch.device("cuda:0")
+    assert real(made) == "mps"
 
 
 def _complex() -> torch.Tensor:
@@ -100,10 +101,28 @@ COMPLEX_WAYS: dict[str, Callable[[], torch.Tensor]] = {
 @child(*PLACES)
 @pytest.mark.parametrize("way", COMPLEX_WAYS)
 def test_what_becomes_of_complex128(place: Place, way: str) -> None:
-    _, dtype, device = BECOMES[place.settings["float64"]]
+    _, dtype = BECOMES[place.settings["float64"]]
     made = COMPLEX_WAYS[way]()
     assert made.dtype is dtype
-    assert real(made) == device
+    assert made.device == torch.device("cuda:0")
+    assert real(made) == "mps"
+
+
+#: What makes a tensor whose gradient is asked for at once.
+LEAVES: dict[str, Callable[[], torch.Tensor]] = {
+    "factory": lambda: torch.ones(2, dtype=torch.float64, device="cuda", requires_grad=True),
+    "data": lambda: torch.tensor(numpy.ones(2), device="cuda", requires_grad=True),
+    "like": lambda: torch.ones_like(torch.ones(2, device="cuda"), dtype=torch.float64, requires_grad=True),
+    "new": lambda: torch.ones(2, device="cuda").new_ones(2, dtype=torch.float64, requires_grad=True),
+}
+
+
+@child(*PLACES)
+@pytest.mark.parametrize("way", LEAVES)
+def test_what_is_made_with_a_gradient_gets_it(way: str) -> None:
+    leaf = LEAVES[way]()
+    (leaf * 3).sum().backward()
+    assert leaf.grad.tolist() == [3, 3]
 
 
 @on_mps

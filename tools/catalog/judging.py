@@ -16,15 +16,19 @@ WITH = GPU, STOCK = "the GPU", "stock on the CPU"
 #: In a record, instead of what the CPU came to.
 SAME = "same"
 #: A driver whose tensors say cpu, and one whose GPU is not CUDA's: it may do as the CPU does where CUDA does otherwise.
-SAYS_CPU, OTHER_GPU = {"cpu"}, {"mps", "cpu"}
+SAYS_CPU, OTHER_GPU = {"cpu"}, {"mps", "mps --float64 cpu", "cpu"}
 
 
 #: Results that are not defined: memory that nothing was written to. And vectors whose signs are not.
-UNDEFINED = re.compile(r"empty|resize|\.set_$|\.ao\.nn\.quantized\.(Conv\dd|Embedding(Bag)?)(\.weight)?$")
+UNDEFINED = re.compile(
+    r"empty|resize|mkldnn_rnn_layer$|\.set_$|\.ao\.nn\.quantized\.(Conv\dd|Embedding(Bag)?)(\.weight)?$"
+)
 SIGNLESS = re.compile(r"eig|svd|lobpcg|pca|qr$|geqrf|ormqr")
 #: What says figures of a device: how much memory, which name, how fast. They are those of the GPU that a driver is.
-#: And whether something that was begun is over by now.
-FIGURES = re.compile(r"^torch\.(cuda|accelerator|backends)\.|trace_id$|benchmark\.timer$|Work\.is_completed$")
+#: And whether something that was begun is over by now, and where in memory something lies.
+FIGURES = re.compile(
+    r"^torch\.(cuda|accelerator|backends)\.|trace_id$|\.data_ptr$|benchmark\.timer$|Work\.is_completed$"
+)
 #: What lists something that is kept without an order.
 UNORDERED = re.compile(r"get_safe_globals$|ConcreteModuleType\.get_constants$")
 
@@ -56,7 +60,7 @@ def reference(name: str, key: str | None, stock: Row, gpu: dict[str, Any]) -> Ro
         return None
     then = row["cuda"] if row.get("cpu") == SAME else row.get("cpu")
     # Where stock itself has changed since, the GPU's answer is of another release.
-    if then and stock.get("call") == key and not same(then, stock, **how(name)):
+    if then and stock.get("call") == key and not spoilt(stock) and not same(then, stock, **how(name)):
         return None
     return dict(row["cuda"])
 
@@ -72,7 +76,7 @@ def status(name: str, driver: str, stock: Row, told: Row | None, gpu: dict[str, 
     if told.get("error", "").startswith("ModuleNotFoundError"):
         return {"status": NOT_RUN, "why": f"it needs a package that is not installed: {told['error']}"}
     there = reference(name, told["call"], stock, gpu)
-    known = stock if stock.get("call") == told["call"] and stock.get("call") else None
+    known = stock if stock.get("call") == told["call"] and stock.get("call") and not spoilt(stock) else None
     if there is None and known is None:
         # It is of CUDA alone, and the record of the GPU does not have it.
         return {"status": NOT_RUN, "why": f"there is nothing to compare it with: here {short(told)}"}

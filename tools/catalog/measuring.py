@@ -38,11 +38,13 @@ LEFT_OUT = {
     "torch.mps.": "of Apple GPUs, not CUDA",
     "torch.distributed.breakpoint": "waits for a terminal",
 }
+_MPS = ["-m", "torchdevice_cuda", "--driver", "mps", "--policy", "faithful"]
 DRIVERS: dict[str, tuple[list[str], dict[str, str]]] = {
     "stock": ([], {"CUDA_VISIBLE_DEVICES": ""}),
     "cuda": ([], {}),
     "virtual": (["-m", "torchdevice_cuda", "--driver", "virtual", "--gpu", "h200"], {}),
-    "mps": (["-m", "torchdevice_cuda", "--driver", "mps", "--policy", "faithful"], {"TORCHDEVICE_EMULATE_MPS": "1"}),
+    "mps": (_MPS, {"TORCHDEVICE_EMULATE_MPS": "1"}),
+    "mps --float64 cpu": ([*_MPS, "--float64", "cpu"], {"TORCHDEVICE_EMULATE_MPS": "1"}),
     "cpu": (["-m", "torchdevice_cuda", "--driver", "cpu"], {}),
 }
 #: Errors that are a callable's answer, whatever it is called with: what is abstract, removed, or of another build.
@@ -59,7 +61,9 @@ REFUSALS = re.compile(r"Could not run 'aten::|not implemented for '|is not curre
 #: After these a process has lost its GPU.
 FATAL = re.compile(r"CUDA error|device-side assert|illegal memory")
 #: And these say that a call before had left its process in a state that is none of theirs.
-LEFT_BEHIND = re.compile(r"Offset increment outside graph capture")
+LEFT_BEHIND = re.compile(r"Offset increment outside graph capture|DispatchStub: unsupported device typemeta")
+#: What a process keeps, so that later calls in it would come to something else: these are made last.
+LASTING = re.compile(r"register_pytree_node$|enter_dual_level$|serialization\.register_package$")
 
 
 class Late(BaseException):
@@ -225,6 +229,10 @@ def work(names_file: str, out: str, device: str) -> None:
     os._exit(0)
 
 
+def _lasts(row: dict[str, Any]) -> bool:
+    return bool(LASTING.search(row["entry"]["name"]))
+
+
 class Silent(RuntimeError):
     """Processes that call nothing, with what they said."""
 
@@ -235,7 +243,7 @@ def run(driver: str, rows: list[dict[str, Any]], jobs: int = 1) -> dict[str, dic
     begins(driver)
     # Neighbours are alike, in what they cost and in how they end: each process gets some of all.
     count = max(2 * jobs, len(rows) // CHUNK + 1) if len(rows) > jobs else 1
-    chunks = [rows[i::count] for i in range(count)]
+    chunks = [sorted(rows[i::count], key=_lasts) for i in range(count)]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         for part in pool.map(functools.partial(_chunk, driver), chunks):
             found |= part

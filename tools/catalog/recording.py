@@ -56,7 +56,7 @@ def runs(
     found: dict[str, Any] = read(listing)
     entries = [Callable_(**entry) for entry in found["entries"]]
     for place, driver in enumerate(["stock", *drivers]):
-        file = folder / f"{driver}.json.xz"
+        file = folder / f"{driver.replace(' ', '_')}.json.xz"
         before = read(file) if file.exists() else {}
         kept = {name: row for name, row in before.items() if "none" not in row and not judging.spoilt(row)}
         measuring.ENDS[0] = began + seconds * (place + 1) / (len(drivers) + 1)

@@ -12,6 +12,15 @@ _INCOMPATIBLE = (
 )
 
 
+def assign(self: torch.Tensor, other: Any, held: tuple[str, ...]) -> None:
+    """Make a tensor of ours the same as another of its class; ``held`` are the attributes that it consists of."""
+    if isinstance(other, torch.Tensor) and type(other) is not type(self):
+        raise RuntimeError(_INCOMPATIBLE)
+    _data.__set__(self, other)
+    for name in held:
+        setattr(self, name, getattr(other, name))
+
+
 class Assigned(torch.Tensor):
     """A tensor that another of its class can be assigned to."""
 
@@ -25,8 +34,4 @@ class Assigned(torch.Tensor):
 
     @data.setter
     def data(self, other: Any) -> None:
-        if isinstance(other, torch.Tensor) and type(other) is not type(self):
-            raise RuntimeError(_INCOMPATIBLE)
-        _data.__set__(self, other)
-        for name in self._held:
-            setattr(self, name, getattr(other, name))
+        assign(self, other, self._held)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import torch
 
+from . import wide_tensors
 from .devices import is_cpu, is_stranger, mixed
 from .quantized_tensors import place
 from .refusals import NARROW
@@ -134,6 +135,9 @@ def to_device(value: Any, device: torch.device) -> Any:
     """A result on the device, in a dtype that the device has."""
     if isinstance(value, torch.Tensor):
         if value.dtype in NARROW:
+            wide = wide_tensors.place(value, device)
+            if wide is not None:
+                return wide
             value = _to(value, NARROW[value.dtype])
         try:
             return _to(value, device)

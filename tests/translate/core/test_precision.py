@@ -47,8 +47,10 @@ def test_what_it_has_not(dtype: torch.dtype, counted: list[tuple[Any, ...]]) -> 
     assert counted == [(name, narrow, f"the GPU has no {name}"), site]
     counted.clear()
     host = torch.ones(2, dtype=dtype)
-    with pytest.warns(UserWarning, match=rf"^the GPU has no {name}: the tensor stays on the CPU \("):
-        assert made("cpu").admit(host) is host
+    with pytest.warns(UserWarning, match=rf"^the GPU has no {name}: the tensor is kept and computed on the CPU \("):
+        kept = made("cpu").admit(host)
+    host.zero_()
+    assert (kept.device.type, kept.dtype, kept.tolist()) == ("meta", dtype, [1, 1])
     assert counted[0] == (name, "cpu", f"the GPU has no {name}")
 
 

@@ -39,6 +39,18 @@ def _without_devices(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments
     return args, rest
 
 
+def leaf(
+    admit: Callable[[torch.Tensor], torch.Tensor],
+    make: Callable[..., torch.Tensor],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> torch.Tensor:
+    """A new tensor, made on the CPU and taken to the GPU: it is the one that is to have a gradient, not a copy."""
+    if not kwargs.get("requires_grad"):
+        return admit(make(*args, **kwargs))
+    return admit(make(*args, **{**kwargs, "requires_grad": False})).requires_grad_()
+
+
 def on_refusal(context: Context, name: str) -> OnRefusal:
     """What to do about an error of a method that converts, moves or makes a tensor: float64 finds another way."""
     precision, translated = context.precision, context.errors.translated
@@ -78,6 +90,8 @@ def on_refusal(context: Context, name: str) -> OnRefusal:
                 return _to(self, NARROW[implied])
             return raw(self, *map(_narrowed, args), **{key: _narrowed(value) for key, value in kwargs.items()})
         on_cpu = _to(self, _CPU)
+        if makes_new:
+            return leaf(precision.admit, raw, (on_cpu, *args), kwargs)
         if args or kwargs or implied is not None:
             on_cpu = raw(on_cpu, *args, **kwargs)
         return precision.admit(on_cpu)

@@ -1,7 +1,8 @@
 """float64 and complex128 where the accelerator has neither.
 
 The setting says what becomes of them: ``downcast`` halves the precision, warns once per line of the program and counts;
-``cpu`` leaves such tensors on the CPU in full precision; ``raise`` lets the device's own error through.
+``cpu`` keeps such tensors on the CPU in full precision, and shows them as the GPU's; ``raise`` lets the device's own
+error through.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 
 import torch
 
+from ...fallback import wide_tensors
 from ...fallback.refusals import NARROW, NO_DOUBLE, refusal
 from ...report.departures import departures
 from .callers import site
@@ -39,7 +41,7 @@ class Precision:
             return _to(tensor, self.accelerator)
         self.count(tensor.dtype)
         if self.choice == "cpu":
-            return tensor
+            return wide_tensors.entered(tensor, self.accelerator)
         return _to(_to(tensor, narrow), self.accelerator)
 
     def count(self, dtype: torch.dtype) -> None:
@@ -53,7 +55,7 @@ class Precision:
         if (file, line) in self._warned:
             return
         self._warned.add((file, line))
-        became = "stays on the CPU" if self.choice == "cpu" else f"became {where}"
+        became = "is kept and computed on the CPU" if self.choice == "cpu" else f"became {where}"
         warnings.warn_explicit(
             f"the GPU has no {name}: the tensor {became} (--float64 chooses: downcast, cpu, raise)",
             UserWarning,

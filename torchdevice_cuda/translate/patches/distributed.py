@@ -144,7 +144,8 @@ def kernels(context: Context) -> None:
 
     @editor.later
     def register() -> None:
-        from ...collectives.kernels import register
+        from ...collectives.kernels import kernel, register
+        from ...fallback.wide_tensors import homes
 
         nonlocal registered
         with lock:
@@ -154,6 +155,9 @@ def kernels(context: Context) -> None:
                 told = None if Trait.HOST_MEMORY in context.traits else left
                 undo = register(kind.upper(), asked, ProcessGroupNCCL.carrier, told)
                 editor.undone(f"torch.ops.c10d[{kind.upper()}]", undo)
+                # The dispatcher hands kernels of Python the tensors that C++ knows, which have no float64 in them.
+                if kind in homes:
+                    homes[kind].between = lambda name: kernel(name, asked, ProcessGroupNCCL.carrier, told)
                 registered = True
 
     def _register_backend(self: Any, device: Any, backend_type: Any, backend: Any = None) -> None:

@@ -16,6 +16,8 @@ from torch.multiprocessing import reductions
 
 from ... import drivers
 from ...drivers.traits import Trait
+from ...fallback.refusals import NARROW
+from ...fallback.wide_tensors import WideTensor, entered, homes
 from ..core.beliefs import Beliefs
 from ..core.callers import site
 from ..core.context import Context
@@ -61,7 +63,8 @@ def _rebuilt(tensor: torch.Tensor, requires_grad: bool, parameter: bool, on_cpu:
     """A tensor that another process sent from its GPU, on this one's where it has one to use."""
     driver = drivers.installed()
     if driver is not None and not driver.in_bad_fork() and torch.utils.data.get_worker_info() is None:
-        tensor = _to(tensor, torch.device(driver.device_type))
+        device = torch.device(driver.device_type)
+        tensor = entered(tensor, device) if device.type in homes and tensor.dtype in NARROW else _to(tensor, device)
         for beliefs in _beliefs:
             (beliefs.add_cpu if on_cpu else beliefs.add_cuda)(tensor)
     return _like(tensor, requires_grad, parameter)
@@ -136,6 +139,7 @@ def _send_with(context: Context, reduce_tensor: Function, on_cuda: Callable[[tor
     for kind in (*torch._tensor_classes, torch.Tensor, torch.nn.Parameter):
         if reducers.get(kind) is original:
             context.editor.item(reducers, kind, reduce_or_tell)
+    context.editor.item(reducers, WideTensor, reduce_or_tell)
 
 
 @patch("torch.multiprocessing.reductions.reduce_tensor", traits=Trait.NATIVE, without=Trait.TRANSLATED)

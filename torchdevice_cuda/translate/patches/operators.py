@@ -35,6 +35,8 @@ def kernels(context: Context) -> None:
     from ...fallback.nested_tensors import homes as nested_homes
     from ...fallback.quantized import Home
     from ...fallback.quantized_tensors import homes
+    from ...fallback.wide import Home as WideHome
+    from ...fallback.wide_tensors import homes as wide_homes
     from ...kernels import copies
 
     settings, editor, precision = context.settings, context.editor, context.precision
@@ -56,6 +58,9 @@ def kernels(context: Context) -> None:
     homes[kind] = Home(device, chain.left, translated, believed_cpu)
     editor.on_undo(homes.clear)
     editor.on_undo(nested_homes.clear)
+    if precision.choice == "cpu":
+        wide_homes[kind] = WideHome(device, chain.left, translated)
+        editor.on_undo(wide_homes.clear)
     editor.on_undo(chain.routes.close)
     for library in register(chain, guard):
         editor.undone(f"torch.ops.{library.ns}[{kind.upper()}]", library._destroy)

@@ -12,6 +12,7 @@ from ....fallback import nested_tensors
 from ....fallback.quantized_tensors import place
 from ....fallback.refusals import NARROW, NO_NESTED, NO_QUANTIZED, refusal
 from ...core.context import Context
+from ...core.conversions import leaf
 from ...core.precision import COMPLEX128, refuse_complex128
 from ...core.requests import names_a_device
 from ...core.wrapping import PLAIN, Function, handed_over, modes
@@ -138,6 +139,10 @@ def _on_refusal(context: Context, name: str, original: Function) -> Callable[[Ex
         if precision.choice == "downcast" and dtype in NARROW:
             precision.count(dtype)
             return original(*args, **{**kwargs, "dtype": NARROW[dtype]})
-        return precision.admit(original(*args, **{**kwargs, "device": _CPU}))
+        if random:
+            from ....fallback.cpu import seeded
+
+            kwargs = {**kwargs, "generator": seeded(kwargs.get("generator"), precision.accelerator)}
+        return leaf(precision.admit, original, args, {**kwargs, "device": _CPU})
 
     return resolve

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ....drivers.traits import Trait
+from ....fallback.wide_tensors import WideTensor, become
 from ...core import legacy
 from ...core.context import Context
 from ...core.conversions import CONVERSIONS, OnRefusal, on_refusal
@@ -60,6 +61,22 @@ def _converting(original: Function, after_refusal: OnRefusal, carry: Function | 
             return after_refusal(error, self, args, kwargs)
 
     return wrapper
+
+
+@patch("torch.Tensor.data", traits=Trait.PARTIAL)
+def assigned_doubles(context: Context) -> None:
+    """``x.data = y`` where ``y`` is float64 that is kept on the CPU: C++ would take over what has no memory there."""
+    if context.precision.choice != "cpu":
+        return
+    original = vars(torch._C.TensorBase)["data"]
+
+    def assign(self: torch.Tensor, other: Any) -> None:
+        if isinstance(other, WideTensor):
+            become(self, other)
+        else:
+            original.__set__(self, other)
+
+    context.editor.set(torch.Tensor, "data", property(original.__get__, assign, original.__delete__))
 
 
 @patch("torch.Tensor.type", traits=Trait.SUBSTITUTE)

@@ -1,0 +1,350 @@
+"""Tensors of float64 and complex128 on a GPU that has neither: they stay on the host, under the GPU's name.
+
+Metal has no doubles, and no release of torch makes such a tensor on MPS. Where the program wants full precision
+(``--float64 cpu``), a tensor of the CPU is put into one of ours, whose operators are ``wide``'s: to the program it is
+where CUDA's would be, and it goes together with the GPU's other tensors.
+
+What C++ makes by itself, with no tensor of ours at hand, it makes on MPS and fails. So functions that torch composes of
+others are computed on the CPU as a whole where that happens, and gradients cross between ours and others in Python.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import torch
+from torch.utils._pytree import tree_iter, tree_map
+
+from .assigning import Assigned, assign
+from .refusals import NARROW, NO_DOUBLE, refusal
+
+if TYPE_CHECKING:
+    from .cpu import Operator
+
+Kernel = Callable[..., Any]
+_aten = torch.ops.aten
+_base = torch._C.TensorBase
+_CPU = torch.device("cpu")
+_device: Callable[[torch.Tensor], torch.device] = vars(_base)["device"].__get__
+#: Methods whose result may be a tensor that is none of ours.
+_LEAVING = frozenset("to cpu float half bfloat16 cfloat chalf type type_as".split())
+#: Classes of torch's that hold tensors: such as ours are inside of them, and never beside.
+_OUTER = frozenset({"NestedTensor", "DTensor"})
+#: Methods that write a tensor of any dtype into another, and which argument that is.
+_WRITING = {"copy_": 1, "__setitem__": 2}
+
+
+class Home(Protocol):
+    """The device that wide tensors say they are on, and what computes for it."""
+
+    device: torch.device
+    between: Callable[[str], Kernel] | None
+
+    def kernel(self, op: Operator, /) -> Kernel:
+        """What computes an operator of wide tensors."""
+
+
+#: By the type of the device; none where float64 is not to be kept.
+homes: dict[str, Home] = {}
+
+
+def _refuse(value: torch.Tensor) -> None:
+    """Raise for what has too many digits for the GPU, and cannot be one of ours."""
+    name = str(value.dtype).removeprefix("torch.")
+    kind = "nested" if value.is_nested else f"of layout {value.layout}"
+    raise NotImplementedError(
+        f"--float64 cpu keeps strided tensors on the CPU for a GPU that has no {name}, and this one is {kind}: "
+        "make it dense or float32 first, or use --float64 downcast"
+    )
+
+
+def place(value: torch.Tensor, device: torch.device) -> WideTensor | None:
+    """A tensor of the CPU in one of ours, which shares its memory; ``None`` where that is not wanted."""
+    home = homes.get(device.type)
+    if home is None or value.dtype not in NARROW:
+        return None
+    if value.layout is not torch.strided or value.is_nested:
+        _refuse(value)
+    return WideTensor(value, home)
+
+
+def entered(value: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A copy of a tensor of the CPU in one of ours, with its gradients."""
+    if value.layout is not torch.strided or value.is_nested:
+        _refuse(value)
+    return _entered_at(value, homes[device.type])
+
+
+class _Entering(torch.autograd.Function):
+    """From the CPU into a tensor of ours."""
+
+    @staticmethod
+    def forward(ctx: Any, value: torch.Tensor, home: Home) -> WideTensor:
+        ctx.home = home
+        return WideTensor(value.detach().clone(), home)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return _left_for(grad), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: torch.Tensor, _: None) -> WideTensor:
+        return WideTensor(tangent.clone(), ctx.home)
+
+
+class _Leaving(torch.autograd.Function):
+    """From a tensor of ours to the CPU."""
+
+    @staticmethod
+    def forward(ctx: Any, value: WideTensor) -> torch.Tensor:
+        ctx.home = value._home
+        return value._host.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+        return _entered_at(grad, ctx.home)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: WideTensor) -> torch.Tensor:
+        return tangent._host.clone()
+
+
+_entered_at: Callable[[torch.Tensor, Home], torch.Tensor] = _Entering.apply
+_left_for: Callable[[torch.Tensor], torch.Tensor] = _Leaving.apply
+
+
+class WideTensor(Assigned):
+    """A tensor of float64 or complex128 on the GPU, as far as its operators can tell."""
+
+    _held = ("_host", "_home")
+    _host: torch.Tensor
+    _home: Home
+
+    @staticmethod
+    def __new__(cls, host: torch.Tensor, home: Home) -> WideTensor:
+        """Of one on the CPU, which it shares its memory with."""
+        made = torch.Tensor._make_wrapper_subclass(
+            cls,
+            host.shape,
+            strides=host.stride(),
+            storage_offset=host.storage_offset(),
+            dtype=host.dtype,
+            device=home.device,
+            dispatch_sizes_strides_policy="sizes",
+        )
+        made._host, made._home = host, home
+        return made
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]  # mypy takes it for nameless
+        # torch formats numbers of its own class alone, and shows the name of any other.
+        numbers = tensor_contents or torch._tensor_str._tensor_str(self._host, len("tensor("))
+        shown: str = torch._tensor_str._str(self, tensor_contents=numbers)
+        begin, _, end = shown.partition(numbers)
+        begin, end = begin.replace(f"{type(self).__name__}(", "tensor("), end.replace(f"\n{' ' * 11}", f"\n{' ' * 7}")
+        shown = begin + numbers + end
+        if not getattr(self, "_is_param", False):
+            return shown
+        return "Parameter containing:\n" + shown.removeprefix("Parameter(").replace("))", ")")
+
+    @property
+    def data(self) -> torch.Tensor:
+        """The same tensor, without its history: what is written there is not counted as written here."""
+        return WideTensor(self._host, self._home)
+
+    @data.setter
+    def data(self, other: Any) -> None:
+        if isinstance(other, WideTensor) or not isinstance(other, torch.Tensor):
+            assign(self, other, self._held)
+        else:
+            become(self, other)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._host, spec) if not self._host.dim() else object.__format__(self, spec)
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Refused as for any tensor of the GPU, unless it is to be copied."""
+        if not force:
+            torch.empty(0, device=self._home.device).numpy()
+        return _left_for(self).numpy(force=force)
+
+    def tolist(self) -> Any:
+        """Its numbers; torch's own takes no tensors of other classes."""
+        return self._host.tolist()
+
+    def data_ptr(self) -> int:
+        """An address, as any tensor has one; of the host's memory."""
+        return self._host.data_ptr()
+
+    def untyped_storage(self) -> torch.UntypedStorage:
+        """The host's memory, as a storage of its own: torch's compiler takes tensors of one storage for views."""
+        held = self._host.untyped_storage()
+        if type(self._host) is not torch.Tensor:
+            return held
+        made: Any = torch._C._construct_storage_from_data_pointer(held.data_ptr(), held.device, held.nbytes())
+        made._owner = held  # the memory lives as long as it
+        return cast("torch.UntypedStorage", made)
+
+    def __deepcopy__(self, memo: Any) -> WideTensor:
+        if id(self) in memo:
+            return cast("WideTensor", memo[id(self)])
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+                "moment.  If you were attempting to deepcopy a module, this may be because of a torch.nn.utils."
+                "weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001"
+            )
+        made = WideTensor(self._host.clone(memory_format=torch.preserve_format), self._home)
+        memo[id(self)] = made.requires_grad_(self.requires_grad)
+        if self.grad is not None:
+            made.grad = self.grad.__deepcopy__(memo)
+        if getattr(self, "_is_param", False):
+            made._is_param = True  # torch's mark of a parameter of another class
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # Its bytes are saved as the GPU's, and as an ordinary tensor: it can be read where nobody knows of this class.
+        bytes_ = self._host.untyped_storage().to(device=self._home.device)
+        storage = torch.TypedStorage(wrap_storage=bytes_, dtype=self.dtype, _internal=True)
+        is_param = getattr(self, "_is_param", False)
+        made: tuple[Any, tuple[Any, ...]] = (
+            torch._utils._rebuild_tensor_v2,
+            (storage, self.storage_offset(), self.shape, self.stride(), self.requires_grad and not is_param, {}),
+        )
+        if not is_param:
+            return made
+        return torch._utils._rebuild_parameter, (_Rebuilt(made), self.requires_grad, {})
+
+    # What torch asks of a tensor that consists of others: modules keep a parameter's identity with it.
+    def __tensor_flatten__(self) -> tuple[list[str], str]:
+        return ["_host"], self._home.device.type
+
+    @staticmethod
+    def __tensor_unflatten__(inner: dict[str, torch.Tensor], kind: str, size: Any, stride: Any) -> WideTensor:
+        return WideTensor(inner["_host"], homes[kind])
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        with torch._C.DisableTorchFunctionSubclass():
+            if torch.is_grad_enabled():
+                if name in _LEAVING and isinstance(args[0], cls) and args[0].requires_grad:
+                    return _left(func, args[0], args[1:], kwargs)
+                if name in _WRITING and not isinstance(args[0], cls):
+                    args = _narrowed(args, _WRITING[name])
+            if name == "__setitem__" and isinstance(args[0], cls) and not isinstance(args[2], torch.Tensor):
+                args = (*args[:2], WideTensor(torch.tensor(args[2], dtype=args[0].dtype), args[0]._home))
+            try:
+                return func(*args, **kwargs)
+            except TypeError as error:
+                writes = name.endswith("_") and not name.endswith("__")
+                wants = torch.is_grad_enabled() and any(v.requires_grad for v in args if isinstance(v, torch.Tensor))
+                if refusal(error) != NO_DOUBLE or kwargs.get("out") is not None or (writes and wants):
+                    raise
+            return _written_on_host(func, *args, **kwargs) if writes else _on_host(func, args, kwargs)
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]  # torch's own is no classmethod
+        cls, func: Operator, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if any(kind.__name__ in _OUTER for kind in types):
+            return NotImplemented
+        own = _own().get(func)
+        if own is not None:
+            return own(*args, **kwargs or {})
+        one = next(value for value in tree_iter((args, kwargs)) if isinstance(value, cls))
+        return one._home.kernel(func)(*args, **kwargs or {})
+
+
+def become(self: torch.Tensor, other: torch.Tensor) -> None:
+    """``self.data = other`` where one of the two is of our class: the tensor changes its class, and stays the same."""
+    parameter, grad = isinstance(self, torch.nn.Parameter), self.grad
+    made = torch.nn.Parameter(other, self.requires_grad) if parameter else other.data.requires_grad_(self.requires_grad)
+    torch.utils.swap_tensors(self, made)
+    if grad is not None:
+        with torch.no_grad():
+            self.grad = torch.empty_like(self).copy_(grad)
+
+
+class _Rebuilt:
+    """A tensor inside of what is pickled: it is pickled as the call that makes it."""
+
+    def __init__(self, made: tuple[Any, tuple[Any, ...]]) -> None:
+        self._made = made
+
+    def __reduce__(self) -> Any:
+        return self._made
+
+
+def _left(func: Any, value: WideTensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a method that may leave our class: its gradient comes back to it."""
+    made = func(value.detach(), *args, **kwargs)
+    if not isinstance(made, torch.Tensor) or isinstance(made, WideTensor):
+        return func(value, *args, **kwargs)  # the name of a type; or one of ours again, or the tensor itself
+    return _base.to(_left_for(value), device=_device(made), dtype=made.dtype)
+
+
+def _narrowed(args: tuple[Any, ...], which: int) -> tuple[Any, ...]:
+    """Arguments of what writes one of ours, whose gradient is wanted, into a tensor that is none."""
+    value = args[which]
+    if not isinstance(value, WideTensor) or not value.requires_grad:
+        return args
+    narrow = _base.to(_left_for(value), device=_device(args[0]), dtype=args[0].dtype)
+    return (*args[:which], narrow, *args[which + 1 :])
+
+
+def _brought(device: torch.device, value: Any) -> Any:
+    """An argument on the CPU, with its gradients."""
+    if isinstance(value, WideTensor):
+        return _left_for(value)
+    if isinstance(value, torch.Tensor):
+        return _base.to(value, _CPU) if _device(value).type == device.type else value
+    return _CPU if isinstance(value, torch.device) and value.type == device.type else value
+
+
+def _on_host(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function of torch's that is made of others, on the CPU: its parts would be made on MPS."""
+    one = next(value for value in tree_iter((args, kwargs)) if isinstance(value, WideTensor))
+    device = one._home.device
+
+    def placed(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return entered(value, device) if value.dtype in NARROW else _base.to(value, device)
+
+    args, kwargs = tree_map(functools.partial(_brought, device), (args, kwargs))
+    return tree_map(placed, func(*args, **kwargs))
+
+
+def _written_on_host(func: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """The same for a method that writes into its tensor, of which no gradient is wanted."""
+    if not isinstance(self, WideTensor):
+        return _base.copy_(self, _on_host(func, (self, *args), kwargs))
+    args, kwargs = tree_map(functools.partial(_brought, self._home.device), (args, kwargs))
+    func(self._host, *args, **kwargs)
+    return self
+
+
+def _asked(func: Operator) -> Kernel:
+    """What the tensor of the CPU answers about itself."""
+    return lambda self, *args: func(self._host, *args)
+
+
+@functools.cache
+def _own() -> dict[Operator, Kernel]:
+    """Operators that are about the tensor and not its elements."""
+    asked = (
+        "size sym_size stride sym_stride numel sym_numel storage_offset sym_storage_offset dim is_contiguous "
+        "sym_is_contiguous is_non_overlapping_and_dense is_strides_like_format"
+    ).split()
+    own: dict[Operator, Kernel] = {}
+    for packet in (getattr(_aten, name, None) for name in asked):
+        for name in packet.overloads() if packet is not None else ():
+            if name in ("default", "memory_format"):
+                own[getattr(packet, name)] = _asked(getattr(packet, name))
+    own[_aten.detach.default] = own[_aten.alias.default] = lambda self: WideTensor(self._host, self._home)
+    return own
