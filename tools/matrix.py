@@ -123,6 +123,7 @@ CHECKS: dict[str, Check] = {
                 "mps",
                 "tests/test_facts.py",
                 "tests/mps/test_everyday.py",
+                "tests/mps/test_wide.py",
                 "tests/mps/test_native_kernels.py::test_compiled_by_inductor",
             ),
         ),
