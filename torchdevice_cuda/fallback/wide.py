@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._pytree import tree_map
 
 from . import cpu
 from .devices import is_stranger, mixed
@@ -22,6 +21,10 @@ _CPU = torch.device("cpu")
 NO_DOUBLES = "the GPU has no float64"
 #: Between devices on purpose.
 _BETWEEN = frozenset({"aten::copy_"})
+#: Which result is the CPU's on any device.
+_AT_HOME = {"aten::_pack_padded_sequence": 1}
+#: An operator that is made of others has no kernel of CUDA's that would compare devices.
+_COMPOSITE = "CompositeExplicitAutograd"
 #: They decide whether there is something to copy, and where to; seen here where autograd is off.
 _DECIDING = frozenset({"to", "type_as"})
 
@@ -65,6 +68,9 @@ class Home:
         """An argument as the CPU takes it."""
         if isinstance(value, WideTensor):
             return value._host
+        kind = value.__class__
+        if kind is list or kind is tuple:  # torch's way through any tree takes as long as all the rest
+            return kind([self._brought(item) for item in value])
         if isinstance(value, torch.UntypedStorage):
             return value.cpu()
         return cpu.to_cpu(value, self.device)
@@ -84,7 +90,8 @@ class Home:
 
     def _computing(self, op: Operator) -> Kernel:
         shape, name = cpu.Shape.of(op), op.name()
-        between = name in _BETWEEN
+        at_home = _AT_HOME.get(name)
+        between = name in _BETWEEN or torch._C._dispatch_has_kernel_for_dispatch_key(name, _COMPOSITE)
 
         def compute(*args: Any, **kwargs: Any) -> Any:
             named = dict(zip(shape.names, args, strict=False), **kwargs)
@@ -93,7 +100,7 @@ class Home:
                 if error is not None:
                     raise self._translated(error)
             self._left(name, "CPU", NO_DOUBLES)
-            brought = tree_map(self._brought, named)
+            brought = {name: self._brought(value) for name, value in named.items()}
             if shape.draws:
                 brought["generator"] = cpu.seeded(named.get("generator"), self.device)
             positional = [brought[name] for name in shape.names[: len(args)]]
@@ -105,8 +112,8 @@ class Home:
             if not shape.results:
                 return None
             return tuple(
-                cpu.to_device(value, self.device) if owner is None else named[owner]
-                for value, owner in zip(given, shape.results, strict=True)
+                named[owner] if owner is not None else value if place == at_home else cpu.to_device(value, self.device)
+                for place, (value, owner) in enumerate(zip(given, shape.results, strict=True))
             )
 
         return compute

@@ -32,6 +32,10 @@ _device: Callable[[torch.Tensor], torch.device] = vars(_base)["device"].__get__
 _LEAVING = frozenset("to cpu float half bfloat16 cfloat chalf type type_as".split())
 #: Classes of torch's that hold tensors: such as ours are inside of them, and never beside.
 _OUTER = frozenset({"NestedTensor", "DTensor"})
+#: Functions that torch composes in another way where a tensor's class is not its own, of parts that CUDA refuses.
+_WHOLE = frozenset({"ctc_loss"})
+#: Methods that move.
+_MOVING = frozenset({"to", "cpu", "cuda", "type"})
 #: Methods that write a tensor of any dtype into another, and which argument that is.
 _WRITING = {"copy_": 1, "__setitem__": 2}
 
@@ -72,6 +76,8 @@ def place(value: torch.Tensor, device: torch.device) -> WideTensor | None:
 
 def entered(value: torch.Tensor, device: torch.device) -> torch.Tensor:
     """A copy of a tensor of the CPU in one of ours, with its gradients."""
+    if isinstance(value, WideTensor):
+        return value.clone()
     if value.layout is not torch.strided or value.is_nested:
         _refuse(value)
     return _entered_at(value, homes[device.type])
@@ -230,6 +236,8 @@ class WideTensor(Assigned):
     ) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
+        if name in _MOVING:
+            func = getattr(_base, name)  # C++ asks, and names what the program calls: that was translated before
         with torch._C.DisableTorchFunctionSubclass():
             if torch.is_grad_enabled():
                 if name in _LEAVING and isinstance(args[0], cls) and args[0].requires_grad:
@@ -238,6 +246,8 @@ class WideTensor(Assigned):
                     args = _narrowed(args, _WRITING[name])
             if name == "__setitem__" and isinstance(args[0], cls) and not isinstance(args[2], torch.Tensor):
                 args = (*args[:2], WideTensor(torch.tensor(args[2], dtype=args[0].dtype), args[0]._home))
+            if name in _WHOLE:
+                return _on_host(func, args, kwargs)
             try:
                 return func(*args, **kwargs)
             except TypeError as error:
@@ -256,7 +266,8 @@ class WideTensor(Assigned):
         own = _own().get(func)
         if own is not None:
             return own(*args, **kwargs or {})
-        one = next(value for value in tree_iter((args, kwargs)) if isinstance(value, cls))
+        one = next((value for value in args if isinstance(value, cls)), None)
+        one = _first((args, kwargs)) if one is None else one
         return one._home.kernel(func)(*args, **kwargs or {})
 
 
@@ -306,10 +317,14 @@ def _brought(device: torch.device, value: Any) -> Any:
     return _CPU if isinstance(value, torch.device) and value.type == device.type else value
 
 
+def _first(arguments: Any) -> WideTensor:
+    """One of ours among arguments, wherever it is in them."""
+    return next(value for value in tree_iter(arguments) if isinstance(value, WideTensor))
+
+
 def _on_host(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of torch's that is made of others, on the CPU: its parts would be made on MPS."""
-    one = next(value for value in tree_iter((args, kwargs)) if isinstance(value, WideTensor))
-    device = one._home.device
+    device = _first((args, kwargs))._home.device
 
     def placed(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):

@@ -15,6 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 
+from torchdevice_cuda.fallback.wide_tensors import WideTensor
 from torchdevice_cuda.translate.core import wrapping
 from torchdevice_cuda.translate.core.context import Context
 from torchdevice_cuda.translate.core.editor import Editor
@@ -249,7 +250,7 @@ def test_calls_are_handed_to_the_programs_functions(monkeypatch: pytest.MonkeyPa
     assert handed_over(wrapper, (own,), (own, 2), {"a": 1}) == ("its own", wrapper, (own, 2), {"a": 1})
     assert hand(wrapper, own, (2,), {"a": 1}) == ("its own", wrapper, (own, 2), {"a": 1})
     assert hand(wrapper, one, (2,), {}) is NotImplemented
-    assert {type(one), torch.nn.Parameter} == PLAIN
+    assert {type(one), torch.nn.Parameter, WideTensor} == PLAIN
     with Watching() as mode:
         assert handed_over(wrapper, (), (one,), {}) is NotImplemented, "nobody has kept account of it"
         monkeypatch.setattr(wrapping, "modes", [None])

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ...fallback.wide_tensors import WideTensor
 from .marks import References
 from .wrapping import PLAIN
 
@@ -22,11 +23,17 @@ _ref = weakref.ref
 _storage: Callable[[torch.Tensor], Any] = torch._C.TensorBase.untyped_storage
 
 
+#: What has memory of its own.
+_HOLDING = PLAIN - {WideTensor}
+
+
 def _memory(tensor: torch.Tensor) -> Any:
     """What stands for a tensor's memory: its storage, of which there is one object; or itself, if it has none."""
     try:
-        if tensor.__class__ in PLAIN:
+        if tensor.__class__ in _HOLDING:
             return tensor.untyped_storage()
+        if tensor.__class__ is WideTensor:
+            return tensor._host.untyped_storage()
         with torch._C.DisableTorchFunctionSubclass():
             return _storage(tensor)
     except (NotImplementedError, RuntimeError):  # sparse tensors, wrappers of others

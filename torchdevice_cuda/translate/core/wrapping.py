@@ -18,6 +18,7 @@ import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from ... import _compat
+from ...fallback.wide_tensors import WideTensor
 
 if TYPE_CHECKING:
     from .context import Context
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 Function = Callable[..., Any]
 #: Classes of tensors that no torch function of a program's own can belong to.
-PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+#: And one of ours, which handles what C++ is asked for, after it was translated.
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, WideTensor})
 #: The method by which TorchScript asks an object for what to compile instead.
 _SCRIPTED = "__prepare_scriptable__"
 
