@@ -174,6 +174,32 @@ def test_what_hangs_is_told_from_what_is_cut_off_and_what_waits(
     assert measuring.run("stock", [{"entry": {"name": "torch.add"}, "call": "0:"}]) == told
 
 
+def test_what_its_process_keeps_is_called_last(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later calls in the same process would come to something else."""
+    measuring, called = parts("measuring"), []
+    names = [
+        "torch.serialization.register_package",
+        "torch.add",
+        "torch.autograd.forward_ad.enter_dual_level",
+        "torch.mul",
+    ]
+    monkeypatch.setattr(measuring, "begins", lambda driver: None)
+    monkeypatch.setattr(
+        measuring, "_chunk", lambda driver, chunk: called.extend(row["entry"]["name"] for row in chunk) or {}
+    )
+    measuring.run("stock", [{"entry": {"name": name}} for name in names], jobs=9)
+    assert called == ["torch.add", "torch.mul", names[0], names[2]]
+
+
+def test_what_was_spoilt_on_stock_is_not_held_against_the_gpu(parts: Any) -> None:
+    there = {"torch": "2", **result(THERE)}
+    spoilt = {"call": there["call"], "error": "RuntimeError: DispatchStub: unsupported device typemeta"}
+    judged = parts("judging").status(
+        "torch.some", "virtual", spoilt, dict(there), {"rows": {"torch.some": {"cuda": there, "cpu": "same"}}}
+    )
+    assert (judged["status"], judged["with"]) == ("works", "the GPU")
+
+
 def test_calls_that_crashed_on_the_gpu_are_sought_anew(parts: Any) -> None:
     rows = {"torch.some": {"cuda": result(THERE)}, "torch.other": {"cuda": {"call": "0:", "error": "Crash: it hung"}}}
     assert parts("recording").calls_of({"rows": rows}) == {"torch.some": "0:"}

@@ -12,6 +12,7 @@ import torch
 
 from . import cpu
 from .devices import is_stranger, mixed
+from .refusals import NARROW
 from .wide_tensors import Kernel, WideTensor
 
 if TYPE_CHECKING:
@@ -75,6 +76,15 @@ class Home:
             return value.cpu()
         return cpu.to_cpu(value, self.device)
 
+    def _placed(self, value: Any) -> Any:
+        """A result as the program is to see it; also where this is no longer the home that others would find."""
+        if isinstance(value, torch.Tensor) and value.dtype in NARROW and value.layout is torch.strided:
+            return WideTensor(value, self)
+        if isinstance(value, (list, tuple)):
+            items = [self._placed(item) for item in value]
+            return items if isinstance(value, list) else tuple(items)
+        return cpu.to_device(value, self.device)
+
     def _moving(self, op: Operator) -> Kernel:
         """A copy of one of ours, in another dtype or on another device."""
 
@@ -83,7 +93,7 @@ class Home:
             made = op(self_._host, device=_CPU, **kwargs)
             if asked is None or asked.type == self.device.type:
                 self._left(op.name(), "CPU", NO_DOUBLES)
-                return cpu.to_device(made, self.device)
+                return self._placed(made)
             return made if asked.type == "cpu" else made.to(asked)
 
         return move
@@ -108,11 +118,11 @@ class Home:
             for written in shape.written:
                 _write_back(named.get(written), brought.get(written))
             if len(shape.results) == 1:
-                return cpu.to_device(given, self.device) if shape.results[0] is None else named[shape.results[0]]
+                return self._placed(given) if shape.results[0] is None else named[shape.results[0]]
             if not shape.results:
                 return None
             return tuple(
-                named[owner] if owner is not None else value if place == at_home else cpu.to_device(value, self.device)
+                named[owner] if owner is not None else value if place == at_home else self._placed(value)
                 for place, (value, owner) in enumerate(zip(given, shape.results, strict=True))
             )
 
