@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 import types
 from typing import Any
 
 import pytest
 import torch
+from harness import MPS_FAITHFUL, child
 
 from torchdevice_cuda.drivers.host import facts as hostfacts
 from torchdevice_cuda.drivers.mps import metal
+from torchdevice_cuda.drivers.mps.driver import MpsDriver
+from torchdevice_cuda.settings import Settings
 
 IOREG = '+-o AGXAcceleratorG15X  <class AGXAcceleratorG15X>\n    {\n      "gpu-core-count" = 40\n    }\n'
 
@@ -65,6 +69,44 @@ def test_everything_metal_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpu.unified_memory is True
     assert gpu.registry_id == 0x100000ABC
     assert gpu.uuid == metal.gpu().uuid != hostfacts.device_uuid(0)
+
+
+def test_how_busy_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Macs with an M3 print it: all statistics in one line, in any order."""
+    said = (
+        '"PerformanceStatistics" = {"Tiler Utilization %"=27,"Device Utilization %"=29,"In use system memory"=115458}'
+    )
+    use(monkeypatch, FakeDevice(), IOREG + said)
+    assert metal.utilization() == 29
+    for silent in (IOREG, None):
+        use(monkeypatch, FakeDevice(), silent)
+        assert metal.utilization() is None
+
+
+@pytest.mark.parametrize(("said", "busy"), [('"Device Utilization %"=29', 29), ("", None)])
+def test_the_driver_says_so_or_that_it_cannot(monkeypatch: pytest.MonkeyPatch, said: str, busy: int | None) -> None:
+    use(monkeypatch, FakeDevice(), said)
+    driver = MpsDriver(Settings(), "a test")
+    if busy is not None:
+        assert (driver.utilization(0), driver.memory_utilization(0)) == (busy, busy)
+        return
+    with pytest.raises(
+        RuntimeError, match=r"torch\.cuda\.utilization\(\) reads .* the 'mps' driver .* has no such sensor"
+    ):
+        driver.utilization(0)
+
+
+@child(MPS_FAITHFUL)
+def test_the_emulated_gpu_is_as_busy_as_its_programs() -> None:
+    held = torch.ones(1000, device="cuda")
+    assert torch.cuda.memory_allocated() > 0
+    assert torch.cuda.utilization() in range(101)
+    ends = time.monotonic() + 2
+    while not (busy := torch.cuda.utilization()) and time.monotonic() < ends:
+        for _ in range(2000):
+            held.add_(1)
+    assert busy > 0
+    assert torch.cuda.memory_usage() in range(101)
 
 
 def test_the_second_level_cache(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -361,6 +361,12 @@ class Driver(abc.ABC):
         uuid = self.told(device).uuid
         return {each.pid: each.held[uuid] for each in monitoring.processes() if each.held.get(uuid)}
 
+    def _load(self, device: int) -> int:
+        """Percent of the time in which processes that use the device computed on the host, up to one core's."""
+        uuid = self.told(device).uuid
+        users = [process for process in monitoring.processes() if process.held.get(uuid)]
+        return min(100, sum(monitoring.load.percents(users).values()))
+
     def utilization(self, device: int) -> int:
         """Percent of the last sample period in which the device computed."""
         return self._no_sensor("utilization")

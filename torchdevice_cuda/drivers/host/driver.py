@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from ... import gpus, monitoring
+from ... import gpus
 from ...settings import visible_devices_now
 from ..base import DeviceFacts, Driver, claimed
 from . import facts as hostfacts
@@ -93,10 +93,8 @@ class HostDriver(Driver):
 
     # -------------------------------------------------------------------- monitors
     def utilization(self, device: int) -> int:
-        """Percent of the time in which processes that use the device computed, up to one core's."""
-        uuid = self.told(device).uuid
-        users = [process for process in monitoring.processes() if process.held.get(uuid)]
-        return min(100, sum(monitoring.load.percents(users).values()))
+        """Of the host, which computes."""
+        return self._load(device)
 
     def memory_utilization(self, device: int) -> int:
         """The same: on a host nothing computes without its memory."""

@@ -121,6 +121,15 @@ class MpsDriver(RecordingDriver):
         ask = named("torch._C._mps_is_in_bad_fork")
         return super().in_bad_fork() or (ask is not None and bool(ask()))
 
+    def utilization(self, device: int) -> int:
+        """What the GPU's driver says, of all programs together; the emulated GPU is the host."""
+        found = self._load(device) if self.settings.emulate_mps else metal.utilization()
+        return super().utilization(device) if found is None else found
+
+    def memory_utilization(self, device: int) -> int:
+        """The same: nothing computes without memory, and nobody says more."""
+        return self.utilization(device)
+
     @functools.lru_cache(maxsize=1)  # noqa: B019 (one driver lives as long as the process)
     def facts(self, index: int) -> DeviceFacts:
         """The GPU as Metal describes it, under CUDA's names: a core is a multiprocessor."""

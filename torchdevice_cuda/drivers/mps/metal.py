@@ -16,9 +16,10 @@ from typing import Any
 from ..._compat import named
 from ..host import facts as hostfacts
 
-_IOREG = ["/usr/sbin/ioreg", "-rc", "AGXAccelerator", "-d", "1"]
+_IOREG = ["/usr/sbin/ioreg", "-rc", "AGXAccelerator", "-d", "1", "-w", "0"]  # one property a line, however long
 _L2 = ["/usr/sbin/sysctl", "-n", "hw.perflevel0.l2cachesize"]
 _CORES = re.compile(r'"gpu-core-count"\s*=\s*(\d+)')
+_BUSY = re.compile(r'"Device Utilization %"\s*=\s*(\d+)')
 _THREADGROUP_MEMORY = 32768  # bytes a threadgroup has on every Apple GPU so far
 _SHARE_OF_MEMORY = 0.75  # of main memory, which is what Metal recommends on machines with more than a few GiB
 
@@ -68,6 +69,12 @@ def _registry_cores() -> int | None:
     """The number of GPU cores, which only IOKit's registry knows."""
     found = _CORES.search(_said_by(_IOREG))
     return int(found[1]) if found else None
+
+
+def utilization() -> int | None:
+    """Percent of the time in which the GPU computed, for whomever; ``None`` where its driver does not say."""
+    found = _BUSY.search(_said_by(_IOREG))
+    return min(100, int(found[1])) if found else None
 
 
 def l2_cache() -> int:
