@@ -195,7 +195,8 @@ def register(key: str, device: torch.device, carrier: Carrier, left: Left) -> Ca
         for name in _CALLS:
             if _has(f"c10d::{name}", "CUDA"):
                 library.impl(name, kernel(name, device, carrier, left), key)
-        if _has("c10d::allreduce_", f"Sparse{key}"):
+        # A release that knows no sparse tensors of the device has no key for them.
+        if torch._C._parse_dispatch_key(f"Sparse{key}") is not None and _has("c10d::allreduce_", f"Sparse{key}"):
             library.impl("allreduce_", kernel("allreduce_", device, carrier, left), f"Sparse{key}")
         end = _quicken(carrier, kernel("allreduce_", device, carrier, left))
 
