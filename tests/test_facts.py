@@ -39,12 +39,11 @@ for since, reworded in REWORDED.items():
 # What releases before one have not, or have otherwise.
 BEFORE: dict[tuple[int, int], dict[str, str]] = {
     (2, 10): dict.fromkeys((name for name in RECORDED if "_set_memory_metadata" in name), "new"),
-    (2, 8): dict.fromkeys(("c.CUDAGraph().instantiate()", "c.CUDAGraph().raw_cuda_graph()"), "new"),
-    (2, 7): {
-        "c.Event(1, 2, 3, 4).query()": "no external events",
-        "c.Event(external=True).query()": "no external events",
-        "sorted(c.host_memory_stats())": "new",
+    (2, 8): {
+        **dict.fromkeys(("c.CUDAGraph().instantiate()", "c.CUDAGraph().raw_cuda_graph()"), "new"),
+        **dict.fromkeys(("c.Event(1, 2, 3, 4).query()", "c.Event(external=True).query()"), "no external events"),
     },
+    (2, 7): {"sorted(c.host_memory_stats())": "new"},
 }
 for first, new in BEFORE.items():
     if torch_release(torch.__version__) < first:
@@ -54,7 +53,7 @@ ERROR = {"AcceleratorError": accelerator_error().__name__}
 WORDS: dict[str, str] = {}
 if sys.version_info >= (3, 13):
     WORDS["property of '"] = "property '' of '"
-if torch_release(torch.__version__) < (2, 7):
+if torch_release(torch.__version__) < (2, 8):
     WORDS["event_flag=0"] = "event_flag=1"  # torch.Event times unless it is told not to
 
 
