@@ -6,7 +6,7 @@ import time
 
 import pytest
 import torch
-from harness import CPU, child
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, child
 
 TWO = CPU.but(devices=2)
 
@@ -111,3 +111,14 @@ def test_a_stream_gives_its_handle_to_other_libraries() -> None:
     stream = torch.cuda.Stream()
     assert stream.__cuda_stream__() == (0, stream.cuda_stream)
     assert torch.cuda.default_stream().__cuda_stream__() == (0, 0)
+
+
+#: How an event is told whether to time.
+TOLD: tuple[dict[str, bool], ...] = ({}, {"enable_timing": True}, {"enable_timing": False})
+
+
+@child(VIRTUAL, CPU, MPS_FAITHFUL)
+def test_generic_events_time_if_those_of_the_release_do() -> None:
+    """Those of the CPU are torch's own."""
+    flags = {kind: [repr(torch.Event(kind, **told)).split(", ")[2] for told in TOLD] for kind in ("cuda", "cpu")}
+    assert flags["cuda"] == flags["cpu"]

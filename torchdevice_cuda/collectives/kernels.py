@@ -16,7 +16,7 @@ from torch._C import _distributed_c10d as c10d
 from torch._C._distributed_c10d import Backend, ProcessGroup, ReduceOp
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from .._compat import reduction_number
+from .._compat import knows_dispatch_key, reduction_number
 from . import groups
 from .carriers import Aliased, Carrier
 
@@ -196,7 +196,7 @@ def register(key: str, device: torch.device, carrier: Carrier, left: Left) -> Ca
             if _has(f"c10d::{name}", "CUDA"):
                 library.impl(name, kernel(name, device, carrier, left), key)
         # A release that knows no sparse tensors of the device has no key for them.
-        if torch._C._parse_dispatch_key(f"Sparse{key}") is not None and _has("c10d::allreduce_", f"Sparse{key}"):
+        if knows_dispatch_key(f"Sparse{key}") and _has("c10d::allreduce_", f"Sparse{key}"):
             library.impl("allreduce_", kernel("allreduce_", device, carrier, left), f"Sparse{key}")
         end = _quicken(carrier, kernel("allreduce_", device, carrier, left))
 

@@ -198,10 +198,9 @@ class _EventMeta(_AsC):
         device = kwargs.get("device", args[0] if args else None)
         if not is_cuda_request(device):
             return CEvent(*args, **kwargs)
-        CEvent("cpu", **{key: value for key, value in kwargs.items() if key != "device"})  # refuses unknown keywords
-        return GenericEvent._make(
-            timing=bool(kwargs.get("enable_timing")), interprocess=bool(kwargs.get("interprocess"))
-        )
+        # One of the CPU's refuses unknown keywords, and knows whether this release's events time unless told not to.
+        known = CEvent("cpu", **{key: value for key, value in kwargs.items() if key != "device"})
+        return GenericEvent._make(timing="event_flag=1" in repr(known), interprocess=bool(kwargs.get("interprocess")))
 
 
 class GenericEvent(EventMethods, CEvent, metaclass=_EventMeta):  # type: ignore[misc]
