@@ -344,22 +344,36 @@ def _written_on_host(func: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -
     return self
 
 
-def _asked(func: Operator) -> Kernel:
-    """What the tensor of the CPU answers about itself."""
-    return lambda self, *args: func(self._host, *args)
+def _asked(name: str) -> Kernel:
+    """What the tensor of the CPU answers about itself; its methods are seen by no mode that watches operators."""
+    ask = getattr(_base, name)
+    return lambda self, *args: ask(self._host, *args)
+
+
+def _asked_contiguous(self: WideTensor, memory_format: torch.memory_format = torch.contiguous_format) -> bool:
+    return _base.is_contiguous(self._host, memory_format=memory_format)
 
 
 @functools.cache
 def _own() -> dict[Operator, Kernel]:
     """Operators that are about the tensor and not its elements."""
-    asked = (
-        "size sym_size stride sym_stride numel sym_numel storage_offset sym_storage_offset dim is_contiguous "
-        "sym_is_contiguous is_non_overlapping_and_dense is_strides_like_format"
-    ).split()
     own: dict[Operator, Kernel] = {}
-    for packet in (getattr(_aten, name, None) for name in asked):
-        for name in packet.overloads() if packet is not None else ():
-            if name in ("default", "memory_format"):
-                own[getattr(packet, name)] = _asked(getattr(packet, name))
+
+    def answer(name: str, kernel: Kernel) -> None:
+        packet = getattr(_aten, name, None)
+        for overload in packet.overloads() if packet is not None else ():
+            if overload in ("default", "memory_format"):
+                own[getattr(packet, overload)] = kernel
+
+    for name in ("size", "stride", "numel", "storage_offset"):
+        answer(name, _asked(name))
+        answer(f"sym_{name}", _asked(name))
+    answer("dim", _asked("dim"))
+    for name in ("is_contiguous", "sym_is_contiguous"):
+        answer(name, _asked_contiguous)
+    for name in ("is_non_overlapping_and_dense", "is_strides_like_format"):
+        packet = getattr(_aten, name, None)
+        if packet is not None:
+            answer(name, lambda self, *args, ask=packet.default: ask(self._host, *args))
     own[_aten.detach.default] = own[_aten.alias.default] = lambda self: WideTensor(self._host, self._home)
     return own
