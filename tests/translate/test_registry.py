@@ -33,7 +33,7 @@ from .test_triton import nvidia
 PACKAGE = Path(__file__).resolve().parents[2] / "torchdevice_cuda"
 #: Each with a compiler in use: some names are changed only then. And where a report alone is the reason.
 COUNTED = tuple(place.but(report="/dev/null") for place in (VIRTUAL, MPS_FAITHFUL))
-PLACES = (CPU, VIRTUAL, VIRTUAL_ACCELERATE, MPS, MPS_FAITHFUL, *COUNTED)
+PLACES = (CPU, VIRTUAL, VIRTUAL_ACCELERATE, MPS, MPS_FAITHFUL, MPS_FAITHFUL.but(float64="cpu"), *COUNTED)
 #: From Python 3.12 on the interpreter tells of errors, and these stay as they are.
 ONLY_BEFORE_MONITORING = "errors."
 #: Patches with nothing to change in a CUDA build.

@@ -42,6 +42,9 @@ class Communicator(ProcessGroupGloo):
     device_count: ClassVar[Callable[[], int]]
     nccl_version: ClassVar[tuple[int, int, int]]
 
+    def _shutdown(self) -> None:
+        """How torch 2.6 ends a group of NCCL's; Gloo's ends with its object."""
+
     def __init__(
         self,
         store: Store,
