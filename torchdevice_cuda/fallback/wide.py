@@ -5,6 +5,7 @@ The CPU computes; results of float64 and complex128 stay on the host, all others
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -45,16 +46,10 @@ class Home:
         self.device = device
         self._left = left
         self._translated = translated
-        self._kernels: dict[Operator, Kernel] = {}
+        #: what computes an operator of wide tensors
+        self.kernel = functools.cache(self._made)
         #: what computes an operator between processes, by its name: it takes tensors to the CPU itself
         self.between: Callable[[str], Kernel] | None = None
-
-    def kernel(self, op: Operator, /) -> Kernel:
-        """What computes an operator of wide tensors."""
-        made = self._kernels.get(op)
-        if made is None:
-            made = self._kernels[op] = self._made(op)
-        return made
 
     def _made(self, op: Operator) -> Kernel:
         if op.name() == "aten::_to_copy":
