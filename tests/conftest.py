@@ -7,11 +7,16 @@ import functools
 import signal
 
 import pytest
-from harness import EVERYWHERE
+from harness import EVERYWHERE, servers
 from harness.processes import ROOT
 from harness.running import Batches
 
 BATCHES = pytest.StashKey[Batches]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What a server of children saves, it might hide."""
+    parser.addoption("--fresh", action="store_true", help="every child is a new process, which takes twice as long")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -19,10 +24,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
     A shell's background job ignores what interrupts it, and so would programs that tests start and interrupt.
     """
+    if config.getoption("--fresh"):
+        servers.always_fresh()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(ROOT / "torchdevice_cuda", quiet=2)
+
+
+def pytest_unconfigure() -> None:
+    """No child is wanted any more."""
+    servers.end()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -9,30 +9,36 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
-from harness import CPU, STOCK, in_child, outcome, python, run, together
-from harness.processes import TESTS
+from harness import CPU, STOCK, in_child, outcome, python, run, servers, together
+from harness.processes import TESTS, clean_environment
 
 SAMPLE = TESTS / "harness" / "sample.py"
-#: What becomes of each test of the sample.
+#: What becomes of each test of the sample: of those that end in a new process and in a fork, and of the others.
+EITHER = {
+    "test_passes": "PASSED",
+    "test_fails": "FAILED",
+    "test_skips": "SKIPPED",
+    "test_dies": "FAILED",
+    "test_hangs": "FAILED",
+    "test_forgets_a_fork": "PASSED",
+    "test_goes_on_after_the_others": "PASSED",
+    "test_ends_badly": "FAILED",
+    "test_shares_a_process_with_those_before": "PASSED",
+    "test_shares_a_process_with_those_after": "PASSED",
+    "test_has_a_process_of_its_own": "PASSED",
+}
+PLACES = ("stock", "stock after")
 ENDS = {
-    "test_passes[stock]": "PASSED",
+    **{f"{name}[{place}]": end for name, end in EITHER.items() for place in PLACES},
     "test_gets_its_arguments[stock-value0]": "PASSED",
     "test_gets_its_arguments[stock-text]": "PASSED",
-    "test_fails[stock]": "FAILED",
-    "test_skips[stock]": "SKIPPED",
-    "test_dies[stock]": "FAILED",
-    "test_hangs[stock]": "FAILED",
-    "test_forgets_a_fork[stock]": "PASSED",
-    "test_goes_on_after_the_others[stock]": "PASSED",
-    "test_ends_badly[stock]": "FAILED",
     "test_does_not_start[gone]": "FAILED",
     "test_is_the_same[set]": "PASSED",
     "test_is_not_the_same[set]": "FAILED",
-    "test_shares_a_process_with_those_before[stock]": "PASSED",
-    "test_shares_a_process_with_those_after[stock]": "PASSED",
-    "test_has_a_process_of_its_own[stock]": "PASSED",
 }
+either = pytest.mark.parametrize("where", PLACES)
 
 
 @functools.cache
@@ -51,25 +57,29 @@ def test_end(name: str) -> None:
     assert f"sample.py::{name} {ENDS[name]}" in sample()
 
 
-def test_a_failure_is_shown_with_its_line_its_names_and_what_was_printed() -> None:
-    shown = section("test_fails[stock]")
+@either
+def test_a_failure_is_shown_with_its_line_its_names_and_what_was_printed(where: str) -> None:
+    shown = section(f"test_fails[{where}]")
     assert 'assert seen == "something else"' in shown
     assert "seen = 'what was seen'" in shown
     assert "said before" in shown
     assert "not shown" not in shown
 
 
-def test_a_death_is_shown_with_its_status_and_last_words() -> None:
-    assert "exit status 3" in section("test_dies[stock]")
-    assert "last words" in section("test_dies[stock]")
+@either
+def test_a_death_is_shown_with_its_status_and_last_words(where: str) -> None:
+    assert "exit status 3" in section(f"test_dies[{where}]")
+    assert "last words" in section(f"test_dies[{where}]")
 
 
-def test_a_hang_is_shown_with_its_line() -> None:
-    assert "in test_hangs" in section("test_hangs[stock]")
+@either
+def test_a_hang_is_shown_with_its_line(where: str) -> None:
+    assert "in test_hangs" in section(f"test_hangs[{where}]")
 
 
-def test_a_bad_end_is_shown() -> None:
-    assert "did not end well after it, exit status 4" in section("test_ends_badly[stock]")
+@either
+def test_a_bad_end_is_shown(where: str) -> None:
+    assert "did not end well after it, exit status 4" in section(f"test_ends_badly[{where}]")
 
 
 def test_a_place_that_cannot_be_made_is_shown() -> None:
@@ -137,13 +147,44 @@ def test_settings_of_this_process_do_not_leak(monkeypatch: pytest.MonkeyPatch) -
 
 def test_torch_is_imported_after_activation() -> None:
     assert in_child(is_available, STOCK) is False
-    assert in_child(is_available, CPU) is True
+    assert in_child(is_available, CPU.anew()) is True
 
 
 def is_available() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+def is_a_fork() -> bool:
+    parent = psutil.Process().parent()
+    return parent is not None and parent.cmdline()[-1] == "--serve"
+
+
+def test_a_child_that_may_be_is_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is none where somebody looks whether torch is imported, or sets what torch reads while it is."""
+    assert in_child(is_a_fork, CPU) is True
+    assert in_child(is_a_fork, STOCK.when("after")) is True
+    assert in_child(is_a_fork, CPU.within(CUDA_VISIBLE_DEVICES="0")) is True
+    for place in (STOCK, CPU.anew(), CPU.within(TORCH_LOGS="-dynamo")):
+        assert in_child(is_a_fork, place) is False
+    with monkeypatch.context() as changed:
+        changed.setenv("TORCH_LOGS", "-dynamo")
+        assert in_child(is_a_fork, CPU) is False
+    monkeypatch.setattr(servers, "_forks", False)  # as with --fresh
+    assert in_child(is_a_fork, CPU) is False
+
+
+def sleep() -> None:
+    time.sleep(600)
+
+
+def test_a_fork_that_hangs_is_killed_and_the_next_is_none_the_worse(tmp_path: Path) -> None:
+    request = {"imports": [], "settings": {}, "setup": None, "cases": [("test_harness:sleep", ([], {}), 600.0)]}
+    (tmp_path / "request").write_text(repr(request))
+    done = servers.run_child(str(tmp_path), clean_environment(), 2, fork=True)
+    assert done.killed
+    assert in_child(echo, CPU, 1) == 1
 
 
 # -------------------------------------------------------------------------------- commands

@@ -21,7 +21,7 @@ STRICT = ("-W", "error", *(part for one in IGNORED for part in ("-W", one)))
 PROGRAMS = [ROOT / "examples" / "hello_cuda.py", *sorted((ROOT / "tests" / "quiet").glob("*.py"))]
 SLOW = {"compiling": [pytest.mark.slow]}
 EACH = [pytest.param(path, marks=SLOW.get(path.stem, []), id=path.stem) for path in PROGRAMS]
-BOTH = [pytest.param(place, marks=place.marks, id=str(place)) for place in (CPU, VIRTUAL)]
+BOTH = [pytest.param(place, marks=place.marks, id=str(place)) for place in (CPU.rarely(), VIRTUAL)]
 
 
 @pytest.mark.parametrize("program", EACH)

@@ -202,12 +202,14 @@ def present(owner: Any, names: Iterable[str]) -> list[str]:
 
 
 def cudnn_users() -> list[ModuleType]:
-    """The modules that hold cuDNN's C module; torch 2.10 and older import one with the first recurrent layer."""
+    """The modules that hold cuDNN's C module; torch 2.10 and older import one with the first recurrent layer.
+
+    Objects with settings wrap the modules proper: newer releases have one for recurrent layers, too.
+    """
     from torch.backends import cudnn
 
-    proper = getattr(cudnn, "m", cudnn)  # the settings object wraps the module proper
-    rnn = sys.modules.get("torch.backends.cudnn.rnn")
-    return [proper] if rnn is None else [proper, rnn]
+    found = (cudnn, sys.modules.get("torch.backends.cudnn.rnn"))
+    return [getattr(module, "m", module) for module in found if module is not None]
 
 
 def forget_derived() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pickle
 import shutil
 import sys
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 
 import pytest
-from harness import CPU, STOCK, child, cuda_of_build, in_every_order, outcome, python
+from harness import CPU, STOCK, VIRTUAL, child, cuda_of_build, in_every_order, outcome, python
 from harness.processes import ROOT
 
 import torchdevice_cuda
@@ -161,3 +162,14 @@ def test_an_unknown_torch_warns_once_and_goes_on() -> None:
     done = outcome(use_a_torch_of_the_future, STOCK)
     done.checked()
     assert done.err.count("torch 9.9.0 is outside the versions") == 1
+
+
+@child(*in_every_order(CPU, VIRTUAL))
+def test_what_torch_keeps_of_cuda_when_it_is_imported() -> None:
+    """cuDNN's modes, in a module that an object with settings stands for; and how the class of events is sent."""
+    import torch
+
+    layer = torch.nn.LSTM(3, 4).cuda()
+    assert layer(torch.ones(2, 5, 3).cuda())[0].shape == (2, 5, 4)
+    assert torch.backends.cudnn.rnn.get_cudnn_mode("GRU") == 3
+    assert ForkingPickler._extra_reducers[torch.cuda.Event] is torch.multiprocessing.reductions.reduce_event

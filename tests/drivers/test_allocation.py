@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from harness import CPU, MPS, VIRTUAL, child
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from torchdevice_cuda.drivers import allocation
@@ -76,6 +76,10 @@ _WORDS = st.sampled_from(
 
 @pytest.mark.skipif(not hasattr(torch._C, "_accelerator_setAllocatorSettings"), reason="torch reads none before 2.10")
 @given(st.lists(_WORDS, max_size=9).map("".join))
+@example("roundup_power2_divisions:[")
+@example("roundup_power2_divisions:[4")
+@example("roundup_power2_divisions:[4:4")
+@example("roundup_power2_divisions:[4:4,")
 def test_torch_refuses_the_same(text: str) -> None:
     """Of settings that every accelerator has: this process has no CUDA, and torch skips what it does not know."""
 

@@ -95,7 +95,8 @@ REFUSED: dict[str, tuple[type[Exception], str]] = {
         ValueError,
         "Number of register threads has to be power of 2, got 18446744073709551615",
     ),
-    "roundup_power2_divisions:[4:4": (
+    "roundup_power2_divisions:[4:4": (RuntimeError, "Index out of bounds in ConfigTokenizer"),
+    "roundup_power2_divisions:[4:4,": (
         RuntimeError,
         "Expected closing bracket ']' in ConfigTokenizer but reached end of config",
     ),

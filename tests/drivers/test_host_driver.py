@@ -64,8 +64,11 @@ def test_memory_is_chosen_or_the_profiles() -> None:
 
 
 # ------------------------------------------------------------------------------- devices
-def test_devices_that_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
+@pytest.mark.parametrize("variable", ["2,0", "1", "", None])
+def test_devices_that_are_hidden(variable: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the setting: whoever gives it need not have set the variable, which may say something else."""
+    if variable is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
     driver = made(devices=3, visible_devices="2,0")
     assert (driver.device_count(), driver.physical_count()) == (2, 3)
     assert [driver.physical(index) for index in range(2)] == [2, 0]

@@ -15,6 +15,7 @@
 
     outcome(function, CPU).err                                # what a function printed on standard error meanwhile
     together(CPU, [one, other])["one"].value                  # several in one child; each place is asked once
+    CPU.anew()                                                # a new process: others are forks of one that has torch
     in_fork(function)                                         # in a fork of this process; its value or error
     @child(CPU, as_in=STOCK)                                  # what it returns is what it returns under stock torch
     Place("bare", order="after", setup=use_cuda, setup_with={"devices": 2}, needs=("cuda",))  # no activation, a device

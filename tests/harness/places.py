@@ -40,6 +40,8 @@ class Place:
     needs: tuple[str, ...] = ()
     #: Only tests that may take long go there: the others have seen the same in another place.
     rare: bool = False
+    #: It is a new process, in which torch is imported when the order says so.
+    new: bool = False
 
     @property
     def driver(self) -> str | None:
@@ -51,6 +53,11 @@ class Place:
         """The compiled devices that have to be built before it can be used."""
         own = _NATIVE.get(self.driver or "")
         return self.needs if own is None else (own, *self.needs)
+
+    @property
+    def forks(self) -> bool:
+        """Whether a fork will do that has imported torch: else it is for the functions to say what comes first."""
+        return not self.new and (bool(self.settings) or self.order != "before")
 
     @property
     def marks(self) -> list[pytest.MarkDecorator]:
@@ -79,6 +86,10 @@ class Place:
     def rarely(self) -> Place:
         """The same, among the slow tests."""
         return dataclasses.replace(self, rare=True)
+
+    def anew(self) -> Place:
+        """The same, in a new process."""
+        return dataclasses.replace(self, new=True)
 
     def _named(self, more: Mapping[str, Any]) -> str:
         return " ".join([self.name, *(f"{key.lower()}={value}" for key, value in more.items())])
@@ -125,7 +136,7 @@ def must_be_ready(place: Place) -> None:
 
 def in_every_order(*places: Place) -> tuple[Place, ...]:
     """Each of the places, with activation before torch is imported, after it, and after dynamo too."""
-    return tuple(place.when(order) for place in places for order in ORDERS)
+    return tuple(place.anew().when(order) for place in places for order in ORDERS)
 
 
 #: Torch as it is. With another order than "before", torch (or dynamo) has been imported.

@@ -45,6 +45,7 @@ def clean_environment(**extra: str) -> dict[str, str]:
     # Children run from compiled files, as an installation does: some images forbid to write any, and then each of them
     # compiles the whole package anew.
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
+    kept.pop("PYTEST_CURRENT_TEST", None)  # they are programs
     path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
     return {**_DEFAULTS, **kept, "PYTHONPATH": path, **extra}
 

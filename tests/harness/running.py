@@ -6,7 +6,6 @@ import ast
 import dataclasses
 import inspect
 import json
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,9 +14,9 @@ from typing import Any
 import pytest
 
 from .places import ORDERS, Place, must_be_ready
-from .processes import Finished, clean_environment, run
+from .processes import Finished, clean_environment
+from .servers import run_child
 
-_CHILD = Path(__file__).with_name("child.py")
 #: As in ``child.py``, which is no module to import here.
 _HERE = ("the place",)
 #: Seconds that a function has; and a process, to start.
@@ -99,11 +98,8 @@ def _one_child(place: Place, cases: Sequence[Case]) -> list[Outcome]:
     """What came of the cases as far as one child got: all of them if it did not even start."""
     with tempfile.TemporaryDirectory(prefix="child-") as folder:
         Path(folder, "request").write_text(_request(place, cases), encoding="utf-8")
-        done = run(
-            [sys.executable, str(_CHILD), folder],
-            environment=clean_environment(**place.full_environment()),
-            timeout=_START + sum(case.seconds for case in cases),
-        )
+        seconds = _START + sum(case.seconds for case in cases)
+        done = run_child(folder, clean_environment(**place.full_environment()), seconds, place.forks)
         results = Path(folder, "results")
         lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
     found: list[Outcome] = []
@@ -149,7 +145,7 @@ _together: dict[str, dict[str, Outcome]] = {}
 def together(place: Place, functions: Sequence[Callable[..., Any]]) -> dict[str, Outcome]:
     """What comes of functions without arguments in one child, by name; the same question is asked only once."""
     cases = [Case(function) for function in functions]
-    key = f"{place.full_environment()} {_request(place, cases)}"
+    key = f"{place.full_environment()} {place.new} {_request(place, cases)}"
     if key not in _together:
         found = outcomes(place, cases)
         _together[key] = {function.__name__: one for function, one in zip(functions, found, strict=True)}
@@ -204,7 +200,7 @@ class Batches:
         return [own] if other is None else [own, other.when(own.order)]
 
     def _key(self, item: pytest.Function, place: Place) -> str:
-        shared = f"{item.path} {place.full_environment()} {_request(place, [])}"
+        shared = f"{item.path} {place.full_environment()} {place.new} {_request(place, [])}"
         return f"{shared} {item.nodeid}" if self._options(item)["alone"] else shared
 
     def _case(self, item: pytest.Function) -> Case:

@@ -11,9 +11,11 @@ import pytest
 from . import STOCK, Place, child
 
 GONE = Place("gone", setup=os.abort)
+#: A new process, and a fork of one that has imported torch.
+EITHER = (STOCK, STOCK.when("after"))
 
 
-@child(STOCK)
+@child(*EITHER)
 def test_passes() -> None:
     print("not shown")
 
@@ -25,42 +27,42 @@ def test_gets_its_arguments(place: Place, value: object) -> None:
     assert value in ((1, 2), "text")
 
 
-@child(STOCK)
+@child(*EITHER)
 def test_fails() -> None:
     seen = "what was seen"
     print("said before")
     assert seen == "something else"
 
 
-@child(STOCK)
+@child(*EITHER)
 def test_skips() -> None:
     pytest.skip("it has a reason")
 
 
-@child(STOCK)
+@child(*EITHER)
 def test_dies() -> None:
     print("last words", flush=True)
     os._exit(3)
 
 
-@child(STOCK, seconds=1)
+@child(*EITHER, seconds=1)
 def test_hangs() -> None:
     time.sleep(600)
 
 
-@child(STOCK)
+@child(*EITHER)
 def test_forgets_a_fork() -> None:
     forked = os.fork()
     assert forked, "the fork goes on as if it were the test"
     assert os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]) == 1
 
 
-@child(STOCK)
+@child(*EITHER)
 def test_goes_on_after_the_others() -> None:
     pass
 
 
-@child(STOCK, alone=True)
+@child(*EITHER, alone=True)
 def test_ends_badly() -> None:
     atexit.register(os._exit, 4)
 
@@ -80,16 +82,16 @@ def test_is_not_the_same() -> str | None:
     return os.environ.get("SAMPLE")
 
 
-@child(STOCK)
+@child(*EITHER)
 def test_shares_a_process_with_those_before() -> None:
     os.environ["SHARED"] = "1"
 
 
-@child(STOCK)
+@child(*EITHER)
 def test_shares_a_process_with_those_after() -> None:
     assert os.environ["SHARED"] == "1"
 
 
-@child(STOCK, alone=True)
+@child(*EITHER, alone=True)
 def test_has_a_process_of_its_own() -> None:
     assert "SHARED" not in os.environ

@@ -182,7 +182,7 @@ def test_names_bound_before_follow_whichever_patch_changes_them(where: Place) ->
     assert in_child(names_that_do_not_follow, stock, dict(where.settings)) == []
 
 
-@child(MPS, MPS_FAITHFUL)
+@child(MPS.anew(), MPS_FAITHFUL.anew())
 def test_the_device_is_announced_before_anything_asks_for_it() -> None:
     import torch
 

@@ -13,6 +13,10 @@ from harness import CPU, STOCK, VIRTUAL, child, in_every_order
 FAKES = Path(__file__).parent / "fakes"
 
 
+#: Activation when torch is imported, and when dynamo is: it takes a compiler each time.
+LATER = tuple(place.rarely() for place in in_every_order(CPU, VIRTUAL) if place.order != "before")
+
+
 def nvidia() -> type:
     """Triton's driver for NVIDIA's GPUs, the real one where it is installed."""
     if importlib.util.find_spec("triton") is None:
@@ -50,7 +54,9 @@ def test_deactivation_leaves_triton_as_it_was() -> None:
     assert (_triton.has_triton, _triton.has_triton.__wrapped__.__code__, driver.__init__) == before
 
 
-@child(CPU, *(place.rarely() for place in in_every_order(CPU)[1:]), *in_every_order(VIRTUAL), seconds=300)
+@child(
+    CPU, VIRTUAL, *(place.rarely() for place in in_every_order(CPU, VIRTUAL) if place.order != "before"), seconds=300
+)
 def test_code_for_the_host_compiles() -> None:
     """Stock compiles it on this machine, whatever triton says."""
     x = torch.linspace(0, 1, 64)

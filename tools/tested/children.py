@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import forking
 import pytest
@@ -15,27 +13,20 @@ import pytest
 
 def pytest_configure(config: pytest.Config) -> None:
     """Replace how the harness runs children; other programs are started as ever."""
-    from harness import processes, running
+    from harness import processes, running, servers
 
-    original, child = processes.run, str(running._CHILD)
-
-    def run(
-        command: Sequence[str], *, environment: Mapping[str, str] | None = None, timeout: float = 180, **other: Any
-    ) -> processes.Finished:
-        if list(command[:2]) != [sys.executable, child] or other:
-            return original(command, environment=environment, timeout=timeout, **other)
+    def run_child(folder: str, environment: Mapping[str, str], timeout: float, fork: bool) -> processes.Finished:
         with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
             asked = {
-                "arguments": list(command[1:]),
-                "environment": dict(environment or processes.clean_environment()),
+                "arguments": [str(servers.CHILD), folder],
+                "environment": dict(environment),
                 "folder": os.getcwd(),
                 "out": out.name,
                 "err": err.name,
                 "seconds": timeout,
             }
             found = forking.ask(os.environ["FORKING"], asked)
-
             said = [Path(each.name).read_text("utf-8", errors="replace") for each in (out, err)]
         return processes.Finished(found["status"], *said, found["killed"])
 
-    running.run = run  # type: ignore[attr-defined]
+    running.run_child = run_child  # type: ignore[attr-defined]

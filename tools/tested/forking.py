@@ -74,7 +74,6 @@ class Server:
         options = [
             "-n",
             "0",
-            "-q",
             "--no-header",
             "--disable-warnings",
             "--tb=line",

@@ -73,6 +73,9 @@ _NO_NUMBER = ("stoull", "stod")
 
 
 # ------------------------------------------------------------------------------- tokens
+_NO_END = "Expected closing bracket ']' in ConfigTokenizer but reached end of config"
+
+
 class _Tokens:
     """The words of a text and what is between them."""
 
@@ -118,7 +121,7 @@ class _Tokens:
         while at < len(self._tokens) and self._tokens[at] != "]":
             at += 1
         if at == len(self._tokens):
-            raise RuntimeError("Expected closing bracket ']' in ConfigTokenizer but reached end of config")
+            raise RuntimeError(_NO_END)
         return at
 
 
@@ -201,9 +204,8 @@ def _divisions(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
         return {"divisions": (parts,) * _INTERVALS}
     found = list(before.divisions)
     last, first = 0, True
-    end = tokens.past_value(at)
     at += 1
-    while at < end:
+    while at < len(tokens) and tokens[at] != "]":
         bound, parts = at, tokens.size(at + 2)
         _check(
             parts == 0 or _is_power(parts), "For roundups, the divisions has to be power of 2 or 0 to disable roundup "
@@ -218,7 +220,9 @@ def _divisions(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
                 found[:last] = [parts] * last
                 first = False
             found[last] = parts
-        at += 4
+        at += 3 if tokens[at + 3] == "]" else 4
+    if at >= len(tokens):
+        raise RuntimeError(_NO_END)
     return {"divisions": tuple(found)}
 
 

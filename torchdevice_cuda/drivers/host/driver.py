@@ -54,17 +54,18 @@ class HostDriver(Driver):
 
     def __init__(self, settings: Settings, reason: str) -> None:
         super().__init__(settings, reason)
-        self._count = visible_count(settings.devices, settings.visible_devices)
-        self._visible = visible_devices_now()
+        self._visible = settings.visible_devices
+        self._variable = visible_devices_now()  # which need not be where the setting came from
+        self._count = visible_count(settings.devices, self._visible)
 
     def device_count(self) -> int:
         """The configured number of devices, less those the program may not see.
 
         As on CUDA that is settled by the first use: many a program sets the variable after it has imported torch.
         """
-        if self.needs_init and (visible := visible_devices_now()) != self._visible:
-            self._visible = visible
-            self._show(visible_count(self.settings.devices, visible))
+        if self.needs_init and (variable := visible_devices_now()) != self._variable:
+            self._visible = self._variable = variable
+            self._show(visible_count(self.settings.devices, variable))
         return self._count
 
     def physical_count(self) -> int:

@@ -31,6 +31,8 @@ _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
 #: The name that multiprocessing gives the thread which pickles what was put into a queue.
 _FEEDER = "QueueFeederThread"
+#: How objects are taken apart for other processes, by their class.
+_reducers: dict[Any, Any] = vars(ForkingPickler)["_extra_reducers"]
 #: What becomes of a CPU tensor that has come from another process, while redirection is in force.
 _enter: list[Enter] = []
 #: What the program believes of tensors, then.
@@ -52,6 +54,12 @@ def forked_children(context: Context) -> None:
             translator.stay_on_cpu()
 
     os.register_at_fork(after_in_child=stay_on_cpu)
+
+
+@patch(traits=Trait.SUBSTITUTE)
+def sent_events(context: Context) -> None:
+    """Torch says how events are sent while it is imported, of the class that is torch.cuda.Event then."""
+    context.editor.item(_reducers, torch.cuda.Event, reductions.reduce_event)
 
 
 def _like(made: torch.Tensor, requires_grad: bool, parameter: bool) -> torch.Tensor:
@@ -135,11 +143,10 @@ def _send_with(context: Context, reduce_tensor: Function, on_cuda: Callable[[tor
             return _failed, (str(error),)
 
     context.editor.set(reductions, "reduce_tensor", resembling(reduce_or_tell, original))
-    reducers: dict[Any, Any] = vars(ForkingPickler)["_extra_reducers"]
     for kind in (*torch._tensor_classes, torch.Tensor, torch.nn.Parameter):
-        if reducers.get(kind) is original:
-            context.editor.item(reducers, kind, reduce_or_tell)
-    context.editor.item(reducers, WideTensor, reduce_or_tell)
+        if _reducers.get(kind) is original:
+            context.editor.item(_reducers, kind, reduce_or_tell)
+    context.editor.item(_reducers, WideTensor, reduce_or_tell)
 
 
 @patch("torch.multiprocessing.reductions.reduce_tensor", traits=Trait.NATIVE, without=Trait.TRANSLATED)

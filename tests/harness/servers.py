@@ -1,0 +1,120 @@
+"""Children that need not import torch: forks of a process that has done so, and has activated nothing.
+
+They activate after torch is imported, which a place may have wanted before. Tests of what comes first say so
+(:meth:`Place.anew`), programs that tests start are new processes anyway, and with ``--fresh`` every child is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from .processes import Finished, clean_environment, run
+
+#: The program that a child is.
+CHILD = Path(__file__).with_name("child.py")
+#: In which torch is imported: before any test has changed a variable for itself.
+_ENVIRONMENT = clean_environment()
+#: Seconds that the process has to end.
+_PATIENCE = 10.0
+#: What torch does not read while it is imported.
+_LATER = ("TORCHDEVICE_", "CUDA_VISIBLE_DEVICES")
+
+
+class Server:
+    """That process."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(CHILD), "--serve"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=_ENVIRONMENT,
+            start_new_session=True,
+        )
+
+    def run(self, folder: str, environment: Mapping[str, str], timeout: float) -> Finished:
+        """Have a fork be the child of a folder, to its end."""
+        assert self._process.stdin is not None
+        Path(folder, "environment").write_text(repr(dict(environment)), encoding="utf-8")
+        self._process.stdin.write(f"{folder}\n".encode())
+        self._process.stdin.flush()
+        child = self._answer(timeout)
+        if child is None:
+            raise RuntimeError("the process that forks children has ended, or hangs")
+        status = None
+        try:
+            status = self._answer(timeout)
+        finally:
+            killed = status is None
+            if killed:
+                # Its own children too: workers would wait for it for ever.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child, signal.SIGKILL)
+                status = self._answer(timeout)
+        printed = [Path(folder, name) for name in ("out", "err")]
+        said = [each.read_bytes().decode(errors="replace") if each.exists() else "" for each in printed]
+        return Finished(-1 if status is None else status, *said, killed)
+
+    def end(self) -> None:
+        """End it; it has no child at present."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _answer(self, timeout: float) -> int | None:
+        """The number on its next line, if one comes in time."""
+        assert self._process.stdout is not None
+        end, line = time.monotonic() + timeout, b""
+        while not line.endswith(b"\n"):
+            ready, _, _ = select.select([self._process.stdout], [], [], max(0, end - time.monotonic()))
+            byte = os.read(self._process.stdout.fileno(), 1) if ready else b""
+            if not byte:
+                return None
+            line += byte
+        return int(line)
+
+
+_server: Server | None = None
+#: A fork of a process on macOS may not use its frameworks.
+_forks = sys.platform != "darwin"
+
+
+def always_fresh() -> None:
+    """Have every child be a new process from now on."""
+    global _forks
+    _forks = False
+
+
+def run_child(folder: str, environment: Mapping[str, str], timeout: float, fork: bool) -> Finished:
+    """Run the child of a folder to its end: as a fork, where that will do."""
+    global _server
+    if not fork or not _forks or _imported_with(environment) != _imported_with(_ENVIRONMENT):
+        return run([sys.executable, str(CHILD), folder], environment=environment, timeout=timeout)
+    if _server is None:
+        _server = Server()
+    return _server.run(folder, environment, timeout)
+
+
+def _imported_with(environment: Mapping[str, str]) -> dict[str, str]:
+    """What of an environment torch may have read when it was imported."""
+    return {key: value for key, value in environment.items() if not key.startswith(_LATER)}
+
+
+def end() -> None:
+    """No child is wanted any more."""
+    global _server
+    if _server is not None:
+        _server.end()
+        _server = None
