@@ -22,6 +22,8 @@ _SETTINGS = ("TORCHDEVICE_", "TORCH_ALLOW_REDIRECTS", "CUDA_VISIBLE_DEVICES", "P
 _KEPT = ("TORCHDEVICE_CACHE_DIR", "TORCHDEVICE_NATIVE_CXXFLAGS", "PYTHONPATH")
 #: Two children run at once on few cores, and what they compute is small.
 _DEFAULTS = {"OMP_NUM_THREADS": "1"}
+#: What pytest and torch write into the environment of their own process: children are programs, which write theirs.
+_WRITTEN = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"} - os.environ.keys()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +47,8 @@ def clean_environment(**extra: str) -> dict[str, str]:
     # Children run from compiled files, as an installation does: some images forbid to write any, and then each of them
     # compiles the whole package anew.
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
-    kept.pop("PYTEST_CURRENT_TEST", None)  # they are programs
+    for name in _WRITTEN:
+        kept.pop(name, None)
     path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
     return {**_DEFAULTS, **kept, "PYTHONPATH": path, **extra}
 
