@@ -13,7 +13,7 @@ import psutil
 import pytest
 from harness import CPU, STOCK, in_child, outcome, python, run, servers, together
 from harness.processes import TESTS, clean_environment
-from torch._inductor.runtime.cache_dir_utils import cache_dir
+from torch._inductor.runtime.runtime_utils import cache_dir
 
 SAMPLE = TESTS / "harness" / "sample.py"
 #: What becomes of each test of the sample: of those that end in a new process and in a fork, and of the others.
