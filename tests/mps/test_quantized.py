@@ -165,6 +165,7 @@ def test_a_program_of_the_cpu_computes_what_the_cpu_does() -> None:
     assert not q.is_cuda
     assert torch.ops.quantized.add_scalar(q, 2.0).dequantize().tolist() == (_numbers() + 2).tolist()
     assert torch.equal(q, q)
+    torch.backends.quantized.engine = "qnnpack"  # the one that every processor has
     layer = torch.ao.nn.quantized.Linear(3, 2)
     assert layer(torch.quantize_per_tensor(torch.ones(1, 3), 0.1, 0, torch.quint8)).shape == (1, 2)
 

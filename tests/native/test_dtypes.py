@@ -255,6 +255,12 @@ def test_a_part_of_the_contract() -> None:
     _contract("--every", "23", "--alike", "93", "--worded", "91")
 
 
+def test_spectra_are_laid_out_as_cuffts() -> None:
+    """Whatever library of Fourier transforms the processor has: one of x86 does as cuFFT, that of ARM does not."""
+    ways = [f"fft.{way}fft{dims}" for way in ("", "i", "r", "ir", "h", "ih") for dims in ("", "2", "n")]
+    _contract("--only", ",".join(ways), "--alike", "99")
+
+
 @pytest.mark.slow
 def test_the_contract() -> None:
     _contract("--alike", "98", "--worded", "97")

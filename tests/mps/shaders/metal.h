@@ -11,7 +11,11 @@
 
 using uint = unsigned int;
 using uchar = unsigned char;
+#if defined(__aarch64__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
+using half = __fp16;  // in C++ it has no other
+#else
 using half = _Float16;
+#endif
 struct float3 {
   float x, y, z;
   float3(float all = 0.0f) : x(all), y(all), z(all) {}

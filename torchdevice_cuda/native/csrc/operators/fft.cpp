@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 #include <sstream>
+#include <string>
 #include <vector>
 
 #include "operators/alias.h"
@@ -38,14 +39,18 @@ Strides transformed(at::IntArrayRef strides, at::IntArrayRef sizes, at::IntArray
   return out;
 }
 
-// After a transform of real numbers: at once, unless there are too many dimensions or they start with the first two.
-// Then it is the last dimension first, and up to three of the others at a time.
-Strides after_real(at::IntArrayRef strides, at::IntArrayRef sizes, at::IntArrayRef dims) {
-  constexpr size_t kAtOnce = 3;
-  const bool first_two = dims.size() >= 2 && dims[0] == 0 && dims[1] == 1;
-  if (dims.size() <= kAtOnce && !first_two) return transformed(strides, sizes, dims);
-  Strides now = transformed(strides, sizes, dims.back());
-  std::vector<int64_t> left(dims.begin(), dims.end() - 1);
+constexpr size_t kAtOnce = 3;
+
+// Whether cuFFT is asked once for a transform of real numbers: unless there are too many dimensions or they start with
+// the first two.
+bool at_once(at::IntArrayRef dims) {
+  return dims.size() <= kAtOnce && !(dims.size() >= 2 && dims[0] == 0 && dims[1] == 1);
+}
+
+// After transforms of complex numbers: up to three dimensions at a time, the innermost ones first.
+Strides after_complex(at::IntArrayRef strides, at::IntArrayRef sizes, at::IntArrayRef dims) {
+  Strides now(strides.begin(), strides.end());
+  std::vector<int64_t> left(dims.begin(), dims.end());
   while (!left.empty()) {
     std::sort(left.begin(), left.end(), [&](int64_t a, int64_t b) { return now[a] > now[b]; });
     const size_t kept = left.size() - std::min(kAtOnce, left.size());
@@ -53,6 +58,40 @@ Strides after_real(at::IntArrayRef strides, at::IntArrayRef sizes, at::IntArrayR
     left.resize(kept);
   }
   return now;
+}
+
+Strides contiguous(at::IntArrayRef sizes) {
+  std::vector<int64_t> dims(sizes.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  return transformed(Strides(sizes.size()), sizes, dims);
+}
+
+// What cuFFT reads of real numbers: complex numbers must be able to stand where they do, else they are copied.
+Strides read_as_complex(const at::Tensor& self, int64_t last) {
+  const auto strides = self.strides();
+  if (reinterpret_cast<uintptr_t>(self.const_data_ptr()) % (2 * self.element_size()) == 0)
+    return {strides.begin(), strides.end()};
+  std::vector<int64_t> order(self.dim());
+  std::iota(order.begin(), order.end(), 0);
+  order.erase(order.begin() + last);
+  order.push_back(last);
+  return transformed(Strides(self.dim()), self.sizes(), order);
+}
+
+// The last dimension first where it is not all at once. Both halves are filled in from one, which is in a tensor of its
+// own if it was not all at once.
+Strides after_real(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef dims, bool halved) {
+  const Strides read = read_as_complex(self, dims.back());
+  if (at_once(dims)) return transformed(read, sizes, dims);
+  const int64_t whole = self.size(dims.back());
+  if (!halved && whole / 2 + 1 != whole) return contiguous(sizes);
+  return after_complex(transformed(read, sizes, dims.back()), sizes, dims.slice(0, dims.size() - 1));
+}
+
+// Complex numbers are copied first, since cuFFT may overwrite them; or else transformed but for the last dimension.
+Strides to_real(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef dims) {
+  if (at_once(dims)) return transformed(contiguous(self.sizes()), sizes, dims);
+  return transformed(after_complex(self.strides(), self.sizes(), dims.slice(0, dims.size() - 1)), sizes, dims.back());
 }
 
 void check_half(const at::Tensor& self, at::IntArrayRef dims, int64_t last_size) {
@@ -68,23 +107,31 @@ void check_half(const at::Tensor& self, at::IntArrayRef dims, int64_t last_size)
         at::IntArrayRef(sizes));
 }
 
+Strides left_by(
+    const std::string& name, const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef dims, bool halved) {
+  if (name == "aten::_fft_r2c") return after_real(self, sizes, dims, halved);
+  if (name == "aten::_fft_c2r") return to_real(self, sizes, dims);
+  return after_complex(self.strides(), sizes, dims);
+}
+
 // A plan is the transform, the type, the shape, and the dimensions transformed.
 void transform(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const std::string& name = op.schema().name();
   const size_t base = stack->size() - op.schema().arguments().size();
   const at::Tensor self = (*stack)[base].toTensor();
   const bool ours = is_device_tensor(self);
-  const bool halved = op.schema().name() == "aten::_fft_r2c" && (*stack)[base + 3].toBool();
+  const bool halved = name == "aten::_fft_r2c" && (*stack)[base + 3].toBool();
   const auto dims = (*stack)[base + 1].toDimVector();
   if (ours) {
-    check_half(self, dims, op.schema().name() == "aten::_fft_c2r" ? (*stack)[base + 3].toInt() : 0);
+    check_half(self, dims, name == "aten::_fft_c2r" ? (*stack)[base + 3].toInt() : 0);
     std::ostringstream plan;
-    plan << op.schema().name() << self.scalar_type() << self.sizes() << self.strides() << (*stack)[base + 1];
+    plan << name << self.scalar_type() << self.sizes() << self.strides() << (*stack)[base + 1];
     fft_plans(self.device().index()).use(plan.str());
   }
   run_on_cpu(op, c10::DispatchKey::CPU, stack);
-  if (!ours || !halved || !op.schema().overload_name().empty()) return;
+  if (!ours || dims.empty() || !op.schema().overload_name().empty()) return;
   const at::Tensor& made = stack->back().toTensor();
-  const Strides wanted = after_real(self.strides(), made.sizes(), dims);
+  const Strides wanted = left_by(name, self, made.sizes(), dims, halved);
   if (made.strides() == at::IntArrayRef(wanted)) return;
   stack->back() = at::empty_strided(made.sizes(), wanted, made.options()).copy_(made);
 }
