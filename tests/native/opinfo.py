@@ -18,6 +18,11 @@ import op_sweep  # noqa: E402  (found through the line above)
 from .bare import use_cuda, use_mps  # noqa: E402
 
 
+def _refuses(error: Exception) -> bool:
+    """Whether CUDA has no kernel, whatever the samples' author thought, or not in the way that a sample for CPUs asks."""
+    return str(error).startswith("Could not run") or str(error).endswith("is not supported on CUDA")
+
+
 def prepare(options: argparse.Namespace) -> op_sweep.One:
     """Install the device."""
     if options.device == "cuda":
@@ -29,8 +34,7 @@ def prepare(options: argparse.Namespace) -> op_sweep.One:
     from torchdevice_cuda.fallback.refusals import refusal
 
     devices = {
-        # Operators that CUDA has no kernel for, whatever the samples' author thought.
-        "cuda": Device("cuda", lambda error: str(error).startswith("Could not run"), strides=True, alike=True),
+        "cuda": Device("cuda", _refuses, strides=True, alike=True),
         # As mps, some operators are made of others than on the CPU, with results laid out differently.
         "mps": Device("mps", refuses=lambda error: refusal(error) is not None),
     }

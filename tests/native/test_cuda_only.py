@@ -172,6 +172,18 @@ def test_nothing_is_left_to_a_kernel_that_looks_for_a_gpu() -> None:
     assert left == []
 
 
+def test_what_is_made_of_other_operators_has_their_gradients() -> None:
+    """A kernel for the whole of one, and no gradient for the whole, would leave it without. Indices have none."""
+    has, whole = torch._C._dispatch_has_kernel_for_dispatch_key, []
+    for name in torch._C._dispatch_get_all_op_names():
+        if has(name, "CompositeImplicitAutograd") and any(has(name, key) for key in KEYS):
+            whole += [] if any(has(name, key) for key in ("Autograd", "AutogradCUDA")) else [name]
+    assert set(whole) <= {"aten::argsort.stable"}
+    matrix = torch.rand(3, 3, device="cuda", requires_grad=True)
+    torch.linalg.eigvals(matrix).abs().sum().backward()
+    assert matrix.grad is not None
+
+
 def test_what_has_no_kernel_is_named() -> None:
     x = torch.zeros(4, 4, device="cuda", dtype=torch.half)
     with pytest.raises(

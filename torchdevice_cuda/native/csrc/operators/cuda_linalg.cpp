@@ -195,7 +195,7 @@ void int_mm(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
 
 void register_linear_algebra(Registrar& registrar) {
   registrar.impl("linalg_eig", TORCH_FN(eig));
-  for (const char* name : {"linalg_eigvals", "linalg_eigvals.out", "_linalg_eigvals"})
+  for (const char* name : {"linalg_eigvals.out", "_linalg_eigvals"})
     if (find_aten(name)) registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&eigvals>());
   registrar.impl("cholesky_inverse", TORCH_FN(cholesky_inverse));
   registrar.impl("cholesky_inverse.out", TORCH_FN(cholesky_inverse_out));
