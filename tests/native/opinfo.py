@@ -18,8 +18,8 @@ import op_sweep  # noqa: E402  (found through the line above)
 from .bare import use_cuda, use_mps  # noqa: E402
 
 
-def _refuses(error: Exception) -> bool:
-    """Whether CUDA has no kernel, whatever the samples' author thought, or not in the way that a sample for CPUs asks."""
+def _refuses(error: BaseException) -> bool:
+    """Whether CUDA has no kernel, whatever the samples' author thought, or none of the kind that a CPU's sample names."""
     return str(error).startswith("Could not run") or str(error).endswith("is not supported on CUDA")
 
 
