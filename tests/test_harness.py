@@ -13,7 +13,6 @@ import psutil
 import pytest
 from harness import CPU, STOCK, in_child, outcome, python, run, servers, together
 from harness.processes import TESTS, clean_environment
-from torch._inductor.runtime.runtime_utils import cache_dir
 
 SAMPLE = TESTS / "harness" / "sample.py"
 #: What becomes of each test of the sample: of those that end in a new process and in a fork, and of the others.
@@ -164,6 +163,8 @@ def is_a_fork() -> bool:
 
 def test_a_child_that_may_be_is_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     """And is none where somebody looks whether torch is imported, or sets what torch reads while it is."""
+    from torch._inductor.runtime.runtime_utils import cache_dir
+
     cache_dir()  # its place is written into the environment of this process
     assert in_child(is_a_fork, CPU) is True
     assert in_child(is_a_fork, STOCK.when("after")) is True

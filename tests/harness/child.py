@@ -7,14 +7,15 @@
 so that the parent knows which one killed the process. It is a program as users write them: it activates at its top, and
 so do processes that it spawns. It imports nothing that a test may want to import later.
 
-With ``--serve`` it imports torch, which takes most of the time that a child takes, and waits: for each folder that it
-reads a line of, a fork of it goes on as that folder's child, in the environment that ``FOLDER/environment`` has.
+With ``--serve`` it imports what takes most of the time that a child takes, and waits: for each folder that it reads a
+line of, a fork of it goes on as that folder's child, in the environment that ``FOLDER/environment`` has.
 """
 
 from __future__ import annotations
 
 import ast
 import faulthandler
+import gc
 import importlib
 import json
 import operator
@@ -29,7 +30,9 @@ from typing import Any, TextIO
 
 def serve() -> None:
     """Fork for each folder that is named, saying which process that is and how it ended; returns in the forks."""
-    importlib.import_module("torch")
+    for name in ("torch", "pytest", "hypothesis"):
+        importlib.import_module(name)
+    gc.collect()
     for line in sys.stdin:
         folder = line.removesuffix("\n")
         program = os.fork()
@@ -53,7 +56,8 @@ def become(folder: str) -> None:
     sys.argv[1:] = [folder]
 
 
-if sys.argv[1:] == ["--serve"]:
+SERVED = sys.argv[1:] == ["--serve"]
+if SERVED:
     serve()
 FOLDER = Path(sys.argv[1])
 #: Python literals: they keep tuples apart from lists.
@@ -131,3 +135,7 @@ def main(results: TextIO) -> None:
 if __name__ == "__main__":
     with open(FOLDER / "results", "w", encoding="utf-8") as _results:
         main(_results)
+    if SERVED:
+        # All that was there before it would be looked through for garbage when it ends, and copied for that.
+        gc.collect(1)
+        gc.freeze()
