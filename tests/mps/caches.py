@@ -1,4 +1,4 @@
-"""The mps driver with a cache that holds nothing but the device that has been built."""
+"""The mps driver with a cache that holds nothing but what has been built."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torchdevice_cuda import settings
 def cached_in(folder: Path, place: Place = MPS_FAITHFUL) -> Place:
     """The place with its cache in an empty folder."""
     must_be_ready(place)
-    for entry in settings.cache_dir().glob("mps-*"):
-        shutil.copytree(entry, folder / entry.name)  # a link is not followed
+    for kind in ("mps", "calls"):
+        for entry in settings.cache_dir().glob(f"{kind}-*"):
+            shutil.copytree(entry, folder / entry.name)  # a link is not followed
     return place.within(TORCHDEVICE_CACHE_DIR=str(folder))

@@ -89,7 +89,7 @@ def test_another_machines_are_not_trusted(first: str, tmp_path: Path) -> None:
 
 
 #: What activates later, so that what is printed meanwhile can be told from the rest.
-LATER = Place("mps, later", environment={"TORCHDEVICE_EMULATE_MPS": "1"}, needs=("mps",))
+LATER = Place("mps, later", order="after", environment={"TORCHDEVICE_EMULATE_MPS": "1"}, needs=("mps",))
 
 
 def begin() -> float:

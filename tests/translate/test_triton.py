@@ -11,10 +11,8 @@ import torch
 from harness import CPU, STOCK, VIRTUAL, child, in_every_order
 
 FAKES = Path(__file__).parent / "fakes"
-
-
-#: Activation when torch is imported, and when dynamo is: it takes a compiler each time.
-LATER = tuple(place.rarely() for place in in_every_order(CPU, VIRTUAL) if place.order != "before")
+#: Activation before torch is imported, after it and after dynamo is: it takes a compiler each time.
+ORDERS = tuple(one if one.order == "before" else one.rarely() for one in in_every_order(CPU, VIRTUAL))
 
 
 def nvidia() -> type:
@@ -24,7 +22,7 @@ def nvidia() -> type:
     return importlib.import_module("triton.backends").backends["nvidia"].driver
 
 
-@child(*in_every_order(CPU, VIRTUAL), alone=True)
+@child(*ORDERS, alone=True)
 def test_torch_has_no_triton_for_the_device() -> None:
     import torch._dynamo
     from torch.utils import _triton
@@ -54,16 +52,14 @@ def test_deactivation_leaves_triton_as_it_was() -> None:
     assert (_triton.has_triton, _triton.has_triton.__wrapped__.__code__, driver.__init__) == before
 
 
-@child(
-    CPU, VIRTUAL, *(place.rarely() for place in in_every_order(CPU, VIRTUAL) if place.order != "before"), seconds=300
-)
+@child(*ORDERS, seconds=300)
 def test_code_for_the_host_compiles() -> None:
     """Stock compiles it on this machine, whatever triton says."""
     x = torch.linspace(0, 1, 64)
     torch.testing.assert_close(torch.compile(lambda a: a.sin() * 2 + a)(x), x.sin() * 2 + x)
 
 
-@child(*in_every_order(CPU, VIRTUAL))
+@child(*ORDERS)
 def test_traced_code_asks_for_the_stream_that_the_driver_has() -> None:
     def twice(a: torch.Tensor) -> torch.Tensor:
         return a + a
