@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 import torch.multiprocessing as mp
-from harness import BOTH_POLICIES, MPS, MPS_FAITHFUL, VIRTUAL, Place, child, in_child, outcome
+from harness import MPS, MPS_FAITHFUL, VIRTUAL, Place, child, in_child, outcome
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-everywhere = child(*BOTH_POLICIES)
+#: Workers take their time to start: under the policy that is not the default, rarely.
+everywhere = child(MPS, MPS_FAITHFUL.rarely())
 by_both_methods = pytest.mark.parametrize("method", ["fork", "spawn"])
 #: Where a tensor really is that was asked for without a device, by the policy; it says that it is the CPU's.
 UNASKED = {"accelerate": "mps:0", "faithful": "cpu"}
