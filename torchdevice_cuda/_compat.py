@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
@@ -199,6 +199,14 @@ def named(name: str) -> Any | None:
 def present(owner: Any, names: Iterable[str]) -> list[str]:
     """Those of an owner's names that this release has: lists here are of all releases."""
     return [name for name in names if hasattr(owner, name)]
+
+
+def event_reducer() -> Callable[[Any], Any] | None:
+    """What takes an event apart for another process, in a release that has it: private since torch 2.15."""
+    from torch.multiprocessing import reductions
+
+    found = present(reductions, ("reduce_event", "_reduce_event"))
+    return getattr(reductions, found[0]) if found else None
 
 
 def cudnn_users() -> list[ModuleType]:

@@ -15,6 +15,7 @@ import torch
 from torch.multiprocessing import reductions
 
 from ... import drivers
+from ..._compat import event_reducer
 from ...drivers.traits import Trait
 from ...fallback.refusals import NARROW
 from ...fallback.wide_tensors import WideTensor, entered, homes
@@ -59,7 +60,9 @@ def forked_children(context: Context) -> None:
 @patch(traits=Trait.SUBSTITUTE)
 def sent_events(context: Context) -> None:
     """Torch says how events are sent while it is imported, of the class that is torch.cuda.Event then."""
-    context.editor.item(_reducers, torch.cuda.Event, reductions.reduce_event)
+    reducer = event_reducer()
+    if reducer is not None:
+        context.editor.item(_reducers, torch.cuda.Event, reducer)
 
 
 def _like(made: torch.Tensor, requires_grad: bool, parameter: bool) -> torch.Tensor:
