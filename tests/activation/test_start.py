@@ -172,4 +172,5 @@ def test_what_torch_keeps_of_cuda_when_it_is_imported() -> None:
     layer = torch.nn.LSTM(3, 4).cuda()
     assert layer(torch.ones(2, 5, 3).cuda())[0].shape == (2, 5, 4)
     assert torch.backends.cudnn.rnn.get_cudnn_mode("GRU") == 3
-    assert ForkingPickler._extra_reducers[torch.cuda.Event] is torch.multiprocessing.reductions.reduce_event
+    sent = ForkingPickler._extra_reducers[torch.cuda.Event]
+    assert (sent.__module__, sent.__name__.lstrip("_")) == ("torch.multiprocessing.reductions", "reduce_event")
