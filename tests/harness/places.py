@@ -134,9 +134,13 @@ def must_be_ready(place: Place) -> None:
             pytest.fail(reason, pytrace=False)
 
 
-def in_every_order(*places: Place) -> tuple[Place, ...]:
-    """Each of the places, with activation before torch is imported, after it, and after dynamo too."""
-    return tuple(place.anew().when(order) for place in places for order in ORDERS)
+def in_every_order(*places: Place, rarely: bool = False) -> tuple[Place, ...]:
+    """Each of the places, with activation before torch is imported, after it, and after dynamo too.
+
+    ``rarely``: the later orders are among the slow tests.
+    """
+    every = (place.anew().when(order) for place in places for order in ORDERS)
+    return tuple(place.rarely() if rarely and place.order != "before" else place for place in every)
 
 
 #: Torch as it is. With another order than "before", torch (or dynamo) has been imported.

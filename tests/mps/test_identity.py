@@ -164,7 +164,7 @@ BRANCHES: dict[str, Callable[[], Callable[[torch.Tensor], torch.Tensor]]] = {
 }
 
 
-@child(*(one if one.order == "before" else one.rarely() for one in in_every_order(MPS_FAITHFUL)))
+@child(*in_every_order(MPS_FAITHFUL, rarely=True))
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("branch", BRANCHES)
 def test_compiled_code_sees_what_the_program_sees(branch: str, backend: str) -> None:
