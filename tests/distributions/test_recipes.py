@@ -76,6 +76,8 @@ def test_gitlab(wheels: Path, project: Path, tmp_path: Path) -> None:
     variables = {name: value.replace("$CI_PROJECT_DIR", str(project)) for name, value in job["variables"].items()}
     library = native.library("cuda")
     (cache,) = job["cache"]["paths"]
+    project.chmod(0o777)  # as runners leave it
+    variables["CI_BUILDS_DIR"] = str(project)
     (project / cache).mkdir(mode=0o755)
     shutil.copytree(library.parent, project / cache / library.parent.name)  # the cache as the last job left it
     runner = Runner(tmp_path / "environment", wheels, project)

@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from native.compilers import Bench, damage
-from torchdevice_cuda.native import build, toolchain, trust
+from torchdevice_cuda import trust
+from torchdevice_cuda.native import build, sealing, toolchain
 
 
 @pytest.fixture(autouse=True)
 def as_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trust, "_BESIDE", True)
+    monkeypatch.setattr(sealing, "_BESIDE", True)
 
 
 def _quietly(**how: bool) -> Path:

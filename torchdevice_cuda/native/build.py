@@ -29,9 +29,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from ..settings import SettingsError, cache_dir
-from . import compilation, loading, prebuilt, toolchain, trust
+from ..trust import MISSING, Untrusted, open_folder
+from . import compilation, loading, prebuilt, sealing, toolchain
+from .sealing import flaw
 from .toolchain import BuildError, Torch, compiler, has_compiler
-from .trust import flaw
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -128,7 +129,7 @@ def _failing_as_build_errors() -> Iterator[None]:
         raise
     except SettingsError as error:
         raise BuildError(str(error)) from error
-    except (OSError, trust.Untrusted) as error:
+    except OSError as error:
         raise BuildError(
             f"the native device cannot be had: {error}. Where that is its cache, TORCHDEVICE_CACHE_DIR names another."
         ) from error
@@ -244,14 +245,14 @@ def _provide(
             opened, why = (None, why) if force else _usable(path, refused)
             if opened is not None:
                 return opened, False
-            if why != trust.MISSING:
+            if why != MISSING:
                 say(f"building the native device again: {why}")
             if otherwise:
                 say(otherwise)
             compilation.compile_library(kind, place.torch, cxx, path, say, _terminal(say))
-            return trust.open_library(path), True
+            return sealing.open_library(path), True
     except BuildError as error:
-        if force or why == trust.MISSING or why in str(error):
+        if force or why == MISSING or why in str(error):
             raise
         raise BuildError(f"{why}, and it cannot be built again: {error}") from error
 
@@ -259,10 +260,10 @@ def _provide(
 def _usable(path: Path, refused: _Refused | None) -> tuple[int | None, str]:
     """The library's descriptor, or why there is none."""
     try:
-        opened = trust.open_library(path)
-    except trust.Untrusted as error:
+        opened = sealing.open_library(path)
+    except Untrusted as error:
         return None, str(error)
-    if refused is not None and trust.digest(opened) == refused.digest:
+    if refused is not None and sealing.digest(opened) == refused.digest:
         os.close(opened)
         return None, refused.why
     return opened, ""
@@ -271,7 +272,7 @@ def _usable(path: Path, refused: _Refused | None) -> tuple[int | None, str]:
 @contextlib.contextmanager
 def _sole_builder(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Has the folder, and its lock, which is its own: others are built meanwhile."""
-    trust.make_folder(folder)
+    sealing.make_folder(folder)
     lock = _acquire(folder / _LOCK, say)
     try:
         _sweep(folder)
@@ -292,7 +293,7 @@ def _sweep(folder: Path) -> None:
             continue  # the cache may be in a folder with other things in it
         # Whoever builds there has the lock.
         lock = FileLock(left.parent / _LOCK, timeout=0)
-        with contextlib.suppress(trust.Untrusted, Timeout, OSError), trust.folder(left.parent), lock:
+        with contextlib.suppress(Timeout, OSError), open_folder(left.parent, left.parent.parent), lock:
             shutil.rmtree(left, ignore_errors=True)
 
 
@@ -325,8 +326,8 @@ def load(kind: str, *, build: bool = True, say: Callable[[str], None] = _say) ->
         try:
             return loading.load(name, path, opened)
         except loading.LoadError as error:
-            refused = _Refused(trust.digest(opened), str(error))
-        if not build or trust.note(path.with_name(_HOPELESS)) == refused.digest:
+            refused = _Refused(sealing.digest(opened), str(error))
+        if not build or sealing.read_note(path.with_name(_HOPELESS)) == refused.digest:
             again = f"python -m torchdevice_cuda.native.build --as {kind} --force"
             raise BuildError(f"{refused.why}; {again} builds it again")
         if not built:
@@ -334,8 +335,8 @@ def load(kind: str, *, build: bool = True, say: Callable[[str], None] = _say) ->
             try:
                 return loading.load(name, path, opened)
             except loading.LoadError as error:
-                refused = _Refused(trust.digest(opened), str(error))
-        trust.write_note(path.with_name(_HOPELESS), refused.digest)
+                refused = _Refused(sealing.digest(opened), str(error))
+        sealing.write_note(path.with_name(_HOPELESS), refused.digest)
         raise BuildError(f"the native device was built, but {refused.why}")
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from . import op_table, toolchain, trust
+from . import op_table, sealing, toolchain
 from .processes import Compilers
 from .progress import Progress
 from .toolchain import SOURCES, BuildError, Torch
@@ -249,8 +249,8 @@ def compile_library(
             compilers.stop()
             progress.clear()
         _keep(compilers, scratch, target)
-        trust.put(made, target)
-        trust.write_note(target.with_name(_PACE), f"{progress.estimate.pace():.3f}")
+        sealing.seal_library(made, target)
+        sealing.write_note(target.with_name(_PACE), f"{progress.estimate.pace():.3f}")
     say(f"built in {time.monotonic() - started:.0f} s: {target}")
 
 
@@ -264,7 +264,7 @@ def _pace(cache: Path) -> float:
     """How much longer compiling took here the last time than where units were weighed; 1 where nothing is known."""
     try:
         notes = sorted(cache.glob(f"*/{_PACE}"), key=lambda path: path.stat().st_mtime)
-        found = float(trust.note(notes[-1]))
+        found = float(sealing.read_note(notes[-1]))
     except (OSError, ValueError, IndexError):
         return 1.0
     return found if 0.02 < found < 50 else 1.0

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import trust
+from . import sealing
 from .interface import Native
 
 if TYPE_CHECKING:
@@ -41,15 +41,15 @@ _Shapes = tuple[tuple[int, ...], ...]
 def settle(module: Native, notes: Path) -> None:
     """Tell the device which operators to leave to the processor; measured if nobody has. Kept in the folder `notes`."""
     kept = notes / f"half-{_machine()}"
-    note = trust.note(kept)
+    note = sealing.read_note(kept)
     if note.startswith(_KEPT):
         quick = note[len(_KEPT) :].split()
     else:
         quick = _measure()
         # Where the library came compiled, nobody has made the folder.
-        with contextlib.suppress(OSError, trust.Untrusted):
-            trust.make_folder(notes)
-        trust.write_note(kept, _KEPT + " ".join(quick))
+        with contextlib.suppress(OSError):
+            sealing.make_folder(notes)
+        sealing.write_note(kept, _KEPT + " ".join(quick))
     for one in quick:
         family, _, dtype = one.partition(".")
         module.keep_narrow(family, dtype)

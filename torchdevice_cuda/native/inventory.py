@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..settings import cache_dir
-from . import build, prebuilt, trust
+from . import build, prebuilt, sealing
 
 
 class Part(NamedTuple):
@@ -30,7 +30,7 @@ def part(kind: str) -> Part:
         return Part(shipped.path, shipped.name, "", "")
     except prebuilt.NotShipped as error:
         otherwise = str(error)
-    why = trust.flaw(place.path)
+    why = sealing.flaw(place.path)
     return Part(None if why else place.path, "", otherwise, why)
 
 

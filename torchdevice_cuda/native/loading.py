@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from types import ModuleType
 
+from ..trust import Untrusted, name_open
+
 
 class LoadError(Exception):
     """The library does not load; the message names it and says why."""
-
-
-def _loadable(path: Path, opened: int) -> str:
-    """A path that leads to the open file.
-
-    By process number, not "self": a debugger and the tools that turn addresses into names follow it too.
-    """
-    here = f"/proc/{os.getpid()}/fd/{opened}"
-    try:
-        if os.path.samestat(os.stat(here), os.fstat(opened)):
-            return here
-    except OSError:
-        pass
-    # macOS, or no /proc: there is no way to load an open file. What is left is the moment between this look and the
-    # loader's, in which the user or root alone could put another file there.
-    if not os.path.samestat(path.lstat(), os.fstat(opened)):
-        raise LoadError(f"{path} was replaced while it was being loaded")
-    return str(path)
 
 
 def load(name: str, path: Path, opened: int) -> ModuleType:
@@ -38,7 +21,10 @@ def load(name: str, path: Path, opened: int) -> ModuleType:
     The descriptor stays open, also where loading fails: the system's loader knows a library by the name it was given,
     and would take another under the same number for this one.
     """
-    file = _loadable(path, opened)
+    try:
+        file = name_open(opened, path)
+    except Untrusted as error:
+        raise LoadError(str(error)) from error
     loader = ExtensionFileLoader(name, file)
     spec = importlib.util.spec_from_file_location(name, file, loader=loader)
     if spec is None:

@@ -72,9 +72,9 @@ def _wheel_for_another_torch(folder: Path, patch: Patch) -> None:
     path = build.whereabouts("cuda").path
     path.parent.mkdir(parents=True)
     (folder / "library").write_bytes(b"made")
-    from torchdevice_cuda.native import trust
+    from torchdevice_cuda.native import sealing
 
-    trust.put(folder / "library", path)
+    sealing.seal_library(folder / "library", path)
     other = folder / "cuda-00000000000000000000"
     other.mkdir()
     (other / path.name).write_bytes(b"another")
