@@ -9,19 +9,24 @@ from __future__ import annotations
 import base64
 import contextlib
 import ctypes
+import functools
 import hashlib
 import itertools
-import os
+import logging
 import re
 import subprocess
-import tempfile
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import folders
+from .. import trust
 from . import flags, nvcc, refusals, tokens, translation
+from .scratch import make_scratch
 
+_log = logging.getLogger("torchdevice_cuda")
+#: The folder of the cache.
+_AREA = "kernels"
 _SUCCESS, _INVALID_VALUE, _NOT_FOUND = 0, 1, 500
 _COMPILATION, _BAD_NAME = 6, 8
 #: What a library begins with where PTX is expected, which is text and ends with a zero.
@@ -64,21 +69,24 @@ def compile_library(source: str, file: str, expressions: Sequence[str], options:
     key = hashlib.sha256(
         "\0".join([source, file, *expressions, *options, str(nvcc.checked()), _sources()]).encode()
     ).hexdigest()[:32]
-    kept = folders.cache_dir() / "kernels" / f"{key}.so"
-    try:
-        return kept.read_bytes()
-    except OSError:
-        pass
-    with tempfile.TemporaryDirectory(prefix="torchdevice-nvrtc-") as name:
-        made = _build(Path(name), source, file, expressions, command)
-    try:
-        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        scratch = kept.with_suffix(f".{os.getpid()}")
-        scratch.write_bytes(made)
-        os.replace(scratch, kept)
-    except OSError:
-        pass  # it is compiled again next time
+    kept, why = trust.get(_AREA, f"{key}.so")
+    if kept is not None:
+        return kept
+    if why != trust.MISSING:
+        _explain(why)
+    with make_scratch() as (scratch, _):
+        made = _build(scratch, source, file, expressions, command)
+    why = trust.put(_AREA, f"{key}.so", made)
+    if why:
+        _log.info("a kernel is not cached, and compiled again next time: %s", why)
     return made
+
+
+@functools.cache
+def _explain(why: str) -> None:
+    """Say on standard error, once, why a cached kernel is not used."""
+    advice = "" if why.endswith("is damaged") else "; TORCHDEVICE_CACHE_DIR names another cache"
+    print(f"torchdevice_cuda: compiling a kernel that is in the cache: {why}{advice}", file=sys.stderr, flush=True)
 
 
 def _sources() -> str:
@@ -238,6 +246,9 @@ class Rtc:
 
 
 # ------------------------------------------------------------- the driver
+_libraries = itertools.count()
+
+
 class Runtime:
     """The functions of CUDA's driver that load and launch kernels, as ctypes would call them."""
 
@@ -249,18 +260,22 @@ class Runtime:
         self._files = contextlib.ExitStack()
 
     def cuModuleLoadData(self, module: Any, code: bytes) -> int:
-        """Loads a library out of its bytes."""
+        """Load a library from its bytes.
+
+        Its file is found through the descriptor of a folder that only this user can write. Each has a name of its own:
+        the system's loader takes a library of a known name for the one that it has.
+        """
+        number = next(self._numbers)
         with contextlib.ExitStack() as held:
-            file = held.enter_context(tempfile.NamedTemporaryFile(prefix="torchdevice-kernels-", suffix=".so"))
-            file.write(_as_library(code))
-            file.flush()
+            scratch, opened = held.enter_context(make_scratch())
+            file = f"kernels-{next(_libraries)}.so"
+            (scratch / file).write_bytes(_as_library(code))
             try:
-                library = ctypes.CDLL(file.name)
+                library = ctypes.CDLL(f"{trust.name_open(opened, scratch)}/{file}")
             except OSError:
                 return 209  # no binary for this device
             if nvcc.checked():
                 self._files.push(held.pop_all())  # a line that is reported is looked up in it
-        number = next(self._numbers)
         self._libraries[number] = library
         self._words = library.host_cuda_words
         self._words.restype = ctypes.c_char_p

@@ -12,10 +12,10 @@ import platform
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from . import flags, refusals, translation
+from .scratch import make_scratch
 
 #: Headers of ours, found before any other.
 INCLUDE = Path(__file__).resolve().parent / "include"
@@ -152,8 +152,7 @@ def native() -> list[str]:
 
 def compile_source(source: Path, command: flags.Command, output: str) -> None:
     """An object of a source."""
-    with tempfile.TemporaryDirectory(prefix="torchdevice-nvcc-") as name:
-        scratch = Path(name)
+    with make_scratch() as (scratch, _):
         text = preprocess(source, command, scratch)
         roots = others_roots(command.reading)
         translated = scratch / f"{source.stem}.ii"
@@ -181,7 +180,7 @@ def main(words: list[str] | None = None) -> int:
             source = Path(command.sources[0])
             compile_source(source, command, command.output or f"{source.stem}.o")
             return 0
-        with tempfile.TemporaryDirectory(prefix="torchdevice-nvcc-") as scratch:
+        with make_scratch() as (scratch, _):
             for i, name in enumerate(command.sources):
                 made = f"{Path(name).stem}.o" if command.compile_only else f"{scratch}/{i}.o"
                 compile_source(Path(name), command, made)

@@ -9,7 +9,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from ... import settings
+from ... import settings, trust
 
 _NAME = "nvidia-smi"
 _MARK = "# written by torchdevice_cuda"
@@ -26,18 +26,17 @@ def _script() -> str:
 
 
 def folder() -> Path:
-    """The folder, with the executable for this Python in it; made where it is missing."""
-    text = _script()
-    place = settings.cache_dir() / "bin" / hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = place / _NAME
-    if path.is_file() and os.access(path, os.X_OK):
-        return place
-    place.mkdir(parents=True, exist_ok=True)
-    temporary = place / f".{_NAME}.{os.getpid()}"
-    temporary.write_text(text, encoding="utf-8")
-    temporary.chmod(0o755)
-    os.replace(temporary, path)
-    return place
+    """Return the folder with the executable for this Python, which is written where it is missing or differs."""
+    script, cache = _script().encode(), settings.cache_dir()
+    found = cache / "bin" / hashlib.sha256(script).hexdigest()[:16]
+    try:
+        trust.provide(found / _NAME, script, cache, 0o755)
+    except OSError as error:
+        raise settings.SettingsError(
+            f"TORCHDEVICE_WITH_NVIDIA_SMI: nvidia-smi cannot be put on the PATH: {error}; set TORCHDEVICE_CACHE_DIR to "
+            "another folder"
+        ) from error
+    return found
 
 
 def is_ours(directory: str) -> bool:

@@ -38,7 +38,11 @@ def building(context: Context) -> None:
         try:
             home = str(toolkit.provide(torch.version.cuda or cuda_version(torch.__version__)))
         except (OSError, SettingsError) as error:
-            _log.warning("extensions with CUDA sources cannot be built, the toolkit cannot be written: %s", error)
+            _log.warning(
+                "extensions with CUDA sources cannot be built, the toolkit cannot be had: %s; "
+                "set TORCHDEVICE_CACHE_DIR to another folder",
+                error,
+            )
             return
         original = module.include_paths
 
