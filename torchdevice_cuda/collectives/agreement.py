@@ -15,12 +15,13 @@ import secrets
 import threading
 import weakref
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch._C._distributed_c10d import Store
 
-from .. import folders
+from .. import folders, trust
 
 #: Words at the beginning of the memory, and of each rank's part: the first of a part counts the rank's calls.
 HEAD = 8
@@ -191,11 +192,14 @@ def _made(length: int, owner: Any) -> tuple[mmap.mmap | None, str]:
 def _opened(path: str, length: int) -> mmap.mmap | None:
     """The first rank's file, if it is on this host: nobody else can have one of its name."""
     try:
-        file = os.open(path, os.O_RDWR)
+        file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     try:
+        trust.check_open(file, Path(path))
         return mmap.mmap(file, length)
+    except trust.Untrusted:
+        return None
     finally:
         os.close(file)
 

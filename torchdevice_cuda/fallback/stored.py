@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import platform
-import tempfile
 from typing import Any
 
 import torch
 
+from .. import trust
 from ..drivers.host.facts import processor_name
 from ..settings import cache_dir
 
@@ -29,8 +28,7 @@ def host() -> str:
 
 def _all(name: str) -> dict[str, Any]:
     try:
-        with open(cache_dir() / name, encoding="utf-8") as file:
-            found = json.load(file)
+        found = json.loads(trust.read(cache_dir() / name, cache_dir()))
         if not isinstance(found, dict):
             raise ValueError(f"an object was expected, not {type(found).__name__}")
     except FileNotFoundError:
@@ -49,18 +47,7 @@ def load(name: str, key: str) -> Any:
 def save(name: str, key: str, value: Any) -> None:
     """Store a value in a file for a key, beside those of other keys; the file is replaced whole or not at all."""
     try:
-        folder = cache_dir()
-        folder.mkdir(
-            parents=True, exist_ok=True, mode=0o755
-        )  # the native library in it is not loaded if others can write
-        entries = _all(name) | {key: value}
-        handle, made = tempfile.mkstemp(prefix=f"{name}.", dir=folder)
-        try:
-            with open(handle, "w", encoding="utf-8") as file:
-                json.dump(entries, file, indent=1, sort_keys=True)
-            os.replace(made, folder / name)
-        except BaseException:
-            os.unlink(made)
-            raise
+        entries = json.dumps(_all(name) | {key: value}, indent=1, sort_keys=True)
+        trust.write(cache_dir() / name, entries.encode(), cache_dir(), 0o600)
     except (OSError, ValueError) as error:
         _log.warning("%s cannot be kept: %s", name, error)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from .. import trust
 from . import places
 from .publishing import PAGE, SUFFIX, VERSION
 
@@ -51,19 +52,19 @@ class Process:
 def processes() -> list[Process]:
     """All of them, by number. Files of processes that are gone are taken away."""
     folder = places.folder()
-    if not places.is_ours(folder):
-        return []
     found = []
-    for path in folder.glob(f"*{SUFFIX}"):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, struct.error):
-            process = _read(path)
-            if process is not None:
-                found.append(process)
+    with contextlib.suppress(trust.Untrusted), trust.open_folder(folder, folder, private=True) as directory:
+        for name in os.listdir(directory):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, struct.error):
+                process = _read(folder / name, directory) if name.endswith(SUFFIX) else None
+                if process is not None:
+                    found.append(process)
     return sorted(found, key=lambda process: process.pid)
 
 
-def _read(path: Path) -> Process | None:
-    data = path.read_bytes()
+def _read(path: Path, directory: int) -> Process | None:
+    with open(trust.open_file(directory, path), "rb") as file:
+        data = file.read()
     about = json.loads(data[PAGE:])
     if about["version"] != VERSION:
         return None

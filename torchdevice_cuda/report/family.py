@@ -15,7 +15,9 @@ import shutil
 import sys
 import tempfile
 import time
+from pathlib import Path
 
+from .. import trust
 from .document import Document, Process, from_json, merged
 
 _FOLDER = "_TORCHDEVICE_REPORT_PARTS"
@@ -50,8 +52,7 @@ class Family:
             return
         name = os.path.join(self._folder, f"{os.getpid()}-{time.time_ns()}")
         with contextlib.suppress(OSError):
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            _put(name + _BEGUN, json.dumps(dataclasses.asdict(process)))
+            self._put(name + _BEGUN, json.dumps(dataclasses.asdict(process)))
             self._note = name
 
     def forked(self) -> None:
@@ -68,7 +69,7 @@ class Family:
             return False
         try:
             if not document.is_empty():
-                _put(self._note + _PART, document.to_json())
+                self._put(self._note + _PART, document.to_json())
             os.unlink(self._note + _BEGUN)
         except OSError:
             return False
@@ -91,16 +92,16 @@ class Family:
             os.environ[_FOLDER] = self._before
 
     def _collect(self) -> None:
+        folder = Path(self._folder)
         try:
-            names = sorted(os.listdir(self._folder))
+            with trust.open_folder(folder, folder, private=True) as directory:
+                names = sorted(os.listdir(directory))
         except OSError:
             return
         self._silent = {}
         for name in names:
-            path = os.path.join(self._folder, name)
             try:
-                with open(path, encoding="utf-8") as file:
-                    text = file.read()
+                text = trust.read(folder / name, folder).decode()
                 if name.endswith(_PART):
                     self._parts.append(from_json(text))
                 elif name.endswith(_BEGUN):
@@ -108,20 +109,19 @@ class Family:
                     state = "running" if _is_alive(process.pid) else "lost"
                     self._silent[name] = dataclasses.replace(process, state=state)
             except (OSError, ValueError, TypeError):
-                continue  # a child that is writing it now, or somebody else's file
+                continue  # a file that is damaged, or another user's
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _put(self, path: str, text: str) -> None:
+        """Write a file that appears whole, in the folder of the parts."""
+        folder = Path(self._folder)
+        with trust.open_folder(folder, folder, create=0o700, private=True):
+            trust.write(Path(path), text.encode(), folder, 0o600)
 
     def _is_awaited(self) -> bool:
         """Whether the first process still lives, by its number, which is in the folder's name."""
         number = os.path.basename(self._folder).split("-")[2:3]
         return bool(number) and number[0].isdigit() and _is_alive(int(number[0]))
-
-
-def _put(path: str, text: str) -> None:
-    """A file that appears whole."""
-    with open(path + ".part", "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(path + ".part", path)
 
 
 def _is_alive(pid: int) -> bool:

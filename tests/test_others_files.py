@@ -1,0 +1,68 @@
+"""Files that are data: those of another user are not read, wherever torchdevice_cuda keeps some."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from harness import STOCK, child
+
+from torchdevice_cuda.monitoring import publishing, readings
+from torchdevice_cuda.report import family
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+OTHER = 12345
+
+
+def test_what_a_process_of_another_user_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHDEVICE_RUNTIME_DIR", str(tmp_path))
+    published = publishing.publish("cpu", [])
+    assert published is not None and [process.pid for process in readings.processes()] == [os.getpid()]
+    os.chown(tmp_path / f"{os.getpid()}.gpu", OTHER, -1)
+    assert readings.processes() == []
+    published.withdraw()
+
+
+@child(STOCK, alone=True)
+def test_what_another_user_learned() -> None:
+    from torchdevice_cuda.fallback import stored
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TORCHDEVICE_CACHE_DIR"] = folder
+        stored.save("learned.json", "key", 1)
+        assert stored.load("learned.json", "key") == 1
+        os.chown(f"{folder}/learned.json", OTHER, -1)
+        assert stored.load("learned.json", "key") is None
+        stored.save("learned.json", "key", 2)
+        assert stored.load("learned.json", "key") == 2
+
+
+def test_what_a_child_of_another_user_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv(family._FOLDER, raising=False)
+    for owner in (os.geteuid(), OTHER):
+        first = family.Family("report.json")
+        (parts,) = os.environ[family._FOLDER].split("\t")[:1]
+        os.mkdir(parts, 0o700)
+        note = Path(parts, "1.begun")
+        note.write_text('{"pid": 1, "command": "x"}')
+        os.chown(note, owner, -1)
+        first._collect()
+        assert len(first._silent) == (owner == os.geteuid()) and not os.path.exists(parts)
+        first.end()
+
+
+@child(STOCK, alone=True)
+def test_memory_of_another_users_group() -> None:
+    from torchdevice_cuda.collectives import agreement
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/memory"
+        Path(path).write_bytes(bytes(64))
+        os.symlink(path, f"{folder}/link")
+        assert agreement._opened(path, 64) is not None
+        assert agreement._opened(f"{folder}/link", 64) is None
+        os.chown(path, OTHER, -1)
+        assert agreement._opened(path, 64) is None
