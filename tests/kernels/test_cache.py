@@ -205,6 +205,30 @@ def test_the_library_that_is_loaded_is_the_one_that_was_written(cache: Path, mon
     assert not list(cache.parent.glob("torchdevice-kernels-*"))
 
 
+def test_a_kernel_that_does_not_load_is_compiled_again_once(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is whole, and was linked where something else is installed."""
+    good = compiled.compile_library(SOURCE % 5, "plus.cu", [], [])
+    made = [b"no library", good]
+    monkeypatch.setattr(compiled, "_build", lambda *_: made.pop(0))
+    assert compile_one() == b"no library" == compile_one()
+    assert launch(compiled.Runtime(), b"no library") == 6
+    assert compile_one() == good and not made
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) == 1 and "it does not load" in said[0]
+    module = ctypes.c_void_p()
+    assert compiled.Runtime().cuModuleLoadData(ctypes.byref(module), b"no library") == 209
+
+
+def test_a_kernel_for_another_processor_is_not_used(
+    cache: Path, builds: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert compile_one() == b"built 1"
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "another")  # which counts as another
+    assert compile_one() == b"built 2"
+
+
 def damaged_on_disk() -> list[int]:
     import torch
 

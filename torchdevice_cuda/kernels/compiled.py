@@ -16,7 +16,7 @@ import logging
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ from .scratch import make_scratch
 _log = logging.getLogger("torchdevice_cuda")
 #: The folder of the cache.
 _AREA = "kernels"
+#: Libraries that came from the cache, by their digests, and what compiles each again.
+_from_cache: dict[bytes, Callable[[], bytes]] = {}
 _SUCCESS, _INVALID_VALUE, _NOT_FOUND = 0, 1, 500
 _COMPILATION, _BAD_NAME = 6, 8
 #: What a library begins with where PTX is expected, which is text and ends with a zero.
@@ -63,30 +65,37 @@ class CompileError(Exception):
 
 def compile_library(source: str, file: str, expressions: Sequence[str], options: Sequence[str]) -> bytes:
     """A library with the kernels that the expressions name, and all of ``extern "C"``."""
+    from ..native import half  # most programs compile none
+
     words = [option for option in options if not option.startswith(("--pch", "--std="))]
     standard = [f"-std={option[6:]}" for option in options if option.startswith("--std=")]
     command = flags.read([*words, *standard])
-    key = hashlib.sha256(
-        "\0".join([source, file, *expressions, *options, str(nvcc.checked()), _sources()]).encode()
-    ).hexdigest()[:32]
+    # A cache in a home folder that machines share must not serve one processor's instructions to another.
+    facts = [source, file, *expressions, *options, str(nvcc.checked()), _sources(), half.identify_processor()]
+    key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
+
+    def build() -> bytes:
+        with make_scratch() as (scratch, _):
+            made = _build(scratch, source, file, expressions, command)
+        unkept = trust.put(_AREA, f"{key}.so", made)
+        if unkept:
+            _log.info("a kernel is not cached, and compiled again next time: %s", unkept)
+        return made
+
     kept, why = trust.get(_AREA, f"{key}.so")
     if kept is not None:
+        _from_cache[hashlib.sha256(kept).digest()] = build
         return kept
     if why != trust.MISSING:
         _explain(why)
-    with make_scratch() as (scratch, _):
-        made = _build(scratch, source, file, expressions, command)
-    why = trust.put(_AREA, f"{key}.so", made)
-    if why:
-        _log.info("a kernel is not cached, and compiled again next time: %s", why)
-    return made
+    return build()
 
 
 @functools.cache
 def _explain(why: str) -> None:
     """Say on standard error, once, why a cached kernel is not used."""
-    advice = "" if why.endswith("is damaged") else "; TORCHDEVICE_CACHE_DIR names another cache"
-    print(f"torchdevice_cuda: compiling a kernel that is in the cache: {why}{advice}", file=sys.stderr, flush=True)
+    advice = "; TORCHDEVICE_CACHE_DIR names another cache" if "by others" in why or "another user" in why else ""
+    print(f"torchdevice_cuda: compiling a kernel again: {why}{advice}", file=sys.stderr, flush=True)
 
 
 def _sources() -> str:
@@ -260,27 +269,39 @@ class Runtime:
         self._files = contextlib.ExitStack()
 
     def cuModuleLoadData(self, module: Any, code: bytes) -> int:
-        """Load a library from its bytes.
-
-        Its file is found through the descriptor of a folder that only this user can write. Each has a name of its own:
-        the system's loader takes a library of a known name for the one that it has.
-        """
-        number = next(self._numbers)
-        with contextlib.ExitStack() as held:
-            scratch, opened = held.enter_context(make_scratch())
-            file = f"kernels-{next(_libraries)}.so"
-            (scratch / file).write_bytes(_as_library(code))
+        """Load a library from its bytes. One of the cache that does not load is compiled again, once."""
+        content = _as_library(code)
+        try:
             try:
-                library = ctypes.CDLL(f"{trust.name_open(opened, scratch)}/{file}")
-            except OSError:
-                return 209  # no binary for this device
-            if nvcc.checked():
-                self._files.push(held.pop_all())  # a line that is reported is looked up in it
+                library = self._load(content)
+            except OSError as error:
+                build = _from_cache.pop(hashlib.sha256(content).digest(), None)
+                if build is None:
+                    raise
+                _explain(f"it does not load: {error}")
+                library = self._load(build())
+        except (OSError, CompileError):
+            return 209  # no binary for this device
+        number = next(self._numbers)
         self._libraries[number] = library
         self._words = library.host_cuda_words
         self._words.restype = ctypes.c_char_p
         module._obj.value = number
         return _SUCCESS
+
+    def _load(self, content: bytes) -> ctypes.CDLL:
+        """Load a library from a file that is found through the descriptor of a folder that only this user can write.
+
+        Each has a name of its own: the system's loader takes a library of a known name for the one that it has.
+        """
+        with contextlib.ExitStack() as held:
+            scratch, opened = held.enter_context(make_scratch())
+            file = f"kernels-{next(_libraries)}.so"
+            (scratch / file).write_bytes(content)
+            library = ctypes.CDLL(f"{trust.name_open(opened, scratch)}/{file}")
+            if nvcc.checked():
+                self._files.push(held.pop_all())  # a line that is reported is looked up in it
+        return library
 
     def cuModuleGetFunction(self, function: Any, module: Any, name: bytes) -> int:
         """A kernel of a library."""

@@ -40,7 +40,7 @@ _Shapes = tuple[tuple[int, ...], ...]
 
 def settle(module: Native, notes: Path) -> None:
     """Tell the device which operators to leave to the processor; measured if nobody has. Kept in the folder `notes`."""
-    kept = notes / f"half-{_machine()}"
+    kept = notes / f"half-{identify_processor()}"
     note = sealing.read_note(kept)
     if note.startswith(_KEPT):
         quick = note[len(_KEPT) :].split()
@@ -55,8 +55,8 @@ def settle(module: Native, notes: Path) -> None:
         module.keep_narrow(family, dtype)
 
 
-def _machine() -> str:
-    """A name for what the answer depends on, besides torch, which the library's folder is named for."""
+def identify_processor() -> str:
+    """Return a name for the processor and what it may use: measurements and code for it depend on that."""
     said = [platform.machine(), platform.processor()]
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
