@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pwd
 import tempfile
 from pathlib import Path
 
 import pytest
 from harness import STOCK, child
 
+from torchdevice_cuda import folders
 from torchdevice_cuda.monitoring import publishing, readings
 from torchdevice_cuda.report import family
 
@@ -66,3 +68,15 @@ def test_memory_of_another_users_group() -> None:
         assert agreement._opened(f"{folder}/link", 64) is None
         os.chown(path, OTHER, -1)
         assert agreement._opened(path, 64) is None
+
+
+def test_the_cache_is_not_in_another_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under sudo -E, and in containers of CI services."""
+    for name in ("TORCHDEVICE_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert folders.cache_dir().is_relative_to(tmp_path)
+    os.chown(tmp_path, OTHER, OTHER)
+    assert folders.cache_dir().is_relative_to(pwd.getpwuid(os.geteuid()).pw_dir)
+    monkeypatch.setenv("TORCHDEVICE_CACHE_DIR", str(tmp_path))
+    assert folders.cache_dir() == tmp_path

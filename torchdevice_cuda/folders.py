@@ -33,8 +33,25 @@ def cache_dir() -> Path:
     with contextlib.suppress(RuntimeError, OSError):
         found = platformdirs.user_cache_path("torchdevice-cuda", appauthor=False)
         if found.is_absolute():
-            return found
+            return _below_own_home(found)
     raise SettingsError("this user has no home folder to keep a cache in; set TORCHDEVICE_CACHE_DIR")
+
+
+def _below_own_home(path: Path) -> Path:
+    """Move a path below another user's home folder to this user's own.
+
+    Under sudo -E and in containers that a CI service starts, $HOME may belong to another user, who could replace what
+    is loaded from there.
+    """
+    home = Path.home()
+    try:
+        if not path.is_relative_to(home) or home.stat().st_uid in (os.geteuid(), 0):
+            return path
+        import pwd
+
+        return Path(pwd.getpwuid(os.geteuid()).pw_dir) / path.relative_to(home)
+    except (OSError, KeyError):  # no such folder; no account of that number
+        return path
 
 
 def runtime_dir() -> Path | None:
