@@ -100,8 +100,10 @@ C10_NOINLINE void look_at_types(
   if (f.taken) check_taken(*f.taken, stack, base);
   // Of several types the CPU's kernel makes what CUDA's does: a wider one, or an error.
   if (!(types & f.widened) || (!f.wide->mixes() && are_mixed(stack, base))) return;
+  size_t inputs = f.args.size();
+  while (inputs > 1 && f.args[inputs - 1].written) inputs--;  // outputs come last
   wide.emplace(*f.wide, index);
-  if (!wide->ask(stack, base, f.dtypes)) wide.reset();
+  if (!wide->ask(stack, base, inputs, f.dtypes)) wide.reset();
 }
 
 // What was computed in a wider type, in the one that is expected.
@@ -224,6 +226,10 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
         at::Tensor alias = aliases.to_cpu(t, arg.written);
         if (C10_UNLIKELY(f.asks_grad) && t.requires_grad()) alias.set_requires_grad(true);
         if (C10_UNLIKELY(wide.has_value())) alias = wide->argument(alias, arg.written, i);
+        if (C10_UNLIKELY(f.contiguous >> i & 1)) {
+          const AllocateOnDevice here(index);
+          alias = alias.contiguous();
+        }
         v = std::move(alias);
         break;
       }

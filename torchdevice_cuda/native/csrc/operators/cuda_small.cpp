@@ -7,6 +7,7 @@
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/kaiser_window.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <array>
@@ -62,6 +63,15 @@ Tensor softshrink(const Tensor& self, const at::Scalar& bound) {
   torch::jit::Stack stack{self, half ? at::Scalar(as_kept(bound, type)) : bound};
   run_on_cpu(op, c10::DispatchKey::CPU, &stack);
   return std::move(stack.back()).toTensor().add_(0);
+}
+
+// The CPU's kernel reads the first row, whether there is one or not.
+Tensor pdist_backward(const Tensor& grad, const Tensor& self, double p, const Tensor& distances) {
+  if (self.numel() == 0) return at::zeros_like(self);
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_pdist_backward", "");
+  torch::jit::Stack stack{grad, self, p, distances};
+  run_on_cpu(op, c10::DispatchKey::CPU, &stack);
+  return std::move(stack.back()).toTensor();
 }
 
 // Numbers for lists of tensors lie on the CPU, where the call is made.
@@ -127,6 +137,7 @@ void register_small(Registrar& registrar) {
     registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&scale_lists>());
   registrar.impl("_masked_scale", TORCH_FN(masked_scale));
   registrar.impl("nansum", TORCH_FN(nansum));
+  registrar.impl("_pdist_backward", TORCH_FN(pdist_backward));
   registrar.impl("_logcumsumexp", TORCH_FN(logcumsumexp));
   for (const char* name : {"nonzero", "nonzero_static"})
     registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&by_columns>());

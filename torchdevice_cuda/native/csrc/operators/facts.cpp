@@ -2,6 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <unordered_map>
 #include <unordered_set>
 
 #include "operators/assertions.h"
@@ -60,6 +61,21 @@ bool never_draws(const c10::FunctionSchema& schema) {
   return ops->count(schema.name()) != 0;
 }
 
+// Arguments, as bits by position, that the CPU's kernel takes for contiguous: where they are not, as an expanded weight,
+// it reads what lies behind them. CUDA's kernels go by strides. Found by tools/op_layouts.py and tools/fuzz.
+uint32_t read_as_contiguous(const std::string& name) {
+  static const auto* rows = new std::unordered_map<std::string, uint32_t>{
+      {"median", 0b1},
+      {"nanmedian", 0b1},
+      {"native_batch_norm_backward", 0b1111100},
+      {"batch_norm_backward", 0b1111100},
+      {"native_group_norm", 0b110},
+      {"native_group_norm_backward", 0b11100},
+  };
+  const auto found = rows->find(name);
+  return found == rows->end() ? 0 : found->second;
+}
+
 // Operators whose kernel at the device's key is more than the CPU's: none of the boxed ones.
 bool has_own_kernel(const std::string& name) {
   static const auto* same = new Names{"copy_",       "add.Tensor",  "sub.Tensor",   "mul.Tensor", "div.Tensor",
@@ -89,6 +105,7 @@ void add_types(Facts& f, const c10::FunctionSchema& schema) {
   // The narrow type may be one that is asked for.
   if (f.wide && f.wide->family == Family::Crossing && !f.dtypes.empty()) f.widened = types_of(at::kFloat);
   f.special = f.widened | (f.taken ? ~f.taken->taken : 0);
+  f.contiguous = read_as_contiguous(f.name);
 }
 
 }  // namespace
@@ -180,7 +197,8 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
   }
   if (kIsCuda) add_types(*f, schema);
   f->asserts = kIsCuda && may_assert(f->name);
-  f->straight = !f->asserts && !f->seeded && !f->divides && !f->keep_alive && !f->asks_grad && !has_own_kernel(name);
+  f->straight = !f->asserts && !f->seeded && !f->divides && !f->keep_alive && !f->asks_grad && !f->contiguous &&
+      !has_own_kernel(name);
   return f;
 }
 

@@ -70,6 +70,7 @@ struct Facts {
   const MixedRow* mixed = nullptr;
   const ListRow* list = nullptr;
   Types exclusive = 0;           // types of which it does not take several
+  uint32_t contiguous = 0;       // arguments that the CPU's kernel reads as if they were, as bits by position
   std::vector<uint16_t> dtypes;  // positions of arguments that are types
   std::string method;
   std::string name;  // as tables have it: without namespace, overload and the underscore of the in-place form

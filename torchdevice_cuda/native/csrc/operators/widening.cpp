@@ -1,11 +1,14 @@
 #include "operators/widening.h"
 
+#include <ATen/native/TypeProperties.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
 #include <string_view>
 
+#include "operators/mixed_types.h"
 #include "operators/rows.h"
 #include "runtime/allocator.h"
 
@@ -224,6 +227,34 @@ ScalarType narrowed(ScalarType made, ScalarType narrow) {
   return made;
 }
 
+// The type that torch promotes the inputs to; none where all are whole numbers, which do not count beside fractions.
+// Undefined where a list or an output has another type: the CPU's kernel then converts as CUDA's does.
+std::optional<ScalarType> promote(const torch::jit::Stack& stack, size_t base, size_t inputs) {
+  at::native::ResultTypeState state;
+  Types seen = 0, in_lists = 0;
+  for (size_t i = base; i < base + inputs; i++) {
+    const c10::IValue& v = stack[i];
+    if (v.isTensor() && v.toTensor().defined() && holds(kFractions, v.toTensor().scalar_type())) {
+      seen |= types_of(v.toTensor().scalar_type());
+      state = at::native::update_result_type_state(v.toTensor(), state);
+    } else if (v.isTensorList()) {
+      for (const Tensor& t : v.toTensorVector()) {
+        if (!t.defined() || !holds(kFractions, t.scalar_type())) continue;
+        in_lists |= types_of(t.scalar_type());
+        state = at::native::update_result_type_state(t, state);
+      }
+    }
+  }
+  seen |= in_lists;
+  if (!seen) return std::nullopt;
+  if (in_lists && (seen & (seen - 1)) != 0) return ScalarType::Undefined;
+  const auto type = at::native::result_type(state);
+  for (size_t i = base + inputs; i < stack.size(); i++)
+    if (stack[i].isTensor() && stack[i].toTensor().defined() && stack[i].toTensor().scalar_type() != type)
+      return ScalarType::Undefined;
+  return type;
+}
+
 }  // namespace
 
 double as_kept(const c10::Scalar& number, ScalarType narrow) {
@@ -250,22 +281,13 @@ void keep_narrow(const std::string& family, const std::string& type) {
   TORCH_CHECK(false, "no such family of operators: ", family);
 }
 
-bool Widening::ask_numbers(torch::jit::Stack& stack, size_t base) {
+bool Widening::ask_numbers(torch::jit::Stack& stack, size_t base, size_t inputs) {
   constexpr size_t kLooked = 3;  // two arguments and a factor
   const size_t count = std::min(stack.size() - base, kLooked);
-  ScalarType narrow = ScalarType::Undefined;
-  const auto look = [&](const Tensor& t) {
-    if (!t.defined() || !holds(types_, t.scalar_type())) return;
-    if (narrow == ScalarType::Undefined || t.scalar_type() == ScalarType::ComplexHalf) narrow = t.scalar_type();
-  };
-  for (size_t i = 0; i < std::min(count, kLooked - 1); i++) {
-    const c10::IValue& v = stack[base + i];
-    if (v.isTensor() && (v.toTensor().dim() != 0 || narrow == ScalarType::Undefined)) look(v.toTensor());
-    if (v.isTensorList())
-      for (const Tensor& t : v.toTensorVector()) look(t);
-  }
+  const auto narrow = promote(stack, base, inputs).value_or(ScalarType::Undefined);
+  if (!holds(types_, narrow)) return false;
+  narrow_ = narrow;
   if (narrow == ScalarType::ComplexHalf) return true;
-  if (narrow == ScalarType::Undefined) return false;
   const bool swapped = (row_.weight & kSwapped) != 0 && count > 1 && stack[base + 1].isScalar();
   bool wider = swapped && !are_exact(stack[base + 1], narrow), dimensioned = false;
   for (size_t i = 0; i < count; i++) {
@@ -292,8 +314,14 @@ bool Widening::in_one_pass(bool fresh, torch::jit::Stack& stack, size_t base) co
   return sum_.has_value();
 }
 
-bool Widening::ask(torch::jit::Stack& stack, size_t base, const std::vector<uint16_t>& dtypes) {
-  if (row_.family == Family::Numbers) return ask_numbers(stack, base);
+bool Widening::ask(torch::jit::Stack& stack, size_t base, size_t inputs, const std::vector<uint16_t>& dtypes) {
+  if (row_.family == Family::Numbers) return ask_numbers(stack, base, inputs);
+  if (!row_.mixes()) {
+    if (const auto type = promote(stack, base, inputs)) {
+      if (!holds(types_, *type)) return false;
+      narrow_ = *type;
+    }
+  }
   for (const auto i : dtypes) {
     auto& v = stack[base + i];
     if (!v.isInt() || !holds(types_, static_cast<ScalarType>(v.toInt()))) continue;

@@ -67,8 +67,9 @@ class Widening {
  public:
   Widening(const WideRow& row, c10::DeviceIndex index) : row_(row), types_(widened(row)), index_(index) {}
 
-  // Looks at arguments that are types, and flags about types. False: it is to be computed as it is.
-  bool ask(torch::jit::Stack& stack, size_t base, const std::vector<uint16_t>& dtypes);
+  // Looks at the types of the first `inputs` arguments, at arguments that are types, and flags about types. False: it
+  // is to be computed as it is.
+  bool ask(torch::jit::Stack& stack, size_t base, size_t inputs, const std::vector<uint16_t>& dtypes);
   // An argument, by its place; itself if its type is wide enough.
   at::Tensor argument(const at::Tensor& alias, bool written, size_t place);
   // The type that is widened; Undefined if none is.
@@ -83,7 +84,7 @@ class Widening {
   at::Tensor result(at::Tensor made, size_t place);
 
  private:
-  bool ask_numbers(torch::jit::Stack& stack, size_t base);
+  bool ask_numbers(torch::jit::Stack& stack, size_t base, size_t inputs);
 
   struct Copy {
     at::Tensor narrow, wide;
