@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from .. import variables
 from . import flags, refusals, translation
 
 #: Headers of ours, found before any other.
@@ -129,10 +130,12 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
 
 def checked() -> bool:
     """Whether kernels are compiled so that every use of memory is looked at: TORCHDEVICE_KERNEL_CHECKS=1."""
-    said = os.environ.get("TORCHDEVICE_KERNEL_CHECKS", "").strip()
-    if said not in ("", "0", "1"):
-        raise flags.Unknown(f"TORCHDEVICE_KERNEL_CHECKS={said!r} is neither 0 nor 1")
-    return said == "1"
+    said = os.environ.get(variables.KERNEL_CHECKS, "")
+    try:
+        return bool(said) and variables.read_switch(said)
+    except ValueError:  # the program has set it since torchdevice_cuda was activated
+        allowed = variables.SWITCH_VALUES
+        raise flags.Unknown(f"{variables.KERNEL_CHECKS}={said!r} cannot be read; allowed: {allowed}") from None
 
 
 def shape() -> list[str]:

@@ -204,12 +204,6 @@ WRONG: dict[str, tuple[Question, Callable[[Path, Patch], None], str, str]] = {
         "1 packages of NVIDIA's libraries, 2.5 GB, and no GPU",
         "whl/cpu",
     ),
-    "a misspelt variable": (
-        installation.variables,
-        lambda folder, patch: patch.setenv("TORCHDEVICE_DEVICE", "2"),
-        "nobody reads TORCHDEVICE_DEVICE",
-        "--help lists the variables",
-    ),
     "all hidden": (
         installation.variables,
         lambda folder, patch: patch.setenv("CUDA_VISIBLE_DEVICES", ""),
