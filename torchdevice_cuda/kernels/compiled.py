@@ -19,9 +19,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import folders
+from .. import folders, leftovers
 from . import flags, nvcc, refusals, tokens, translation
 
+_LIBRARIES = "torchdevice-kernels-"
 _SUCCESS, _INVALID_VALUE, _NOT_FOUND = 0, 1, 500
 _COMPILATION, _BAD_NAME = 6, 8
 #: What a library begins with where PTX is expected, which is text and ends with a zero.
@@ -69,8 +70,8 @@ def compile_library(source: str, file: str, expressions: Sequence[str], options:
         return kept.read_bytes()
     except OSError:
         pass
-    with tempfile.TemporaryDirectory(prefix="torchdevice-nvrtc-") as name:
-        made = _build(Path(name), source, file, expressions, command)
+    with leftovers.scratch("torchdevice-nvrtc-") as folder:
+        made = _build(folder, source, file, expressions, command)
     try:
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         scratch = kept.with_suffix(f".{os.getpid()}")
@@ -251,7 +252,9 @@ class Runtime:
     def cuModuleLoadData(self, module: Any, code: bytes) -> int:
         """Loads a library out of its bytes."""
         with contextlib.ExitStack() as held:
-            file = held.enter_context(tempfile.NamedTemporaryFile(prefix="torchdevice-kernels-", suffix=".so"))
+            file = held.enter_context(tempfile.NamedTemporaryFile(prefix=_LIBRARIES, suffix=".so"))
+            leftovers.hold(file.fileno())
+            leftovers.remove(os.path.dirname(file.name), _LIBRARIES)
             file.write(_as_library(code))
             file.flush()
             try:

@@ -12,10 +12,9 @@ import platform
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from .. import variables
+from .. import leftovers, variables
 from . import flags, refusals, translation
 
 #: Headers of ours, found before any other.
@@ -155,8 +154,7 @@ def native() -> list[str]:
 
 def compile_source(source: Path, command: flags.Command, output: str) -> None:
     """An object of a source."""
-    with tempfile.TemporaryDirectory(prefix="torchdevice-nvcc-") as name:
-        scratch = Path(name)
+    with leftovers.scratch("torchdevice-nvcc-") as scratch:
         text = preprocess(source, command, scratch)
         roots = others_roots(command.reading)
         translated = scratch / f"{source.stem}.ii"
@@ -184,7 +182,7 @@ def main(words: list[str] | None = None) -> int:
             source = Path(command.sources[0])
             compile_source(source, command, command.output or f"{source.stem}.o")
             return 0
-        with tempfile.TemporaryDirectory(prefix="torchdevice-nvcc-") as scratch:
+        with leftovers.scratch("torchdevice-nvcc-") as scratch:
             for i, name in enumerate(command.sources):
                 made = f"{Path(name).stem}.o" if command.compile_only else f"{scratch}/{i}.o"
                 compile_source(Path(name), command, made)
