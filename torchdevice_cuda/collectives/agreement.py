@@ -184,6 +184,8 @@ def _made(length: int, owner: Any) -> tuple[mmap.mmap | None, str]:
     leftovers.hold(file)  # as long as it is mapped
     try:
         os.ftruncate(file, length)
+        if hasattr(os, "posix_fallocate"):  # memory that is full is an error now, and SIGBUS when it is used
+            os.posix_fallocate(file, 0, length)
         return mmap.mmap(file, length), path
     except OSError:
         return None, ""

@@ -13,7 +13,6 @@ import hashlib
 import itertools
 import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,8 +69,11 @@ def compile_library(source: str, file: str, expressions: Sequence[str], options:
         return kept.read_bytes()
     except OSError:
         pass
-    with leftovers.scratch("torchdevice-nvrtc-") as folder:
-        made = _build(folder, source, file, expressions, command)
+    try:
+        with leftovers.scratch("torchdevice-nvrtc-") as folder:
+            made = _build(folder, source, file, expressions, command)
+    except OSError as error:  # no room for what is made on the way
+        raise CompileError(f"{error}\n") from error
     try:
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         scratch = kept.with_suffix(f".{os.getpid()}")
@@ -103,18 +105,18 @@ def _build(scratch: Path, source: str, file: str, expressions: Sequence[str], co
         translated = scratch / "kernels.ii"
         foreign = translation.is_below(*nvcc.others_roots(command.reading))
         translated.write_text(translation.translate(text, foreign, nvcc.checked()), encoding="utf-8")
+        told = [*nvcc.standard(command.compiling), "-O3", *nvcc.shape(), *command.compiling]
+        made = translated.with_suffix(".o")
+        # Two steps: a linker that is told of checks would add the sanitizers' own libraries.
+        for words in (
+            [*told, "-fvisibility=hidden", "-c", str(translated), "-o", str(made)],
+            ["-shared", str(made), "-o", str(library), "-lpthread", "-ldl"],
+        ):
+            done = nvcc.run_compiler(words)
+            if done.returncode:
+                raise CompileError(done.stderr)
     except (nvcc.Failed, refusals.Refused) as error:
         raise CompileError(str(error)) from error
-    told = [*nvcc.standard(command.compiling), "-O3", *nvcc.shape(), *command.compiling]
-    made = translated.with_suffix(".o")
-    # Two steps: a linker that is told of checks would add the sanitizers' own libraries.
-    for words in (
-        [*told, "-fvisibility=hidden", "-c", str(translated), "-o", str(made)],
-        ["-shared", str(made), "-o", str(library), "-lpthread", "-ldl"],
-    ):
-        done = subprocess.run([*nvcc.compiler(), *words], capture_output=True, text=True, errors="replace", check=False)
-        if done.returncode:
-            raise CompileError(done.stderr)
     return library.read_bytes()
 
 
