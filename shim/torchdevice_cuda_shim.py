@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 VARIABLE = "TORCHDEVICE_AUTO"
+#: No other variable of ours begins so: what does is that one, misspelt.
+_LIKE_IT = "TORCHDEVICE_A"
 _PACKAGE = "torchdevice_cuda"
 _NAME = "torchdevice-cuda-shim"
 _ON = ("1", "true", "yes", "on")
@@ -74,7 +76,8 @@ def install() -> None:
     if _asked:
         return
     _asked = True
-    if _word() and _word() not in _OFF:  # what cannot be read is said to those who want torch
+    # What cannot be read, or is misspelt, is reported to those who want torch.
+    if (_word() and _word() not in _OFF) or _misspelt():
         _watch = TorchWatch()
         if "torch" in sys.modules:
             _watch.find_spec("torch")
@@ -84,6 +87,14 @@ def install() -> None:
 
 def _word() -> str:
     return os.environ.get(VARIABLE, "").strip().lower()
+
+
+def _misspelt() -> str:
+    """Return the name of a variable that is like ours, where ours is not set; else nothing."""
+    if _word():
+        return ""
+    found = [name for name in os.environ if name.startswith(_LIKE_IT) and name != VARIABLE and os.environ[name]]
+    return found[0] if found else ""
 
 
 def is_pending() -> bool:
@@ -119,6 +130,8 @@ def run_hidden_sitecustomize(file: str) -> None:
 
 def _activate() -> bool:
     """Activate; whether this call did it."""
+    if _misspelt():
+        raise ValueError(f"there is no variable {_misspelt()}; did you mean {VARIABLE}?")
     if _word() not in _ON + _TRY:
         allowed = ", ".join(_ON + _TRY + _OFF)
         raise ValueError(f"{VARIABLE}={os.environ[VARIABLE]!r} cannot be read; allowed: {allowed}")

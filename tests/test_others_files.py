@@ -22,7 +22,8 @@ def test_what_a_process_of_another_user_holds(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("TORCHDEVICE_RUNTIME_DIR", str(tmp_path))
     published = publishing.publish("cpu", [])
     assert published is not None and [process.pid for process in readings.processes()] == [os.getpid()]
-    os.chown(tmp_path / f"{os.getpid()}.gpu", OTHER, -1)
+    (path,) = tmp_path.glob(f"{os.getpid()}-*.gpu")
+    os.chown(path, OTHER, -1)
     assert readings.processes() == []
     published.withdraw()
 

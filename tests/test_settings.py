@@ -107,7 +107,13 @@ def test_every_setting_survives_a_child_process(option: settings.Option) -> None
         ("TORCHDEVICE_NAME", "a\ud800b"),
         ("TORCHDEVICE_REPORT", " "),
         ("TORCHDEVICE_BUILD", "2"),
-        ("TORCHDEVICE_BUILD", "true"),
+        ("TORCHDEVICE_BUILD", "maybe"),
+        ("TORCH_ALLOW_REDIRECTS", "perhaps"),
+        ("TORCHDEVICE_DEVICES", "0x2"),
+        ("TORCHDEVICE_DEVICES", "1_0"),
+        ("TORCHDEVICE_DEVICES", "\uff12"),
+        ("TORCHDEVICE_DRIVER", " "),
+        ("TORCHDEVICE_NAME", os.fsdecode(b"\xff")),
         ("TORCHDEVICE_DRIVER", "c\0pu"),
         ("TORCHDEVICE_CAPABILITY", "8"),
         ("TORCHDEVICE_CAPABILITY", "8.10"),
@@ -127,8 +133,10 @@ def test_unreadable_values_name_variable_value_and_what_is_allowed(variable: str
 
 
 def test_unknown_setting_is_refused() -> None:
-    with pytest.raises(settings.SettingsError, match="'colour'"):
+    with pytest.raises(settings.SettingsError, match="there is no setting 'colour'; known: "):
         settings.load({"colour": "red"}, {})
+    with pytest.raises(settings.SettingsError, match=r"there is no setting 'drvier'; did you mean driver\?; known: "):
+        settings.load({"drvier": "cpu"}, {})
 
 
 def test_arguments_are_checked_as_the_environment_is() -> None:
@@ -136,10 +144,40 @@ def test_arguments_are_checked_as_the_environment_is() -> None:
         settings.load({"devices": 0}, {})
 
 
-def test_redirects_only_on_true() -> None:
-    assert settings.load({}, {"TORCH_ALLOW_REDIRECTS": "TRUE"}).allow_redirects
-    assert not settings.load({}, {"TORCH_ALLOW_REDIRECTS": "1"}).allow_redirects
+@pytest.mark.parametrize("value", ["TRUE", "true", "1", "yes", "on"])
+def test_redirects_are_allowed(value: str) -> None:
+    assert settings.load({}, {"TORCH_ALLOW_REDIRECTS": value}).allow_redirects
+
+
+@pytest.mark.parametrize("value", ["", "false", "False", "0", "no", "off"])
+def test_redirects_are_the_drivers_default(value: str) -> None:
+    assert not settings.load({}, {"TORCH_ALLOW_REDIRECTS": value}).allow_redirects
     assert [settings.BY_FIELD["allow_redirects"].write(value) for value in (True, False)] == ["true", "false"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"capability": 8},
+        {"capability": (8,)},
+        {"capability": (8, 0, 1)},
+        {"hide_from": 5},
+        {"hide_from": ("apex", 5)},
+        {"build": []},
+        {"build": 2},
+        {"devices": True},
+        {"devices": 2.5},
+        {"driver": b"cpu"},
+    ],
+    ids=str,
+)
+def test_arguments_of_another_type_are_refused(given: dict[str, object]) -> None:
+    """One that was truthy, or had more in it than was used, passed; others ended in a TypeError that named nothing."""
+    ((field, _),) = given.items()
+    with pytest.raises(
+        settings.SettingsError, match=f"^(--{field.replace('_', '-')}|{field})=.* cannot be read; allowed: "
+    ):
+        settings.load(given, {})
 
 
 #: Variables that are not called as their setting is, and settings without a flag.
@@ -149,7 +187,7 @@ VARIABLES = {
     "nvidia_smi": "TORCHDEVICE_WITH_NVIDIA_SMI",
 }
 #: Settings whose values are words.
-SWITCHES = {"build", "emulate_mps", "nvidia_smi"}
+SWITCHES = {"build", "emulate_mps", "nvidia_smi", "allow_redirects"}
 WORDS = {"driver", "policy", "identity", "float64", "log_level", "fallback", "mlx", "refusals", *SWITCHES}
 WITHOUT_FLAG = {"allow_redirects", "visible_devices", "build", "emulate_mps", "nvidia_smi"}
 
@@ -171,7 +209,7 @@ def test_defaults_and_every_word_that_is_allowed_can_be_read(option: settings.Op
     words = option.allowed.split(", ")
     if option.field in WORDS:
         read = [option.read(word) for word in words]
-        assert read == ([True, False] if option.field in SWITCHES else words)
+        assert read == ([True] * 4 + [False] * 4 if option.field in SWITCHES else words)
         assert option.read(f" {words[0].swapcase()} ") == read[0]
         with pytest.raises(ValueError, match=words[0]):
             option.read(f"{words[0]} {words[0]}")

@@ -24,14 +24,32 @@ PLANTS = {
 
 @pytest.mark.mps
 def test_nothing_is_left_behind_in_a_minute() -> None:
-    done = python(SOAK, "--seconds", "60", check=False, timeout=400)
+    done = python(SOAK, "--seconds", "60", "--steps", "500", check=False, timeout=400)
     assert done.status == 0, done
     assert done.out.startswith("seed ")
+
+
+@pytest.mark.parametrize("place", ["virtual", pytest.param("mps", marks=pytest.mark.mps), "cpu"])
+def test_ten_thousand_steps_of_training_hold_what_a_thousand_hold(place: str) -> None:
+    """Memory of the process and of the device, descriptors and threads."""
+    done = python(SOAK, "--seconds", "0", "--steps", "10000", "--places", place, check=False, timeout=2400)
+    assert done.status == 0, done
+    assert f"| {place}, training | 10000 |" in done.out
+
+
+@pytest.mark.parametrize("plant", ["descriptor", "thread", "device memory"])
+def test_a_leak_of_training_is_found(plant: str) -> None:
+    words = ("--seconds", "0", "--steps", "300", "--places", "virtual", "--plant", plant)
+    done = python(SOAK, *words, check=False, timeout=400)
+    assert done.status == 1, done
+    assert re.search(f"FAILED: virtual, training: {re.escape(PLANTS[plant][1])}", done.out), done
 
 
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_leak_is_found(plant: str) -> None:
     place, said = PLANTS[plant]
-    done = python(SOAK, "--seconds", "30", "--places", place, "--plant", plant, check=False, timeout=400)
+    done = python(
+        SOAK, "--seconds", "30", "--steps", "0", "--places", place, "--plant", plant, check=False, timeout=400
+    )
     assert done.status == 1, done
     assert re.search(f"FAILED: .*{re.escape(said)}", done.out, re.DOTALL), done

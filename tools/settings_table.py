@@ -1,7 +1,7 @@
-"""Writes the table of docs/settings.md: what each setting does on each driver.
+"""Writes the tables of docs/settings.md: what each setting does on each driver, and the other variables.
 
-python tools/settings_table.py            # prints it
-python tools/settings_table.py --write    # puts it into the page
+python tools/settings_table.py            # prints the first
+python tools/settings_table.py --write    # puts both into the page
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from pathlib import Path
 
 from torchdevice_cuda.meanings import CHOOSING, Nothing, meaning
 from torchdevice_cuda.settings import DRIVERS, OPTIONS, Option
+from torchdevice_cuda.variables import VARIABLES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 BEGIN, END = "<!-- from tools/settings_table.py -->\n", "<!-- end -->\n"
+BEGIN_OTHERS = "<!-- other variables, from tools/settings_table.py -->\n"
 
 
 def _cell(option: Option, driver: str) -> str:
@@ -33,11 +35,21 @@ def table() -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
+def others() -> str:
+    """The table of the other variables in Markdown."""
+    rows = [["variable", "values", "meaning"], ["---"] * 3]
+    for each in VARIABLES:
+        rows.append([f"`{each.name}`", each.allowed, f"{each.help}{' (internal)' if each.is_internal else ''}"])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
 def page(text: str) -> str:
-    """The page with the table in its place."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{table()}\n{END}{after}"
+    """The page with the tables in their places."""
+    for begin, made in ((BEGIN, table()), (BEGIN_OTHERS, others())):
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(END)
+        text = f"{before}{begin}\n{made}\n{END}{after}"
+    return text
 
 
 def main() -> None:

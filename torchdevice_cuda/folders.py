@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+CACHE_DIR, RUNTIME_DIR = "TORCHDEVICE_CACHE_DIR", "TORCHDEVICE_RUNTIME_DIR"
 # Memory that every process of a Linux machine sees under the same name, whatever its environment.
 _MEMORY = Path("/dev/shm")
 
@@ -19,14 +20,26 @@ class SettingsError(ValueError):
     """A setting has a value that cannot be read."""
 
 
+def expand(named: str) -> Path:
+    """Return the absolute path of a folder that a variable names; RuntimeError for the home of an unknown user."""
+    return Path(named.strip()).expanduser().absolute()
+
+
+def _read(variable: str) -> Path | None:
+    named = os.environ.get(variable, "").strip()
+    if not named:
+        return None
+    try:
+        return expand(named)
+    except (RuntimeError, OSError) as error:  # a user that the system does not know; a working folder that is gone
+        raise SettingsError(f"{variable}={named!r} names no folder: {error}") from error
+
+
 def cache_dir() -> Path:
     """Where what was built and learned is kept: ``$TORCHDEVICE_CACHE_DIR``, or the user's cache folder."""
-    named = os.environ.get("TORCHDEVICE_CACHE_DIR", "").strip()
-    if named:
-        try:
-            return Path(named).expanduser().absolute()
-        except (RuntimeError, OSError) as error:  # a user that the system does not know; a working folder that is gone
-            raise SettingsError(f"TORCHDEVICE_CACHE_DIR={named!r} names no folder: {error}") from error
+    named = _read(CACHE_DIR)
+    if named is not None:
+        return named
     import platformdirs
 
     # Where a user has no home, some versions raise, and some leave "~", which would be made in the working folder.
@@ -56,8 +69,7 @@ def _below_own_home(path: Path) -> Path:
 
 def runtime_dir() -> Path | None:
     """Where running processes tell of themselves, if ``$TORCHDEVICE_RUNTIME_DIR`` says so."""
-    named = os.environ.get("TORCHDEVICE_RUNTIME_DIR", "").strip()
-    return Path(named).absolute() if named else None
+    return _read(RUNTIME_DIR)
 
 
 def memory_dir() -> Path:

@@ -1,7 +1,8 @@
 """Every setting of torchdevice_cuda: one frozen dataclass, read once from the command line and the environment.
 
-Nobody else in the package reads ``os.environ``. A value that cannot be read is an error that names the variable (or
-the option), the value and what is allowed; nothing is guessed.
+A value that cannot be read is an error that names the variable (or the option), the value and what is allowed; nothing
+is guessed. So is a variable that is called like ours and is none: :mod:`torchdevice_cuda.variables` has those that are
+read elsewhere.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import gpus, hidden
+from . import gpus, hidden, variables
 from .folders import SettingsError as SettingsError
 from .folders import cache_dir as cache_dir
 from .meanings import Meaning, Refused, meaning
+from .variables import SWITCH_VALUES, read_switch, write_switch
 
 DEFAULT_CAPABILITY = (7, 0)
 #: Every driver, in the order in which ``auto`` tries them, with the module that makes it. A new driver is a folder, and
@@ -98,10 +100,9 @@ def _one_of(*choices: str, fold: Callable[[str], str] = str.lower) -> Callable[[
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 64:
+    if re.fullmatch(r"\s*[0-9]{1,9}\s*", text) is None or not 1 <= int(text) <= 64:
         raise ValueError(text)
-    return value
+    return int(text)
 
 
 def _bytes(text: str) -> int:
@@ -117,33 +118,27 @@ def _bytes(text: str) -> int:
 
 
 def _capability(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"\s*(\d{1,2})\.(\d)\s*", text)
+    match = re.fullmatch(r"\s*([0-9]{1,2})\.([0-9])\s*", text)
     if match is None:
         raise ValueError(text)
     return int(match[1]), int(match[2])
 
 
-class _Unknown(ValueError):
-    """A value of many that are allowed; the message says which may have been meant."""
-
-
 def _profile(text: str) -> str:
     key = gpus.spelled(text)
     if key not in gpus.GPUS:
-        raise _Unknown(f"the nearest are {', '.join(near)}" if (near := gpus.nearest(text)) else "")
+        raise variables.ValueHint(f"the nearest are {', '.join(near)}" if (near := gpus.nearest(text)) else "")
     return key
-
-
-def _switch(text: str) -> bool:
-    value = text.strip().lower()
-    if value not in ("0", "1"):
-        raise ValueError(text)
-    return value == "1"
 
 
 def _text(text: str) -> str:
     if not text.strip():
         raise ValueError(text)
+    return text
+
+
+def _name(text: str) -> str:
+    _text(text).encode()  # programs print it, and the environment may hold bytes that are no text
     return text
 
 
@@ -173,10 +168,10 @@ OPTIONS: tuple[Option, ...] = (
         "allow_redirects",
         "TORCH_ALLOW_REDIRECTS",
         None,
-        "true (any case); anything else means the platform's default",
-        lambda text: text.strip().lower() == "true",
-        "always redirect per the policy table, on every platform",
-        lambda value: "true" if value else "false",
+        SWITCH_VALUES,
+        read_switch,
+        "always redirect per the policy table, on every platform, whatever the driver's default",
+        lambda value: str(value).lower(),
     ),
     Option(
         "identity",
@@ -225,9 +220,9 @@ OPTIONS: tuple[Option, ...] = (
         "a compute capability such as 7.0 or 9.0",
         _capability,
         "the compute capability the device claims",
-        lambda value: f"{value[0]}.{value[1]}",
+        lambda value: ".".join(map(str, value)),
     ),
-    Option("name", "TORCHDEVICE_NAME", "--name", "any text", _text, "the name the device claims"),
+    Option("name", "TORCHDEVICE_NAME", "--name", "any text", _name, "the name the device claims"),
     Option(
         "log_level",
         "TORCHDEVICE_LOG_LEVEL",
@@ -280,28 +275,28 @@ OPTIONS: tuple[Option, ...] = (
         "build",
         "TORCHDEVICE_BUILD",
         None,
-        "1, 0",
-        _switch,
+        SWITCH_VALUES,
+        read_switch,
         "whether the native part of the virtual GPU may be built where it is missing",
-        lambda value: "1" if value else "0",
+        write_switch,
     ),
     Option(
         "emulate_mps",
         "TORCHDEVICE_EMULATE_MPS",
         None,
-        "1, 0",
-        _switch,
+        SWITCH_VALUES,
+        read_switch,
         "whether a device in host memory answers as the Apple GPU, to try the mps driver elsewhere",
-        lambda value: "1" if value else "0",
+        write_switch,
     ),
     Option(
         "nvidia_smi",
         "TORCHDEVICE_WITH_NVIDIA_SMI",
         None,
-        "1, 0",
-        _switch,
+        SWITCH_VALUES,
+        read_switch,
         "whether programs find an nvidia-smi that shows these GPUs",
-        lambda value: "1" if value else "0",
+        write_switch,
     ),
     Option(
         "hide_from",
@@ -317,15 +312,21 @@ OPTIONS: tuple[Option, ...] = (
 BY_FIELD: dict[str, Option] = {option.field: option for option in OPTIONS}
 
 
+def known_variables() -> list[str]:
+    """Return the name of every environment variable of ours."""
+    return [*(option.variable for option in OPTIONS), *(variable.name for variable in variables.VARIABLES)]
+
+
 def _read(option: Option, spelled: str, text: str) -> Any:
+    return variables.read_value(option.read, option.allowed, spelled, text)
+
+
+def _write(option: Option, value: Any) -> str:
+    """Write a value of activate() as text; the reader rejects what is of another type."""
     try:
-        if "\0" in text:
-            raise ValueError(text)
-        os.fsencode(text)  # children get it by the environment, which holds no other text
-        return option.read(text)
-    except (ValueError, OverflowError) as error:
-        hint = f"; {error}" if isinstance(error, _Unknown) and str(error) else ""
-        raise SettingsError(f"{spelled}={text!r} cannot be read; allowed: {option.allowed}{hint}") from None
+        return value if isinstance(value, str) else option.write(value)
+    except TypeError:
+        return repr(value)
 
 
 def load(overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -334,6 +335,7 @@ def load(overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] 
     Override values may be text, as the command line gives it, or already of the field's type.
     """
     environ = os.environ if environ is None else environ
+    variables.check(environ, known_variables())
     values: dict[str, Any] = {}
     for option in OPTIONS:
         text = environ.get(option.variable)
@@ -341,13 +343,13 @@ def load(overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] 
             values[option.field] = _read(option, option.variable, text)
     for field, value in (overrides or {}).items():
         if field not in BY_FIELD:
-            raise SettingsError(f"there is no setting {field!r}; known: {', '.join(sorted(BY_FIELD))}")
+            hint = variables.suggest(field, BY_FIELD)
+            raise SettingsError(f"there is no setting {field!r}{hint}; known: {', '.join(sorted(BY_FIELD))}")
         if value is None:
             continue
         option = BY_FIELD[field]
         # Whatever type the caller used, the same reader checks it: activate(devices=0) must fail as --devices 0 does.
-        text = value if isinstance(value, str) else option.write(value)
-        values[field] = _read(option, option.flag or field, text)
+        values[field] = _read(option, option.flag or field, _write(option, value))
     chosen = Settings(**values)
     for line in unmet(chosen, chosen.driver, Refused):
         raise SettingsError(line)

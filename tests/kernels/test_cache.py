@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import shutil
@@ -15,7 +14,7 @@ import pytest
 from harness import CPU, in_child, in_fork, python
 
 from torchdevice_cuda import trust
-from torchdevice_cuda.kernels import compiled, scratch, toolkit
+from torchdevice_cuda.kernels import compiled, toolkit
 from torchdevice_cuda.nvidia.smi import placing
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be someone else")
@@ -248,24 +247,3 @@ def damaged_on_disk() -> list[int]:
 def test_a_program_with_a_truncated_kernel_goes_on(tmp_path: Path) -> None:
     place = CPU.within(TORCHDEVICE_CACHE_DIR=str(tmp_path))
     assert in_child(damaged_on_disk, place) == [4, 4, 4]
-
-
-def test_folders_of_killed_compilers_are_removed(cache: Path) -> None:
-    reader, writer = os.pipe()
-    forked = os.fork()
-    if not forked:
-        with scratch.make_scratch() as (folder, _):
-            (folder / "left").touch()
-            os.write(writer, str(folder).encode())
-            os.kill(os.getpid(), 9)
-    os.waitpid(forked, 0)
-    left = Path(os.read(reader, 1000).decode())
-    assert left.exists()
-    with contextlib.ExitStack() as held:
-        first = held.enter_context(scratch.make_scratch()).path
-        assert not left.exists()
-        second = held.enter_context(scratch.make_scratch()).path
-        assert first.exists() and second.exists()
-    assert not first.exists() and not second.exists()
-    os.close(reader)
-    os.close(writer)

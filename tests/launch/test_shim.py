@@ -85,6 +85,22 @@ def test_unreadable_value(installed: Path, value: str, path: list[Path]) -> None
     assert start(installed, "-c", "print(1)", path=path, auto=value) == Finished(0, "1\n", "")
 
 
+@pytest.mark.parametrize("name", ["TORCHDEVICE_AUT0", "TORCHDEVICE_ATUO"])
+@pytest.mark.parametrize("path", [[], [SHIM]], ids=["installed", "both"])
+def test_misspelt_switch_ends_those_who_import_torch(installed: Path, name: str, path: list[Path]) -> None:
+    words = f"torchdevice-cuda-shim: ValueError: there is no variable {name}; did you mean TORCHDEVICE_AUTO?\n"
+    done = start(installed, "-c", LOOK, path=[*path, FAKES], auto=None, **{name: "1"})
+    assert done == Finished(2, "", words)
+    assert start(installed, "-c", "print(1)", path=path, auto=None, **{name: "1"}) == Finished(0, "1\n", "")
+    off = start(installed, "-c", LOOK, path=[FAKES], auto="0", **{name: "1"})
+    assert (off.status, off.err) == (0, "")
+
+
+def test_empty_misspelt_switch_imports_nothing(installed: Path) -> None:
+    code = "import sys; print('torchdevice_cuda_shim' in sys.modules)"
+    assert start(installed, "-c", code, auto="", TORCHDEVICE_AUT0="") == Finished(0, "False\n", "")
+
+
 @pytest.mark.parametrize("flags, ours", [([], True), (["-I"], True), (["-S"], False)], ids=["plain", "-I", "-S"])
 def test_it_imports_itself_only(installed: Path, flags: list[str], ours: bool) -> None:
     code = "import sys; print(sorted(sys.modules))"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -99,11 +100,16 @@ def test_the_double_signals_late() -> None:
 
 def test_a_latency_that_is_none() -> None:
     place = MPS_FAITHFUL.within(TORCHDEVICE_EMULATE_MPS_LATENCY_US="soon")
-    with pytest.raises(pytest.fail.Exception, match="TORCHDEVICE_EMULATE_MPS_LATENCY_US=soon: expected a number"):
-        outcome(_metal_events_are_there, place).checked()
+    with pytest.raises(
+        pytest.fail.Exception, match="TORCHDEVICE_EMULATE_MPS_LATENCY_US='soon' cannot be read; allowed: "
+    ):
+        outcome(_use_late_latency, place).checked()
+    with pytest.raises(pytest.fail.Exception, match="TORCHDEVICE_EMULATE_MPS_LATENCY_US=later: expected a number"):
+        outcome(_use_late_latency, MPS_FAITHFUL).checked()
 
 
-def _metal_events_are_there() -> None:
+def _use_late_latency() -> None:
+    os.environ["TORCHDEVICE_EMULATE_MPS_LATENCY_US"] = "later"
     _metal_events()
 
 

@@ -10,7 +10,7 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -28,6 +28,32 @@ def train(dice: random.Random) -> None:
         loss.backward()
         optimizer.step()
     assert loss.item() >= 0
+
+
+def train_on(steps: int) -> Iterator[int]:
+    """Train one model for so many steps, in mixed precision, with a schedule, an event and a metric in each."""
+    layers = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Dropout(), torch.nn.Flatten()
+    model = torch.nn.Sequential(*layers, torch.nn.Linear(144, 5)).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    scaler = torch.amp.GradScaler("cuda", init_scale=256.0)
+    side, done = torch.cuda.Stream(), torch.cuda.Event()
+    for step in range(steps):
+        with torch.cuda.stream(side):
+            images = torch.randn(2, 3, 8, 8).pin_memory().to("cuda", non_blocking=True)
+            done.record()
+        done.wait()
+        with torch.autocast("cuda"):
+            loss = torch.nn.functional.cross_entropy(model(images), torch.tensor([1, 3], device="cuda"))
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        schedule.step()
+        assert loss.item() >= 0
+        yield step
 
 
 def threads(dice: random.Random) -> None:

@@ -1,6 +1,7 @@
 """A process of the soak: works in random order, and stays to the end to take its own measure or ends at random.
 
     python process.py PLACE ROLE SEED SECONDS PLANT
+    python process.py PLACE trainer SEED STEPS PLANT      # trains one model, and measures itself on the way
 
 It prints a line of JSON: what it was about to do when it began to end, or its figures.
 """
@@ -105,6 +106,23 @@ def stay(place: str, settings: dict[str, Any], dice: random.Random, seconds: flo
     return {"rounds": rounds, "cycles": cycles, "warm": warm, "end": figures()}
 
 
+def train(steps: int, plant: str) -> dict[str, Any]:
+    """Train one model as programs do; the figures after a tenth of the steps, and at the end."""
+    import actions
+
+    rounds = actions.train_on(steps)
+    warm = end = {}
+    for done in rounds:
+        faulthandler.dump_traceback_later(LIMIT, exit=True)
+        if done == steps // 10:
+            warm = figures()
+        if plant and done % 100 == 0:
+            actions.PLANTS[plant]()
+        if done == steps - 1:
+            end = figures()  # with the model and its optimizer, as before
+    return {"rounds": steps, "cycles": 0, "warm": warm, "end": end}
+
+
 def main() -> None:
     place, role, seed, seconds, plant = sys.argv[1:6]
     dice = random.Random(int(seed))
@@ -121,6 +139,9 @@ def main() -> None:
 
     if role == "resident":
         print(json.dumps(stay(place, settings, dice, float(seconds), plant)), flush=True)
+        return
+    if role == "trainer":
+        print(json.dumps(train(int(seconds), plant)), flush=True)
         return
     ending = dice.choice([*ENDINGS])
     for _ in range(dice.randrange(4)):

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Store
 
-from .. import folders, trust
+from .. import folders, leftovers, trust
 
 #: Words at the beginning of the memory, and of each rank's part: the first of a part counts the rank's calls.
 HEAD = 8
@@ -32,6 +32,7 @@ _PAIR = 64
 _SENT, _WANTED = 0, 1
 #: A word: which call it is, counted in 16 bits, and 48 bits that say what it does.
 _NUMBER, _SIZE = 48, (1 << 38) - 1
+_PREFIX = "torchdevice_cuda-"
 _KEY, _JOINED = "agreement", "agreement/joined"
 
 
@@ -174,14 +175,18 @@ def join(store: Store, rank: int, size: int, owner: Any) -> Agreement | None:
 
 
 def _made(length: int, owner: Any) -> tuple[mmap.mmap | None, str]:
-    path = str(folders.memory_dir() / f"torchdevice_cuda-{secrets.token_hex(16)}")
+    path = str(folders.memory_dir() / f"{_PREFIX}{secrets.token_hex(16)}")
+    leftovers.remove(folders.memory_dir(), _PREFIX)
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError:
         return None, ""
     weakref.finalize(owner, _unlink, path)
+    leftovers.hold(file)  # as long as it is mapped
     try:
         os.ftruncate(file, length)
+        if hasattr(os, "posix_fallocate"):  # memory that is full is an error now, and SIGBUS when it is used
+            os.posix_fallocate(file, 0, length)
         return mmap.mmap(file, length), path
     except OSError:
         return None, ""

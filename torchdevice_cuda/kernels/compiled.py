@@ -14,19 +14,17 @@ import hashlib
 import itertools
 import logging
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import trust
+from .. import leftovers, trust
 from . import flags, nvcc, refusals, tokens, translation
-from .scratch import make_scratch
 
 _log = logging.getLogger("torchdevice_cuda")
-#: The folder of the cache.
-_AREA = "kernels"
+#: The folder of the cache, and what folders for temporary files begin with.
+_AREA, _SCRATCH = "kernels", "torchdevice-kernels-"
 #: Libraries that came from the cache, by their digests, and what compiles each again.
 _from_cache: dict[bytes, Callable[[], bytes]] = {}
 _SUCCESS, _INVALID_VALUE, _NOT_FOUND = 0, 1, 500
@@ -75,8 +73,11 @@ def compile_library(source: str, file: str, expressions: Sequence[str], options:
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
 
     def build() -> bytes:
-        with make_scratch() as (scratch, _):
-            made = _build(scratch, source, file, expressions, command)
+        try:
+            with leftovers.scratch(_SCRATCH) as (scratch, _):
+                made = _build(scratch, source, file, expressions, command)
+        except OSError as error:  # no room for what is made on the way
+            raise CompileError(f"{error}\n") from error
         unkept = trust.put(_AREA, f"{key}.so", made)
         if unkept:
             _log.info("a kernel is not cached, and compiled again next time: %s", unkept)
@@ -119,18 +120,18 @@ def _build(scratch: Path, source: str, file: str, expressions: Sequence[str], co
         translated = scratch / "kernels.ii"
         foreign = translation.is_below(*nvcc.others_roots(command.reading))
         translated.write_text(translation.translate(text, foreign, nvcc.checked()), encoding="utf-8")
+        told = [*nvcc.standard(command.compiling), "-O3", *nvcc.shape(), *command.compiling]
+        made = translated.with_suffix(".o")
+        # Two steps: a linker that is told of checks would add the sanitizers' own libraries.
+        for words in (
+            [*told, "-fvisibility=hidden", "-c", str(translated), "-o", str(made)],
+            ["-shared", str(made), "-o", str(library), "-lpthread", "-ldl"],
+        ):
+            done = nvcc.run_compiler(words)
+            if done.returncode:
+                raise CompileError(done.stderr)
     except (nvcc.Failed, refusals.Refused) as error:
         raise CompileError(str(error)) from error
-    told = [*nvcc.standard(command.compiling), "-O3", *nvcc.shape(), *command.compiling]
-    made = translated.with_suffix(".o")
-    # Two steps: a linker that is told of checks would add the sanitizers' own libraries.
-    for words in (
-        [*told, "-fvisibility=hidden", "-c", str(translated), "-o", str(made)],
-        ["-shared", str(made), "-o", str(library), "-lpthread", "-ldl"],
-    ):
-        done = subprocess.run([*nvcc.compiler(), *words], capture_output=True, text=True, errors="replace", check=False)
-        if done.returncode:
-            raise CompileError(done.stderr)
     return library.read_bytes()
 
 
@@ -295,7 +296,7 @@ class Runtime:
         Each has a name of its own: the system's loader takes a library of a known name for the one that it has.
         """
         with contextlib.ExitStack() as held:
-            scratch, opened = held.enter_context(make_scratch())
+            scratch, opened = held.enter_context(leftovers.scratch(_SCRATCH))
             file = f"kernels-{next(_libraries)}.so"
             (scratch / file).write_bytes(content)
             library = ctypes.CDLL(f"{trust.name_open(opened, scratch)}/{file}")

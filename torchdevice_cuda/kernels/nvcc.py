@@ -14,8 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from .. import leftovers, variables
 from . import flags, refusals, translation
-from .scratch import make_scratch
 
 #: Headers of ours, found before any other.
 INCLUDE = Path(__file__).resolve().parent / "include"
@@ -95,12 +95,21 @@ def others_roots(reading: list[str]) -> list[Path]:
     return found
 
 
-def _run(words: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
-
-
 class Failed(Exception):
-    """The compiler's own words."""
+    """The compiler's own words, or why it could not be started."""
+
+
+def run_compiler(words: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run the host's compiler; Failed where there is none."""
+    command = [*compiler(), *words]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except OSError as error:
+        raise Failed(
+            f"nvcc: a C++17 compiler is needed to compile CUDA kernels, and {command[0]} cannot be started "
+            f"({error.strerror}). Install one (Debian/Ubuntu: apt-get install g++; Fedora: dnf install gcc-c++; macOS: "
+            "xcode-select --install), or set CXX.\n"
+        ) from error
 
 
 def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
@@ -115,10 +124,10 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
     if checked():
         ours.append("-DHOST_CUDA_CHECKED")
     theirs = [*standard(command.reading), *command.reading]
-    words = [*compiler(), "-E", "-x", "c++", *ours, *theirs, "-include", str(before), str(source)]
+    words = ["-E", "-x", "c++", *ours, *theirs, "-include", str(before), str(source)]
     if "-MD" in words and "-MT" not in words:
         words += ["-MT", command.output]
-    done = _run(words)
+    done = run_compiler(words)
     if done.returncode:
         missing = _MISSING.search(done.stderr)
         why = refusals.header(missing[1]) if missing else ""
@@ -129,10 +138,12 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
 
 def checked() -> bool:
     """Whether kernels are compiled so that every use of memory is looked at: TORCHDEVICE_KERNEL_CHECKS=1."""
-    said = os.environ.get("TORCHDEVICE_KERNEL_CHECKS", "").strip()
-    if said not in ("", "0", "1"):
-        raise flags.Unknown(f"TORCHDEVICE_KERNEL_CHECKS={said!r} is neither 0 nor 1")
-    return said == "1"
+    said = os.environ.get(variables.KERNEL_CHECKS, "")
+    try:
+        return bool(said) and variables.read_switch(said)
+    except ValueError:  # the program has set it since torchdevice_cuda was activated
+        allowed = variables.SWITCH_VALUES
+        raise flags.Unknown(f"{variables.KERNEL_CHECKS}={said!r} cannot be read; allowed: {allowed}") from None
 
 
 def shape() -> list[str]:
@@ -152,14 +163,14 @@ def native() -> list[str]:
 
 def compile_source(source: Path, command: flags.Command, output: str) -> None:
     """An object of a source."""
-    with make_scratch() as (scratch, _):
+    with leftovers.scratch("torchdevice-nvcc-") as (scratch, _):
         text = preprocess(source, command, scratch)
         roots = others_roots(command.reading)
         translated = scratch / f"{source.stem}.ii"
         translated.write_text(translation.translate(text, translation.is_below(*roots), checked()), encoding="utf-8")
         level = [] if any(word.startswith("-O") for word in command.compiling) else ["-O3"]
         words = [*standard(command.compiling), *level, *shape(), *command.compiling]
-        done = _run([*compiler(), *words, "-c", str(translated), "-o", output])
+        done = run_compiler([*words, "-c", str(translated), "-o", output])
         sys.stderr.write(done.stderr)
         if done.returncode:
             raise Failed("")
@@ -180,7 +191,7 @@ def main(words: list[str] | None = None) -> int:
             source = Path(command.sources[0])
             compile_source(source, command, command.output or f"{source.stem}.o")
             return 0
-        with make_scratch() as (scratch, _):
+        with leftovers.scratch("torchdevice-nvcc-") as (scratch, _):
             for i, name in enumerate(command.sources):
                 made = f"{Path(name).stem}.o" if command.compile_only else f"{scratch}/{i}.o"
                 compile_source(Path(name), command, made)
@@ -188,14 +199,17 @@ def main(words: list[str] | None = None) -> int:
             if command.compile_only:
                 return 0
             target = ["-o", command.output or "a.out"]
-            return subprocess.run(
-                [*compiler(), *objects, *target, *command.linking, "-lpthread", "-ldl"], check=False
-            ).returncode
+            done = run_compiler([*objects, *target, *command.linking, "-lpthread", "-ldl"])
+            sys.stderr.write(done.stderr)
+            return done.returncode
     except (flags.Unknown, refusals.Refused) as error:
         print(error, file=sys.stderr)
         return 1
     except Failed as error:
         sys.stderr.write(str(error))
+        return 1
+    except OSError as error:  # no room for what is made on the way
+        print(f"nvcc: {error}", file=sys.stderr)
         return 1
 
 

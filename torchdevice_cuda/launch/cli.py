@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .. import __version__, gpus, settings
+from .. import __version__, gpus, settings, variables
 from . import failing, options, program
 
 NAME = failing.NAME
@@ -98,7 +98,10 @@ def _setting(request: Request, word: str, rest: list[str]) -> None:
     flag, attached, value = word.partition("=")
     option = FLAGS.get(flag)
     if option is None:
-        raise UsageError(f"there is no option {flag}; see python -m torchdevice_cuda --help")
+        if attached and (flag in options.SWITCHES or (flag in _ACTIONS and not _ACTIONS[flag].choices)):
+            raise UsageError(f"{flag} takes no value, and got {value!r}; see python -m torchdevice_cuda --help")
+        hint = variables.suggest(flag, (*FLAGS, *options.SWITCHES, *options.OF_ACTIONS, *_ACTIONS)) or ";"
+        raise UsageError(f"there is no option {flag}{hint} see python -m torchdevice_cuda --help")
     if not attached:
         value = _value(flag, rest, option.allowed)
     if option.field == "gpu" and value == "list":

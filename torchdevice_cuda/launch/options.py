@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from .. import gpus, settings
+from .. import gpus, settings, variables
 from . import failing
 
 NAME = failing.NAME
@@ -103,15 +103,16 @@ def help_text() -> str:
     groups.append(("instead of running a program", list(_action_rows())))
     width = max(len(left) for _, rows in groups for left, _ in rows)
     shown = "\n\n".join(f"{title}:\n" + "\n".join(_lines(rows, width)) for title, rows in groups)
-    variables = textwrap.fill(
-        ", ".join(option.variable for option in settings.OPTIONS),
-        width=100,
-        initial_indent="  ",
-        subsequent_indent="  ",
-    )
+    of_options = _fill(option.variable for option in settings.OPTIONS)
+    others = _fill(variable.name for variable in variables.VARIABLES if not variable.is_internal)
     return (
-        f"{_USAGE}\n{shown}\n\nEach option can be given as a variable instead; options win:\n{variables}\n\n{_EXAMPLES}"
+        f"{_USAGE}\n{shown}\n\nEach option can be given as a variable instead; options win:\n{of_options}\n"
+        f"Other variables (docs/settings.md):\n{others}\n\n{_EXAMPLES}"
     )
+
+
+def _fill(names: Iterable[str]) -> str:
+    return textwrap.fill(", ".join(names), width=100, initial_indent="  ", subsequent_indent="  ")
 
 
 def _row(flag: str) -> tuple[str, str]:

@@ -18,11 +18,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import leftovers
 from . import places
 
 PAGE = 4096
 VERSION = 1
 SUFFIX = ".gpu"
+_UNFINISHED = ".part"
 _log = logging.getLogger("torchdevice_cuda")
 #: Mapped for as long as the process lives: the compiled device may be storing there.
 _mapped: list[mmap.mmap] = []
@@ -62,10 +64,11 @@ def publish(driver: str, devices: Sequence[dict[str, Any]], resident_since: int 
     see for themselves.
     """
     pid = os.getpid()
+    started = leftovers.identity(pid)
     about = {
         "version": VERSION,
         "pid": pid,
-        "started": places.identity(pid),
+        "started": started,
         "driver": driver,
         "command": sys.executable or "python",
         "resident_since": resident_since,
@@ -73,10 +76,14 @@ def publish(driver: str, devices: Sequence[dict[str, Any]], resident_since: int 
     }
     try:
         folder = places.make()
-        path = folder / f"{pid}{SUFFIX}"
-        temporary = folder / f".{pid}.part"
-        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        leftovers.remove(folder, suffix=SUFFIX, age_s=0.0, is_alive=_is_alive)
+        leftovers.remove(folder, suffix=_UNFINISHED)
+        # Processes of two containers may have one number, and a process may publish again.
+        name = f"{pid}-{started}-{os.urandom(4).hex()}"
+        path, temporary = folder / f"{name}{SUFFIX}", folder / f".{name}{_UNFINISHED}"
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with open(descriptor, "r+b") as file:
+            leftovers.hold(descriptor)  # and what is mapped holds it when this is closed: mmap has a duplicate
             file.write(bytes(PAGE) + json.dumps(about).encode())
             file.flush()
             cells = mmap.mmap(file.fileno(), PAGE)
@@ -88,3 +95,9 @@ def publish(driver: str, devices: Sequence[dict[str, Any]], resident_since: int 
     made = Publication(path, cells)
     atexit.register(made.withdraw)
     return made
+
+
+def _is_alive(name: str) -> bool:
+    """Whether a file's name tells of a process that runs here."""
+    pid, _, rest = name.partition("-")
+    return pid.isdecimal() and str(leftovers.identity(int(pid))) == rest.partition("-")[0]

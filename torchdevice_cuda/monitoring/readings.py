@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from .. import trust
+from .. import leftovers, trust
 from . import places
 from .publishing import PAGE, SUFFIX, VERSION
 
@@ -69,8 +69,8 @@ def _read(path: Path, directory: int) -> Process | None:
     if about["version"] != VERSION:
         return None
     pid = int(about["pid"])
-    if places.identity(pid) != about["started"]:
-        path.unlink(missing_ok=True)
+    if leftovers.identity(pid) != about["started"]:
+        leftovers.unlink_abandoned(path)  # it stays if it is locked: that of another container
         return None
     devices = tuple(Device(**{**each, "capability": tuple(each["capability"])}) for each in about["devices"])
     cells = list(struct.unpack(f"{len(devices)}Q", data[: 8 * len(devices)]))

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 
+from .. import leftovers
 from ..settings import BY_FIELD, Settings, SettingsError
 
 STANDARD_ERROR = "-"
@@ -19,6 +20,8 @@ STANDARD_ERROR = "-"
 _DESCRIPTORS = ("/dev/std", "/dev/fd/", "/proc/")
 #: Seconds that the reader of a pipe has to make room: a process must not hang at its end for want of one.
 _PATIENCE = 5.0
+#: What files of ours beside a report are called: nobody else's name begins so.
+_PREFIX = ".torchdevice-report-"
 #: What is written to see whether there is room; most reports are smaller.
 _PROBE = b"\0" * 4096
 
@@ -128,7 +131,8 @@ def _probe(named: str) -> None:
 
 def _room(folder: str) -> None:
     """Whether a file can be made in a folder, and filled; nothing stays there that could be taken for a report."""
-    descriptor, name = tempfile.mkstemp(prefix=".torchdevice-report-", dir=folder)
+    leftovers.remove(folder, _PREFIX)
+    descriptor, name = tempfile.mkstemp(prefix=_PREFIX, dir=folder)
     try:
         if os.write(descriptor, _PROBE) < len(_PROBE):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -152,9 +156,10 @@ def _send(descriptor: int, data: bytes) -> None:
 def _replace(named: str, data: bytes) -> None:
     """A file with the data in one step: nobody sees half a report, and none if the process dies meanwhile."""
     path = os.path.realpath(named)
-    temporary = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{os.getpid()}.part")
+    temporary = os.path.join(os.path.dirname(path), f"{_PREFIX}{os.getpid()}-{os.urandom(4).hex()}.part")
     try:
         with open(temporary, "wb") as file:
+            leftovers.hold(file.fileno())
             file.write(data)
         if os.path.exists(path):
             os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))

@@ -17,11 +17,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from .. import trust
+from .. import leftovers, trust
 from .document import Document, Process, from_json, merged
 
 _FOLDER = "_TORCHDEVICE_REPORT_PARTS"
 _BETWEEN = "\t"
+_PREFIX = "torchdevice-report-"
 _BEGUN, _PART = ".begun", ".json"
 
 
@@ -35,8 +36,8 @@ class Family:
         #: Whether it was this process that named the folder.
         self._first = not self._folder or place != named
         if self._first:
-            name = f"torchdevice-report-{self._owner}-{secrets.token_hex(8)}"
-            self._folder = os.path.join(tempfile.gettempdir(), name)
+            self._folder = os.path.join(tempfile.gettempdir(), _name_folder(self._owner))
+            _remove_abandoned(tempfile.gettempdir())
             os.environ[_FOLDER] = f"{self._folder}{_BETWEEN}{named}"
         self._parts: list[Document] = []
         self._silent: dict[str, Process] = {}
@@ -119,9 +120,27 @@ class Family:
             trust.write(Path(path), text.encode(), folder, 0o600)
 
     def _is_awaited(self) -> bool:
-        """Whether the first process still lives, by its number, which is in the folder's name."""
-        number = os.path.basename(self._folder).split("-")[2:3]
-        return bool(number) and number[0].isdigit() and _is_alive(int(number[0]))
+        """Whether the first process still lives."""
+        return _has_living_owner(os.path.basename(self._folder))
+
+
+def _name_folder(pid: int) -> str:
+    """Name the folder by the process that waits for the parts.
+
+    Not by a lock of its: the folder is made by the first child, and by none where there is no child.
+    """
+    return f"{_PREFIX}{pid}-{leftovers.identity(pid)}-{leftovers.process_namespace()}-{secrets.token_hex(8)}"
+
+
+def _has_living_owner(name: str) -> bool:
+    pid, _, rest = name.removeprefix(_PREFIX).partition("-")
+    return pid.isdecimal() and str(leftovers.identity(int(pid))) == rest.partition("-")[0]
+
+
+def _remove_abandoned(folder: str) -> None:
+    """Remove the folders of parts that killed processes of this container left; of others nothing is known here."""
+    here = f"-{leftovers.process_namespace()}-"
+    leftovers.remove(folder, _PREFIX, is_alive=lambda name: here not in name or _has_living_owner(name))
 
 
 def _is_alive(pid: int) -> bool:

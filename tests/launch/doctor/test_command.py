@@ -114,7 +114,7 @@ def test_a_run(tmp_path: Path) -> None:
 
 def test_a_driver_that_cannot_work(tmp_path: Path, no_gpu: None) -> None:
     """What is installed is looked at all the same, in the user's own environment: that is where the reason may be."""
-    env = environment(TORCHDEVICE_DEVICE="2")
+    env = environment(CUDA_VISIBLE_DEVICES="-1")
     ended = python(*OURS, "--doctor", "--driver", "cuda", "x.json", folder=tmp_path, env=env)
     assert (ended.status, ended.err) == (1, "")
     found = {check["name"]: check for check in json.loads((tmp_path / "x.json").read_text())["checks"]}
@@ -123,9 +123,8 @@ def test_a_driver_that_cannot_work(tmp_path: Path, no_gpu: None) -> None:
     assert set(others.values()) == {SKIPPED}
     assert found["installation"]["verdict"] == NOTED
     answers = {answer["question"]: answer for answer in found["installation"]["answers"]}
-    assert (
-        answers["variables"]["found"] == "nobody reads TORCHDEVICE_DEVICE" and answers["torch build"]["verdict"] == OK
-    )
+    assert answers["variables"]["found"] == "CUDA_VISIBLE_DEVICES hides every GPU from programs"
+    assert answers["torch build"]["verdict"] == OK
     assert f"    advice: {answers['variables']['advice']}\n" in ended.out
     assert "driver 'cuda' was asked for, but " in ended.out
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import torchdevice_cuda
-from torchdevice_cuda import settings
 from torchdevice_cuda.launch.doctor import packages
 from torchdevice_cuda.launch.doctor.asking import Advised, NotHereError, Question
 from torchdevice_cuda.launch.doctor.checks import installation
@@ -204,12 +202,6 @@ WRONG: dict[str, tuple[Question, Callable[[Path, Patch], None], str, str]] = {
         "1 packages of NVIDIA's libraries, 2.5 GB, and no GPU",
         "whl/cpu",
     ),
-    "a misspelt variable": (
-        installation.variables,
-        lambda folder, patch: patch.setenv("TORCHDEVICE_DEVICE", "2"),
-        "nobody reads TORCHDEVICE_DEVICE",
-        "--help lists the variables",
-    ),
     "all hidden": (
         installation.variables,
         lambda folder, patch: patch.setenv("CUDA_VISIBLE_DEVICES", ""),
@@ -255,20 +247,6 @@ def test_a_wheel_that_fits_needs_no_compiler(tmp_path: Path, monkeypatch: Patch)
     assert inventory.others() == []
     with pytest.raises(NotHereError, match="none is needed"):
         installation.compiler()
-
-
-def test_every_variable_is_known() -> None:
-    """One that is new is a setting, or has its place in the list: else the doctor would call it misspelt.
-
-    TORCHDEVICE_CUDA is a macro that C++ is compiled with.
-    """
-    root = Path(torchdevice_cuda.__file__).parent
-    files = [path for path in root.rglob("*") if path.suffix in (".py", ".cpp", ".h")]
-    read = {name for path in files for name in re.findall(r"\bTORCHDEVICE_[A-Z0-9_]*[A-Z0-9]\b", path.read_text())}
-    known = {option.variable for option in settings.OPTIONS} | {
-        f"TORCHDEVICE_{name}" for name in installation._VARIABLES
-    }
-    assert read - known <= {"TORCHDEVICE_CUDA"} and {f"TORCHDEVICE_{name}" for name in installation._VARIABLES} <= read
 
 
 def test_torch_is_not_imported() -> None:

@@ -9,12 +9,11 @@ import importlib.util
 import os
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ... import settings
+from ... import leftovers, settings
 from ...drivers.host import facts
 from ...drivers.traits import Trait
 from .. import children
@@ -68,8 +67,8 @@ def _short_names() -> list[str]:
 def examine(words: Sequence[str], chosen: settings.Settings, overrides: Mapping[str, str]) -> tuple[str, int]:
     """Do it; what is to be shown, and the exit status."""
     checks, file = request(words)
-    with tempfile.TemporaryDirectory(prefix="torchdevice-doctor-", ignore_cleanup_errors=True) as folder:
-        examination = Examination(checks, chosen, overrides, Path(folder))
+    with leftovers.scratch("torchdevice-doctor-") as (folder, _):
+        examination = Examination(checks, chosen, overrides, folder)
         with _signals() as caught:
             examination.run(caught)
     found = list(examination.results.values())

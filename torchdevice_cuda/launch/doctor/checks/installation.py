@@ -28,9 +28,6 @@ _CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu
 #: What is there where a driver of NVIDIA's is.
 _DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version")
 #: Variables that are no settings.
-_VARIABLES = """
-    AUTO CACHE_DIR EMULATE_MPS_LACKS EMULATE_MPS_LATENCY_US KERNEL_CHECKS NATIVE_CXXFLAGS RUNTIME_DIR TOOLKIT_VERSION
-""".split()
 
 
 @question
@@ -216,16 +213,10 @@ def nvidia_libraries() -> Finding:
 
 @question
 def variables() -> Finding:
-    known = {option.variable for option in settings.OPTIONS} | {f"TORCHDEVICE_{name}" for name in _VARIABLES}
-    unknown = sorted(name for name in os.environ if name.startswith("TORCHDEVICE_") and name not in known)
-    if unknown:
-        advise(
-            f"nobody reads {', '.join(unknown)}", "python -m torchdevice_cuda --help lists the variables that there are"
-        )
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
         advise("CUDA_VISIBLE_DEVICES hides every GPU from programs", "unset CUDA_VISIBLE_DEVICES")
     settings.load()
-    return ", ".join(sorted(name for name in os.environ if name in known)) or "none set"
+    return ", ".join(sorted(name for name in os.environ if name in settings.known_variables())) or "none set"
 
 
 @question

@@ -1,0 +1,146 @@
+"""The environment variables that are no settings of a driver, and the check that every variable of ours is known.
+
+:data:`torchdevice_cuda.settings.OPTIONS` has the others. A name that only begins as ours do is a misspelling, and a
+program must not run as if nothing had been set.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from .folders import CACHE_DIR, RUNTIME_DIR, SettingsError, expand
+
+#: What the names of our variables begin with; the second is that of one variable, so that its misspellings are seen.
+PREFIXES = ("TORCHDEVICE_", "TORCH_ALLOW_REDIRECT")
+ON = ("1", "true", "yes", "on")
+OFF = ("0", "false", "no", "off")
+#: Words of TORCHDEVICE_AUTO alone: activate if possible.
+TRY = ("try",)
+KERNEL_CHECKS = "TORCHDEVICE_KERNEL_CHECKS"
+_LISTED = "docs/settings.md and python -m torchdevice_cuda --help list them"
+
+
+class ValueHint(ValueError):
+    """A value that cannot be read, with a hint for the error message."""
+
+
+def read_switch(text: str) -> bool:
+    """Read a boolean."""
+    value = text.strip().lower()
+    if value not in ON + OFF:
+        raise ValueError(text)
+    return value in ON
+
+
+def write_switch(value: object) -> str:
+    """Write a boolean as 1 or 0; any other value as it is, for the reader to judge."""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _match(pattern: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if re.fullmatch(pattern, text, re.ASCII) is None:
+            raise ValueError(text)
+        return text
+
+    return read
+
+
+def _read_auto(text: str) -> str:
+    value = text.strip().lower()
+    if value not in ON + TRY + OFF:
+        raise ValueError(text)
+    return value
+
+
+def _read_folder(text: str) -> str:
+    if not text.strip():
+        raise ValueError(text)
+    try:
+        return os.fspath(expand(text))
+    except (RuntimeError, OSError) as error:  # a user that the system does not know; a working folder that is gone
+        raise ValueHint(str(error)) from error
+
+
+@dataclasses.dataclass(frozen=True)
+class Variable:
+    """One environment variable: its name, its reader, the values that the reader accepts and what it does."""
+
+    name: str
+    allowed: str
+    read: Callable[[str], object]
+    help: str
+    #: For processes that torchdevice_cuda starts itself.
+    is_internal: bool = False
+
+
+SWITCH_VALUES = "1, true, yes, on, 0, false, no, off"
+VARIABLES: tuple[Variable, ...] = (
+    Variable(
+        "TORCHDEVICE_AUTO",
+        ", ".join(ON + TRY + OFF),
+        _read_auto,
+        "whether the shim activates torchdevice_cuda when a process imports torch",
+    ),
+    Variable(CACHE_DIR, "a folder", _read_folder, "where compiled libraries and kernels are cached"),
+    Variable(RUNTIME_DIR, "a folder", _read_folder, "where processes publish the device memory that they hold"),
+    Variable(KERNEL_CHECKS, SWITCH_VALUES, read_switch, "whether memory accesses of compiled kernels are checked"),
+    Variable("TORCHDEVICE_NATIVE_CXXFLAGS", "options of the C++ compiler", str, "added when the device is compiled"),
+    Variable(
+        "TORCHDEVICE_EMULATE_MPS_LACKS",
+        "names of operators, separated by commas without spaces",
+        _match(r"[a-zA-Z_]\w*(,[a-zA-Z_]\w*)*"),
+        "operators that the emulated Apple GPU lacks in addition",
+    ),
+    Variable(
+        "TORCHDEVICE_EMULATE_MPS_LATENCY_US",
+        "a whole number of microseconds",
+        _match(r"[0-9]{1,15}"),
+        "from the end of work on the emulated Apple GPU to its signal",
+    ),
+    Variable(
+        "TORCHDEVICE_TOOLKIT_VERSION",
+        "a version of CUDA such as 13.0",
+        _match(r"[0-9]+\.[0-9]+"),
+        "the version that nvcc reports",
+        is_internal=True,
+    ),
+)
+
+
+def read_value(read: Callable[[str], object], allowed: str, spelled: str, text: str) -> object:
+    """Read a value; SettingsError names the variable or option, the value and what is allowed."""
+    try:
+        if "\0" in text:
+            raise ValueError(text)
+        os.fsencode(text)  # children get it by the environment, which holds no other text
+        return read(text)
+    except (ValueError, OverflowError) as error:
+        hint = f"; {error}" if isinstance(error, ValueHint) and str(error) else ""
+        raise SettingsError(f"{spelled}={text!r} cannot be read; allowed: {allowed}{hint}") from None
+
+
+def suggest(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """Return "; did you mean ...?" with the known name that is most like it, or nothing; the prefix is no likeness."""
+    import difflib  # for errors only
+
+    names = {each.removeprefix(prefix): each for each in known}
+    near = difflib.get_close_matches(name.removeprefix(prefix), names, n=1)
+    return f"; did you mean {names[near[0]]}?" if near else ""
+
+
+def check(environ: Mapping[str, str], known: Iterable[str]) -> None:
+    """Raise SettingsError for a variable with our prefix that is not known, and for a value that cannot be read.
+
+    ``known`` includes the names in :data:`torchdevice_cuda.settings.OPTIONS`, whose values are read there.
+    """
+    unknown = {name for name in environ if name.startswith(PREFIXES)}.difference(known)
+    for name in sorted(unknown):
+        hint = suggest(name, known, PREFIXES[0]) or ";"
+        raise SettingsError(f"there is no variable {name} (set to {environ[name]!r}){hint} {_LISTED}")
+    for variable in VARIABLES:
+        if text := environ.get(variable.name):
+            read_value(variable.read, variable.allowed, variable.name, text)
