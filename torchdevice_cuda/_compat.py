@@ -268,7 +268,7 @@ def effect_of(operator: Any) -> Any | None:
 
     if hasattr(effects, "_get_effect"):
         return effects._get_effect(operator)
-    return effects.SIDE_EFFECTS.get(operator)
+    return vars(effects)["SIDE_EFFECTS"].get(operator)
 
 
 def register_effect(operator: Any, effect: Any) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .inductor_calls import DeviceCalls
+from .inductor_passes import show_operators_to_passes
 from .inductor_random import lend_seed
 from .inductor_trees import Boxed, Trees
 from .interface import Native
@@ -75,8 +76,10 @@ def _compile(
     devices = [_device_of(value, kind) for value in output.args[0]]
     random = any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in gm.graph.nodes)
     trees = Trees.asked_for(gm, example_inputs, kwargs, min(indices))
-    inputs = _to_cpu_graph(gm, example_inputs, DeviceCalls(native, min(indices)), kind)
-    compiled = compile_fx_inner(gm, inputs, **kwargs)
+    calls = DeviceCalls(native, min(indices))
+    inputs = _to_cpu_graph(gm, example_inputs, calls, kind)
+    with show_operators_to_passes(calls):
+        compiled = compile_fx_inner(gm, inputs, **kwargs)
     call = around(_OnDevice(native, compiled, min(indices), devices, random))
     # Inductor has them for CUDA's own devices: not for an Apple GPU, whatever may be captured there.
     return call if trees is None or kind != "cuda" else Boxed(trees.around(call, compiled))

@@ -1,5 +1,7 @@
 """Operators of the program inside graphs that were rewritten to the CPU: they are called with device tensors.
 
+So are collectives, since a process group of NCCL takes no others.
+
 The graph calls a stand-in, an operator of ours with the same schema, so that inductor deals with mutation, layouts and
 order as it does with the program's own. What it is given are CPU tensors; it calls the program's operator with device
 tensors over the same memory, and gives CPU tensors over the memory of the results back. Fake tensors go the same way:
@@ -8,10 +10,11 @@ what the program registered for them sees the device, too.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
 from .. import _compat
 from .inductor_random import return_generator
@@ -23,17 +26,20 @@ _HOST = -1
 #: in Python for CUDA is called as the program's.
 _OF_TORCH = frozenset(
     "aten prim prims rngprims debugprims inductor inductor_prims quantized quantized_decomposed mkldnn mkl onednn "
-    f"streams profiler c10d _c10d_functional hostdevice_cuda hostdevice_mps {_NAMESPACE}".split()
+    f"streams profiler c10d hostdevice_cuda hostdevice_mps {_NAMESPACE}".split()
 )
+_COLLECTIVES, _WAIT = "_c10d_functional", "wait_tensor"
 
 
-def is_of_program(target: Any) -> bool:
-    """Whether a node's target is an operator of the program, which inductor has no code for."""
+def takes_device_tensors(target: Any) -> bool:
+    """Whether a node's target is a collective, or an operator of the program that inductor has no code for."""
     import torch
     from torch._inductor.lowering import fallbacks, lowerings
 
     if not isinstance(target, torch._ops.OpOverload) or target.namespace in _OF_TORCH:
         return False
+    if target.namespace == _COLLECTIVES:
+        return target._opname != _WAIT  # whoever calls the others for compiled code waits there and then
     return target not in lowerings or target in fallbacks
 
 
@@ -49,16 +55,27 @@ class DeviceCalls:
         Return the names of the arguments that the operator takes as they are; none where there was nothing to replace.
         The node's values are still those of the device.
         """
-        if is_of_program(node.target):
-            operator = node.target
-            node.target = self._stand_in(operator, node.args, node.kwargs)
-            return _names(operator)
-        for place, operator in enumerate(node.args):
-            if is_of_program(operator):
-                stand_in = self._stand_in(operator, node.args[place + 1 :], node.kwargs)
-                node.args = (*node.args[:place], stand_in, *node.args[place + 1 :])
-                return _names(operator)
-        return []
+        place, operator = _find(node, takes_device_tensors)
+        if operator is None:
+            return []
+        _put(node, place, self._stand_in(operator, node.args[place + 1 :], node.kwargs))
+        return _names(operator)
+
+    def restore(self, node: Any) -> Any | None:
+        """Have a node call the program's operator again; return the stand-in that it called."""
+        place, stand_in = _find(node, _made.__contains__)
+        if stand_in is not None:
+            _put(node, place, _made[stand_in])
+        return stand_in
+
+    def put_back(self, node: Any, stand_in: Any | None) -> None:
+        """Have a node call the stand-in that it called; another where it calls another operator, all on the device."""
+        place, operator = _find(node, takes_device_tensors)
+        if operator is None:
+            return
+        if stand_in is None or _made[stand_in] is not operator:
+            stand_in = _stand_in(self._native, operator, (self._index,) * len(_names(operator)), self._index)
+        _put(node, place, stand_in)
 
     def _stand_in(self, operator: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         names = _names(operator)
@@ -91,12 +108,27 @@ class DeviceCalls:
         return device.index or 0
 
 
+def _find(node: Any, is_wanted: Callable[[Any], bool]) -> tuple[int, Any | None]:
+    """Look for an operator that a node calls, at -1, or hands to a higher-order operator, among its arguments."""
+    import torch
+
+    operators = [(i, each) for i, each in enumerate((node.target, *node.args), -1)]
+    return next(((i, o) for i, o in operators if isinstance(o, torch._ops.OpOverload) and is_wanted(o)), (-1, None))
+
+
+def _put(node: Any, place: int, operator: Any) -> None:
+    if place < 0:
+        node.target = operator
+    else:
+        node.args = (*node.args[:place], operator, *node.args[place + 1 :])
+
+
 def _names(operator: Any) -> list[str]:
     return [argument.name for argument in operator._schema.arguments]
 
 
-#: By schema and places; they stay for as long as the process, as what was compiled with them may.
-_made: dict[tuple[Any, ...], Any] = {}
+#: The program's operators by their stand-ins, which stay for as long as the process, as what was compiled may.
+_made: dict[Any, Any] = {}
 
 
 @functools.cache
@@ -113,19 +145,19 @@ def _stand_in(native: Native, operator: Any, places: tuple[Any, ...], index: int
     """
     import torch
 
-    schema, kind = str(operator._schema), native.device_type
-    tags = sorted(operator.tags, key=str)
-    known = (kind, schema, tuple(map(str, tags)), places, index)
-    if known not in _made:
-        library = _library()
-        name = f"{operator.namespace}_{operator._opname}_{hashlib.sha256(repr(known).encode()).hexdigest()[:16]}"
-        call = _Call(native, operator, places, index)
+    schema, tags = str(operator._schema), sorted(operator.tags, key=str)
+    known = (native.device_type, schema, tuple(map(str, tags)), places, index)
+    name = f"{operator.namespace}_{operator._opname}_{hashlib.sha256(repr(known).encode()).hexdigest()[:16]}"
+    ours = getattr(torch.ops, _NAMESPACE)
+    if not hasattr(ours, name):
+        library, call = _library(), _Call(native, operator, places, index)
         library.define(name + schema[schema.index("(") :], tags=tags)
         library.impl(name, call.run, "CompositeExplicitAutograd")
         torch.library.register_fake(f"{_NAMESPACE}::{name}", call.fake, lib=library)
-        _made[known] = getattr(getattr(torch.ops, _NAMESPACE), name).default
-    _resemble(_made[known], operator)
-    return _made[known]
+    made = getattr(ours, name).default
+    _made[made] = operator
+    _resemble(made, operator)
+    return made
 
 
 def _resemble(stand_in: Any, operator: Any) -> None:
@@ -142,6 +174,19 @@ def _resemble(stand_in: Any, operator: Any) -> None:
         lowering.make_fallback(stand_in, layout_constraint=lowering._maybe_layout_constraints.get(operator), warn=False)
 
 
+@contextlib.contextmanager
+def _run_program(native: Native, index: int) -> Iterator[None]:
+    """Run code of the program in the middle of compiled code: what it allocates is where it says."""
+    compiled, present = native.allocate_on(_HOST), native.get_device()
+    native.set_device(index)
+    try:
+        with return_generator():
+            yield
+    finally:
+        native.set_device(present)
+        native.allocate_on(compiled)
+
+
 class _Call:
     """A call of an operator of the program with device tensors, made with CPU tensors."""
 
@@ -152,20 +197,14 @@ class _Call:
         self._native, self._kind, self._index = native, native.device_type, index
         self._lend, self._to_cpu = ops.lend.default, ops.to_cpu.default
         self._path = (operator.namespace, operator._opname, operator._overloadname)
-        self._places = [(i, a.name, place) for i, (a, place) in enumerate(zip(operator._schema.arguments, places))]
-        self._tensor, self._operators = torch.Tensor, torch.ops
+        self._places = [(i, name, place) for i, (name, place) in enumerate(zip(_names(operator), places, strict=True))]
+        self._is_collective = operator.namespace == _COLLECTIVES
+        self._tensor, self._operators = torch.Tensor, cast(Any, torch.ops)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it: with what the program allocates in the host's memory, and its device the present one."""
-        native = self._native
-        allocating, present = native.allocate_on(_HOST), native.get_device()
-        native.set_device(self._index)
-        try:
-            with return_generator():
-                return self._call(args, kwargs, self._lend, lambda made: self._to_cpu([made], True)[0])
-        finally:
-            native.set_device(present)
-            native.allocate_on(allocating)
+        """Call it."""
+        with _run_program(self._native, self._index):
+            return self._call(args, kwargs, self._lend, lambda made: self._to_cpu([made], True)[0])
 
     def fake(self, *args: Any, **kwargs: Any) -> Any:
         """Call it with fake tensors."""
@@ -209,8 +248,13 @@ class _Call:
             for (held, key), tensor, lent in zip(of_device, tensors, lend(tensors, index), strict=True):
                 held[key] = lent
                 given[id(lent)] = tensor
-        operator = functools.reduce(getattr, self._path, self._operators)
-        return self._take(operator(*positional, **kwargs), given, take)
+        operator: Any = functools.reduce(getattr, self._path, self._operators)
+        made = operator(*positional, **kwargs)
+        if self._is_collective:
+            # What is waited for is known by its storage, of which compiled code has an alias.
+            for each in made if isinstance(made, (list, tuple)) else (made,):
+                getattr(getattr(self._operators, _COLLECTIVES), _WAIT)(each)
+        return self._take(made, given, take)
 
     def _take(self, made: Any, given: dict[int, Any], take: Callable[[Any], Any]) -> Any:
         if isinstance(made, (list, tuple)):
