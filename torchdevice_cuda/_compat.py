@@ -262,6 +262,22 @@ def kernels_can_be_called() -> bool:
     return hasattr(torch.library, "get_kernel")
 
 
+def effect_of(operator: Any) -> Any | None:
+    """What kind of side effect an operator was registered to have: in a table of their own until 2.9."""
+    from torch._higher_order_ops import effects
+
+    if hasattr(effects, "_get_effect"):
+        return effects._get_effect(operator)
+    return vars(effects)["SIDE_EFFECTS"].get(operator)
+
+
+def register_effect(operator: Any, effect: Any) -> None:
+    """Register an operator to have a kind of side effect."""
+    from torch._higher_order_ops import effects
+
+    effects._register_effectful_op(operator, effect)
+
+
 def reduction_number(boxed: Any) -> int | None:
     """Which reduction an argument of a collective operator is; ``None`` in releases that do not tell Python."""
     return int(boxed.op()) if hasattr(boxed, "op") else None

@@ -2,8 +2,8 @@
 
 Inductor takes ``cuda`` to mean Triton. A graph that reaches it with tensors of the virtual GPU is rewritten to the
 CPU, compiled as a CPU graph, and called with CPU aliases of the arguments; what it allocates is the device's memory,
-and its results become device tensors without a copy. Nothing is ever run uncompiled in its place: what inductor
-cannot compile, it says.
+and its results become device tensors without a copy. Operators of the program in it are called with device tensors
+(inductor_calls.py). Nothing is ever run uncompiled in its place: what inductor cannot compile, it says.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .inductor_calls import DeviceCalls
+from .inductor_passes import show_operators_to_passes
+from .inductor_random import lend_seed
 from .inductor_trees import Boxed, Trees
 from .interface import Native
 
@@ -73,8 +76,10 @@ def _compile(
     devices = [_device_of(value, kind) for value in output.args[0]]
     random = any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in gm.graph.nodes)
     trees = Trees.asked_for(gm, example_inputs, kwargs, min(indices))
-    inputs = _to_cpu_graph(gm, example_inputs, kind)
-    compiled = compile_fx_inner(gm, inputs, **kwargs)
+    calls = DeviceCalls(native, min(indices))
+    inputs = _to_cpu_graph(gm, example_inputs, calls, kind)
+    with show_operators_to_passes(calls):
+        compiled = compile_fx_inner(gm, inputs, **kwargs)
     call = around(_OnDevice(native, compiled, min(indices), devices, random))
     # Inductor has them for CUDA's own devices: not for an Apple GPU, whatever may be captured there.
     return call if trees is None or kind != "cuda" else Boxed(trees.around(call, compiled))
@@ -86,24 +91,26 @@ def _device_of(node: Any, kind: str) -> int | None:
     return (device.index or 0) if device is not None and device.type == kind else None
 
 
-def _to_cpu_graph(gm: Any, example_inputs: Sequence[Any], kind: str) -> list[Any]:
+def _to_cpu_graph(gm: Any, example_inputs: Sequence[Any], calls: DeviceCalls, kind: str) -> list[Any]:
     """Rewrites the graph in place; gives example inputs on the CPU."""
     from torch._guards import detect_fake_mode
 
     mode = detect_fake_mode(list(example_inputs)) or detect_fake_mode(_values(gm))
     if mode is None:
         raise AssertionError("inductor was given a graph without fake tensors")
-    _rewrite(gm, mode, kind)
+    _rewrite(gm, mode, calls, kind)
     return _propagate(gm, example_inputs, mode, kind)
 
 
-def _rewrite(gm: Any, mode: Any, kind: str) -> None:
+def _rewrite(gm: Any, mode: Any, calls: DeviceCalls, kind: str) -> None:
     """Has the graph, and those that it calls, ask for the CPU where it asked for the device."""
     import torch
+    import torch.utils._pytree as pytree
     from torch._inductor.fx_passes.post_grad import view_to_reshape
     from torch.fx.node import map_aggregate, map_arg
 
     aten, cpu = torch.ops.aten, torch.device("cpu")
+    to_host = functools.partial(_to_host, mode=mode, kind=kind)
 
     def host(value: Any) -> Any:
         return cpu if isinstance(value, torch.device) and value.type == kind else value
@@ -112,14 +119,18 @@ def _rewrite(gm: Any, mode: Any, kind: str) -> None:
         if "stream" in node.meta.get("custom", ()):
             # Code for the CPU enters no streams: it runs in order. Records and waits are calls, and stay.
             node.meta["custom"] = {name: said for name, said in node.meta["custom"].items() if name != "stream"}
+        if "eager_input_vals" in node.meta:
+            # What the graph was traced with: inductor compiles the graphs that this one calls for it.
+            node.meta["eager_input_vals"] = pytree.tree_map(to_host, node.meta["eager_input_vals"])
         if node.op == "get_attr":
             value = getattr(gm, node.target, None)
             if isinstance(value, torch.Tensor) and value.device.type == kind:
-                setattr(gm, node.target, value.cpu())
+                with torch.utils._python_dispatch._disable_current_modes():  # a constant is no fake tensor
+                    setattr(gm, node.target, value.cpu())
             elif isinstance(value, torch.fx.GraphModule):
                 # Another graph, for control flow and for what is ordered by streams and events. Whoever calls it
                 # looks at its values, which nobody else writes down.
-                _rewrite(value, mode, kind)
+                _rewrite(value, mode, calls, kind)
                 _propagate(value, [n.meta.get("val") for n in value.graph.find_nodes(op="placeholder")], mode, kind)
         if node.op != "call_function":
             continue
@@ -128,6 +139,12 @@ def _rewrite(gm: Any, mode: Any, kind: str) -> None:
             for user in list(node.users):
                 user.args = map_arg(user.args, functools.partial(_but, node))
             gm.graph.erase_node(node)
+            continue
+        taken = calls.replace(node)
+        if taken:
+            node.kwargs = {
+                name: value if name in taken else map_aggregate(value, host) for name, value in node.kwargs.items()
+            }
             continue
         moves = node.target in (aten._to_copy.default, torch.ops.prims.device_put.default)
         source = node.args[0].meta.get("val") if moves and hasattr(node.args[0], "meta") else None
@@ -150,17 +167,21 @@ def _propagate(gm: Any, example_inputs: Sequence[Any], mode: Any, kind: str) -> 
     import torch
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-    inputs = []
-    for value in example_inputs:
-        if isinstance(value, torch.Tensor) and value.device.type == kind:
-            with mode:
-                made = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="cpu")
-                made.requires_grad_(value.requires_grad)
-            value = made
-        inputs.append(value)
+    inputs = [_to_host(value, mode, kind) for value in example_inputs]
     with torch.utils._python_dispatch._disable_current_modes():
         FakeTensorProp(gm, mode=mode).propagate_dont_convert_inputs(*inputs)
     return inputs
+
+
+def _to_host(value: Any, mode: Any, kind: str) -> Any:
+    """Give a fake tensor of the CPU for one of the device; anything else as it is."""
+    import torch
+
+    if not isinstance(value, torch.Tensor) or value.device.type != kind:
+        return value
+    with mode:
+        made = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="cpu")
+        return made.requires_grad_(value.requires_grad)
 
 
 def _memory(tensor: Any) -> tuple[int, int]:
@@ -261,11 +282,5 @@ class _OnDevice:
 
     def _draw(self, arguments: list[Any]) -> Any:
         """Random graphs draw from the CPU's generator: lend it the device's seed."""
-        import torch
-
-        state = torch.get_rng_state()
-        torch.default_generator.manual_seed(self._native.next_seed(self._index))
-        try:
+        with lend_seed(self._native.next_seed(self._index)):
             return self._compiled(arguments)
-        finally:
-            torch.set_rng_state(state)

@@ -35,6 +35,16 @@ std::vector<Tensor> to_device(
   return out;
 }
 
+// What the program is called with in the middle of a CPU function: device tensors over the memory of CPU tensors.
+std::vector<Tensor> lend(at::TensorList tensors, int64_t index) {
+  check_index(static_cast<int>(index));
+  Lent lent(static_cast<c10::DeviceIndex>(index));
+  std::vector<Tensor> out;
+  out.reserve(tensors.size());
+  for (const auto& t : tensors) out.push_back(lent.tensor(t));
+  return out;
+}
+
 }  // namespace
 
 void register_bridge() {
@@ -42,6 +52,7 @@ void register_bridge() {
       torch::Library::FRAGMENT, kIsCuda ? "hostdevice_cuda" : "hostdevice_mps", std::nullopt, __FILE__,
       static_cast<uint32_t>(__LINE__));
   m->def("to_cpu(Tensor[] tensors, bool keep=True) -> Tensor[]", TORCH_FN(to_cpu));
+  m->def("lend(Tensor[] tensors, int index) -> Tensor[]", TORCH_FN(lend));
   m->def(
       "to_device(Tensor[] results, Tensor[] inputs, Tensor[] cpu_inputs, int index) -> Tensor[]", TORCH_FN(to_device));
 }

@@ -54,6 +54,15 @@ void drop_storage(void* p) {
   c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(p));
 }
 
+// The device storage that a CPU storage is an alias of and keeps alive, or null.
+c10::StorageImpl* find_aliased(const c10::StorageImpl* cpu) {
+  const auto& data = cpu->data_ptr();
+  if (C10_LIKELY(data.get_deleter() != &drop_storage)) return nullptr;
+  auto* const kept = static_cast<c10::StorageImpl*>(data.get_context());
+  const bool same = kept->device().type() == kType && kept->data() == data.get() && kept->nbytes() == cpu->nbytes();
+  return same ? kept : nullptr;
+}
+
 at::QuantizerPtr quantizer_of(const TensorImpl* t) {
   return static_cast<at::QTensorImpl*>(const_cast<TensorImpl*>(t))->quantizer();
 }
@@ -121,6 +130,35 @@ at::Tensor Borrowed::tensor(const at::Tensor& t) {
   }
   at::Tensor out =
       at::detail::make_tensor<TensorImpl>(c10::Storage(*found), with_view_bits(kDense, impl), impl->dtype());
+  copy_geometry(out.unsafeGetTensorImpl(), impl);
+  return out;
+}
+
+c10::Storage Lent::storage(const c10::Storage& s) {
+  auto* const impl = s.unsafeGetStorageImpl();
+  for (const auto& [known, lent] : storages_)
+    if (known == impl) return lent;
+  auto* const aliased = find_aliased(impl);
+  c10::Storage lent;
+  if (aliased) {
+    lent = c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(aliased));
+  } else {
+    void* const at = impl->mutable_data();
+    auto held = s.getWeakStorageImpl().lock();
+    lent = c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), impl->nbytes(),
+        c10::DataPtr(at, held.release(), &drop_storage, device(index_)), device_allocator(), impl->resizable());
+  }
+  storages_.emplace_back(impl, lent);
+  return lent;
+}
+
+at::Tensor Lent::tensor(const at::Tensor& t) {
+  if (!t.defined() || !t.device().is_cpu() || !is_plain(t)) return t;
+  const auto* impl = t.unsafeGetTensorImpl();
+  check_holds(c10::typeMetaToScalarType(impl->dtype()));
+  at::Tensor out =
+      at::detail::make_tensor<TensorImpl>(storage(impl->storage()), with_view_bits(kDense, impl), impl->dtype());
   copy_geometry(out.unsafeGetTensorImpl(), impl);
   return out;
 }
@@ -216,6 +254,8 @@ c10::Storage Aliases::adopt(const c10::Storage& s) {
   for (auto& p : storages_)
     if (p.cpu.get() == impl) return c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(p.dev));
   if (impl->device().type() == kType) return s;
+  if (auto* const aliased = find_aliased(impl))
+    return c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(aliased));
   // No memory at all: empty, or a tensor known to be zero.
   if (C10_LIKELY(is_ours(impl->data_ptr()) || !impl->data())) {
     relabel(impl, device(index_));

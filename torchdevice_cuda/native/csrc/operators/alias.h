@@ -33,6 +33,20 @@ class Borrowed {
 // Whether a tensor is memory and a shape, and nothing else.
 bool is_plain(const at::Tensor& t);
 
+// CPU tensors as device tensors over the same memory, which they keep alive: the reverse of Aliases::to_cpu(). A
+// storage that is itself an alias gives the device's own back. Tensors that share a storage go on sharing one.
+class Lent {
+ public:
+  explicit Lent(c10::DeviceIndex index) : index_(index) {}
+  at::Tensor tensor(const at::Tensor& t);
+
+ private:
+  c10::Storage storage(const c10::Storage& s);
+
+  c10::DeviceIndex index_;
+  std::vector<std::pair<const c10::StorageImpl*, c10::Storage>> storages_;
+};
+
 // The aliases of one operator call. Two tensors that share a storage share its alias, so that overlap checks and
 // resizes inside CPU kernels see what they should.
 class Aliases {
