@@ -49,6 +49,10 @@ def disagreements(rank: int, size: int, group: Any) -> Cases:
             back[0] += 1  # the first rank sends it one
         dist.all_to_all_single(_ones(sum(back)), _ones(size), back, out, group)
 
+    def keep() -> None:
+        back = [2 if odd and one == rank else 1 for one in range(size)]
+        dist.all_to_all([_ones(count) for count in back], [_ones(1) for _ in range(size)], group)
+
     def gather_unevenly() -> None:
         sizes = [2] * size if odd else [1, *[2] * (size - 1)]
         dist.all_gather([_ones(count) for count in sizes], _ones(sizes[rank]), group)
@@ -85,6 +89,7 @@ def disagreements(rank: int, size: int, group: Any) -> Cases:
         "all_gather's size": lambda: dist.all_gather_into_tensor(_ones(more * size), _ones(more), group),
         "all_gather's sizes": gather_unevenly,
         "splits": split,
+        "what a rank keeps": keep,
         "sent": send,
         "coalesced": coalesce,
         "functional": lambda: functional.all_reduce(_ones(10), "max" if odd else "sum", group).add(1),

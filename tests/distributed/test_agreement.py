@@ -34,6 +34,7 @@ _BOTH = {
     "all_gather's size": ("ALLGATHER of 40 bytes", "ALLGATHER of 44 bytes"),
     "all_gather's sizes": ("BROADCAST of 4 bytes with root 0, one of 3 tensors", "ALLGATHER of 8 bytes"),
     "splits": ("Rank 0 is sending 4 bytes to Rank 2, which is receiving 8 bytes",),
+    "what a rank keeps": ("Rank 2 is sending 4 bytes to Rank 2, which is receiving 8 bytes",),
     "sent": ("Rank 0 is sending 40 bytes to Rank 2, which is receiving 20 bytes",),
     "coalesced": ("one of 3 tensors", "one of 2 tensors"),
     "functional": ("ALLREDUCE(SUM)", "ALLREDUCE(MAX)"),

@@ -96,6 +96,14 @@ def _describe(call: tuple[int, int]) -> str:
     return text + (f" with root {root}" if root >= 0 else "") + (f", one of {tensors} tensors" if tensors > 1 else "")
 
 
+def describe_exchange(source: int, sent: int, to: int, wanted: int) -> str:
+    """Return the error for a rank that sends another number of bytes than the other wants."""
+    return (
+        f"Detected mismatch between collectives on ranks. Rank {source} is sending {sent} bytes to Rank {to}, "
+        f"which is receiving {wanted} bytes."
+    )
+
+
 def _name_ranks(ranks: list[int]) -> str:
     if len(ranks) == 1:
         return f"Rank {ranks[0]} is"
@@ -227,10 +235,7 @@ class Agreement:
             self._disagree(source, found, self.rank, count)
 
     def _disagree(self, source: int, sent: int, to: int, wanted: int) -> None:
-        self.fail(
-            f"Detected mismatch between collectives on ranks. Rank {source} is sending {sent} bytes to Rank {to}, "
-            f"which is receiving {wanted} bytes."
-        )
+        self.fail(describe_exchange(source, sent, to, wanted))
         self.check()
 
     def _meet(self, what: int, other: int, count: int) -> int | None:

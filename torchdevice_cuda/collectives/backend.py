@@ -24,7 +24,7 @@ from torch._C._distributed_c10d import (
 )
 
 from . import rules
-from .agreement import Kind
+from .agreement import Kind, describe_exchange
 from .communicator import Communicator
 from .reductions import Finish, Reduction, flat, kind_of
 
@@ -325,6 +325,9 @@ class ProcessGroupNCCL(Communicator):
         width = given.element_size()
         self.check_numbers(given)
         self.moves(Kind.ALLTOALL)
+        own = self.rank()
+        if sent[own] != received[own]:
+            self.fail(describe_exchange(own, sent[own] * width, own, received[own] * width))
         for other, (out, back) in enumerate(zip(sent, received, strict=True)):
             self.sends(other, out * width)
             self.wants(other, back * width)

@@ -253,6 +253,12 @@ class Communicator(ProcessGroupGloo):
         if self._agreement is not None and self.checking is None and source != self.rank():
             self._agreement.wants(source, count)
 
+    def fail(self, text: str) -> None:
+        """Raise an error of this rank's arguments, and on the other ranks."""
+        if self._agreement is not None:
+            self._agreement.fail(text)
+        raise RuntimeError(text)
+
     def check_numbers(self, *tensors: torch.Tensor) -> None:
         """Raise for tensors with a NaN, if that was asked for: on a GPU a kernel looks for them, and asserts."""
         if self._unchecked is not None:
