@@ -139,6 +139,38 @@ def exchanged(rank: int, size: int, device: Device, dtype: torch.dtype, later: b
     yield "isend and irecv", (x, have[before])
 
 
+def _empty(rank: int, size: int) -> dict[str, Callable[[torch.Tensor], Any]]:
+    """Every collective, of a tensor that has nothing."""
+
+    def exchange(x: torch.Tensor) -> None:
+        after, before = (rank + 1) % size, (rank - 1) % size
+        both = [dist.P2POp(dist.isend, x, after), dist.P2POp(dist.irecv, x.clone(), before)]
+        for one in dist.batch_isend_irecv(both):
+            one.wait()
+
+    def coalesce(x: torch.Tensor) -> None:
+        with dist.distributed_c10d._coalescing_manager():
+            for one in (x, x.clone()):
+                dist.all_reduce(one)
+
+    return {
+        "all_reduce": dist.all_reduce,
+        "mean": lambda x: dist.all_reduce(x, dist.ReduceOp.AVG),
+        "reduce": lambda x: dist.reduce(x, 0),
+        "broadcast": lambda x: dist.broadcast(x, 0),
+        "all_gather": lambda x: dist.all_gather([x] * size, x),
+        "all_gather_into_tensor": lambda x: dist.all_gather_into_tensor(x.clone(), x),
+        "gather": lambda x: dist.gather(x, [x.clone() for _ in range(size)] if rank == 0 else None),
+        "scatter": lambda x: dist.scatter(x, [x.clone() for _ in range(size)] if rank == 0 else None),
+        "reduce_scatter": lambda x: dist.reduce_scatter(x, [x.clone() for _ in range(size)]),
+        "reduce_scatter_tensor": lambda x: dist.reduce_scatter_tensor(x, x.clone()),
+        "all_to_all": lambda x: dist.all_to_all([x.clone() for _ in range(size)], [x] * size),
+        "all_to_all_single": lambda x: dist.all_to_all_single(x, x.clone()),
+        "exchange": exchange,
+        "coalesced": coalesce,
+    }
+
+
 def others(rank: int, size: int, device: Device) -> Iterator[Case]:
     """What does not depend on a type."""
     x = numbers(rank, torch.float32).to(device)
@@ -147,10 +179,26 @@ def others(rank: int, size: int, device: Device) -> Iterator[Case]:
     x = torch.ones(2, 3, 4, 4).to(device, memory_format=torch.channels_last) * (rank + 1)
     dist.all_reduce(x)
     yield "channels_last", (x, torch.full((2, 3, 4, 4), size * (size + 1) / 2))
-    for call in (dist.all_reduce, lambda t: dist.broadcast(t, 0), lambda t: dist.all_gather([t] * size, t)):
+    for name, call in _empty(rank, size).items():
         x = torch.ones(0).to(device)
         call(x)
-        yield "nothing at all", (x, torch.ones(0))
+        yield f"{name} of nothing", (x, torch.ones(0))
+    # What some ranks have nothing of: rank r sends r rows to each.
+    x, counts = torch.zeros(sum(range(size)), 2).to(device), list(range(size))
+    dist.all_to_all_single(x, torch.full((rank * size, 2), float(rank)).to(device), counts, [rank] * size)
+    yield (
+        "all_to_all_single with empty splits",
+        (x, torch.arange(float(size)).repeat_interleave(torch.tensor(counts)).reshape(-1, 1).repeat(1, 2)),
+    )
+    parts = [torch.zeros(one).to(device) for one in range(size)]
+    dist.all_gather(parts, torch.full((rank,), float(rank)).to(device))
+    yield (
+        "all_gather with an empty one",
+        (torch.cat(parts), torch.cat([torch.full((one,), float(one)) for one in range(size)])),
+    )
+    gathered: list[Any] | None = [None] * size if rank == 0 else None
+    dist.gather_object("x" * (10**rank), gathered)
+    yield "gather_object of other sizes", (gathered, ["x" * (10**one) for one in range(size)] if rank == 0 else None)
     x = torch.zeros(4).to(device)[::2]
     dist.all_gather([x, *(torch.zeros(2).to(device) for _ in range(size - 1))], torch.ones(2).to(device))
     yield "all_gather into a tensor with gaps", (x, torch.ones(2))

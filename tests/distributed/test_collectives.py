@@ -32,6 +32,8 @@ _FEW = (torch.float32, torch.bool)
         pytest.param(CPU, 2, _FEW, id="cpu"),
         pytest.param(MPS_FAITHFUL, 2, _FEW, marks=MPS_FAITHFUL.marks, id="mps"),
         pytest.param(VIRTUAL.but(devices=3), 3, EVERY, marks=[*TWO.marks, pytest.mark.slow], id="virtual 3"),
+        pytest.param(TWO, 4, _FEW, marks=[*TWO.marks, pytest.mark.slow], id="virtual 4 on 2"),
+        pytest.param(VIRTUAL, 4, _FEW, marks=[*TWO.marks, pytest.mark.slow], id="virtual 4 on 1"),
         pytest.param(CPU, 3, EVERY, marks=pytest.mark.slow, id="cpu 3"),
         pytest.param(MPS_FAITHFUL, 3, ON_MPS, marks=[*MPS_FAITHFUL.marks, pytest.mark.slow], id="mps 3"),
     ],

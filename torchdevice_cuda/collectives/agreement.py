@@ -1,8 +1,9 @@
 """Ranks of one host write down what they are about to do, and see what the others do: Gloo ends a process that is sent
-more than it expects.
+more than it expects, and computes something with different reductions.
 
 The memory is shared, so that a look costs no message. A rank writes first and looks then: of two ranks that disagree,
-the later one is told before it calls Gloo, which sends nothing until both have called.
+the later one is told before it calls Gloo, which sends nothing until both have called. It writes down why the group has
+failed; ``watchdog.py`` has the others, which may wait in Gloo, raise the same.
 """
 
 from __future__ import annotations
@@ -11,29 +12,40 @@ import contextlib
 import ctypes
 import mmap
 import os
+import re
 import secrets
 import threading
+import time
 import weakref
+from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch._C._distributed_c10d import Store
+from torch._C._distributed_c10d import ReduceOp, Store
 
 from .. import folders, leftovers, trust
 
-#: Words at the beginning of the memory, and of each rank's part: the first of a part counts the rank's calls.
+#: Words at the beginning of the memory, of which the first says that the group has failed, and of each rank's part, of
+#: which the first counts the rank's calls and the second is the length of its failure's text.
 HEAD = 8
-#: How many of its last calls a rank shows. Who is further ahead is not compared with.
+#: How many of its last calls a rank shows, two words each. Who is further ahead is not compared with.
 RING = 1024
+#: Words of a failure's text.
+TEXT = 128
 #: The same of what is sent between two ranks, with the counter.
 _PAIR = 64
 _SENT, _WANTED = 0, 1
-#: A word: which call it is, counted in 16 bits, and 48 bits that say what it does.
+#: The second word of a call: which call it is, counted in 16 bits, and 48 bits that say what it does.
 _NUMBER, _SIZE = 48, (1 << 38) - 1
+#: The first word: the reduction, the root and one, and how many tensors are in one call.
+_ROOT, _TENSORS = 8, 32
 _PREFIX = "torchdevice_cuda-"
 _KEY, _JOINED = "agreement", "agreement/joined"
+_NAME = re.compile(f"{_PREFIX}[0-9a-f]{{32}}")
+#: Seconds that a mismatch waits for the other ranks' calls, to report them all.
+_PATIENCE = 0.25
 
 
 class Kind(IntEnum):
@@ -61,17 +73,42 @@ _TYPES = {
     torch.float32: 6,
     torch.float64: 7,
     torch.bfloat16: 15,
+    torch.float8_e5m2: 23,
+    torch.float8_e4m3fn: 24,
 }
 _TYPE_NAMES = {number: str(dtype).removeprefix("torch.") for dtype, number in _TYPES.items()}
 #: What is moved has no type: bytes.
 _BYTES = 31
 
 
-def _said(word: int) -> str:
+_REDUCTIONS: Any = ReduceOp.RedOpType
+
+
+def _describe(call: tuple[int, int]) -> str:
+    word, detail = call
     kind, dtype, size = Kind(word >> 43 & 31), word >> 38 & 31, word & _SIZE
     if kind in (Kind.ALLTOALL, Kind.BARRIER):
         return kind.name
-    return f"{kind.name} of {size} " + ("bytes" if dtype == _BYTES else f"elements of {_TYPE_NAMES[dtype]}")
+    root, tensors = (detail >> _ROOT & 0xFFFFFF) - 1, detail >> _TENSORS
+    if dtype == _BYTES:
+        text = f"{kind.name} of {size} bytes"
+    else:
+        text = f"{kind.name}({_REDUCTIONS(detail & 0xFF).name}) of {size} elements of {_TYPE_NAMES[dtype]}"
+    return text + (f" with root {root}" if root >= 0 else "") + (f", one of {tensors} tensors" if tensors > 1 else "")
+
+
+def describe_exchange(source: int, sent: int, to: int, wanted: int) -> str:
+    """Return the error for a rank that sends another number of bytes than the other wants."""
+    return (
+        f"Detected mismatch between collectives on ranks. Rank {source} is sending {sent} bytes to Rank {to}, "
+        f"which is receiving {wanted} bytes."
+    )
+
+
+def _name_ranks(ranks: list[int]) -> str:
+    if len(ranks) == 1:
+        return f"Rank {ranks[0]} is"
+    return f"Ranks {', '.join(map(str, ranks))} are"
 
 
 class Agreement:
@@ -80,6 +117,8 @@ class Agreement:
     def __init__(self, memory: mmap.mmap, rank: int, size: int) -> None:
         self.memory = memory
         self.rank, self.size = rank, size
+        #: What the compiled part knows the group by, where it does.
+        self.group = 0
         self.stride = _stride(size)
         self._words = memoryview(memory).cast("Q")
         self._lock = threading.Lock()
@@ -89,30 +128,100 @@ class Agreement:
         """Where the words are, for the compiled part."""
         return ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
 
-    def reduces(self, kind: Kind, tensor: torch.Tensor) -> None:
-        """Raise if another rank's call with this number is another, or has another size or type."""
-        self._compare(kind, _TYPES[tensor.dtype], tensor.numel())
+    # ------------------------------------------------------------------- failures
+    @property
+    def has_failed(self) -> bool:
+        """Whether a rank has reported a failure."""
+        return bool(self._words[0])
 
-    def moves(self, kind: Kind, count: int = 0) -> None:
-        """The same of bytes that are not looked at."""
-        self._compare(kind, _BYTES, count)
+    @property
+    def failure(self) -> str | None:
+        """Why the group has failed, as the first of the ranks that know has it; ``None`` if it has not."""
+        if not self._words[0]:
+            return None
+        for rank in range(self.size):
+            start = self._part(rank)
+            if length := self._words[start + 1]:
+                text = 8 * (start + self.stride - TEXT)
+                return bytes(self.memory[text : text + min(length, 8 * TEXT)]).decode(errors="replace")
+        return None
 
-    def _compare(self, kind: Kind, dtype: int, size: int) -> None:
+    def fail(self, text: str) -> None:
+        """Report to the other ranks why the group has failed, unless that is known."""
+        with self._lock:
+            if self._words[0]:
+                return
+            start = self._part(self.rank)
+            encoded = text.encode()[: 8 * TEXT]
+            place = 8 * (start + self.stride - TEXT)
+            self.memory[place : place + len(encoded)] = encoded
+            self._words[start + 1] = len(encoded)
+            self._words[0] = 1
+
+    def check(self) -> None:
+        """Raise if the group has failed."""
+        if self._words[0] and (known := self.failure):
+            raise RuntimeError(known)
+
+    def explain(self, error: RuntimeError) -> RuntimeError:
+        """Return why the group has failed in place of what Gloo saw of it; what is new is reported."""
+        known = self.failure
+        if known is not None:
+            return RuntimeError(known)
+        self.fail(f"Rank {self.rank} of the process group failed: {error}")
+        return error
+
+    # ---------------------------------------------------------------------- calls
+    def reduces(
+        self, kind: Kind, dtype: torch.dtype, count: int, reduction: int, root: int | None = None, tensors: int = 1
+    ) -> None:
+        """Raise if another rank's call with this number is another, or differs in what NCCL needs to agree."""
+        self._compare(kind, _TYPES[dtype], count, reduction, root, tensors)
+
+    def moves(self, kind: Kind, count: int = 0, root: int | None = None, tensors: int = 1) -> None:
+        """Compare a call that moves bytes: NCCL does not look at their type."""
+        self._compare(kind, _BYTES, count, 0, root, tensors)
+
+    def _compare(self, kind: Kind, dtype: int, size: int, reduction: int, root: int | None, tensors: int) -> None:
+        self.check()
+        detail = reduction | (0 if root is None else root + 1) << _ROOT | tensors << _TENSORS
         with self._lock:
             here = self._part(self.rank)
             number = self._words[here] + 1
-            place = HEAD + number % RING
+            entry = HEAD + 2 * (number % RING)
             word = (number & 0xFFFF) << _NUMBER | kind << 43 | dtype << 38 | size & _SIZE
-            self._words[here + place] = word
+            self._words[here + entry] = detail
+            self._words[here + entry + 1] = word
             self._words[here] = number
         for other in range(self.size):
-            theirs = self._words[self._part(other) + place]
-            if theirs and theirs >> _NUMBER == number & 0xFFFF and theirs != word:
-                raise RuntimeError(
-                    f"Detected mismatch between collectives on ranks. Rank {self.rank} is running collective: "
-                    f"{_said(word)}, but Rank {other} is running collective: {_said(theirs)}. "
-                    f"It is collective {number} of the process group."
-                )
+            found = self._call(other, entry, number)
+            if found is not None and found != (word, detail):
+                self._report(entry, number)
+
+    def _call(self, rank: int, entry: int, number: int) -> tuple[int, int] | None:
+        """Return the words of a rank's call with a number; ``None`` if it has not come to it."""
+        start = self._part(rank) + entry
+        word = self._words[start + 1]
+        return (word, self._words[start]) if word and word >> _NUMBER == number & 0xFFFF else None
+
+    def _report(self, entry: int, number: int) -> None:
+        """Raise an error that has the calls of all ranks, where they come soon."""
+        end = time.monotonic() + _PATIENCE
+        while True:
+            calls = {rank: found for rank in range(self.size) if (found := self._call(rank, entry, number))}
+            if len(calls) == self.size or self._words[0] or time.monotonic() > end:
+                break
+            time.sleep(0.001)
+        ranks: dict[tuple[int, int], list[int]] = {}
+        for rank, call in calls.items():
+            ranks.setdefault(call, []).append(rank)
+        text = ", but ".join(
+            f"{_name_ranks(found)} running collective: {_describe(call)}" for call, found in ranks.items()
+        )
+        self.fail(
+            f"Detected mismatch between collectives on ranks. {text}. It is collective {number} of the process group."
+        )
+        self.check()
 
     def sends(self, to: int, count: int) -> None:
         """Raise if the other rank expects another number of bytes."""
@@ -127,13 +236,12 @@ class Agreement:
             self._disagree(source, found, self.rank, count)
 
     def _disagree(self, source: int, sent: int, to: int, wanted: int) -> None:
-        raise RuntimeError(
-            f"Detected mismatch between collectives on ranks. Rank {source} is sending {sent} bytes to Rank {to}, "
-            f"which is receiving {wanted} bytes."
-        )
+        self.fail(describe_exchange(source, sent, to, wanted))
+        self.check()
 
     def _meet(self, what: int, other: int, count: int) -> int | None:
         """Write down what is sent or wanted; what the other rank says, if it says something else."""
+        self.check()
         with self._lock:
             here = self._pair(self.rank, other, what)
             number = self._words[here] + 1
@@ -150,33 +258,51 @@ class Agreement:
         return HEAD + rank * self.stride
 
     def _pair(self, rank: int, other: int, what: int) -> int:
-        return self._part(rank) + HEAD + RING + (2 * other + what) * _PAIR
+        return self._part(rank) + HEAD + 2 * RING + (2 * other + what) * _PAIR
 
 
 def _stride(size: int) -> int:
-    return HEAD + RING + 2 * _PAIR * size
+    return HEAD + 2 * RING + 2 * _PAIR * size + TEXT
 
 
-def join(store: Store, rank: int, size: int, owner: Any) -> Agreement | None:
-    """The memory of a group, whose ranks all call this; ``None`` for ranks of another host than the first."""
+def join(store: Store, rank: int, size: int, owner: Any, keys: Sequence[str] = ()) -> Agreement | None:
+    """The memory of a group, whose ranks all call this; ``None`` for ranks of another host than the first.
+
+    The last of them deletes ``keys``, which they have all read by then.
+    """
     if size < 2:
         return None
     length = 8 * (HEAD + size * _stride(size))
     if rank == 0:
-        memory, path = _made(length, owner)
-        store.set(_KEY, path)
+        memory, name = _made(length, owner)
+        store.set(_KEY, name)
     else:
-        path = store.get(_KEY).decode()
-        memory = _opened(path, length)
-    # Whoever is last takes the name away: nothing is left behind, however the processes end.
+        name = store.get(_KEY).decode()
+        memory = _opened(name, length)
+    # Whoever is last takes the name away: nothing is left behind, however the processes end. A group that is made of
+    # the same store later finds no keys of this one.
     if store.add(_JOINED, 1) == size:
-        _unlink(path)
+        if _NAME.fullmatch(name):
+            _unlink(_path_of(name))
+        for key in (_KEY, _JOINED, *keys):
+            _forget_key(store, key)
     return None if memory is None else Agreement(memory, rank, size)
 
 
+def _forget_key(store: Store, key: str) -> None:
+    # Not every kind of store can.
+    with contextlib.suppress(RuntimeError, NotImplementedError):
+        store.delete_key(key)
+
+
+def _path_of(name: str) -> str:
+    return str(folders.memory_dir() / name)
+
+
 def _made(length: int, owner: Any) -> tuple[mmap.mmap | None, str]:
-    path = str(folders.memory_dir() / f"{_PREFIX}{secrets.token_hex(16)}")
     leftovers.remove(folders.memory_dir(), _PREFIX)
+    name = f"{_PREFIX}{secrets.token_hex(16)}"
+    path = _path_of(name)
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError:
@@ -187,22 +313,24 @@ def _made(length: int, owner: Any) -> tuple[mmap.mmap | None, str]:
         os.ftruncate(file, length)
         if hasattr(os, "posix_fallocate"):  # memory that is full is an error now, and SIGBUS when it is used
             os.posix_fallocate(file, 0, length)
-        return mmap.mmap(file, length), path
+        return mmap.mmap(file, length), name
     except OSError:
         return None, ""
     finally:
         os.close(file)
 
 
-def _opened(path: str, length: int) -> mmap.mmap | None:
-    """The first rank's file, if it is on this host: nobody else can have one of its name."""
+def _opened(name: str, length: int) -> mmap.mmap | None:
+    """Map the first rank's file, if it is on this host. What a store has may be anybody's: no other file is opened."""
+    if not _NAME.fullmatch(name):
+        return None
     try:
-        file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+        file = os.open(_path_of(name), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     try:
-        trust.check_open(file, Path(path))
-        return mmap.mmap(file, length)
+        trust.check_open(file, Path(name))
+        return mmap.mmap(file, length) if os.fstat(file).st_size == length else None
     except trust.Untrusted:
         return None
     finally:

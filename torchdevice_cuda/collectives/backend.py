@@ -24,7 +24,7 @@ from torch._C._distributed_c10d import (
 )
 
 from . import rules
-from .agreement import Kind
+from .agreement import Kind, describe_exchange
 from .communicator import Communicator
 from .reductions import Finish, Reduction, flat, kind_of
 
@@ -103,18 +103,23 @@ class ProcessGroupNCCL(Communicator):
         self._check_reduced(tensors, opts)
         lent = self.carrier.lend(tensors)
         self.check_numbers(*lent)
-        asked = [Reduction(one, opts.reduceOp, self.size()) for one in lent if one.numel()]
-        parts = [self._gloo_allreduce(one, opts) for one in asked]
+        asked = [Reduction(one, opts.reduceOp, self.size()) for one in lent]
+        parts = [part for one in asked for part in self._gloo_allreduce(one, opts, tensors=len(asked))]
         return self.work(parts, tensors, lent, _all([one.settled() for one in asked]))
 
-    def _gloo_allreduce(self, asked: Reduction, opts: Any, kind: Kind = Kind.ALLREDUCE) -> Any:
-        self.reduces(kind, asked.buffer)
-        return _gloo.allreduce(self.host, [asked.buffer], _options(AllreduceOptions, opts, reduceOp=asked.op))
+    # The calls of Gloo: compared with the other ranks' first, and left out where there is nothing to send.
+    def _gloo_allreduce(self, asked: Reduction, opts: Any, kind: Kind = Kind.ALLREDUCE, tensors: int = 1) -> list[Any]:
+        self.reduces(kind, asked, tensors=tensors)
+        if not asked.buffer.numel():
+            return []
+        return [_gloo.allreduce(self.host, [asked.buffer], _options(AllreduceOptions, opts, reduceOp=asked.op))]
 
-    def _gloo_reduce(self, asked: Reduction, root: int, opts: Any) -> Any:
-        self.reduces(Kind.REDUCE, asked.buffer)
+    def _gloo_reduce(self, asked: Reduction, root: int, opts: Any, tensors: int = 1) -> list[Any]:
+        self.reduces(Kind.REDUCE, asked, root, tensors)
+        if not asked.buffer.numel():
+            return []
         made = _options(ReduceOptions, opts, reduceOp=asked.op, rootRank=root)
-        return _gloo.reduce(self.host, [asked.buffer], made)
+        return [_gloo.reduce(self.host, [asked.buffer], made)]
 
     def reduce(self, tensors: Tensors, opts: Any = None) -> Any:
         """One rank gets the reduction; the others keep what they have."""
@@ -124,12 +129,10 @@ class ProcessGroupNCCL(Communicator):
         self._check_reduced([tensor], opts)
         lent = self.carrier.lend([tensor])
         self.check_numbers(*lent)
-        if not tensor.numel():
-            return self.work([], [tensor], lent)
         # Gloo writes into what every rank gave it.
         asked = Reduction(lent[0], opts.reduceOp, self.size(), apart=self.rank() != _root(opts))
-        part = self._gloo_reduce(asked, _root(opts), opts)
-        return self.work([part], [tensor], lent, asked.settled() if self.rank() == _root(opts) else None)
+        parts = self._gloo_reduce(asked, _root(opts), opts)
+        return self.work(parts, [tensor], lent, asked.settled() if self.rank() == _root(opts) else None)
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
         """Each rank gets its part of the reduction."""
@@ -150,20 +153,22 @@ class ProcessGroupNCCL(Communicator):
         lent, brought = self.carrier.lend(outputs), self.carrier.lend(inputs)
         self.check_numbers(*brought)
         begun = [
-            self._scatter_reduced(mine, flat(whole), opts)
+            self._scatter_reduced(mine, flat(whole), opts, len(inputs))
             for mine, whole in zip(lent, brought, strict=True)
-            if whole.numel()
         ]
-        return self.work([part for part, _ in begun], outputs, lent, _all([step for _, step in begun]))
+        parts = [part for found, _ in begun for part in found]
+        return self.work(parts, outputs, lent, _all([step for _, step in begun]))
 
-    def _scatter_reduced(self, mine: torch.Tensor, whole: torch.Tensor, opts: Any) -> tuple[Any, Finish]:
+    def _scatter_reduced(
+        self, mine: torch.Tensor, whole: torch.Tensor, opts: Any, tensors: int = 1
+    ) -> tuple[list[Any], Finish]:
         """Reduce all parts of a tensor of the host everywhere, as Gloo does, and take this rank's."""
         asked = Reduction(whole, opts.reduceOp, self.size(), apart=True)
 
         def take() -> None:
             asked.copy(flat(mine), asked.buffer.chunk(self.size())[self.rank()])
 
-        return self._gloo_allreduce(asked, opts, Kind.REDUCE_SCATTER), take
+        return self._gloo_allreduce(asked, opts, Kind.REDUCE_SCATTER, tensors), take
 
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> Any:
         """Each rank gets the reduction of one tensor of each rank's list; they need not be of one size."""
@@ -175,14 +180,12 @@ class ProcessGroupNCCL(Communicator):
         lent, brought = self.carrier.lend([output]), self.carrier.lend(given)
         self.check_numbers(*brought)
         if _same_sizes(given):
-            if not output.numel():
-                return self.work([], [output], lent)
-            part, step = self._scatter_reduced(lent[0], torch.cat([one.reshape(-1) for one in brought]), opts)
-            return self.work([part], [output], lent, step)
+            parts, step = self._scatter_reduced(lent[0], torch.cat([one.reshape(-1) for one in brought]), opts)
+            return self.work(parts, [output], lent, step)
         if given[self.rank()].numel() != output.numel():
             raise ValueError("Tensor input and output of _reduce_oop must have the same number of elements ")
         asked = [Reduction(one.contiguous(), opts.reduceOp, self.size(), apart=True) for one in brought]
-        parts = [self._gloo_reduce(one, root, opts) for root, one in enumerate(asked) if one.buffer.numel()]
+        parts = [part for root, one in enumerate(asked) for part in self._gloo_reduce(one, root, opts, len(asked))]
 
         def take() -> None:
             asked[self.rank()].copy(flat(lent[0]), asked[self.rank()].buffer)
@@ -198,13 +201,14 @@ class ProcessGroupNCCL(Communicator):
         lent = self.carrier.lend([tensor])
         if self.rank() == _root(opts):
             self.check_numbers(*lent)
-        parts = [self._gloo_broadcast(lent[0], _root(opts), opts)] if tensor.numel() else []
-        return self.work(parts, [tensor], lent)
+        return self.work(self._gloo_broadcast(lent[0], _root(opts), opts), [tensor], lent)
 
-    def _gloo_broadcast(self, tensor: torch.Tensor, root: int, opts: Any) -> Any:
+    def _gloo_broadcast(self, tensor: torch.Tensor, root: int, opts: Any, tensors: int = 1) -> list[Any]:
         given = _bytes(tensor)
-        self.moves(Kind.BROADCAST, given.numel())
-        return _gloo.broadcast(self.host, [given], _options(BroadcastOptions, opts, rootRank=root))
+        self.moves(Kind.BROADCAST, given.numel(), root, tensors)
+        if not given.numel():
+            return []
+        return [_gloo.broadcast(self.host, [given], _options(BroadcastOptions, opts, rootRank=root))]
 
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
         """Every rank gets what all have, in a list; they need not be of one size."""
@@ -215,8 +219,6 @@ class ProcessGroupNCCL(Communicator):
         self.check_numbers(given)
         if not _same_sizes(wanted):
             return self._gather_uneven(wanted, lent, given, opts)
-        if not tensor.numel():
-            return self.work([], wanted, lent)
         if wanted[0].numel() != tensor.numel() or len(wanted) != self.size():
             raise RuntimeError("output tensors must be as many as there are ranks, each as large as the input tensor")
         # Outputs are copied to, whatever they are: of another type, or with gaps.
@@ -226,7 +228,7 @@ class ProcessGroupNCCL(Communicator):
             for one, part in zip(lent, room.chunk(self.size()), strict=True):
                 one.copy_(part.view(one.shape))
 
-        return self.work([self._gloo_gather(room, given, opts)], wanted, lent, put)
+        return self.work(self._gloo_gather(room, given, opts), wanted, lent, put)
 
     def _gather_uneven(self, wanted: Tensors, lent: list[torch.Tensor], given: torch.Tensor, opts: Any) -> Any:
         mine = lent[self.rank()]
@@ -234,13 +236,16 @@ class ProcessGroupNCCL(Communicator):
             raise ValueError("Tensor input and output of _broadcast_oop must have the same number of elements ")
         rules.check(*lent)
         flat(mine).copy_(flat(given))
-        parts = [self._gloo_broadcast(one, root, opts) for root, one in enumerate(lent) if one.numel()]
+        parts = [part for root, one in enumerate(lent) for part in self._gloo_broadcast(one, root, opts, len(lent))]
         return self.work(parts, wanted, lent)
 
-    def _gloo_gather(self, room: torch.Tensor, given: torch.Tensor, opts: Any) -> Any:
-        parts, brought = list(_bytes(room).chunk(self.size())), _bytes(given)
-        self.moves(Kind.ALLGATHER, brought.numel())
-        return _gloo.allgather(self.host, [parts], [brought], _options(AllgatherOptions, opts))
+    def _gloo_gather(self, room: torch.Tensor, given: torch.Tensor, opts: Any, tensors: int = 1) -> list[Any]:
+        brought = _bytes(given)
+        self.moves(Kind.ALLGATHER, brought.numel(), tensors=tensors)
+        if not brought.numel():
+            return []
+        rooms = list(_bytes(room).chunk(self.size()))
+        return [_gloo.allgather(self.host, [rooms], [brought], _options(AllgatherOptions, opts))]
 
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
         """NCCL has none."""
@@ -263,7 +268,9 @@ class ProcessGroupNCCL(Communicator):
         self.check_numbers(*brought)
         # The input may be a piece of the output: Gloo copies it there first, which is where it is.
         parts = [
-            self._gloo_gather(room, given, opts) for room, given in zip(lent, brought, strict=True) if given.numel()
+            part
+            for room, given in zip(lent, brought, strict=True)
+            for part in self._gloo_gather(room, given, opts, len(inputs))
         ]
         return self.work(parts, outputs, lent)
 
@@ -275,7 +282,7 @@ class ProcessGroupNCCL(Communicator):
         wanted = rules.check_root("gather", "output", outputs, tensor, self.rank(), self.size(), opts.rootRank)
         lent, given = self.carrier.lend(wanted), self.carrier.lend([tensor])[0]
         self.check_numbers(given)
-        self.moves(Kind.GATHER, given.numel() * given.element_size())
+        self.moves(Kind.GATHER, given.numel() * given.element_size(), opts.rootRank)
         rooms = [[_bytes(one) for one in lent]] if wanted else []
         made = _options(GatherOptions, opts, rootRank=opts.rootRank)
         parts = [_gloo.gather(self.host, rooms, [_bytes(given)], made)] if tensor.numel() else []
@@ -289,7 +296,7 @@ class ProcessGroupNCCL(Communicator):
         self.check(tensor, *given)
         lent, brought = self.carrier.lend([tensor]), self.carrier.lend(given)
         self.check_numbers(*brought)
-        self.moves(Kind.SCATTER, lent[0].numel() * lent[0].element_size())
+        self.moves(Kind.SCATTER, lent[0].numel() * lent[0].element_size(), opts.rootRank)
         rows = [[_bytes(one) for one in brought]] if given else []
         made = _options(ScatterOptions, opts, rootRank=opts.rootRank)
         parts = [_gloo.scatter(self.host, [_bytes(lent[0])], rows, made)] if tensor.numel() else []
@@ -318,6 +325,9 @@ class ProcessGroupNCCL(Communicator):
         width = given.element_size()
         self.check_numbers(given)
         self.moves(Kind.ALLTOALL)
+        own = self.rank()
+        if sent[own] != received[own]:
+            self.fail(describe_exchange(own, sent[own] * width, own, received[own] * width))
         for other, (out, back) in enumerate(zip(sent, received, strict=True)):
             self.sends(other, out * width)
             self.wants(other, back * width)

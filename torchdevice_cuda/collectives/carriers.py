@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from .agreement import HEAD, RING, Agreement
+from .agreement import HEAD, RING, TEXT, Agreement
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Work
@@ -49,11 +50,26 @@ class Carrier(Protocol):
     def begin(self, tensors: Tensors, call: Callable[[], Any]) -> Any:
         """Meanwhile: the work of a call with these tensors, as a part of the graph if it is in its stream."""
 
-    def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Any:
+    def work(
+        self,
+        parts: list[Work],
+        outputs: Tensors,
+        lent: Tensors,
+        finish: Finish | None,
+        arrives: bool,
+        agreement: Agreement | None = None,
+    ) -> Any:
         """Work that is done when all parts are and ``finish`` has run; then what was lent is in the outputs.
 
         ``arrives``: it is done when another process gets there, so that waiting at the call could wait for ever.
+        ``agreement``: of the group, which knows why it has failed.
         """
+
+    def complete(self, work: Any, agreement: Agreement | None) -> None:
+        """Wait for the work of a call that is not asynchronous, where the program's wait would be Gloo's own."""
+
+    def has_pending(self) -> bool:
+        """Whether collectives of all ranks were begun and are not done."""
 
 
 def _memory(tensor: torch.Tensor) -> tuple[int, int]:
@@ -80,7 +96,8 @@ class Aliased:
         """The compiled part looks at the same memory."""
         known = agreement
         place = (known.memory, known.address, known.rank, known.size, HEAD, known.stride, RING)
-        return partial(self.native.forget_group, self.native.watch_group(backend, *place))
+        known.group = self.native.watch_group(backend, *place, known.stride - TEXT, TEXT)
+        return partial(self.native.forget_group, known.group)
 
     def time(self, on: bool) -> None:
         """The compiled part's do."""
@@ -109,9 +126,25 @@ class Aliased:
             self.native.end_foreign_call(device, again)
         return work
 
-    def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Work:
+    def work(
+        self,
+        parts: list[Work],
+        outputs: Tensors,
+        lent: Tensors,
+        finish: Finish | None,
+        arrives: bool,
+        agreement: Agreement | None = None,
+    ) -> Work:
         """The compiled part's: it waits for the parts as their own backend does, and shows device tensors."""
-        return self.native.carried_work(parts, outputs, finish)  # type: ignore[no-any-return]
+        group = 0 if agreement is None else agreement.group
+        return self.native.carried_work(parts, outputs, finish, group, arrives)  # type: ignore[no-any-return]
+
+    def complete(self, work: Any, agreement: Agreement | None) -> None:
+        """The program waits for the compiled part's work."""
+
+    def has_pending(self) -> bool:
+        """The compiled part knows."""
+        return self.native.count_pending_collectives() > 0
 
 
 def _settled(work: Work) -> bool:
@@ -126,7 +159,8 @@ class _Plain:
     """A device without a compiled part."""
 
     def __init__(self) -> None:
-        self._begun: list[Work] = []
+        #: Works that may not be done, and whether each is of all ranks.
+        self._begun: list[tuple[Work, bool]] = []
 
     def coalesce(self, change: int) -> None:
         """Python sees every call."""
@@ -149,11 +183,18 @@ class _Plain:
     def wait(self) -> None:
         """Wait for what was begun and may not be done: whoever synchronizes with the device waits for all of it."""
         begun, self._begun = self._begun, []
-        for work in begun:
+        for work, _ in begun:
             # Its error is told to whoever waits for the work itself.
             with contextlib.suppress(RuntimeError):
                 if not _settled(work):
                     work.wait()
+
+    def has_pending(self) -> bool:
+        """What was begun is known."""
+        return any(is_of_all and not _settled(work) for work, is_of_all in self._begun)
+
+    def complete(self, work: Any, agreement: Agreement | None) -> None:
+        """It is done when the call returns."""
 
 
 class Same(_Plain):
@@ -163,12 +204,24 @@ class Same(_Plain):
         """The same, past autograd."""
         return [_detach(tensor) for tensor in tensors]
 
-    def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Work:
+    def work(
+        self,
+        parts: list[Work],
+        outputs: Tensors,
+        lent: Tensors,
+        finish: Finish | None,
+        arrives: bool,
+        agreement: Agreement | None = None,
+    ) -> Work:
         """The host's own work where it is all there is; else it is done before the call returns."""
         if len(parts) == 1 and finish is None:
-            self._begun = [work for work in self._begun if not work.is_completed()] + parts
+            self._begun = [one for one in self._begun if not one[0].is_completed()] + [(parts[0], not arrives)]
             return parts[0]
-        return (_awaited if arrives else _done)(parts, outputs, finish)
+        return (_awaited if arrives else _done)(parts, outputs, finish, agreement)
+
+    def complete(self, work: Any, agreement: Agreement | None) -> None:
+        """Gloo's own wait ends for no signal, and knows not why the group has failed."""
+        _wait(work, agreement)
 
 
 class Copied(_Plain):
@@ -178,7 +231,15 @@ class Copied(_Plain):
         """Copies, in the order in which their elements lie."""
         return [_to(_detach(tensor), _CPU) for tensor in tensors]
 
-    def work(self, parts: list[Work], outputs: Tensors, lent: Tensors, finish: Finish | None, arrives: bool) -> Work:
+    def work(
+        self,
+        parts: list[Work],
+        outputs: Tensors,
+        lent: Tensors,
+        finish: Finish | None,
+        arrives: bool,
+        agreement: Agreement | None = None,
+    ) -> Work:
         """Done before the call returns, except for what waits for another process: a thread brings that back."""
 
         def back() -> None:
@@ -188,14 +249,33 @@ class Copied(_Plain):
                 for output, copy in zip(outputs, lent, strict=True):
                     _copy(output, copy)
 
-        return _awaited(parts, outputs, back) if arrives else _done(parts, outputs, back)
+        return (_awaited if arrives else _done)(parts, outputs, back, agreement)
 
 
-def _done(parts: list[Work], outputs: Tensors, finish: Finish | None) -> Work:
+#: How long a wait goes on without a look at the program's signals.
+_SLICE = timedelta(milliseconds=100)
+
+
+def _wait(part: Work, agreement: Agreement | None) -> None:
+    """Wait for a collective; Ctrl-C ends it, and an error is why the group has failed."""
+    try:
+        while True:
+            try:
+                part.wait(_SLICE)
+                return
+            except RuntimeError:
+                if part.is_completed():
+                    part.wait()  # its own error, if it has one
+                    return
+    except RuntimeError as error:
+        raise (error if agreement is None else agreement.explain(error)) from None
+
+
+def _done(parts: list[Work], outputs: Tensors, finish: Finish | None, agreement: Agreement | None) -> Work:
     from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]  # not in the stubs
 
     for part in parts:
-        part.wait()
+        _wait(part, agreement)
     if finish is not None:
         finish()
     future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
@@ -204,10 +284,11 @@ def _done(parts: list[Work], outputs: Tensors, finish: Finish | None) -> Work:
     return work
 
 
-def _awaited(parts: list[Work], outputs: Tensors, finish: Finish | None) -> Work:
+def _awaited(parts: list[Work], outputs: Tensors, finish: Finish | None, agreement: Agreement | None) -> Work:
     from torch._C import _distributed_c10d as c10d
 
     future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
+    done = threading.Event()
 
     def wait() -> None:
         try:
@@ -217,7 +298,10 @@ def _awaited(parts: list[Work], outputs: Tensors, finish: Finish | None) -> Work
                 finish()
             future.set_result(list(outputs))
         except Exception as error:  # whoever waits for the work is to see it
+            if agreement is not None and isinstance(error, RuntimeError):
+                error = agreement.explain(error)
             future.set_exception(error)  # type: ignore[arg-type]  # the stubs take it for a result
+        done.set()
 
     threading.Thread(target=wait, name="torchdevice_cuda receives", daemon=True).start()
     callback: Any = getattr(c10d, "PythonCallbackWork", None)
@@ -226,6 +310,7 @@ def _awaited(parts: list[Work], outputs: Tensors, finish: Finish | None) -> Work
         return work
 
     def waited(timeout: object) -> bool:
+        done.wait()  # which ends for signals
         future.wait()
         return True
 

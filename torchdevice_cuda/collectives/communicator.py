@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import weakref
@@ -14,16 +15,20 @@ from torch._C import _DistBackendError
 from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroupGloo, Store
 
 from ..drivers.errors import cuda_error
-from . import addresses, agreement, environment, groups, rules
+from . import addresses, agreement, environment, groups, membership, rules, watchdog
 from .agreement import Kind
 from .carriers import Carrier
 from .options import TIMEOUT, NCCLConfig, Options
-from .reductions import Finish
+from .reductions import Finish, Reduction
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import ErrorType
 
 Tensors = Sequence[torch.Tensor]
+#: Its methods, as C++ has them: a group's own are NCCL's.
+_gloo: Any = Backend
+#: A tag of what no rank sends.
+_NEVER_SENT = 0x7DC0DE
 _numbers = itertools.count()
 
 
@@ -66,6 +71,7 @@ class Communicator(ProcessGroupGloo):
         # torchrun may hand one store to workers that it starts again: addresses of those that have ended are in it.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         own, found = PrefixStore(f"attempt_{attempt}/", store), addresses.options(options._timeout)
+        keys = membership.check(own, rank, size, options.global_ranks_in_group)
         if found is None:
             super().__init__(own, rank, size, timeout=options._timeout)
         else:
@@ -77,9 +83,12 @@ class Communicator(ProcessGroupGloo):
         self._splits = 0
         self._number = next(_numbers)
         self.bound_device_id = device_id
-        self._agreement = agreement.join(own, rank, size, self)
+        self._agreement = agreement.join(own, rank, size, self, keys)
+        #: For what no rank sends.
+        self._nothing = torch.ops.aten.empty.memory_format([1], dtype=torch.uint8, device=torch.device("cpu"))
         if self._agreement is not None:
             weakref.finalize(self, self.carrier.watch(self, self._agreement))
+            watchdog.watch(self, self._agreement)
         self._unchecked: weakref.finalize[Any, Communicator] | None = None
         self._set_enable_nan_check(read.checks_nan)
         if read.times:
@@ -195,7 +204,9 @@ class Communicator(ProcessGroupGloo):
         if self._coalesced is not None:
             self.carrier.coalesce(-1)
         parts, self._coalesced = self._coalesced or [], None
-        return parts[0] if len(parts) == 1 else self.carrier.work(parts, [], [], None, arrives=True)
+        if len(parts) == 1:
+            return parts[0]
+        return self.carrier.work(parts, [], [], None, arrives=True, agreement=self._agreement)
 
     # --------------------------------------------------------------- of every call
     def work(
@@ -207,20 +218,30 @@ class Communicator(ProcessGroupGloo):
         arrives: bool = False,
     ) -> Any:
         """Work for the program, of what the host was asked for."""
-        work = self.carrier.work(parts, outputs, lent, finish, arrives)
+        work = self.carrier.work(parts, outputs, lent, finish, arrives, self._agreement)
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work
 
-    def reduces(self, kind: Kind, tensor: torch.Tensor) -> None:
-        """The host is about to reduce a tensor: raise if another rank does something else."""
-        if self._agreement is not None and self.checking is None:
-            self._agreement.reduces(kind, tensor)
+    def complete(self, work: Any) -> None:
+        """Wait for the work of a call that is not asynchronous, where the program's wait would be Gloo's own."""
+        self.carrier.complete(work, self._agreement)
 
-    def moves(self, kind: Kind, count: int = 0) -> None:
+    def close_connections(self) -> None:
+        """Fail what is pending, here and on the other ranks."""
+        with contextlib.suppress(RuntimeError):
+            other = (self.rank() + 1) % self.size()
+            _gloo.recv(self, [self._nothing], other, _NEVER_SENT).wait(timedelta(milliseconds=1))
+
+    def reduces(self, kind: Kind, asked: Reduction, root: int | None = None, tensors: int = 1) -> None:
+        """Raise if another rank does something else; the host is about to reduce one of several tensors."""
+        if self._agreement is not None and self.checking is None:
+            self._agreement.reduces(kind, asked.dtype, asked.buffer.numel(), asked.number, root, tensors)
+
+    def moves(self, kind: Kind, count: int = 0, root: int | None = None, tensors: int = 1) -> None:
         """The same of so many bytes."""
         if self._agreement is not None and self.checking is None:
-            self._agreement.moves(kind, count)
+            self._agreement.moves(kind, count, root, tensors)
 
     def sends(self, to: int, count: int) -> None:
         """The same of bytes for one rank."""
@@ -231,6 +252,12 @@ class Communicator(ProcessGroupGloo):
         """The same of bytes of one rank."""
         if self._agreement is not None and self.checking is None and source != self.rank():
             self._agreement.wants(source, count)
+
+    def fail(self, text: str) -> None:
+        """Raise an error of this rank's arguments, and on the other ranks."""
+        if self._agreement is not None:
+            self._agreement.fail(text)
+        raise RuntimeError(text)
 
     def check_numbers(self, *tensors: torch.Tensor) -> None:
         """Raise for tensors with a NaN, if that was asked for: on a GPU a kernel looks for them, and asserts."""

@@ -147,6 +147,9 @@ def kernel(name: str, device: torch.device, carrier: Carrier, left: Left) -> Cal
             return _plain(group._get_backend(device), call, handed, options, carrier)
 
         work = carrier.begin(_tensors(handed), begin) if carrier.captures() else begin()
+        # Releases before 2.8 do not tell.
+        if backend is not None and options and getattr(options[0], "asyncOp", True) is False:
+            backend.complete(work)
         return work.boxed() if alone else (args[0], work.boxed())
 
     return collect

@@ -40,8 +40,12 @@ class Reduction:
         kind, factor = kind_of(op), _factor_of(op)
         own = flat(tensor)
         wide = rules.computed(tensor.dtype)
+        asked = rules.gloo_kind(kind, tensor.dtype)
         #: What Gloo is asked for.
-        self.op = ReduceOp(rules.gloo_kind(kind, tensor.dtype))
+        self.op = ReduceOp(asked)
+        #: What NCCL would be asked for, which ranks have to agree on: it adds no booleans, and takes them for bytes.
+        self.number = int(kind if kind in (_Kind.AVG, _Kind.PREMUL_SUM) else asked)
+        self.dtype = torch.uint8 if tensor.dtype is torch.bool else tensor.dtype
         self._size = size
         # NCCL divides each rank's numbers, so that a sum of halves does not overflow, and whole numbers afterwards.
         self._divides = kind == _Kind.AVG and not wide.is_floating_point

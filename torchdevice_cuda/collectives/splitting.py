@@ -38,6 +38,8 @@ def split(
     made._set_default_backend(_Type.NCCL)
     options = copy(opts or backend.options)
     options.group_name = name
+    parents = options.global_ranks_in_group or range(group.size())
+    options.global_ranks_in_group = [parents[rank] for rank in ranks]
     if timeout is not None:
         options._timeout = timeout
     for device in device_types or group._device_types:

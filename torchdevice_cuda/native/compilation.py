@@ -76,6 +76,8 @@ _BINDINGS: dict[str, tuple[str, ...]] = {
         "bindings/attention.cpp",
         "bindings/profiling.cpp",
         "bindings/counting.cpp",
+        "bindings/waiting.cpp",
+        "bindings/carried_work.cpp",
         "bindings/collectives.cpp",
         "bindings/agreement.cpp",
         "bindings/remote.cpp",

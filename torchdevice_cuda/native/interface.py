@@ -144,9 +144,20 @@ class Native(NativeMemory, Device, Protocol):
 
     # -------------------------------------------------------------- collectives
     def carried_work(
-        self, parts: Sequence[Any], outputs: Sequence[torch.Tensor], finish: Callable[[], None] | None
+        self,
+        parts: Sequence[Any],
+        outputs: Sequence[torch.Tensor],
+        finish: Callable[[], None] | None,
+        group: int,
+        arrives: bool,
     ) -> Any:
-        """Work that is done when its parts are and ``finish`` has run; it shows the outputs. Virtual GPU only."""
+        """Work that is done when its parts are and ``finish`` has run; it shows the outputs. Virtual GPU only.
+
+        ``group`` is what :meth:`watch_group` returned, or 0; ``arrives``: it waits for a call of one other rank.
+        """
+
+    def count_pending_collectives(self) -> int:
+        """Count the collectives of all ranks that were begun and are not done."""
 
     def use_quick_allreduce(self, slow: str | None) -> None:
         """Have ``c10d::allreduce_`` done without Python where it is plain, and by this operator where it is not."""
@@ -158,7 +169,17 @@ class Native(NativeMemory, Device, Protocol):
         """Whether works that are made from now on say how long they took."""
 
     def watch_group(
-        self, backend: Any, memory: Any, address: int, rank: int, size: int, head: int, stride: int, ring: int
+        self,
+        backend: Any,
+        memory: Any,
+        address: int,
+        rank: int,
+        size: int,
+        head: int,
+        stride: int,
+        ring: int,
+        text: int,
+        text_words: int,
     ) -> int:
         """Have plain calls of a group compared with the other ranks', in shared memory; what it is forgotten by."""
 

@@ -131,6 +131,8 @@ def _check(args: tuple[Any, ...], expected: tuple[tuple[str, type], ...], what: 
         raise RuntimeError(f"tuple of {len(expected)} items expected")
     fits = [isinstance(value, kind) for value, (_, kind) in zip(args, expected, strict=True)]
     if all(fits):
+        if any(isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 for value in args):
+            raise ValueError("Overflow when unpacking long long")
         return
     names = [type(value).__name__ for value in args]
     given = ", ".join(name if fit else f"!{name}!" for name, fit in zip(names, fits, strict=True))

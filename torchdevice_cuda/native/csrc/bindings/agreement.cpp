@@ -24,9 +24,10 @@ Agreements& agreements() {
 // The backend's address, by which it is forgotten.
 uintptr_t watch_group(
     const c10::intrusive_ptr<c10d::Backend>& backend, const py::object& memory, uintptr_t address, int64_t rank,
-    int64_t size, int64_t head, int64_t stride, int64_t ring) {
-  auto made = std::make_shared<const Agreement>(
-      Agreement{reinterpret_cast<std::atomic<uint64_t>*>(address), rank, size, head, stride, ring, hold(memory)});
+    int64_t size, int64_t head, int64_t stride, int64_t ring, int64_t text, int64_t text_words) {
+  auto made = std::make_shared<const Agreement>(Agreement{
+      reinterpret_cast<std::atomic<uint64_t>*>(address), rank, size, head, stride, ring, text, text_words,
+      hold(memory)});
   const py::gil_scoped_release nogil;
   auto& a = agreements();
   const std::lock_guard<std::mutex> lock(a.lock);
@@ -57,7 +58,7 @@ std::shared_ptr<const Agreement> agreement_of(const void* backend) {
 void bind_agreement(py::module_& m) {
   m.def(
       "watch_group", &watch_group, py::arg("backend"), py::arg("memory"), py::arg("address"), py::arg("rank"),
-      py::arg("size"), py::arg("head"), py::arg("stride"), py::arg("ring"));
+      py::arg("size"), py::arg("head"), py::arg("stride"), py::arg("ring"), py::arg("text"), py::arg("text_words"));
   m.def("forget_group", &forget_group, py::arg("backend"));
 }
 

@@ -3,9 +3,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "bindings/module.h"
 
@@ -23,22 +27,55 @@ inline std::shared_ptr<py::object> hold(const py::object& object) {
 struct Agreement {
   std::atomic<uint64_t>* words;
   int64_t rank, size, head, stride, ring;
+  int64_t text, text_words;  // where a rank's part has its failure, and how long that may be
   std::shared_ptr<py::object> memory;
 
-  // An all_reduce; Python says what differs. It is counted if nothing does.
-  bool same(const at::Tensor& t) const {
-    auto* own = words + head + rank * stride;
+  // Compare an all_reduce with the other ranks' calls. Python reports what differs; equal calls are counted here.
+  bool same(const at::Tensor& t, uint64_t op) const {
+    if (words[0].load(std::memory_order_relaxed) != 0) return false;
+    auto* own = part(rank);
     const auto number = own[0].load(std::memory_order_relaxed) + 1;
-    const auto place = head + static_cast<int64_t>(number % static_cast<uint64_t>(ring));
+    const auto entry = head + 2 * static_cast<int64_t>(number % static_cast<uint64_t>(ring));
     const auto word = (number & 0xffff) << 48 | uint64_t{1} << 43 | static_cast<uint64_t>(t.scalar_type()) << 38 |
         (static_cast<uint64_t>(t.numel()) & ((uint64_t{1} << 38) - 1));
-    own[place].store(word);
+    const auto detail = op | uint64_t{1} << 32;
+    own[entry].store(detail, std::memory_order_relaxed);
+    own[entry + 1].store(word);
     for (int64_t other = 0; other < size; ++other) {
-      const auto theirs = words[head + other * stride + place].load();
-      if (theirs && theirs >> 48 == (number & 0xffff) && theirs != word) return false;
+      const auto* theirs = part(other) + entry;
+      const auto found = theirs[1].load();
+      if (found && found >> 48 == (number & 0xffff) && (found != word || theirs[0].load() != detail)) return false;
     }
     own[0].store(number, std::memory_order_relaxed);
     return true;
+  }
+
+  // Return why the group failed, as the first of the ranks that know has it.
+  std::optional<std::string> failure() const {
+    if (words[0].load() == 0) return std::nullopt;
+    for (int64_t other = 0; other < size; ++other) {
+      const auto* theirs = part(other);
+      const auto length = std::min(theirs[1].load(), static_cast<uint64_t>(text_words) * sizeof(uint64_t));
+      if (length == 0) continue;
+      std::string found(length, '\0');
+      std::memcpy(found.data(), static_cast<const void*>(theirs + text), length);
+      return found;
+    }
+    return std::nullopt;
+  }
+
+  // Report a failure to the other ranks, unless one is known.
+  void fail(const std::string& why) const {
+    if (words[0].load() != 0 || why.empty()) return;
+    auto* own = part(rank);
+    const auto length = std::min(why.size(), static_cast<size_t>(text_words) * sizeof(uint64_t));
+    std::memcpy(static_cast<void*>(own + text), why.data(), length);
+    own[1].store(length);
+    words[0].store(1);
+  }
+
+  std::atomic<uint64_t>* part(int64_t of) const {
+    return words + head + of * stride;
   }
 };
 

@@ -1,214 +1,25 @@
-// Work of a process group that is done on CPU aliases of device tensors, as the program sees it; and the collective
-// that is called most, without Python.
+// Collectives for Python: the work that the program sees, and the collective that is called most, without Python.
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/ivalue.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/library.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
-#include <unordered_set>
 #include <vector>
 
 #include "bindings/agreement.h"
+#include "bindings/carried_work.h"
 #include "bindings/module.h"
 #include "operators/alias.h"
 #include "runtime/captures.h"
-#include "runtime/interpreter.h"
 #include "runtime/streams.h"
 
 namespace hostdevice {
 namespace {
-
-using c10::ivalue::Future;
-using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-using FuturePtr = c10::intrusive_ptr<Future>;
-using Finish = std::function<void()>;
-
-// What nobody has waited for yet: torch.cuda.synchronize() does, since on a GPU collectives are in a stream. It holds
-// the work, which a program may drop, and lets go of it as soon as it is seen to be done.
-struct Pending {
-  std::mutex lock;
-  std::unordered_set<WorkPtr> works;
-};
-
-Pending& pending() {
-  static auto* p = new Pending;
-  return *p;
-}
-
-void forget(const WorkPtr& work) {
-  auto& p = pending();
-  const std::lock_guard<std::mutex> lock(p.lock);
-  p.works.erase(work);
-}
-
-// Whether works say how long they took.
-std::atomic<bool> g_timed{false};
-using Clock = std::chrono::steady_clock;
-
-// The parts, what they wrote as device tensors, and what is left to do when all are there. NCCL's work is done when the
-// stream gets there; the host computes at once, so waiting is for the data.
-class CarriedWork final : public c10d::Work {
- public:
-  CarriedWork(std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, Finish finish)
-      : parts_(std::move(parts)), outputs_(std::move(outputs)), finish_(std::move(finish)), timed_(g_timed.load()) {
-    if (timed_) begun_ = Clock::now();
-  }
-
-  bool isCompleted() override {
-    for (const auto& part : parts_)
-      if (!part->isCompleted()) return false;
-    if (!exception()) settle();
-    forget(self());
-    return true;
-  }
-
-  bool isSuccess() const override {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "WorkNCCL::isSuccess() is deprecated");
-  }
-
-  std::exception_ptr exception() const override {
-    for (const auto& part : parts_)
-      if (auto error = part->exception()) return error;
-    return nullptr;
-  }
-
-  std::vector<at::Tensor> result() override {
-    return outputs_;
-  }
-
-  bool wait(std::chrono::milliseconds timeout) override {
-    const auto kept = self();
-    // Functional collectives look for works that nobody has waited for.
-    if (c10d::allow_inflight_collective_as_graph_input()) c10d::unregister_work(kept);
-    try {
-      for (const auto& part : parts_) part->wait(timeout);
-      settle();
-    } catch (...) {
-      forget(kept);
-      throw;
-    }
-    forget(kept);
-    return true;
-  }
-
-  void synchronize() override {
-    wait(kNoTimeout);
-  }
-
-  // Not in every version of the interface.
-  void blockCurrentStream() {
-    wait(kNoTimeout);
-  }
-
-  // From the call to the moment when somebody saw that it was done.
-  float getDuration() const override {
-    TORCH_CHECK(timed_, "getDuration only works if timing was enabled");
-    const auto ended = ended_.load();
-    TORCH_CHECK(ended > 0, "getDuration can only be called after work is completed.");
-    return static_cast<float>(ended) / 1e6F;
-  }
-
-  void abort() override {
-    for (const auto& part : parts_) part->abort();
-  }
-
-  FuturePtr getFuture() override {
-    const std::lock_guard<std::mutex> lock(future_lock_);
-    if (!future_) {
-      std::vector<c10::Device> devices;
-      for (const auto& t : outputs_)
-        if (!t.device().is_cpu() && std::find(devices.begin(), devices.end(), t.device()) == devices.end())
-          devices.push_back(t.device());
-      future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()), devices);
-      promise(future_);
-    }
-    return future_;
-  }
-
-  // Whether it came to an end, as a number: 0 if it did. Not in every version of the interface.
-  FuturePtr getFutureResult() {
-    constexpr int64_t kDone = 0, kFailed = 2;
-    auto told = c10::make_intrusive<Future>(c10::IntType::get());
-    getFuture()->addCallback([told](Future& done) { told->markCompleted(done.hasError() ? kFailed : kDone); });
-    return told;
-  }
-
- private:
-  c10::intrusive_ptr<CarriedWork> self() {
-    return c10::intrusive_ptr<CarriedWork>::reclaim_copy(this);
-  }
-
-  // Once, by whoever comes first. It may ask for the interpreter, so nobody waits for it with that in hand.
-  void settle() {
-    if (timed_) {
-      int64_t unset = 0;
-      const auto passed = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begun_).count();
-      ended_.compare_exchange_strong(unset, std::max<int64_t>(passed, 1));
-    }
-    if (!finish_) return;
-    const WithoutInterpreter without;
-    std::call_once(settled_, finish_);
-  }
-
-  // After `come` has returned or thrown.
-  void complete(const FuturePtr& future, const std::function<void()>& come) {
-    const auto kept = self();
-    try {
-      come();
-      settle();
-    } catch (...) {
-      forget(kept);
-      future->setError(std::current_exception());
-      return;
-    }
-    forget(kept);
-    future->markCompleted(outputs_);
-  }
-
-  // Have the future completed. Work that was sent or received knows no futures: a thread waits for it.
-  void promise(const FuturePtr& future) {
-    FuturePtr last;
-    try {
-      if (parts_.size() == 1) last = parts_[0]->getFuture();
-    } catch (const c10::Error&) {
-    }
-    if (last) {
-      // It is called before the part itself counts as done: that is not to be waited for.
-      last->addCallback([kept = self(), future](Future& done) {
-        kept->complete(future, [&] {
-          if (done.hasError()) std::rethrow_exception(done.exception_ptr());
-        });
-      });
-    } else {
-      std::thread([kept = self(), future] {
-        kept->complete(future, [&] {
-          for (const auto& part : kept->parts_) part->wait(kNoTimeout);
-        });
-      }).detach();
-    }
-  }
-
-  const std::vector<WorkPtr> parts_;
-  const std::vector<at::Tensor> outputs_;
-  const Finish finish_;
-  const bool timed_;
-  Clock::time_point begun_;
-  std::atomic<int64_t> ended_{0};
-  std::once_flag settled_;
-  std::mutex future_lock_;
-  FuturePtr future_;
-};
 
 Finish finishing(const py::object& finish) {
   if (finish.is_none()) return {};
@@ -219,24 +30,14 @@ Finish finishing(const py::object& finish) {
   };
 }
 
-WorkPtr carried(std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, Finish finish) {
-  WorkPtr work = c10::make_intrusive<CarriedWork>(std::move(parts), std::move(outputs), std::move(finish));
-  std::vector<WorkPtr> others;
-  {
-    auto& p = pending();
-    const std::lock_guard<std::mutex> lock(p.lock);
-    others.assign(p.works.begin(), p.works.end());
-    p.works.insert(work);
-  }
-  // Those that are done, and were never waited for, go: they hold tensors.
-  for (const auto& other : others) other->isCompleted();
-  return work;
-}
-
-WorkPtr carried_work(std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, const py::object& finish) {
+// `group` is what watch_group returned for the work's backend, or 0.
+WorkPtr carried_work(
+    std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, const py::object& finish, uintptr_t group,
+    bool arrives) {
   auto finishing_it = finishing(finish);
   const py::gil_scoped_release nogil;
-  return carried(std::move(parts), std::move(outputs), std::move(finishing_it));
+  auto agreement = group != 0 ? agreement_of(reinterpret_cast<const void*>(group)) : nullptr;
+  return carried(std::move(parts), std::move(outputs), std::move(finishing_it), std::move(agreement), arrives);
 }
 
 // ---- all_reduce ----------------------------------------------------------------------------------------------------
@@ -287,7 +88,9 @@ void quick_allreduce(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::
     return;
   }
   const auto backend = group->getBackend(kType);
-  if (const auto agreement = agreement_of(backend.get()); agreement && !agreement->same(tensors[0])) {
+  auto agreement = agreement_of(backend.get());
+  const auto number = static_cast<uint64_t>(static_cast<c10d::ReduceOp::RedOpType>(*reduction));
+  if (agreement && !agreement->same(tensors[0], number)) {
     g_slow->callBoxed(stack);
     return;
   }
@@ -296,7 +99,7 @@ void quick_allreduce(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::
   options.timeout = std::chrono::milliseconds(args[count - 1].toInt());
   std::vector<at::Tensor> aliases{Aliases(tensors[0].device().index(), /*keep_alive=*/true).to_cpu(tensors[0], false)};
   auto part = backend->allreduce(aliases, options);
-  auto work = carried({std::move(part)}, tensors, {});
+  auto work = carried({std::move(part)}, tensors, {}, std::move(agreement), /*arrives=*/false);
   torch::jit::drop(*stack, count);
   torch::jit::push(*stack, tensors, c10::IValue(std::move(work)));
 }
@@ -313,29 +116,15 @@ void use_quick_allreduce(const std::optional<std::string>& slow) {
   g_quick->impl("allreduce_", torch::CppFunction::makeFromBoxedFunction<&quick_allreduce>());
 }
 
-void wait_for_pending() {
-  const WithoutInterpreter without;
-  std::vector<WorkPtr> works;
-  {
-    auto& p = pending();
-    const std::lock_guard<std::mutex> lock(p.lock);
-    works.assign(p.works.begin(), p.works.end());
-  }
-  for (const auto& work : works) {
-    try {
-      work->wait(kNoTimeout);
-    } catch (const std::exception&) {
-      // It is told to whoever waits for the work itself.
-    }
-  }
-}
-
 }  // namespace
 
 void bind_collectives(py::module_& m) {
-  m.def("carried_work", &carried_work, py::arg("parts"), py::arg("outputs"), py::arg("finish") = py::none());
+  m.def(
+      "carried_work", &carried_work, py::arg("parts"), py::arg("outputs"), py::arg("finish") = py::none(),
+      py::arg("group") = 0, py::arg("arrives") = false);
+  m.def("count_pending_collectives", &count_pending, py::call_guard<py::gil_scoped_release>());
   m.def("use_quick_allreduce", &use_quick_allreduce, py::arg("slow"));
-  m.def("time_collectives", [](bool on) { g_timed = on; });
+  m.def("time_collectives", &time_works);
   m.def("count_coalescing", [](int change) { g_coalescing += change; });
   bind_agreement(m);
   g_before_synchronizing = &wait_for_pending;

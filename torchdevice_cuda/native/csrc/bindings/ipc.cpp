@@ -3,6 +3,9 @@
 
 #include <torch/csrc/Storage.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "bindings/module.h"
 
 namespace hostdevice {
@@ -24,13 +27,17 @@ py::tuple send(uintptr_t storage) {
       sent.counter_offset, bytes(sent.event), waits);
 }
 
-// Or CUDA's code for why there is none.
+// Or CUDA's code for why there is none. A negative number becomes one that is too large.
 py::object receive(
-    int device, const std::string& handle, size_t size, size_t offset, const std::string& counter,
-    uint64_t counter_offset, const std::string& event, bool waits) {
+    int64_t device, const std::string& handle, int64_t size, int64_t offset, const std::string& counter,
+    int64_t counter_offset, const std::string& event, bool waits) {
   auto storage = [&] {
     const py::gil_scoped_release release;
-    return receive_storage({static_cast<Index>(device), handle, size, offset, counter, counter_offset, event}, waits);
+    const auto index = static_cast<Index>(std::clamp<int64_t>(device, -1, std::numeric_limits<Index>::max()));
+    return receive_storage(
+        {index, handle, static_cast<size_t>(size), static_cast<size_t>(offset), counter,
+         static_cast<uint64_t>(counter_offset), event},
+        waits);
   }();
   if (const auto* refusal = std::get_if<Refusal>(&storage)) return py::int_(static_cast<int>(*refusal));
   return py::reinterpret_steal<py::object>(THPStorage_Wrap(std::get<c10::Storage>(std::move(storage))));
@@ -42,7 +49,10 @@ void bind_ipc(py::module_& m) {
   const auto nogil = py::call_guard<py::gil_scoped_release>();
   m.def("send_storage", &send, py::arg("storage"));
   m.def("receive_storage", &receive);
-  m.def("release_counter", &release_counter, nogil);
+  m.def(
+      "release_counter",
+      [](const std::string& counter, int64_t offset) { release_counter(counter, static_cast<uint64_t>(offset)); },
+      nogil);
   m.def("collect_sent", &collect_sent, nogil);
 }
 

@@ -19,6 +19,7 @@ namespace {
 using c10::DispatchKey;
 using c10::DispatchKeySet;
 using c10::TensorImpl;
+using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
 
 // TensorImpl lets its keys be moved to another device but not its device; a derived class may name the field.
 struct DeviceField : TensorImpl {
@@ -51,7 +52,7 @@ void copy_geometry(TensorImpl* to, const TensorImpl* from) {
 }
 
 void drop_storage(void* p) {
-  c10::intrusive_ptr<c10::StorageImpl>::reclaim(static_cast<c10::StorageImpl*>(p));
+  StoragePtr::reclaim(static_cast<c10::StorageImpl*>(p));
 }
 
 // The device storage that a CPU storage is an alias of and keeps alive, or null.
@@ -61,6 +62,17 @@ c10::StorageImpl* find_aliased(const c10::StorageImpl* cpu) {
   auto* const kept = static_cast<c10::StorageImpl*>(data.get_context());
   const bool same = kept->device().type() == kType && kept->data() == data.get() && kept->nbytes() == cpu->nbytes();
   return same ? kept : nullptr;
+}
+
+c10::Storage storage_over(c10::DataPtr memory, const c10::StorageImpl* like) {
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), like->nbytes(), std::move(memory), device_allocator(), like->resizable());
+}
+
+at::Tensor tensor_over(c10::Storage storage, const TensorImpl* like) {
+  at::Tensor out = at::detail::make_tensor<TensorImpl>(std::move(storage), with_view_bits(kDense, like), like->dtype());
+  copy_geometry(out.unsafeGetTensorImpl(), like);
+  return out;
 }
 
 at::QuantizerPtr quantizer_of(const TensorImpl* t) {
@@ -121,49 +133,30 @@ at::Tensor Borrowed::tensor(const at::Tensor& t) {
   for (const auto& [known, storage] : storages_)
     if (known == from) found = &storage;
   if (!found) {
-    storages_.emplace_back(
-        from,
-        c10::make_intrusive<c10::StorageImpl>(
-            c10::StorageImpl::use_byte_size_t(), from->nbytes(),
-            c10::DataPtr(const_cast<void*>(from->data()), from->device()), device_allocator(), from->resizable()));
-    found = &storages_.back().second;
+    c10::DataPtr memory(const_cast<void*>(from->data()), from->device());
+    found = &storages_.emplace_back(from, storage_over(std::move(memory), from)).second;
   }
-  at::Tensor out =
-      at::detail::make_tensor<TensorImpl>(c10::Storage(*found), with_view_bits(kDense, impl), impl->dtype());
-  copy_geometry(out.unsafeGetTensorImpl(), impl);
-  return out;
+  return tensor_over(*found, impl);
 }
 
 c10::Storage Lent::storage(const c10::Storage& s) {
   auto* const impl = s.unsafeGetStorageImpl();
   for (const auto& [known, lent] : storages_)
     if (known == impl) return lent;
-  auto* const aliased = find_aliased(impl);
-  c10::Storage lent;
-  if (aliased) {
-    lent = c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(aliased));
-  } else {
-    void* const at = impl->mutable_data();
-    auto held = s.getWeakStorageImpl().lock();
-    lent = c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), impl->nbytes(),
-        c10::DataPtr(at, held.release(), &drop_storage, device(index_)), device_allocator(), impl->resizable());
-  }
-  storages_.emplace_back(impl, lent);
-  return lent;
+  if (auto* const aliased = find_aliased(impl))
+    return storages_.emplace_back(impl, c10::Storage(StoragePtr::reclaim_copy(aliased))).second;
+  c10::DataPtr memory(s.mutable_data(), s.getWeakStorageImpl().lock().release(), &drop_storage, device(index_));
+  return storages_.emplace_back(impl, storage_over(std::move(memory), impl)).second;
 }
 
 at::Tensor Lent::tensor(const at::Tensor& t) {
   if (!t.defined() || !t.device().is_cpu() || !is_plain(t)) return t;
   const auto* impl = t.unsafeGetTensorImpl();
   check_holds(c10::typeMetaToScalarType(impl->dtype()));
-  at::Tensor out =
-      at::detail::make_tensor<TensorImpl>(storage(impl->storage()), with_view_bits(kDense, impl), impl->dtype());
-  copy_geometry(out.unsafeGetTensorImpl(), impl);
-  return out;
+  return tensor_over(storage(impl->storage()), impl);
 }
 
-const c10::intrusive_ptr<c10::StorageImpl>& Aliases::storage_alias(const c10::Storage& s) {
+const StoragePtr& Aliases::storage_alias(const c10::Storage& s) {
   auto* impl = s.unsafeGetStorageImpl();
   for (auto& p : storages_)
     if (p.dev == impl) return p.cpu;
@@ -245,17 +238,15 @@ void Aliases::know(const at::Tensor& dev, const at::Tensor& alias) {
   auto* cpu_storage = alias.storage().unsafeGetStorageImpl();
   for (auto& p : storages_)
     if (p.cpu.get() == cpu_storage) return;
-  storages_.push_back(
-      {dev.storage().unsafeGetStorageImpl(), c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(cpu_storage)});
+  storages_.push_back({dev.storage().unsafeGetStorageImpl(), StoragePtr::reclaim_copy(cpu_storage)});
 }
 
 c10::Storage Aliases::adopt(const c10::Storage& s) {
   auto* impl = s.unsafeGetStorageImpl();
   for (auto& p : storages_)
-    if (p.cpu.get() == impl) return c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(p.dev));
+    if (p.cpu.get() == impl) return c10::Storage(StoragePtr::reclaim_copy(p.dev));
   if (impl->device().type() == kType) return s;
-  if (auto* const aliased = find_aliased(impl))
-    return c10::Storage(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(aliased));
+  if (auto* const aliased = find_aliased(impl)) return c10::Storage(StoragePtr::reclaim_copy(aliased));
   // No memory at all: empty, or a tensor known to be zero.
   if (C10_LIKELY(is_ours(impl->data_ptr()) || !impl->data())) {
     relabel(impl, device(index_));

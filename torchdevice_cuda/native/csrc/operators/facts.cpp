@@ -61,8 +61,8 @@ bool never_draws(const c10::FunctionSchema& schema) {
   return ops->count(schema.name()) != 0;
 }
 
-// Arguments, as bits by position, that the CPU's kernel takes for contiguous: where they are not, as an expanded weight,
-// it reads what lies behind them. CUDA's kernels go by strides. Found by tools/op_layouts.py and tools/fuzz.
+// Arguments, as bits by position, that the CPU's kernel takes for contiguous: where they are not, as an expanded
+// weight, it reads what lies behind them. CUDA's kernels go by strides. Found by tools/op_layouts.py and tools/fuzz.
 uint32_t read_as_contiguous(const std::string& name) {
   static const auto* rows = new std::unordered_map<std::string, uint32_t>{
       {"median", 0b1},

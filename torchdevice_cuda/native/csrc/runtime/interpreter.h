@@ -2,8 +2,23 @@
 #pragma once
 
 #include <Python.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#ifdef __linux__
+#include <sys/syscall.h>
+#endif
 
 namespace hostdevice {
+
+// Whether this is the process's first thread, the one in which Python handles signals.
+inline bool is_main_thread() {
+#ifdef __linux__
+  return syscall(SYS_gettid) == getpid();
+#else
+  return pthread_main_np() != 0;
+#endif
+}
 
 // While one of these lives, the calling thread does not hold the interpreter: for waiting for a thread that may ask for
 // it.

@@ -4,8 +4,6 @@
 #include <c10/util/Logging.h>
 #include <unistd.h>
 
-#include <cinttypes>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -14,6 +12,7 @@
 
 #include "runtime/allocator.h"
 #include "runtime/device_memory.h"
+#include "runtime/ipc_handles.h"
 #include "runtime/shared_memory.h"
 
 namespace hostdevice {
@@ -33,8 +32,9 @@ static_assert(std::atomic<int64_t>::is_always_lock_free);
 // As many as CUDA has in a file.
 constexpr uint64_t kSlots = 10000;
 constexpr size_t kPages = 64 * 1024;  // no system's pages are larger
-constexpr size_t kSlotBytes = (kSlots * sizeof(Slot) + kPages - 1) / kPages * kPages;
-constexpr size_t kHandleBytes = 64;  // of CUDA's handles
+constexpr size_t kSlotBytes = (kSlots * sizeof(Slot) + sizeof(uint64_t) + kPages - 1) / kPages * kPages;
+// The last word of memory that has slots: what a handle takes for slots may be a tensor's.
+constexpr uint64_t kSlotMark = 0x73746f6c53636474;
 // CUDA's: a version, and that the memory is a whole segment.
 constexpr char kSegmentHandle[] = {3, 'c'};
 constexpr size_t kWarnInLimbo = 1000;
@@ -45,39 +45,6 @@ struct EventHandle {
   uint64_t generation;
 };
 static_assert(sizeof(EventHandle) <= kHandleBytes && sizeof(Piece) <= kHandleBytes);
-
-template <class T>
-std::string packed(const T& value, std::string text = {}) {
-  const size_t start = text.size();
-  text.resize(start + kHandleBytes, '\0');
-  std::memcpy(&text[start], &value, sizeof(T));
-  return text;
-}
-
-template <class T>
-T unpacked(const std::string& text, size_t start = 0) {
-  T value;
-  std::memcpy(&value, text.data() + start, sizeof(T));
-  return value;
-}
-
-// A name as CUDA's counters have, since programs print them.
-std::string name_of(const Piece& p) {
-  char text[128];
-  std::snprintf(
-      text, sizeof text, "/torch_%" PRId64 "_%" PRId64 "_%" PRIx64 "_%" PRIx64, p.process, p.object, p.identity,
-      p.offset);
-  return text;
-}
-
-std::optional<Piece> piece_of(const std::string& name) {
-  Piece p{};
-  p.size = kSlotBytes;
-  const int read = std::sscanf(
-      name.c_str(), "/torch_%" SCNd64 "_%" SCNd64 "_%" SCNx64 "_%" SCNx64, &p.process, &p.object, &p.identity,
-      &p.offset);
-  return read == 4 ? std::optional<Piece>(p) : std::nullopt;
-}
 
 // ---- slots of this process ----------------------------------------------------------------------------------------
 
@@ -137,6 +104,7 @@ SlotRef take_slot(bool of_memory) {
       const auto piece = make_piece(kSlotBytes);
       char* const at = piece ? map_piece(*piece) : nullptr;
       if (!at) throw_no_shared_memory();
+      std::memcpy(at + kSlotBytes - sizeof kSlotMark, &kSlotMark, sizeof kSlotMark);
       if (b.files.empty()) std::atexit(&tell_at_exit);
       b.files.push_back(new SlotFile{*piece, reinterpret_cast<Slot*>(at)});
     }
@@ -242,6 +210,14 @@ std::shared_ptr<Mapping> mapping_of(const Piece& piece, c10::DeviceIndex device)
   return made;
 }
 
+// Map the slots of another process; null if it has none there.
+std::shared_ptr<Mapping> slots_of(const Piece& piece, c10::DeviceIndex device) {
+  auto found = mapping_of(piece, device);
+  if (found && std::memcmp(found->base + kSlotBytes - sizeof kSlotMark, &kSlotMark, sizeof kSlotMark) != 0)
+    return nullptr;
+  return found;
+}
+
 Slot& slot_of(const std::shared_ptr<Mapping>& mapping, uint64_t index) {
   return reinterpret_cast<Slot*>(mapping->base)[index];
 }
@@ -336,13 +312,14 @@ std::variant<c10::Storage, Refusal> receive_storage(const Sending& sent, bool wa
   constexpr size_t kStart = sizeof kSegmentHandle;
   if (sent.handle.size() != kStart + kHandleBytes) return kHandleOfNobody;
   TORCH_CHECK(
-      sent.handle[0] <= kSegmentHandle[0],
+      static_cast<unsigned char>(sent.handle[0]) <= static_cast<unsigned char>(kSegmentHandle[0]),
       "received sharable handle from a future version of torch that this version does not know how to handle");
+  if (sent.handle[1] != kSegmentHandle[1]) return kHandleOfNobody;
   const auto segment = unpacked<Piece>(sent.handle, kStart);
   auto memory = mapping_of(segment, sent.device);
   if (!memory || sent.offset > segment.size || sent.bytes > segment.size - sent.offset) return refusal_of(segment);
-  const auto slots = piece_of(sent.counter);
-  auto* const received = new Received{memory, slots ? mapping_of(*slots, sent.device) : nullptr, sent.counter_offset};
+  const auto slots = piece_of(sent.counter, kSlotBytes);
+  auto* const received = new Received{memory, slots ? slots_of(*slots, sent.device) : nullptr, sent.counter_offset};
   if (sent.counter_offset >= kSlots) received->slots.reset();
   c10::DataPtr data(memory->base + sent.offset, received, &delete_received, device(sent.device));
   auto made = c10::make_intrusive<c10::StorageImpl>(
@@ -352,8 +329,8 @@ std::variant<c10::Storage, Refusal> receive_storage(const Sending& sent, bool wa
 }
 
 void release_counter(const std::string& counter, uint64_t offset) {
-  const auto piece = piece_of(counter);
-  const auto slots = piece && offset < kSlots ? mapping_of(*piece, 0) : nullptr;
+  const auto piece = piece_of(counter, kSlotBytes);
+  const auto slots = piece && offset < kSlots ? slots_of(*piece, 0) : nullptr;
   // Nothing to do where the sender has ended.
   if (slots) slot_of(slots, offset).holders.fetch_sub(1, std::memory_order_acq_rel);
 }
@@ -382,7 +359,7 @@ std::variant<std::shared_ptr<EventState>, Refusal> open_event(const std::string&
   if (handle.size() != kHandleBytes) return kNoHandle;
   const auto named = unpacked<EventHandle>(handle);
   if (named.index >= kSlots || named.slots.size != kSlotBytes) return kNoHandle;
-  const auto slots = mapping_of(named.slots, 0);
+  const auto slots = slots_of(named.slots, 0);
   if (!slots) return refusal_of(named.slots);
   auto& slot = slot_of(slots, named.index);
   slot.holders.fetch_add(1, std::memory_order_acq_rel);

@@ -24,6 +24,12 @@
 namespace hostdevice {
 namespace {
 
+// Whether the piece is within the object, which is this user's. Touching memory past an object's end is SIGBUS.
+bool is_within(const struct stat& object, const Piece& piece) {
+  const auto size = static_cast<uint64_t>(object.st_size);
+  return object.st_uid == geteuid() && piece.size > 0 && piece.offset <= size && piece.size <= size - piece.offset;
+}
+
 char* map_file(int file, const Piece& piece, char* at) {
   int flags = MAP_SHARED | (at ? MAP_FIXED : 0);
 #ifdef MAP_NORESERVE
@@ -48,9 +54,24 @@ Object& object() {
   return *one;
 }
 
+constexpr char kObjectName[] = "torchdevice_cuda";
+
 uint64_t identity_of(int file) {
   struct stat facts{};
   return fstat(file, &facts) == 0 ? static_cast<uint64_t>(facts.st_ino) : 0;
+}
+
+// Whether a descriptor is of an object that make_piece() made, in whichever process, and has the piece.
+bool is_object(int file, const Piece& piece) {
+  char path[64], found[64];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  const auto length = readlink(path, found, sizeof found);
+  const std::string expected = std::string("/memfd:") + kObjectName + " (deleted)";
+  if (length < 0 || std::string(found, static_cast<size_t>(length)) != expected) return false;
+  struct stat facts{};
+  // No name leads to such an object, whatever a file is called.
+  return fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_nlink == 0 &&
+      static_cast<uint64_t>(facts.st_ino) == piece.identity && is_within(facts, piece);
 }
 
 #else
@@ -92,7 +113,7 @@ std::optional<Piece> make_piece(size_t size) {
   auto& o = object();
   const std::lock_guard<std::mutex> lock(o.mutex);
   if (o.file < 0) {
-    o.file = memfd_create("torchdevice_cuda", MFD_CLOEXEC);
+    o.file = memfd_create(kObjectName, MFD_CLOEXEC);
     if (o.file < 0) return std::nullopt;
     o.identity = identity_of(o.file);
   }
@@ -107,9 +128,17 @@ char* map_piece(const Piece& piece, char* at) {
   std::snprintf(
       path, sizeof path, "/proc/%lld/fd/%lld", static_cast<long long>(piece.process),
       static_cast<long long>(piece.object));
-  const int file = open(path, O_RDWR | O_CLOEXEC);
+  // A handle may name any descriptor of any process: it is looked at before it is opened, which may have effects.
+  const int seen = open(path, O_PATH | O_CLOEXEC);
+  if (seen < 0) return nullptr;
+  int file = -1;
+  if (is_object(seen, piece)) {
+    std::snprintf(path, sizeof path, "/proc/self/fd/%d", seen);
+    file = open(path, O_RDWR | O_CLOEXEC);
+  }
+  close(seen);
   if (file < 0) return nullptr;
-  char* const mapped = identity_of(file) == piece.identity ? map_file(file, piece, at) : nullptr;
+  char* const mapped = map_file(file, piece, at);
   close(file);
   return mapped;
 }
@@ -145,7 +174,8 @@ std::optional<Piece> make_piece(size_t size) {
 char* map_piece(const Piece& piece, char* at) {
   const int file = shm_open(object_name(piece).c_str(), O_RDWR, 0);
   if (file < 0) return nullptr;
-  char* const mapped = map_file(file, piece, at);
+  struct stat facts{};
+  char* const mapped = fstat(file, &facts) == 0 && is_within(facts, piece) ? map_file(file, piece, at) : nullptr;
   close(file);
   return mapped;
 }

@@ -1,0 +1,50 @@
+// What processes send each other in place of memory: structures as CUDA's handles are, bytes of one length, and names.
+#pragma once
+
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "runtime/shared_memory.h"
+
+namespace hostdevice {
+
+constexpr size_t kHandleBytes = 64;  // of CUDA's handles
+
+template <class T>
+std::string packed(const T& value, std::string text = {}) {
+  const size_t start = text.size();
+  text.resize(start + kHandleBytes, '\0');
+  std::memcpy(&text[start], &value, sizeof(T));
+  return text;
+}
+
+template <class T>
+T unpacked(const std::string& text, size_t start = 0) {
+  T value;
+  std::memcpy(&value, text.data() + start, sizeof(T));
+  return value;
+}
+
+// A name as CUDA's counters have, since programs print them.
+inline std::string name_of(const Piece& p) {
+  char text[128];
+  std::snprintf(
+      text, sizeof text, "/torch_%" PRId64 "_%" PRId64 "_%" PRIx64 "_%" PRIx64, p.process, p.object, p.identity,
+      p.offset);
+  return text;
+}
+
+// The piece of so many bytes that a name is of.
+inline std::optional<Piece> piece_of(const std::string& name, size_t size) {
+  Piece p{};
+  p.size = size;
+  const int read = std::sscanf(
+      name.c_str(), "/torch_%" SCNd64 "_%" SCNd64 "_%" SCNx64 "_%" SCNx64, &p.process, &p.object, &p.identity,
+      &p.offset);
+  return read == 4 && name_of(p) == name ? std::optional<Piece>(p) : std::nullopt;
+}
+
+}  // namespace hostdevice
