@@ -1,6 +1,6 @@
 """Random programs on a device, compared step by step with a reference; compiled programs, compared with eager ones.
 
-    python tools/fuzz operators --seconds 60 --seed 1              # operators and views, on the virtual GPU, against the CPU
+    python tools/fuzz operators --seconds 60 --seed 1   # operators and views, on the virtual GPU, against the CPU
     python tools/fuzz programs --driver mps --seconds 60           # with gradients, on the emulated Apple GPU
     python tools/fuzz operators --driver stock --device cpu --against cuda --record FILE     # on a machine with a GPU
     python tools/fuzz operators --compare FILE                     # what the GPU gave, against the virtual GPU

@@ -100,7 +100,9 @@ class Draw:
         return self._add(self._laid_out(code, shape, dtype, grad), "leaf")
 
     def _laid_out(self, code: str, shape: tuple[int, ...], dtype: str, grad: str) -> str:
-        way = self.rng.choice(("", "", "", "", "t", "expand", "step", "offset", "strided", "last", "conj", "neg", "dense"))
+        way = self.rng.choice(
+            ("", "", "", "", "t", "expand", "step", "offset", "strided", "last", "conj", "neg", "dense")
+        )
         count = len(shape)
         if way == "t" and count >= 2:
             order = self.rng.sample(range(count), count)
@@ -199,4 +201,3 @@ def _product(sizes: Any) -> int:
     for size in sizes:
         made *= size
     return made
-

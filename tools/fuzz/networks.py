@@ -50,7 +50,9 @@ def pool(d: Draw) -> Call:
         return Call(f"F.avg_pool{spatial}d({x}, {kernel}, {stride}, {padding}{more})", f"avg_pool{spatial}d")
     if op == "max indices":
         x = d.leaf(d.dtype(("float32", "float64")), (1, 2, *(4,) * spatial), "distinct")
-        return Call(f"F.max_pool{spatial}d({x}, {kernel}, {stride}, {padding}, return_indices=True)", f"max_pool{spatial}d", 2)
+        return Call(
+            f"F.max_pool{spatial}d({x}, {kernel}, {stride}, {padding}, return_indices=True)", f"max_pool{spatial}d", 2
+        )
     more = d.one("", ", ceil_mode=True", ", dilation=2")
     return Call(f"F.max_pool{spatial}d({x}, {kernel}, {stride}, {padding}{more})", f"max_pool{spatial}d")
 
@@ -88,8 +90,10 @@ def norm(d: Draw) -> Call:
 
 @row("networks", 4)
 def loss(d: Draw) -> Call:
-    op = d.one("mse", "l1", "smooth_l1", "huber", "bce_logits", "bce", "cross_entropy", "nll", "kl_div", "cosine", "hinge", "poisson",
-               "gaussian", "margin", "multi_margin", "triplet", "soft_margin", "cross_entropy soft", "cosine_embedding")  # fmt: skip
+    op = d.one(
+        *("mse", "l1", "smooth_l1", "huber", "bce_logits", "bce", "cross_entropy", "nll", "kl_div", "cosine", "hinge"),
+        *("poisson", "gaussian", "margin", "multi_margin", "triplet", "soft_margin", "cross_entropy soft", "embedding"),
+    )
     how = f"reduction={d.one('mean', 'sum', 'none')!r}"
     if op in ("cross_entropy", "nll", "multi_margin", "cross_entropy soft"):
         x = d.floating(least=2, most=2, full=True)
@@ -129,13 +133,16 @@ def loss(d: Draw) -> Call:
     if op == "triplet":
         return Call(f"F.triplet_margin_loss({x}, {y}, {d.fresh(x)}, {how})", op)
     x = d.floating(least=2, most=2, full=True)
-    return Call(f"F.cosine_embedding_loss({x}, {d.fresh(x)}, make({d.key()}, ({d.known[x].shape[0]},), torch.int64).sign(), {how})", op)
+    signs = f"make({d.key()}, ({d.known[x].shape[0]},), torch.int64).sign()"
+    return Call(f"F.cosine_embedding_loss({x}, {d.fresh(x)}, {signs}, {how})", "cosine_embedding")
 
 
 @row("networks", 4)
 def layers(d: Draw) -> Call:
-    op = d.one("interpolate", "embedding", "embedding_bag", "unfold", "fold", "pixel_shuffle", "grid_sample", "cdist", "pdist", "bilinear",
-               "attention", "glu", "prelu", "channel_shuffle", "affine_grid", "pairwise", "softmin", "attention")  # fmt: skip
+    op = d.one(
+        *("interpolate", "embedding", "embedding_bag", "unfold", "fold", "pixel_shuffle", "grid_sample", "cdist"),
+        *("bilinear", "attention", "glu", "prelu", "channel_shuffle", "affine_grid", "pairwise", "softmin", "pdist"),
+    )
     if op == "interpolate":
         x = _image(d, 2)
         mode = d.one("nearest", "bilinear", "bicubic", "area", "nearest-exact")
@@ -162,7 +169,8 @@ def layers(d: Draw) -> Call:
         mode, corners = d.one("bilinear", "bicubic"), d.one(True, False)
         padding = d.one("zeros", "border", "reflection")
         return Call(
-            f"F.grid_sample({x}, {grid} / 3.7, mode={mode!r}, padding_mode={padding!r}, align_corners={corners})", f"{op} {mode}"
+            f"F.grid_sample({x}, {grid} / 3.7, mode={mode!r}, padding_mode={padding!r}, align_corners={corners})",
+            f"{op} {mode}",
         )
     if op in ("cdist", "pdist", "pairwise"):
         x = d.leaf(d.dtype(("float32", "float64")), (4, 3))

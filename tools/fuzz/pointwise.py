@@ -6,8 +6,8 @@ from calls import Call, row
 from drawing import ALL, COMPLEX, FLOATS, INTEGERS, Draw, Skip, name_of
 
 _UNARY = (
-    "abs neg exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-    "sigmoid square reciprocal sign sgn ceil floor round trunc frac erf erfc lgamma digamma logit nan_to_num "
+    "abs neg exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+    "atanh sigmoid square reciprocal sign sgn ceil floor round trunc frac erf erfc lgamma digamma logit nan_to_num "
     "positive deg2rad rad2deg i0 sinc"
 ).split()
 #: without an in-place variant, or not only for numbers
@@ -16,7 +16,9 @@ _ONLY_FUNCTIONS = (
     "special.erfcx special.ndtr special.i0e special.i1 special.i1e special.entr special.log_ndtr special.bessel_j0 "
     "special.bessel_j1 is_nonzero resolve_conj resolve_neg conj relu zeros_like ones_like clone isreal"
 ).split()
-_BINARY = "add sub mul div maximum minimum atan2 hypot copysign fmax fmin logaddexp logaddexp2 xlogy true_divide".split()
+_BINARY = (
+    "add sub mul div maximum minimum atan2 hypot copysign fmax fmin logaddexp logaddexp2 xlogy true_divide".split()
+)
 _COMPARING = "eq ne lt le gt ge logical_and logical_or logical_xor isclose".split()
 _BITS = "bitwise_and bitwise_or bitwise_xor gcd lcm".split()
 _ACTIVATIONS = (
@@ -35,7 +37,9 @@ def _into(d: Draw, call: str, x: str) -> Call | None:
         target = d.like(x, tuple({name_of(d.known[x].dtype), d.dtype(FLOATS)}))
         return Call(f"{call}, out={target})", op, gives=0, writes=True)
     dtype = name_of(d.known[x].dtype) if d.chance(0.7) else d.dtype()
-    return Call(f"{call}, out=torch.empty({d.one(tuple(d.known[x].shape), (0,))}, dtype=torch.{dtype}, device=DEV))", op)
+    return Call(
+        f"{call}, out=torch.empty({d.one(tuple(d.known[x].shape), (0,))}, dtype=torch.{dtype}, device=DEV))", op
+    )
 
 
 @row("pointwise", 8)
@@ -220,7 +224,11 @@ def copies(d: Draw) -> Call:
     if y not in d.known:
         raise Skip
     value = d.known[y].detach()
-    if not d.known[x].is_floating_point() and not d.known[x].is_complex() and (value.is_floating_point() or value.is_complex()):
+    if (
+        not d.known[x].is_floating_point()
+        and not d.known[x].is_complex()
+        and (value.is_floating_point() or value.is_complex())
+    ):
         raise Skip
     return Call(f"{x}.copy_({y})", "copy_", gives=0, writes=True)
 

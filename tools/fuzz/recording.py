@@ -25,7 +25,7 @@ class Recording(Side):
     def __init__(self, path: str, side: Side) -> None:
         self._outcomes: list[Any] = []
         super().__init__(side.device)
-        self._file = lzma.open(path, "wt", preset=1)
+        self._file = lzma.open(path, "wt", preset=1)  # noqa: SIM115  (closed by close)
         self._number = 0
 
     def reset(self) -> None:

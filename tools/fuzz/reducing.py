@@ -48,7 +48,9 @@ def reduced(d: Draw) -> Call:
 @row("reductions", 3)
 def cumulative(d: Draw) -> Call:
     x = d.tensor()
-    op = d.one("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "diff", "trapezoid", "softmax", "log_softmax", "cov")
+    op = d.one(
+        "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "diff", "trapezoid", "softmax", "log_softmax", "cov"
+    )
     where = d.dim(x)
     if op in ("cummax", "cummin"):
         return Call(f"torch.{op}({x}, {where}).values", op)
@@ -78,7 +80,9 @@ def _distinct(d: Draw, least: int = 1) -> str:
 
 @row("sorting", 4)
 def ordered(d: Draw) -> Call:
-    op = d.one("sort", "topk", "argsort", "kthvalue", "argmax", "argmin", "max dim", "msort", "mode", "cummax", "median")
+    op = d.one(
+        "sort", "topk", "argsort", "kthvalue", "argmax", "argmin", "max dim", "msort", "mode", "cummax", "median"
+    )
     if op in ("sort", "topk", "kthvalue", "mode", "msort") and not d.differentiates and d.chance(0.5):
         x = d.tensor((*FLOATS, *INTEGERS, "bool"), 1, full=True)
         where = d.dim(x)
@@ -109,7 +113,9 @@ def ordered(d: Draw) -> Call:
 
 @row("sorting", 3)
 def searched(d: Draw) -> Call:
-    op = d.one("unique", "unique_consecutive", "nonzero", "bincount", "searchsorted", "bucketize", "histc", "isin", "argwhere")
+    op = d.one(
+        "unique", "unique_consecutive", "nonzero", "bincount", "searchsorted", "bucketize", "histc", "isin", "argwhere"
+    )
     if op == "unique":
         x = d.tensor((*FLOATS, *INTEGERS, "bool"))
         if d.chance(0.5):
@@ -130,14 +136,32 @@ def searched(d: Draw) -> Call:
         x = d.tensor((*FLOATS, *INTEGERS))
         steps = f"torch.sort({d.fresh(x, (5,))}).values"
         right = d.one("", ", right=True")
-        call = f"torch.bucketize({x}, {steps}{right})" if op == "bucketize" else f"torch.searchsorted({steps}, {x}{right})"
+        call = (
+            f"torch.bucketize({x}, {steps}{right})" if op == "bucketize" else f"torch.searchsorted({steps}, {x}{right})"
+        )
         return Call(call, op)
     return Call(f"torch.{op}({d.tensor()})", op)
 
 
 @row("linear algebra", 5)
 def products(d: Draw) -> Call:
-    op = d.one("matmul", "mm", "bmm", "mv", "dot", "outer", "addmm", "baddbmm", "einsum", "linear", "tensordot", "kron", "addmv", "inner", "vdot")
+    op = d.one(
+        "matmul",
+        "mm",
+        "bmm",
+        "mv",
+        "dot",
+        "outer",
+        "addmm",
+        "baddbmm",
+        "einsum",
+        "linear",
+        "tensordot",
+        "kron",
+        "addmv",
+        "inner",
+        "vdot",
+    )
     x = d.tensor((*FLOATS, *COMPLEX) if d.chance(0.85) else ALL, *{
         "matmul": (1, 3), "mm": (2, 2), "bmm": (3, 3), "mv": (2, 2), "dot": (1, 1), "outer": (1, 1), "addmm": (2, 2),
         "baddbmm": (3, 3), "einsum": (2, 2), "linear": (1, 3), "tensordot": (2, 2), "kron": (1, 2), "addmv": (2, 2),
@@ -179,8 +203,10 @@ def decompositions(d: Draw) -> Call:
     """Matrices are well conditioned, and what is unique alone is compared."""
     dtype, size = d.dtype(_EXACT), d.one(1, 2, 3, 4)
     x = d.leaf(dtype, d.one((size, size), (size, size), (2, size, size)), "definite")
-    op = d.one("inv", "det", "slogdet", "solve", "cholesky", "eigvalsh", "svdvals", "qr", "lu", "pinv", "matrix_power", "triangular",
-               "matrix_exp", "lstsq", "norm", "cond", "cross", "inv_ex", "cholesky_solve")  # fmt: skip
+    op = d.one(
+        *("inv", "det", "slogdet", "solve", "cholesky", "eigvalsh", "svdvals", "qr", "lu", "pinv", "matrix_power"),
+        *("triangular", "matrix_exp", "lstsq", "norm", "cond", "cross", "inv_ex", "cholesky_solve"),
+    )
     y = d.fresh(x, (*d.known[x].shape[:-1], 2))
     simple = {"inv", "det", "cholesky", "eigvalsh", "svdvals", "pinv", "matrix_exp", "cond"}
     if op in simple:

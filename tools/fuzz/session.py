@@ -55,6 +55,8 @@ class Counts:
     refused: int = 0
     #: programs in which a gradient was compared
     differentiated: int = 0
+    #: that a compiler made
+    graphs: int = 0
     explained: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     ops: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
@@ -189,7 +191,7 @@ class Session:
         if not differences and mine is None and failed is None:
             differences = self._compare_plainly(step, device, truth)
         for difference in differences:
-            reason = explain(step, difference, self.settings.pair)
+            reason = explain(self.steps, difference, self.settings.pair)
             if reason is None:
                 self.findings.append(Finding(list(self.steps), difference))
                 return
@@ -224,11 +226,13 @@ class Session:
         found = []
         for name in step.gives:
             expected, got = (names or {}).get(name), device[name].values
-            if isinstance(expected, torch.Tensor) and isinstance(got, torch.Tensor) and expected.shape == got.shape:
-                if expected.dtype == got.dtype and (
-                    difference := compare_values(name, settled(expected), got, step, truth)
-                ):
-                    found.append(dataclasses.replace(difference, field="layout"))
+            if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor):
+                continue
+            plain = settled(expected)
+            if (plain.shape, plain.dtype) == (got.shape, got.dtype) and (
+                difference := compare_values(name, plain, got, step, truth)
+            ):
+                found.append(dataclasses.replace(difference, field="layout"))
         return found
 
     def _bring_together(self, step: Step, reference: Outcome, device: Outcome, differences: list[Difference]) -> None:
@@ -255,7 +259,6 @@ class Session:
                 continue
             if expected.shape != device[name].shape or not self.device.take_over(name, expected.values):
                 raise Stop
-
 
     def _lay_out(self, name: str) -> None:
         """Make a variable contiguous on both sides, by a step of the program's own."""

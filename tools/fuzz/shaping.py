@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import torch
 from calls import Call, row
-from drawing import ALL, COMPLEX, FLOATS, INTEGERS, Draw, Skip, name_of
+from drawing import ALL, COMPLEX, FLOATS, Draw, Skip, name_of
 
 
 @row("views", 8)
@@ -59,7 +60,9 @@ def view(d: Draw) -> Call:
     if kind == "expand_as":
         return Call(f"{x}.expand_as({d.tensor()})", kind)
     if kind == "as_strided" and value.is_contiguous() and value.numel() >= 4:
-        return Call(f"{x}.as_strided({d.one('(2, 2), (1, 2)', '(2, 2), (2, 1)', '(3,), (1,)', '(2, 2), (1, 1)')})", kind)
+        return Call(
+            f"{x}.as_strided({d.one('(2, 2), (1, 2)', '(2, 2), (2, 1)', '(3,), (1,)', '(2, 2), (1, 1)')})", kind
+        )
     if kind == "memory_format" and count == 4:
         return Call(f"{x}.contiguous(memory_format=torch.{d.one('channels_last', 'contiguous_format')})", "contiguous")
     if kind == "view_dtype":
@@ -110,7 +113,7 @@ def assign(d: Draw) -> Call:
     x = d.tensor(least=1)
     value = d.known[x]
     number = d.one("0", "2", "-1") if not value.is_floating_point() else d.one("0.5", "2", "-1.25")
-    if value.dtype is __import__("torch").uint8:
+    if value.dtype is torch.uint8:
         number = "3"
     kind = d.rng.random()
     if kind < 0.5:
@@ -137,7 +140,9 @@ def joined(d: Draw) -> Call:
 def rearranged(d: Draw) -> Call:
     x = d.tensor(least=1)
     count, shape = d.known[x].dim(), d.known[x].shape
-    op = d.one("flip", "roll", "rot90", "repeat", "tile", "repeat_interleave", "tril", "triu", "diag_embed", "pad", "fliplr")
+    op = d.one(
+        "flip", "roll", "rot90", "repeat", "tile", "repeat_interleave", "tril", "triu", "diag_embed", "pad", "fliplr"
+    )
     if op == "flip":
         return Call(f"torch.flip({x}, {d.dims(x)})", op)
     if op == "roll":
@@ -192,12 +197,21 @@ def gathered(d: Draw) -> Call:
 
 @row("moves", 4)
 def scattered(d: Draw) -> Call:
-    """Write where indices say. An element that is written twice by a plain scatter may be either: indices are distinct."""
+    """Write where indices say: a plain scatter to distinct ones, since of two writes either may be the last."""
     x = d.tensor(least=1, full=True)
     shape = d.known[x].shape
     where = d.dim(x)
     size = shape[where]
-    op = d.one("index_add", "index_copy", "index_fill", "scatter", "scatter_add", "scatter_reduce", "index_put", "masked_scatter")
+    op = d.one(
+        "index_add",
+        "index_copy",
+        "index_fill",
+        "scatter",
+        "scatter_add",
+        "scatter_reduce",
+        "index_put",
+        "masked_scatter",
+    )
     suffix = d.one("", "_")
     count = 0 if suffix else 1
     several = f"index({d.key()}, (3,), {size})"
@@ -209,27 +223,38 @@ def scattered(d: Draw) -> Call:
         return Call(f"{x}.index_fill{suffix}({where}, {several}, {d.one(0, 1, 3)})", op + suffix, count, bool(suffix))
     if op == "index_copy":
         y = d.fresh(x)
-        return Call(f"{x}.index_copy{suffix}({where}, permuted({d.key()}, {size}), {y})", op + suffix, count, bool(suffix))
+        return Call(
+            f"{x}.index_copy{suffix}({where}, permuted({d.key()}, {size}), {y})", op + suffix, count, bool(suffix)
+        )
     if op == "masked_scatter":
         mask, y = d.like(x, ("bool",)), d.fresh(x)
         return Call(f"{x}.masked_scatter{suffix}({mask}, {y})", op + suffix, count, bool(suffix))
     if op == "index_put":
         y = d.fresh(x, (3, *shape[1:]))
         return Call(
-            f"{x}.index_put{suffix}((index({d.key()}, (3,), {shape[0]}),), {y}, accumulate=True)", op + suffix, count, bool(suffix)
+            f"{x}.index_put{suffix}((index({d.key()}, (3,), {shape[0]}),), {y}, accumulate=True)",
+            op + suffix,
+            count,
+            bool(suffix),
         )
     y = d.fresh(x)
     if op == "scatter":
         # one permutation, for every position of the other dimensions
-        around = f"permuted({d.key()}, {size}).reshape({tuple(size if n == where % len(shape) else 1 for n in range(len(shape)))})"
-        return Call(f"{x}.scatter{suffix}({where}, {around}.expand({tuple(shape)}), {y})", op + suffix, count, bool(suffix))
+        alone = tuple(size if n == where % len(shape) else 1 for n in range(len(shape)))
+        around = f"permuted({d.key()}, {size}).reshape({alone})"
+        return Call(
+            f"{x}.scatter{suffix}({where}, {around}.expand({tuple(shape)}), {y})", op + suffix, count, bool(suffix)
+        )
     places = f"index({d.key()}, {tuple(shape)}, {size})"
     if op == "scatter_add":
         return Call(f"{x}.scatter_add{suffix}({where}, {places}, {y})", op + suffix, count, bool(suffix))
     how = d.one("sum", "prod", "amax", "amin", "mean")
     more = d.one("", ", include_self=False")
     return Call(
-        f"{x}.scatter_reduce{suffix}({where}, {places}, {y}, reduce={how!r}{more})", f"{op}{suffix} {how}", count, bool(suffix)
+        f"{x}.scatter_reduce{suffix}({where}, {places}, {y}, reduce={how!r}{more})",
+        f"{op}{suffix} {how}",
+        count,
+        bool(suffix),
     )
 
 
@@ -237,11 +262,15 @@ def scattered(d: Draw) -> Call:
 def made(d: Draw) -> Call:
     x = d.tensor()
     dtype = d.dtype()
-    op = d.one("arange", "linspace", "full", "eye", "full_like", "new_zeros", "tri", "complex", "one_hot", "meshgrid", "bools")
+    op = d.one(
+        "arange", "linspace", "full", "eye", "full_like", "new_zeros", "tri", "complex", "one_hot", "meshgrid", "bools"
+    )
     if op == "arange":
         return Call(f"torch.arange({d.one('5', '1, 7, 2', '0, 1, 0.25')}, device=DEV)", op)
     if op == "linspace":
-        return Call(f"torch.linspace(0, {d.one(1, 3)}, {d.one(1, 5, 8)}, dtype=torch.{d.dtype(FLOATS)}, device=DEV)", op)
+        return Call(
+            f"torch.linspace(0, {d.one(1, 3)}, {d.one(1, 5, 8)}, dtype=torch.{d.dtype(FLOATS)}, device=DEV)", op
+        )
     if op == "full":
         return Call(f"torch.full({d.shape()}, {d.one(1, 2)}, dtype=torch.{dtype}, device=DEV)", op)
     if op == "eye":
@@ -261,6 +290,3 @@ def made(d: Draw) -> Call:
         x, y = d.tensor(most=1, least=1), d.tensor(most=1, least=1)
         return Call(f"torch.meshgrid({x}, {y}, indexing={d.one('ij', 'xy')!r})", op, 2)
     return Call(f"torch.{d.one('equal', 'allclose')}({x}, {d.like(x)})", "equal")
-
-
-_ = COMPLEX, INTEGERS

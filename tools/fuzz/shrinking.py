@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator
 
+import torch
 from program import Step, without
 
 #: How many shorter programs are tried.
@@ -13,16 +14,19 @@ _TRIES = 400
 _GRADIENTS = re.compile(r"gradients\(\[(.*?)\], \[(.*?)\], (.*)\)(\[0\])?")
 
 
-def shrink(steps: list[Step], remains: Callable[[list[Step]], bool], may_write: bool = True) -> list[Step]:
-    """Find a short program; the last step is the one that failed.
+def shrink(
+    steps: list[Step], remains: Callable[[list[Step]], bool], tensors: dict[str, torch.Tensor] | None
+) -> list[Step]:
+    """Find a short program; the last step is the one that failed, and ``tensors`` are what the variables hold.
 
-    Where the reference is a record, steps that write stay: what it gave without them is not known.
+    Where the reference is a record, which holds none, only steps go that write nothing: what it gave without others is
+    not known.
     """
     tries = 0
     again = True
     while again:
         again = False
-        for fewer in _shorter(steps, may_write):
+        for fewer in _shorter(steps, tensors):
             tries += 1
             if tries > _TRIES:
                 return steps
@@ -32,15 +36,25 @@ def shrink(steps: list[Step], remains: Callable[[list[Step]], bool], may_write: 
     return steps
 
 
-def _shorter(steps: list[Step], may_write: bool) -> Iterator[list[Step]]:
-    for last in _fewer_gradients(steps[-1]) if may_write else ():
+def _shorter(steps: list[Step], tensors: dict[str, torch.Tensor] | None) -> Iterator[list[Step]]:
+    for last in _fewer_gradients(steps[-1]) if tensors is not None else ():
         yield [*steps[:-1], last]
     for number in range(len(steps) - 2, -1, -1):
-        if steps[number].writes and not may_write:
+        if steps[number].writes and tensors is None:
             continue
         fewer = without(steps, number)
         if fewer and fewer[-1] is steps[-1]:
             yield fewer
+    for number in range(len(steps) - 2, -1, -1) if tensors is not None else ():
+        name = steps[number].gives[0] if len(steps[number].gives) == 1 else ""
+        if steps[number].op != "leaf" and name in tensors:
+            yield [*steps[:number], _make_leaf(name, tensors[name]), *steps[number + 1 :]]
+
+
+def _make_leaf(name: str, value: torch.Tensor) -> Step:
+    """Make an input of what was computed."""
+    grad = ".requires_grad_()" if value.requires_grad else ""
+    return Step(f"{name} = make(7, {tuple(value.shape)}, {value.dtype}){grad}", "leaf", (name,))
 
 
 def _fewer_gradients(step: Step) -> Iterator[Step]:

@@ -39,7 +39,9 @@ class Job:
             at = self._run(first, turn)
             if at is None:
                 return
-            self.findings.append({"seed": f"{self._options.seed}/{at[0]}", "op": "", "difference": at[1], "program": ""})
+            self.findings.append(
+                {"seed": f"{self._options.seed}/{at[0]}", "op": "", "difference": at[1], "program": ""}
+            )
             first = at[0] + self._options.jobs
 
     def _run(self, first: int, turn: int) -> tuple[int, str] | None:
@@ -64,6 +66,9 @@ class Job:
             environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parents[1]), environment.get("PYTHONPATH", "")])
         if options.driver == "mps":
             environment["TORCHDEVICE_EMULATE_MPS"] = "1"
+        if options.what == "compiled":
+            environment["TORCHINDUCTOR_CACHE_DIR"] = str(self._folder / "compiled")
+            environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
         command += [str(HERE / "worker.py"), json.dumps(given)]
         with tempfile.TemporaryFile("w+") as errors:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
@@ -112,6 +117,8 @@ def _end_if_it_hangs(process: subprocess.Popen[str], now: Path, hung: threading.
 def name_pair(options: argparse.Namespace) -> str:
     """Name the reference and the device as rows of explained differences do."""
     device = "host" if options.device == "cpu" else "cuda" if options.driver == "stock" else options.driver
+    if options.what == "compiled":
+        return f"eager:{device}"
     return f"{'cuda' if options.compare else options.against}:{device}"
 
 
@@ -151,9 +158,14 @@ def watch(options: argparse.Namespace) -> int:
     if options.findings is not None:
         options.findings.mkdir(parents=True, exist_ok=True)
         (options.findings / "findings.json").write_text(json.dumps(findings, indent=1))
-    print(
-        f"{options.what} on {options.driver}, seed {options.seed}: {totals['programs']} programs, {totals['operators']} calls of "
-        f"{len(ops)} operators, {totals['differentiated']} programs with gradients, {totals['refused']} calls refused by both, "
-        f"{sum(explained.values())} differences explained, {len(findings)} found"
-    )
+    parts = [
+        f"{totals['programs']} programs",
+        f"{totals['operators']} calls of {len(ops)} operators",
+        f"{totals['differentiated']} programs with gradients",
+        f"{totals['refused']} calls refused by both",
+        *([f"{totals['graphs']} graphs compiled"] if options.what == "compiled" else []),
+        f"{sum(explained.values())} differences explained",
+        f"{len(findings)} found",
+    ]
+    print(f"{options.what} on {options.driver}, seed {options.seed}: {', '.join(parts)}")
     return int(bool(findings))

@@ -35,13 +35,16 @@ def work(options: argparse.Namespace) -> None:
         pair=options.pair,
         dtypes=tuple(options.dtypes.split(",")),
         steps=options.steps,
-        differentiates=options.what == "programs",
+        differentiates=options.what != "operators",
     )
     if options.plant:
         import planting
 
         planting.plant(options.plant)
     reference = Recording(options.record, Side(options.against)) if options.record else Side(options.against)
+    if options.what == "compiled":
+        compile_programs(options, settings)
+        return
     session = Session(reference, Side(options.device), settings, counts)
     at = os.open(options.now, os.O_RDWR | os.O_CREAT)
     until = time.monotonic() + options.seconds
@@ -77,6 +80,49 @@ def work(options: argparse.Namespace) -> None:
     say({"counts": _read(counts), "next": number})
 
 
+def compile_programs(options: argparse.Namespace, settings: Any) -> None:
+    """Compile programs, several at a time, and compare them with eager ones."""
+    import compiling
+    import torch
+    from explained import explain
+    from session import Counts
+    from sides import Side
+    from torch._dynamo.utils import counters
+
+    counts = Counts()
+    side = Side(options.device)
+    # Programs that round in between are compared with programs that do not, otherwise.
+    torch._inductor.config.emulate_precision_casts = True
+    at = os.open(options.now, os.O_RDWR | os.O_CREAT)
+    until, first = time.monotonic() + options.seconds, options.first * compiling.GROUP
+    while time.monotonic() < until and first < options.last:
+        os.pwrite(at, f"{first:12d}".encode(), 0)
+        numbers = list(range(first, min(first + compiling.GROUP, options.last)))
+        programs = compiling.write_group(side, settings, options.seed, numbers)
+        is_dynamic = first // compiling.GROUP % 3 == 2
+        for program, difference in compiling.check(programs, side, is_dynamic):
+            os.utime(options.now)
+            reason = explain(program.steps, difference, options.pair)
+            if reason is not None:
+                counts.explained[reason] += 1
+                continue
+            short = compiling.shorten(program, side, is_dynamic)
+            again = compiling.check([short], side, is_dynamic)
+            text = "\n".join([*(f"{name} = {code}" for name, code in short.inputs.items()), short.print_function("f")])
+            found = str(again[0][1] if again else difference)
+            what = f"{found} ({'dynamic' if is_dynamic else 'static'} shapes)"
+            say({"finding": {"seed": program.seed, "op": short.steps[-1].op, "difference": what, "program": text}})
+        counts.programs += len(programs)
+        counts.operators += sum(len(program.steps) for program in programs)
+        counts.differentiated += sum("requires_grad" in str(program.inputs) for program in programs)
+        for program in programs:
+            counts.ops.update(step.op for step in program.steps)
+        counts.graphs += sum(counters["aot_autograd"].values())
+        counters.clear()
+        say({"counts": _read(counts)})
+        first += compiling.GROUP * options.stride
+
+
 def report(session: Any, finding: Any, seed: str) -> dict[str, Any]:
     """Shrink what was found."""
     from program import print_steps
@@ -88,13 +134,16 @@ def report(session: Any, finding: Any, seed: str) -> dict[str, Any]:
 
     def remains(steps: list[Any]) -> bool:
         found = session.replay(steps)
-        return bool(found) and found[0].difference.field == finding.difference.field and len(found[0].steps) == len(steps)
+        return (
+            bool(found) and found[0].difference.field == finding.difference.field and len(found[0].steps) == len(steps)
+        )
 
     steps = list(finding.steps)
     is_steady = remains(steps)
     difference = finding.difference
     if is_steady:
-        steps = shrink(steps, remains, may_write=isinstance(session.reference, Side))
+        is_live = isinstance(session.reference, Side)
+        steps = shrink(steps, remains, dict(session.reference.tensors) if is_live else None)
         found = session.replay(steps)
         difference = found[0].difference if found else difference
     return {
@@ -114,8 +163,7 @@ def say(what: dict[str, Any]) -> None:
 
 
 def _read(counts: Any) -> dict[str, Any]:
-    read = {name: value for name, value in vars(counts).items()}
-    return {name: dict(value) if isinstance(value, collections.Counter) else value for name, value in read.items()}
+    return {name: dict(kept) if isinstance(kept, collections.Counter) else kept for name, kept in vars(counts).items()}
 
 
 if __name__ == "__main__":
