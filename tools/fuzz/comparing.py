@@ -106,6 +106,15 @@ def are_identical(one: torch.Tensor, other: torch.Tensor) -> bool:
     return bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
+def have_same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Compare, zeros by their signs, too."""
+    if one.is_complex():
+        one, other = torch.view_as_real(one), torch.view_as_real(other)
+    if not are_identical(one, other):
+        return False
+    return not one.is_floating_point() or torch.equal(one.signbit() & (one == 0), other.signbit() & (other == 0))
+
+
 def compare_values(name: str, expected: torch.Tensor, got: torch.Tensor, step: Step, truth: Truth) -> Difference | None:
     """Compare two tensors on the CPU, of one dtype and shape."""
     if are_identical(expected, got):

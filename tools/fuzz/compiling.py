@@ -197,7 +197,8 @@ def check(programs: list[Compilable], side: Side, is_dynamic: bool) -> list[tupl
         return []  # a program that was shortened
     if isinstance(compiled, Failed):
         if len(programs) > 1:
-            return [found for program in programs for found in check([program], side, is_dynamic)]
+            half = len(programs) // 2
+            return check(programs[:half], side, is_dynamic) + check(programs[half:], side, is_dynamic)
         return [(programs[0], Difference("error", "", f"compiled raises {compiled.kind}: {compiled.message}"))]
     step = Step("", "gradient")
     found = []

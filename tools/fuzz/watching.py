@@ -16,7 +16,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 #: Seconds that one program may take on a busy machine; past them it hangs.
-PATIENCE = 180
+PATIENCE = {"operators": 180, "programs": 180, "compiled": 900}
 #: A process that died as often as this will die again.
 DEATHS = 20
 
@@ -26,6 +26,7 @@ class Job:
 
     def __init__(self, options: argparse.Namespace, number: int, folder: Path, until: float) -> None:
         self._options, self._number, self._folder, self._until = options, number, folder, until
+        self._patience = PATIENCE[options.what]
         self.findings: list[dict[str, Any]] = []
         self.totals: collections.Counter[str] = collections.Counter()
         self.explained: collections.Counter[str] = collections.Counter()
@@ -73,7 +74,7 @@ class Job:
         with tempfile.TemporaryFile("w+") as errors:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
             hung = threading.Event()
-            watcher = threading.Thread(target=_end_if_it_hangs, args=(process, now, hung), daemon=True)
+            watcher = threading.Thread(target=_end_if_it_hangs, args=(process, now, hung, self._patience), daemon=True)
             watcher.start()
             assert process.stdout is not None
             counts: dict[str, Any] = {}
@@ -91,7 +92,7 @@ class Job:
             errors.seek(0)
             text = errors.read()[-3000:]
         program = int(now.read_text() or first) if now.exists() else first
-        how = f"hung for {PATIENCE} s" if hung.is_set() else f"died with status {status}"
+        how = f"hung for {self._patience} s" if hung.is_set() else f"died with status {status}"
         return program, f"the process {how}\n{text}"
 
     def _add(self, counts: dict[str, Any]) -> None:
@@ -100,7 +101,7 @@ class Job:
         self.totals.update(counts)
 
 
-def _end_if_it_hangs(process: subprocess.Popen[str], now: Path, hung: threading.Event) -> None:
+def _end_if_it_hangs(process: subprocess.Popen[str], now: Path, hung: threading.Event, patience: float) -> None:
     started = time.monotonic()
     while process.poll() is None:
         time.sleep(0.5)
@@ -108,7 +109,7 @@ def _end_if_it_hangs(process: subprocess.Popen[str], now: Path, hung: threading.
             idle = time.time() - now.stat().st_mtime
         except FileNotFoundError:
             idle = time.monotonic() - started
-        if idle > PATIENCE:
+        if idle > patience:
             hung.set()
             process.kill()
             return

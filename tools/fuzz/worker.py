@@ -94,12 +94,13 @@ def compile_programs(options: argparse.Namespace, settings: Any) -> None:
     # Programs that round in between are compared with programs that do not, otherwise.
     torch._inductor.config.emulate_precision_casts = True
     at = os.open(options.now, os.O_RDWR | os.O_CREAT)
-    until, first = time.monotonic() + options.seconds, options.first * compiling.GROUP
-    while time.monotonic() < until and first < options.last:
-        os.pwrite(at, f"{first:12d}".encode(), 0)
+    until, group = time.monotonic() + options.seconds, options.first
+    while time.monotonic() < until and group * compiling.GROUP < options.last:
+        os.pwrite(at, f"{group:12d}".encode(), 0)
+        first = group * compiling.GROUP
         numbers = list(range(first, min(first + compiling.GROUP, options.last)))
         programs = compiling.write_group(side, settings, options.seed, numbers)
-        is_dynamic = first // compiling.GROUP % 3 == 2
+        is_dynamic = group % 3 == 2
         for program, difference in compiling.check(programs, side, is_dynamic):
             os.utime(options.now)
             reason = explain(program.steps, difference, options.pair)
@@ -120,7 +121,7 @@ def compile_programs(options: argparse.Namespace, settings: Any) -> None:
         counts.graphs += sum(counters["aot_autograd"].values())
         counters.clear()
         say({"counts": _read(counts)})
-        first += compiling.GROUP * options.stride
+        group += options.stride
 
 
 def report(session: Any, finding: Any, seed: str) -> dict[str, Any]:
