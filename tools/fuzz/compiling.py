@@ -156,23 +156,31 @@ def run(function: Callable[..., Any], programs: list[Compilable], side: Side) ->
     inputs = [program.make_inputs(side) for program in programs]
     try:
         results = function(inputs)
-        return [
-            _observe(program, given, outs, number)
-            for number, (program, given, outs) in enumerate(zip(programs, inputs, results, strict=True))
+        values = [
+            dict(zip([*program.inputs, *program.gives], [*given, *outs], strict=True))
+            for program, given, outs in zip(programs, inputs, results, strict=True)
         ]
+        _differentiate(programs, inputs, results, values)
     except Exception as error:
         return Failed(type(error).__name__, str(error).strip()[:2000])
+    return [{name: _see(value) for name, value in each.items()} for each in values]
 
 
-def _observe(program: Compilable, inputs: list[Any], outs: tuple[Any, ...], number: int) -> dict[str, Observation]:
-    values = dict(zip([*program.inputs, *program.gives], [*inputs, *outs], strict=True))
-    leaves = [(name, value) for name, value in zip(program.inputs, inputs, strict=True) if value.requires_grad]
-    wanted = [out for out in outs if isinstance(out, torch.Tensor) and out.requires_grad]
-    if leaves and wanted:
-        ones = [torch.ones_like(out) for out in wanted]
-        grads = torch.autograd.grad(wanted, [leaf for _, leaf in leaves], ones, allow_unused=True)
-        values.update({f"gradient of {name}": grad for (name, _), grad in zip(leaves, grads, strict=True)})
-    return {name: _see(value) for name, value in values.items()}
+def _differentiate(programs: list[Compilable], inputs: Any, results: Any, values: list[dict[str, Any]]) -> None:
+    """Add gradients to what each program gave; by one backward pass, since one graph may hold all of them."""
+    leaves = [
+        (each, name, value)
+        for program, given, each in zip(programs, inputs, values, strict=True)
+        for name, value in zip(program.inputs, given, strict=True)
+        if value.requires_grad
+    ]
+    wanted = [out for outs in results for out in outs if isinstance(out, torch.Tensor) and out.requires_grad]
+    if not leaves or not wanted:
+        return
+    ones = [torch.ones_like(out) for out in wanted]
+    grads = torch.autograd.grad(wanted, [leaf for _, _, leaf in leaves], ones, allow_unused=True)
+    for (each, name, _), grad in zip(leaves, grads, strict=True):
+        each[f"gradient of {name}"] = grad
 
 
 def _see(value: Any) -> Observation:

@@ -34,7 +34,8 @@ def work(options: argparse.Namespace) -> None:
     settings = Settings(
         pair=options.pair,
         dtypes=tuple(options.dtypes.split(",")),
-        steps=options.steps,
+        # Smaller ones, where several are compiled together.
+        steps=options.steps if options.what != "compiled" else (options.steps + 1) // 2,
         differentiates=options.what != "operators",
     )
     if options.plant:
