@@ -1,0 +1,170 @@
+"""The fuzzers (tools/fuzz): short runs on each driver, and that they find what is planted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import VIRTUAL, Finished, child, python
+from harness.places import must_be_ready
+from harness.processes import ROOT
+
+FUZZ = ROOT / "tools" / "fuzz"
+DTYPES = ("float32", "float64", "int64", "bool", "complex64", "bfloat16")
+
+
+def fuzz(*options: object) -> Finished:
+    return python(FUZZ, *map(str, options), check=False, timeout=400)
+
+
+def read_counts(done: Finished) -> tuple[int, int, int]:
+    """Read programs, calls and programs with gradients from the last line."""
+    words = done.out.splitlines()[-1].split(": ", 1)[1].replace(",", "").split()
+    numbers = [int(word) for word in words if word.isdigit()]
+    return numbers[0], numbers[1], numbers[3]
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("driver", ["virtual", "cpu", pytest.param("mps", marks=pytest.mark.mps)])
+def test_random_operators_give_what_the_cpu_gives(driver: str) -> None:
+    must_be_ready(VIRTUAL)
+    done = fuzz("operators", "--driver", driver, "--programs", 100, "--seed", 34)
+    assert done.status == 0, done
+    programs, calls, _ = read_counts(done)
+    assert programs == 100
+    assert calls > 700
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("driver", ["virtual", "cpu", pytest.param("mps", marks=pytest.mark.mps)])
+def test_random_programs_have_the_gradients_of_the_cpu(driver: str) -> None:
+    must_be_ready(VIRTUAL)
+    done = fuzz("programs", "--driver", driver, "--programs", 60, "--seed", 34)
+    assert done.status == 0, done
+    programs, _, differentiated = read_counts(done)
+    assert programs == 60
+    assert differentiated > 30
+
+
+@pytest.mark.native
+@pytest.mark.slow
+def test_compiled_programs_give_what_eager_ones_give() -> None:
+    must_be_ready(VIRTUAL)
+    done = fuzz("compiled", "--programs", 10, "--seed", 34)
+    assert done.status == 0, done
+    assert " graphs compiled" in done.out
+    assert " 0 graphs compiled" not in done.out
+
+
+@pytest.mark.native
+def test_a_record_is_compared_elsewhere(tmp_path: Path) -> None:
+    """Record the virtual GPU, then compare the cpu driver with it: what a program gave is what it gives."""
+    must_be_ready(VIRTUAL)
+    file = tmp_path / "record.xz"
+    options = ("--programs", 30, "--seed", 34, "--dtypes", "float32,int64,bool")
+    done = fuzz("programs", "--device", "cpu", "--against", "cuda", "--record", file, *options)
+    assert done.status == 0, done
+    again = fuzz("programs", "--compare", file)
+    assert again.status == 0, again
+    assert read_counts(again) == read_counts(done)
+
+
+@pytest.mark.native
+def test_a_crash_is_reported_with_its_seed() -> None:
+    must_be_ready(VIRTUAL)
+    done = fuzz("operators", "--programs", 5, "--seed", 34, "--plant", "crash")
+    assert done.status == 1, done
+    seeds = [line.split()[1] for line in done.out.splitlines() if "the process died with status -6" in line]
+    assert seeds, done
+    alone = fuzz("operators", "--only", seeds[0].split("/")[1], "--seed", 34, "--plant", "crash")
+    assert f"FOUND {seeds[0]} : the process died with status -6" in alone.out, alone
+
+
+# ------------------------------------------------------------------------------ in one process
+def find_planted(name: str) -> dict[str, Any]:
+    """Plant a fault and look for it; what is reported."""
+    sys.path.insert(0, str(FUZZ))
+    import differentiating  # noqa: F401
+    import planting
+    import pointwise  # noqa: F401
+    import shaping  # noqa: F401
+    import worker
+    from session import Session, Settings
+    from sides import Side
+
+    session = Session(Side("cpu"), Side("cuda"), Settings("cpu:virtual", DTYPES, differentiates=name == "gradient"))
+    take_out = planting.plant(name)
+    try:
+        for number in range(60):
+            findings = session.generate(f"planted/{number}")
+            if findings:
+                return worker.report(session, findings[0], str(number))
+    finally:
+        take_out()
+    raise AssertionError(f"{name} was not found")
+
+
+def check_planted(name: str, field: str, most: int) -> None:
+    found = find_planted(name)
+    assert found["difference"].startswith(f"{field} of"), found
+    assert found["is steady"], found
+    assert len(found["steps"]) <= most, found
+    assert json.loads(json.dumps(found)) == found
+
+
+@child(VIRTUAL)
+def test_nothing_is_found_where_nothing_is_planted() -> None:
+    with pytest.raises(AssertionError, match="was not found"):
+        import torch
+
+        sys.path.insert(0, str(FUZZ))
+        import planting
+
+        planting.PLANTS["nothing"] = ((), torch.clone)
+        find_planted("nothing")
+
+
+@child(VIRTUAL)
+def test_a_wrong_value_is_found() -> None:
+    check_planted("value", "values", 5)
+
+
+@child(VIRTUAL)
+def test_a_wrong_dtype_is_found() -> None:
+    check_planted("dtype", "dtype", 5)
+
+
+@child(VIRTUAL)
+def test_a_wrong_stride_is_found() -> None:
+    check_planted("stride", "stride", 5)
+
+
+@child(VIRTUAL)
+def test_a_wrong_gradient_is_found() -> None:
+    check_planted("gradient", "values", 5)
+
+
+@child(VIRTUAL)
+def test_a_copy_in_place_of_a_view_is_found() -> None:
+    check_planted("alias", "aliases", 4)
+
+
+@child(VIRTUAL)
+def test_a_printed_program_runs_by_itself() -> None:
+    sys.path.insert(0, str(FUZZ))
+    import pointwise  # noqa: F401
+    import shaping  # noqa: F401
+    from program import print_source
+    from session import Session, Settings
+    from sides import Side
+
+    session = Session(Side("cpu"), Side("cuda"), Settings("cpu:virtual", DTYPES))
+    seed = "printed/3"
+    assert not session.generate(seed)
+    steps = list(session.steps)
+    exec(compile(print_source(steps, "cuda"), "printed", "exec"), {"__name__": "printed"})
+    assert not session.generate(seed)
+    assert session.steps == steps

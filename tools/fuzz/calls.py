@@ -1,0 +1,35 @@
+"""What a row of the operators' table gives, and the table itself."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from drawing import Draw
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """A call to try: an expression, how many tensors it gives, and what it does besides."""
+
+    code: str
+    op: str
+    #: how many variables it assigns; none is a statement
+    gives: int = 1
+    writes: bool = False
+    is_open: bool = False
+
+
+Row = Callable[[Draw], Call]
+#: (weight, row), by the family that a command line may name
+TABLE: dict[str, list[tuple[float, Row]]] = {}
+
+
+def row(family: str, weight: float = 1.0) -> Callable[[Row], Row]:
+    """Put a function that proposes calls into the table."""
+
+    def add(function: Row) -> Row:
+        TABLE.setdefault(family, []).append((weight, function))
+        return function
+
+    return add

@@ -1,0 +1,173 @@
+"""The process that executes programs; another watches it, and knows which program it is at."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import faulthandler
+import json
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+
+def work(options: argparse.Namespace) -> None:
+    """Execute one program after another; a line of JSON for each finding, and the counts at the end."""
+    import torch
+
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    faulthandler.enable()
+    import differentiating  # noqa: F401  (each of these fills the table)
+    import networks  # noqa: F401
+    import pointwise  # noqa: F401
+    import reducing  # noqa: F401
+    import shaping  # noqa: F401
+    from recording import Recorded, Recording, read
+    from session import Counts, Session, Settings
+    from sides import Side
+
+    counts = Counts()
+    settings = Settings(
+        pair=options.pair,
+        dtypes=tuple(options.dtypes.split(",")),
+        # Smaller ones, where several are compiled together.
+        steps=options.steps if options.what != "compiled" else (options.steps + 1) // 2,
+        differentiates=options.what != "operators",
+    )
+    if options.plant:
+        import planting
+
+        planting.plant(options.plant)
+    reference = Recording(options.record, Side(options.against)) if options.record else Side(options.against)
+    if options.what == "compiled":
+        compile_programs(options, settings)
+        return
+    session = Session(reference, Side(options.device), settings, counts)
+    at = os.open(options.now, os.O_RDWR | os.O_CREAT)
+    until = time.monotonic() + options.seconds
+    number = options.first
+    stored = read(options.compare) if options.compare else None
+    while time.monotonic() < until and number < options.last:
+        os.pwrite(at, f"{number:12d}".encode(), 0)
+        session.counts = counts
+        seed = f"{options.seed}/{number}"
+        if stored is None:
+            findings = session.generate(seed)
+        else:
+            kept = next(stored, None)
+            if kept is None:
+                break
+            number += options.stride
+            if kept["number"] % options.stride != options.first % options.stride:
+                continue
+            seed = kept["seed"]
+            session.reference = Recorded(kept)
+            findings = session.replay(session.reference.steps)
+        if options.pair == "cuda:host" or options.pair == "cpu:cuda":
+            torch.cuda.synchronize()  # what a kernel asserted ends the process here, where the program is known
+        if findings:
+            say({"finding": report(session, findings[0], seed)})
+        if isinstance(reference, Recording):
+            reference.write(seed, session.steps)
+        number += options.stride if stored is None else 0
+        if counts.programs % 100 == 0:
+            say({"counts": _read(counts)})
+    if isinstance(reference, Recording):
+        reference.close()
+    say({"counts": _read(counts), "next": number})
+
+
+def compile_programs(options: argparse.Namespace, settings: Any) -> None:
+    """Compile programs, several at a time, and compare them with eager ones."""
+    import compiling
+    import torch
+    from explained import explain
+    from session import Counts
+    from sides import Side
+    from torch._dynamo.utils import counters
+
+    counts = Counts()
+    side = Side(options.device)
+    # Programs that round in between are compared with programs that do not, otherwise.
+    torch._inductor.config.emulate_precision_casts = True
+    at = os.open(options.now, os.O_RDWR | os.O_CREAT)
+    until, group = time.monotonic() + options.seconds, options.first
+    while time.monotonic() < until and group * compiling.GROUP < options.last:
+        os.pwrite(at, f"{group:12d}".encode(), 0)
+        first = group * compiling.GROUP
+        numbers = list(range(first, min(first + compiling.GROUP, options.last)))
+        programs = compiling.write_group(side, settings, options.seed, numbers)
+        is_dynamic = group % 3 == 2
+        for program, difference in compiling.check(programs, side, is_dynamic):
+            os.utime(options.now)
+            reason = explain(program.steps, difference, options.pair)
+            if reason is not None:
+                counts.explained[reason] += 1
+                continue
+            short = compiling.shorten(program, side, is_dynamic)
+            again = compiling.check([short], side, is_dynamic)
+            text = "\n".join([*(f"{name} = {code}" for name, code in short.inputs.items()), short.print_function("f")])
+            found = str(again[0][1] if again else difference)
+            what = f"{found} ({'dynamic' if is_dynamic else 'static'} shapes)"
+            say({"finding": {"seed": program.seed, "op": short.steps[-1].op, "difference": what, "program": text}})
+        counts.programs += len(programs)
+        counts.operators += sum(len(program.steps) for program in programs)
+        counts.differentiated += sum("requires_grad" in str(program.inputs) for program in programs)
+        for program in programs:
+            counts.ops.update(step.op for step in program.steps)
+        counts.graphs += sum(counters["aot_autograd"].values())
+        counters.clear()
+        say({"counts": _read(counts)})
+        group += options.stride
+
+
+def report(session: Any, finding: Any, seed: str) -> dict[str, Any]:
+    """Shrink what was found."""
+    from program import print_steps
+    from session import Counts
+    from shrinking import shrink
+    from sides import Side
+
+    session.counts = Counts()
+
+    def remains(steps: list[Any]) -> bool:
+        found = session.replay(steps)
+        return (
+            bool(found) and found[0].difference.field == finding.difference.field and len(found[0].steps) == len(steps)
+        )
+
+    steps = list(finding.steps)
+    is_steady = remains(steps)
+    difference = finding.difference
+    if is_steady:
+        is_live = isinstance(session.reference, Side)
+        steps = shrink(steps, remains, dict(session.reference.tensors) if is_live else None)
+        found = session.replay(steps)
+        difference = found[0].difference if found else difference
+    return {
+        "seed": seed,
+        "op": steps[-1].op,
+        "difference": str(difference),
+        "steps": [step.to_list() for step in steps],
+        "is steady": is_steady,
+        "program": print_steps(steps),
+    }
+
+
+def say(what: dict[str, Any]) -> None:
+    """Write a line that the watching process reads."""
+    sys.__stdout__.write(json.dumps(what) + "\n")
+    sys.__stdout__.flush()
+
+
+def _read(counts: Any) -> dict[str, Any]:
+    return {name: dict(kept) if isinstance(kept, collections.Counter) else kept for name, kept in vars(counts).items()}
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    work(argparse.Namespace(**json.loads(sys.argv[1])))
