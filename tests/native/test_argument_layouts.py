@@ -73,6 +73,15 @@ def test_distances_of_no_points() -> None:
     assert x.grad.shape == (0, 2)
 
 
+@child(VIRTUAL)
+def test_overlapping_elements_are_filled_but_not_copied_to() -> None:
+    x = torch.ones(1, device="cuda").expand(5)
+    x[:] = 2
+    assert x.tolist() == [2.0] * 5
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        x[:] = torch.ones(5, device="cuda")
+
+
 def _sweep(*options: str) -> None:
     tool = Path(__file__).parents[2] / "tools" / "op_layouts.py"
     python(str(tool), "--driver", "virtual", *options, timeout=3600)

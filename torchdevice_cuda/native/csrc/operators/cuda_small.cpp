@@ -65,6 +65,14 @@ Tensor softshrink(const Tensor& self, const at::Scalar& bound) {
   return std::move(stack.back()).toTensor().add_(0);
 }
 
+// A scalar of the host's fills, where elements overlap too; an element of the device's is copied.
+void fill_from_tensor(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const Tensor value = stack->back().toTensor();
+  if (!value.device().is_cpu() || value.dim() != 0) return run_on_cpu(op, c10::DispatchKey::CPU, stack);
+  stack->pop_back();
+  stack->back().toTensor().fill_(value.item());
+}
+
 // The CPU's kernel reads the first row, whether there is one or not.
 Tensor pdist_backward(const Tensor& grad, const Tensor& self, double p, const Tensor& distances) {
   if (self.numel() == 0) return at::zeros_like(self);
@@ -137,6 +145,7 @@ void register_small(Registrar& registrar) {
     registrar.impl(name, torch::CppFunction::makeFromBoxedFunction<&scale_lists>());
   registrar.impl("_masked_scale", TORCH_FN(masked_scale));
   registrar.impl("nansum", TORCH_FN(nansum));
+  registrar.impl("fill_.Tensor", torch::CppFunction::makeFromBoxedFunction<&fill_from_tensor>());
   registrar.impl("_pdist_backward", TORCH_FN(pdist_backward));
   registrar.impl("_logcumsumexp", TORCH_FN(logcumsumexp));
   for (const char* name : {"nonzero", "nonzero_static"})
