@@ -155,6 +155,7 @@ def disagree(rank: int, size: int, names: list[str] | None = None) -> dict[str, 
         except RuntimeError as error:
             said = str(error)
         found[name] = said, time.monotonic() - begun
+    dist.barrier()  # the first rank has the store, which the others may still wait for
     return found
 
 

@@ -92,6 +92,7 @@ def _make_groups(rank: int, size: int) -> list[str]:
             said.append("nothing")
         except RuntimeError as error:
             said.append(str(error))
+    dist.barrier()  # the first rank has the store, which the others may still wait for
     return said
 
 
