@@ -82,6 +82,20 @@ def test_overlapping_elements_are_filled_but_not_copied_to() -> None:
         x[:] = torch.ones(5, device="cuda")
 
 
+@child(VIRTUAL)
+@pytest.mark.parametrize("target", ["float32", "float16", "bfloat16", "float64"])
+def test_copies_of_negated_views(target: str) -> None:
+    """As z.conj().imag is one."""
+    for source in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+        for here, there in (("cuda", "cuda"), ("cpu", "cuda"), ("cuda", "cpu")):
+            given = torch.full((5,), 2.75, dtype=source, device=here)
+            made = torch.zeros(5, dtype=getattr(torch, target), device=there)
+            made.copy_(torch._neg_view(given))
+            assert made.tolist() == [-2.75] * 5, (source, here, there)
+            torch._neg_view(made).copy_(given)
+            assert made.tolist() == [-2.75] * 5, (source, here, there)
+
+
 def _sweep(*options: str) -> None:
     tool = Path(__file__).parents[2] / "tools" / "op_layouts.py"
     python(str(tool), "--driver", "virtual", *options, timeout=3600)

@@ -6,6 +6,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/_neg_view_ops.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/unfold_native.h>
@@ -168,6 +169,15 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
     return self;
   }
   const AllocateOnDevice here(index);
+  if (C10_UNLIKELY(from.is_neg() != to.is_neg() && from.scalar_type() != to.scalar_type())) {
+    // The CPU's kernel between float32 and float16 does not look at the bit.
+    const Tensor value = from.resolve_neg();
+    if (to.is_neg())
+      at::_ops::_neg_view::call(to).copy_(value.neg());
+    else
+      to.copy_(value);
+    return self;
+  }
   at::_ops::copy_::call(to, from, non_blocking);
   return self;
 }
