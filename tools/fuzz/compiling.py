@@ -109,7 +109,7 @@ class _Broken(Exception):
 
 
 def _resolve(code: str) -> str:
-    """Make an input without lazy bits: what torch.compile makes of one that is negated lazily is wrong, on stock too."""
+    """Make an input without the bit that negates it: torch.compile ignores that, on stock torch too."""
     return f"{code}.resolve_neg()" if "_neg_view" in code or ".imag" in code else code
 
 
