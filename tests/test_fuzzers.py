@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import VIRTUAL, Finished, child, python
+from harness import STOCK, VIRTUAL, Finished, child, python
 from harness.places import must_be_ready
 from harness.processes import ROOT
 
@@ -168,3 +168,41 @@ def test_a_printed_program_runs_by_itself() -> None:
     exec(compile(print_source(steps, "cuda"), "printed", "exec"), {"__name__": "printed"})
     assert not session.generate(seed)
     assert session.steps == steps
+
+
+@child(STOCK)
+def test_a_kernel_that_forgets_strides_on_both_sides_is_found() -> None:
+    import torch
+
+    sys.path.insert(0, str(FUZZ))
+    from program import Step
+    from session import Session, Settings
+    from sides import Side
+
+    original = torch.flip
+    torch.flip = lambda x, dims: original(x.as_strided(x.shape, torch.empty(x.shape).stride()), dims)
+    try:
+        session = Session(Side("cpu"), Side("cpu"), Settings("cpu:host", DTYPES))
+        steps = [
+            Step("v0 = make(1, (2, 3), torch.float32).permute((1, 0))", "leaf", ("v0",)),
+            Step("v1 = torch.flip(v0, [0])", "flip", ("v1",)),
+        ]
+        (finding,) = session.replay(steps)
+    finally:
+        torch.flip = original
+    assert str(finding.difference).startswith("layout of v1"), finding
+    assert not session.replay(steps)
+
+
+@child(STOCK)
+def test_an_explained_difference_is_counted_and_others_are_not_explained() -> None:
+    sys.path.insert(0, str(FUZZ))
+    from comparing import Difference
+    from explained import explain
+    from program import Step
+
+    steps = [Step("v1 = torch.nansum(v0)", "nansum", ("v1",))]
+    words = "reference raises RuntimeError: nansum on CPU does not support complex inputs; device computes complex64[]"
+    assert explain(steps, Difference("error", "", words), "cpu:virtual") is not None
+    assert explain(steps, Difference("error", "", words), "cpu:cpu") is None
+    assert explain(steps, Difference("values", "v1", "1, reference 2 at 0"), "cpu:virtual") is None

@@ -18,6 +18,8 @@ class Call:
     gives: int = 1
     writes: bool = False
     is_open: bool = False
+    #: whether it does what cannot be taken back besides: it stays in the program, whatever it gives
+    stays: bool = False
 
 
 Row = Callable[[Draw], Call]

@@ -50,7 +50,7 @@ def gradient(d: Draw) -> Call:
     twice = d.chance(0.4)
     how = f"key={d.key()}, create_graph={twice}, retain_graph={True if twice else d.one(None, True, True)}"
     code = f"gradients([{', '.join(some)}], [{', '.join(chosen)}], {how})"
-    return Call(_alone(code, chosen), "gradient", len(chosen))
+    return Call(_alone(code, chosen), "gradient", len(chosen), stays=True)
 
 
 @row("autograd", 1)
@@ -62,7 +62,9 @@ def backward(d: Draw) -> Call:
     out = d.rng.choice(outs)
     if d.known[out].dtype not in (torch.float32, torch.float64):
         raise Skip
-    return Call(f"({out}.sum().backward(retain_graph=True), {d.rng.choice(leaves)}.grad.clone())[1]", "backward")
+    return Call(
+        f"({out}.sum().backward(retain_graph=True), {d.rng.choice(leaves)}.grad.clone())[1]", "backward", stays=True
+    )
 
 
 def final(known: dict[str, torch.Tensor], key: int) -> Call | None:

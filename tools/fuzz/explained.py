@@ -30,6 +30,8 @@ class Row:
     program: str = ""
 
 
+#: What an H200 was seen to do, and the virtual GPU does not do yet. Each goes when it does.
+_H200 = "cuda:virtual"
 ROWS: tuple[Row, ...] = (
     Row(
         "which dtypes a kernel takes differs between the CPU and CUDA; tools/contract.py has an H200's answers",
@@ -46,13 +48,7 @@ ROWS: tuple[Row, ...] = (
         r"fft\..*|attention|group_norm|conv.*|interpolate.*|.*pool.*",
         "stride of",
     ),
-    Row(
-        "a GPU lays out the gradients of these otherwise than the CPU",
-        "gradient|backward",
-        "stride of",
-        "cpu:(virtual|mps|cuda)|cuda:host",
-        r"torch\.fft\.|F\.conv|F\.scaled_dot_product|F\.group_norm|F\.interpolate|_pool\dd",
-    ),
+    Row("how a gradient is laid out is not promised", "gradient|backward", "stride of", ANY),
     Row(
         "which of several elements that are equally frequent is the mode is the device's own affair",
         "mode",
@@ -73,11 +69,116 @@ ROWS: tuple[Row, ...] = (
         r"expand|meshgrid|as_strided",
     ),
     Row(
-        "reported: stock's kernel for the CPU reads an expanded weight beyond its end",
+        "reported: stock's kernel for the CPU reads a weight that is not contiguous as if it were",
         "gradient|backward",
         "(layout|values) of",
         BY_THE_CPU,
-        r"(v\d+) = [^\n]*\.expand\([^\n]*\n(?:[^\n]*\n)*?[^\n]*F\.batch_norm\([^\n]*\b\1\b",
+        r"(v\d+) = [^\n]*(?:\.expand\(|\)\[|as_strided)[^\n]*\n(?:[^\n]*\n)*?[^\n]*F\.batch_norm\([^\n]*\b\1\b",
+    ),
+    Row(
+        "CUDA's constants of these are float32's, whatever the dtype",
+        "hardsigmoid|hardswish",
+        r"values of .*\(float64",
+        "cuda:.*",
+    ),
+    Row(
+        "which of several equal elements is the median, and so has the gradient, is the device's own affair",
+        "gradient|backward",
+        "values of",
+        "cuda:.*",
+        r"torch\.(nan)?median\(",
+    ),
+    Row(
+        "what a complex number divided by zero is, is the device's own affair",
+        "div_?|operator /",
+        "values of .*complex",
+        "cuda:.*",
+    ),
+    Row(
+        "what is written into another dtype is computed in the one of the inputs on CUDA, or in that of out=",
+        "logaddexp2?|cos|sin|tan|exp|log.*|sqrt|erf|rad2deg|deg2rad|sigmoid|tanh",
+        r"values of .*\((float64|float32)",
+        "cuda:.*",
+        r"out=",
+    ),
+    Row(
+        "the difference of an element and its own mean is rounded before it is divided by a variance of zero",
+        "(group|batch|instance)_norm",
+        "values of",
+        "cuda:.*",
+    ),
+    Row(
+        "reported: stock's kernel for the CPU copies float32 into float16 without looking at the bit that negates it",
+        "copy_|setitem.*|to",
+        r"(values|layout) of .*\((b?float16|float32)",
+        BY_THE_CPU,
+        r"_neg_view|\.imag",
+    ),
+    Row(
+        "an H200's convolutions were recorded with TF32",
+        "gradient|backward|conv.*",
+        r"values of .*\(float32",
+        "cuda:.*",
+        r"F\.conv",
+    ),
+    Row("torch 2.11 has no such derivative", "gradient|backward", "aten::aminmax is not implemented", "cuda:.*"),
+    Row("an argument may be another by whole turns", "logcumsumexp", "values of .*complex", "cuda:.*"),
+    Row(
+        "a NaN among gradients of the least or greatest element reaches others on a GPU",
+        "gradient|backward",
+        "(values|layout) of .*: (nan|.*, reference nan)",
+        ANY,
+        r"torch\.(min|max|amin|amax)\(",
+    ),
+    Row(
+        "reported: an H200 refuses these, where there is nothing to compute or how they are laid out",
+        "channel_shuffle|vdot|dot|gradient|backward",
+        "error: reference raises .*(view size is not compatible|'Long'|embedding_bag_backward_cuda_max)",
+        "cuda:(virtual|host)",
+    ),
+    Row(
+        "a kernel that adds to a list reads an operand that it is about to write",
+        "_foreach_add_",
+        "values of",
+        "cuda:.*",
+    ),
+    Row(
+        "bits of results that may differ by rounding, seen as whole numbers",
+        ANY,
+        r"values of .*\(int",
+        "cuda:.*",
+        r"\.view\(torch\.int",
+    ),
+    Row(
+        "reported: CUDA fills an expanded tensor, and refuses to add to one by indices",
+        "setitem.*|fill_|index_put_",
+        "error: .*more than one element of the written-to tensor",
+        "cuda:(virtual|host)",
+    ),
+    Row(
+        "reported: CUDA asks for the dtype of out=, or for none where there is nothing to compute",
+        "logaddexp2?|logcumsumexp|angle|(nan)?median( dim)?",
+        "error: .*not implemented for",
+        _H200,
+    ),
+    Row(
+        "reported: an H200 lays out the results of these otherwise",
+        "(batch|group)_norm|unique dim|channel_shuffle|pixel_shuffle|roll|pad (reflect|replicate)|logsigmoid"
+        "|operator .*|gcd|minimum|maximum|logaddexp2?|bitwise_.*",
+        "stride of",
+        "cuda:(virtual|host)",
+    ),
+    Row(
+        "reported: torch.equal of a tensor with itself does not look at its values on CUDA",
+        "equal",
+        "values of",
+        "cuda:.*",
+    ),
+    Row(
+        "reported: a 0-d tensor in half precision decides the dtype",
+        "i-|i\\+",
+        "error: .*cloned_mutable_input",
+        ".*:virtual",
     ),
     Row(
         "reported: a 0-d tensor in half precision decides the dtype",

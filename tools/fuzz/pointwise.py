@@ -106,7 +106,9 @@ def python_operator(d: Draw) -> Call:
 def remainders(d: Draw) -> Call:
     """Whole numbers are divided by numbers that are not zero: a GPU does not refuse zero, and gives anything."""
     x, op = d.tensor(_NUMERIC), d.one("remainder", "fmod", "floor_divide")
-    y = d.one("2", "3", "-5", "2.5", f"make({d.key()}, (), torch.{d.dtype((*FLOATS, *INTEGERS))}, 8, 24)")
+    y = d.one(
+        "2", "3", "-5", "2.5", f"make({d.key()}, (), torch.{d.dtype((*FLOATS, 'int64', 'int32', 'int8'))}, 8, 24)"
+    )
     if d.chance(0.25):
         return Call(f"{x}.{op}_({y})", f"{op}_", gives=0, writes=True)
     return Call(f"torch.{op}({x}, {y})", op)
@@ -236,7 +238,7 @@ def copies(d: Draw) -> Call:
 @row("pointwise", 1)
 def foreach(d: Draw) -> Call:
     x = d.floating()
-    y, z = d.like(x), d.fresh(x)
+    y, z = d.fresh(x), d.fresh(x)
     form = d.rng.random()
     if form < 0.3:
         return Call(f"torch._foreach_add_([{x}, {z}], {d.one('1', '0.1', f'[{y}, {y}]')})", "_foreach_add_", 0, True)

@@ -1,6 +1,7 @@
 """Define what a fuzzed program may use besides torch: inputs whose values depend on whole numbers alone, and gradients.
 
-Each side of a comparison executes this file with its own ``DEV``; a printed program begins with it.
+Each side of a comparison executes this file with its own ``DEV``; a printed program begins with it. A record holds
+calls of these functions: one that gives other numbers makes the records that are there worthless.
 """
 
 import torch

@@ -148,4 +148,5 @@ def _unpack(kept: str, seen: Observation) -> Any:
     data = bytearray(base64.b64decode(kept))
     if not data:
         return torch.empty(seen.shape, dtype=getattr(torch, seen.dtype), device="cpu")
-    return torch.frombuffer(data, dtype=getattr(torch, seen.dtype)).reshape(seen.shape)
+    dtype = "complex64" if seen.dtype == "complex32" else seen.dtype
+    return torch.frombuffer(data, dtype=getattr(torch, dtype)).reshape(seen.shape)

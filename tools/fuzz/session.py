@@ -14,13 +14,26 @@ from comparing import Difference, compare, compare_values, have_same_bits
 from drawing import LIMIT, Draw, Skip
 from explained import explain
 from program import Step
-from sides import HALVES, LAID_OUT, OF_GRADIENTS, Failed, Observation, Outcome, Side, lay_out_plainly, settled, widen
+from sides import (
+    HALVES,
+    LAID_OUT,
+    OF_GRADIENTS,
+    Failed,
+    Observation,
+    Outcome,
+    Side,
+    lay_out_plainly,
+    overlaps,
+    settled,
+    widen,
+)
 
 #: How often a step is kept that the reference refuses: the device has to refuse it, too.
 _REFUSED = 0.06
 _NOT_FINITE = 0.15
 
 
+UNDEFINED = "torch leaves open what a write gives where elements share memory"
 #: Whose values depend on how a tensor is laid out, or that are random in that way.
 _OF_LAYOUTS = ("as_strided", "view_dtype", "register_hook", "retain_grad")
 
@@ -121,16 +134,19 @@ class Session:
 
     def _propose(self, call: Call, rng: random.Random) -> bool:
         """Execute a call on the reference, and if that is of use on the device."""
+        if call.writes and self._is_undefined(call.code):
+            return False
         gives = tuple(f"v{self._made + n}" for n in range(call.gives))
         self._made += call.gives
         code = f"{', '.join(gives)} = {call.code}" if gives else call.code
         step = Step(code, call.op, gives, call.writes, call.is_open)
-        before = self._halves(step)
+        before = self._keep_before(step)
         failed = self.reference.run(step)
         # One that writes may have changed something before it failed.
-        if failed is not None and not call.writes and rng.random() >= _REFUSED and not _is_of_dtypes(failed):
+        stays = call.writes or call.stays
+        if failed is not None and not stays and rng.random() >= _REFUSED and not _is_of_dtypes(failed):
             return False
-        if failed is None and not call.writes:
+        if failed is None and not stays:
             values = [self.reference.tensors[name] for name in gives if name in self.reference.tensors]
             wild = any(_is_wild(value) for value in values)
             if any(value.numel() > LIMIT for value in values) or (wild and rng.random() >= _NOT_FINITE):
@@ -139,6 +155,14 @@ class Session:
         self._check(step, failed, before)
         return True
 
+    def _is_undefined(self, code: str) -> bool:
+        """Tell whether a call writes where elements share memory: torch leaves open what becomes of them."""
+        for name in Step(code, "").reads:
+            value = self.device.tensors.get(name)
+            if value is not None and overlaps(value):
+                return True
+        return False
+
     # ------------------------------------------------------------------ replaying
     def replay(self, steps: list[Step]) -> list[Finding]:
         """Execute a program that is there; what nothing explains."""
@@ -146,7 +170,7 @@ class Session:
         self._is_generating, self._ahead = False, steps
         try:
             for step in steps:
-                before = self._halves(step)
+                before = self._keep_before(step)
                 self._check(step, self.reference.run(step), before)
                 if self.findings:
                     break
@@ -164,12 +188,11 @@ class Session:
         self.counts.programs += 1
         self.counts.differentiated += any(step.op in OF_GRADIENTS for step in self.steps)
 
-    def _halves(self, step: Step) -> dict[str, torch.Tensor] | None:
-        """Keep what a step that writes reads in half precision."""
-        if not step.writes:
-            return None
+    def _keep_before(self, step: Step) -> dict[str, torch.Tensor] | None:
+        """Keep what is there before a step that writes, to compute what it gives in float32, or laid out plainly."""
         tensors = self.reference.tensors
-        if not any(tensors[name].dtype in HALVES for name in step.reads if name in tensors):
+        reads = [tensors[name] for name in step.reads if name in tensors] if step.writes else []
+        if all(value.dtype not in HALVES and _is_plain(value) for value in reads):
             return None
         return {name: value.detach().clone() for name, value in tensors.items()}
 
@@ -184,19 +207,31 @@ class Session:
         device: Outcome = mine or self.device.observe(step)
         truth = _Truth(self, step, before)
         self.reference.keep(reference, self.reference.observe(step) if failed and step.writes else {})
+        truth.coarsest = self._find_coarsest() if step.op in OF_GRADIENTS else None
         differences = compare(reference, device, step, truth)
         if failed is not None and mine is None and _is_of_dtypes(failed):
             differences += self._compare_with_truth(step, device, truth)
         self.counts.refused += isinstance(reference, Failed) and isinstance(device, Failed)
         if not differences and mine is None and failed is None:
-            differences = self._compare_plainly(step, device, truth)
+            differences = self._compare_plainly(step, device, truth, before)
         for difference in differences:
             reason = explain(self.steps, difference, self.settings.pair)
+            if difference.field == "values" and step.writes and self._is_undefined(step.code):
+                self.counts.explained[UNDEFINED] += 1
+                raise Stop
             if reason is None:
                 self.findings.append(Finding(list(self.steps), difference))
                 return
             self.counts.explained[reason] += 1
         self._bring_together(step, reference, device, differences)
+
+    def _find_coarsest(self) -> torch.dtype | None:
+        """Find the dtype of the least precision through which a gradient may have gone."""
+        dtypes = {value.dtype for value in self.reference.tensors.values()}
+        for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.complex64):
+            if dtype in dtypes:
+                return dtype
+        return None
 
     def _compare_with_truth(self, step: Step, device: Any, truth: Any) -> list[Difference]:
         """Compare what the device gives in half precision, and the reference cannot, with what float32 gives."""
@@ -209,12 +244,18 @@ class Session:
                     found.append(difference)
         return found
 
-    def _compare_plainly(self, step: Step, device: Any, truth: Any) -> list[Difference]:
+    def _compare_plainly(self, step: Step, device: Any, truth: Any, before: Any) -> list[Difference]:
         """Compare with what the reference gives for contiguous tensors of these values."""
-        tensors = self.reference.tensors
-        if step.writes or step.op in _OF_LAYOUTS:
+        tensors, compared = self.reference.tensors, step.gives
+        if step.op in _OF_LAYOUTS:
             return []
-        if step.op in OF_GRADIENTS:
+        if step.writes:
+            reads = {name: before[name] for name in step.reads if name in before} if before else {}
+            if not reads or self._share_memory([*reads]):
+                return []
+            names = lay_out_plainly([step], self.reference, reads)
+            compared = tuple(reads)
+        elif step.op in OF_GRADIENTS:
             if any(done.writes or done.op in _OF_LAYOUTS for done in self.steps):
                 return []
             names = lay_out_plainly(self.steps, self.reference, None)
@@ -224,7 +265,7 @@ class Session:
                 return []
             names = lay_out_plainly([step], self.reference, reads)
         found = []
-        for name in step.gives:
+        for name in compared:
             expected, got = (names or {}).get(name), device[name].values
             if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor):
                 continue
@@ -234,6 +275,11 @@ class Session:
             ):
                 found.append(dataclasses.replace(difference, field="layout"))
         return found
+
+    def _share_memory(self, names: list[str]) -> bool:
+        """Tell whether variables share memory with one another, or elements of one do."""
+        tensors = [self.device.tensors[name] for name in names]
+        return len({value.untyped_storage()._cdata for value in tensors}) < len(tensors) or any(map(overlaps, tensors))
 
     def _bring_together(self, step: Step, reference: Outcome, device: Outcome, differences: list[Difference]) -> None:
         """Have both sides go on from the same values."""
@@ -248,6 +294,8 @@ class Session:
             return
         if any(difference.field in ("kind", "dtype", "shape", "aliases") for difference in differences):
             raise Stop
+        if any(None in (*seen.flags, *device[name].flags) for name, seen in reference.items()):
+            raise Stop  # torch itself no longer knows what this tensor is
         for difference in differences:
             if difference.field == "stride":
                 self._lay_out(difference.name)
@@ -257,7 +305,7 @@ class Session:
         for name, expected in reference.items():
             if expected.kind != "Tensor":
                 continue
-            if expected.shape != device[name].shape:
+            if name not in device or expected.shape != device[name].shape:
                 raise Stop
             if have_same_bits(expected.values, device[name].values):
                 continue
@@ -279,18 +327,19 @@ class _Truth:
     def __init__(self, session: Session, step: Step, before: dict[str, torch.Tensor] | None) -> None:
         self._session, self._step, self._before = session, step, before
         self._names: dict[str, Any] | None = None
+        #: of a program that differentiates, the dtype of the least precision
+        self.coarsest: torch.dtype | None = None
 
     def __call__(self, name: str) -> Any:
         if self._names is None:
             side = self._session.reference
             if self._step.op in OF_GRADIENTS:
-                found = widen(self._session.steps, side)
+                self._names = widen(self._session.steps, side)
             else:
                 starts = self._before or {
                     own: value for own, value in side.tensors.items() if own not in self._step.gives
                 }
-                found = widen([self._step], side, starts)
-            self._names = found or {}
+                self._names = widen([self._step], side, starts)
         return self._names.get(name)
 
 

@@ -66,7 +66,7 @@ def view(d: Draw) -> Call:
     if kind == "memory_format" and count == 4:
         return Call(f"{x}.contiguous(memory_format=torch.{d.one('channels_last', 'contiguous_format')})", "contiguous")
     if kind == "view_dtype":
-        other = {"float32": "int32", "float16": "int16", "int64": "int32", "bfloat16": "int16", "int32": "int16"}
+        other = {"int64": "int32", "int32": "int16"}
         if (name := other.get(name_of(value.dtype))) and not d.differentiates and name in d.dtypes:
             return Call(f"{x}.view(torch.{name})", "view_dtype")
     if kind in ("T", "mT") and count == 2:

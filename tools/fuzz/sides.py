@@ -152,6 +152,17 @@ def is_leaf(value: torch.Tensor) -> bool | None:
         return None
 
 
+def overlaps(value: torch.Tensor) -> bool:
+    """Tell whether elements share memory."""
+    dims = sorted((stride, size) for stride, size in zip(value.stride(), value.shape, strict=True) if size > 1)
+    reach = 1
+    for stride, size in dims:
+        if stride < reach:
+            return True
+        reach = stride * (size - 1) + reach
+    return False
+
+
 def settled(value: torch.Tensor) -> torch.Tensor:
     """Bring values to the CPU, without lazy bits."""
     here = value.detach().cpu().resolve_conj().resolve_neg()
@@ -159,20 +170,17 @@ def settled(value: torch.Tensor) -> torch.Tensor:
     return here.to(torch.complex64) if here.dtype is torch.complex32 else here
 
 
-def widen(steps: list[Step], side: Side, starts: dict[str, torch.Tensor] | None = None) -> dict[str, Any] | None:
-    """Execute steps in float32 where they are in half precision; the variables, or nothing where that fails.
+def widen(steps: list[Step], side: Side, starts: dict[str, torch.Tensor] | None = None) -> dict[str, Any]:
+    """Execute steps in float32 where they are in half precision; the variables.
 
     ``starts`` are the variables that are there before; without any, the steps are a whole program.
     """
     names: dict[str, Any] = dict(side.start)
     for name, value in (starts or {}).items():
         names[name] = value.detach().float() if value.dtype in HALVES else value.detach().clone()
-    try:
-        for step in steps:
-            with contextlib.suppress(NameError):
-                exec(_compiled(_HALF.sub("torch.float32", step.code)), names)
-    except Exception:
-        return None
+    for step in steps:
+        with contextlib.suppress(Exception):  # what failed then fails now, and what depends on it, too
+            exec(_compiled(_HALF.sub("torch.float32", step.code)), names)
     return names
 
 

@@ -125,7 +125,8 @@ def name_pair(options: argparse.Namespace) -> str:
 
 def print_finding(finding: dict[str, Any]) -> None:
     """Print what was found."""
-    print(f"FOUND {finding['seed']} {finding['op']}: {finding['difference']}\n{finding['program']}", flush=True)
+    once = "" if finding.get("is steady", True) else " (not when it was tried again)"
+    print(f"FOUND {finding['seed']} {finding['op']}: {finding['difference']}{once}\n{finding['program']}", flush=True)
 
 
 def watch(options: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,13 @@ def work(options: argparse.Namespace) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     faulthandler.enable()
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     import differentiating  # noqa: F401  (each of these fills the table)
     import networks  # noqa: F401
     import pointwise  # noqa: F401
     import reducing  # noqa: F401
     import shaping  # noqa: F401
-    from recording import Recorded, Recording, read
+    from recording import Recorded, Recording
     from session import Counts, Session, Settings
     from sides import Side
 
@@ -49,36 +51,42 @@ def work(options: argparse.Namespace) -> None:
     session = Session(reference, Side(options.device), settings, counts)
     at = os.open(options.now, os.O_RDWR | os.O_CREAT)
     until = time.monotonic() + options.seconds
-    number = options.first
-    stored = read(options.compare) if options.compare else None
-    while time.monotonic() < until and number < options.last:
+    for number, kept in list_programs(options):
+        if time.monotonic() > until:
+            break
         os.pwrite(at, f"{number:12d}".encode(), 0)
         session.counts = counts
-        seed = f"{options.seed}/{number}"
-        if stored is None:
+        if kept is None:
+            seed = f"{options.seed}/{number}"
             findings = session.generate(seed)
         else:
-            kept = next(stored, None)
-            if kept is None:
-                break
-            number += options.stride
-            if kept["number"] % options.stride != options.first % options.stride:
-                continue
-            seed = kept["seed"]
-            session.reference = Recorded(kept)
+            seed, session.reference = kept["seed"], Recorded(kept)
             findings = session.replay(session.reference.steps)
-        if options.pair == "cuda:host" or options.pair == "cpu:cuda":
+        if options.pair in ("cuda:host", "cpu:cuda"):
             torch.cuda.synchronize()  # what a kernel asserted ends the process here, where the program is known
-        if findings:
-            say({"finding": report(session, findings[0], seed)})
         if isinstance(reference, Recording):
             reference.write(seed, session.steps)
-        number += options.stride if stored is None else 0
+        if findings:
+            say({"finding": report(session, findings[0], seed)})
         if counts.programs % 100 == 0:
             say({"counts": _read(counts)})
     if isinstance(reference, Recording):
         reference.close()
-    say({"counts": _read(counts), "next": number})
+    say({"counts": _read(counts)})
+
+
+def list_programs(options: argparse.Namespace) -> Iterator[tuple[int, Any]]:
+    """Number the programs of this process: of a seed without end, or those of a record."""
+    if not options.compare:
+        for number in range(options.first, options.last, options.stride):
+            yield number, None
+        return
+    from recording import read
+
+    for kept in read(options.compare):
+        number = kept["number"]
+        if options.first <= number < options.last and number % options.stride == options.first % options.stride:
+            yield number, kept
 
 
 def compile_programs(options: argparse.Namespace, settings: Any) -> None:
