@@ -159,26 +159,26 @@ def make_function(programs: list[Compilable], side: Side) -> Callable[..., Any]:
 def run(function: Callable[..., Any], programs: list[Compilable], side: Side) -> list[dict[str, Observation]] | Failed:
     """Call a function; what each program gave, its gradients, and what became of its inputs."""
     inputs = [program.make_inputs(side) for program in programs]
+    # What is written into an input may make it require a gradient; the program did not ask for that one.
+    needs = [
+        {name for name, value in zip(program.inputs, given, strict=True) if value.requires_grad}
+        for program, given in zip(programs, inputs, strict=True)
+    ]
     try:
         results = function(inputs)
         values = [
             dict(zip([*program.inputs, *program.gives], [*given, *outs], strict=True))
             for program, given, outs in zip(programs, inputs, results, strict=True)
         ]
-        _differentiate(programs, inputs, results, values)
+        _differentiate(needs, results, values)
     except Exception as error:
         return Failed(type(error).__name__, str(error).strip()[:2000])
     return [{name: _see(value) for name, value in each.items()} for each in values]
 
 
-def _differentiate(programs: list[Compilable], inputs: Any, results: Any, values: list[dict[str, Any]]) -> None:
+def _differentiate(needs: list[set[str]], results: Any, values: list[dict[str, Any]]) -> None:
     """Add gradients to what each program gave; by one backward pass, since one graph may hold all of them."""
-    leaves = [
-        (each, name, value)
-        for program, given, each in zip(programs, inputs, values, strict=True)
-        for name, value in zip(program.inputs, given, strict=True)
-        if value.requires_grad
-    ]
+    leaves = [(each, name, each[name]) for names, each in zip(needs, values, strict=True) for name in sorted(names)]
     wanted = [out for outs in results for out in outs if isinstance(out, torch.Tensor) and out.requires_grad]
     if not leaves or not wanted:
         return

@@ -30,7 +30,7 @@ def make(key, shape, dtype, low=-24, high=24, scale=8):
         made = (numbers(key, count, 0, 1) > 0).reshape(shape)
     else:
         made = numbers(key, count, 0 if dtype is torch.uint8 else low // 4, high // 4).reshape(shape).to(dtype)
-    return made.to(DEV)
+    return made.to(DEV, copy=True)  # a tensor of its own, on the CPU too
 
 
 def distinct(key, shape, dtype):
@@ -39,7 +39,14 @@ def distinct(key, shape, dtype):
     for size in shape:
         count *= size
     order = torch.argsort(numbers(key, count, 0, 65520) * 4096 + torch.arange(count, device="cpu"))
-    return (order - count // 2).double().div(1 if not dtype.is_floating_point else 8).reshape(shape).to(dtype).to(DEV)
+    return (
+        (order - count // 2)
+        .double()
+        .div(1 if not dtype.is_floating_point else 8)
+        .reshape(shape)
+        .to(dtype)
+        .to(DEV, copy=True)
+    )
 
 
 def index(key, shape, bound):
