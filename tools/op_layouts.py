@@ -47,10 +47,18 @@ EXPLAINED = (
         "diagonal_scatter select_scatter slice_scatter",
         "overlapping",
     ),
-    ("the gradient of an expanded window is wrong, on a GPU too", "stft", "expanded expanded last"),
+    ("the gradient of a window that overlaps is wrong, on a GPU too", "stft", ""),
+    (
+        "the jiterator's kernels do not look at the conj bit, on a GPU too",
+        "jiterator_unary jiterator_binary jiterator_binary_return_by_ref jiterator_2inputs_2outputs "
+        "jiterator_4inputs_with_extra_args",
+        "conj",
+    ),
+    ("values that do not fit are asserted, and the device is lost", "multinomial repeat_interleave", ""),
     (
         "equal rows make matrices singular",
-        "cholesky_inverse cholesky_solve linalg.solve_triangular linalg.slogdet logdet pca_lowrank svd_lowrank",
+        "cholesky_inverse cholesky_solve linalg.ldl_solve linalg.solve_triangular linalg.slogdet logdet pca_lowrank "
+        "svd_lowrank",
         "",
     ),
     ("sizes that do not fit are read beyond their end, on a GPU too", "lu_unpack _segment_reduce", "empty"),
@@ -225,7 +233,8 @@ def check(op: Any, dtype: Any, count: int, device: str) -> tuple[str, str]:
     compared, faults = 0, []
     for number, sample in random.Random(op.name).sample(list(enumerate(every)), min(count, len(every))):
         for (name, layout), first_only in itertools.product(LAYOUTS.items(), (False, True)):
-            if _is_explained(op.name, name):
+            # Indices into the first argument would be out of bounds if it alone were empty.
+            if _is_explained(op.name, name) or (first_only and name == "empty"):
                 continue
             laid_out = _Sample(sample, layout, device, first_only)
             try:
