@@ -87,6 +87,7 @@ def test_overlapping_elements_are_filled_but_not_copied_to() -> None:
 def test_copies_of_negated_views(target: str) -> None:
     """As z.conj().imag is one."""
     for source in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+        torch._neg_view(torch.zeros(5, dtype=source, device="cuda")).copy_(torch.ones(5, dtype=torch.bool))
         for here, there in (("cuda", "cuda"), ("cpu", "cuda"), ("cuda", "cpu")):
             given = torch.full((5,), 2.75, dtype=source, device=here)
             made = torch.zeros(5, dtype=getattr(torch, target), device=there)
@@ -94,6 +95,8 @@ def test_copies_of_negated_views(target: str) -> None:
             assert made.tolist() == [-2.75] * 5, (source, here, there)
             torch._neg_view(made).copy_(given)
             assert made.tolist() == [-2.75] * 5, (source, here, there)
+            torch._neg_view(made).copy_(torch.full((5,), 3, dtype=torch.uint8, device=here))
+            assert made.tolist() == [-3.0] * 5, (source, here, there)
 
 
 def _sweep(*options: str) -> None:

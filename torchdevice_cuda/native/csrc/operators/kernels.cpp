@@ -23,6 +23,7 @@
 #include "operators/install.h"
 #include "operators/refusals.h"
 #include "operators/registration.h"
+#include "operators/types.h"
 #include "runtime/activities.h"
 #include "runtime/allocator.h"
 #include "runtime/captures.h"
@@ -169,8 +170,9 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
     return self;
   }
   const AllocateOnDevice here(index);
-  if (C10_UNLIKELY(from.is_neg() != to.is_neg() && from.scalar_type() != to.scalar_type())) {
-    // The CPU's kernel between float32 and float16 does not look at the bit.
+  // Between these types the CPU's kernel does not look at the neg bit.
+  const bool halves = types_of(from.scalar_type(), to.scalar_type()) == types_of(at::kHalf, at::kFloat);
+  if (C10_UNLIKELY(halves && from.is_neg() != to.is_neg())) {
     const Tensor value = from.resolve_neg();
     if (to.is_neg())
       at::_ops::_neg_view::call(to).copy_(value.neg());
