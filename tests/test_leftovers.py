@@ -266,12 +266,12 @@ def test_memory_of_ranks_that_were_killed_is_removed(tmp_path: Path, monkeypatch
     monkeypatch.setattr(folders, "memory_dir", lambda: tmp_path)
     left = make(tmp_path / "torchdevice_cuda-0")
     owner = Owner()
-    memory, path = agreement._made(64, owner)
-    os.utime(path, (OLD, OLD))
+    memory, name = agreement._made(64, owner)
+    os.utime(tmp_path / name, (OLD, OLD))
     _, other = agreement._made(64, owner)
     assert memory is not None
     assert not left.exists()
-    assert sorted(map(str, tmp_path.iterdir())) == sorted([path, other])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, other])
     del owner
     assert not list(tmp_path.iterdir())
 

@@ -62,13 +62,14 @@ def test_memory_of_another_users_group() -> None:
     from torchdevice_cuda.collectives import agreement
 
     with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/memory"
-        Path(path).write_bytes(bytes(64))
-        os.symlink(path, f"{folder}/link")
-        assert agreement._opened(path, 64) is not None
-        assert agreement._opened(f"{folder}/link", 64) is None
-        os.chown(path, OTHER, -1)
-        assert agreement._opened(path, 64) is None
+        folders.memory_dir = lambda: Path(folder)
+        name, link = (f"torchdevice_cuda-{digit * 32}" for digit in "01")
+        Path(folder, name).write_bytes(bytes(64))
+        Path(folder, link).symlink_to(Path(folder, name))
+        assert agreement._opened(name, 64) is not None
+        assert agreement._opened(link, 64) is None
+        os.chown(Path(folder, name), OTHER, -1)
+        assert agreement._opened(name, 64) is None
 
 
 def test_the_cache_is_not_in_another_users_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,12 +29,12 @@ def test_nothing_is_left_behind_in_a_minute() -> None:
     assert done.out.startswith("seed ")
 
 
-@pytest.mark.parametrize("place", ["virtual", pytest.param("mps", marks=pytest.mark.mps), "cpu"])
-def test_ten_thousand_steps_of_training_hold_what_a_thousand_hold(place: str) -> None:
+@pytest.mark.parametrize("driver", ["virtual", pytest.param("mps", marks=pytest.mark.mps), "cpu"])
+def test_ten_thousand_steps_of_training_hold_what_a_thousand_hold(driver: str) -> None:
     """Memory of the process and of the device, descriptors and threads."""
-    done = python(SOAK, "--seconds", "0", "--steps", "10000", "--places", place, check=False, timeout=2400)
+    done = python(SOAK, "--seconds", "0", "--steps", "10000", "--places", driver, check=False, timeout=2400)
     assert done.status == 0, done
-    assert f"| {place}, training | 10000 |" in done.out
+    assert f"| {driver}, training | 10000 |" in done.out
 
 
 @pytest.mark.parametrize("plant", ["descriptor", "thread", "device memory"])
