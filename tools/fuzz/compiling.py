@@ -184,8 +184,9 @@ def _differentiate(needs: list[set[str]], results: Any, values: list[dict[str, A
         return
     ones = [torch.ones_like(out) for out in wanted]
     grads = torch.autograd.grad(wanted, [leaf for _, _, leaf in leaves], ones, allow_unused=True)
-    for (each, name, _), grad in zip(leaves, grads, strict=True):
-        each[f"gradient of {name}"] = grad
+    for (each, name, leaf), grad in zip(leaves, grads, strict=True):
+        # None and zeros mean the same; a compiled function may give either.
+        each[f"gradient of {name}"] = torch.zeros_like(leaf) if grad is None else grad
 
 
 def _see(value: Any) -> Observation:
