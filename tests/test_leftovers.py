@@ -283,3 +283,19 @@ def test_libraries_of_kernels_are_removed(tmp_path: Path, monkeypatch: pytest.Mo
     make(tmp_path / "torchdevice-kernels-0.so")
     assert compiled.Runtime().cuModuleLoadData(None, b"no library") == 209
     assert not list(tmp_path.iterdir())
+
+
+def test_a_publication_that_is_withdrawn_keeps_no_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torchdevice_cuda.monitoring import publishing
+
+    monkeypatch.setenv("TORCHDEVICE_RUNTIME_DIR", str(tmp_path))
+    opened = []
+    for size in range(5):
+        published = publishing.publish("cpu", [])
+        assert published is not None
+        published.hold(0, size)
+        published.withdraw()
+        published.withdraw()
+        published.hold(0, size)  # the compiled device may store there once more
+        opened.append(len(os.listdir("/dev/fd")))
+    assert len(set(opened)) == 1, opened

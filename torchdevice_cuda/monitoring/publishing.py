@@ -26,23 +26,16 @@ VERSION = 1
 SUFFIX = ".gpu"
 _UNFINISHED = ".part"
 _log = logging.getLogger("torchdevice_cuda")
-#: Mapped for as long as the process lives: the compiled device may be storing there.
-_mapped: list[mmap.mmap] = []
 
 
 class Publication:
-    """The file of this process."""
+    """The file of this process, open and locked until it is withdrawn."""
 
-    def __init__(self, path: Path, cells: mmap.mmap) -> None:
-        self._path = path
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.address = _map(descriptor)
+        self._path, self._opened = path, [descriptor]
         self._owner = os.getpid()
-        self._mapped = cells
-        self._cells = memoryview(cells).cast("Q")
-
-    @property
-    def address(self) -> int:
-        """Where the cells are."""
-        return ctypes.addressof(ctypes.c_char.from_buffer(self._mapped))
+        self._cells = (ctypes.c_uint64 * (PAGE // 8)).from_address(self.address)
 
     def hold(self, device: int, size: int) -> None:
         """Tell that so many bytes of a device are held now; a forked child has nothing to tell."""
@@ -55,6 +48,22 @@ class Publication:
         if os.getpid() == self._owner:
             with contextlib.suppress(OSError):
                 self._path.unlink()
+            while self._opened:
+                os.close(self._opened.pop())
+
+
+def _map(descriptor: int) -> int:
+    """Map the first page of a file for as long as the process lives: the compiled device may be storing there.
+
+    Python's own mmap would keep a descriptor open with it.
+    """
+    call = ctypes.CDLL(None, use_errno=True).mmap
+    call.restype = ctypes.c_void_p
+    call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    address = call(None, PAGE, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED, descriptor, 0)
+    if address in (None, ctypes.c_void_p(-1).value):
+        raise OSError(ctypes.get_errno(), "the page of a publication cannot be mapped")
+    return int(address)
 
 
 def publish(driver: str, devices: Sequence[dict[str, Any]], resident_since: int | None = None) -> Publication | None:
@@ -82,17 +91,18 @@ def publish(driver: str, devices: Sequence[dict[str, Any]], resident_since: int 
         name = f"{pid}-{started}-{os.urandom(4).hex()}"
         path, temporary = folder / f"{name}{SUFFIX}", folder / f".{name}{_UNFINISHED}"
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        with open(descriptor, "r+b") as file:
-            leftovers.hold(descriptor)  # and what is mapped holds it when this is closed: mmap has a duplicate
-            file.write(bytes(PAGE) + json.dumps(about).encode())
-            file.flush()
-            cells = mmap.mmap(file.fileno(), PAGE)
-        os.replace(temporary, path)
+        try:
+            leftovers.hold(descriptor)
+            with open(descriptor, "r+b", closefd=False) as file:
+                file.write(bytes(PAGE) + json.dumps(about).encode())
+            made = Publication(path, descriptor)
+            os.replace(temporary, path)
+        except BaseException:
+            os.close(descriptor)
+            raise
     except (OSError, ValueError) as error:
         _log.info("other processes are not told of the GPUs that this one uses: %s", error)
         return None
-    _mapped.append(cells)
-    made = Publication(path, cells)
     atexit.register(made.withdraw)
     return made
 
