@@ -90,9 +90,18 @@ class Side:
             if isinstance(value, torch.Tensor):
                 self.tensors[name] = value
                 self._storages[name] = value.untyped_storage()._cdata
-                # How often autograd's engine adds to a gradient in place is its own affair.
-                self._versions[name] = value._version if step.op in (*OF_GRADIENTS, LAID_OUT) else 0
+                self._versions[name] = self._find_start(name, step)
         return None
+
+    def _find_start(self, name: str, step: Step) -> int:
+        """Find the version from which on one is counted: how often autograd adds to a gradient is its own affair."""
+        if step.op in (*OF_GRADIENTS, LAID_OUT):
+            return self.tensors[name]._version
+        if not self.tensors[name]._is_view():
+            return 0
+        storage = self._storages[name]
+        shared = [self._versions[other] for other, own in self._storages.items() if own == storage and other != name]
+        return max(shared, default=0)
 
     def drop(self, names: tuple[str, ...]) -> None:
         """Forget variables."""
