@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 _BEGINS = re.compile(r"^(?:WARNING: ThreadSanitizer|==\d+==ERROR: \w+Sanitizer|\S+: runtime error:)", re.MULTILINE)
 _FRAME = re.compile(r"^ +#(\d+) (.*)$", re.MULTILINE)
 # By its sources: it is loaded as an open file, under a number.
-_OURS = re.compile(r"_hostdevice_|csrc/(?:bindings|operators|runtime)/")
+_OURS = re.compile(r"_hostdevice_|csrc/")
 # The sanitizer's stand-ins for functions of the C and C++ libraries: the access is their caller's.
 _STAND_IN = re.compile(r"lib[at]san|libubsan|operator new|operator delete")
 

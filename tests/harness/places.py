@@ -118,7 +118,7 @@ def unbuilt(kind: str) -> str:
     from torchdevice_cuda.native import build
 
     try:
-        build.library(kind)
+        build.libraries(kind)
     except build.BuildError as error:
         return str(error)
     return ""

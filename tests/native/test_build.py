@@ -17,7 +17,7 @@ import pytest
 from harness import run
 
 from native.compilers import Bench
-from torchdevice_cuda.native import build, compilation, op_table, toolchain
+from torchdevice_cuda.native import build, op_table, parts, places, toolchain
 
 ROOT = Path(__file__).resolve().parents[2]
 CSRC = toolchain.SOURCES
@@ -101,21 +101,25 @@ def test_a_build_that_never_ends_is_not_waited_for(bench: Bench, monkeypatch: py
 def test_what_the_compiler_says_is_kept(bench: Bench) -> None:
     bench.set("echo x.cpp:1:2: warning: something >&2")
     path = quietly()
-    assert len(compiler_output(path)) == len(compilation.layout("cuda")) + 1  # and the linker
+    assert len(compiler_output(path)) == len(parts.parts_of("cuda")[parts.CORE].units) + 1  # and the linker
 
 
 def compiler_output(library: Path) -> list[str]:
     """What the compiler said, without what it was told."""
-    log = library.with_name(compilation.LOG).read_text()
-    return [line for line in log.splitlines() if not line.startswith("$ ")]
+    return [line for line in logged(library) if not line.startswith("$ ")]
+
+
+def logged(library: Path) -> list[str]:
+    """What is in the logs, of the core and of parts that were built later."""
+    return [line for log in sorted(library.parent.glob("build*.log")) for line in log.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("kind", build.KINDS)
 def test_the_compiler_has_nothing_to_say(kind: str) -> None:
     """Of the build that all tests use: every warning is on, and foreign headers are not ours to be warned about."""
-    library = build.library(kind)
-    commands = [line for line in library.with_name(compilation.LOG).read_text().splitlines() if line.startswith("$ ")]
-    for name in compilation.layout(kind):
+    library = build.libraries(kind)[parts.CORE]
+    commands = [line for line in logged(library) if line.startswith("$ ")]
+    for name in (name for part in parts.parts_of(kind).values() for name in part.units):
         (command,) = [line for line in commands if f"/{name}.cpp" in line]
         assert {"-Wall", "-Wextra"} <= set(command.split()) and "-w" not in command.split()
     assert compiler_output(library) == []
@@ -137,7 +141,7 @@ def test_another_clone_has_the_same_library(tmp_path: Path) -> None:
     where = "print(build.__file__, native.__file__)"
     package, library = load_in({"PYTHONPATH": str(tmp_path)}, where)
     assert Path(package).is_relative_to(tmp_path) and Path(library) == build.library("cuda")
-    touched = tmp_path / "torchdevice_cuda" / "native" / "csrc" / "runtime" / "device.cpp"
+    touched = tmp_path / "torchdevice_cuda" / "native" / "csrc" / "core" / "runtime" / "device.cpp"
     touched.write_text(touched.read_text() + "\n")
     with pytest.raises(AssertionError, match="not built"):
         load_in({"PYTHONPATH": str(tmp_path)}, where)
@@ -168,25 +172,25 @@ def test_another_environment_has_the_same_library(tmp_path: Path) -> None:
 def test_the_library_knows_no_folder() -> None:
     library = build.library("cuda")
     content = library.read_bytes()
-    assert b"csrc/operators/" in content  # what its errors call their source
+    assert b"csrc/core/operators/" in content  # what its errors call their source
     for folder in (ROOT, toolchain.installed_torch().root, library.parent):
         assert os.fsencode(folder) + b"/" not in content
 
 
 def test_what_a_library_is_known_by(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = toolchain.installed_torch()
-    key = build._key("cuda", torch)
-    assert build._key("mps", torch) != key
+    key = places.find_key("cuda", torch)
+    assert places.find_key("mps", torch) != key
     elsewhere = dataclasses.replace(torch, root=Path("/elsewhere"))
-    assert build._key("cuda", elsewhere) == key
+    assert places.find_key("cuda", elsewhere) == key
     for other in (
         toolchain.Torch(torch.root, "2.6.0", torch.cxx11_abi),
         toolchain.Torch(torch.root, torch.version, not torch.cxx11_abi),
         toolchain.Torch(torch.root, torch.version, torch.cxx11_abi, "_cxxabi1011"),
     ):
-        assert build._key("cuda", other) != key
+        assert places.find_key("cuda", other) != key
     monkeypatch.setenv("TORCHDEVICE_NATIVE_CXXFLAGS", "-O0")
-    assert build._key("cuda", torch) != key
+    assert places.find_key("cuda", torch) != key
 
 
 def test_what_pybind11_calls_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +230,7 @@ def test_the_key_is_cheap() -> None:
     times = []
     for _ in range(20):
         started = time.perf_counter()
-        build._key("cuda", torch)
+        places.find_key("cuda", torch)
         times.append(time.perf_counter() - started)
     assert min(times) < 0.02
 
@@ -236,11 +240,17 @@ def test_the_key_is_cheap() -> None:
 
 def test_every_source_is_compiled_and_shipped() -> None:
     there = {path.relative_to(CSRC).as_posix() for path in CSRC.rglob("*") if path.is_file()}
-    compiled = {part for kind in build.KINDS for unit in compilation.layout(kind).values() for part in unit.parts}
-    assert compiled == {name for name in there if not name.endswith(".h")}
-    for kind in build.KINDS:
-        parts = [part for unit in compilation.layout(kind).values() for part in unit.parts]
-        assert len(parts) == len(set(parts))
+    compiled: dict[str, list[str]] = {
+        kind: [
+            source
+            for part in parts.parts_of(kind).values()
+            for unit in part.units.values()
+            for source in parts.list_sources(kind, unit)
+        ]
+        for kind in build.KINDS
+    }
+    assert set().union(*compiled.values()) == {name for name in there if not name.endswith(".h")}
+    assert all(len(names) == len(set(names)) for names in compiled.values())
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     patterns = config["options.package_data"]["torchdevice_cuda.native"].split()
@@ -256,11 +266,19 @@ def test_versions_of_torch_are_told_apart_in_one_file() -> None:
 
 
 def test_rooms_include_only_what_is_below_them() -> None:
-    rooms = ["runtime", "operators", "bindings"]
+    rooms = ["runtime", "operators", "kernels", "bindings"]
     for number, room in enumerate(rooms):
-        for path in (CSRC / room).iterdir():
+        for path in (CSRC / "core" / room).iterdir():
             for above in rooms[number + 1 :]:
                 assert f'#include "{above}/' not in path.read_text(), f"{path.name} knows {above}"
+
+
+def test_the_core_knows_no_part_and_no_part_another() -> None:
+    folders = [part for part in parts.parts_of("cuda") if part != parts.CORE]
+    for folder in (parts.CORE, *folders):
+        for path in (CSRC / folder).rglob("*.*"):
+            for other in folders:
+                assert other == folder or f'#include "{other}/' not in path.read_text(), f"{path.name} knows {other}"
 
 
 def test_operator_table() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from harness import clean_environment
 
-from torchdevice_cuda.native import build, compilation
+from torchdevice_cuda.native import build, compilation, parts
 from torchdevice_cuda.native.progress import Estimate, Progress
 
 from .compilers import Bench
@@ -103,7 +103,7 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_last_build_is_remembered(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     path = build.library("cuda", say=said.append)
-    first = sum(compilation._WEIGHTS["cuda"].values()) / 2
+    first = sum(unit.seconds for unit in parts.parts_of("cuda")[parts.CORE].units.values()) / 2
     assert float(re.findall(r"about (\d+) s", said[0])[0]) == pytest.approx(first, rel=0.1)
     assert float(path.with_name("pace").read_text()) < 0.5  # a script is quick
     path.with_name("pace").write_text("3.0")
@@ -134,7 +134,7 @@ def test_on_a_real_terminal(tmp_path: Path) -> None:
     out, _ = process.communicate(timeout=30)
     assert process.returncode == 0 and Path(out.decode().strip()).is_file()
     lines = shown.decode().replace("\r\n", "\n").split("\n")
-    units = len(compilation.layout("cuda"))
+    units = sum(len(part.units) for part in parts.parts_of("cuda").values())
     first = rf"building the native device \(cuda\) for torch \S+: {units} units, \d+ at a time, about \d+ s, once"
     assert re.search(first, lines[0])
     assert re.search(rf"\[#*\.*\] about \d+ s left; \d/{units} units, at \w+", lines[1])

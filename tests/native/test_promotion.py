@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 import torchdevice_cuda
 
-TABLE = Path(torchdevice_cuda.__file__).parent / "native" / "csrc" / "operators" / "widening.cpp"
+TABLE = Path(torchdevice_cuda.__file__).parent / "native" / "csrc" / "core" / "operators" / "widening.cpp"
 DTYPES = (
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
     *(torch.complex32, torch.complex64, torch.complex128),

@@ -2,7 +2,8 @@
 
     python -m torchdevice_cuda.native.build [--as mps] [--force]
 
-``library(kind)`` gives the path of the compiled module, building it if need be. One that came compiled, in
+``library(kind)`` gives the path of the core's compiled module, building it if need be, ``libraries(kind)`` those of all
+parts. One that came compiled, in
 ``torchdevice-cuda-native``, is taken first (`prebuilt`). What is built is kept in the user's cache under a key of what
 is in it (the sources, torch and its C++ ABI, what the compiler is told, Python's ABI) and of nothing that says where
 anything lies or who compiled it: every clone and every environment with the same torch shares one library, and one that
@@ -14,25 +15,24 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import logging
 import os
-import platform
 import re
 import shutil
 import sys
-import sysconfig
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from ..settings import SettingsError, cache_dir
+from ..settings import SettingsError
 from ..trust import MISSING, Untrusted, open_folder
-from . import compilation, loading, prebuilt, sealing, toolchain
+from . import attaching, compilation, loading, parts, prebuilt, sealing, toolchain
+from .parts import CALLS, CORE
+from .places import KINDS, Place, torch_version, whereabouts
 from .sealing import flaw
-from .toolchain import BuildError, Torch, compiler, has_compiler
+from .toolchain import BuildError, compiler, has_compiler
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -44,6 +44,7 @@ __all__ = [
     "Place",
     "flaw",
     "has_compiler",
+    "libraries",
     "library",
     "load",
     "main",
@@ -54,8 +55,6 @@ __all__ = [
 
 _log = logging.getLogger("torchdevice_cuda")
 
-#: The device as CUDA's and as Apple's, and what the driver of a real Apple GPU can use of it.
-KINDS = ("cuda", "mps", compilation.CALLS)
 _LOCK = "lock"
 # While another process builds, a line says so now and then.
 _WAITING_S = 15.0
@@ -63,29 +62,13 @@ _WAITING_S = 15.0
 FOLDER = re.compile(rf"({'|'.join(KINDS)})-[0-9a-f]{{20}}")
 # Beside a library that was just built and did not load: the digest of it. What built it once would build it again.
 _HOPELESS = "does-not-load"
+# Why a library is built that is there.
+_ASKED = "asked for"
 _HOW = {
     "cuda": "python -m torchdevice_cuda --build",
     "mps": "python -m torchdevice_cuda --driver mps --build",
-    compilation.CALLS: "python -m torchdevice_cuda --driver mps --build",
+    CALLS: "python -m torchdevice_cuda --driver mps --build",
 }
-
-
-def _key(kind: str, torch: Torch) -> str:
-    """Everything a library depends on but the compiler."""
-    digest = hashlib.sha256()
-    facts = [torch.version, str(torch.cxx11_abi), repr(compilation.layout(kind))]
-    facts += [*toolchain.compile_flags(kind, torch), *toolchain.link_flags(kind != compilation.CALLS)]
-    facts += [sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag or "", platform.machine()]
-    for fact in facts:
-        digest.update(os.fsencode(fact) + b"\0")
-    for name, path in compilation.sources():
-        with open(path, "rb") as file:
-            digest.update(name.encode() + b"\0" + file.read() + b"\0")
-    return digest.hexdigest()[:20]
-
-
-def _filename(kind: str) -> str:
-    return f"_hostdevice_{kind}" + (sysconfig.get_config_var("EXT_SUFFIX") or ".so")
 
 
 def _acquire(path: Path, say: Callable[[str], None]) -> BaseFileLock:
@@ -146,14 +129,6 @@ class _Refused(NamedTuple):
     why: str
 
 
-class Place(NamedTuple):
-    """The torch that is installed, and where the library for it is, or is to be."""
-
-    torch: Torch
-    key: str
-    path: Path
-
-
 class Origin(NamedTuple):
     """Where a loaded library is from, and where to keep what is learned about it."""
 
@@ -170,54 +145,68 @@ _origins: dict[str, Origin] = {}
 
 def origin(kind: str) -> Origin:
     """Of the library that this process has loaded."""
-    return _origins[kind]
+    return _origins[parts.name_library(kind, CORE)]
 
 
-def torch_version() -> str:
-    """That of the torch that libraries are built for."""
-    return toolchain.installed_torch().version
-
-
-def whereabouts(kind: str) -> Place:
-    """Of the library for the torch that is installed."""
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
-    if os.name != "posix":
-        raise BuildError(f"the native device is not made for {platform.system()}")
-    torch = toolchain.installed_torch()
-    key = _key(kind, torch)
-    return Place(torch, key, cache_dir() / f"{kind}-{key}" / _filename(kind))
-
-
-def _shipped(kind: str, place: Place) -> tuple[prebuilt.Shipped | None, str]:
+def _shipped(kind: str, part: str, place: Place) -> tuple[prebuilt.Shipped | None, str]:
     """The library that came compiled, or why there is none; empty where none came."""
     try:
-        return prebuilt.find(kind, place.key, place.torch), ""
+        return prebuilt.find(prebuilt.name_entry(kind, part), place.key, place.torch), ""
     except prebuilt.NotShipped as error:
         if str(error):
             _log.info("%s, so it is not used", error)
         return None, str(error)
 
 
-def library(kind: str, *, build: bool = True, force: bool = False, say: Callable[[str], None] | None = None) -> Path:
-    """The compiled module for `kind`, one of :data:`KINDS`.
+def library(
+    kind: str,
+    part: str = CORE,
+    *,
+    build: bool = True,
+    force: bool = False,
+    say: Callable[[str], None] | None = None,
+) -> Path:
+    """The compiled module of a part of `kind`, one of :data:`KINDS`.
 
     With ``build=False`` nothing is compiled: BuildError says that it is not there. ``say`` gets progress lines
     (standard error by default).
     """
+    return libraries(kind, (part,), build=build, force=force, say=say)[part]
+
+
+def libraries(
+    kind: str,
+    wanted: Sequence[str] | None = None,
+    *,
+    build: bool = True,
+    force: bool = False,
+    say: Callable[[str], None] | None = None,
+) -> dict[str, Path]:
+    """The compiled modules of several parts, of all of them by default: those that are missing are built together."""
     with _failing_as_build_errors():
         place = whereabouts(kind)
-        shipped, otherwise = (None, "") if force else _shipped(kind, place)
-        if shipped is not None:
-            os.close(shipped.opened)
-            return shipped.path
-        opened, _ = _provide(kind, place, otherwise, build=build, force=force, say=say or _say)
-        os.close(opened)
-        return place.path
+        named = list(parts.parts_of(kind)) if wanted is None else list(wanted)
+        for part in named:
+            if part not in parts.parts_of(kind):
+                known = ", ".join(parts.parts_of(kind))
+                raise BuildError(f"the native device ({kind}) has no part {part!r}; its parts are: {known}")
+        found: dict[str, Path] = {}
+        why_not = ""
+        for part in named:
+            shipped, otherwise = (None, "") if force else _shipped(kind, part, place)
+            why_not = why_not or otherwise
+            if shipped is not None:
+                os.close(shipped.opened)
+                found[part] = shipped.path
+        missing = [part for part in named if part not in found]
+        if missing:
+            _close(_provide(kind, missing, place, why_not, build=build, force=force, say=say or _say))
+        return {part: found.get(part, place.of_part(kind, part)) for part in named}
 
 
 def _provide(
     kind: str,
+    wanted: Sequence[str],
     place: Place,
     otherwise: str,
     *,
@@ -225,36 +214,77 @@ def _provide(
     force: bool = False,
     refused: _Refused | None = None,
     say: Callable[[str], None] = _say,
-) -> tuple[int, bool]:
-    """The cached library's descriptor, and whether it was built for that. The one that was `refused` will not do.
+) -> dict[str, tuple[int, bool]]:
+    """The cached libraries' descriptors, and whether each was built for that. One that was `refused` will not do.
 
     `otherwise` says why none came compiled.
     """
-    path = place.path
-    opened, why = (None, "asked for") if force else _usable(path, refused)
-    if opened is not None:
-        return opened, False
+    found, whys = _look(kind, wanted, place, refused, force)
+    if not whys:
+        return found
+    _close(found)
+    why = next(iter(whys.values()))
     if not build:
-        raise BuildError(
-            f"the native device is not built ({'; '.join(filter(None, (why, otherwise)))}); {_HOW[kind]} builds it"
-        )
+        parted = "" if CORE in whys else f"'s part {next(iter(whys))}"
+        said = "; ".join(filter(None, (why, otherwise)))
+        raise BuildError(f"the native device{parted} is not built ({said}); {_HOW[kind]} builds it")
     try:
         cxx = compiler()
-        with _failing_as_build_errors(), _sole_builder(path.parent, say):
+        with _failing_as_build_errors(), _sole_builder(place.path.parent, say):
             # Another process may have built it meanwhile.
-            opened, why = (None, why) if force else _usable(path, refused)
-            if opened is not None:
-                return opened, False
-            if why != MISSING:
+            found, whys = _look(kind, wanted, place, refused, force)
+            if not whys:
+                return found
+            why = next(iter(whys.values()))
+            if why not in (MISSING, _ASKED):
                 say(f"building the native device again: {why}")
             if otherwise:
                 say(otherwise)
-            compilation.compile_library(kind, place.torch, cxx, path, say, _terminal(say))
-            return sealing.open_library(path), True
+            try:
+                _build(kind, list(whys), place, cxx, say)
+                for part in whys:
+                    found[part] = sealing.open_library(place.of_part(kind, part)), True
+            except BaseException:
+                _close(found)
+                raise
+            return found
     except BuildError as error:
         if force or why == MISSING or why in str(error):
             raise
         raise BuildError(f"{why}, and it cannot be built again: {error}") from error
+
+
+def _look(
+    kind: str, wanted: Sequence[str], place: Place, refused: _Refused | None, force: bool
+) -> tuple[dict[str, tuple[int, bool]], dict[str, str]]:
+    """Cached libraries, open; and why others will not do."""
+    found: dict[str, tuple[int, bool]] = {}
+    whys: dict[str, str] = {}
+    for part in wanted:
+        opened, why = (None, _ASKED) if force else _usable(place.of_part(kind, part), refused)
+        if opened is None:
+            whys[part] = why
+        else:
+            found[part] = opened, False
+    return found, whys
+
+
+def _close(found: Mapping[str, tuple[int, bool]]) -> None:
+    for opened, _ in found.values():
+        os.close(opened)
+
+
+def _build(kind: str, missing: list[str], place: Place, cxx: str, say: Callable[[str], None]) -> None:
+    """Compile parts. They are linked with the core, which is compiled too if there is none."""
+    paths = {part: place.of_part(kind, part) for part in parts.parts_of(kind)}
+    if CORE not in missing:
+        shipped, _ = _shipped(kind, CORE, place)
+        if shipped is not None:
+            os.close(shipped.opened)
+            paths[CORE] = shipped.path
+        elif flaw(paths[CORE]):
+            missing = [CORE, *missing]
+    compilation.compile_parts(kind, missing, place.torch, cxx, paths, say, _terminal(say))
 
 
 def _usable(path: Path, refused: _Refused | None) -> tuple[int | None, str]:
@@ -297,21 +327,38 @@ def _sweep(folder: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
+#: Whether parts may be built where they are missing: as the last who wanted the device said.
+_may_build: dict[str, bool] = {}
+
+
 def load(kind: str, *, build: bool = True, say: Callable[[str], None] = _say) -> ModuleType:
-    """Imports the compiled module (after torch, whose libraries it needs). Does not install the device.
+    """Imports the core's compiled module (after torch, whose libraries it needs). Does not install the device.
+
+    With ``build=False`` nothing is compiled, other parts neither.
+    """
+    _may_build[kind] = build
+    known = sys.modules.get(parts.name_library(kind, CORE))
+    if known is not None:
+        return known
+    core = _load(kind, CORE, build, say)
+    if len(parts.parts_of(kind)) > 1:
+        attaching.attach(core, kind, lambda part: _load(kind, part, _may_build[kind], _say))
+    return core
+
+
+def _load(kind: str, part: str, build: bool, say: Callable[[str], None]) -> ModuleType:
+    """Imports the compiled module of a part.
 
     One that does not load, for instance because it was linked with a newer C++ library than there is here, is built
     again, once; so is one that came compiled.
     """
-    name = f"_hostdevice_{kind}"
-    if name in sys.modules:
-        return sys.modules[name]
+    name = parts.name_library(kind, part)
     import torch  # noqa: F401  (its shared libraries must be loaded first)
 
     with _failing_as_build_errors():
         place = whereabouts(kind)
-        path = place.path
-        shipped, otherwise = _shipped(kind, place)
+        path = place.of_part(kind, part)
+        shipped, otherwise = _shipped(kind, part, place)
         if shipped is not None:
             try:
                 module = loading.load(name, shipped.path, shipped.opened)
@@ -319,24 +366,25 @@ def load(kind: str, *, build: bool = True, say: Callable[[str], None] = _say) ->
                 otherwise = f"{error}, of {shipped.name}"
                 _log.info("%s, so it is not used", otherwise)
             else:
-                _origins[kind] = Origin(shipped.path, shipped.name, "", path.parent)
+                _origins[name] = Origin(shipped.path, shipped.name, "", path.parent)
                 return module
-        _origins[kind] = Origin(path, "", otherwise, path.parent)
-        opened, built = _provide(kind, place, otherwise, build=build, say=say)
+        _origins[name] = Origin(path, "", otherwise, path.parent)
+        opened, built = _provide(kind, (part,), place, otherwise, build=build, say=say)[part]
         try:
             return loading.load(name, path, opened)
         except loading.LoadError as error:
             refused = _Refused(sealing.digest(opened), str(error))
-        if not build or sealing.read_note(path.with_name(_HOPELESS)) == refused.digest:
+        noted = path.with_name(_HOPELESS if part == CORE else f"{_HOPELESS}-{part}")
+        if not build or sealing.read_note(noted) == refused.digest:
             again = f"python -m torchdevice_cuda.native.build --as {kind} --force"
             raise BuildError(f"{refused.why}; {again} builds it again")
         if not built:
-            opened, _ = _provide(kind, place, otherwise, build=True, refused=refused, say=say)
+            opened, _ = _provide(kind, (part,), place, otherwise, build=True, refused=refused, say=say)[part]
             try:
                 return loading.load(name, path, opened)
             except loading.LoadError as error:
                 refused = _Refused(sealing.digest(opened), str(error))
-        sealing.write_note(path.with_name(_HOPELESS), refused.digest)
+        sealing.write_note(noted, refused.digest)
         raise BuildError(f"the native device was built, but {refused.why}")
 
 
@@ -344,10 +392,11 @@ def main(arguments: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m torchdevice_cuda.native.build", description=__doc__)
     parser.add_argument("--as", dest="kind", choices=KINDS, default="cuda", help="what is built (default: cuda)")
+    parser.add_argument("--part", default=CORE, help="which part of it (default: core)")
     parser.add_argument("--force", action="store_true", help="build even if it is there")
     options = parser.parse_args(arguments)
     try:
-        print(library(options.kind, force=options.force))
+        print(library(options.kind, options.part, force=options.force))
     except BuildError as error:
         print(f"torchdevice_cuda: {error}", file=sys.stderr)
         return 1

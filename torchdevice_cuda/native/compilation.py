@@ -1,16 +1,18 @@
-"""Compiles the sources and links them into a library."""
+"""Compiles the sources of parts and links them into libraries."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
-from . import op_table, sealing, toolchain
+from . import op_table, parts, sealing, toolchain
+from .parts import Unit
 from .processes import Compilers
 from .progress import Progress
 from .toolchain import SOURCES, BuildError, Torch
@@ -24,201 +26,8 @@ SCRATCH = ".build-"
 _LOOK_S = 0.5
 #: Beside a library: how much longer it took than was to be expected.
 _PACE = "pace"
-
-
-#: What is no device: a library of a few functions, which needs nothing of torch's.
-CALLS = "calls"
-
-
-class Unit(NamedTuple):
-    """Sources that are compiled as one, how much they are optimised, and what else the compiler is told about them."""
-
-    level: str
-    parts: tuple[str, ...]
-    flags: tuple[str, ...] = ()
-
-
-# What only one kind of device has.
-_ONLY = {
-    "cuda": (
-        "operators/attention_choice.cpp",
-        "operators/cuda_attention.cpp",
-        "operators/cuda_recurrent.cpp",
-        "operators/cuda_batch_norm.cpp",
-        "operators/cuda_linalg.cpp",
-        "operators/cuda_small.cpp",
-        "operators/cuda_sparse.cpp",
-        "operators/cuda_nested.cpp",
-        "operators/cuda_products.cpp",
-        "operators/cuda_scaled.cpp",
-        "operators/cuda_cudnn.cpp",
-        "operators/cuda_embedding_bag.cpp",
-        "operators/random_operators.cpp",
-        "operators/random_samples.cpp",
-        "operators/random_counts.cpp",
-        "operators/random_rrelu.cpp",
-    ),
-    "mps": ("operators/attention.cpp", "operators/mps_composites.cpp", "runtime/mps_events.cpp"),
-}
-_ONLY_KERNELS = {"cuda": ("operators/cuda_ties.cpp",), "mps": ()}
-# Loops over random numbers are vectorised: nothing looks at errno or at traps, and numbers do not depend on whether the
-# processor has instructions that multiply and add.
-_LOOPS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
-# Graphs: what runs on every replay is with what it calls.
-_GRAPHS: dict[str, tuple[str, ...]] = {
-    "cuda": ("graphs/journal.cpp", "graphs/node.cpp", "graphs/graph.cpp"),
-    "mps": (),
-}
-_BINDINGS: dict[str, tuple[str, ...]] = {
-    "cuda": (
-        "bindings/graphs.cpp",
-        "bindings/kernels.cpp",
-        "bindings/attention.cpp",
-        "bindings/profiling.cpp",
-        "bindings/counting.cpp",
-        "bindings/waiting.cpp",
-        "bindings/carried_work.cpp",
-        "bindings/collectives.cpp",
-        "bindings/agreement.cpp",
-        "bindings/remote.cpp",
-    ),
-    "mps": (),
-}
-_ALONE: dict[str, dict[str, Unit]] = {
-    "cuda": {
-        # Kineto's headers go with no others.
-        "profiling": Unit("-O1", ("profiling/kineto.cpp", "profiling/events.cpp")),
-        "random": Unit(
-            "-O3",
-            (
-                "operators/random_lanes.cpp",
-                "operators/random_launch.cpp",
-                "operators/random_draws.cpp",
-                "operators/random_dropout.cpp",
-            ),
-            _LOOPS,
-        ),
-        "lstm": Unit("-O1", ("operators/cuda_lstm.cpp", "operators/cuda_rnn_weights.cpp")),
-        "quantized": Unit("-O2", ("operators/cuda_quantizing.cpp", "operators/cuda_quantized.cpp")),
-    },
-    "mps": {},
-}
-
-
-# What a unit takes, in seconds of one core of 2.5 GHz: estimates are made of it, and what takes longest begins first.
-_WEIGHTS: dict[str, dict[str, float]] = {
-    "cuda": {
-        "module": 60,
-        "composites": 49,
-        "kernels": 40,
-        "operators": 34,
-        "random": 19,
-        "memory": 19,
-        "lstm": 15,
-        "quantized": 15,
-        "profiling": 10,
-        "op_table": 1,
-    },
-    "mps": {"module": 42, "operators": 21, "memory": 21, "composites": 16, "kernels": 16, "op_table": 1},
-    CALLS: {"calls": 5},
-}
-# Of one that nobody has measured.
-_WEIGHT_S = 20.0
-
-
-def layout(kind: str) -> dict[str, Unit]:
-    """What is compiled together.
-
-    PyTorch's headers cost more than these files, so few units read them. What runs on every operator call is optimised
-    more, and what calls each other there is in one unit.
-    """
-    if kind == CALLS:
-        return {"calls": Unit("-O2", ("calls/rescue.cpp", "calls/module.cpp"))}
-    return {
-        "operators": Unit(
-            "-O2",
-            (
-                "operators/widening.cpp",
-                "operators/number_sums.cpp",
-                "operators/dtypes.cpp",
-                "operators/mixed_types.cpp",
-                "operators/kernel_names.cpp",
-                "operators/alerts.cpp",
-                "operators/launches.cpp",
-                "operators/shapes.cpp",
-                "operators/assertions.cpp",
-                "operators/facts.cpp",
-                "operators/device_check.cpp",
-                "operators/boxed.cpp",
-                "operators/registration.cpp",
-                "operators/alias.cpp",
-                "operators/fft.cpp",
-                "bindings/bridge.cpp",
-                "runtime/fft_plans.cpp",
-                "runtime/generator.cpp",
-                *_GRAPHS[kind],
-            ),
-        ),
-        "kernels": Unit(
-            "-O2",
-            ("operators/kernels.cpp", "operators/conversions.cpp", "operators/direct.cpp", *_ONLY_KERNELS[kind]),
-        ),
-        "composites": Unit(
-            "-O1",
-            (
-                "operators/composites.cpp",
-                "operators/storages.cpp",
-                *_ONLY[kind],
-                "runtime/exit.cpp",
-                "runtime/unwinding.cpp",
-            ),
-        ),
-        **_ALONE[kind],
-        "module": Unit(
-            "-O1",
-            (
-                "bindings/module.cpp",
-                "bindings/memory.cpp",
-                "bindings/history.cpp",
-                "calls/rescue.cpp",
-                "bindings/streams.cpp",
-                "bindings/ipc.cpp",
-                *_BINDINGS[kind],
-                "runtime/hooks.cpp",
-                "runtime/ddp_timer.cpp",
-                "runtime/libraries.cpp",
-            ),
-        ),
-        "memory": Unit(
-            "-O2",
-            (
-                "runtime/history.cpp",
-                "runtime/limits.cpp",
-                "runtime/segments.cpp",
-                "runtime/host.cpp",
-                "runtime/device_memory.cpp",
-                "runtime/reclaiming.cpp",
-                "runtime/expandable.cpp",
-                "runtime/device_books.cpp",
-                "runtime/checkpoints.cpp",
-                "runtime/pinned.cpp",
-                "runtime/published.cpp",
-                "runtime/allocator.cpp",
-                "runtime/streams.cpp",
-                "runtime/captures.cpp",
-                "runtime/tape.cpp",
-                "runtime/activities.cpp",
-                "runtime/ledger.cpp",
-                "runtime/guard.cpp",
-                "runtime/device.cpp",
-                "runtime/failure.cpp",
-                "runtime/shared_memory.cpp",
-                "runtime/shared_segments.cpp",
-                "runtime/ipc.cpp",
-            ),
-        ),
-        "op_table": Unit("-O1", (op_table.TEMPLATE,)),
-    }
+#: Memory that a compiler takes, at most.
+_JOB_BYTES = 2 << 30
 
 
 def sources() -> list[tuple[str, str]]:
@@ -229,37 +38,62 @@ def sources() -> list[tuple[str, str]]:
     return sorted((path[start:].replace(os.sep, "/"), path) for path in ours)
 
 
-def compile_library(
-    kind: str, torch: Torch, cxx: str, target: Path, say: Callable[[str], None], terminal: TextIO | None
+def compile_parts(
+    kind: str,
+    wanted: Sequence[str],
+    torch: Torch,
+    cxx: str,
+    paths: Mapping[str, Path],
+    say: Callable[[str], None],
+    terminal: TextIO | None,
 ) -> None:
-    """Makes the library `target`; it appears there whole or not at all. What the compiler said is kept either way."""
+    """Make the libraries of these parts, at `paths`; each appears there whole or not at all.
+
+    A part is linked with the core, which is at its path if it is not wanted itself. What the compiler said is kept
+    either way.
+    """
     started = time.monotonic()
-    units, jobs = layout(kind), _jobs(kind)
-    weights = {name: _WEIGHTS[kind].get(name, _WEIGHT_S) for name in units}
-    progress = Progress(weights, jobs, _pace(target.parent.parent), say, terminal)
+    units = {name: unit for part in wanted for name, unit in parts.parts_of(kind)[part].units.items()}
+    folder = paths[wanted[0]].parent
+    jobs = _count_jobs(len(units))
+    progress = Progress({name: unit.seconds for name, unit in units.items()}, jobs, _pace(folder.parent), say, terminal)
     count = f"{len(units)} units, {jobs} at a time" if len(units) > 1 else "1 unit"
     left = progress.estimate.left()
-    say(f"building the native {_what(kind)} for torch {torch.version}: {count}, about {left:.0f} s, once")
+    say(f"building the native {_what(kind, wanted)} for torch {torch.version}: {count}, about {left:.0f} s, once")
     compilers = Compilers()
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=SCRATCH, ignore_cleanup_errors=True) as name:
-        scratch = Path(name)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=SCRATCH, ignore_cleanup_errors=True) as name:
+        scratch, log = Path(name), folder / _name_log(wanted)
         try:
-            made = _make(kind, torch, cxx, scratch, compilers, progress)
+            objects = _compile_units(kind, units, torch, cxx, scratch, compilers, progress)
+            made = _link(kind, wanted, torch, cxx, scratch, objects, paths, compilers)
         except BuildError as error:
-            raise BuildError(f"{error}{_keep(compilers, scratch, target)}") from error
+            raise BuildError(f"{error}{_keep(compilers, scratch, log)}") from error
         finally:
             compilers.stop()
             progress.clear()
-        _keep(compilers, scratch, target)
-        sealing.seal_library(made, target)
-        sealing.write_note(target.with_name(_PACE), f"{progress.estimate.pace():.3f}")
-    say(f"built in {time.monotonic() - started:.0f} s: {target}")
+        _keep(compilers, scratch, log)
+        for part, library in made.items():
+            sealing.seal_library(library, paths[part])
+        sealing.write_note(folder / _PACE, f"{progress.estimate.pace():.3f}")
+    say(f"built in {time.monotonic() - started:.0f} s: {paths[wanted[0]] if len(wanted) == 1 else folder}")
 
 
-def _jobs(kind: str) -> int:
-    """How many compilers run at a time."""
+def _name_log(wanted: Sequence[str]) -> str:
+    """Name the log: a part that is built later has one of its own."""
+    return LOG if parts.CORE in wanted else f"build-{wanted[0]}.log"
+
+
+def _count_jobs(units: int) -> int:
+    """Count how many compilers run at a time: as many as there are cores, and memory for, or ``MAX_JOBS``."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(len(layout(kind)), cores))
+    with contextlib.suppress(ImportError, OSError):
+        import psutil
+
+        cores = min(cores, psutil.virtual_memory().available // _JOB_BYTES)
+    named = os.environ.get("MAX_JOBS", "")
+    if named.isdecimal():
+        cores = min(cores, int(named))
+    return max(1, min(units, cores))
 
 
 def _pace(cache: Path) -> float:
@@ -272,14 +106,21 @@ def _pace(cache: Path) -> float:
     return found if 0.02 < found < 50 else 1.0
 
 
-def _make(kind: str, torch: Torch, cxx: str, scratch: Path, compilers: Compilers, progress: Progress) -> Path:
-    """The library, in `scratch`."""
-    units = layout(kind)
-    flags = [*toolchain.compile_flags(kind, torch), *toolchain.compile_paths(torch, scratch)]
+def _compile_units(
+    kind: str,
+    units: Mapping[str, Unit],
+    torch: Torch,
+    cxx: str,
+    scratch: Path,
+    compilers: Compilers,
+    progress: Progress,
+) -> dict[str, Path]:
+    """Compile units into object files, what takes longest first."""
+    flags = [*toolchain.compile_flags(kind, torch), *toolchain.compile_paths(torch, scratch), *toolchain.tune(cxx)]
     # Written here: the program may be in the middle of ``import torch``, and a thread that imports something would
     # wait for that to end, for ever.
     for name, unit in units.items():
-        (scratch / f"{name}.cpp").write_text(_text(unit), encoding="utf-8")
+        (scratch / f"{name}.cpp").write_text(write_unit(kind, unit), encoding="utf-8")
 
     def one(name: str, unit: Unit) -> Path:
         progress.estimate.began(name)
@@ -290,31 +131,56 @@ def _make(kind: str, torch: Torch, cxx: str, scratch: Path, compilers: Compilers
         )
         return out
 
-    objects: list[Path] = []
+    objects: dict[str, Path] = {}
     # In this order: leaving the pool waits for its threads, which wait for the compilers.
-    with ThreadPoolExecutor(_jobs(kind)) as pool, compilers.ended_by_errors():
-        first = sorted(units, key=lambda name: -_WEIGHTS[kind].get(name, _WEIGHT_S))
+    with ThreadPoolExecutor(_count_jobs(len(units))) as pool, compilers.ended_by_errors():
+        first = sorted(units, key=lambda name: -units[name].seconds)
         pending = {pool.submit(one, name, units[name]): name for name in first}
         while len(objects) < len(units):
             # Not without end: Python does not see a signal that comes as it begins to wait for a lock.
             for future in wait(pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED).done:
                 name = pending.pop(future)
-                objects.append(future.result())
+                objects[name] = future.result()
                 progress.ended(name)
             progress.look()
-    made = scratch / "library.so"
-    linked = [*map(str, sorted(objects)), "-o", str(made), *toolchain.link_paths(torch, cxx)]
-    compilers.run([cxx, *linked, *toolchain.link_flags(kind != CALLS)], "linking", made)
+    return objects
+
+
+def _link(
+    kind: str,
+    wanted: Sequence[str],
+    torch: Torch,
+    cxx: str,
+    scratch: Path,
+    objects: Mapping[str, Path],
+    paths: Mapping[str, Path],
+    compilers: Compilers,
+) -> dict[str, Path]:
+    """Link each part into a library in `scratch`, the core first."""
+    made: dict[str, Path] = {}
+    searched = toolchain.link_paths(torch, cxx)
+    for part in sorted(wanted, key=lambda part: part != parts.CORE):
+        library = scratch / f"{part}.so"
+        words = [str(objects[name]) for name in sorted(parts.parts_of(kind)[part].units)]
+        if part != parts.CORE:
+            words.append(str(made.get(parts.CORE, paths[parts.CORE])))
+        words += ["-o", str(library), *searched]
+        words += toolchain.link_flags(parts.name_library(kind, part), scratch, with_torch=kind != parts.CALLS)
+        compilers.run([cxx, *words], f"linking {part}", library)
+        made[part] = library
     return made
 
 
-def _what(kind: str) -> str:
-    return "calls" if kind == CALLS else f"device ({kind})"
+def _what(kind: str, wanted: Sequence[str]) -> str:
+    if kind == parts.CALLS:
+        return "calls"
+    if parts.CORE in wanted:
+        return f"device ({kind})"
+    return f"device's {'part' if len(wanted) == 1 else 'parts'} {', '.join(wanted)}"
 
 
-def _keep(compilers: Compilers, scratch: Path, target: Path) -> str:
-    """Puts the log beside the library; where that is, for an error's last words."""
-    log = target.with_name(LOG)
+def _keep(compilers: Compilers, scratch: Path, log: Path) -> str:
+    """Put the log beside the library; return where that is, for an error's last words."""
     try:
         written = scratch / LOG
         written.write_text(compilers.log(), encoding="utf-8", errors="backslashreplace")
@@ -324,8 +190,9 @@ def _keep(compilers: Compilers, scratch: Path, target: Path) -> str:
     return f". All that the compiler said is in {log}"
 
 
-def _text(unit: Unit) -> str:
-    """One C++ file that is all of the unit's."""
-    if unit.parts == (op_table.TEMPLATE,):
+def write_unit(kind: str, unit: Unit) -> str:
+    """Write one C++ file that is all of a unit's."""
+    sources = parts.list_sources(kind, unit)
+    if sources == [op_table.TEMPLATE]:
         return op_table.cpp(op_table.yaml_path(), SOURCES / op_table.TEMPLATE)
-    return "".join(f'#include "{part}"\n' for part in unit.parts)
+    return "".join(f'#include "{path}"\n' for path in sources)

@@ -103,6 +103,9 @@ class Native(NativeMemory, Device, Protocol):
     def install(self, device_count: int, memory_limits: list[int]) -> bool:
         """Register everything with torch, once per process; one limit in bytes per device."""
 
+    def load_part(self, part: str) -> None:
+        """Load a part other than the core, and build it before if it has to be; BuildError if it may not be."""
+
     def take_over(self, written: set[str]) -> bool:
         """Put the CPU's kernels before those of CUDA's that libraries brought, if one was loaded since the last call.
 

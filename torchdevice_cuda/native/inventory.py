@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..settings import cache_dir
-from . import build, prebuilt, sealing
+from . import build, parts, prebuilt, sealing
 
 
 class Part(NamedTuple):
@@ -25,7 +25,7 @@ def part(kind: str) -> Part:
     place = build.whereabouts(kind)
     otherwise = ""
     try:
-        shipped = prebuilt.find(kind, place.key, place.torch)
+        shipped = prebuilt.find(prebuilt.name_entry(kind, parts.CORE), place.key, place.torch)
         os.close(shipped.opened)
         return Part(shipped.path, shipped.name, "", "")
     except prebuilt.NotShipped as error:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from .toolchain import BuildError
 
 #: What the rows are put into, from csrc.
-TEMPLATE = "operators/op_table.cpp.jinja"
+TEMPLATE = "core/operators/op_table.cpp.jinja"
 #: Which flag of op_table.h a dispatch key of the file stands for.
 FLAGS = {
     "MPS": "kMpsKernel",

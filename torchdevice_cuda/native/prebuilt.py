@@ -16,7 +16,7 @@ import sysconfig
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import compilation, toolchain
+from . import compilation, parts, toolchain
 
 DISTRIBUTION = "torchdevice-cuda-native"
 PACKAGE = "torchdevice_cuda_native"
@@ -49,8 +49,13 @@ def python_abi() -> str:
     return str(sysconfig.get_config_var("SOABI") or "")
 
 
-def find(kind: str, key: str, torch: toolchain.Torch) -> Shipped:
-    """The library of this kind, if there is one that is what would be compiled here; NotShipped says why not."""
+def name_entry(kind: str, part: str) -> str:
+    """What the manifest calls the library of a part."""
+    return kind if part == parts.CORE else f"{kind}/{part}"
+
+
+def find(entry: str, key: str, torch: toolchain.Torch) -> Shipped:
+    """The library that the manifest calls so, if it is what would be compiled here; NotShipped says why not."""
     try:
         spec = importlib.util.find_spec(PACKAGE)
     except (ImportError, ValueError):
@@ -60,9 +65,9 @@ def find(kind: str, key: str, torch: toolchain.Torch) -> Shipped:
     folder = Path(next(iter(spec.submodule_search_locations)))
     manifest = _manifest(folder)
     name = f"{DISTRIBUTION} {manifest['version']}"
-    library = manifest["libraries"].get(kind)
+    library = manifest["libraries"].get(entry)
     if library is None:
-        raise NotShipped(f"{name} has no library {kind}, only {', '.join(sorted(manifest['libraries']))}")
+        raise NotShipped(f"{name} has no library {entry}, only {', '.join(sorted(manifest['libraries']))}")
     if library["key"] != key:
         raise NotShipped(f"{name} {_difference(manifest, torch)}")
     path = folder / library["file"]

@@ -144,7 +144,8 @@ def compile_flags(kind: str, torch: Torch) -> list[str]:
     return [
         f"-std={_compat.cxx_standard(torch.version)}",
         "-fPIC",
-        "-fvisibility=hidden",
+        # Which names others see is decided when a library is linked.
+        *(["-fno-semantic-interposition"] if platform.system() == "Linux" else []),
         # A warning never ends a build: other compilers have other opinions. The tests want none.
         "-Wall",
         "-Wextra",
@@ -166,6 +167,7 @@ def compile_paths(torch: Torch, scratch: Path) -> list[str]:
     shown = {SOURCES: "csrc", torch.include: "torch/include", python: "python", scratch: "units"}
     return [
         f"-I{SOURCES}",
+        f"-I{SOURCES / 'core'}",
         # Headers of a system: what is in them is not ours to be warned about.
         *(word for path in foreign for word in ("-isystem", str(path))),
         # What some versions of torch lack; where they have it, theirs is found first.
@@ -175,11 +177,31 @@ def compile_paths(torch: Torch, scratch: Path) -> list[str]:
     ]
 
 
-def link_flags(with_torch: bool = True) -> list[str]:
-    """What the linker is told besides where things are."""
-    # Symbols of the interpreter itself are resolved when the library is loaded, which macOS wants to be told.
-    late = ["-undefined", "dynamic_lookup"] if platform.system() == "Darwin" else []
-    return ["-shared", *(_TORCH_LIBRARIES if with_torch else ()), *late, *_extra_flags()]
+# What parts may call of the core; of any library, how Python begins it, and what compiled CUDA C++ looks for.
+_EXPORTS = "{ global: PyInit_*; torchdevice_*; *10hostdevice*; local: *; };\n"
+
+
+def link_flags(name: str, scratch: Path | None = None, *, with_torch: bool = True) -> list[str]:
+    """What the linker is told besides where things are. Parts know the core by its `name`, wherever it lies."""
+    libraries = _TORCH_LIBRARIES if with_torch else ()
+    if platform.system() == "Darwin":
+        # Symbols of the interpreter itself are resolved when the library is loaded.
+        own = [f"-Wl,-install_name,@rpath/{name}", "-undefined", "dynamic_lookup"]
+    else:
+        own = [f"-Wl,-soname,{name}", "-Wl,-Bsymbolic"]
+        if scratch is not None:
+            exported = scratch / "exports"
+            exported.write_text(_EXPORTS, encoding="utf-8")
+            own.append(f"-Wl,--version-script={exported}")
+    return ["-shared", *libraries, *own, *_extra_flags()]
+
+
+def tune(cxx: str) -> list[str]:
+    """What makes a compiler quicker, and nothing of what it makes different: GCC collects its garbage less often."""
+    name = Path(cxx).name
+    if "g++" not in name or "clang" in name:
+        return []
+    return ["--param", "ggc-min-heapsize=1000000", "--param", "ggc-min-expand=300"]
 
 
 def link_paths(torch: Torch, cxx: str) -> list[str]:

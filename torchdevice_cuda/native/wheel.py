@@ -62,17 +62,19 @@ def tag() -> str:
 
 
 def write(folder: Path, ours: str, torch: str, libraries: Mapping[str, Path]) -> Path:
-    """The wheel, made in `folder`, of these libraries: each in a folder of the cache that is named for kind and key."""
+    """The wheel, made in `folder`, of these libraries: by their names in the
+    manifest, each in a folder of the cache that is named for kind and key.
+    """
     named = version(ours, torch)
     stem = f"{PACKAGE}-{named}"
     files = {f"{PACKAGE}/__init__.py": _INIT.encode()}
     manifest: dict[str, dict[str, str]] = {}
-    for kind, path in libraries.items():
+    for entry, path in libraries.items():
         content = path.read_bytes()
         place = f"{path.parent.name}/{path.name}"
         files[f"{PACKAGE}/{place}"] = content
-        key = path.parent.name.removeprefix(f"{kind}-")
-        manifest[kind] = {"key": key, "file": place, "sha256": hashlib.sha256(content).hexdigest()}
+        key = path.parent.name.removeprefix(f"{entry.partition('/')[0]}-")
+        manifest[entry] = {"key": key, "file": place, "sha256": hashlib.sha256(content).hexdigest()}
     written = {
         "version": ours,
         "torch": torch,

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 import torch.autograd.profiler
 import torch.profiler
+from torch.autograd import profiler_legacy
 from torch.autograd.profiler import emit_nvtx, profile
 
 from ...drivers import Driver
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.wrapping import resembling
+from ..core.wrapping import Function, resembling
 
 #: The least that Kineto says.
 _SILENT = "5"
@@ -65,9 +66,18 @@ def events(context: Context) -> None:
     context.editor.set(profile, "__init__", functools.wraps(original)(__init__))
 
 
-@patch("torch.autograd.profiler.profile._prepare_trace", traits=Trait.HOST_MEMORY | Trait.NATIVE)
-def described_devices(context: Context) -> None:
-    """A trace says which devices it is of, which Kineto asks NVIDIA's runtime for."""
+@patch(
+    "torch.autograd.profiler.profile.__init__",
+    "torch.autograd.profiler.profile._prepare_trace",
+    "torch.autograd.profiler.emit_nvtx.__enter__",
+    "torch.autograd.profiler_legacy.profile._start_trace",
+    traits=Trait.HOST_MEMORY | Trait.NATIVE,
+)
+def device_profiled(context: Context) -> None:
+    """The device's part of profilers is loaded with the first of them. A trace says which devices it is of.
+
+    Kineto asks NVIDIA's runtime for that.
+    """
     native, driver = context.driver.native, context.driver
     if native is None:  # no device is visible to the program
         return
@@ -79,6 +89,20 @@ def described_devices(context: Context) -> None:
         original(self)
 
     context.editor.set(profile, "_prepare_trace", functools.wraps(original)(_prepare_trace))
+
+    def load_first(owner: Any, name: str) -> None:
+        stock: Function = vars(owner)[name]
+
+        def begin(self: Any, *args: Any, **kwargs: Any) -> Any:
+            native.load_part("profiling")
+            return stock(self, *args, **kwargs)
+
+        context.editor.set(owner, name, functools.wraps(stock)(begin))
+
+    # Before PyTorch starts Kineto, which would look for NVIDIA's driver.
+    load_first(profile, "__init__")
+    load_first(emit_nvtx, "__enter__")
+    load_first(profiler_legacy.profile, "_start_trace")
 
 
 def _properties(driver: Driver) -> str:

@@ -16,23 +16,42 @@ from ..core.wrapping import Function, resembling
 
 _OPTIONS = "torch.distributed.rpc.options"
 _CLASS = f"{_OPTIONS}.TensorPipeRpcBackendOptions"
+_BACKENDS = "torch.distributed.rpc.backend_registry"
 
 
-@patch("torch._C._distributed_rpc[<device>]", traits=Trait.SUBSTITUTE | Trait.NATIVE, without=Trait.TRANSLATED)
+@patch(
+    f"{_BACKENDS}.init_backend",
+    "torch._C._distributed_rpc[<device>]",
+    traits=Trait.SUBSTITUTE | Trait.NATIVE,
+    without=Trait.TRANSLATED,
+)
 def channels(context: Context) -> None:
     """TensorPipe sends CUDA's tensors through channels of NVIDIA's: the device's memory goes through those of the CPU.
 
-    They are registered when ``torch.distributed.rpc`` is imported: few programs do, and all would pay.
+    They are registered when a program starts RPC: few programs do, and all would pay.
     """
+    registered = False
 
-    def change(module: ModuleType) -> None:
+    @context.editor.later
+    def register() -> None:
+        nonlocal registered
         native: Any = context.driver.native
         send = getattr(native, "send_tensors", None)
-        if send is not None:
+        if send is not None and not registered:
             send(True)
             context.editor.undone("torch._C._distributed_rpc[cuda]", lambda: send(False))
+        registered = True
 
-    context.editor.on_undo(context.when_imported(_OPTIONS, context.editor.later(change)))
+    def change(module: ModuleType) -> None:
+        original: Function = vars(module)["init_backend"]
+
+        def init_backend(*args: Any, **kwargs: Any) -> Any:
+            register()
+            return original(*args, **kwargs)
+
+        context.editor.set(module, "init_backend", resembling(init_backend, original))
+
+    context.editor.on_undo(context.when_imported(_BACKENDS, context.editor.later(change)))
 
 
 @patch(f"{_CLASS}.__init__", f"{_CLASS}.set_device_map", traits=Trait.SUBSTITUTE | Trait.TRANSLATED)

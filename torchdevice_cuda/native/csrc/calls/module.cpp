@@ -1,5 +1,5 @@
 // A module of what needs nothing of torch's: a second to compile, and any torch will do.
-#include "calls/rescue.h"
+#include "rescue/rescue.h"
 
 namespace {
 

@@ -78,7 +78,7 @@ void record_work(const char* name, c10::DeviceIndex index, const std::function<v
     const auto restore = c10::make_scope_exit([&] { t_tape = saved; });
     work();
   }
-  if (capture) static_cast<Recording&>(*capture).add(name, index, work, true, std::move(tape));
+  if (capture) static_cast<Recording&>(*capture).add_with_memory(name, index, work, true, std::move(tape));
 }
 
 GeneratorImpl& impl_of(const at::Generator& generator) {
@@ -90,28 +90,6 @@ GeneratorImpl& impl_of(const at::Generator& generator) {
 void install_recording() {
   g_record = &record;
   g_record_work = &record_work;
-}
-
-bool record_sleep(c10::DeviceIndex device, int64_t cycles) {
-  if (!captures_underway()) return false;
-  device = resolve(device);
-  const auto capture = current_capture(device);
-  if (!capture) return false;
-  static_cast<Recording&>(*capture).add("sleep", device, [=] { sleep_current_stream(device, cycles); }, false);
-  return true;
-}
-
-bool record_event(const std::shared_ptr<EventState>& event, const StreamState& stream, bool waits) {
-  if (!captures_underway()) return false;
-  const auto capture = capture_of(stream);
-  if (!capture) return false;
-  const auto index = stream.device;
-  const auto again = [=] {
-    auto& now = stream_state(index, current_stream(index));
-    waits ? event_block(*event, now) : event_record(*event, now);
-  };
-  static_cast<Recording&>(*capture).add(waits ? "wait for an event" : "an event", index, again, false);
-  return true;
 }
 
 // ---- recording -----------------------------------------------------------------------------------------------------
@@ -153,7 +131,12 @@ void Recording::call(
   nodes_.push_back(std::move(node));
 }
 
-void Recording::add(std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes, Tape tape) {
+void Recording::add(std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes) {
+  add_with_memory(std::move(name), index, std::move(work), computes, {});
+}
+
+void Recording::add_with_memory(
+    std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes, Tape tape) {
   count_work(*this, stream_state(index, current_stream(index)));
   const std::lock_guard<std::mutex> lock(mutex_);
   nodes_.emplace_back(std::move(name), std::move(work), std::vector<const void*>{}, std::move(tape), computes);

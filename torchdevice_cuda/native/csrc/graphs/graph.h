@@ -27,8 +27,9 @@ class Recording final : public Capture {
   void call(
       const c10::OperatorHandle& op, const Facts& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
       torch::jit::Stack* stack);
-  // Something that is no operator: it is done when the graph is replayed.
-  void add(std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes, Tape tape = {});
+  void add(std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes) override;
+  // The same of something that was given memory.
+  void add_with_memory(std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes, Tape tape);
 
   // A call of somebody else's code over device memory: from here on it is made, until it has ended.
   void begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& memory);
@@ -100,12 +101,6 @@ class Graph {
   std::vector<Node> nodes_;
   std::vector<const void*> addresses_;  // of memory that is somebody else's
 };
-
-// Has the current stream sleep whenever a graph is replayed that it is being captured into, if it is; false if not.
-bool record_sleep(c10::DeviceIndex device, int64_t cycles);
-
-// The same for an event that is recorded or waited for whenever the graph is replayed.
-bool record_event(const std::shared_ptr<EventState>& event, const StreamState& stream, bool waits);
 
 // From here on calls are recorded while a capture is underway.
 void install_recording();

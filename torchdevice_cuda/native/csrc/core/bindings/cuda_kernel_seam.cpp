@@ -1,0 +1,121 @@
+// What compiled CUDA C++ asks the device for: `kernel_seam.h`. Nothing of the interpreter is touched here.
+#include <c10/core/DeviceGuard.h>
+#include <dlfcn.h>
+
+#include <memory>
+
+#include "bindings/kernel_seam.h"
+#include "operators/recorded.h"
+#include "runtime/allocator.h"
+#include "runtime/captures.h"
+#include "runtime/device.h"
+#include "runtime/failure.h"
+#include "runtime/multiprocessors.h"
+#include "runtime/pinned.h"
+#include "runtime/streams.h"
+
+namespace hostdevice {
+namespace {
+
+constexpr int kInvalidDevice = 101, kNotReady = 600, kCapturing = 900;
+
+// Handles of a stream are its address, and null is the current device's default one.
+StreamState& state_of(void* handle) {
+  return stream_state(t_current_device, reinterpret_cast<c10::StreamId>(handle));
+}
+
+int set_device_index(int index) {
+  if (index < 0 || index >= device_count()) return kInvalidDevice;
+  mark_context(index);
+  t_current_device = static_cast<c10::DeviceIndex>(index);
+  return 0;
+}
+void* handle_of_stream(int device, int64_t id) {
+  return id == 0 ? nullptr : reinterpret_cast<void*>(stream_handle(static_cast<c10::DeviceIndex>(device), id));
+}
+int64_t make_stream(int device, int priority) {
+  return new_stream(static_cast<c10::DeviceIndex>(device), priority);
+}
+int query(void* stream) {
+  auto& state = state_of(stream);
+  if (capture_of(state)) return kCapturing;
+  return stream_idle(state) ? 0 : kNotReady;
+}
+int synchronize(void* stream) {
+  auto& state = state_of(stream);
+  if (capture_of(state)) return kCapturing;
+  synchronize_stream(state);
+  return 0;
+}
+int synchronize_all() {
+  if (captures_underway()) return kCapturing;
+  synchronize_device(t_current_device);
+  return 0;
+}
+bool is_capturing(void* stream) {
+  return captures_underway() && capture_of(state_of(stream)) != nullptr;
+}
+
+int launch(void* stream, const char* name, void (*run)(void*), void (*drop)(void*), void* work) {
+  const std::shared_ptr<void> held(work, drop);
+  mark_used();
+  mark_context(t_current_device);
+  if (C10_UNLIKELY(is_lost(t_current_device))) return failure_code(t_current_device);
+  if (may_be_captured()) {
+    if (const auto capture = capture_of(state_of(stream))) {
+      capture->add(name, t_current_device, [held, run] { run(held.get()); }, true);
+      return 0;
+    }
+  }
+  DeviceWork launched;
+  if (is_profiled()) launched.begin(name, t_current_device);
+  const InNode whole;
+  run(work);
+  return 0;
+}
+
+void failed(int code, const char* words) {
+  fail_context(t_current_device, code, words);
+}
+
+host_cuda::Memory find_memory(const void* address, const char** begin, size_t* bytes) {
+  const auto index = device_of_address(address);
+  if (index < 0) return is_pinned(address) ? host_cuda::Memory::kReached : host_cuda::Memory::kOther;
+  const auto found = block_of_address(address);
+  if (!found) return host_cuda::Memory::kReached;  // another process's, whose books are there
+  *begin = static_cast<const char*>(found->first);
+  *bytes = found->second;
+  return host_cuda::Memory::kDevice;
+}
+
+constexpr host_cuda::Seam kSeam = {
+    host_cuda::kSeamVersion,
+    [] { return device_count(); },
+    [] { return static_cast<int>(t_current_device); },
+    &set_device_index,
+    &handle_of_stream,
+    &make_stream,
+    &query,
+    &synchronize,
+    &synchronize_all,
+    &is_capturing,
+    &launch,
+    &failed,
+    &find_memory,
+    [] { return static_cast<int>(multiprocessors().count); },
+};
+
+}  // namespace
+
+// Python loads libraries so that their names are their own. This one's exported name is for others to find.
+void publish_seam() {
+  Dl_info found;
+  if (dladdr(reinterpret_cast<const void*>(&torchdevice_kernel_seam), &found) && found.dli_fname)
+    dlopen(found.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+}
+
+}  // namespace hostdevice
+
+extern "C" __attribute__((visibility("default"))) const host_cuda::Seam* torchdevice_kernel_seam(int version) {
+  return version == host_cuda::kSeamVersion && hostdevice::device_count() > 0 ? &hostdevice::kSeam : nullptr;
+}

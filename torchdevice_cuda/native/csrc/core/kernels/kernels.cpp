@@ -1,0 +1,264 @@
+// Kernels that do not go through the CPU's: making tensors, viewing them, moving them between devices.
+#include <ATen/EmptyTensor.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/_neg_view_ops.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/copy_ops.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_native.h>
+#include <ATen/quantized/QTensorImpl.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include <cstring>
+
+#include "operators/alias.h"
+#include "operators/conversions.h"
+#include "operators/copies.h"
+#include "operators/install.h"
+#include "operators/refusals.h"
+#include "operators/registration.h"
+#include "operators/types.h"
+#include "runtime/activities.h"
+#include "runtime/allocator.h"
+#include "runtime/captures.h"
+#include "runtime/device.h"
+#include "runtime/failure.h"
+#include "runtime/pinned.h"
+#include "runtime/streams.h"
+
+namespace hostdevice {
+namespace {
+
+using at::Tensor;
+
+// In bytes. Up to here one memmove is quicker than a call of the CPU's copy, which spreads larger ones over threads.
+constexpr int64_t kSmallCopy = int64_t{1} << 16;
+
+struct OnDevice {
+  explicit OnDevice(c10::DeviceIndex index) : saved(t_current_device) {
+    t_current_device = resolve(index);
+  }
+  ~OnDevice() {
+    t_current_device = saved;
+  }
+  c10::DeviceIndex saved;
+};
+
+void fill_if_deterministic(const Tensor& t) {
+  if (C10_UNLIKELY(
+          at::globalContext().deterministicAlgorithms() && at::globalContext().deterministicFillUninitializedMemory()))
+    at::native::fill_empty_deterministic_(const_cast<Tensor&>(t));
+}
+
+Tensor empty_memory_format(
+    c10::SymIntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+    std::optional<c10::Device> where, std::optional<bool> pin, std::optional<c10::MemoryFormat> format) {
+  const auto type = c10::dtype_or_default(dtype);
+  check_holds(type);
+  TORCH_CHECK(kIsCuda || size.size() <= 16, "MPS supports tensors with dimensions <= 16, but got ", size.size(), ".");
+  TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
+  TORCH_INTERNAL_ASSERT(c10::layout_or_default(layout) == c10::Layout::Strided);
+  const OnDevice here(where.has_value() ? where->index() : c10::DeviceIndex(-1));
+  Tensor t(
+      at::detail::empty_generic(
+          C10_AS_INTARRAYREF_SLOW(size), device_allocator(), c10::DispatchKeySet(kDense), type, format));
+  fill_if_deterministic(t);
+  return t;
+}
+
+Tensor empty_strided(
+    c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::ScalarType> dtype,
+    std::optional<c10::Layout>, std::optional<c10::Device> where, std::optional<bool> pin) {
+  const auto type = c10::dtype_or_default(dtype);
+  check_holds(type, true);
+  TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
+  const OnDevice here(where.has_value() ? where->index() : c10::DeviceIndex(-1));
+  Tensor t(
+      at::detail::empty_strided_generic(
+          C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride), device_allocator(),
+          c10::DispatchKeySet(kDense), type));
+  fill_if_deterministic(t);
+  return t;
+}
+
+// A copy that converts computes, where its source is; the GPU has no code for some of what it can hold.
+void check_conversion(const Tensor& self, const Tensor& src) {
+  if (kIsCuda || self.scalar_type() == src.scalar_type() || !is_device_tensor(src)) return;
+  check_computes(src.scalar_type());
+  if (is_device_tensor(self)) check_computes(self.scalar_type());
+}
+
+// So many bytes go to CUDA's driver with the command to copy them.
+constexpr size_t kGoesAlong = 64 << 10;
+
+bool plain_strided(const Tensor& t) {
+  return t.layout() == at::kStrided && !t.is_quantized() && !t.is_nested() && !t.is_conj() && !t.is_neg() &&
+      !t._is_zerotensor();
+}
+
+// A graph keeps the address of the host's memory, which has to stay where it is.
+void check_captured_copy(const Tensor& host, c10::DeviceIndex index) {
+  if (kIsCuda && host.numel() && current_capture(index) && !is_pinned(host.storage().data())) refuse_pageable_copy();
+}
+
+C10_NOINLINE void profile_copy(const Tensor& self, const Tensor& src, bool non_blocking) {
+  if (!self.numel()) {
+    DeviceWork::is_nothing();
+    return;
+  }
+  if (const char* name = copied_as(self, src)) DeviceWork::is_copy(name, static_cast<int64_t>(self.nbytes()));
+  if (!non_blocking && !(is_device_tensor(self) && is_device_tensor(src))) DeviceWork::is_awaited();
+}
+
+Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
+  check_fork();
+  check_conversion(self, src);
+  const bool to_host = !is_device_tensor(self);
+  const auto index = to_host ? src.device().index() : self.device().index();
+  const bool from_host = !is_device_tensor(src);
+  if (is_profiled()) profile_copy(self, src, non_blocking);
+  if (captures_underway() && (to_host || from_host)) check_captured_copy(to_host ? self : src, index);
+  if (!self.numel()) {
+    // Nothing is copied, and nobody waits.
+  } else if (!non_blocking) {
+    if (kIsCuda && (to_host || from_host)) synchronizing();
+    if (to_host || (kIsCuda && from_host)) synchronize_current_stream(index);
+  } else if (kIsCuda && (to_host || from_host)) {
+    if (to_host && !is_pinned(self.storage().data())) check_awaited(index);
+    // The block is not given to anyone else before the copy is done. Memory that is not pinned is read at once, and
+    // what does not go along with the command must wait for those before it.
+    if (const auto done = current_stream_ready_ns(index); C10_UNLIKELY(done)) {
+      const void* host = (to_host ? self : src).storage().data();
+      if (from_host && src.nbytes() > kGoesAlong && !is_pinned(host)) {
+        synchronize_current_stream(index);
+      } else {
+        use_pinned_until(host, done);
+      }
+    }
+  }
+  // Other copies are made beside the destination first.
+  if (!kIsCuda && to_host && self.numel() && self.strides() == src.strides() && src.is_non_overlapping_and_dense())
+    check_aligned(self.const_data_ptr());
+  if (C10_LIKELY(
+          self.scalar_type() == src.scalar_type() && self.sizes() == src.sizes() && plain_strided(self) &&
+          plain_strided(src) && self.strides() == src.strides() && self.is_non_overlapping_and_dense())) {
+    const auto bytes = self.numel() * static_cast<int64_t>(self.itemsize());
+    if (bytes < kSmallCopy) {
+      void* to = self.mutable_data_ptr();
+      const void* from = src.const_data_ptr();
+      if (to != from) at::assert_no_partial_overlap(self, src);
+      if (bytes && to != from) std::memmove(to, from, static_cast<size_t>(bytes));
+      return self;
+    }
+  }
+  const c10::impl::ExcludeDispatchKeyGuard below(
+      c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset);
+  materialize(self);
+  Aliases aliases(index);
+  aliases.keep_lazy();
+  Tensor to = aliases.to_cpu(self, false);
+  const Tensor from = aliases.to_cpu(src, false);
+  // A copy that converts does so where its source is.
+  if (kIsCuda && !from_host && converts_to_integers(to, from)) {
+    convert_to_integers(to, from);
+    return self;
+  }
+  const AllocateOnDevice here(index);
+  // Between these types the CPU's kernel does not look at the neg bit.
+  const bool halves = types_of(from.scalar_type(), to.scalar_type()) == types_of(at::kHalf, at::kFloat);
+  if (C10_UNLIKELY(halves && from.is_neg() != to.is_neg())) {
+    const Tensor value = from.resolve_neg();
+    if (to.is_neg())
+      at::_ops::_neg_view::call(to).copy_(value.neg());
+    else
+      to.copy_(value);
+    return self;
+  }
+  at::_ops::copy_::call(to, from, non_blocking);
+  return self;
+}
+
+#ifdef HOSTDEVICE_CUDA
+Tensor& copy_quantized(Tensor& self, const Tensor& src, bool non_blocking) {
+  copy_(self, src, non_blocking);
+  // The aliases' is another one.
+  if (self.is_quantized() && src.is_quantized())
+    at::get_qtensorimpl(self)->set_quantizer_(at::get_qtensorimpl(src)->quantizer());
+  return self;
+}
+#endif
+
+Tensor view(const Tensor& self, c10::SymIntArrayRef size) {
+  return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size));
+}
+// As the CPU's own does, which asserts before torch 2.9 that this is no Apple GPU.
+Tensor as_strided(
+    const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::SymInt> offset) {
+  Tensor made = at::detail::make_tensor<c10::TensorImpl>(
+      c10::TensorImpl::VIEW, c10::Storage(self.storage()), self.key_set(), self.dtype());
+  at::native::setStrided(
+      made, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
+      offset.has_value() ? offset->guard_int(__FILE__, __LINE__) : self.storage_offset());
+  return made;
+}
+Tensor reshape_alias(const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
+  return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
+}
+Tensor unfold(const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
+  return at::native::unfold(self, dimension, size, step);
+}
+
+#ifdef HOSTDEVICE_CUDA
+void record_stream_(Tensor& self, c10::Stream s) {
+  record_stream(self.storage().data_ptr(), s.device_index(), s.id());
+}
+#else
+Tensor copy_from(const Tensor& self, const Tensor& dst, bool non_blocking) {
+  const_cast<Tensor&>(dst).copy_(self, non_blocking);
+  return dst;
+}
+Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
+  const_cast<Tensor&>(dst).resize_(self.sizes());
+  const_cast<Tensor&>(dst).copy_(self);
+  return dst;
+}
+#endif
+
+}  // namespace
+
+const char* copied_as(const Tensor& self, const Tensor& src) {
+  const bool to_host = !is_device_tensor(self), from_host = !is_device_tensor(src);
+  // What is converted on the way is copied before or after that.
+  if (to_host || from_host) return copy_name(from_host, to_host, is_pinned((to_host ? self : src).storage().data()));
+  if (self.scalar_type() != src.scalar_type() || self.strides() != src.strides() ||
+      !self.is_non_overlapping_and_dense())
+    return nullptr;
+  return self.device() == src.device() ? copy_name(false, false, false) : "Memcpy PtoP (Device -> Device)";
+}
+
+void register_direct_kernels() {
+  Registrar registrar(kDense);
+  registrar.on_host_typed("empty.memory_format", TORCH_FN(empty_memory_format));
+  registrar.on_host_typed("empty_strided", TORCH_FN(empty_strided));
+  registrar.impl_typed("copy_", TORCH_FN(copy_));
+  registrar.on_host_typed("view", TORCH_FN(view));
+  registrar.on_host_typed("as_strided", TORCH_FN(as_strided));
+  registrar.on_host_typed("_reshape_alias", TORCH_FN(reshape_alias));
+  registrar.on_host_typed("unfold", TORCH_FN(unfold));
+#ifdef HOSTDEVICE_CUDA
+  registrar.on_host("record_stream", TORCH_FN(record_stream_));
+  Registrar quantized(kQuantized);
+  quantized.impl("copy_", TORCH_FN(copy_quantized));
+#else
+  registrar.impl("_copy_from", TORCH_FN(copy_from));
+  registrar.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+#endif
+}
+
+}  // namespace hostdevice

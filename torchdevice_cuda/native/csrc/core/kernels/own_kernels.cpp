@@ -1,0 +1,24 @@
+#include "operators/composites.h"
+
+#include "operators/install.h"
+#include "runtime/device.h"
+
+namespace hostdevice {
+
+void register_composites() {
+  Registrar registrar(kDense);
+  register_storages(registrar);
+  if constexpr (kIsCuda) {
+    register_small(registrar);
+    register_synchronized_batch_norm(registrar);
+    register_cudnn(registrar);
+    register_random(registrar);
+    register_absent_libraries(registrar);
+    install_attention_stub();
+  } else {
+    register_attention(registrar);
+    register_apple_composites(registrar);
+  }
+}
+
+}  // namespace hostdevice

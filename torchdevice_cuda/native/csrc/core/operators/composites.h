@@ -1,0 +1,33 @@
+// Operators that only one kind of device has (or that go through a table a CPU build has no entry for), written with
+// others. Each file registers its own.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+#include "operators/registration.h"
+
+namespace hostdevice {
+
+using OptTensor = std::optional<at::Tensor>;
+
+inline bool given(const OptTensor& t) {
+  return t.has_value() && t->defined();
+}
+
+void register_storages(Registrar& registrar);
+
+// Compiled for CUDA only.
+void register_small(Registrar& registrar);
+void register_synchronized_batch_norm(Registrar& registrar);
+void register_cudnn(Registrar& registrar);
+void register_random(Registrar& registrar);
+void register_absent_libraries(Registrar& registrar);
+void install_attention_stub();
+
+// Compiled for an Apple GPU only.
+void register_attention(Registrar& registrar);
+void register_apple_composites(Registrar& registrar);
+
+}  // namespace hostdevice

@@ -1,0 +1,96 @@
+#include "operators/parts.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "operators/boxed.h"
+#include "operators/registration.h"
+#include "runtime/device.h"
+
+namespace hostdevice {
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using torch::jit::Stack;
+
+// Where a kernel is put that came with its part. It stays: calls may be in it.
+struct Slot {
+  std::string part;
+  std::atomic<const c10::BoxedKernel*> kernel{nullptr};
+};
+
+struct Slots {
+  std::map<std::pair<DispatchKey, std::string>, Slot> of;
+  std::function<void(const std::string&)> load;
+};
+// All are made by install(), in one thread; later their kernels alone change.
+Slots& slots() {
+  static auto* all = new Slots;
+  return *all;
+}
+
+struct StandIn final : c10::OperatorKernel {
+  StandIn(DispatchKey key, Slot& slot) : key_(key), slot_(&slot) {}
+
+  void operator()(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+    const auto* kernel = slot_->kernel.load(std::memory_order_acquire);
+    if (C10_UNLIKELY(!kernel)) {
+      check_fork();
+      slots().load(slot_->part);
+      kernel = slot_->kernel.load(std::memory_order_acquire);
+      // The operator is another one in this version of PyTorch.
+      if (!kernel) {
+        run_without_own_kernel(op, key_, stack);
+        return;
+      }
+    }
+    kernel->callBoxed(op, keys, stack);
+  }
+
+ private:
+  DispatchKey key_;
+  Slot* slot_;
+};
+
+}  // namespace
+
+void defer(const std::vector<Deferred>& operators, std::function<void(const std::string&)> load) {
+  slots().load = std::move(load);
+  for (const auto& deferred : operators) {
+    const auto dot = deferred.name.find('.'), colons = deferred.name.find("::");
+    const auto op = c10::Dispatcher::singleton().findSchema(
+        {deferred.name.substr(0, dot), dot == std::string::npos ? "" : deferred.name.substr(dot + 1)});
+    if (!op.has_value()) continue;
+    const auto key = c10::parseDispatchKey(deferred.key);
+    const std::string space = deferred.name.substr(0, colons), rest = deferred.name.substr(colons + 2);
+    auto& slot = slots().of[{key, deferred.name}];
+    slot.part = deferred.part;
+    auto* library = new torch::Library(
+        torch::Library::IMPL, space, std::make_optional(key), __FILE__, static_cast<uint32_t>(__LINE__));
+    library->impl(rest.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<StandIn>(key, slot)));
+    claim(key, space == "aten" ? rest : space + "/" + rest + "/" + c10::toString(key));
+  }
+}
+
+bool fill(DispatchKey key, const std::string& name, const c10::BoxedKernel& kernel) {
+  const auto found = slots().of.find({key, name});
+  if (found == slots().of.end()) return false;
+  found->second.kernel.store(new c10::BoxedKernel(kernel), std::memory_order_release);
+  return true;
+}
+
+std::vector<std::string> find_unfilled(const std::string& part) {
+  std::vector<std::string> out;
+  for (const auto& [at, slot] : slots().of)
+    if (slot.part == part && !slot.kernel.load()) out.push_back(at.second + " at " + c10::toString(at.first));
+  return out;
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,441 @@
+#include "operators/registration.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <set>
+#include <unordered_set>
+#include <vector>
+
+#include "operators/alias.h"
+#include "operators/boxed.h"
+#include "operators/facts.h"
+#include "operators/install.h"
+#include "operators/launches.h"
+#include "operators/op_table.h"
+#include "operators/parts.h"
+#include "runtime/device.h"
+
+namespace hostdevice {
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using torch::jit::Stack;
+
+std::map<DispatchKey, std::set<std::string>>& claims() {
+  static auto* c = new std::map<DispatchKey, std::set<std::string>>;
+  return *c;
+}
+
+bool starts_with(const std::string& text, std::string_view start) {
+  return text.compare(0, start.size(), start) == 0;
+}
+
+// ---- operators nobody else answers for ----------------------------------------------------------------------------
+
+void warn_fallback(const c10::OperatorHandle& op) {
+  TORCH_WARN_ONCE(
+      "The operator '", op.operator_name(),
+      "' is not currently supported on the MPS backend and will fall back to run on the CPU. This may have "
+      "performance implications.");
+}
+
+// Operators without an MPS kernel that PyTorch sends to the CPU there, whatever the environment says. It names
+// linalg_svd and not the operator underneath, which is the one with a gradient.
+void always_fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  warn_fallback(op);
+  run_on_cpu(op, DispatchKey::CPU, stack);
+}
+
+// Libraries come with kernels for the CPU, and those for CUDA in another build: the first stand in for the second. But
+// where the program has a kernel for the CPU alone, there is nothing to stand in for.
+bool computes_on_cuda(const c10::OperatorHandle& op) {
+  const auto& name = op.operator_name();
+  // PyTorch's own of quantised weights compute with the CPU's libraries, but for bags of embeddings that are not
+  // packed.
+  if (starts_with(name.name, "quantized::") && name.name.find("_rowwise_offsets") == std::string::npos) return false;
+  if (!op.hasKernelForDispatchKey(DispatchKey::CPU)) return false;
+  const auto colons = name.name.find("::");
+  if (!g_is_written || colons == std::string::npos) return true;
+  const std::string overload = name.overload_name.empty() ? "" : "." + name.overload_name;
+  return !g_is_written(name.name.substr(0, colons) + "/" + name.name.substr(colons + 2) + overload + "/CPU");
+}
+
+// As PyTorch's dispatcher says it.
+[[noreturn]] void throw_no_kernel(const c10::OperatorHandle& op, DispatchKey asked = kDense) {
+  std::string known;
+  for (uint8_t k = 1; k <= static_cast<uint8_t>(DispatchKey::EndOfRuntimeBackendKeys); k++) {
+    const auto key = static_cast<DispatchKey>(k);
+    if (key == asked || !op.hasComputedKernelForDispatchKey(key)) continue;
+    known += (known.empty() ? "" : ", ") + std::string(c10::toString(key));
+  }
+  const std::string name = c10::toString(op.operator_name());
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "Could not run '", name, "' with arguments from the '", c10::toString(asked),
+      "' backend. This could be because the operator doesn't exist for this backend, or was omitted during the "
+      "selective/custom build process (if using custom build). If you are a Facebook employee using PyTorch on mobile, "
+      "please visit https://fburl.com/ptmfixes for possible resolutions. '",
+      name, "' is only available for these backends: [", known, "].\n\n", op.dumpComputedTable());
+}
+
+void fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  if (kIsCuda) {
+    if (!computes_on_cuda(op)) throw_no_kernel(op);
+    run_on_cpu(op, DispatchKey::CPU, stack);
+    return;
+  }
+  static const char* env = std::getenv("PYTORCH_ENABLE_MPS_FALLBACK");
+  static const bool allowed = env && std::atoi(env) != 0;
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      allowed, "The operator '", op.operator_name(),
+      "' is not currently implemented for the MPS device. If you want this op to be considered for addition please "
+      "comment on https://github.com/pytorch/pytorch/issues/141287 and mention use-case, that resulted in missing op "
+      "as well as commit hash . As a temporary fix, you can set the environment variable "
+      "`PYTORCH_ENABLE_MPS_FALLBACK=1` to use the CPU as a fallback for this op. WARNING: this will be slower than "
+      "running natively on MPS.");
+  warn_fallback(op);
+  run_on_cpu(op, DispatchKey::CPU, stack);
+}
+
+// What a CUDA build computes with CUDA alone: its own kernel would look for a GPU that is not there.
+void refuse(const c10::OperatorHandle& op, DispatchKeySet, Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "Could not run '", op.operator_name(), "' with arguments from the '", kName,
+      "' backend. The virtual GPU computes with the CPU's kernels, and the CPU has none for this operator.");
+}
+
+// What only the CPU computes, and what CUDA then says. The first is attention's kernel here, whatever its name; the
+// rest have no CUDA kernel because nothing is computed.
+bool is_cpus_alone(const std::string& name, uint16_t flags) {
+  if (!kIsCuda || !flags) return false;
+  for (const char* used : {"_scaled_dot_product_flash_attention_for_cpu", "_make_dep_token"})
+    if (starts_with(name, used)) return false;
+  return true;
+}
+struct Alone final : c10::OperatorKernel {
+  explicit Alone(DispatchKey key) : key_(key) {}
+  void operator()(const c10::OperatorHandle& op, DispatchKeySet, Stack*) {
+    throw_no_kernel(op, key_);
+  }
+
+ private:
+  DispatchKey key_;
+};
+
+// Composites that stay composites: they make views or fresh tensors on the device of their arguments by themselves,
+// or only look at metadata.
+bool stays_composite(const c10::OperatorHandle& op) {
+  static const auto* names = new std::unordered_set<std::string>{
+      "aten::lift",
+      "aten::lift_fresh",
+      "aten::_fw_primal",
+      "aten::_make_dual",
+      "aten::detach_",
+      "aten::_lazy_clone",
+      "aten::_test_parallel_materialize",
+      "aten::is_same_size",
+      "aten::_pin_memory",
+      "aten::is_pinned",
+      "aten::copy_",
+      "aten::_print",
+      "aten::is_coalesced",
+      "aten::sparse_dim",
+      "aten::dense_dim",
+      "aten::zero",
+      "aten::resize",
+      "aten::resize_as",
+      "aten::resize_as_",
+      "aten::_cudnn_rnn",
+      "aten::_assert_scalar",
+      "aten::_functional_assert_scalar",
+      "aten::_assert_tensor_metadata",
+      "aten::_has_same_storage_numel",
+      "aten::_nested_tensor_from_tensor_list",
+      "aten::_new_zeros_with_same_feature_meta",
+      "aten::_scaled_dot_product_fused_attention_overrideable",
+      "aten::_scaled_dot_product_fused_attention_overrideable_backward",
+      "aten::unsafe_split",
+      "aten::unsafe_split_with_sizes",
+      "aten::_unsafe_view",
+      "aten::_coalesced",
+      "aten::copy_sparse_to_sparse",
+      "aten::_pack_padded_sequence"};
+  const auto& schema = op.schema();
+  if (names->count(schema.name())) return true;
+  if (op.hasTag(at::Tag::inplace_view)) return true;
+  // What it is made of draws as the GPU does.
+  if (op.hasTag(at::Tag::nondeterministic_seeded)) return true;
+  bool tensors = false;
+  for (const auto& a : schema.arguments()) {
+    const auto kind = kind_of(a.type());
+    if (kind == Kind::Device) return true;
+    tensors = tensors || kind == Kind::Tensor || kind == Kind::TensorList;
+  }
+  for (const auto& r : schema.returns())
+    if (r.alias_info() && !r.alias_info()->isWrite()) return true;
+  return !tensors || schema.returns().empty();
+}
+
+// Lists that are changed in place, tensor by tensor; on a GPU maybe at once.
+bool changes_list(const c10::OperatorHandle& op) {
+  const std::string& full = op.schema().name();
+  return full.back() == '_' && op.schema().returns().empty() &&
+      find_list_row(full.substr(kAten.size(), full.size() - kAten.size() - 1));
+}
+
+// ---- the boxed kernel, wherever it is wanted ----------------------------------------------------------------------
+
+struct KeyPair {
+  DispatchKey device, cpu;
+  uint16_t mps_flag;
+  uint16_t alone_flag;
+};
+const KeyPair kKeys[] = {
+    {kDense, DispatchKey::CPU, kMpsKernel, kCpuAlone},
+    {kSparse, DispatchKey::SparseCPU, kMpsSparseKernel, 0},
+    {kSparseCsr, DispatchKey::SparseCsrCPU, kMpsSparseCsrKernel, kSparseCsrCpuAlone},
+    {kNested, DispatchKey::NestedTensorCPU, kMpsNestedKernel, 0},
+    {kQuantized, DispatchKey::QuantizedCPU, 0, 0},  // an Apple GPU has none
+};
+
+// Each release has kernels for Apple GPUs that the one before had not. What is tried with an operator that they lack
+// says which, so that it goes on lacking it: its name without the overload's, among others with commas between.
+bool is_to_be_lacked(const std::string& name) {
+  static const std::string lacked = [] {
+    const char* given = std::getenv("TORCHDEVICE_EMULATE_MPS_LACKS");
+    return given ? "," + std::string(given) + "," : std::string();
+  }();
+  return lacked.find("," + name.substr(0, name.find('.')) + ",") != std::string::npos;
+}
+
+// A function of ours that computes on the device, called by stack: what `Recorded` is to typed ones.
+struct RecordedByStack final : c10::OperatorKernel {
+  RecordedByStack(Boxed kernel, DispatchKey key) : kernel_(kernel), key_(key) {}
+
+  void operator()(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+    const size_t count = op.schema().arguments().size();
+    const auto arguments = torch::jit::last(*stack, count);
+    if (C10_UNLIKELY(lie_on_several_devices(arguments))) compare_devices(op, Stack(arguments.begin(), arguments.end()));
+    if (may_be_captured()) {
+      g_record(op, DispatchKeySet(key_), stack);
+      return;
+    }
+    const bool lost = g_failed.load(std::memory_order_relaxed) != 0, profiled = is_profiled();
+    const auto device = lost || profiled ? find_device(arguments) : c10::DeviceIndex(-1);
+    if (C10_UNLIKELY(lost)) check_launched(device);
+    DeviceWork launch;
+    if (profiled) launch.begin(op.schema().name(), device);
+    (*kernel_)(op, keys, stack);
+  }
+
+ private:
+  static bool lie_on_several_devices(c10::ArrayRef<c10::IValue> arguments) {
+    std::optional<c10::Device> one;
+    for (const auto& argument : arguments) {
+      if (!argument.isTensor() || !argument.toTensor().defined()) continue;
+      const auto device = argument.toTensor().device();
+      if (one && *one != device) return true;
+      one = device;
+    }
+    return false;
+  }
+  static c10::DeviceIndex find_device(c10::ArrayRef<c10::IValue> arguments) {
+    for (const auto& argument : arguments)
+      if (argument.isTensor() && is_device_tensor(argument.toTensor())) return argument.toTensor().device().index();
+    return t_current_device;
+  }
+
+  Boxed kernel_;
+  DispatchKey key_;
+};
+
+struct ByStack final : c10::OperatorKernel {
+  explicit ByStack(Boxed kernel) : kernel_(kernel) {}
+  void operator()(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+    (*kernel_)(op, keys, stack);
+  }
+
+ private:
+  Boxed kernel_;
+};
+
+// Collectives give tensors to a process group: what it does with CUDA's is its own affair.
+constexpr std::string_view kCollectives = "c10d::";
+
+}  // namespace
+
+std::function<bool(const std::string&)> g_is_written;
+
+namespace {
+
+// PyTorch compares the signatures of typed kernels; of others it knows none.
+void check_count(const char* name, size_t arguments) {
+  const auto op = find_aten(name);
+  TORCH_INTERNAL_ASSERT(
+      op.has_value() && op->schema().arguments().size() == arguments, "a kernel of ", name, " takes ", arguments,
+      " arguments");
+}
+
+}  // namespace
+
+std::string aten_name(const std::string& name, const std::string& overload) {
+  if (!starts_with(name, kAten)) return {};
+  const std::string bare = name.substr(kAten.size());
+  return overload.empty() ? bare : bare + "." + overload;
+}
+
+std::optional<c10::OperatorHandle> find_aten(const char* name) {
+  const std::string full = std::string(kAten) + name;
+  const auto dot = full.find('.');
+  return c10::Dispatcher::singleton().findSchema(
+      {full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1)});
+}
+
+DispatchKey device_key(DispatchKey cpu) {
+  for (const auto& k : kKeys)
+    if (k.cpu == cpu) return k.device;
+  return kDense;
+}
+
+bool has_signature(const char* name, const c10::FunctionSchema& signature) {
+  const auto op = find_aten(name);
+  return op.has_value() &&
+      !c10::findSchemaDifferences(op->schema().cloneWithRealTypes(), signature.cloneWithRealTypes()).has_value();
+}
+
+void claim(DispatchKey key, const std::string& name) {
+  claims()[key].insert(name);
+}
+bool is_claimed(DispatchKey key, const std::string& name) {
+  return claims()[key].count(name) != 0;
+}
+
+torch::Library& Registrar::library() {
+  if (!library_)
+    library_ = new torch::Library(
+        torch::Library::IMPL, space_, std::make_optional(key_), __FILE__, static_cast<uint32_t>(__LINE__));
+  return *library_;
+}
+
+void Registrar::impl(const char* name, Boxed kernel) {
+  put(name, c10::BoxedKernel::makeFromFunctor(std::make_unique<ByStack>(kernel)));
+}
+
+void Registrar::add(const char* name, Boxed kernel, size_t arguments, bool recorded) {
+  check_count(name, arguments);
+  if (recorded)
+    put(name, c10::BoxedKernel::makeFromFunctor(std::make_unique<RecordedByStack>(kernel, key_)));
+  else
+    impl(name, kernel);
+}
+
+void Registrar::put(const char* name, const c10::BoxedKernel& kernel) {
+  if (fill(key_, std::string(space_) + "::" + name, kernel)) return;
+  library().impl(name, torch::CppFunction::makeFromBoxedKernel(kernel));
+  claim(key_, name);
+}
+
+void run_without_own_kernel(const c10::OperatorHandle& op, DispatchKey key, Stack* stack) {
+  for (const auto& k : kKeys) {
+    if (k.device != key || !op.hasKernelForDispatchKey(k.cpu)) continue;
+    run_on_cpu(op, k.cpu, stack);
+    return;
+  }
+  throw_no_kernel(op, key);
+}
+
+void register_boxed_kernels() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  std::vector<std::unique_ptr<torch::Library>> libraries;
+  for (const auto& k : kKeys)
+    libraries.push_back(
+        std::make_unique<torch::Library>(
+            torch::Library::IMPL, "aten", std::make_optional(k.device), __FILE__, static_cast<uint32_t>(__LINE__)));
+  for (const auto& full : dispatcher.getAllOpNames()) {
+    const std::string name = aten_name(full.name, full.overload_name);
+    if (name.empty()) continue;
+    const auto op = dispatcher.findOp(full);
+    if (!op.has_value() || !op->hasSchema()) continue;
+    const OpRow* row = find_op_row(name.c_str());
+    for (size_t i = 0; i < libraries.size(); i++) {
+      const auto& k = kKeys[i];
+      if (is_claimed(k.device, name)) continue;
+      if (row && is_cpus_alone(name, row->flags & k.alone_flag)) {
+        libraries[i]->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Alone>(k.device)));
+        continue;
+      }
+      bool wanted = op->hasKernelForDispatchKey(k.cpu);
+      if (kIsCuda) {
+        const bool composite = op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
+        if (k.device == kDense && !wanted && composite && changes_list(*op)) {
+          libraries[i]->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&change_list>());
+          continue;
+        }
+        // Of quantised tensors CUDA computes little, and PyTorch's dispatcher says so of the rest.
+        if (k.device == kQuantized && row && !(row->flags & kCudaQuantizedKernel)) continue;
+        if (k.device == kDense && !wanted && composite) wanted = !stays_composite(*op);
+        // Only a CUDA build has kernels here already.
+        if (!wanted && op->hasKernelForDispatchKey(k.device)) {
+          if (name.rfind("miopen_", 0) == 0) continue;  // it only says that there is no MIOpen
+          wanted = composite || op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
+          if (!wanted) {
+            libraries[i]->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&refuse>());
+            continue;
+          }
+        }
+      } else {
+        wanted = wanted && row && (row->flags & k.mps_flag) && !is_to_be_lacked(name);
+      }
+      if (!wanted) continue;
+      libraries[i]->impl(name.c_str(), boxed_kernel(k.cpu));
+    }
+  }
+  if (!kIsCuda) {
+    const auto lacks_kernel = [](const char* name) {
+      const auto* row = find_op_row(name);
+      return row && !(row->flags & kMpsKernel);
+    };
+    std::vector<const char*> sent = {"embedding_renorm_", "_slow_conv2d_forward"};
+    // Since 2.15 the operator underneath has a kernel.
+    if (lacks_kernel("_linalg_svd")) sent.insert(sent.end(), {"linalg_svd", "linalg_svd.U"});
+    for (const char* name : sent)
+      if (lacks_kernel(name)) libraries[0]->impl(name, torch::CppFunction::makeFromBoxedFunction<&always_fallback>());
+  }
+  auto any = std::make_unique<torch::Library>(
+      torch::Library::IMPL, "_", std::make_optional(kDense), __FILE__, static_cast<uint32_t>(__LINE__));
+  any->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  libraries.push_back(std::move(any));
+  // The registrations last as long as the process.
+  for (auto& l : libraries) static_cast<void>(l.release());
+}
+
+void take_over_foreign_kernels(const std::function<bool(const std::string&)>& keep) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& full : dispatcher.getAllOpNames()) {
+    if (starts_with(full.name, kAten) || starts_with(full.name, kCollectives)) continue;
+    const auto op = dispatcher.findOp(full);
+    if (!op.has_value() || !op->hasSchema()) continue;
+    const auto colons = full.name.find("::");
+    if (colons == std::string::npos) continue;
+    const std::string space = full.name.substr(0, colons), rest = full.name.substr(colons + 2);
+    const std::string name = full.overload_name.empty() ? rest : rest + "." + full.overload_name;
+    for (const auto& k : kKeys) {
+      if (!op->hasKernelForDispatchKey(k.device)) continue;
+      const std::string entry = space + "/" + name + "/" + c10::toString(k.device);
+      if (is_claimed(k.device, entry) || keep(entry)) continue;
+      claim(k.device, entry);
+      const bool computes = op->hasKernelForDispatchKey(k.cpu) ||
+          op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+          op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
+      auto* library = new torch::Library(
+          torch::Library::IMPL, space, std::make_optional(k.device), __FILE__, static_cast<uint32_t>(__LINE__));
+      library->impl(
+          name.c_str(), computes ? boxed_kernel(k.cpu) : torch::CppFunction::makeFromBoxedFunction<&refuse>());
+    }
+  }
+}
+
+}  // namespace hostdevice

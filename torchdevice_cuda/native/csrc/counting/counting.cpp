@@ -1,0 +1,188 @@
+// What a report counts, for Python; and the lines of the program, which it counts by.
+#include <ATen/SequenceNumber.h>
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "bindings/module.h"
+#include "bindings/part.h"
+#include "compat_frames.h"
+#include "runtime/activities.h"
+#include "runtime/allocator.h"
+#include "runtime/device.h"
+#include "runtime/ledger.h"
+#include "runtime/streams.h"
+
+namespace hostdevice {
+namespace {
+
+// A program that makes ever new code has ever new lines; past so many they are nobody's.
+constexpr size_t kMostCodes = 20'000;
+
+struct Line {
+  std::string file, function;
+  int number;
+};
+// What is known of a code object. It is kept alive, so that no other has its address.
+struct Known {
+  bool is_program;
+  std::unordered_map<int, Site> lines;  // by the byte in the code
+};
+// Protected by site_mutex(), under which nothing else is locked and no Python runs.
+struct Lines {
+  std::unordered_map<PyCodeObject*, Known> codes;
+  std::unordered_map<std::string, Site> by_text;
+  std::vector<Line> all{{"", "", 0}, {"", "", 0}};  // those that are none
+  std::vector<std::string> hidden;                  // files that are not the program's begin so
+};
+Lines& lines() {
+  static auto* known = new Lines;
+  return *known;
+}
+
+std::string text_of(PyObject* text) {
+  Py_ssize_t size = 0;
+  const char* read = PyUnicode_AsUTF8AndSize(text, &size);
+  if (read) return {read, static_cast<size_t>(size)};
+  PyErr_Clear();  // a name of bytes that are no text
+  const auto bytes = py::reinterpret_steal<py::bytes>(PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace"));
+  return bytes ? std::string(bytes) : std::string("?");
+}
+
+// Learns a place, for which the interpreter is needed. `code` is that of a frame of this thread.
+void learn(const FramePlace& place) {
+  const py::gil_scoped_acquire gil;
+  const py::error_scope kept;
+  auto& known = lines();
+  const std::string file = text_of(place.code->co_filename), function = text_of(place.code->co_name);
+  const int number = PyCode_Addr2Line(place.code, place.byte);
+  bool is_new = false;
+  {
+    const std::lock_guard<std::mutex> lock(site_mutex());
+    auto [found, made] = known.codes.try_emplace(place.code);
+    is_new = made;
+    if (made) {
+      found->second.is_program = true;
+      for (const auto& start : known.hidden)
+        if (file.compare(0, start.size(), start) == 0) found->second.is_program = false;
+    }
+    if (found->second.is_program) {
+      const auto [site, first] =
+          known.by_text.try_emplace(file + "\n" + std::to_string(number), static_cast<Site>(known.all.size()));
+      if (first) known.all.push_back({file, function, number});
+      found->second.lines[place.byte] = site->second;
+    }
+  }
+  if (is_new) Py_INCREF(place.code);
+}
+
+// The innermost line of the program's; kNoSite if there is none.
+Site line_of_frames() {
+  if (!Py_IsInitialized()) return kNoSite;
+  PyThreadState* thread = PyGILState_GetThisThreadState();
+  if (!thread) return kNoSite;
+  auto& known = lines();
+  while (true) {
+    Site site = kNoSite;
+    FramePlace unknown{nullptr, 0};
+    const auto look = [&](const FramePlace& place) {
+      const std::lock_guard<std::mutex> lock(site_mutex());
+      const auto code = known.codes.find(place.code);
+      if (code == known.codes.end()) {
+        if (known.codes.size() < kMostCodes) unknown = place;
+        return true;
+      }
+      if (!code->second.is_program) return false;
+      const auto line = code->second.lines.find(place.byte);
+      if (line == code->second.lines.end())
+        unknown = place;
+      else
+        site = line->second;
+      return true;
+    };
+    walk_frames(thread, look);
+    if (!unknown.code) return site;
+    learn(unknown);
+  }
+}
+
+// In a backward pass, the line that the operator was called on whose gradient it is.
+Site find_site() {
+  if (const auto node = torch::autograd::get_current_node()) {
+    const Site forward = site_of_forward({node->thread_id(), node->sequence_nr() + 1});
+    if (forward != kBackward) return forward;
+    const Site here = line_of_frames();
+    return here == kNoSite ? kBackward : here;
+  }
+  return line_of_frames();
+}
+
+// Numbers begin at 0, and 0 is none.
+Forward forward_now() {
+  if (torch::autograd::get_current_node()) return {};
+  return {at::RecordFunction::currentThreadId(), at::sequence_number::peek()};
+}
+
+void start(std::vector<std::string> hidden) {
+  {
+    const std::lock_guard<std::mutex> lock(site_mutex());
+    lines().hidden = std::move(hidden);
+  }
+  g_find_site = &find_site;
+  g_forward_now = &forward_now;
+  std::vector<int64_t> allocated;
+  for (int i = 0; i < device_count(); i++)
+    allocated.push_back(static_cast<int64_t>(memory_in_use(static_cast<Index>(i)).first));
+  begin_counting(allocated);
+}
+
+constexpr const char* kKinds[] = {"kernel", "copy", "wait"};
+
+py::dict read(bool clear) {
+  const Counts counts = without_gil([&] { return read_counts(clear); });
+  py::list rows, memory, sites;
+  for (const auto& row : counts.rows)
+    rows.append(
+        py::make_tuple(kKinds[static_cast<size_t>(row.kind)], row.name, row.site, row.calls, row.ns, row.bytes));
+  for (const auto& one : counts.memory) {
+    py::dict d;
+    d["device"] = static_cast<int>(one.device);
+    d["peak"] = one.peak;
+    d["peak_ns"] = one.peak_ns;
+    d["now"] = one.now;
+    d["held_at_peak"] = one.held_at_peak;
+    py::list steps;
+    for (const auto& step : one.steps) steps.append(py::make_tuple(step.since_ns, step.most, step.last));
+    d["steps"] = steps;
+    memory.append(d);
+  }
+  for (const auto& line : without_gil([] {
+         const std::lock_guard<std::mutex> lock(site_mutex());
+         return lines().all;
+       }))
+    sites.append(py::make_tuple(line.file, line.number, line.function));
+  py::dict out;
+  out["rows"] = rows;
+  out["memory"] = memory;
+  out["sites"] = sites;
+  out["now_ns"] = now_ns();
+  return out;
+}
+
+void begin(PyObject* module) {
+  auto m = py::reinterpret_borrow<py::module_>(module);
+  m.def("start_counting", &start, py::arg("hidden"));
+  m.def("stop_counting", &end_counting, py::call_guard<py::gil_scoped_release>());
+  m.def("is_counted", [] { return is_counted(); });
+  m.def("read_counts", &read, py::arg("clear") = false);
+}
+
+}  // namespace
+}  // namespace hostdevice
+
+HOSTDEVICE_PART(counting, hostdevice::begin)

@@ -1,0 +1,302 @@
+#include "distributed/carried_work.h"
+
+#include <ATen/core/ivalue.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <utility>
+
+#include "bindings/module.h"
+#include "runtime/interpreter.h"
+
+namespace hostdevice {
+namespace {
+
+using c10::ivalue::Future;
+using FuturePtr = c10::intrusive_ptr<Future>;
+
+// What nobody has waited for yet: torch.cuda.synchronize() does, since on a GPU collectives are in a stream. It holds
+// the work, which a program may drop, and lets go of it as soon as it is seen to be done.
+struct Pending {
+  std::mutex lock;
+  std::unordered_set<WorkPtr> works;
+};
+
+Pending& pending() {
+  static auto* p = new Pending;
+  return *p;
+}
+
+void forget(const WorkPtr& work) {
+  auto& p = pending();
+  const std::lock_guard<std::mutex> lock(p.lock);
+  p.works.erase(work);
+}
+
+// Whether works say how long they took.
+std::atomic<bool> g_timed{false};
+using Clock = std::chrono::steady_clock;
+
+// The parts, what they wrote as device tensors, and what is left to do when all are there. NCCL's work is done when the
+// stream gets there; the host computes at once, so waiting is for the data.
+class CarriedWork final : public c10d::Work {
+ public:
+  CarriedWork(
+      std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, Finish finish, AgreementPtr agreement, bool arrives)
+      : parts_(std::move(parts)),
+        outputs_(std::move(outputs)),
+        finish_(std::move(finish)),
+        agreement_(std::move(agreement)),
+        arrives_(arrives),
+        timed_(g_timed.load()) {
+    if (timed_) begun_ = Clock::now();
+  }
+
+  bool isCompleted() override {
+    for (const auto& part : parts_)
+      if (!part->isCompleted()) return false;
+    if (!exception()) settle();
+    forget(self());
+    return true;
+  }
+
+  bool isSuccess() const override {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "WorkNCCL::isSuccess() is deprecated");
+  }
+
+  std::exception_ptr exception() const override {
+    for (const auto& part : parts_)
+      if (auto error = part->exception()) return error;
+    return nullptr;
+  }
+
+  std::vector<at::Tensor> result() override {
+    return outputs_;
+  }
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    const auto kept = self();
+    // Functional collectives look for works that nobody has waited for.
+    if (c10d::allow_inflight_collective_as_graph_input()) c10d::unregister_work(kept);
+    try {
+      for (const auto& part : parts_) wait_for(part, timeout);
+      settle();
+    } catch (const py::error_already_set&) {
+      throw;  // a signal: the work goes on
+    } catch (...) {
+      forget(kept);
+      rethrow();
+    }
+    forget(kept);
+    return true;
+  }
+
+  void synchronize() override {
+    wait(kNoTimeout);
+  }
+
+  // Not in every version of the interface.
+  void blockCurrentStream() {
+    wait(kNoTimeout);
+  }
+
+  // From the call to the moment when somebody saw that it was done.
+  float getDuration() const override {
+    TORCH_CHECK(timed_, "getDuration only works if timing was enabled");
+    const auto ended = ended_.load();
+    TORCH_CHECK(ended > 0, "getDuration can only be called after work is completed.");
+    return static_cast<float>(ended) / 1e6F;
+  }
+
+  void abort() override {
+    for (const auto& part : parts_) part->abort();
+  }
+
+  FuturePtr getFuture() override {
+    const std::lock_guard<std::mutex> lock(future_lock_);
+    if (!future_) {
+      std::vector<c10::Device> devices;
+      for (const auto& t : outputs_)
+        if (!t.device().is_cpu() && std::find(devices.begin(), devices.end(), t.device()) == devices.end())
+          devices.push_back(t.device());
+      future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()), devices);
+      promise(future_);
+    }
+    return future_;
+  }
+
+  // Whether it waits for a call of one other rank, and not for all.
+  bool arrives() const {
+    return arrives_;
+  }
+
+  // Whether it came to an end, as a number: 0 if it did. Not in every version of the interface.
+  FuturePtr getFutureResult() {
+    constexpr int64_t kDone = 0, kFailed = 2;
+    auto told = c10::make_intrusive<Future>(c10::IntType::get());
+    getFuture()->addCallback([told](Future& done) { told->markCompleted(done.hasError() ? kFailed : kDone); });
+    return told;
+  }
+
+ private:
+  c10::intrusive_ptr<CarriedWork> self() {
+    return c10::intrusive_ptr<CarriedWork>::reclaim_copy(this);
+  }
+
+  // Once, by whoever comes first. It may ask for the interpreter, so nobody waits for it with that in hand.
+  void settle() {
+    if (timed_) {
+      int64_t unset = 0;
+      const auto passed = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begun_).count();
+      ended_.compare_exchange_strong(unset, std::max<int64_t>(passed, 1));
+    }
+    if (!finish_) return;
+    const WithoutInterpreter without;
+    std::call_once(settled_, finish_);
+  }
+
+  void wait_for(const WorkPtr& part, std::chrono::milliseconds timeout) {
+    // Work of several works looks at signals itself.
+    if (dynamic_cast<CarriedWork*>(part.get()) != nullptr)
+      part->wait(timeout);
+    else if (arrives_)
+      wait_for_arrival(part, timeout);
+    else
+      wait_in_slices(part, timeout);
+  }
+
+  // Rethrow an error: why the group failed where that is known. Where it is not, the other ranks are told this one.
+  [[noreturn]] void rethrow() {
+    if (!agreement_) throw;
+    const auto report = [&](const std::string& text) {
+      if (const auto known = agreement_->failure()) TORCH_CHECK(false, *known);
+      if (arrives_ || exception())
+        agreement_->fail("Rank " + std::to_string(agreement_->rank) + " of the process group failed: " + text);
+    };
+    try {
+      throw;
+    } catch (const c10::Error& error) {
+      report(error.what_without_backtrace());
+      throw;
+    } catch (const std::exception& error) {
+      report(error.what());
+      throw;
+    }
+  }
+
+  // After `come` has returned or thrown.
+  void complete(const FuturePtr& future, const std::function<void()>& come) {
+    const auto kept = self();
+    try {
+      come();
+      settle();
+    } catch (...) {
+      forget(kept);
+      try {
+        rethrow();
+      } catch (...) {
+        future->setError(std::current_exception());
+      }
+      return;
+    }
+    forget(kept);
+    future->markCompleted(outputs_);
+  }
+
+  // Have the future completed. Work that was sent or received knows no futures: a thread waits for it.
+  void promise(const FuturePtr& future) {
+    FuturePtr last;
+    try {
+      if (parts_.size() == 1) last = parts_[0]->getFuture();
+    } catch (const c10::Error&) {
+    }
+    if (last) {
+      // It is called before the part itself counts as done: that is not to be waited for.
+      last->addCallback([kept = self(), future](Future& done) {
+        kept->complete(future, [&] {
+          if (done.hasError()) std::rethrow_exception(done.exception_ptr());
+        });
+      });
+    } else {
+      std::thread([kept = self(), future] {
+        kept->complete(future, [&] {
+          for (const auto& part : kept->parts_) part->wait(kNoTimeout);
+        });
+      }).detach();
+    }
+  }
+
+  const std::vector<WorkPtr> parts_;
+  const std::vector<at::Tensor> outputs_;
+  const Finish finish_;
+  const AgreementPtr agreement_;
+  const bool arrives_;
+  const bool timed_;
+  Clock::time_point begun_;
+  std::atomic<int64_t> ended_{0};
+  std::once_flag settled_;
+  std::mutex future_lock_;
+  FuturePtr future_;
+};
+
+}  // namespace
+
+WorkPtr carried(
+    std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, Finish finish, AgreementPtr agreement, bool arrives) {
+  WorkPtr work = c10::make_intrusive<CarriedWork>(
+      std::move(parts), std::move(outputs), std::move(finish), std::move(agreement), arrives);
+  std::vector<WorkPtr> others;
+  {
+    auto& p = pending();
+    const std::lock_guard<std::mutex> lock(p.lock);
+    others.assign(p.works.begin(), p.works.end());
+    p.works.insert(work);
+  }
+  // Those that are done, and were never waited for, go: they hold tensors.
+  for (const auto& other : others) other->isCompleted();
+  return work;
+}
+
+void time_works(bool on) {
+  g_timed = on;
+}
+
+void wait_for_pending() {
+  const WithoutInterpreter without;
+  std::vector<WorkPtr> works;
+  {
+    auto& p = pending();
+    const std::lock_guard<std::mutex> lock(p.lock);
+    works.assign(p.works.begin(), p.works.end());
+  }
+  for (const auto& work : works) {
+    try {
+      work->wait(kNoTimeout);
+    } catch (const py::error_already_set&) {
+      throw;  // Ctrl-C
+    } catch (const std::exception&) {
+      // It is told to whoever waits for the work itself.
+    }
+  }
+}
+
+size_t count_pending() {
+  std::vector<WorkPtr> works;
+  {
+    auto& p = pending();
+    const std::lock_guard<std::mutex> lock(p.lock);
+    works.assign(p.works.begin(), p.works.end());
+  }
+  return static_cast<size_t>(std::count_if(works.begin(), works.end(), [](const WorkPtr& work) {
+    return !static_cast<CarriedWork&>(*work).arrives() && !work->isCompleted();
+  }));
+}
+
+}  // namespace hostdevice

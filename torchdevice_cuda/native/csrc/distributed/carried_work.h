@@ -1,0 +1,27 @@
+// Work of a process group that is done on CPU aliases of device tensors, as the program sees it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "distributed/agreement.h"
+#include "distributed/waiting.h"
+
+namespace hostdevice {
+
+using Finish = std::function<void()>;
+using AgreementPtr = std::shared_ptr<const Agreement>;
+
+// `arrives`: it waits for a call of one other rank, and not for all.
+WorkPtr carried(
+    std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, Finish finish, AgreementPtr agreement, bool arrives);
+void time_works(bool on);
+// Waits for what was begun and may not be done.
+void wait_for_pending();
+// Counts the works of all ranks that are not done.
+size_t count_pending();
+
+}  // namespace hostdevice

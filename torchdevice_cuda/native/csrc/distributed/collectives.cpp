@@ -1,0 +1,133 @@
+// Collectives for Python: the work that the program sees, and the collective that is called most, without Python.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/library.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bindings/module.h"
+#include "distributed/agreement.h"
+#include "distributed/carried_work.h"
+#include "operators/alias.h"
+#include "runtime/captures.h"
+#include "runtime/streams.h"
+
+namespace hostdevice {
+namespace {
+
+Finish finishing(const py::object& finish) {
+  if (finish.is_none()) return {};
+  const auto held = hold(finish);
+  return [held] {
+    const py::gil_scoped_acquire gil;
+    (*held)();
+  };
+}
+
+// `group` is what watch_group returned for the work's backend, or 0.
+WorkPtr carried_work(
+    std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, const py::object& finish, uintptr_t group,
+    bool arrives) {
+  auto finishing_it = finishing(finish);
+  const py::gil_scoped_release nogil;
+  auto agreement = group != 0 ? agreement_of(reinterpret_cast<const void*>(group)) : nullptr;
+  return carried(std::move(parts), std::move(outputs), std::move(finishing_it), std::move(agreement), arrives);
+}
+
+// ---- all_reduce ----------------------------------------------------------------------------------------------------
+
+// How many groups collect calls to make one work of them, which Python does.
+std::atomic<int> g_coalescing{0};
+std::unique_ptr<torch::Library> g_quick;
+std::optional<c10::OperatorHandle> g_slow;
+
+// What NCCL and Gloo both take as it is; there is nothing to refuse, to convert or to do afterwards.
+bool is_plain(const at::Tensor& t, const c10d::ReduceOp& op, const c10d::ProcessGroup& group) {
+  switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
+    case c10d::ReduceOp::SUM:
+    case c10d::ReduceOp::PRODUCT:
+    case c10d::ReduceOp::MIN:
+    case c10d::ReduceOp::MAX:
+      break;
+    default:
+      return false;
+  }
+  switch (t.scalar_type()) {
+    case at::kFloat:
+    case at::kDouble:
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kInt:
+    case at::kLong:
+    case at::kChar:
+    case at::kByte:
+      break;
+    default:
+      return false;
+  }
+  const auto bound = group.getBoundDeviceId();
+  return t.layout() == at::kStrided && t.is_contiguous() && t.numel() > 0 && (!bound || *bound == t.device()) &&
+      g_coalescing.load(std::memory_order_relaxed) == 0 && !captures_underway();
+}
+
+// Releases differ in the arguments after the third, of which the last is the timeout.
+void quick_allreduce(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+  const auto count = op.schema().arguments().size();
+  const auto args = torch::jit::last(*stack, count);
+  const auto tensors = args[0].toTensorVector();
+  const auto group = args[1].toCustomClass<c10d::ProcessGroup>();
+  const auto reduction = args[2].toCustomClass<c10d::ReduceOp>();
+  if (tensors.size() != 1 || !is_plain(tensors[0], *reduction, *group)) {
+    g_slow->callBoxed(stack);
+    return;
+  }
+  const auto backend = group->getBackend(kType);
+  auto agreement = agreement_of(backend.get());
+  const auto number = static_cast<uint64_t>(static_cast<c10d::ReduceOp::RedOpType>(*reduction));
+  if (agreement && !agreement->same(tensors[0], number)) {
+    g_slow->callBoxed(stack);
+    return;
+  }
+  c10d::AllreduceOptions options;
+  options.reduceOp = *reduction;
+  options.timeout = std::chrono::milliseconds(args[count - 1].toInt());
+  std::vector<at::Tensor> aliases{Aliases(tensors[0].device().index(), /*keep_alive=*/true).to_cpu(tensors[0], false)};
+  auto part = backend->allreduce(aliases, options);
+  auto work = carried({std::move(part)}, tensors, {}, std::move(agreement), /*arrives=*/false);
+  torch::jit::drop(*stack, count);
+  torch::jit::push(*stack, tensors, c10::IValue(std::move(work)));
+}
+
+// `slow` is an operator with the same arguments, for calls that are not plain; without one, torch's own kernel is back.
+void use_quick_allreduce(const std::optional<std::string>& slow) {
+  g_quick.reset();
+  g_slow.reset();
+  if (!slow) return;
+  g_slow = c10::Dispatcher::singleton().findSchemaOrThrow(slow->c_str(), "");
+  g_quick = std::make_unique<torch::Library>(
+      torch::Library::IMPL, "c10d", std::make_optional(c10::DispatchKey::CUDA), __FILE__,
+      static_cast<uint32_t>(__LINE__));
+  g_quick->impl("allreduce_", torch::CppFunction::makeFromBoxedFunction<&quick_allreduce>());
+}
+
+}  // namespace
+
+void bind_collectives(py::module_& m) {
+  m.def(
+      "carried_work", &carried_work, py::arg("parts"), py::arg("outputs"), py::arg("finish") = py::none(),
+      py::arg("group") = 0, py::arg("arrives") = false);
+  m.def("count_pending_collectives", &count_pending, py::call_guard<py::gil_scoped_release>());
+  m.def("use_quick_allreduce", &use_quick_allreduce, py::arg("slow"));
+  m.def("time_collectives", &time_works);
+  m.def("count_coalescing", [](int change) { g_coalescing += change; });
+  bind_agreement(m);
+  g_before_synchronizing = &wait_for_pending;
+}
+
+}  // namespace hostdevice

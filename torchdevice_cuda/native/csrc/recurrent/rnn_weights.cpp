@@ -1,0 +1,168 @@
+// Weights of recurrent networks in one piece, as cuDNN has them: those of each layer and direction behind each other,
+// then all biases. There is room for biases where there are none.
+#include "recurrent/rnn_weights.h"
+
+#include <ATen/Context.h>
+#include <ATen/TensorSubclassLikeUtils.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/gru_native.h>
+#include <ATen/ops/lstm_native.h>
+#include <ATen/ops/rnn_relu_native.h>
+#include <ATen/ops/rnn_tanh_native.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <c10/util/Exception.h>
+
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include "operators/alias.h"
+
+namespace hostdevice {
+namespace {
+
+using at::Tensor;
+using at::TensorList;
+using c10::SymInt;
+
+struct Places {
+  std::vector<int64_t> of_weights;  // in elements, of each in the order of the list
+  int64_t elements = 0;
+};
+
+// Of a list of `stride` tensors for each layer and direction: two weights, two biases if there are any, a projection.
+Places places_of(TensorList weights, size_t stride) {
+  const bool biases = stride >= 4, projected = stride % 2 == 1;
+  Places places;
+  places.of_weights.resize(weights.size());
+  const auto put = [&](size_t i) {
+    places.of_weights[i] = places.elements;
+    places.elements += weights[i].numel();
+  };
+  for (size_t first = 0; first < weights.size(); first += stride) {
+    put(first);
+    put(first + 1);
+    if (projected) put(first + stride - 1);
+  }
+  for (size_t first = 0; first < weights.size(); first += stride) {
+    if (biases) {
+      put(first + 2);
+      put(first + 3);
+    } else {
+      places.elements += 2 * weights[first].size(0);
+    }
+  }
+  return places;
+}
+
+Tensor flatten(
+    TensorList weights, int64_t stride, SymInt, int64_t, SymInt, SymInt, int64_t layers, bool, bool bidirectional) {
+  TORCH_CHECK(!weights.empty(), "empty weight list");
+  const auto each = static_cast<size_t>(stride);
+  TORCH_CHECK(
+      stride >= 2 && stride <= 5 && weights.size() == each * static_cast<size_t>(layers) * (bidirectional ? 2 : 1),
+      "_cudnn_rnn_flatten_weight: ", weights.size(), " weights are not ", stride, " for each of ", layers,
+      bidirectional ? " layers both ways" : " layers");
+  const Places places = places_of(weights, each);
+  const Tensor piece = at::zeros({places.elements}, weights[0].options());
+  for (size_t i = 0; i < weights.size(); i++) {
+    const Tensor part = piece.narrow(0, places.of_weights[i], weights[i].numel()).view(weights[i].sizes());
+    part.copy_(weights[i]);
+    Tensor weight = weights[i];
+    weight.set_(part);
+  }
+  return piece;
+}
+
+// As CUDA's place in PyTorch's sources has it.
+constexpr c10::SourceLocation kPlace{"_cudnn_rnn", "/pytorch/aten/src/ATen/native/cudnn/RNN.cpp", 1479};
+
+std::tuple<Tensor, Tensor, Tensor> packed_lstm(
+    const Tensor& data, const Tensor& sizes, TensorList hx, TensorList weights, bool biases, int64_t layers,
+    double dropout, bool train, bool bidirectional) {
+  if (hx.size() == 2) look_at_pieces(data, weights, biases, hx[0].sym_size(-1) != hx[1].sym_size(-1));
+  return at::native::lstm(data, sizes, hx, weights, biases, layers, dropout, train, bidirectional);
+}
+
+using Padded =
+    std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, TensorList, bool, int64_t, double, bool, bool, bool);
+using Packed = std::tuple<Tensor, Tensor>(
+    const Tensor&, const Tensor&, const Tensor&, TensorList, bool, int64_t, double, bool, bool);
+
+template <Padded* kFunction>
+std::tuple<Tensor, Tensor> padded(
+    const Tensor& input, const Tensor& hx, TensorList weights, bool biases, int64_t layers, double dropout, bool train,
+    bool bidirectional, bool batch_first) {
+  look_at_pieces(input, weights, biases, false);
+  return kFunction(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first);
+}
+template <Packed* kFunction>
+std::tuple<Tensor, Tensor> packed(
+    const Tensor& data, const Tensor& sizes, const Tensor& hx, TensorList weights, bool biases, int64_t layers,
+    double dropout, bool train, bool bidirectional) {
+  look_at_pieces(data, weights, biases, false);
+  return kFunction(data, sizes, hx, weights, biases, layers, dropout, train, bidirectional);
+}
+
+void register_networks(Registrar& registrar) {
+  registrar.on_host("lstm.data", TORCH_FN(packed_lstm));
+  registrar.on_host("gru.input", TORCH_FN(padded<&at::native::gru>));
+  registrar.on_host("gru.data", TORCH_FN(packed<&at::native::gru>));
+  registrar.on_host("rnn_tanh.input", TORCH_FN(padded<&at::native::rnn_tanh>));
+  registrar.on_host("rnn_tanh.data", TORCH_FN(packed<&at::native::rnn_tanh>));
+  registrar.on_host("rnn_relu.input", TORCH_FN(padded<&at::native::rnn_relu>));
+  registrar.on_host("rnn_relu.data", TORCH_FN(packed<&at::native::rnn_relu>));
+}
+
+}  // namespace
+
+std::optional<Tensor> piece_of(TensorList weights, bool biases, bool projected) {
+  const size_t stride = (biases ? 4 : 2) + (projected ? 1 : 0);
+  if (weights.empty() || weights.size() % stride) return std::nullopt;
+  const Places places = places_of(weights, stride);
+  const auto& storage = weights[0].storage();
+  const auto item = static_cast<int64_t>(weights[0].itemsize());
+  if (static_cast<int64_t>(storage.nbytes()) < places.elements * item) return std::nullopt;
+  const auto* begin = static_cast<const char*>(storage.data());
+  for (size_t i = 0; i < weights.size(); i++)
+    if (weights[i].const_data_ptr() != begin + places.of_weights[i] * item) return std::nullopt;
+  if (!weights.back().is_contiguous()) return std::nullopt;
+  return weights[0].detach().as_strided({places.elements}, {1}, 0);
+}
+
+void warn_of_pieces() {
+  c10::warn(
+      c10::Warning(
+          c10::UserWarning(), kPlace,
+          "RNN module weights are not part of single contiguous chunk of memory. This means they need to be compacted "
+          "at every call, possibly greatly increasing memory usage. To compact weights again call "
+          "flatten_parameters().",
+          false));
+}
+
+void look_at_pieces(const Tensor& input, TensorList weights, bool biases, bool projected) {
+  // Under autocast, weights are cast into one piece first.
+  if (!at::globalContext().userEnabledCuDNN() || c10::impl::dispatch_mode_enabled() ||
+      !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastCUDA))
+    return;
+  const auto is_looked_at = [](const Tensor& t) {
+    return is_device_tensor(t) && t.is_floating_point() && is_plain(t) && !at::isTensorSubclassLike(t) &&
+        !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+  };
+  if (!is_looked_at(input) || input.numel() == 0) return;
+  for (const auto& weight : weights)
+    if (!is_looked_at(weight)) return;
+  if (!piece_of(weights, biases, projected).has_value()) warn_of_pieces();
+}
+
+void register_rnn_weights(Registrar& registrar) {
+  registrar.impl_where_known("_cudnn_rnn_flatten_weight", TORCH_FN(flatten));
+  // They are made of others where autograd sees them, and where it does not.
+  register_networks(registrar);
+  Registrar above(c10::DispatchKey::AutogradCUDA);
+  register_networks(above);
+}
+
+}  // namespace hostdevice

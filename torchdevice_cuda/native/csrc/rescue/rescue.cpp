@@ -1,0 +1,231 @@
+// Functions of C that get a second chance where they raise, at no cost where they do not.
+//
+// A wrapper in Python costs a frame on every call, and another object in a function's place is one that TorchScript,
+// torch.compile and pickles do not know. So the object stays, its hash too (which is of the C function that it holds),
+// and what changes is the entry by which the interpreter calls it.
+#include "rescue/rescue.h"
+
+#include <array>
+#include <unordered_map>
+#include <utility>
+
+namespace hostdevice {
+namespace {
+
+constexpr int kKeywords = METH_VARARGS | METH_KEYWORDS;
+
+struct Rescued {
+  // handler(function, args, kwargs or None, error or None): a result, or NotImplemented
+  PyObject* handler = nullptr;
+  newfunc make = nullptr;
+  bool first = false;
+};
+
+// By function, which is held for ever; touched with the GIL held. Never destroyed: the interpreter ends before it
+// would.
+std::unordered_map<PyObject*, Rescued>& rescued() {
+  static auto* const all = new std::unordered_map<PyObject*, Rescued>();
+  return *all;
+}
+
+// A reference that is given up where it goes out of scope.
+struct Held {
+  PyObject* it;
+  explicit Held(PyObject* taken) : it(taken) {}
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  ~Held() {
+    Py_XDECREF(it);
+  }
+};
+
+PyCFunctionWithKeywords keywords(const PyMethodDef* definition) {
+  return reinterpret_cast<PyCFunctionWithKeywords>(reinterpret_cast<void*>(definition->ml_meth));
+}
+
+// What the handler makes of a call; null without an error where there is none.
+PyObject* ask(PyObject* function, PyObject* args, PyObject* kwargs, PyObject* error) {
+  PyObject* const handler = rescued()[function].handler;
+  if (handler == nullptr) return Py_NewRef(Py_NotImplemented);  // a method that was bound before that ended
+  const Held held(Py_NewRef(handler));
+  return PyObject_CallFunctionObjArgs(
+      handler, function, args, kwargs == nullptr ? Py_None : kwargs, error == nullptr ? Py_None : error,
+      static_cast<PyObject*>(nullptr));
+}
+
+// After an error: what the handler makes of the call, or the error as it was.
+PyObject* second_try(PyObject* function, PyObject* args, PyObject* kwargs) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyObject* result = ask(function, args, kwargs, value);
+  if (result == Py_NotImplemented) {
+    Py_DECREF(result);
+    PyErr_Restore(type, value, traceback);
+    return nullptr;
+  }
+  // What the handler raised is about the request as it was meant: it is what the program is to see.
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return result;
+}
+
+// A call with the arguments as a function of C takes them.
+template <typename Stock>
+PyObject* call(PyObject* function, PyObject* args, PyObject* kwargs, bool first, const Stock& stock) {
+  if (first) {
+    PyObject* const result = ask(function, args, kwargs, nullptr);
+    if (result != Py_NotImplemented) return result;
+    Py_DECREF(result);
+  }
+  PyObject* const result = stock();
+  return result != nullptr ? result : second_try(function, args, kwargs);
+}
+
+// torch's functions take a tuple and a dictionary: the interpreter would make them, and so does this.
+template <bool first>
+PyObject* call_function(PyObject* function, PyObject* const* given, size_t flags, PyObject* names) {
+  const Py_ssize_t count = PyVectorcall_NARGS(flags);
+  const Held args(PyTuple_New(count));
+  if (args.it == nullptr) return nullptr;
+  for (Py_ssize_t i = 0; i < count; i++) PyTuple_SET_ITEM(args.it, i, Py_NewRef(given[i]));
+  const Held kwargs(names == nullptr ? nullptr : PyDict_New());
+  if (names != nullptr) {
+    if (kwargs.it == nullptr) return nullptr;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++)
+      if (PyDict_SetItem(kwargs.it, PyTuple_GET_ITEM(names, i), given[count + i]) < 0) return nullptr;
+  }
+  return call(
+      function, args.it, kwargs.it, first, [&] { return PyCFunction_Type.tp_call(function, args.it, kwargs.it); });
+}
+
+// Methods are called through their definition, also once they are bound to a tensor: each has an entry of its own.
+constexpr size_t kMethods = 192;
+
+struct Method {
+  PyObject* function = nullptr;
+  PyMethodDef* stock = nullptr;
+  PyMethodDef ours{};
+  bool first = false;
+};
+
+std::array<Method, kMethods> g_methods;
+
+// The arguments of a method, its object first. Keeps the error that is set, if one is.
+PyObject* with_self(PyObject* self, PyObject* args) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(args);
+  PyObject* const all = PyTuple_New(count + 1);
+  if (all == nullptr) return nullptr;
+  PyTuple_SET_ITEM(all, 0, Py_NewRef(self));
+  for (Py_ssize_t i = 0; i < count; i++) PyTuple_SET_ITEM(all, i + 1, Py_NewRef(PyTuple_GET_ITEM(args, i)));
+  return all;
+}
+
+template <size_t N>
+PyObject* call_method(PyObject* self, PyObject* args, PyObject* kwargs) {
+  const Method& method = g_methods[N];
+  if (!method.first) {
+    PyObject* const result = keywords(method.stock)(self, args, kwargs);
+    if (result != nullptr) return result;
+    const Held all(with_self(self, args));
+    return all.it == nullptr ? nullptr : second_try(method.function, all.it, kwargs);
+  }
+  const Held all(with_self(self, args));
+  if (all.it == nullptr) return nullptr;
+  return call(method.function, all.it, kwargs, true, [&] { return keywords(method.stock)(self, args, kwargs); });
+}
+
+template <size_t... N>
+constexpr std::array<PyCFunctionWithKeywords, sizeof...(N)> every_entry(std::index_sequence<N...>) {
+  return {call_method<N>...};
+}
+constexpr auto kEntries = every_entry(std::make_index_sequence<kMethods>());
+
+// The entry of a method, made where it has none; null with an error set if there is no room.
+Method* entry_of(PyMethodDescrObject* method) {
+  auto* const function = reinterpret_cast<PyObject*>(method);
+  size_t at = 0;
+  while (at < kMethods && g_methods[at].function != nullptr && g_methods[at].function != function) at++;
+  if (at == kMethods) {
+    PyErr_SetString(PyExc_ValueError, "too many methods");
+    return nullptr;
+  }
+  Method& it = g_methods[at];
+  if (it.function == nullptr) {
+    it = {function, method->d_method, *method->d_method, false};
+    it.ours.ml_meth = reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(kEntries[at]));
+  }
+  return &it;
+}
+
+PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  auto* base = type;
+  while (rescued().count(reinterpret_cast<PyObject*>(base)) == 0) base = base->tp_base;
+  const Rescued& entry = rescued()[reinterpret_cast<PyObject*>(base)];
+  // Of a type only numbers are asked about first: what they mean is what the handler knows better.
+  if (entry.first && type == base && PyTuple_GET_SIZE(args) == 1 && PyLong_CheckExact(PyTuple_GET_ITEM(args, 0))) {
+    PyObject* const known = ask(reinterpret_cast<PyObject*>(type), args, kwargs, nullptr);
+    if (known != Py_NotImplemented) return known;
+    Py_DECREF(known);
+  }
+  PyObject* result = entry.make(type, args, kwargs);
+  // A subclass makes its own objects: what the base made in its place would not be one.
+  return result != nullptr || type != base ? result : second_try(reinterpret_cast<PyObject*>(type), args, kwargs);
+}
+
+bool is_method(PyObject* it) {
+  return Py_TYPE(it) == &PyMethodDescr_Type &&
+      (reinterpret_cast<PyMethodDescrObject*>(it)->d_method->ml_flags & kKeywords) == kKeywords;
+}
+
+bool is_function(PyObject* it) {
+  return PyCFunction_Check(it) && (PyCFunction_GET_FLAGS(it) & kKeywords) == kKeywords;
+}
+
+// Has a function's errors looked at by a handler; with none, the function is torch's own again.
+PyObject* rescue(PyObject*, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"function", "handler", "first", nullptr};
+  PyObject *it, *handler;
+  int first = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|p", const_cast<char**>(names), &it, &handler, &first))
+    return nullptr;
+  const bool on = handler != Py_None, is_type = PyType_Check(it);
+  if (!is_type && !is_function(it) && !is_method(it)) {
+    PyErr_SetString(PyExc_TypeError, "neither a function of C with keywords, nor such a method, nor a type");
+    return nullptr;
+  }
+  Method* const method = is_method(it) ? entry_of(reinterpret_cast<PyMethodDescrObject*>(it)) : nullptr;
+  if (is_method(it) && method == nullptr) return nullptr;
+  auto [found, is_new] = rescued().try_emplace(it);
+  Rescued& entry = found->second;
+  if (is_new) Py_INCREF(it);
+  const Held before(std::exchange(entry.handler, on ? Py_NewRef(handler) : nullptr));
+  if (is_type) {
+    auto* type = reinterpret_cast<PyTypeObject*>(it);
+    if (is_new) entry.make = type->tp_new;
+    entry.first = first != 0;
+    type->tp_new = on ? make : entry.make;
+    PyType_Modified(type);
+  } else if (method == nullptr) {
+    reinterpret_cast<PyCFunctionObject*>(it)->vectorcall = !on ? nullptr
+        : first != 0                                           ? call_function<true>
+                                                               : call_function<false>;
+  } else {
+    method->first = first != 0;
+    reinterpret_cast<PyMethodDescrObject*>(it)->d_method = on ? &method->ours : method->stock;
+  }
+  Py_RETURN_NONE;
+}
+
+PyMethodDef g_functions[] = {
+    {"rescue", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&rescue)), kKeywords, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+bool add_rescue(PyObject* module) {
+  return PyModule_AddFunctions(module, g_functions) == 0;
+}
+
+}  // namespace hostdevice

@@ -1,0 +1,286 @@
+"""The parts of the native device: each folder of ``csrc`` is one, and one library.
+
+The core is what most programs need. Any other part is loaded, and if need be compiled, when the program first calls one
+of its operators or functions. Files whose names begin with ``cuda_`` or ``mps_`` are of that kind of device alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from . import op_table
+from .toolchain import SOURCES
+
+#: What is no device: a library of a few functions, which needs nothing of torch's.
+CALLS = "calls"
+CORE = "core"
+_KINDS = ("cuda", "mps")
+
+
+class Unit(NamedTuple):
+    """Folders that are compiled as one file, how much they are optimised, and what else the compiler is told."""
+
+    level: str
+    folders: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+    #: What compiling it takes, in seconds of one core of 2.5 GHz.
+    seconds: float = 20.0
+
+
+class Part(NamedTuple):
+    """What a part is made of, and what it is loaded for."""
+
+    units: Mapping[str, Unit]
+    #: operators by the dispatch key of their kernels; those of PyTorch's own without "aten::"
+    operators: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    functions: tuple[str, ...] = ()
+
+
+# Loops over random numbers are vectorised: nothing looks at errno or at traps, and numbers do not depend on whether the
+# processor has instructions that multiply and add.
+_LOOPS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
+_CORE = {
+    # PyTorch's headers cost more than these files, so few units read them.
+    "kernels": Unit("-O1", ("core/kernels",), seconds=28),
+    "bindings": Unit("-O1", ("core/bindings", "rescue"), seconds=26),
+    "operators": Unit("-O2", ("core/operators",), seconds=20),
+    "runtime": Unit("-O2", ("core/runtime",), seconds=20),
+    "op_table": Unit("-O1", (op_table.TEMPLATE,), seconds=1),
+}
+_RANDOM = {"random": Unit("-O3", ("core/random",), _LOOPS, seconds=12)}
+
+
+def _single(name: str, seconds: float, level: str = "-O1") -> dict[str, Unit]:
+    return {name: Unit(level, (name,), seconds=seconds)}
+
+
+_FUSED = tuple(
+    f"_scaled_dot_product_{kernel}_attention{direction}"
+    for kernel in ("efficient", "flash", "cudnn")
+    for direction in ("", "_backward")
+)
+_NETWORKS = tuple(f"{name}.{form}" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu") for form in ("input", "data"))
+_PRODUCTS = tuple(f"{name}.dtype{out}" for name in ("mm", "bmm", "addmm", "baddbmm") for out in ("", "_out"))
+
+_PARTS: dict[str, dict[str, Part]] = {
+    "cuda": {
+        CORE: Part({**_CORE, **_RANDOM}),
+        "attention": Part(
+            _single("attention", 22),
+            {
+                "CUDA": (
+                    "_fused_sdp_choice",
+                    *_FUSED,
+                    "_flash_attention_forward",
+                    "_flash_attention_backward",
+                    "_efficient_attention_forward",
+                    "_efficient_attention_backward",
+                ),
+                "CPU": _FUSED,
+            },
+            ("takes_attention",),
+        ),
+        "recurrent": Part(
+            _single("recurrent", 14),
+            {
+                "CUDA": (
+                    *_NETWORKS,
+                    "_cudnn_rnn",
+                    "_cudnn_rnn_backward",
+                    "_cudnn_rnn_flatten_weight",
+                    "_thnn_fused_lstm_cell",
+                    "_thnn_fused_lstm_cell_backward_impl",
+                    "_thnn_fused_gru_cell",
+                    "_thnn_fused_gru_cell_backward",
+                ),
+                "AutogradCUDA": _NETWORKS,
+            },
+        ),
+        "quantized": Part(
+            _single("quantized", 13),
+            {
+                "CUDA": (
+                    "quantize_per_tensor",
+                    "quantize_per_tensor.tensor_qparams",
+                    "quantize_per_tensor_dynamic",
+                    "quantize_per_channel",
+                ),
+                "QuantizedCUDA": (
+                    "dequantize.self",
+                    "quantized_max_pool2d",
+                    "gelu",
+                    "_adaptive_avg_pool2d",
+                    "empty_like",
+                    "empty_quantized",
+                    "quantized::add",
+                    "quantized::add_relu",
+                    "quantized::linear_prepack",
+                    "quantized::linear",
+                    "quantized::linear_relu",
+                    "quantized::conv1d_prepack",
+                    "quantized::conv2d_prepack",
+                    "quantized::conv1d",
+                    "quantized::conv1d_relu",
+                    "quantized::conv2d.new",
+                    "quantized::conv2d_relu.new",
+                    "quantized::max_pool2d",
+                ),
+            },
+        ),
+        "sparse": Part(
+            _single("sparse", 13),
+            {
+                "CUDA": ("sspaddmm.out",),
+                "SparseCUDA": (
+                    "sspaddmm.out",
+                    "mm",
+                    "addmm",
+                    "mul.Tensor",
+                    "add.Tensor",
+                    "add_.Tensor",
+                    "add.out",
+                    "sub.Tensor",
+                    "sub_.Tensor",
+                    "sub.out",
+                ),
+                "NestedTensorCUDA": (
+                    "_nested_tensor_size",
+                    "_nested_tensor_strides",
+                    "_nested_tensor_storage_offsets",
+                    "add.Tensor",
+                    "sub.Tensor",
+                    "mul.Tensor",
+                    "div.Tensor",
+                ),
+            },
+        ),
+        "composites": Part(
+            _single("composites", 26),
+            {
+                "CUDA": (
+                    "_embedding_bag",
+                    "_embedding_bag_forward_only",
+                    "linalg_eig",
+                    "linalg_eigvals.out",
+                    "_linalg_eigvals",
+                    "cholesky_inverse",
+                    "cholesky_inverse.out",
+                    "_linalg_svd",
+                    "_linalg_svd.U",
+                    "linalg_lu",
+                    "linalg_lu.out",
+                    "linalg_lu_factor_ex",
+                    "linalg_lu_factor_ex.out",
+                    "linalg_lstsq",
+                    "linalg_lstsq.out",
+                    "_int_mm",
+                    "_int_mm.out",
+                    "_foreach_mm",
+                    *_PRODUCTS,
+                    "_convert_weight_to_int4pack",
+                    "_weight_int4pack_mm",
+                    "_scaled_mm",
+                    "_scaled_mm.out",
+                    "_scaled_mm_v2",
+                    "_scaled_mm_v2.out",
+                    "poisson",
+                    "_standard_gamma",
+                    "_sample_dirichlet",
+                    "binomial",
+                    "rrelu_with_noise",
+                    "rrelu_with_noise_",
+                    "rrelu_with_noise.out",
+                    "kthvalue",
+                    "kthvalue.values",
+                    "mode",
+                    "mode.values",
+                    "topk",
+                    "topk.values",
+                    "sort.stable",
+                    "sort.values_stable",
+                    "sort",
+                    "sort.values",
+                    "argsort.stable",
+                ),
+            },
+        ),
+        "graphs": Part(
+            _single("graphs", 20, "-O2"),
+            functions=(
+                "Graph",
+                "PoolCheckpoint",
+                "checkpoint_pool",
+                "restore_pool",
+                "owns_device_memory",
+                "free_under",
+                "forbid_storage",
+                "allow_storage",
+                "forbid_tensor",
+                "begin_foreign_call",
+                "end_foreign_call",
+            ),
+        ),
+        "profiling": Part(_single("profiling", 14), functions=("describe_devices",)),
+        "counting": Part(
+            _single("counting", 17), functions=("start_counting", "stop_counting", "is_counted", "read_counts")
+        ),
+        "distributed": Part(
+            _single("distributed", 30),
+            functions=(
+                "watch_group",
+                "forget_group",
+                "carried_work",
+                "count_pending_collectives",
+                "use_quick_allreduce",
+                "time_collectives",
+                "count_coalescing",
+                "send_tensors",
+            ),
+        ),
+    },
+    "mps": {CORE: Part(_CORE)},
+    CALLS: {CORE: Part({CALLS: Unit("-O2", ("calls", "rescue"), seconds=5)})},
+}
+
+
+def parts_of(kind: str) -> Mapping[str, Part]:
+    """Return the parts of a device of this kind, the core first."""
+    return _PARTS[kind]
+
+
+def list_sources(kind: str, unit: Unit) -> list[str]:
+    """List the files of a unit, by their paths in ``csrc``."""
+    foreign = tuple(f"{other}_" for other in _KINDS if other != kind)
+    found: list[str] = []
+    for folder in unit.folders:
+        paths = sorted((SOURCES / folder).glob("*.cpp")) if (SOURCES / folder).is_dir() else [SOURCES / folder]
+        found += [path.relative_to(SOURCES).as_posix() for path in paths if not path.name.startswith(foreign)]
+    return found
+
+
+def list_deferred(kind: str) -> list[tuple[str, str, str]]:
+    """List the operators of all parts but the core: the part, the dispatch key and the full name of each."""
+    return [
+        (part, key, name if "::" in name else f"aten::{name}")
+        for part, made in _PARTS[kind].items()
+        for key, names in made.operators.items()
+        for name in names
+    ]
+
+
+def find_part(kind: str, function: str) -> str | None:
+    """Find the part that has a function."""
+    return next((part for part, made in _PARTS[kind].items() if function in made.functions), None)
+
+
+def name_library(kind: str, part: str) -> str:
+    """Name the Python module that a part is."""
+    return f"_hostdevice_{kind}" if part == CORE else f"_hostdevice_{kind}_{part}"
+
+
+def is_template(path: str) -> bool:
+    """Tell whether a source is written at build time."""
+    return Path(path).suffix == ".jinja"
