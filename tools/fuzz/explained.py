@@ -81,7 +81,7 @@ ROWS: tuple[Row, ...] = (
         "CUDA's constants of these are float32's, whatever the dtype, and so are those of the CPU's gradients",
         "hardsigmoid|hardswish",
         r"values of .*\(float64",
-        "(cuda|eager):.*",
+        "cuda:.*",
     ),
     Row(
         "which of several equal elements is the median, and so has the gradient, is the device's own affair",
@@ -150,12 +150,6 @@ ROWS: tuple[Row, ...] = (
         r"values of .*\(int",
         "cuda:.*",
         r"\.view\(torch\.int",
-    ),
-    Row(
-        "inductor writes C++ that does not compile, on stock torch too: booleans of two dtypes are compared",
-        ANY,
-        "CppCompileError(?s:.*)VecMask",
-        "eager:.*",
     ),
     Row(
         "reported: what is computed in float32 and rounded is laid out otherwise than the CPU does",
