@@ -1,4 +1,4 @@
-"""Operators of torch's that inductor calls as they are: in compiled graphs, too, they are the device's, not the CPU's."""
+"""Operators of torch's that inductor has no code for: in compiled graphs, too, they are the device's, not the CPU's."""
 
 from __future__ import annotations
 

@@ -22,17 +22,13 @@ _VALUES = re.compile(r"(.*), reference (.*) at (\d+), \d+ differ \((.*)\)")
 
 def ask_stock(program: dict[str, Any], folder: Path, plant: str = "") -> list[dict[str, str]]:
     """Compile a program on stock torch, on the CPU; list in what it differs from stock's eager."""
-    environment = {
-        name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("TORCHDEVICE_")
-    }
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TORCHDEVICE_")}
     environment["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "stock")
     environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     given = json.dumps({"again": program, "plant": plant})
     command = [sys.executable, str(HERE / "worker.py"), given]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=environment, timeout=PATIENCE, check=True
-        )
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE, check=True)
     except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
         return []  # nothing is known of stock then
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

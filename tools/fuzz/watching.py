@@ -99,10 +99,10 @@ class Job:
     def _judge(self, finding: dict[str, Any]) -> None:
         """Report what was found, unless stock's compiler has the same fault."""
         again = finding.pop("again", None)
-        if again is not None and self._options.driver != "stock":
-            if has_the_same(again["found"], ask_stock(again, self._folder, self._options.plant)):
-                self.explained[REASON] += 1
-                return
+        is_asked = again is not None and self._options.driver != "stock"
+        if is_asked and has_the_same(again["found"], ask_stock(again, self._folder, self._options.plant)):
+            self.explained[REASON] += 1
+            return
         self.findings.append(finding)
         print_finding(finding)
 
