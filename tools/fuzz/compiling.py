@@ -186,7 +186,7 @@ def run(function: Callable[..., Any], programs: list[Compilable], side: Side) ->
         ]
         _differentiate(needs, results, values)
     except Exception as error:
-        return Failed(type(error).__name__, str(error).strip()[:2000])
+        return Failed(type(error).__name__, str(error).strip()[:6000])
     return [{name: _see(value) for name, value in each.items()} for each in values]
 
 

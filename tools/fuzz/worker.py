@@ -133,7 +133,7 @@ def compile_programs(options: argparse.Namespace, settings: Any) -> None:
                 counts.explained[reason] += 1
                 continue
             text = "\n".join([*(f"{name} = {code}" for name, code in short.inputs.items()), short.print_function("f")])
-            what = f"{difference} ({'dynamic' if is_dynamic else 'static'} shapes)"
+            what = f"{str(difference)[:2000]} ({'dynamic' if is_dynamic else 'static'} shapes)"
             found = {"seed": program.seed, "op": short.steps[-1].op, "difference": what, "program": text}
             # An error has one step, and values of other variables may be wrong for another reason.
             is_error = difference.field == "error"
