@@ -60,6 +60,20 @@ def test_compiled_programs_give_what_eager_ones_give() -> None:
 
 
 @pytest.mark.native
+@pytest.mark.slow
+def test_a_fault_of_the_compiled_device_is_told_from_one_of_stocks_compiler() -> None:
+    """Plant one that the device alone has, and one that stock has on the CPU, too."""
+    must_be_ready(VIRTUAL)
+    options = ("compiled", "--only", 23, "--seed", 34, "--plant")
+    ours = fuzz(*options, "compiled")
+    assert ours.status == 1, ours
+    assert "FOUND 34/23 where: values of v5: 77.0" in ours.out, ours
+    stocks = fuzz(*options, "compiler")
+    assert stocks.status == 0, stocks
+    assert "explained 1: stock's compiler does the same on the CPU" in stocks.out, stocks
+
+
+@pytest.mark.native
 def test_a_record_is_compared_elsewhere(tmp_path: Path) -> None:
     """Record the virtual GPU, then compare the cpu driver with it: what a program gave is what it gives."""
     must_be_ready(VIRTUAL)
@@ -206,3 +220,37 @@ def test_an_explained_difference_is_counted_and_others_are_not_explained() -> No
     assert explain(steps, Difference("error", "", words), "cpu:virtual") is not None
     assert explain(steps, Difference("error", "", words), "cpu:cpu") is None
     assert explain(steps, Difference("values", "v1", "1, reference 2 at 0"), "cpu:virtual") is None
+    # An H200 refuses to shift floats, and has a kernel that adds them.
+    refuses = "reference computes float32[2]; device raises NotImplementedError: \"{}\" not implemented for 'Float'"
+    assert explain(steps, Difference("error", "", refuses.format("rshift_cuda")), "cpu:virtual") is not None
+    assert explain(steps, Difference("error", "", refuses.format("add_cuda")), "cpu:virtual") is None
+
+
+@child(STOCK)
+def test_only_the_very_same_fault_is_stocks() -> None:
+    sys.path.insert(0, str(FUZZ))
+    from stock import are_alike, has_the_same
+
+    def differ(field: str, name: str, detail: str) -> dict[str, str]:
+        return {"field": field, "name": name, "detail": detail}
+
+    value = differ("values", "v1", "0.5, reference 1.0 at 3, 2 differ (float32[2, 3])")
+    assert are_alike(value, differ("values", "v1", "0.5000001, reference 1.0 at 3, 1 differ (float32[2, 3])"))
+    assert not are_alike(value, differ("values", "v2", value["detail"]))
+    assert not are_alike(value, differ("dtype", "v1", value["detail"]))
+    assert not are_alike(value, differ("values", "v1", "0.6, reference 1.0 at 3, 2 differ (float32[2, 3])"))
+    assert not are_alike(value, differ("values", "v1", "0.5, reference 2.0 at 3, 2 differ (float32[2, 3])"))
+    assert not are_alike(value, differ("values", "v1", "0.5, reference 1.0 at 3, 2 differ (float64[2, 3])"))
+    assert are_alike(differ("dtype", "v1", "int8, reference int16"), differ("dtype", "v1", "int8, reference int16"))
+    raises = "compiled raises RuntimeError: [{} [5]] on {} is {}"
+    error = differ("error", "", raises.format("torch.cuda.DoubleTensor", "cuda:0", "{a, b}"))
+    stocks = raises.format("torch.DoubleTensor", "cpu", "{b, a}")
+    assert are_alike(error, differ("error", "", stocks))
+    assert not are_alike(error, differ("error", "", stocks.replace("[5]", "[6]")))
+    assert not are_alike(error, differ("error", "", stocks.replace("RuntimeError", "TypeError")))
+    gcc = "compiled raises CppCompileError: g++ /tmp/{}.cpp\n/tmp/{}.cpp:3: error: {}"
+    assert are_alike(differ("error", "", gcc.format(1, 1, "no type")), differ("error", "", gcc.format(2, 2, "no type")))
+    assert not are_alike(differ("error", "", gcc.format(1, 1, "no")), differ("error", "", gcc.format(2, 2, "yes")))
+    assert has_the_same([value], [value, error])
+    assert not has_the_same([value, error], [value])
+    assert not has_the_same([value], [])

@@ -152,3 +152,12 @@ def test_compiled_attention() -> None:
     (grad,) = torch.autograd.grad(made.sum(), q)
     torch.testing.assert_close(made, expected)
     torch.testing.assert_close(grad, wanted)
+
+
+@child(H200)
+def test_a_backward_pass_without_sums_is_refused() -> None:
+    """Without ``compute_log_sumexp`` there are none, and the CPU's kernel would read past them."""
+    q, k = (torch.randn(2, length, 4, 8, device="cuda", requires_grad=True) for length in (11, 32))
+    out = torch.ops.aten._efficient_attention_forward(q, k, k, None, None, None, None, None, 0.0, 0, False)[0]
+    with pytest.raises(RuntimeError, match="logsumexp of 11 queries, and got that of 0"):
+        out.sum().backward()

@@ -52,10 +52,24 @@ class Compilable:
         lines = [f"def {name}({', '.join(self.inputs)}):", *(f"    {step.code}" for step in self.steps)]
         return "\n".join([*lines, f"    return ({''.join(f'{given}, ' for given in self.gives)})"])
 
+    def to_dict(self) -> dict[str, Any]:
+        """Make what JSON keeps."""
+        return {"seed": self.seed, "inputs": self.inputs, "steps": [step.to_list() for step in self.steps]}
+
+    @classmethod
+    def from_dict(cls, kept: dict[str, Any]) -> Compilable:
+        """Read what ``to_dict`` made."""
+        return cls(kept["seed"], kept["inputs"], [Step.from_list(step) for step in kept["steps"]])
+
     def make_inputs(self, side: Side) -> list[torch.Tensor]:
         """Make the inputs anew."""
         names = dict(side.start)
         return [eval(code, names) for code in self.inputs.values()]
+
+
+def set_up() -> None:
+    """Have inductor round where eager does: what rounds in between is otherwise not what it is compared with."""
+    torch._inductor.config.emulate_precision_casts = True
 
 
 class Writer(Session):
@@ -172,7 +186,7 @@ def run(function: Callable[..., Any], programs: list[Compilable], side: Side) ->
         ]
         _differentiate(needs, results, values)
     except Exception as error:
-        return Failed(type(error).__name__, str(error).strip()[:2000])
+        return Failed(type(error).__name__, str(error).strip()[:6000])
     return [{name: _see(value) for name, value in each.items()} for each in values]
 
 
@@ -201,8 +215,8 @@ def _see(value: Any) -> Observation:
     )
 
 
-def check(programs: list[Compilable], side: Side, is_dynamic: bool) -> list[tuple[Compilable, Difference]]:
-    """Compile programs as one function and compare with eager; each that differs, alone if it can be."""
+def check(programs: list[Compilable], side: Side, is_dynamic: bool) -> list[tuple[Compilable, list[Difference]]]:
+    """Compile programs as one function and compare with eager; each that differs, alone if it can be, and in what."""
     torch._dynamo.reset()
     function = make_function(programs, side)
     eager = run(function, programs, side)
@@ -213,19 +227,19 @@ def check(programs: list[Compilable], side: Side, is_dynamic: bool) -> list[tupl
         if len(programs) > 1:
             half = len(programs) // 2
             return check(programs[:half], side, is_dynamic) + check(programs[half:], side, is_dynamic)
-        return [(programs[0], Difference("error", "", f"compiled raises {compiled.kind}: {compiled.message}"))]
+        return [(programs[0], [Difference("error", "", f"compiled raises {compiled.kind}: {compiled.message}")])]
     step = Step("", "gradient")
     found = []
     for program, expected, got in zip(programs, eager, compiled, strict=True):
         differences = compare(expected, got, step, _Nothing())
         if differences:
-            found.append((program, differences[0]))
+            found.append((program, differences))
     if len(programs) > 1:
         # What differs in company has to differ alone, or the company matters.
         return [
             one
-            for program, difference in found
-            for one in check([program], side, is_dynamic) or [(program, difference)]
+            for program, differences in found
+            for one in check([program], side, is_dynamic) or [(program, differences)]
         ]
     return found
 
@@ -239,8 +253,10 @@ class _Nothing:
         """Know none."""
 
 
-def shorten(program: Compilable, side: Side, is_dynamic: bool, tries: int = 40) -> Compilable:
-    """Leave out steps while the program differs."""
+def shorten(
+    program: Compilable, difference: Difference, side: Side, is_dynamic: bool, tries: int = 40
+) -> tuple[Compilable, Difference]:
+    """Leave out steps while the program differs in this way; return what is left, and how it differs."""
     again = True
     while again:
         again = False
@@ -250,8 +266,18 @@ def shorten(program: Compilable, side: Side, is_dynamic: bool, tries: int = 40) 
                 continue
             tries -= 1
             fewer = dataclasses.replace(program, steps=steps)
-            if check([fewer], side, is_dynamic):
-                program, again = fewer, True
+            alike = [one for _, found in check([fewer], side, is_dynamic) for one in found if _is_of(one, difference)]
+            if alike:
+                program, difference, again = fewer, alike[0], True
                 break
     used = {name for step in program.steps for name in re.findall(r"\b[vh]\d+\b", step.code)}
-    return dataclasses.replace(program, inputs={n: code for n, code in program.inputs.items() if n in used})
+    inputs = {name: code for name, code in program.inputs.items() if name in used}
+    return dataclasses.replace(program, inputs=inputs), difference
+
+
+def _is_of(one: Difference, other: Difference) -> bool:
+    """Tell whether two differences are of one variable and kind: a shorter program may have another fault."""
+    is_error = one.field == "error"
+    return (one.field, one.name) == (other.field, other.name) and (
+        not is_error or one.detail.split(":")[0] == other.detail.split(":")[0]
+    )

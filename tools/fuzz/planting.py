@@ -33,6 +33,10 @@ def _change_stride(made: torch.Tensor) -> torch.Tensor:
     return made.mT.contiguous().mT if made.dim() >= 2 else made
 
 
+def _change_compiled(made: torch.Tensor) -> torch.Tensor:
+    return _change_value(made) if torch.compiler.is_compiling() else made
+
+
 def _crash(made: torch.Tensor) -> torch.Tensor:
     os.abort()
 
@@ -45,7 +49,11 @@ PLANTS: dict[str, tuple[tuple[str, ...], Callable[[torch.Tensor], torch.Tensor]]
     "gradient": (("add", "sub", "mul", "cat"), lambda made: _Wrong.apply(made) if made.requires_grad else made),
     "alias": (("squeeze", "unsqueeze", "transpose", "narrow", "select", "permute"), torch.clone),
     "crash": (("cat", "stack", "flip", "where"), _crash),
+    "compiled": (("cat", "stack", "flip", "where"), _change_compiled),
+    "compiler": (("cat", "stack", "flip", "where"), _change_compiled),
 }
+#: Faults of torch itself, which are there on the CPU, too.
+OF_TORCH = ("compiler",)
 
 
 def plant(name: str) -> Callable[[], None]:
@@ -58,7 +66,7 @@ def plant(name: str) -> Callable[[], None]:
             if original is None or (name != "alias" and owner is torch.Tensor):
                 continue
             before.append((owner, function, getattr(owner, function)))
-            setattr(owner, function, _wrap(getattr(owner, function), change))
+            setattr(owner, function, _wrap(getattr(owner, function), change, name in OF_TORCH))
 
     def take_out() -> None:
         for owner, function, original in before:
@@ -67,13 +75,15 @@ def plant(name: str) -> Callable[[], None]:
     return take_out
 
 
-def _wrap(original: Callable[..., Any], change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Any]:
+def _wrap(
+    original: Callable[..., Any], change: Callable[[torch.Tensor], torch.Tensor], is_everywhere: bool
+) -> Callable[..., Any]:
     is_busy = False
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         nonlocal is_busy
         made = original(*args, **kwargs)
-        if is_busy or not isinstance(made, torch.Tensor) or made.device.type == "cpu":
+        if is_busy or not isinstance(made, torch.Tensor) or (made.device.type == "cpu" and not is_everywhere):
             return made
         is_busy = True
         try:

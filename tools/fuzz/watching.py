@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from stock import REASON, ask_stock, has_the_same
+
 HERE = Path(__file__).resolve().parent
 #: Seconds that one program may take on a busy machine; past them it hangs.
 PATIENCE = {"operators": 180, "programs": 180, "compiled": 900}
@@ -83,8 +85,7 @@ class Job:
                     said = json.loads(line)
                     counts = said.get("counts", counts)
                     if "finding" in said:
-                        self.findings.append(said["finding"])
-                        print_finding(said["finding"])
+                        self._judge(said["finding"])
             status = process.wait()
             self._add(counts)
             if status == 0:
@@ -94,6 +95,16 @@ class Job:
         program = int(now.read_text() or first) if now.exists() else first
         how = f"hung for {self._patience} s" if hung.is_set() else f"died with status {status}"
         return program, f"the process {how}\n{text}"
+
+    def _judge(self, finding: dict[str, Any]) -> None:
+        """Report what was found, unless stock's compiler has the same fault."""
+        again = finding.pop("again", None)
+        is_asked = again is not None and self._options.driver != "stock"
+        if is_asked and has_the_same(again["found"], ask_stock(again, self._folder, self._options.plant)):
+            self.explained[REASON] += 1
+            return
+        self.findings.append(finding)
+        print_finding(finding)
 
     def _add(self, counts: dict[str, Any]) -> None:
         self.explained.update(counts.pop("explained", {}))

@@ -19,10 +19,7 @@ def work(options: argparse.Namespace) -> None:
     """Execute one program after another; a line of JSON for each finding, and the counts at the end."""
     import torch
 
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    faulthandler.enable()
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    set_up(options.plant)
     import differentiating  # noqa: F401  (each of these fills the table)
     import networks  # noqa: F401
     import pointwise  # noqa: F401
@@ -40,10 +37,6 @@ def work(options: argparse.Namespace) -> None:
         steps=options.steps if options.what != "compiled" else (options.steps + 1) // 2,
         differentiates=options.what != "operators",
     )
-    if options.plant:
-        import planting
-
-        planting.plant(options.plant)
     reference = Recording(options.record, Side(options.against)) if options.record else Side(options.against)
     if options.what == "compiled":
         compile_programs(options, settings)
@@ -75,6 +68,20 @@ def work(options: argparse.Namespace) -> None:
     say({"counts": _read(counts)})
 
 
+def set_up(plant: str) -> None:
+    """Have torch compute as the comparison expects; plant a fault, if one is named."""
+    import torch
+
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    faulthandler.enable()
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    if plant:
+        import planting
+
+        planting.plant(plant)
+
+
 def list_programs(options: argparse.Namespace) -> Iterator[tuple[int, Any]]:
     """Number the programs of this process: of a seed without end, or those of a record."""
     if not options.compare:
@@ -89,10 +96,18 @@ def list_programs(options: argparse.Namespace) -> Iterator[tuple[int, Any]]:
             yield number, kept
 
 
+def list_groups(options: argparse.Namespace, size: int) -> Iterator[tuple[int, list[int]]]:
+    """Number the groups of this process, and the programs of each; one program alone, where one is named."""
+    if options.only is not None:
+        yield options.only // size, [options.only]
+        return
+    for group in range(options.first, (options.last + size - 1) // size, options.stride):
+        yield group, list(range(group * size, min((group + 1) * size, options.last)))
+
+
 def compile_programs(options: argparse.Namespace, settings: Any) -> None:
     """Compile programs, several at a time, and compare them with eager ones."""
     import compiling
-    import torch
     from explained import explain
     from session import Counts
     from sides import Side
@@ -100,32 +115,34 @@ def compile_programs(options: argparse.Namespace, settings: Any) -> None:
 
     counts = Counts()
     side = Side(options.device)
-    # Programs that round in between are compared with programs that do not, otherwise.
-    torch._inductor.config.emulate_precision_casts = True
+    compiling.set_up()
     at = os.open(options.now, os.O_RDWR | os.O_CREAT)
-    until, group = time.monotonic() + options.seconds, options.first
-    while time.monotonic() < until and group * compiling.GROUP < options.last:
+    until = time.monotonic() + options.seconds
+    for group, numbers in list_groups(options, compiling.GROUP):
+        if time.monotonic() > until:
+            break
         os.pwrite(at, f"{group:12d}".encode(), 0)
-        first = group * compiling.GROUP
-        numbers = list(range(first, min(first + compiling.GROUP, options.last)))
         programs = compiling.write_group(side, settings, options.seed, numbers)
         is_dynamic = group % 3 == 2
-        for program, difference in compiling.check(programs, side, is_dynamic):
+        for program, differences in compiling.check(programs, side, is_dynamic):
             os.utime(options.now)
-            reason = explain(program.steps, difference, options.pair)
-            short = program
-            if reason is None:
-                # The operator that a row names is the last one of the short program.
-                short = compiling.shorten(program, side, is_dynamic)
-                again = compiling.check([short], side, is_dynamic)
-                difference = again[0][1] if again else difference
-                reason = explain(short.steps, difference, options.pair)
+            # The operator that a row names is the last one of the short program.
+            short, difference = compiling.shorten(program, differences[0], side, is_dynamic)
+            reason = explain(short.steps, difference, options.pair)
             if reason is not None:
                 counts.explained[reason] += 1
                 continue
             text = "\n".join([*(f"{name} = {code}" for name, code in short.inputs.items()), short.print_function("f")])
-            what = f"{difference} ({'dynamic' if is_dynamic else 'static'} shapes)"
-            say({"finding": {"seed": program.seed, "op": short.steps[-1].op, "difference": what, "program": text}})
+            what = f"{str(difference)[:2000]} ({'dynamic' if is_dynamic else 'static'} shapes)"
+            found = {"seed": program.seed, "op": short.steps[-1].op, "difference": what, "program": text}
+            # An error has one step, and values of other variables may be wrong for another reason.
+            is_error = difference.field == "error"
+            again = {
+                "compilable": (short if is_error else program).to_dict(),
+                "is dynamic": is_dynamic,
+                "found": [vars(one) for one in ([difference] if is_error else differences)],
+            }
+            say({"finding": {**found, "again": again}})
         counts.programs += len(programs)
         counts.operators += sum(len(program.steps) for program in programs)
         counts.differentiated += sum("requires_grad" in str(program.inputs) for program in programs)
@@ -134,7 +151,16 @@ def compile_programs(options: argparse.Namespace, settings: Any) -> None:
         counts.graphs += sum(counters["aot_autograd"].values())
         counters.clear()
         say({"counts": _read(counts)})
-        group += options.stride
+
+
+def compile_again(program: dict[str, Any]) -> list[dict[str, str]]:
+    """Compile a program that was found, on the CPU; list in what it differs from eager."""
+    import compiling
+    from sides import Side
+
+    compiling.set_up()
+    found = compiling.check([compiling.Compilable.from_dict(program["compilable"])], Side("cpu"), program["is dynamic"])
+    return [vars(difference) for _, differences in found for difference in differences]
 
 
 def report(session: Any, finding: Any, seed: str) -> dict[str, Any]:
@@ -182,4 +208,9 @@ def _read(counts: Any) -> dict[str, Any]:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent))
-    work(argparse.Namespace(**json.loads(sys.argv[1])))
+    given = json.loads(sys.argv[1])
+    if "again" in given:
+        set_up(given["plant"])
+        say({"differences": compile_again(given["again"])})
+    else:
+        work(argparse.Namespace(**given))

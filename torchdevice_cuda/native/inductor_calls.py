@@ -1,6 +1,7 @@
 """Operators of the program inside graphs that were rewritten to the CPU: they are called with device tensors.
 
-So are collectives, since a process group of NCCL takes no others.
+So are collectives, since a process group of NCCL takes no others, and operators of torch's that inductor calls as they
+are: the device has kernels of its own for some, and lays results out as CUDA does, which its fake kernels know.
 
 The graph calls a stand-in, an operator of ours with the same schema, so that inductor deals with mutation, layouts and
 order as it does with the program's own. What it is given are CPU tensors; it calls the program's operator with device
@@ -22,25 +23,49 @@ from .interface import Native
 
 _NAMESPACE = "torchdevice_cuda"
 _HOST = -1
-#: Where torch's own operators are, which compute on the CPU what they compute on the device. What torch itself writes
-#: in Python for CUDA is called as the program's.
+#: Where torch's own operators are, which inductor has code for. What torch itself writes in Python for CUDA is called
+#: as the program's.
 _OF_TORCH = frozenset(
     "aten prim prims rngprims debugprims inductor inductor_prims quantized quantized_decomposed mkldnn mkl onednn "
     f"streams profiler c10d hostdevice_cuda hostdevice_mps {_NAMESPACE}".split()
 )
 _COLLECTIVES, _WAIT = "_c10d_functional", "wait_tensor"
+_ATEN = "aten"
+#: Operators that inductor has code for, but none for the CPU.
+_FOR_GPUS = frozenset(("sort", "topk", "kthvalue", "median", "mode"))
 
 
 def takes_device_tensors(target: Any) -> bool:
-    """Whether a node's target is a collective, or an operator of the program that inductor has no code for."""
+    """Tell whether a node's target is a collective, or an operator that inductor calls as it is."""
     import torch
     from torch._inductor.lowering import fallbacks, lowerings
 
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace in _OF_TORCH:
+    if not isinstance(target, torch._ops.OpOverload):
         return False
     if target.namespace == _COLLECTIVES:
         return target._opname != _WAIT  # whoever calls the others for compiled code waits there and then
-    return target not in lowerings or target in fallbacks
+    if target.namespace in _OF_TORCH and not (target.namespace == _ATEN and _is_function(target)):
+        return False
+    return target not in lowerings or target in fallbacks or target._opname in _FOR_GPUS
+
+
+@functools.cache
+def _is_function(operator: Any) -> bool:
+    """Tell whether an operator makes tensors of tensors: writes into none, draws nothing, has shapes known beforehand.
+
+    Compiled code has a generator of its own, and inductor knows which of torch's operators write or give views.
+    """
+    import torch
+
+    schema = operator._schema
+    values = [*schema.arguments, *schema.returns]
+    tags = {torch.Tag.nondeterministic_seeded, torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+    return (
+        not tags.intersection(operator.tags)
+        and all(value.alias_info is None for value in values)
+        and any("Tensor" in str(argument.type) for argument in schema.arguments)
+        and all("Tensor" in str(value.type) for value in schema.returns)
+    )
 
 
 class DeviceCalls:
@@ -56,10 +81,23 @@ class DeviceCalls:
         The node's values are still those of the device.
         """
         place, operator = _find(node, takes_device_tensors)
-        if operator is None:
+        if operator is None or (operator.namespace == _ATEN and not self._is_on_device(node)):
             return []
         _put(node, place, self._stand_in(operator, node.args[place + 1 :], node.kwargs))
         return _names(operator)
+
+    def _is_on_device(self, node: Any) -> bool:
+        """Tell whether every result of one of torch's operators is a plain tensor on the virtual GPU.
+
+        Inductor takes it from no stand-in that a result is left out. What an Apple GPU lacks is computed on the CPU.
+        """
+        import torch
+        import torch.utils._pytree as pytree
+
+        return self._kind == "cuda" and all(
+            isinstance(value, torch.Tensor) and value.device.type == self._kind and value.layout is torch.strided
+            for value in pytree.tree_leaves(node.meta.get("val"))
+        )
 
     def restore(self, node: Any) -> Any | None:
         """Have a node call the program's operator again; return the stand-in that it called."""
@@ -74,6 +112,8 @@ class DeviceCalls:
         if operator is None:
             return
         if stand_in is None or _made[stand_in] is not operator:
+            if operator.namespace == _ATEN:
+                return  # what a pass adds of torch's is the CPU's, as the graph is
             stand_in = _stand_in(self._native, operator, (self._index,) * len(_names(operator)), self._index)
         _put(node, place, stand_in)
 

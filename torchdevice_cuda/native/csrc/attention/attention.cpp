@@ -84,6 +84,10 @@ AttentionGrads attention_backward(
     const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const Tensor& out,
     const Tensor& lse, Diagonal causal, std::optional<double> scale, const Dropped& dropped = {},
     bool bias_too = true) {
+  // The CPU's kernel reads as many sums as there are queries.
+  TORCH_CHECK(
+      lse.size(-1) == q.size(-2), "the backward pass of attention needs logsumexp of ", q.size(-2),
+      " queries, and got that of ", lse.size(-1), ": set compute_log_sumexp=True in the forward pass");
   if (!dropped.kept.defined() && cpu_attends(q, k, v, bias, 0.0) && causal.value_or(0) == 0 &&
       !(bias_too && given(bias))) {
     auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
