@@ -151,7 +151,7 @@ def origin(kind: str) -> Origin:
 def _shipped(kind: str, part: str, place: Place) -> tuple[prebuilt.Shipped | None, str]:
     """The library that came compiled, or why there is none; empty where none came."""
     try:
-        return prebuilt.find(prebuilt.name_entry(kind, part), place.key, place.torch), ""
+        return prebuilt.find(prebuilt.name_entry(kind, part), place.key_of(kind, part), place.torch), ""
     except prebuilt.NotShipped as error:
         if str(error):
             _log.info("%s, so it is not used", error)

@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,27 +28,42 @@ class Place(NamedTuple):
     path: Path
 
     def of_part(self, kind: str, part: str) -> Path:
-        """Where the library of a part is, or is to be."""
-        return self.path.with_name(_filename(kind, part))
+        """Where the library of a part is, or is to be: beside the core that it belongs to."""
+        return self.path if part == CORE else self.path.with_name(_name_file(f"{part}-{self.key_of(kind, part)}"))
+
+    def key_of(self, kind: str, part: str) -> str:
+        """What the library of a part is known by."""
+        return self.key if part == CORE else find_part_key(kind, part, self.key)
 
 
 def find_key(kind: str, torch: Torch) -> str:
-    """Return a digest of everything that libraries depend on but the compiler."""
-    digest = hashlib.sha256()
-    built = [repr((name, part.units)) for name, part in parts.parts_of(kind).items()]
-    facts = [torch.version, str(torch.cxx11_abi), *built, *toolchain.compile_flags(kind, torch)]
+    """Return a digest of everything that the core's library depends on but the compiler."""
+    others = tuple(f"csrc/{part}/" for part in parts.parts_of("cuda") if part != CORE)
+    facts = [torch.version, str(torch.cxx11_abi), repr(parts.parts_of(kind)[CORE].units)]
+    facts += toolchain.compile_flags(kind, torch)
     facts += toolchain.link_flags(parts.name_library(kind, CORE), with_torch=kind != CALLS)
     facts += [sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag or "", platform.machine()]
+    return _digest(facts, [(name, path) for name, path in compilation.sources() if not name.startswith(others)])
+
+
+def find_part_key(kind: str, part: str, core: str) -> str:
+    """Return the same of another part, for the core of a key."""
+    own = [(name, path) for name, path in compilation.sources() if name.startswith(f"csrc/{part}/")]
+    return _digest([core, repr(parts.parts_of(kind)[part].units)], own)
+
+
+def _digest(facts: Iterable[str], sources: Iterable[tuple[str, str]]) -> str:
+    digest = hashlib.sha256()
     for fact in facts:
         digest.update(os.fsencode(fact) + b"\0")
-    for name, path in compilation.sources():
+    for name, path in sources:
         with open(path, "rb") as file:
             digest.update(name.encode() + b"\0" + file.read() + b"\0")
     return digest.hexdigest()[:20]
 
 
-def _filename(kind: str, part: str) -> str:
-    return parts.name_library(kind, part) + (sysconfig.get_config_var("EXT_SUFFIX") or ".so")
+def _name_file(stem: str) -> str:
+    return stem + (sysconfig.get_config_var("EXT_SUFFIX") or ".so")
 
 
 def torch_version() -> str:
@@ -63,4 +79,4 @@ def whereabouts(kind: str) -> Place:
         raise BuildError(f"the native device is not made for {platform.system()}")
     torch = toolchain.installed_torch()
     key = find_key(kind, torch)
-    return Place(torch, key, cache_dir() / f"{kind}-{key}" / _filename(kind, CORE))
+    return Place(torch, key, cache_dir() / f"{kind}-{key}" / _name_file(parts.name_library(kind, CORE)))

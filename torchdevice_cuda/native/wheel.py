@@ -73,7 +73,10 @@ def write(folder: Path, ours: str, torch: str, libraries: Mapping[str, Path]) ->
         content = path.read_bytes()
         place = f"{path.parent.name}/{path.name}"
         files[f"{PACKAGE}/{place}"] = content
-        key = path.parent.name.removeprefix(f"{entry.partition('/')[0]}-")
+        kind, _, part = entry.partition("/")
+        # Of a part the file is named for the key, of the core the folder.
+        named_for_key = path.name.partition(".")[0] if part else path.parent.name
+        key = named_for_key.removeprefix(f"{part or kind}-")
         manifest[entry] = {"key": key, "file": place, "sha256": hashlib.sha256(content).hexdigest()}
     written = {
         "version": ours,
