@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 from ..settings import SettingsError, cache_dir
 from ..trust import MISSING, Untrusted, open_folder
 from . import compilation, loading, prebuilt, sealing, toolchain
+from .processes import BuildInterrupted, reporting_interruption
 from .sealing import flaw
 from .toolchain import BuildError, Torch, compiler, has_compiler
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KINDS",
     "BuildError",
+    "BuildInterrupted",
     "Origin",
     "Place",
     "flaw",
@@ -240,7 +242,7 @@ def _provide(
         )
     try:
         cxx = compiler()
-        with _failing_as_build_errors(), _sole_builder(path.parent, say):
+        with reporting_interruption(), _failing_as_build_errors(), _sole_builder(path.parent, say):
             # Another process may have built it meanwhile.
             opened, why = (None, why) if force else _usable(path, refused)
             if opened is not None:
@@ -351,6 +353,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BuildError as error:
         print(f"torchdevice_cuda: {error}", file=sys.stderr)
         return 1
+    except BuildInterrupted as error:
+        print(f"torchdevice_cuda: {error}", file=sys.stderr)
+        return 130
     return 0
 
 

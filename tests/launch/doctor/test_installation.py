@@ -216,7 +216,7 @@ FAILS = ("an old torch",)
 def test_what_is_wrong_is_named_with_its_advice(case: str, tmp_path: Path, monkeypatch: Patch) -> None:
     asked, wrong, found, advice = WRONG[case]
     if case == "nvidia":
-        monkeypatch.setattr(installation, "_DRIVERS", ())
+        monkeypatch.setattr(installation, "has_nvidia_driver", lambda: False)
     wrong(tmp_path, monkeypatch)
     with pytest.raises(Advised) as caught:
         asked()
