@@ -14,7 +14,7 @@ TYPE_CHECKING = False  # type checkers take it for true; python may not have imp
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
-    from types import FrameType, ModuleType
+    from types import ModuleType
 
 VARIABLE = "TORCHDEVICE_AUTO"
 #: No other variable of ours begins so: what does is that one, misspelt.
@@ -191,12 +191,12 @@ class Ended(KeyboardInterrupt):
 def _ending_of_pytest() -> "type[BaseException]":
     """Return what pytest shows in one line: in a worker of pytest-xdist, which is replaced if it ends, an error."""
     nodes = sys.modules.get("_pytest.nodes") if os.environ.get("PYTEST_XDIST_WORKER") else None
-    return Ended if nodes is None else nodes.Collector.CollectError  # type: ignore[no-any-return]
+    return Ended if nodes is None else nodes.Collector.CollectError
 
 
 def _is_in_session_of_pytest() -> bool:
     """Return whether pytest runs what called this; before its session begins, SystemExit ends it as any program."""
-    frame = sys._getframe() if "PYTEST_VERSION" in os.environ else None  # type: FrameType | None
+    frame = sys._getframe() if "PYTEST_VERSION" in os.environ else None
     while frame is not None:
         if frame.f_code.co_name == "wrap_session" and frame.f_globals.get("__name__") == "_pytest.main":
             return True

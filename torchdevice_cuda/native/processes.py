@@ -36,9 +36,7 @@ _KEPT_BYTES = 1 << 20  # of what one compiler says
 _SHOWN = 300
 _LOOK_S = 0.5
 #: What compilers and linkers say of an error, by the words that they use for nothing else.
-_ERROR = re.compile(
-    r"\berror:|undefined reference|undefined symbol|multiple definition of|cannot find -l", re.IGNORECASE
-)
+_ERROR = re.compile(r"\berror:|undefined (reference|symbol)|multiple definition of|cannot find -l", re.IGNORECASE)
 
 
 class BuildInterrupted(KeyboardInterrupt):
