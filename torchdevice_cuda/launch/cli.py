@@ -205,7 +205,8 @@ def _scan(request: Request, chosen: settings.Settings) -> int:
 
 def _complete(shell: str) -> int:
     if shell not in options.SHELLS:
-        return _fail(f"--completion knows no shell {shell!r}; allowed: {', '.join(options.SHELLS)}")
+        hint = variables.suggest_value(shell, options.SHELLS)
+        return _fail(f"--completion knows no shell {shell!r}; allowed: {', '.join(options.SHELLS)}{hint}")
     try:
         return _show(options.completion(shell))
     except ImportError as error:

@@ -59,6 +59,8 @@ def compiled_part() -> Finding:
     """That of the virtual GPU."""
     found = inventory.part("cuda")
     if found.path is None:
+        if sys.platform == "darwin" and platform.machine() == "arm64":
+            raise NotHereError("not built, and only --driver virtual needs it on a Mac with an Apple GPU")
         if not build.has_compiler():
             advise(
                 f"the virtual GPU has no compiled part ({found.why}), and there is no compiler",
