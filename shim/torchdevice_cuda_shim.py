@@ -25,6 +25,8 @@ _ON = ("1", "true", "yes", "on")
 _TRY = ("try",)
 _OFF = ("0", "false", "no", "off")
 STATUS = 2
+#: As shells report a program that the user interrupted.
+INTERRUPTED = 130
 #: torch, and what monitors of GPUs ask without it.
 _WATCHED = ("torch", "pynvml", "ray._private.thirdparty.pynvml")
 
@@ -149,12 +151,12 @@ def _activate() -> bool:
     return True
 
 
-def _fail(error: Exception) -> None:
-    """End the process, or say that it goes on without CUDA."""
+def _fail(error: BaseException) -> None:
+    """End the process, or say that it goes on without CUDA; not where the user interrupted a build."""
     # torchdevice_cuda's own errors name the thing; others need their type.
     ours = type(error).__module__.partition(".")[0] == _PACKAGE
     text = str(error) if ours else f"{type(error).__name__}: {error}"
-    if _word() in _TRY:
+    if _word() in _TRY and isinstance(error, Exception):
         say(_NAME, f"torch stays as it is: {text}")
     else:
         end(_NAME, text, error)
@@ -166,15 +168,37 @@ def say(name: str, text: str) -> None:
         print(name + ": " + " ".join(text.split()), file=sys.stderr)
 
 
-def end(name: str, text: str, error: Exception) -> None:
+def end(name: str, text: str, error: BaseException) -> None:
     """End the program with one line: going on without CUDA it would skip what it was to do there, and look well."""
     import threading
 
     if threading.current_thread() is not threading.main_thread():
         raise error  # which threading shows; SystemExit would end this thread without a word
-    # pytest takes SystemExit for a fault of its own while it collects tests, and has an exception for this.
-    outcomes = sys.modules.get("_pytest.outcomes") if "PYTEST_VERSION" in os.environ else None
-    if outcomes is not None:
-        raise outcomes.Exit(name + ": " + " ".join(text.split()), STATUS)
+    status = INTERRUPTED if isinstance(error, KeyboardInterrupt) else STATUS
+    if _is_in_session_of_pytest():
+        raise _ending_of_pytest()(name + ": " + " ".join(text.split()))
     say(name, text)
-    raise SystemExit(STATUS)
+    raise SystemExit(status)
+
+
+class Ended(KeyboardInterrupt):
+    """How a session of pytest ends with one line: it takes SystemExit for a fault of its own.
+
+    Any Exception it shows with a traceback while it collects tests, its own Exit too.
+    """
+
+
+def _ending_of_pytest() -> "type[BaseException]":
+    """Return what pytest shows in one line: in a worker of pytest-xdist, which is replaced if it ends, an error."""
+    nodes = sys.modules.get("_pytest.nodes") if os.environ.get("PYTEST_XDIST_WORKER") else None
+    return Ended if nodes is None else nodes.Collector.CollectError
+
+
+def _is_in_session_of_pytest() -> bool:
+    """Return whether pytest runs what called this; before its session begins, SystemExit ends it as any program."""
+    frame = sys._getframe() if "PYTEST_VERSION" in os.environ else None
+    while frame is not None:
+        if frame.f_code.co_name == "wrap_session" and frame.f_globals.get("__name__") == "_pytest.main":
+            return True
+        frame = frame.f_back
+    return False

@@ -46,10 +46,11 @@ class ActivationError(RuntimeError):
 
 
 #: What becomes of a failure that shows while torch is imported: raises something, or returns to leave torch as it is.
-Failing = Callable[[Exception], None]
+#: Also of a build that the user interrupted, which is no Exception; then it raises.
+Failing = Callable[[BaseException], None]
 
 
-def _raise(failure: Exception) -> NoReturn:
+def _raise(failure: BaseException) -> NoReturn:
     raise failure from failure.__cause__
 
 
@@ -313,6 +314,17 @@ def _decide_early(state: _State) -> finder.Files:
     except Exception as error:
         state.failed = error
         return {}
+    except KeyboardInterrupt as interruption:
+        _end_interrupted(state, interruption)
+        raise
+
+
+def _end_interrupted(state: _State, interruption: KeyboardInterrupt) -> None:
+    """End the program as whoever activated wants, where the user interrupted a build; else return."""
+    from .native.processes import BuildInterrupted
+
+    if isinstance(interruption, BuildInterrupted):
+        state.failing(interruption)
 
 
 def _give_up(state: _State, error: Exception) -> None:
@@ -330,6 +342,9 @@ def _finish_early(state: _State, torch: ModuleType) -> None:
             _finish(state, torch)
         except Exception as raised:
             error = raised
+        except KeyboardInterrupt as interruption:
+            _end_interrupted(state, interruption)
+            raise
     if error is not None:
         # Without the lock: this thread has the import lock of torch, which whoever has the lock may be waiting for.
         _undo(state)

@@ -119,17 +119,26 @@ def read_value(read: Callable[[str], object], allowed: str, spelled: str, text: 
         os.fsencode(text)  # children get it by the environment, which holds no other text
         return read(text)
     except (ValueError, OverflowError) as error:
-        hint = f"; {error}" if isinstance(error, ValueHint) and str(error) else ""
+        hint = f"; {error}" if isinstance(error, ValueHint) and str(error) else suggest_value(text, allowed.split(", "))
         raise SettingsError(f"{spelled}={text!r} cannot be read; allowed: {allowed}{hint}") from None
 
 
 def suggest(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """Return "; did you mean ...?" with the known name that is most like it, or nothing; the prefix is no likeness."""
+    """Return "; did you mean ...?" with the known name that is most like it, or nothing.
+
+    The prefix is no likeness, and upper and lower case are alike.
+    """
     import difflib  # for errors only
 
-    names = {each.removeprefix(prefix): each for each in known}
-    near = difflib.get_close_matches(name.removeprefix(prefix), names, n=1)
+    names = {each.removeprefix(prefix).lower(): each for each in known}
+    near = difflib.get_close_matches(name.removeprefix(prefix).strip().lower(), names, n=1)
     return f"; did you mean {names[near[0]]}?" if near else ""
+
+
+def suggest_value(text: str, allowed: Iterable[str]) -> str:
+    """Return the same for a value, where what is allowed is a list of words."""
+    words = list(allowed)
+    return suggest(text, words) if all(word.isalnum() for word in words) else ""
 
 
 def check(environ: Mapping[str, str], known: Iterable[str]) -> None:

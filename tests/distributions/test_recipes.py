@@ -67,8 +67,14 @@ def recipe(name: str) -> Any:
 def test_github(wheels: Path, project: Path, tmp_path: Path) -> None:
     (job,) = recipe("github-actions.yml")["jobs"].values()
     runner = Runner(tmp_path / "environment", wheels, project)
-    done = [runner.run(step["run"], job["env"]) for step in job["steps"] if "run" in step]
-    assert len(done) == 3 and ALL_RAN.search(done[-1].out), done[-1]
+    outputs = tmp_path / "outputs"
+    variables = {**job["env"], "GITHUB_OUTPUT": str(outputs)}
+    done = [runner.run(step["run"], variables) for step in job["steps"] if "run" in step]
+    assert len(done) == 4 and ALL_RAN.search(done[-1].out), done[-1]
+    assert outputs.read_text() == f"key={native.whereabouts('cuda').path.parent.name}\n"
+    (cache,) = (step["with"] for step in job["steps"] if "cache" in step.get("uses", ""))
+    (asking,) = (step for step in job["steps"] if "id" in step)
+    assert f"${{{{ steps.{asking['id']}.outputs.key }}}}" in cache["key"]
 
 
 def test_gitlab(wheels: Path, project: Path, tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from harness import STOCK, VIRTUAL, Place, in_child
+from native.compilers import Bench
 
 pytestmark = [pytest.mark.native, pytest.mark.slow]
 
@@ -102,3 +104,42 @@ def test_a_cell_in_a_notebook(tmp_path: Path) -> None:
     html, plain = result["data"]["text/html"], result["data"]["text/plain"]
     assert "<table" in html and "What ran on the GPU: 4 calls" in html
     assert "What ran on the GPU: 4 calls" in plain
+
+
+def in_a_kernel_that_builds(folder: str) -> list[dict[str, Any]]:
+    """The outputs of a cell that needs the device, where a compiler makes something that is none."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    Bench(Path(folder)).set(module="whole")
+    os.environ["TORCHDEVICE_DRIVER"] = "virtual"
+    cells = ["%load_ext torchdevice_cuda", "import torch"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
+    NotebookClient(
+        notebook, timeout=120, kernel_name="python3", allow_errors=True, resources={"metadata": {"path": folder}}
+    ).execute()
+    return [dict(output) for output in notebook.cells[-1].outputs]
+
+
+def test_a_build_is_seen_in_the_cell(tmp_path: Path) -> None:
+    for needed in ("nbclient", "nbformat", "ipykernel"):
+        pytest.importorskip(needed)
+    outputs = in_child(in_a_kernel_that_builds, STOCK, str(tmp_path))
+    said = "".join(output["text"] for output in outputs if output["output_type"] == "stream")
+    assert "building the native device (cuda)" in said and "built in " in said
+    assert "torchdevice_cuda:   [1/" in said and " s left)" in said
+
+
+def interrupted() -> str:
+    from IPython.utils.capture import capture_output
+
+    ip = shell()
+    with capture_output() as shown:
+        ip.run_cell("from torchdevice_cuda.native.processes import BuildInterrupted\nraise BuildInterrupted")
+    return str(shown.stdout + shown.stderr)
+
+
+def test_an_interrupted_build_is_one_line() -> None:
+    pytest.importorskip("IPython")
+    (line,) = in_child(interrupted, STOCK).strip().splitlines()
+    assert line.startswith("KeyboardInterrupt: interrupted while the native device was being built")

@@ -7,7 +7,10 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from harness import Finished, python
+from harness import Finished, clean_environment, python
+from native.compilers import Bench
+
+from torchdevice_cuda.launch import children
 
 SUITE = Path(__file__).with_name("suite")
 PLUGIN = "torchdevice_cuda.integrations.pytest_plugin"
@@ -69,3 +72,72 @@ def test_what_cannot_be_read_is_said(options: list[str], said: str) -> None:
     done = suite(*options)
     assert done.status == 4
     assert said in done.err
+
+
+def shimmed(**variables: str) -> dict[str, str]:
+    """The environment of a process that the shim puts under torchdevice_cuda."""
+    path = f"{children.FOLDER}:{clean_environment()['PYTHONPATH']}"
+    return {"PYTHONPATH": path, "TORCHDEVICE_AUTO": "1", **variables}
+
+
+def test_needs_real_cuda_under_the_shim() -> None:
+    here = {"TORCHDEVICE_DRIVER": "cpu", "TORCHDEVICE_GPU": "h200", "TORCHDEVICE_DEVICES": "2"}
+    done = suite("-n", "0", **shimmed(**here))
+    assert re.search(r"= 5 passed, 1 skipped in ", done.out), done
+    assert "needs a real CUDA GPU: a kernel of ours" in done.out
+
+
+# ---- builds ----------------------------------------------------------------------------------------------------------
+VIRTUAL = ("--torchdevice", "--torchdevice-driver", "virtual")
+
+
+def run_on(case: str, folder: Path, *options: str, environment: dict[str, str]) -> Finished:
+    """Run pytest on one file with this text."""
+    file = folder / "test_case.py"
+    file.write_text(case)
+    common = (*NAMED, "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(folder))
+    return python("-m", "pytest", *common, *options, file, environment=environment, check=False)
+
+
+def test_a_build_is_seen(tmp_path: Path) -> None:
+    """It happens before tests are collected, and what it says is not captured."""
+    bench = Bench(tmp_path)
+    case = "print('collecting')\ndef test_it(): pass\n"
+    done = run_on(case, tmp_path, *VIRTUAL, environment=bench.environment())
+    said = done.err.splitlines()
+    assert done.status == 0 and bench.links == 1, done
+    assert "building the native device (cuda)" in said[0] and "built in " in said[-1]
+    assert any(line.startswith("torchdevice_cuda:   [1/") and " s left)" in line for line in said)
+    again = run_on(case, tmp_path, *VIRTUAL, environment=bench.environment())
+    assert again.status == 0 and again.err == "" and bench.links == 1
+
+
+def test_a_build_that_fails_is_one_line(tmp_path: Path) -> None:
+    here = Bench(tmp_path).environment("echo x.cpp:1: error: it is broken; exit 1")
+    done = run_on("def test_it(): pass\n", tmp_path, *VIRTUAL, environment=here)
+    _, line = (line for line in done.err.splitlines() if line)
+    assert done.status == 4 and line.startswith("ERROR: --torchdevice: compiling "), done
+    assert "x.cpp:1: error: it is broken. All that the compiler said is in " in line
+    assert Path(line.rpartition(" is in ")[2]).name == "build.log"
+
+
+#: Where torch is imported, and what the line begins with.
+IMPORTING = {
+    "a file of tests": ("import torch\ndef test_it(): pass\n", "", ()),
+    "a test": ("def test_it():\n    import torch\ndef test_other(): pass\n", "", ()),
+    "conftest.py": ("def test_it(): pass\n", "import torch\n", ()),
+    "a worker": ("import torch\ndef test_it(): pass\n", "", ("-n", "1")),
+}
+
+
+@pytest.mark.parametrize("where", IMPORTING)
+def test_the_shim_fails_with_one_line(where: str, tmp_path: Path) -> None:
+    case, conftest, options = IMPORTING[where]
+    (tmp_path / "conftest.py").write_text(conftest)
+    here = shimmed(TORCHDEVICE_DRIVER="virtual", **Bench(tmp_path).environment())
+    done = run_on(case, tmp_path, *options, environment=here)
+    shown = done.out + done.err
+    (line,) = (line for line in shown.splitlines() if "torchdevice-cuda-shim: " in line and "..." not in line)
+    assert "torchdevice-cuda-shim: driver 'virtual' was asked for, but the native device is not built" in line
+    assert done.status == (1 if options else 2) and " passed" not in shown, done
+    assert "Traceback" not in shown and "torchdevice_cuda/" not in shown and "_bootstrap" not in shown, done

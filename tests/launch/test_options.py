@@ -131,3 +131,29 @@ def test_a_program_on_a_driver_that_cannot_work(tmp_path: Path, no_gpu: None) ->
     ended = python(*OURS, "--driver", "cuda", "-c", "print('ran'); import torch", folder=tmp_path)
     assert (ended.status, ended.out) == (2, "ran\n")
     assert re.fullmatch(r"torchdevice-cuda: driver 'cuda' was asked for, but [^\n]+\n", ended.err)
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "nearest"),
+    [
+        (["--driver", "virtal"], {}, "virtual"),
+        (["--policy=faithfull"], {}, "faithful"),
+        (["--float64", "dwncast"], {}, "downcast"),
+        (["--log-level", "INF"], {}, "INFO"),
+        (["--mlx", "Alwys"], {}, "always"),
+        (["--completion", "bsh"], {}, "bash"),
+        (["--scan", ".", "--format", "jsn"], {}, "json"),
+        (["--doctor", "instalation"], {}, "installation"),
+        (["--cachekey"], {}, "--cache-key"),
+        (["-c", ""], {"TORCHDEVICE_DRIVER": "virtal"}, "virtual"),
+    ],
+)
+def test_the_nearest_name_is_said(words: list[str], variables: dict[str, str], nearest: str) -> None:
+    done = python(*OURS, *words, env=environment(**variables))
+    assert done.status == 2 and f"; did you mean {nearest}?" in done.err and done.err.count("\n") == 1, done
+
+
+@pytest.mark.parametrize("words", [["--driver", "zzz"], ["--devices", "two"], ["--capability", "sm90"]])
+def test_nothing_near_is_not_guessed(words: list[str]) -> None:
+    done = python(*OURS, *words)
+    assert done.status == 2 and "did you mean" not in done.err, done

@@ -38,6 +38,14 @@ COMPILERS = {
         "echo x.cpp:1:2: error: it is broken >&2; echo compilation terminated. >&2; exit 3",
         ("compiling", "returned 3", "error: it is broken", "build.log"),
     ),
+    "has several errors": (
+        "echo In file included from errors.h:1; echo x.cpp:1: error: the first; echo y.cpp:2: error: another; exit 1",
+        (": x.cpp:1: error: the first. All that the compiler said is in ",),
+    ),
+    "does not link": (
+        "[ $what = library ] && { echo \"x.o: undefined reference to 'f'\"; echo collect2: error: ld failed; exit 1; }",
+        ("linking failed", ": x.o: undefined reference to 'f'. All"),
+    ),
     "says nothing": ("exit 1", ("compiling", "returned 1")),
     "makes nothing": ("exit 0", ("compiling", "made nothing")),
     "makes an empty file": ('> "$out"; exit 0', ("compiling", "made nothing")),

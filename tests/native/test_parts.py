@@ -147,7 +147,7 @@ print((x + x).tolist(), loaded())
 """
     done = run_program(code, "--no-build", **copy_core(tmp_path))
     said = "RuntimeError the native device's part composites is not built (missing); "
-    said += "python -m torchdevice_cuda --build builds it\n[2.0, 2.0, 2.0] []\n"
+    said += "python -m torchdevice_cuda --build composites builds it\n[2.0, 2.0, 2.0] []\n"
     assert (done.status, done.out) == (0, said), done
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
-_from_numpy = torch._C._VariableFunctions.from_numpy
-_numpy = torch._C.TensorBase.numpy
+# torch's own: the public functions may be redirected. NumPy is not needed, and may not be installed.
+_to_dlpack = torch._C._to_dlpack
+_frombuffer, _empty = torch._C._VariableFunctions.frombuffer, torch._C._VariableFunctions.empty
 
 
 @functools.cache
@@ -23,26 +24,28 @@ def mlx() -> ModuleType | None:
 
 
 def to_mlx(mx: ModuleType, value: Any) -> Any:
-    """An argument of an operator with arrays in the place of tensors."""
+    """Copy an argument of an operator, with arrays in the place of tensors."""
     if isinstance(value, torch.Tensor):
         plain = value.detach().resolve_conj().resolve_neg().contiguous()
         if plain.dtype is torch.bfloat16:
-            # numpy has no bfloat16: the bits travel as integers.
-            return mx.array(_numpy(plain.view(torch.uint16))).view(mx.bfloat16)
-        return mx.array(_numpy(plain))
+            # Not every release of MLX takes bfloat16 from others: the bits travel as integers.
+            return mx.array(_to_dlpack(plain.view(torch.uint16))).view(mx.bfloat16)
+        return mx.array(_to_dlpack(plain))
     if value.__class__ in (list, tuple):
         return value.__class__(to_mlx(mx, item) for item in value)
     return value
 
 
 def to_torch(mx: ModuleType, value: Any) -> Any:
-    """A result with tensors in the place of arrays."""
+    """Copy a result, with tensors in the place of arrays."""
     if isinstance(value, mx.array):
-        import numpy
-
-        if value.dtype == mx.bfloat16:
-            return _from_numpy(numpy.array(value.view(mx.uint16))).view(torch.bfloat16)
-        return _from_numpy(numpy.array(value))
+        name = str(value.dtype).rpartition(".")[2]
+        # Not by DLPack: on a Mac that would say that the array is Metal's. Nor without a memoryview: an array of one
+        # element is also a number, and bytearray takes that for a length.
+        held = bytearray(memoryview(value.view(mx.uint16) if name == "bfloat16" else value))
+        dtype = getattr(torch, name)
+        flat = _frombuffer(held, dtype=dtype) if held else _empty(0, dtype=dtype)
+        return flat.reshape(value.shape)
     if value.__class__ in (list, tuple):
         return value.__class__(to_torch(mx, item) for item in value)
     return value

@@ -92,5 +92,5 @@ def unload(shell: Any) -> None:
         activation.deactivate()
 
 
-def _raise(failure: Exception) -> None:
+def _raise(failure: BaseException) -> None:
     raise failure from failure.__cause__

@@ -65,18 +65,10 @@ def _departures() -> dict[tuple[str, str, str], int]:
 class Books:
     """Hooks of pytest. Figures travel with the reports of tests, so that they arrive from workers, too."""
 
-    def __init__(self, mark: str, fail_on_departure: bool, limit: int | None) -> None:
-        self._mark, self._fail_on_departure, self._limit = mark, fail_on_departure, limit
+    def __init__(self, fail_on_departure: bool, limit: int | None) -> None:
+        self._fail_on_departure, self._limit = fail_on_departure, limit
         self._peaks: list[tuple[int, str]] = []
         self._left: list[tuple[int, str]] = []
-
-    def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Skip what needs the real thing."""
-        mark = item.get_closest_marker(self._mark)
-        driver = drivers.installed()
-        if mark is not None and (driver is None or driver.name != "cuda"):
-            why = mark.kwargs.get("reason") or (mark.args[0] if mark.args else "")
-            pytest.skip(f"needs a real CUDA GPU{f': {why}' if why else ''}")
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:

@@ -7,6 +7,7 @@ imported, in every worker of pytest-xdist too, and keeps books on the device's m
 from __future__ import annotations
 
 import argparse
+import contextlib
 from typing import Any
 
 import pytest
@@ -69,11 +70,13 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         return
     from .. import activation
     from ..launch import children, failing
+    from ..native.build import BuildError
 
     try:
         chosen = settings.load(overrides)
+        _build_ahead(early_config, chosen)
         activation.start(overrides, failing.end_program)
-    except (settings.SettingsError, activation.ActivationError, activation.DriverUnavailable) as error:
+    except (BuildError, settings.SettingsError, activation.ActivationError, activation.DriverUnavailable) as error:
         words = str(error)
         for flag, field in _SETTINGS:
             words = words.replace(f"--{field}=", f"{flag}=")
@@ -81,16 +84,49 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     children.export(chosen, overrides)
 
 
+def _build_ahead(config: pytest.Config, chosen: settings.Settings) -> None:
+    """Build what torch's import would build, where the user can see it: later pytest captures what is said."""
+    from ..launch import building, failing
+    from ..native.build import BuildInterrupted
+
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled():
+        try:
+            building.build_ahead(chosen)
+        except BuildInterrupted as interruption:
+            failing.say(str(interruption))
+            # There is no session yet that pytest.exit could end.
+            raise SystemExit(failing.INTERRUPTED) from None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Know the mark, whether we are asked or not: a test suite that has it runs everywhere."""
-    config.addinivalue_line("markers", f"{MARK}(reason): only NVIDIA's hardware can pass it; skipped by --torchdevice")
+    config.addinivalue_line(
+        "markers", f"{MARK}(reason): only NVIDIA's hardware can pass it; skipped by --torchdevice and under the shim"
+    )
     if config.option.torchdevice:
         from .pytest_books import Books
 
         config.pluginmanager.register(
-            Books(MARK, config.option.torchdevice_fail_on_departure, config.option.torchdevice_memory_limit),
+            Books(config.option.torchdevice_fail_on_departure, config.option.torchdevice_memory_limit),
             "torchdevice-books",
         )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs the real thing, whatever activated: the option, the shim, the command line or a conftest."""
+    mark = item.get_closest_marker(MARK)
+    if mark is not None and _is_emulated():
+        why = mark.kwargs.get("reason") or (mark.args[0] if mark.args else "")
+        pytest.skip(f"needs a real CUDA GPU{f': {why}' if why else ''}")
+
+
+def _is_emulated() -> bool:
+    """Return whether CUDA is stood in for in this process, or will be once torch is imported."""
+    from .. import activation, drivers
+
+    driver = drivers.installed()
+    return activation.is_active() and (driver is None or driver.name != "cuda")
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:

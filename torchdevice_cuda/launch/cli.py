@@ -9,7 +9,6 @@ import dataclasses
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from .. import __version__, gpus, settings, variables
 from . import failing, options, program
@@ -156,11 +155,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _scan(request, chosen)
         if request.action == "doctor":
             return _examine(request, chosen)
-        if request.action == "build":
-            return _build(chosen, request.value)
+        if request.action in ("build", "cache-key"):
+            return _build(request, chosen)
         activation.start(request.overrides, failing.end_program)
     except (settings.SettingsError, activation.ActivationError, activation.DriverUnavailable) as error:
         return _fail(str(error))
+    except KeyboardInterrupt as interruption:
+        from ..native.build import BuildInterrupted
+
+        if not isinstance(interruption, BuildInterrupted):
+            raise
+        failing.say(str(interruption))
+        return failing.INTERRUPTED
     children.export(chosen, request.overrides)
     return _run(request)
 
@@ -199,7 +205,8 @@ def _scan(request: Request, chosen: settings.Settings) -> int:
 
 def _complete(shell: str) -> int:
     if shell not in options.SHELLS:
-        return _fail(f"--completion knows no shell {shell!r}; allowed: {', '.join(options.SHELLS)}")
+        hint = variables.suggest_value(shell, options.SHELLS)
+        return _fail(f"--completion knows no shell {shell!r}; allowed: {', '.join(options.SHELLS)}{hint}")
     try:
         return _show(options.completion(shell))
     except ImportError as error:
@@ -208,24 +215,17 @@ def _complete(shell: str) -> int:
         return _fail('--completion needs the package shtab: pip install "torchdevice-cuda[completion]"')
 
 
-def _build(chosen: settings.Settings, wheels: str) -> int:
-    """Builds what the driver needs: the virtual GPU, the double of an Apple GPU, or what a real one can use.
+def _build(request: Request, chosen: settings.Settings) -> int:
+    """Build, or say what names that which would be built."""
+    from ..native.build import BuildError
+    from . import building
 
-    A wheel has all of them, unless a driver was named.
-    """
-    from ..native import build, wheel
-
-    if chosen.emulate_mps and chosen.driver in ("mps", "auto"):
-        kind = "mps"
-    else:
-        kind = "calls" if chosen.driver == "mps" else "cuda"
     try:
-        if not wheels:
-            return _show(f"{build.library(kind)}\n")
-        kinds = build.KINDS if chosen.driver == "auto" else (kind,)
-        made = {kind: build.library(kind) for kind in kinds}
-        return _show(f"{wheel.write(Path(wheels), __version__, build.torch_version(), made)}\n")
-    except build.BuildError as error:
+        if request.action == "cache-key":
+            return _show(f"{building.cache_key(chosen)}\n")
+        wanted = [request.target, *request.args] if request.target else []
+        return _show(f"{building.build_parts(chosen, request.value, wanted)}\n")
+    except BuildError as error:
         return _fail(str(error))
 
 

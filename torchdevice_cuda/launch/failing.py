@@ -5,7 +5,7 @@ from __future__ import annotations
 from .children import torchdevice_cuda_shim as shim
 
 NAME = "torchdevice-cuda"
-STATUS = shim.STATUS
+STATUS, INTERRUPTED = shim.STATUS, shim.INTERRUPTED
 
 
 def say(message: str) -> None:
@@ -13,6 +13,6 @@ def say(message: str) -> None:
     shim.say(NAME, message)
 
 
-def end_program(failure: Exception) -> None:
+def end_program(failure: BaseException) -> None:
     """End it."""
     shim.end(NAME, str(failure), failure)

@@ -32,7 +32,8 @@ ACTIONS = (
     Action(
         "--doctor", "check that it works here, with advice; a table, and a file for an issue", "[CHECK...] [FILE.json]"
     ),
-    Action("--build", "build the native part that the driver needs now, and show where it is"),
+    Action("--build", "build what the driver needs now, all of it or some parts, and show where it is", "[PART...]"),
+    Action("--cache-key", "show what names that part in a cache: it changes with torch, Python and our sources"),
     Action("--scan", "read a project: what becomes of each use of CUDA", "PATH..."),
     Action("--patches", "show what is changed in torch for the driver, where, and why"),
     Action("--completion", "print what makes a shell complete these options", "SHELL", SHELLS),

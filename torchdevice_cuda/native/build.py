@@ -31,6 +31,7 @@ from ..trust import MISSING, Untrusted, open_folder
 from . import attaching, compilation, loading, parts, prebuilt, sealing, toolchain
 from .parts import CALLS, CORE
 from .places import KINDS, Place, torch_version, whereabouts
+from .processes import BuildInterrupted, reporting_interruption
 from .sealing import flaw
 from .toolchain import BuildError, compiler, has_compiler
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KINDS",
     "BuildError",
+    "BuildInterrupted",
     "Origin",
     "Place",
     "flaw",
@@ -225,12 +227,12 @@ def _provide(
     _close(found)
     why = next(iter(whys.values()))
     if not build:
-        parted = "" if CORE in whys else f"'s part {next(iter(whys))}"
-        said = "; ".join(filter(None, (why, otherwise)))
-        raise BuildError(f"the native device{parted} is not built ({said}); {_HOW[kind]} builds it")
+        part, said = next(iter(whys)), "; ".join(filter(None, (why, otherwise)))
+        which, asked = ("", "") if part == CORE else (f"'s part {part}", f" {part}")
+        raise BuildError(f"the native device{which} is not built ({said}); {_HOW[kind]}{asked} builds it")
     try:
         cxx = compiler()
-        with _failing_as_build_errors(), _sole_builder(place.path.parent, say):
+        with reporting_interruption(), _failing_as_build_errors(), _sole_builder(place.path.parent, say):
             # Another process may have built it meanwhile.
             found, whys = _look(kind, wanted, place, refused, force)
             if not whys:
@@ -400,6 +402,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BuildError as error:
         print(f"torchdevice_cuda: {error}", file=sys.stderr)
         return 1
+    except BuildInterrupted as error:
+        print(f"torchdevice_cuda: {error}", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -52,6 +52,12 @@ def find_part_key(kind: str, part: str, core: str) -> str:
     return _digest([core, repr(parts.parts_of(kind)[part].units)], own)
 
 
+def find_cache_key(kind: str) -> str:
+    """Return what names all parts of a device together: it changes with whatever any of them depends on."""
+    place = whereabouts(kind)
+    return f"{kind}-{_digest((place.key_of(kind, part) for part in parts.parts_of(kind)), ())}"
+
+
 def _digest(facts: Iterable[str], sources: Iterable[tuple[str, str]]) -> str:
     digest = hashlib.sha256()
     for fact in facts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import shlex
 import signal
@@ -34,6 +35,30 @@ _SHELL_SIGNALLED = 128  # a shell's status for a program that a signal ended, pl
 _KEPT_BYTES = 1 << 20  # of what one compiler says
 _SHOWN = 300
 _LOOK_S = 0.5
+#: What compilers and linkers say of an error, by the words that they use for nothing else.
+_ERROR = re.compile(r"\berror:|undefined (reference|symbol)|multiple definition of|cannot find -l", re.IGNORECASE)
+
+
+class BuildInterrupted(KeyboardInterrupt):
+    """The user interrupted a build; the message says so in one line."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "interrupted while the native device was being built; nothing of it is left, and the next run builds it"
+        )
+
+    def _render_traceback_(self) -> list[str]:
+        """Show one line in IPython, which calls this."""
+        return [f"KeyboardInterrupt: {self}"]
+
+
+@contextlib.contextmanager
+def reporting_interruption() -> Iterator[None]:
+    """Raise BuildInterrupted where the user interrupts the build in here."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise BuildInterrupted from None
 
 
 class Compilers:
@@ -129,7 +154,7 @@ def _ending(status: int) -> str:
 
 
 def _reason(said: str) -> str:
-    """The line that says why: the last one with an error in it, or the last."""
+    """Return the first line that tells of an error: what follows it is often its consequence. The last line if none."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    telling = [line for line in lines if "error" in line.lower()] or lines
-    return f": {telling[-1][:_SHOWN]}" if telling else ""
+    telling = next((line for line in lines if _ERROR.search(line)), lines[-1] if lines else "")
+    return f": {telling[:_SHOWN]}" if telling else ""

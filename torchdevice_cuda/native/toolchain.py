@@ -111,10 +111,27 @@ def compiler() -> str:
             return found
     wanted = f"CXX={named!r} is not on the path" if named else "none of g++, clang++, c++ is on the path"
     raise BuildError(
-        f"a C++17 compiler is needed to build the native device, and {wanted}. Install one (Debian/Ubuntu: "
-        "apt-get install g++; Fedora: dnf install gcc-c++; macOS: xcode-select --install), set CXX, or have it "
-        'compiled: pip install "torchdevice-cuda[native]".'
+        f"a C++17 compiler is needed to build the native device, and {wanted}. Install one{_how_to_install()}, set "
+        'CXX, or have it compiled: pip install "torchdevice-cuda[native]".'
     )
+
+
+#: What installs a compiler, by the program that this machine's packages are installed with.
+_INSTALLERS = {
+    "apt-get": "apt-get install g++",
+    "dnf": "dnf install gcc-c++",
+    "zypper": "zypper install gcc-c++",
+    "apk": "apk add g++",
+    "pacman": "pacman -S gcc",
+}
+
+
+def _how_to_install() -> str:
+    """Return the command that installs a compiler on this machine, in brackets; nothing where it is not known."""
+    if platform.system() == "Darwin":
+        return " (xcode-select --install)"
+    found = [command for name, command in _INSTALLERS.items() if shutil.which(name)]
+    return f" ({found[0]})" if found else ""
 
 
 def _only_asks(found: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -147,7 +148,7 @@ WRONG: dict[str, tuple[Question, Callable[[Path, Patch], None], str, str]] = {
         f"torchdevice-cuda-native {OURS} is for torch 2.5.0",
         "--build --wheel-dir makes one that fits",
     ),
-    "no compiler": (installation.compiler, _no_compiler, "there is no C++ compiler", "Install one (Debian/Ubuntu"),
+    "no compiler": (installation.compiler, _no_compiler, "there is no C++ compiler", "Install one"),
     "a broken compiler": (installation.compiler, _broken_compiler, "--version fails with status 3", "set CXX"),
     "old libraries": (installation.cache, _old_libraries, "holds 2 libraries for other versions, 160 MiB", "delete"),
     "a cache of another's": (installation.cache, _closed_cache, "cannot be written", "set TORCHDEVICE_CACHE_DIR"),
@@ -216,7 +217,7 @@ FAILS = ("an old torch",)
 def test_what_is_wrong_is_named_with_its_advice(case: str, tmp_path: Path, monkeypatch: Patch) -> None:
     asked, wrong, found, advice = WRONG[case]
     if case == "nvidia":
-        monkeypatch.setattr(installation, "_DRIVERS", ())
+        monkeypatch.setattr(installation, "has_nvidia_driver", lambda: False)
     wrong(tmp_path, monkeypatch)
     with pytest.raises(Advised) as caught:
         asked()
@@ -247,6 +248,34 @@ def test_a_wheel_that_fits_needs_no_compiler(tmp_path: Path, monkeypatch: Patch)
     assert inventory.others() == []
     with pytest.raises(NotHereError, match="none is needed"):
         installation.compiler()
+
+
+@pytest.mark.parametrize(
+    ("system", "installer", "advice"),
+    [
+        ("Linux", "apt-get", "Install one (apt-get install g++), set CXX, "),
+        ("Linux", "dnf", "Install one (dnf install gcc-c++), set CXX, "),
+        ("Linux", "", "Install one, set CXX, "),
+        ("Darwin", "", "Install one (xcode-select --install), set CXX, "),
+    ],
+)
+def test_advice_fits_the_machine(system: str, installer: str, advice: str, tmp_path: Path, monkeypatch: Patch) -> None:
+    _no_compiler(tmp_path, monkeypatch)
+    monkeypatch.delenv("CXX")
+    monkeypatch.setattr(platform, "system", lambda: system)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name == installer else None)
+    with pytest.raises(Advised) as caught:
+        installation.compiler()
+    assert caught.value.advice.startswith(advice)
+
+
+def test_a_mac_needs_no_virtual_gpu(tmp_path: Path, monkeypatch: Patch) -> None:
+    _empty_cache(tmp_path, monkeypatch)
+    monkeypatch.setattr(inventory, "part", lambda kind: inventory.Part(None, "", "", "missing"))
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    with pytest.raises(NotHereError, match="only --driver virtual needs it"):
+        installation.compiled_part()
 
 
 def test_torch_is_not_imported() -> None:

@@ -38,6 +38,20 @@ def _as_async(stats: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
+def _starts_program(frame: dict[str, Any]) -> bool:
+    """Return whether a frame is of what starts a program for us or for Python, which is on no stack of a script."""
+    name: str = frame["filename"]
+    return name == "<frozen runpy>" or name.endswith(("/runpy.py", "/torchdevice-cuda"))
+
+
+def _drop_starting_frames(snapshot: dict[str, Any]) -> None:
+    """Leave such frames out of a snapshot."""
+    blocks = [block for segment in snapshot["segments"] for block in (segment, *segment["blocks"])]
+    for entry in (*blocks, *(entry for trace in snapshot["device_traces"] for entry in trace)):
+        if entry.get("frames"):
+            entry["frames"] = [frame for frame in entry["frames"] if not _starts_program(frame)]
+
+
 class NativeMemory(Memory):
     """Memory over the native module."""
 
@@ -153,6 +167,7 @@ class NativeMemory(Memory):
             )
         found = self._native.snapshot(*(pool or COMMON), with_traces=with_traces)
         found["allocator_settings"] = self.settings.shown()
+        _drop_starting_frames(found)
         return found
 
     def record_history(self, wanted: Recording) -> None:
@@ -171,7 +186,8 @@ class NativeMemory(Memory):
 
     def frames_at(self, address: int) -> list[dict[str, Any]] | None:
         """Where the block at an address was allocated."""
-        return self._native.frames_at(address)
+        found = self._native.frames_at(address)
+        return None if found is None else [frame for frame in found if not _starts_program(frame)]
 
     def fraction(self, device: int) -> float:
         """The share of the device's memory this process may take."""

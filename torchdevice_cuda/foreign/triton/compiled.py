@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 
-from .launching import trusted
+from .modes import trusted
 
 _NAMESPACE, _OPERATOR = "torchdevice_cuda", "launch_triton"
 _SCHEMA = f"{_OPERATOR}(Tensor(a!)[] tensors, SymInt[] numbers, int which) -> ()"

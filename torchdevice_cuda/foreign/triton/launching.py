@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import inspect
 import operator
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...drivers.errors import cuda_error
 from .memory import Checked, Memory
+from .modes import MODES
 from .sources import Sources
 
 #: CUDA's limits of a grid.
@@ -33,38 +32,6 @@ class Place:
     reaches: Callable[[Any], bool]
     #: runs a launch, given its name, the memory it was given and what does it, on behalf of the device
     run: Callable[[str, list[tuple[int, int]], Callable[[], None]], None]
-
-
-class _Mode(threading.local):
-    """How launches of this thread are made."""
-
-    #: they only find out whether they could be made
-    only_tried = False
-    #: a graph that was compiled for the device makes them, with its tensors as the host's
-    trusted = False
-
-
-_mode = _Mode()
-
-
-@contextlib.contextmanager
-def only_tried() -> Iterator[None]:
-    """Launches in here are compiled and checked, and compute nothing."""
-    before, _mode.only_tried = _mode.only_tried, True
-    try:
-        yield
-    finally:
-        _mode.only_tried = before
-
-
-@contextlib.contextmanager
-def trusted() -> Iterator[None]:
-    """Launches in here are part of work that the device knows of; their tensors are the device's, whatever they say."""
-    before, _mode.trusted = _mode.trusted, True
-    try:
-        yield
-    finally:
-        _mode.trusted = before
 
 
 class Launches:
@@ -99,13 +66,13 @@ class Launches:
         if grid[0] * grid[1] * grid[2] > 0:
             if any(size > limit for size, limit in zip(grid, _LIMITS, strict=True)):
                 raise RuntimeError("Triton Error [CUDA]: invalid argument")
-            if not _mode.only_tried:
+            if not MODES.only_tried:
                 self._compute(kernel.name, memory, lambda: kernel.compute(grid, values, memory))
         for hook in _hooks(leaving):
             hook(about)
 
     def _compute(self, name: str, memory: Memory, work: Callable[[], None]) -> None:
-        if _mode.trusted:
+        if MODES.trusted:
             work()
         else:
             self.place.run(name, memory.ranges(), work)
@@ -174,7 +141,7 @@ class _Kernel:
         tensor = getattr(value, "base", value) if not hasattr(value, "untyped_storage") else value
         if not hasattr(tensor, "untyped_storage"):
             return int(value.data_ptr())
-        if not _mode.trusted and not self._launches.place.reaches(tensor) and tensor.data_ptr():
+        if not MODES.trusted and not self._launches.place.reaches(tensor) and tensor.data_ptr():
             raise ValueError(_unreachable(index))
         return memory.address(tensor)
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from .launching import only_tried
+from .modes import only_tried
 
 _FAILED = [math.inf] * 3
 _TAKEN = [0.0] * 3

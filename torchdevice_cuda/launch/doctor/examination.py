@@ -16,6 +16,7 @@ from typing import Any
 from ... import leftovers, settings
 from ...drivers.host import facts
 from ...drivers.traits import Trait
+from ...variables import suggest
 from .. import children
 from . import document
 from .results import FAILED, NOTED, OK, SKIPPED, Result
@@ -45,7 +46,7 @@ def request(words: Sequence[str]) -> tuple[list[Check], str | None]:
         if not any(_is_named(name, word) for name in NAMES):
             raise RequestError(
                 f"--doctor knows no {word!r}; after it come names of checks ({', '.join(_short_names())}) or a file "
-                f"that ends in {_FILE}"
+                f"that ends in {_FILE}{suggest(word, _short_names())}"
             )
     if len(files) > 1:
         raise RequestError(f"--doctor writes one file, not {len(files)}: {' '.join(files)}")

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from ... import __version__
 from ...meanings import MPS, VIRTUAL
 from ...settings import Settings
+from ...variables import suggest_value
 from .finding import Use, uses
 from .rules import UNSUPPORTED, VERDICTS, WORKS
 
@@ -55,7 +56,8 @@ def chosen_driver(settings: Settings) -> str:
 def run(paths: Sequence[str], form: str, settings: Settings) -> tuple[str, int]:
     """The text to print and the exit status: 1 where something is unsupported."""
     if form not in FORMATS:
-        raise ScanError(f"--format={form!r} cannot be read; allowed: {', '.join(FORMATS)}")
+        hint = suggest_value(form, FORMATS)
+        raise ScanError(f"--format={form!r} cannot be read; allowed: {', '.join(FORMATS)}{hint}")
     result = scan(paths or ["."], chosen_driver(settings))
     text = {"text": _text, "json": _json, "sarif": _sarif}[form](result)
     return text, int(any(use.verdict.what == UNSUPPORTED for _, use in result.found))

@@ -150,6 +150,21 @@ def pausing(context: Context) -> None:
     context.editor.set(profile, "toggle_collection_dynamic", functools.wraps(original)(toggle_collection_dynamic))
 
 
+#: How entries of a stack begin that start a program: ours, and those of ``python -m``.
+_STARTING = ("torchdevice_cuda/launch/", "torchdevice_cuda/__main__.py(", "bin/torchdevice-cuda(", "<frozen runpy>(")
+
+
+@patch("torch.autograd.profiler._filter_stack_entry", traits=Trait.SUBSTITUTE)
+def stacks(context: Context) -> None:
+    """A stack begins with the program, not with what started it: no frame of ours is under a script on a GPU."""
+    original: Callable[[str], bool] = vars(torch.autograd.profiler)["_filter_stack_entry"]
+
+    def _filter_stack_entry(entry: str) -> bool:
+        return original(entry) and not any(start in entry for start in _STARTING) and "/runpy.py(" not in entry
+
+    context.editor.set(torch.autograd.profiler, "_filter_stack_entry", resembling(_filter_stack_entry, original))
+
+
 @patch(
     "torch.autograd.profiler.emit_nvtx.__enter__", "torch.autograd.profiler.emit_nvtx.__exit__", traits=Trait.TRANSLATED
 )

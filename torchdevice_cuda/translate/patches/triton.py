@@ -186,8 +186,16 @@ def _driver(context: Context, for_any_gpu: Function, launches: list[Any]) -> Fun
     """How triton's driver is made, over a GPU that is emulated."""
 
     def launcher(source: Any, metadata: Any) -> Any:
-        from ...foreign.triton.launching import Launches
-
+        try:
+            from ...foreign.triton.launching import Launches
+        except ModuleNotFoundError as error:
+            if error.name != "numpy":
+                raise
+            name = getattr(metadata, "name", "")
+            raise RuntimeError(
+                f"the Triton kernel {name} needs NumPy here, which Triton's interpreter computes with; "
+                "pip install numpy"
+            ) from None
         if not launches:
             launches.append(Launches(_place(context)))
         return launches[0].launcher(source, metadata)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import sys
 from collections.abc import Callable
@@ -101,13 +102,18 @@ def errors() -> Finding:
     x = torch.ones(2, device="cuda")
     said = {
         "another GPU": _raised(lambda: torch.ones(1, device=f"cuda:{torch.cuda.device_count()}")),
-        "as an array": "" if _brings_home() else _raised(x.numpy),
+        "as an array": _raised(x.numpy) if _has_numpy() and not _brings_home() else "",
         "shapes": _raised(lambda: x @ torch.ones(3, device="cuda")),
         "an index": _raised(lambda: x[7]),
     }
     for text in said.values():
         _plain(text)
     return {**said, "seen as they are raised": sys.version_info >= (3, 12)}
+
+
+def _has_numpy() -> bool:
+    """Whether NumPy is installed: without it torch refuses for another reason."""
+    return importlib.util.find_spec("numpy") is not None
 
 
 def _brings_home() -> bool:

@@ -13,6 +13,7 @@ import sysconfig
 from pathlib import Path
 
 from torchdevice_cuda import __version__, _compat, settings
+from torchdevice_cuda.launch.building import has_nvidia_driver
 from torchdevice_cuda.native import build, inventory, toolchain
 
 from .. import packages
@@ -25,9 +26,6 @@ _ROOM = 1 << 29
 _FEW_BYTES = 100 * _MIB
 _SHIM = "torchdevice-cuda-shim"
 _CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
-#: What is there where a driver of NVIDIA's is.
-_DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version")
-#: Variables that are no settings.
 
 
 @question
@@ -61,6 +59,8 @@ def compiled_part() -> Finding:
     """That of the virtual GPU."""
     found = inventory.part("cuda")
     if found.path is None:
+        if sys.platform == "darwin" and platform.machine() == "arm64":
+            raise NotHereError("not built, and only --driver virtual needs it on a Mac with an Apple GPU")
         if not build.has_compiler():
             advise(
                 f"the virtual GPU has no compiled part ({found.why}), and there is no compiler",
@@ -203,7 +203,7 @@ def nvidia_libraries() -> Finding:
     count, size = packages.nvidia()
     if not count:
         return "none"
-    if not any(os.path.exists(path) for path in _DRIVERS):
+    if not has_nvidia_driver():
         advise(
             f"{count} packages of NVIDIA's libraries, {size / 1e9:.1f} GB, and no GPU",
             f"the CPU build will do: {_CPU_BUILD}",
