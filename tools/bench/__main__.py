@@ -54,6 +54,7 @@ EMULATED = {} if sys.platform == "darwin" else {"TORCHDEVICE_EMULATE_MPS": "1"}
 
 BENCHES: dict[str, Bench] = {
     "startup": Bench("a start of Python, beside stock's", ("--runs", "30", "--torch-runs", "7")),
+    "build": Bench("building the native device, beside a compile of `torch/extension.h`", ()),
     "translate": Bench(
         "calls on the driver `cpu`, beside stock's",
         ("--generations", "3", "--rounds", "8", "--calls", "0"),

@@ -1,4 +1,4 @@
-"""What the compiled module offers, as its Python callers see it: ``csrc/bindings`` in types.
+"""What the compiled module offers, as its Python callers see it: ``csrc/core/bindings`` and those of parts, in types.
 
 A ``device`` is an index; streams are named by ``(device, id)``; a private pool by its two numbers.
 """
