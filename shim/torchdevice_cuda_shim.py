@@ -14,7 +14,7 @@ TYPE_CHECKING = False  # type checkers take it for true; python may not have imp
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from types import FrameType, ModuleType
 
 VARIABLE = "TORCHDEVICE_AUTO"
 #: No other variable of ours begins so: what does is that one, misspelt.
@@ -175,8 +175,9 @@ def end(name: str, text: str, error: BaseException) -> None:
     if threading.current_thread() is not threading.main_thread():
         raise error  # which threading shows; SystemExit would end this thread without a word
     status = INTERRUPTED if isinstance(error, KeyboardInterrupt) else STATUS
-    if _is_in_session_of_pytest():
-        raise _ending_of_pytest()(name + ": " + " ".join(text.split()))
+    ending = _ending_of_pytest() if "PYTEST_VERSION" in os.environ else None
+    if ending is not None:
+        raise ending(name + ": " + " ".join(text.split()))
     say(name, text)
     raise SystemExit(status)
 
@@ -188,17 +189,18 @@ class Ended(KeyboardInterrupt):
     """
 
 
-def _ending_of_pytest() -> "type[BaseException]":
-    """Return what pytest shows in one line: in a worker of pytest-xdist, which is replaced if it ends, an error."""
-    nodes = sys.modules.get("_pytest.nodes") if os.environ.get("PYTEST_XDIST_WORKER") else None
-    return Ended if nodes is None else nodes.Collector.CollectError
-
-
-def _is_in_session_of_pytest() -> bool:
-    """Return whether pytest runs what called this; before its session begins, SystemExit ends it as any program."""
-    frame = sys._getframe() if "PYTEST_VERSION" in os.environ else None
+def _ending_of_pytest() -> "type[BaseException] | None":
+    """Return what the session of pytest that led here shows in one line; None before there is one."""
+    callers = set()  # type: set[str]
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
-        if frame.f_code.co_name == "wrap_session" and frame.f_globals.get("__name__") == "_pytest.main":
-            return True
+        callers.update((frame.f_globals.get("__name__", ""), frame.f_code.co_name))
         frame = frame.f_back
-    return False
+    if "wrap_session" not in callers:
+        return None
+    ending: type[BaseException] = Ended
+    if "__channelexec__" in callers:  # a worker of pytest-xdist, which is replaced if it ends: a file or test fails
+        ending = sys.modules["_pytest.nodes"].Collector.CollectError
+    elif "_do_configure" in callers:
+        ending = sys.modules["_pytest.outcomes"].Exit
+    return ending

@@ -126,6 +126,7 @@ IMPORTING = {
     "a file of tests": ("import torch\ndef test_it(): pass\n", "", ()),
     "a test": ("def test_it():\n    import torch\ndef test_other(): pass\n", "", ()),
     "conftest.py": ("def test_it(): pass\n", "import torch\n", ()),
+    "pytest_configure": ("def test_it(): pass\n", "def pytest_configure():\n    import torch\n", ()),
     "a worker": ("import torch\ndef test_it(): pass\n", "", ("-n", "1")),
 }
 
