@@ -19,6 +19,7 @@ from harness import Finished
 from harness.processes import ROOT
 
 from torchdevice_cuda.native import build as native
+from torchdevice_cuda.native import places
 
 from .environments import Environment, build, tree
 
@@ -34,7 +35,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tree(folder / "tree")
     for project in (source, source / "shim"):
         build(project, "wheel", folder / "dist")
-    native.library("cuda")  # which the recipes then find
+    native.libraries("cuda")  # which the recipes then find
     return folder / "dist"
 
 
@@ -52,7 +53,9 @@ class Runner:
 
     def __init__(self, folder: Path, wheels: Path, project: Path) -> None:
         self._environment, self._project = Environment(folder), project
-        self._pip = {"PIP_NO_INDEX": "1", "PIP_EXTRA_INDEX_URL": "", "PIP_FIND_LINKS": str(wheels)}
+        self._pip = {"PIP_NO_INDEX": "1", "PIP_EXTRA_INDEX_URL": ""}
+        # Where recipes look for what a release consists of.
+        shutil.copytree(wheels, project / "wheels", dirs_exist_ok=True)
 
     def run(self, script: str, variables: Mapping[str, str]) -> Finished:
         words = ["bash", "-e", "-o", "pipefail", "-c", f"cd {shlex.quote(str(self._project))}\n{script}"]
@@ -71,7 +74,7 @@ def test_github(wheels: Path, project: Path, tmp_path: Path) -> None:
     variables = {**job["env"], "GITHUB_OUTPUT": str(outputs)}
     done = [runner.run(step["run"], variables) for step in job["steps"] if "run" in step]
     assert len(done) == 4 and ALL_RAN.search(done[-1].out), done[-1]
-    assert outputs.read_text() == f"key={native.whereabouts('cuda').path.parent.name}\n"
+    assert outputs.read_text() == f"key={places.find_cache_key('cuda')}\n"
     (cache,) = (step["with"] for step in job["steps"] if "cache" in step.get("uses", ""))
     (asking,) = (step for step in job["steps"] if "id" in step)
     assert f"${{{{ steps.{asking['id']}.outputs.key }}}}" in cache["key"]
@@ -95,6 +98,7 @@ def test_gitlab(wheels: Path, project: Path, tmp_path: Path) -> None:
 def test_docker(wheels: Path, project: Path, tmp_path: Path) -> None:
     """Both stages; the second has no compiler, nor a cache."""
     text = (RECIPES / "Dockerfile").read_text().replace("/wheels", str(tmp_path / "wheels"))
+    text = text.replace("/ours", str(project / "wheels"))
     stages = re.split(r"^FROM .*$", text, flags=re.MULTILINE)[1:]
     assert len(stages) == 2
     variables: dict[str, str] = {"TORCH": "torch"}  # the one that the tests run with

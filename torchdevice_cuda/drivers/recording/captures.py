@@ -1,6 +1,6 @@
 """Captures of graphs that are underway: which streams take part, and what may not be done meanwhile.
 
-The rules are CUDA's, as the compiled device has them (``native/csrc/core/runtime/captures.h``). Nothing here computes, and
+The rules are CUDA's, as the compiled device has them (``csrc/core/runtime/captures.h``). Nothing here computes, and
 nothing needs torch: streams are made in the middle of ``import torch``.
 """
 
