@@ -104,12 +104,12 @@ def test_the_last_build_is_remembered(bench: Bench, monkeypatch: pytest.MonkeyPa
     said: list[str] = []
     path = build.library("cuda", say=said.append)
     first = sum(unit.seconds for unit in parts.parts_of("cuda")[parts.CORE].units.values()) / 2
-    assert float(re.findall(r"about (\d+) s", said[0])[0]) == pytest.approx(first, rel=0.1)
+    assert float(re.findall(r"about (\d+) s", said[0])[0]) == pytest.approx(first, rel=0.15)
     assert float(path.with_name("pace").read_text()) < 0.5  # a script is quick
     path.with_name("pace").write_text("3.0")
     build.library("cuda", force=True, say=said.append)
     last = [line for line in said if "building" in line][-1]
-    assert float(re.findall(r"about (\d+) s", last)[0]) == pytest.approx(3 * first, rel=0.1)
+    assert float(re.findall(r"about (\d+) s", last)[0]) == pytest.approx(3 * first, rel=0.15)
     for nonsense in ("", "nan", "-1", "1e9", "x"):
         path.with_name("pace").write_text(nonsense)
         assert compilation._pace(bench.cache) == 1
@@ -132,10 +132,12 @@ def test_on_a_real_terminal(tmp_path: Path) -> None:
         shown += more
     os.close(ours)
     out, _ = process.communicate(timeout=30)
-    assert process.returncode == 0 and Path(out.decode().strip()).is_file()
+    made = out.decode().split()
+    assert process.returncode == 0 and len(made) == len(parts.parts_of("cuda"))
+    assert all(Path(path).is_file() for path in made)
     lines = shown.decode().replace("\r\n", "\n").split("\n")
     units = sum(len(part.units) for part in parts.parts_of("cuda").values())
     first = rf"building the native device \(cuda\) for torch \S+: {units} units, \d+ at a time, about \d+ s, once"
     assert re.search(first, lines[0])
-    assert re.search(rf"\[#*\.*\] about \d+ s left; \d/{units} units, at \w+", lines[1])
+    assert re.search(rf"\[#*\.*\] about \d+ s left; \d+/{units} units, at \w+", lines[1])
     assert re.fullmatch(r".*\r\033\[Ktorchdevice_cuda: built in \d+ s: .*", lines[1])

@@ -166,7 +166,7 @@ def _link(
             words.append(str(made.get(parts.CORE, paths[parts.CORE])))
         words += ["-o", str(library), *searched]
         words += toolchain.link_flags(parts.name_library(kind, part), scratch, with_torch=kind != parts.CALLS)
-        compilers.run([cxx, *words], f"linking {part}", library)
+        compilers.run([cxx, *words], "linking" if part == parts.CORE else f"linking {part}", library)
         made[part] = library
     return made
 
