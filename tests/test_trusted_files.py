@@ -63,9 +63,9 @@ ALLOWED = {
     "leftovers.py": {"TemporaryDirectory": _PRIVATE},
     "monitoring/places.py": {"runtime_dir": _CHECKED, "memory_dir": _CHECKED},
     "monitoring/publishing.py": {"CDLL": "the C library, which is loaded already"},
-    "native/build.py": {"cache_dir": _CHECKED},
     "native/compilation.py": {"TemporaryDirectory": "in a folder that trust has checked"},
     "native/inventory.py": {"cache_dir": "names of folders and sizes"},
+    "native/places.py": {"cache_dir": _CHECKED},
     "native/loading.py": dict.fromkeys(
         ("ExtensionFileLoader", "spec_from_file_location"), "a file that trust has open"
     ),

@@ -76,9 +76,7 @@ def copy_core(folder: Path) -> dict[str, str]:
     must_be_ready(VIRTUAL)
     library = build.library("cuda")
     (folder / library.parent.name).mkdir()
-    for path in library.parent.iterdir():
-        if path.name == library.name or path.name.startswith("half-"):
-            shutil.copy(path, folder / library.parent.name / path.name)
+    shutil.copy(library, folder / library.parent.name / library.name)
     return {"TORCHDEVICE_CACHE_DIR": str(folder)}
 
 

@@ -21,7 +21,7 @@ from harness import clean_environment, python, run
 from harness.processes import ROOT
 
 import torchdevice_cuda
-from torchdevice_cuda.native import build, toolchain, wheel
+from torchdevice_cuda.native import build, prebuilt, toolchain, wheel
 from torchdevice_cuda.native.prebuilt import DISTRIBUTION, MANIFEST, PACKAGE
 
 from .compilers import Bench, damage, temporary
@@ -67,7 +67,8 @@ def test_a_wheel_is_what_installers_read(tmp_path: Path) -> None:
         if not name.endswith("/RECORD"):
             digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
             assert rows[name] == [f"sha256={digest}", str(len(content))]
-    again = wheel.write(tmp_path / "again", torchdevice_cuda.__version__, torch, {"cuda": build.library("cuda")})
+    all_of_it = {prebuilt.name_entry("cuda", part): path for part, path in build.libraries("cuda").items()}
+    again = wheel.write(tmp_path / "again", torchdevice_cuda.__version__, torch, all_of_it)
     assert again.read_bytes() == made.read_bytes()
     assert not [path for path in made.parent.iterdir() if path != made]
 

@@ -212,7 +212,7 @@ def _complete(shell: str) -> int:
     except ImportError as error:
         if error.name != "shtab":
             raise
-        return _fail('--completion needs the package shtab: pip install shtab')
+        return _fail("--completion needs the package shtab: pip install shtab")
 
 
 def _build(request: Request, chosen: settings.Settings) -> int:

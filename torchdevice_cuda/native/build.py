@@ -26,6 +26,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
+from .. import variables
 from ..settings import SettingsError
 from ..trust import MISSING, Untrusted, open_folder
 from . import attaching, compilation, loading, parts, prebuilt, sealing, toolchain
@@ -190,8 +191,9 @@ def libraries(
         named = list(parts.parts_of(kind)) if wanted is None else list(wanted)
         for part in named:
             if part not in parts.parts_of(kind):
-                known = ", ".join(parts.parts_of(kind))
-                raise BuildError(f"the native device ({kind}) has no part {part!r}; its parts are: {known}")
+                known = parts.parts_of(kind)
+                hint = variables.suggest(part, known) or ";"
+                raise BuildError(f"the native device ({kind}) has no part {part!r}{hint} its parts: {', '.join(known)}")
         found: dict[str, Path] = {}
         why_not = ""
         for part in named:

@@ -112,7 +112,7 @@ def compiler() -> str:
     wanted = f"CXX={named!r} is not on the path" if named else "none of g++, clang++, c++ is on the path"
     raise BuildError(
         f"a C++17 compiler is needed to build the native device, and {wanted}. Install one{_how_to_install()}, set "
-        'CXX, or have it compiled: a wheel of torchdevice-cuda-native (docs/native-wheels.md).'
+        "CXX, or have it compiled: a wheel of torchdevice-cuda-native (docs/native-wheels.md)."
     )
 
 

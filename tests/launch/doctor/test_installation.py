@@ -67,7 +67,7 @@ def _empty_cache(folder: Path, patch: Patch) -> None:
 def _wheel_for_another_torch(folder: Path, patch: Patch) -> None:
     """Beside a library that was compiled here."""
     patch.setenv("TORCHDEVICE_CACHE_DIR", str(folder / "cache"))
-    patch.setattr(compilation, "compile_library", lambda *words: words[3].write_bytes(b"made"))
+    patch.setattr(compilation, "compile_parts", lambda kind, wanted, *words: words[2][wanted[0]].write_bytes(b"made"))
     path = build.whereabouts("cuda").path
     path.parent.mkdir(parents=True)
     (folder / "library").write_bytes(b"made")
@@ -139,7 +139,7 @@ WRONG: dict[str, tuple[Question, Callable[[Path, Patch], None], str, str]] = {
         installation.compiled_part,
         _no_compiler,
         "there is no compiler",
-        "a wheel: pip install",
+        "a wheel of torchdevice-cuda-native",
     ),
     "not compiled yet": (installation.compiled_part, _empty_cache, "is not there yet (missing)", "--build"),
     "a wheel that does not fit": (

@@ -64,7 +64,7 @@ def compiled_part() -> Finding:
         if not build.has_compiler():
             advise(
                 f"the virtual GPU has no compiled part ({found.why}), and there is no compiler",
-                'install one, or a wheel of torchdevice-cuda-native (docs/native-wheels.md)',
+                "install one, or a wheel of torchdevice-cuda-native (docs/native-wheels.md)",
             )
         advise(f"the virtual GPU's compiled part is not there yet ({found.why})", "python -m torchdevice_cuda --build")
     if found.otherwise:
