@@ -155,6 +155,22 @@ def test_compiled_attention() -> None:
 
 
 @child(H200)
+def test_what_attention_keeps_lies_as_on_cuda() -> None:
+    """What is kept for the gradient lies as CUDA's does, which compiled code relies on."""
+    for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        q = torch.randn(1, 2, 3, 4, device="cuda", dtype=dtype).requires_grad_()
+        if dtype != torch.float32:  # which the flash kernel does not take
+            sums = torch.ops.aten._scaled_dot_product_flash_attention(q, q, q, 0.0, True)[1]
+            assert sums.stride() == (6, 3, 1)
+        expected = attend(q, q, q, is_causal=True)
+        (wanted,) = torch.autograd.grad(expected.sum(), q)
+        made = torch.compile(lambda q: attend(q, q, q, is_causal=True))(q)
+        (grad,) = torch.autograd.grad(made.sum(), q)
+        torch.testing.assert_close(made, expected)
+        torch.testing.assert_close(grad, wanted)
+
+
+@child(H200)
 def test_a_backward_pass_without_sums_is_refused() -> None:
     """Without ``compute_log_sumexp`` there are none, and the CPU's kernel would read past them."""
     q, k = (torch.randn(2, length, 4, 8, device="cuda", requires_grad=True) for length in (11, 32))

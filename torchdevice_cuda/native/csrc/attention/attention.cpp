@@ -66,7 +66,7 @@ Attention attention_forward(
     std::optional<double> scale, std::optional<int64_t> words = std::nullopt) {
   if (cpu_attends(q, k, v, bias, dropout) && causal.value_or(0) == 0) {
     auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal.has_value(), bias, scale);
-    return {out, sums.to(at::kFloat), nothing_drawn()};
+    return {out, sums.to(at::kFloat).contiguous(), nothing_drawn()};
   }
   const Tensor scores = attention_scores(q, k, bias, causal, scale);
   const Tensor lse = at::logsumexp(scores, {-1});
@@ -124,15 +124,18 @@ Tensor aligned(const Tensor& sums, bool wanted) {
   return at::constant_pad_nd(sums, {0, left}, std::numeric_limits<float>::infinity());
 }
 
+// As the memory-efficient kernel has it in memory: heads come after positions, however many there are.
+Tensor put_heads_last(const Tensor& t) {
+  const int64_t size = t.size(-1), row = t.size(1) * size;
+  const Tensor packed = t.transpose(1, 2).contiguous();
+  return packed.as_strided(t.sizes(), {t.size(2) * row, size, row, 1});
+}
+
 std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, bool wants_sums, double dropout,
     bool causal, std::optional<double> scale) {
   auto a = attention_forward(q, k, v, bias, dropout, from_start(causal), scale);
-  // Heads come after positions in memory, however many there are.
-  const int64_t size = v.size(-1), row = q.size(1) * size;
-  const Tensor packed = a.out.transpose(1, 2).contiguous();
-  const Tensor out = packed.as_strided(a.out.sizes(), {q.size(2) * row, size, row, 1});
-  return {out, aligned(a.logsumexp, wants_sums), a.drawn.seed, a.drawn.offset};
+  return {put_heads_last(a.out), aligned(a.logsumexp, wants_sums), a.drawn.seed, a.drawn.offset};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention_backward(
@@ -143,7 +146,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention_backward(
   auto g = attention_backward(
       grad, q, k, v, bias, out, lse.slice(-1, 0, q.size(-2)), from_start(causal), scale,
       drawn_again(q, k, dropout, seed, offset), wanted[3]);
-  return {g.q, g.k, g.v, wanted[3] ? g.bias : Tensor()};
+  return {put_heads_last(g.q), put_heads_last(g.k), put_heads_last(g.v), wanted[3] ? g.bias : Tensor()};
 }
 
 void check_flash_type(const Tensor& q) {
@@ -168,7 +171,7 @@ std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(
   auto g = attention_backward(
       grad, q, shared(k, q), shared(v, q), std::nullopt, out, lse, from_start(causal), scale,
       drawn_again(q, k, dropout, state));
-  return {g.q, gathered(g.k, k), gathered(g.v, v)};
+  return {laid_out_as(q, g.q), laid_out_as(k, gathered(g.k, k)), laid_out_as(v, gathered(g.v, v))};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor> cudnn_attention(
@@ -195,7 +198,7 @@ std::tuple<Tensor, Tensor, Tensor> cudnn_attention_backward(
   auto g = attention_backward(
       grad, q, shared(k, q), shared(v, q), bias, out, lse.squeeze(-1), from_start(causal), scale,
       drawn_again(q, k, dropout, seed, offset), false);
-  return {g.q, gathered(g.k, k), gathered(g.v, v)};
+  return {laid_out_as(q, g.q), laid_out_as(k, gathered(g.k, k)), laid_out_as(v, gathered(g.v, v))};
 }
 
 // ---- sequences of several lengths, one after the other ------------------------------------------------------------
