@@ -98,7 +98,8 @@ def main() -> int:
     sanitizer = SANITIZERS[arguments.sanitizer]
     with tempfile.TemporaryDirectory() as folder:
         given = environment(sanitizer, Path(folder, "report"))
-        subprocess.run([sys.executable, "-m", "torchdevice_cuda.native.build"], env=given, cwd=ROOT, check=True)
+        build = [sys.executable, "-m", "torchdevice_cuda", "--driver", "virtual", "--build"]
+        subprocess.run(build, env=given, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         given["LD_PRELOAD"] = " ".join(map(_runtime, sanitizer.libraries))
         tests = rest or ["tests/native", "--deselect", "tests/native/test_build.py", "-m", "not mps and not slow"]
         status = subprocess.run([sys.executable, "-m", "pytest", "-n", "0", *tests], env=given, cwd=ROOT).returncode
