@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import VIRTUAL, Finished, clean_environment, run
+from harness import VIRTUAL, Finished, clean_environment, python, run
 from harness.places import must_be_ready
 
+from native.compilers import Bench
 from torchdevice_cuda.native import build, parts
 
 pytestmark = pytest.mark.native
@@ -147,6 +148,33 @@ print((x + x).tolist(), loaded())
     said = "RuntimeError the native device's part composites is not built (missing); "
     said += "python -m torchdevice_cuda --build composites builds it\n[2.0, 2.0, 2.0] []\n"
     assert (done.status, done.out) == (0, said), done
+
+
+def test_a_part_that_is_built_in_a_test_is_seen(tmp_path: Path) -> None:
+    """Pytest captures what a test says, and a build takes longer than most of them; a compiler that fails is quick."""
+    (tmp_path / "cache").mkdir()
+    bench = Bench(tmp_path)
+    environment = {**bench.environment("exit 1"), **copy_core(tmp_path / "cache")}
+    file = tmp_path / "test_case.py"
+    file.write_text(
+        "import pytest, torch\n"
+        "def test_it():\n"
+        "    with pytest.raises(RuntimeError, match='compiling composites failed'):\n"
+        "        torch.ones(3, device='cuda').sort()\n"
+    )
+    words = [
+        "-m",
+        "pytest",
+        "--torchdevice",
+        "--torchdevice-driver",
+        "virtual",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        "/dev/null",
+    ]
+    done = python(*words, "--rootdir", tmp_path, file, environment=environment, check=False)
+    assert "1 passed" in done.out and "building the native device's part composites for torch" in done.err, done
 
 
 def test_names_that_no_part_has() -> None:

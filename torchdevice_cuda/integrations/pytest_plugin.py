@@ -7,7 +7,6 @@ imported, in every worker of pytest-xdist too, and keeps books on the device's m
 from __future__ import annotations
 
 import argparse
-import contextlib
 from typing import Any
 
 import pytest
@@ -87,13 +86,16 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def _build_ahead(config: pytest.Config, chosen: settings.Settings) -> None:
     """Build what torch's import would build, where the user can see it: later pytest captures what is said."""
     from ..launch import building, failing
-    from ..native.build import BuildInterrupted
+    from ..native import build
 
     capture = config.pluginmanager.getplugin("capturemanager")
-    with contextlib.nullcontext() if capture is None else capture.global_and_fixture_disabled():
+    if capture is not None:
+        # Parts are built later, in the middle of a test.
+        build.unhidden = capture.global_and_fixture_disabled
+    with build.unhidden():
         try:
             building.build_ahead(chosen)
-        except BuildInterrupted as interruption:
+        except build.BuildInterrupted as interruption:
             failing.say(str(interruption))
             # There is no session yet that pytest.exit could end.
             raise SystemExit(failing.INTERRUPTED) from None

@@ -97,8 +97,13 @@ def _acquire(path: Path, say: Callable[[str], None]) -> BaseFileLock:
     return lock
 
 
+#: Entered while a line is said: what would keep it from the user (pytest's capture) stands aside.
+unhidden: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+
+
 def _say(line: str) -> None:
-    print(f"torchdevice_cuda: {line}", file=sys.stderr, flush=True)
+    with unhidden():
+        print(f"torchdevice_cuda: {line}", file=sys.stderr, flush=True)
 
 
 def _terminal(say: Callable[[str], None]) -> TextIO | None:
