@@ -16,7 +16,7 @@ from macho import Library
 from torch_facts import YAML
 from wheels import Wheel
 
-from torchdevice_cuda.native import compilation, op_table, toolchain
+from torchdevice_cuda.native import compilation, parts, toolchain
 
 #: What the library is linked with on a Mac.
 LIBRARIES = ("libc10", "libtorch_cpu", "libtorch_python")
@@ -41,9 +41,10 @@ def compiled(wheel: Wheel, others: Iterable[Wheel]) -> Result:
         torch = toolchain.Torch(folder / "torch", str(wheel.version), cxx11_abi=False)
         wrong: list[str] = []
         objects: list[Library] = []
-        for unit, parts in compilation.layout("cuda").items():
+        units = {name: unit for part in parts.parts_of("cuda").values() for name, unit in part.units.items()}
+        for unit, made in units.items():
             source, out = folder / f"{unit}.cpp", folder / f"{unit}.o"
-            source.write_text(_text(parts.parts, folder / YAML), encoding="utf-8")
+            source.write_text(compilation.write_unit("cuda", made, folder / YAML), encoding="utf-8")
             flags = [*toolchain.compile_flags("cuda", torch), *toolchain.compile_paths(torch, folder), *_QUICK]
             command = [sys.executable, "-m", "ziglang", "c++", "-target", _TARGET, *flags]
             done = subprocess.run(
@@ -58,12 +59,6 @@ def compiled(wheel: Wheel, others: Iterable[Wheel]) -> Result:
     needed = {symbol for one in objects for symbol in one.undefined} - defined
     wrong += sorted(f"nobody has {symbol}" for symbol in lacking(needed, wheel, others))
     return Result(check, str(wheel), len(needed), wrong)
-
-
-def _text(parts: tuple[str, ...], yaml: Path) -> str:
-    if parts == (op_table.TEMPLATE,):
-        return op_table.cpp(yaml, toolchain.SOURCES / op_table.TEMPLATE)
-    return "".join(f'#include "{part}"\n' for part in parts)
 
 
 def lacking(needed: set[str], wheel: Wheel, others: Iterable[Wheel]) -> set[str]:

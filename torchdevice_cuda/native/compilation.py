@@ -190,9 +190,9 @@ def _keep(compilers: Compilers, scratch: Path, log: Path) -> str:
     return f". All that the compiler said is in {log}"
 
 
-def write_unit(kind: str, unit: Unit) -> str:
-    """Write one C++ file that is all of a unit's."""
+def write_unit(kind: str, unit: Unit, yaml: Path | None = None) -> str:
+    """Write one C++ file that is all of a unit's; operators are those of the installed torch, or of another's file."""
     sources = parts.list_sources(kind, unit)
     if sources == [op_table.TEMPLATE]:
-        return op_table.cpp(op_table.yaml_path(), SOURCES / op_table.TEMPLATE)
+        return op_table.cpp(yaml or op_table.yaml_path(), SOURCES / op_table.TEMPLATE)
     return "".join(f'#include "{path}"\n' for path in sources)
