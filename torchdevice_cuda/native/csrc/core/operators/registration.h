@@ -55,8 +55,8 @@ void call_by_stack(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torc
 
 // Registers kernels at a key and claims their operators, for as long as the process lives.
 //
-// Functions are called by stack, which costs a call a tenth of a microsecond, and compiling each half of what a typed
-// kernel does. Those that programs call most are typed.
+// Functions are called by stack: compiling each takes half of what a typed kernel does, and no call was seen to take
+// longer. Those that programs call most are typed.
 class Registrar {
  public:
   explicit Registrar(c10::DispatchKey key, const char* space = "aten") : key_(key), space_(space) {}
