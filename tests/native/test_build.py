@@ -13,11 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import filelock
+import psutil
 import pytest
 from harness import run
 
 from native.compilers import Bench
-from torchdevice_cuda.native import build, op_table, parts, places, toolchain
+from torchdevice_cuda.native import build, compilation, op_table, parts, places, toolchain
 
 ROOT = Path(__file__).resolve().parents[2]
 CSRC = toolchain.SOURCES
@@ -102,6 +103,16 @@ def test_what_the_compiler_says_is_kept(bench: Bench) -> None:
     bench.set("echo x.cpp:1:2: warning: something >&2")
     path = quietly()
     assert len(compiler_output(path)) == len(parts.parts_of("cuda")[parts.CORE].units) + 1  # and the linker
+
+
+def test_memory_and_max_jobs_limit_the_compilers(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What torch's own builds read, and what compilers take; never none."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
+    free = dataclasses.make_dataclass("Memory", ["available"])
+    for available, named, wanted in ((64 << 30, "", 5), (64 << 30, "2", 2), (5 << 30, "", 2), (0, "0", 1)):
+        monkeypatch.setattr(psutil, "virtual_memory", lambda available=available: free(available))
+        monkeypatch.setenv("MAX_JOBS", named)
+        assert compilation._count_jobs(5) == wanted
 
 
 def compiler_output(library: Path) -> list[str]:

@@ -349,13 +349,16 @@ def load(kind: str, *, build: bool = True, say: Callable[[str], None] = _say) ->
     known = sys.modules.get(parts.name_library(kind, CORE))
     if known is not None:
         return known
-    core = _load(kind, CORE, build, say)
+    with _failing_as_build_errors():
+        place = whereabouts(kind)
+    core = _load(kind, CORE, place, build, say)
     if len(parts.parts_of(kind)) > 1:
-        attaching.attach(core, kind, lambda part: _load(kind, part, _may_build[kind], _say))
+        # Those of this core, whatever becomes of the sources meanwhile.
+        attaching.attach(core, kind, lambda part: _load(kind, part, place, _may_build[kind], _say))
     return core
 
 
-def _load(kind: str, part: str, build: bool, say: Callable[[str], None]) -> ModuleType:
+def _load(kind: str, part: str, place: Place, build: bool, say: Callable[[str], None]) -> ModuleType:
     """Imports the compiled module of a part.
 
     One that does not load, for instance because it was linked with a newer C++ library than there is here, is built
@@ -365,7 +368,6 @@ def _load(kind: str, part: str, build: bool, say: Callable[[str], None]) -> Modu
     import torch  # noqa: F401  (its shared libraries must be loaded first)
 
     with _failing_as_build_errors():
-        place = whereabouts(kind)
         path = place.of_part(kind, part)
         shipped, otherwise = _shipped(kind, part, place)
         if shipped is not None:

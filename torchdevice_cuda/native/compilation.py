@@ -64,7 +64,7 @@ def compile_parts(
     with tempfile.TemporaryDirectory(dir=folder, prefix=SCRATCH, ignore_cleanup_errors=True) as name:
         scratch, log = Path(name), folder / _name_log(wanted)
         try:
-            objects = _compile_units(kind, units, torch, cxx, scratch, compilers, progress)
+            objects = _compile_units(kind, units, jobs, torch, cxx, scratch, compilers, progress)
             made = _link(kind, wanted, torch, cxx, scratch, objects, paths, compilers)
         except BuildError as error:
             raise BuildError(f"{error}{_keep(compilers, scratch, log)}") from error
@@ -109,13 +109,14 @@ def _pace(cache: Path) -> float:
 def _compile_units(
     kind: str,
     units: Mapping[str, Unit],
+    jobs: int,
     torch: Torch,
     cxx: str,
     scratch: Path,
     compilers: Compilers,
     progress: Progress,
 ) -> dict[str, Path]:
-    """Compile units into object files, what takes longest first."""
+    """Compile units into object files, so many at a time, what takes longest first."""
     flags = [*toolchain.compile_flags(kind, torch), *toolchain.compile_paths(torch, scratch), *toolchain.tune(cxx)]
     # Written here: the program may be in the middle of ``import torch``, and a thread that imports something would
     # wait for that to end, for ever.
@@ -133,7 +134,7 @@ def _compile_units(
 
     objects: dict[str, Path] = {}
     # In this order: leaving the pool waits for its threads, which wait for the compilers.
-    with ThreadPoolExecutor(_count_jobs(len(units))) as pool, compilers.ended_by_errors():
+    with ThreadPoolExecutor(jobs) as pool, compilers.ended_by_errors():
         first = sorted(units, key=lambda name: -units[name].seconds)
         pending = {pool.submit(one, name, units[name]): name for name in first}
         while len(objects) < len(units):

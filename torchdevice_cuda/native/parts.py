@@ -7,7 +7,6 @@ of its operators or functions. Files whose names begin with ``cuda_`` or ``mps_`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -279,8 +278,3 @@ def find_part(kind: str, function: str) -> str | None:
 def name_library(kind: str, part: str) -> str:
     """Name the Python module that a part is."""
     return f"_hostdevice_{kind}" if part == CORE else f"_hostdevice_{kind}_{part}"
-
-
-def is_template(path: str) -> bool:
-    """Tell whether a source is written at build time."""
-    return Path(path).suffix == ".jinja"

@@ -176,6 +176,7 @@ py::dict read(bool clear) {
 
 void begin(PyObject* module) {
   auto m = py::reinterpret_borrow<py::module_>(module);
+  keep_types_of_errors();
   m.def("start_counting", &start, py::arg("hidden"));
   m.def("stop_counting", &end_counting, py::call_guard<py::gil_scoped_release>());
   m.def("is_counted", [] { return is_counted(); });

@@ -10,6 +10,7 @@ void begin(PyObject* module) {
   install_kineto();
   install_event_profiling();
   auto m = py::reinterpret_borrow<py::module_>(module);
+  keep_types_of_errors();
   m.def("describe_devices", &describe_devices, py::arg("properties"));
 }
 
