@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import compileall
 import functools
+import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 from harness import EVERYWHERE, servers
@@ -75,6 +77,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests for real hardware are run where it is."""
     if item.get_closest_marker("gpu") is not None and not _has_gpu():
         pytest.skip("torch sees no NVIDIA GPU")
+
+
+@pytest.fixture(autouse=True)
+def _same_environment() -> Iterator[None]:
+    """A variable that a test leaves behind is read by the children of all tests after it."""
+    before = dict(os.environ)
+    yield
+    changed = {name for name, _ in before.items() ^ os.environ.items()} - {"PYTEST_CURRENT_TEST"}
+    assert not changed, f"the test left variables of the environment changed: {', '.join(sorted(changed))}"
 
 
 @pytest.fixture

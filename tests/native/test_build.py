@@ -105,6 +105,24 @@ def test_what_the_compiler_says_is_kept(bench: Bench) -> None:
     assert len(compiler_output(path)) == len(parts.parts_of("cuda")[parts.CORE].units) + 1  # and the linker
 
 
+def test_headers_are_compiled_once_where_many_units_share_them(bench: Bench) -> None:
+    """Of all parts together; the core's own units are too few for that to pay."""
+
+    def commands() -> list[list[str]]:
+        log = build.library("cuda").parent / compilation.LOG
+        return [words for line in log.read_text().splitlines() if "-print-file-name" not in (words := line.split())]
+
+    quietly()
+    assert not any("-include" in words or "c++-header" in words for words in commands())
+    build.libraries("cuda", force=True, say=lambda line: None)
+    (headers,) = (words for words in commands() if "c++-header" in words)
+    units = [words for words in commands() if "-c" in words]
+    included = [words for words in units if "-include" in words]
+    (level,) = (word for word in headers if word.startswith("-O"))
+    assert len(included) >= compilation._SHARED_BY and all(level in words for words in included)
+    assert len(included) < len(units), "what is compiled otherwise reads them"
+
+
 def test_memory_and_max_jobs_limit_the_compilers(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """What torch's own builds read, and what compilers take; never none."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
@@ -131,8 +149,9 @@ def test_the_compiler_has_nothing_to_say(kind: str) -> None:
     library = build.libraries(kind)[parts.CORE]
     commands = [line for line in logged(library) if line.startswith("$ ")]
     for name in (name for part in parts.parts_of(kind).values() for name in part.units):
-        (command,) = [line for line in commands if f"/{name}.cpp" in line]
-        assert {"-Wall", "-Wextra"} <= set(command.split()) and "-w" not in command.split()
+        told = [line.split() for line in commands if f"/{name}.cpp" in line]
+        assert told, name  # more than once where a part was built again
+        assert all({"-Wall", "-Wextra"} <= set(words) and "-w" not in words for words in told)
     assert compiler_output(library) == []
 
 

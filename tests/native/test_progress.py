@@ -136,7 +136,7 @@ def test_on_a_real_terminal(tmp_path: Path) -> None:
     assert process.returncode == 0 and len(made) == len(parts.parts_of("cuda"))
     assert all(Path(path).is_file() for path in made)
     lines = shown.decode().replace("\r\n", "\n").split("\n")
-    units = sum(len(part.units) for part in parts.parts_of("cuda").values())
+    units = sum(len(part.units) for part in parts.parts_of("cuda").values()) + 1  # and the headers
     first = rf"building the native device \(cuda\) for torch \S+: {units} units, \d+ at a time, about \d+ s, once"
     assert re.search(first, lines[0])
     assert re.search(rf"\[#*\.*\] about \d+ s left; \d+/{units} units, at \w+", lines[1])

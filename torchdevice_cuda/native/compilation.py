@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TextIO
 
@@ -28,6 +29,12 @@ _LOOK_S = 0.5
 _PACE = "pace"
 #: Memory that a compiler takes, at most.
 _JOB_BYTES = 2 << 30
+#: PyTorch's headers, compiled once for units that are compiled alike, where so many are: that takes as long as parsing
+#: them three times.
+_HEADERS = "headers"
+_COMMON = SOURCES / "common.h"
+_SHARED_BY = 6
+_HEADERS_S = 17.0
 
 
 def sources() -> list[tuple[str, str]]:
@@ -56,8 +63,11 @@ def compile_parts(
     units = {name: unit for part in wanted for name, unit in parts.parts_of(kind)[part].units.items()}
     folder = paths[wanted[0]].parent
     jobs = _count_jobs(len(units))
-    progress = Progress({name: unit.seconds for name, unit in units.items()}, jobs, _pace(folder.parent), say, terminal)
-    count = f"{len(units)} units, {jobs} at a time" if len(units) > 1 else "1 unit"
+    weights = {name: unit.seconds for name, unit in units.items()}
+    if _sharing(units):
+        weights[_HEADERS] = _HEADERS_S
+    progress = Progress(weights, jobs, _pace(folder.parent), say, terminal)
+    count = f"{len(weights)} units, {jobs} at a time" if len(weights) > 1 else "1 unit"
     left = progress.estimate.left()
     say(f"building the native {_what(kind, wanted)} for torch {torch.version}: {count}, about {left:.0f} s, once")
     compilers = Compilers()
@@ -123,28 +133,59 @@ def _compile_units(
     for name, unit in units.items():
         (scratch / f"{name}.cpp").write_text(write_unit(kind, unit), encoding="utf-8")
 
-    def one(name: str, unit: Unit) -> Path:
+    sharing = _sharing(units)
+    headers = scratch / _COMMON.name
+
+    def compile_one(name: str, words: list[str], out: Path) -> Path:
         progress.estimate.began(name)
-        source = scratch / f"{name}.cpp"
-        out = source.with_suffix(".o")
-        compilers.run(
-            [cxx, *flags, unit.level, *unit.flags, "-c", str(source), "-o", str(out)], f"compiling {name}", out
-        )
+        compilers.run([cxx, *flags, *words, "-o", str(out)], f"compiling {name}", out)
         return out
 
+    def start(name: str) -> Future[Path]:
+        if name == _HEADERS:
+            words = [*_told(units[sharing[0]]), "-x", "c++-header", str(headers)]
+            return pool.submit(compile_one, name, words, headers.with_suffix(".h.gch"))
+        # A compiler that cannot use what was compiled reads the header itself.
+        included = ["-include", str(headers)] if name in sharing else []
+        source = scratch / f"{name}.cpp"
+        words = [*_told(units[name]), *included, "-c", str(source)]
+        return pool.submit(compile_one, name, words, source.with_suffix(".o"))
+
     objects: dict[str, Path] = {}
+    waiting = sorted(units, key=lambda name: -units[name].seconds)
+    if sharing:
+        shutil.copy(_COMMON, headers)
+        waiting = [_HEADERS, *(name for name in waiting if name not in sharing)]
     # In this order: leaving the pool waits for its threads, which wait for the compilers.
     with ThreadPoolExecutor(jobs) as pool, compilers.ended_by_errors():
-        first = sorted(units, key=lambda name: -units[name].seconds)
-        pending = {pool.submit(one, name, units[name]): name for name in first}
-        while len(objects) < len(units):
+        pending = {start(name): name for name in waiting}
+        while pending:
             # Not without end: Python does not see a signal that comes as it begins to wait for a lock.
             for future in wait(pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED).done:
                 name = pending.pop(future)
-                objects[name] = future.result()
+                made = future.result()
                 progress.ended(name)
+                if name == _HEADERS:
+                    pending |= {start(name): name for name in sharing}
+                else:
+                    objects[name] = made
             progress.look()
     return objects
+
+
+def _told(unit: Unit) -> list[str]:
+    """How a unit is compiled: compiled headers serve units that are compiled alike."""
+    return [unit.level, *unit.flags]
+
+
+def _sharing(units: Mapping[str, Unit]) -> list[str]:
+    """Name the units that share compiled headers, what takes longest first; none where that would not pay."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for name in sorted(units, key=lambda name: -units[name].seconds):
+        if units[name].folders != (op_table.TEMPLATE,):
+            alike.setdefault(tuple(_told(units[name])), []).append(name)
+    most = max(alike.values(), key=len)
+    return most if len(most) >= _SHARED_BY else []
 
 
 def _link(
