@@ -16,11 +16,11 @@ def version() -> str:
     written = HERE / "PKG-INFO"
     if written.exists():
         return HeaderParser().parsestr(written.read_text(encoding="utf-8"))["Version"]
-    source = (HERE.parent / "torchdevice_cuda" / "__init__.py").read_text(encoding="utf-8")
+    source = (HERE.parent / "torchdevice_cuda" / "_version.py").read_text(encoding="utf-8")
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__version__":
             return ast.literal_eval(node.value)
-    raise ValueError("torchdevice_cuda/__init__.py says no __version__")
+    raise ValueError("torchdevice_cuda/_version.py says no __version__")
 
 
 class BuildWithPth(build_py):

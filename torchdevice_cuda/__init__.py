@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from .drivers import Driver
 
-__version__ = "0.1.0"
 __all__ = ["activate", "deactivate", "driver", "is_active"]
 
 

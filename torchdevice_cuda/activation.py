@@ -18,7 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import __version__, _compat, drivers, report, settings, shadow, threads, translate
+from . import _compat, drivers, report, settings, shadow, threads, translate
+from ._version import __version__
 from .drivers.selection import select, select_after
 from .drivers.unavailable import DriverUnavailable as DriverUnavailable  # callers of activate() catch it
 from .importing import finder

@@ -14,7 +14,7 @@ import torch
 from harness import in_child
 
 from torchdevice_cuda.fallback import mlx_ops, mlx_routes, thresholds
-from torchdevice_cuda.fallback.cpu import Shape, overload
+from torchdevice_cuda.fallback.operators import Shape, overload
 from torchdevice_cuda.report.departures import departures
 
 from .caches import cached_in

@@ -25,7 +25,8 @@ if Path(sys.path[0]) == Path(__file__).resolve().parent:
 
 import torch  # noqa: E402
 
-from torchdevice_cuda.fallback import cpu, mlx_ops, thresholds  # noqa: E402
+from torchdevice_cuda.fallback import mlx_ops, thresholds  # noqa: E402
+from torchdevice_cuda.fallback.operators import overload  # noqa: E402
 from torchdevice_cuda.launch.doctor.samples import COLUMNS, arguments  # noqa: E402
 
 SMALLEST, STEP = 10, 4  # powers of two, in elements
@@ -53,7 +54,7 @@ def both(on_cpu: Callable[[], Any], through_mlx: Callable[[], Any]) -> threshold
 
 def measure(name: str, largest: int) -> dict[thresholds.Key, thresholds.Pair]:
     """Times of an operator by size class; empty where nobody has thought of arguments."""
-    op, entry, found = cpu.overload(name), mlx_ops.TABLE[name], {}
+    op, entry, found = overload(name), mlx_ops.TABLE[name], {}
     for power in range(SMALLEST, largest + 1, STEP):
         made = arguments(name, 1 << power)
         if made is None:

@@ -37,7 +37,7 @@ def make_environment(folder: Path, *, shim: bool, see: Iterable[str | Path]) -> 
     (site_packages / "aaa_see.pth").write_text("".join(f"{entry}\n" for entry in see))
     if shim:
         source = folder / "source" / "shim"  # building leaves traces beside the sources
-        version = Path("torchdevice_cuda", "__init__.py")
+        version = Path("torchdevice_cuda", "_version.py")
         (folder / "source" / version).parent.mkdir(parents=True)
         shutil.copy(REPOSITORY / version, folder / "source" / version)
         shutil.copytree(REPOSITORY / "shim", source, ignore=shutil.ignore_patterns("build", "*.egg-info"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -15,7 +16,7 @@ from torch._C import _DistBackendError
 from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroupGloo, Store
 
 from ..drivers.errors import cuda_error
-from . import addresses, agreement, environment, groups, membership, rules, watchdog
+from . import addresses, agreement, environment, membership, rules, watchdog
 from .agreement import Kind
 from .carriers import Carrier
 from .options import TIMEOUT, NCCLConfig, Options
@@ -30,6 +31,8 @@ _gloo: Any = Backend
 #: A tag of what no rank sends.
 _NEVER_SENT = 0x7DC0DE
 _numbers = itertools.count()
+#: The backend that this thread has made last, until its group is known: somebody has to hold it.
+made = threading.local()
 
 
 class Communicator(ProcessGroupGloo):
@@ -93,7 +96,7 @@ class Communicator(ProcessGroupGloo):
         self._set_enable_nan_check(read.checks_nan)
         if read.times:
             self._enable_collectives_timing()
-        groups.made.backend = self
+        made.backend = self
 
     @property
     def host(self) -> Backend:

@@ -8,6 +8,8 @@ from weakref import WeakKeyDictionary
 
 from torch._C._distributed_c10d import _ProcessGroupWrapper
 
+from .communicator import made
+
 if TYPE_CHECKING:
     from .backend import ProcessGroupNCCL
 
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
 _backends: WeakKeyDictionary[Any, ProcessGroupNCCL] = WeakKeyDictionary()
 #: The reduction of the call that this thread makes, as Python gave it: the dispatcher shows no factors.
 noted = threading.local()
-#: The backend that this thread has made last, until its group is known: somebody has to hold it.
-made = threading.local()
 
 
 def taken(group: Any, backend: Any) -> bool:

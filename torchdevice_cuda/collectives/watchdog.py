@@ -11,22 +11,32 @@ import sys
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from .agreement import Agreement
-    from .communicator import Communicator
+    from .carriers import Carrier
+
+
+class Group(Protocol):
+    """A process group, as far as this thread needs it."""
+
+    carrier: ClassVar[Carrier]
+
+    def close_connections(self) -> None:
+        """Fail what is pending, here and on the other ranks."""
+
 
 #: Seconds between looks.
 _INTERVAL = 0.05
 #: Seconds that a process which ends gives its collectives.
 _GRACE = 3.0
 _lock = threading.Lock()
-_watched: dict[Agreement, weakref.ref[Communicator]] = {}
+_watched: dict[Agreement, weakref.ref[Group]] = {}
 _is_running = False
 
 
-def watch(group: Communicator, agreement: Agreement) -> None:
+def watch(group: Group, agreement: Agreement) -> None:
     """Close the connections of a group when it has failed, for as long as it lives."""
     global _is_running
     with _lock:

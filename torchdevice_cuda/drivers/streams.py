@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
+import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .errors import cuda_error
-
-if TYPE_CHECKING:
-    from .recording.captures import Capture, Clock
 
 DEFAULT_STREAM = 0
 LEAST_PRIORITY, GREATEST_PRIORITY = 0, -3
 IPC_HANDLE_SIZE = 64
+#: Which threads a capture keeps from unsafe calls.
+GLOBAL, THREAD_LOCAL, RELAXED = range(3)
+
+#: A stream by what it is, whatever number it is called by.
+Key = tuple[int, int]
+#: How much of every stream's work is done before what comes next: of forks and joins.
+Clock = dict[Key, int]
+
+_capture_ids = itertools.count(1)
 
 
 @dataclasses.dataclass
@@ -26,6 +34,52 @@ class StreamState:
     priority: int
     handle: int
     idle_at: int = 0  # nanoseconds on the monotonic clock
+
+    @property
+    def key(self) -> Key:
+        """Identify the stream among those of all devices."""
+        return self.device, self.handle
+
+
+class Capture:
+    """One capture: its streams, by what waited for what."""
+
+    def __init__(self, origin: StreamState, mode: int) -> None:
+        self.id = next(_capture_ids)
+        self.origin = origin
+        self.mode = mode
+        self.thread = threading.get_ident()
+        self.broken = self.ended = False
+        self.streams: dict[Key, Clock] = {origin.key: {}}
+        #: puts something that is no operator among what is replayed: a name, and what does it
+        self.add: Callable[[str, Callable[[], object]], None] = lambda name, work: None
+        #: takes from the calling thread what watches its operators
+        self.leave: Callable[[], None] = lambda: None
+        #: whether the calling thread computes for the thread that captures, as autograd's threads do
+        self.is_handed_on: Callable[[], bool] = lambda: False
+
+    def minds_this_thread(self) -> bool:
+        """Whether the calling thread is one that the capture keeps from unsafe calls."""
+        return self.mode == GLOBAL or (self.mode == THREAD_LOCAL and self.thread == threading.get_ident())
+
+    def takes(self, stream: StreamState) -> bool:
+        """Whether a stream takes part."""
+        return stream.key in self.streams
+
+    def fail(self, code: int) -> Exception:
+        """The error of a call that the capture does not survive."""
+        self.broken = True
+        return cuda_error(code)
+
+    def count(self, stream: StreamState) -> None:
+        """Work was given to a stream that takes part."""
+        clock = self.streams.setdefault(stream.key, {})
+        clock[stream.key] = clock.get(stream.key, 0) + 1
+
+    def unjoined(self) -> bool:
+        """Whether a stream has work that the first one does not come behind."""
+        end = self.streams[self.origin.key]
+        return any(clock.get(key, 0) > end.get(key, 0) for key, clock in self.streams.items())
 
 
 @dataclasses.dataclass

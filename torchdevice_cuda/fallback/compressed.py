@@ -19,7 +19,7 @@ from .assigning import Assigned
 from .refusals import NO_LAYOUT, refusal
 
 if TYPE_CHECKING:
-    from .cpu import Operator
+    from .operators import Operator
 
 _aten = torch.ops.aten
 _base = torch._C.TensorBase

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,108 +14,12 @@ from .quantized_tensors import place
 from .refusals import NARROW
 
 if TYPE_CHECKING:
-    from torch._ops import OpOverload, OpOverloadPacket
-
-    #: An operator as the dispatcher knows it.
-    Operator: TypeAlias = OpOverload[..., Any]
+    from .operators import Operator, Shape
 
 _CPU = torch.device("cpu")
 _COMPLEX128 = torch.complex128  # torch takes it to the device, where nothing can compute with it
 _base = torch._C.TensorBase
 _to, _cpu, _copy, _resize = _base.to, _base.cpu, _base.copy_, _base.resize_
-#: Where torch keeps the functions that its operators are called by; calling one costs a third less than the operator.
-_BINDINGS = tuple(
-    getattr(torch._C, name) for name in ("_VariableFunctions", "_special", "_linalg", "_fft", "_nn", "_sparse")
-)
-
-
-def overload(name: str) -> Operator:
-    """The operator object of ``namespace::name.overload``; the namespace is ``aten`` where there is none."""
-    namespace, _, rest = name.rpartition("::")
-    base, _, which = rest.partition(".")
-    return cast("Operator", getattr(getattr(getattr(torch.ops, namespace or "aten"), base), which or "default"))
-
-
-def _callable(op: Operator) -> Callable[..., Any]:
-    """What computes an operator: torch's function of that name, where no other overload can be meant by it.
-
-    Arguments that have their default are left out of a call; torch's functions read ``reduction=Mean`` as none.
-    """
-    packet: OpOverloadPacket[..., Any] = op.overloadpacket
-    if any(argument.name == "reduction" for argument in op._schema.arguments):
-        return op
-    base = packet.__name__
-    if [name for name in packet.overloads() if _makes_tensors(getattr(packet, name)._schema)] == [op._overloadname]:
-        for owner in _BINDINGS:
-            if hasattr(owner, base):
-                return cast("Callable[..., Any]", getattr(owner, base))
-    return op
-
-
-def _makes_tensors(schema: torch._C.FunctionSchema) -> bool:
-    """Whether an overload takes tensors and writes into none; TorchScript has others, for numbers."""
-    takes = any("Tensor" in str(argument.type) for argument in schema.arguments)
-    return takes and not any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
-
-
-@dataclasses.dataclass(frozen=True)
-class Shape:
-    """What of an operator's schema matters here: who is written to, and what each result is."""
-
-    op: Operator
-    #: what computes the operator, given its arguments in the schema's order
-    call: Callable[..., Any]
-    #: names of the arguments the operator writes to
-    written: frozenset[str]
-    #: those among them of which it never reads what is in them
-    outs: frozenset[str]
-    #: for each result: the name of the argument that it is, ``None`` for a new tensor
-    results: tuple[str | None, ...]
-    #: names of all arguments, in order
-    names: tuple[str, ...]
-    #: the places of those that can be tensors, lists of tensors, or devices
-    places: tuple[int, ...]
-    #: whether it takes a tensor at its first place and nowhere else
-    unary: bool
-    #: whether its result is one tensor
-    single: bool
-    #: whether the operator draws random numbers from a generator it is given
-    draws: bool
-    #: whether it only makes new tensors of those it is given, as most operators do
-    plain: bool
-
-    @classmethod
-    def of(cls, op: Operator) -> Shape:
-        """Read an operator's schema."""
-        schema = op._schema
-        owners: dict[str, str] = {}
-        written: set[str] = set()
-        outs: set[str] = set()
-        for argument in schema.arguments:
-            # What is not written to can only be viewed, and a view of a copy is a tensor of its own.
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                written.add(argument.name)
-                if argument.is_out:
-                    outs.add(argument.name)
-                for label in argument.alias_info.before_set:
-                    owners[label] = argument.name
-        results: list[str | None] = []
-        for result in schema.returns:
-            labels = result.alias_info.before_set if result.alias_info is not None else set()
-            results.append(next((owners[label] for label in labels if label in owners), None))
-        names = tuple(argument.name for argument in schema.arguments)
-        kinds = [str(argument.type) for argument in schema.arguments]
-        places = tuple(place for place, kind in enumerate(kinds) if "Tensor" in kind or "Device" in kind)
-        unary = places == (0,) and kinds[0] == "Tensor"
-        single = [str(result.type) for result in schema.returns] == ["Tensor"]
-        draws = "generator" in names
-        plain = not written and not draws and not any(results) and bool(results)
-        call: Callable[..., Any] = _callable(op) if plain else op
-        if op.name() in _ASKING:
-            call = functools.partial(_asked, op)
-        return cls(
-            op, call, frozenset(written), frozenset(outs), tuple(results), names, places, unary, single, draws, plain
-        )
 
 
 def to_cpu(value: Any, device: torch.device) -> Any:
@@ -180,17 +83,6 @@ def seeded(generator: torch.Generator | None, device: torch.device) -> torch.Gen
     made = torch._C.Generator()
     made.manual_seed(int(seed))
     return made
-
-
-#: Operators that keep less for the gradient where none of their arguments requires one.
-_ASKING = frozenset({"aten::_sparse_mm_reduce_impl"})
-
-
-def _asked(op: Operator, *args: Any) -> Any:
-    """Compute one of those as if a gradient were wanted: it is the device's tensors that may require one."""
-    given = [value.detach().requires_grad_() if isinstance(value, torch.Tensor) else value for value in args]
-    with torch._C._AutoDispatchBelowAutograd():
-        return op(*given)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from .capabilities import COMPOSITE, with_kernel
 
 if TYPE_CHECKING:
-    from .cpu import Operator
+    from .operators import Operator
 
 Kernel = Callable[..., Any]
 #: What is said of a library that CUDA's build of PyTorch comes without, and of what nobody has written.

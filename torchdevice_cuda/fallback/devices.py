@@ -14,7 +14,7 @@ import torch
 
 if TYPE_CHECKING:
     from ..native.op_table import Row
-    from .cpu import Operator
+    from .operators import Operator
 
 #: The attribute as a function: a device's type makes a new string each time it is asked for.
 is_cpu: Callable[[torch.Tensor], bool] = vars(torch._C.TensorBase)["is_cpu"].__get__

@@ -20,11 +20,12 @@ from ..report.departures import timed
 from . import cpu
 from .capabilities import Subject, refusals
 from .devices import is_stranger
+from .operators import Shape
 from .refusals import NO_DOUBLE, refusal
 
 if TYPE_CHECKING:
     from ..native.interface import Handler, Rescue
-    from .cpu import Operator
+    from .operators import Operator
 
 #: Functions whose operators have limits on MPS in some version of macOS or torch that CUDA does not have, by the module
 #: that holds them; methods of the names under ``torch`` too.
@@ -127,7 +128,7 @@ class Guard:
     def operator(self, op: Operator, native: torch._C._SafeKernelFunction) -> Callable[..., Any]:
         """A kernel that asks the backend's own, and goes to the CPU where that refuses."""
         passage = cpu.Passage(translated=self._translated)
-        name, on_cpu = op.name(), cpu.carried(cpu.Shape.of(op), self._device, passage)
+        name, on_cpu = op.name(), cpu.carried(Shape.of(op), self._device, passage)
         known, keys = refusals.of(name), torch._C.DispatchKeySet(torch._C.DispatchKey.MPS)
 
         def kernel(*args: Any, **kwargs: Any) -> Any:

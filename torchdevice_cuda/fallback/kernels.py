@@ -17,13 +17,13 @@ import torch
 from ..report.departures import departures, timed
 from . import compressed, cpu, cuda_refusals, nested
 from .capabilities import cut_off, keys, limited, missing, with_kernel
-from .cpu import overload
 from .cuda_operators import COMPUTED
 from .guards import Guard
 from .mlx_routes import Routes
+from .operators import Shape, overload
 
 if TYPE_CHECKING:
-    from .cpu import Operator
+    from .operators import Operator
 
 _log = logging.getLogger("torchdevice_cuda")
 NO_KERNEL = "the GPU's backend has no kernel"
@@ -89,7 +89,7 @@ class Chain:
 
     def kernel(self, op: Operator) -> Callable[..., Any]:
         """The kernel of one operator."""
-        name, shape = op.name(), cpu.Shape.of(op)
+        name, shape = op.name(), Shape.of(op)
         on_cpu = timed(cpu.carried(shape, self.device, self.passage(name, "CPU")), (name, "CPU", NO_KERNEL))
         route = self.routes.of(shape)
         if route is None:

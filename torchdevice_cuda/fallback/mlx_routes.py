@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from . import mlx_ops, thresholds
-from .cpu import Shape, write_back
+from .cpu import write_back
 from .mlx_arrays import mlx
+from .operators import Shape
 from .thresholds import Figures
 
 if TYPE_CHECKING:
-    from .cpu import Operator
+    from .operators import Operator
 
 _log = logging.getLogger("torchdevice_cuda")
 _numel = torch._C.TensorBase.numel

@@ -16,9 +16,10 @@ from torch.utils._pytree import tree_leaves
 from . import cpu
 from .devices import is_stranger, mixed, two_devices
 from .nested_tensors import NO_SIZES, Kernel, Members, StridedNestedTensor, homes, on_host, places_of, whole
+from .operators import Shape, overload
 
 if TYPE_CHECKING:
-    from .cpu import Operator
+    from .operators import Operator
 
 _aten = torch.ops.aten
 _base = torch._C.TensorBase
@@ -85,7 +86,7 @@ class Home:
             )
 
     def _kernel(self, op: Operator) -> Kernel:
-        shape, name = cpu.Shape.of(op), op.name()
+        shape, name = Shape.of(op), op.name()
 
         def compute(*args: Any, **kwargs: Any) -> Any:
             self.check(op, args, kwargs)
@@ -190,7 +191,7 @@ def register(library: torch.library.Library, home: Home) -> None:
         return home.view(elements, *places)
 
     def computed(name: str) -> Kernel:
-        op = cpu.overload(name)
+        op = overload(name)
 
         def compute(*args: Any, **kwargs: Any) -> torch.Tensor:
             home.left(op.name(), "CPU", NO_BACKEND)

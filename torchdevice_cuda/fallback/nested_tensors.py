@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves
 from .assigning import Assigned
 
 if TYPE_CHECKING:
-    from .cpu import Operator
+    from .operators import Operator
 
 _aten = torch.ops.aten
 _base = torch._C.TensorBase

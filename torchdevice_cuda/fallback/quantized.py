@@ -15,10 +15,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from . import cpu
 from .devices import compares_itself, is_stranger, mixed, rows, two_devices
+from .operators import Shape, overload
 from .quantized_tensors import Kernel, QuantizedTensor
 
 if TYPE_CHECKING:
-    from .cpu import Operator
+    from .operators import Operator
 
 _CPU = torch.device("cpu")
 NO_BACKEND = "the GPU's backend has no quantised tensors"
@@ -114,7 +115,7 @@ class Home:
         compute = self._computing(op)
         if (lacking := refusing(op)) is None:
             return compute
-        refuse = functools.partial(_refuse, cpu.overload(lacking))
+        refuse = functools.partial(_refuse, overload(lacking))
         compares = op.namespace == "aten" and compares_itself(op)
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -138,7 +139,7 @@ class Home:
             raise self._translated(error)
 
     def _computing(self, op: Operator) -> Kernel:
-        shape, name = cpu.Shape.of(op), op.name()
+        shape, name = Shape.of(op), op.name()
 
         def compute(*args: Any, **kwargs: Any) -> Any:
             named = dict(zip(shape.names, args, strict=False), **kwargs)

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from .assigning import Assigned
 
 if TYPE_CHECKING:
-    from .cpu import Operator
+    from .operators import Operator
 
 Kernel = Callable[..., Any]
 _aten = torch.ops.aten

@@ -13,11 +13,12 @@ import torch
 
 from . import cpu
 from .devices import is_stranger, mixed
+from .operators import Shape
 from .refusals import NARROW
 from .wide_tensors import Kernel, WideTensor
 
 if TYPE_CHECKING:
-    from .cpu import Operator
+    from .operators import Operator
 
 _CPU = torch.device("cpu")
 NO_DOUBLES = "the GPU has no float64"
@@ -94,7 +95,7 @@ class Home:
         return move
 
     def _computing(self, op: Operator) -> Kernel:
-        shape, name = cpu.Shape.of(op), op.name()
+        shape, name = Shape.of(op), op.name()
         at_home = _AT_HOME.get(name)
         between = name in _BETWEEN or torch._C._dispatch_has_kernel_for_dispatch_key(name, _COMPOSITE)
 

@@ -21,7 +21,7 @@ from .assigning import Assigned, assign
 from .refusals import NARROW, NO_DOUBLE, refusal
 
 if TYPE_CHECKING:
-    from .cpu import Operator
+    from .operators import Operator
 
 Kernel = Callable[..., Any]
 _aten = torch.ops.aten

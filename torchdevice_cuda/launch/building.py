@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .. import __version__, settings
+from .. import settings
+from .._version import __version__
 
 #: Files that exist where NVIDIA's driver is installed, on Linux and in WSL.
 _NVIDIA = ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version")

@@ -10,7 +10,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from .. import __version__, gpus, settings, variables
+from .. import gpus, settings, variables
+from .._version import __version__
 from . import failing, options, program
 
 NAME = failing.NAME

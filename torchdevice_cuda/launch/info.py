@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from .. import __version__, activation, settings
+from .. import activation, settings
+from .._version import __version__
 
 if TYPE_CHECKING:
     from ..drivers import Driver

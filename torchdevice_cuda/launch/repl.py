@@ -8,7 +8,7 @@ import os
 import sys
 from types import ModuleType
 
-from .. import __version__
+from .._version import __version__
 
 
 def banner() -> str:

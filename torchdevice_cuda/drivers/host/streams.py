@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 
 from ..errors import cuda_error, invalid_ordinal
-from ..recording.captures import Captures
-from ..streams import DEFAULT_STREAM, GREATEST_PRIORITY, LEAST_PRIORITY, EventState, Streams, StreamState
+from ..recording.captures import Captures, CapturingStreams
+from ..streams import DEFAULT_STREAM, GREATEST_PRIORITY, LEAST_PRIORITY, EventState, StreamState
 
 POOL_SIZE = 32  # CUDA hands out 32 streams per priority and device, then starts over
 
@@ -32,7 +32,7 @@ def _is_pool_id(stream_id: int) -> bool:
     return bool(stream_id & 1) and 1 <= kind <= 1 - GREATEST_PRIORITY and stream_id >> 5 < POOL_SIZE
 
 
-class HostStreams(Streams):
+class HostStreams(CapturingStreams):
     """Streams whose work is done when the call that gave it returns; thread-safe."""
 
     def __init__(self, device_count: int, cycles_per_second: Callable[[int], float]) -> None:

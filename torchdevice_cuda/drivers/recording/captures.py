@@ -6,70 +6,15 @@ nothing needs torch: streams are made in the middle of ``import torch``.
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable
 
 from ..errors import cuda_error
-from ..streams import DEFAULT_STREAM, EventState, StreamState
+from ..streams import DEFAULT_STREAM, Capture, EventState, Streams, StreamState
 
 INVALID_VALUE, ILLEGAL_STATE = 1, 401
 UNSUPPORTED, INVALIDATED, MERGE, UNJOINED, ISOLATION = 900, 901, 902, 904, 905
 CAPTURED_EVENT, WRONG_THREAD = 907, 908
-
-GLOBAL, THREAD_LOCAL, RELAXED = range(3)
-
-#: A stream by what it is, whatever number it is called by.
-Key = tuple[int, int]
-#: How much of every stream's work is done before what comes next: of forks and joins.
-Clock = dict[Key, int]
-
-_ids = itertools.count(1)
-
-
-def _key(stream: StreamState) -> Key:
-    return stream.device, stream.handle
-
-
-class Capture:
-    """One capture: its streams, by what waited for what."""
-
-    def __init__(self, origin: StreamState, mode: int) -> None:
-        self.id = next(_ids)
-        self.origin = origin
-        self.mode = mode
-        self.thread = threading.get_ident()
-        self.broken = self.ended = False
-        self.streams: dict[Key, Clock] = {_key(origin): {}}
-        #: puts something that is no operator among what is replayed: a name, and what does it
-        self.add: Callable[[str, Callable[[], object]], None] = lambda name, work: None
-        #: takes from the calling thread what watches its operators
-        self.leave: Callable[[], None] = lambda: None
-        #: whether the calling thread computes for the thread that captures, as autograd's threads do
-        self.is_handed_on: Callable[[], bool] = lambda: False
-
-    def minds_this_thread(self) -> bool:
-        """Whether the calling thread is one that the capture keeps from unsafe calls."""
-        return self.mode == GLOBAL or (self.mode == THREAD_LOCAL and self.thread == threading.get_ident())
-
-    def takes(self, stream: StreamState) -> bool:
-        """Whether a stream takes part."""
-        return _key(stream) in self.streams
-
-    def fail(self, code: int) -> Exception:
-        """The error of a call that the capture does not survive."""
-        self.broken = True
-        return cuda_error(code)
-
-    def count(self, stream: StreamState) -> None:
-        """Work was given to a stream that takes part."""
-        clock = self.streams.setdefault(_key(stream), {})
-        clock[_key(stream)] = clock.get(_key(stream), 0) + 1
-
-    def unjoined(self) -> bool:
-        """Whether a stream has work that the first one does not come behind."""
-        end = self.streams[_key(self.origin)]
-        return any(clock.get(key, 0) > end.get(key, 0) for key, clock in self.streams.items())
 
 
 class Captures:
@@ -159,7 +104,7 @@ class Captures:
             return False
         if capture.broken:
             raise cuda_error(INVALIDATED)
-        event.captured = capture, dict(capture.streams[_key(stream)])
+        event.captured = capture, dict(capture.streams[stream.key])
         return True
 
     def wait(self, event: EventState, stream: StreamState) -> bool:
@@ -176,7 +121,13 @@ class Captures:
         if ours is not None and ours is not theirs:
             theirs.broken = True
             raise ours.fail(MERGE)
-        into = theirs.streams.setdefault(_key(stream), {})
+        into = theirs.streams.setdefault(stream.key, {})
         for key, done in clock.items():
             into[key] = max(into.get(key, 0), done)
         return True
+
+
+class CapturingStreams(Streams):
+    """Streams whose work can be captured."""
+
+    captures: Captures

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     import torch
 
     from ...native.interface import NativeGraph
-    from ..host.streams import HostStreams
-    from .captures import Capture
+    from ..streams import Capture
+    from .captures import CapturingStreams
 
 
 class RecordingDriver(Driver):
@@ -20,7 +20,7 @@ class RecordingDriver(Driver):
     if TYPE_CHECKING:
 
         @property
-        def streams(self) -> HostStreams:
+        def streams(self) -> CapturingStreams:
             """Streams that know of captures."""
 
     @property

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import torch
 
 from ..errors import cuda_error
-from .captures import RELAXED, WRONG_THREAD, Capture, Captures
+from ..streams import RELAXED, Capture
+from .captures import WRONG_THREAD, Captures
 from .nodes import Node
 from .recording import Recording
 
 if TYPE_CHECKING:
+    from ..base import Driver
     from ..streams import StreamState
-    from .driver import RecordingDriver
 
 _IN_CAPTURE = (
     "{} during CUDA graph capture. If you need this call to be captured, please file an issue. Current "
@@ -44,7 +45,7 @@ def refuse_seeding(capture: Capture | None, generator: torch.Generator, seed: in
 class RecordedGraph:
     """The graph of a driver whose kernels are PyTorch's; the same to the program as one of the compiled device."""
 
-    def __init__(self, driver: RecordingDriver, captures: Captures) -> None:
+    def __init__(self, driver: Driver, captures: Captures) -> None:
         self._driver, self._captures = driver, captures
         self.capturing = False
         self._recording: Recording | None = None
@@ -56,7 +57,8 @@ class RecordedGraph:
         return streams.state(streams.current(device), device)
 
     def _refuse_in_capture(self, what: str) -> None:
-        refuse_in_capture(self._driver.capture(), what)
+        if self._captures.underway:
+            refuse_in_capture(self._captures.of(self._stream()), what)
 
     def register_generator(self, generator: torch.Generator) -> None:
         """Count a generator's draws as the graph's."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -16,8 +16,23 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ...report.unsupported import not_supported
 
 if TYPE_CHECKING:
+    from ..streams import StreamState
     from .operators import Operator
-    from .recording import Recording
+
+
+class Recording(Protocol):
+    """A capture that is underway, as far as its calls see it."""
+
+    def stream(self) -> StreamState | None:
+        """Return the calling thread's stream, if it takes part."""
+
+    def call(self, op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call an operator, and record the call if it belongs to the capture."""
+
+    def foreign(
+        self, name: str, make: Callable[..., Any], args: tuple[Any, ...], written: Sequence[torch.Tensor]
+    ) -> Any:
+        """Call a function that is no operator, and record it as one call."""
 
 
 class _Here(threading.local):

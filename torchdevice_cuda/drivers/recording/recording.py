@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import cuda_error
-from .captures import INVALIDATED, Capture
+from .captures import INVALIDATED
 from .draws import Draws
 from .journal import Glance, Journal, memory_of
 from .mode import Recorder, is_carrying, one_call
@@ -20,7 +20,7 @@ from .sharing import share
 
 if TYPE_CHECKING:
     from ..base import Driver
-    from ..streams import StreamState
+    from ..streams import Capture, StreamState
     from .operators import Operator
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...report.unsupported import not_supported
-from .captures import UNSUPPORTED, Capture
+from .captures import UNSUPPORTED
 from .mode import refuse_unseen
 from .operators import MASKS, Facts
 
 if TYPE_CHECKING:
+    from ..streams import Capture
     from .draws import Draws
     from .journal import Journal
 

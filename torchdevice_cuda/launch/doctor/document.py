@@ -17,7 +17,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ... import __version__, settings
+from ... import settings
+from ..._version import __version__
 from ...drivers.host import facts
 from .results import Result
 

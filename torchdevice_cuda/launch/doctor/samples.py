@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from ...fallback import cpu, mlx_ops
+from ...fallback import mlx_ops
+from ...fallback.operators import overload
 
 #: Operators whose results are unique only up to signs or order: what they are made for is compared instead.
 REBUILT: dict[str, Callable[[Any, Any], torch.Tensor]] = {
@@ -124,7 +125,7 @@ def arguments(name: str, count: int) -> Arguments | None:
         made = make(count)
         try:
             if mlx_ops.fits(entry, made, {}):
-                cpu.overload(name)(*made)
+                overload(name)(*made)
                 return made
         except (RuntimeError, TypeError):
             continue

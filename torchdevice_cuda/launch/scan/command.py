@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ... import __version__
+from ..._version import __version__
 from ...meanings import MPS, VIRTUAL
 from ...settings import Settings
 from ...variables import suggest_value

@@ -17,14 +17,13 @@ import torch
 
 from ...fallback.wide_tensors import WideTensor
 from .marks import References
-from .wrapping import PLAIN
 
 _ref = weakref.ref
 _storage: Callable[[torch.Tensor], Any] = torch._C.TensorBase.untyped_storage
 
 
 #: What has memory of its own.
-_HOLDING = PLAIN - {WideTensor}
+_HOLDING = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
 def _memory(tensor: torch.Tensor) -> Any:

@@ -20,7 +20,7 @@ from ..core.registry import patch
 from ..core.wrapping import Function, resembling
 
 if TYPE_CHECKING:
-    from ...drivers.recording.recording import Recording
+    from ...drivers.recording.mode import Recording
 
 _frame = sys._getframe
 _WRAPPER = torch._TorchCompileInductorWrapper

@@ -12,7 +12,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from torchdevice_cuda import __version__, _compat, settings
+from torchdevice_cuda import _compat, settings
+from torchdevice_cuda._version import __version__
 from torchdevice_cuda.launch.building import has_nvidia_driver
 from torchdevice_cuda.native import build, inventory, toolchain
 

@@ -6,8 +6,9 @@ import functools
 
 import torch
 
-from ....fallback import cpu, mlx_ops
+from ....fallback import mlx_ops
 from ....fallback.mlx_arrays import mlx
+from ....fallback.operators import overload
 from ..asking import Finding, NotHereError, Wrong, add, expect, main
 from ..samples import REBUILT, TOLERANCE, arguments, flat
 
@@ -26,7 +27,7 @@ def _as_on_the_cpu(name: str) -> Finding:
     made = arguments(name, _ELEMENTS)
     if made is None:
         raise NotHereError("nobody has thought of arguments")
-    known, found = cpu.overload(name)(*made), mlx_ops.run(mlx_ops.TABLE[name], *made)
+    known, found = overload(name)(*made), mlx_ops.run(mlx_ops.TABLE[name], *made)
     for one, other in zip(flat(known), flat(found), strict=True):
         same = (one.shape, one.dtype) == (other.shape, other.dtype)
         expect(same, f"{other.dtype} {tuple(other.shape)}, not {one.dtype} {tuple(one.shape)}")

@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 
-from ....fallback import cpu, mlx_ops, thresholds
+from ....fallback import mlx_ops, thresholds
 from ....fallback.capabilities import missing
 from ....fallback.mlx_arrays import mlx
+from ....fallback.operators import overload
 from .. import bare
 from ..asking import Finding, NotHereError, add, expect, main, question
 from ..samples import COLUMNS, arguments
@@ -88,7 +89,7 @@ def _operator(name: str, power: int) -> Finding:
     made = arguments(name, 1 << power)
     if made is None:
         raise NotHereError("nobody has thought of arguments")
-    op, entry, tensors = cpu.overload(name), mlx_ops.TABLE[name], mlx_ops.tensors(made)
+    op, entry, tensors = overload(name), mlx_ops.TABLE[name], mlx_ops.tensors(made)
     size = thresholds.size_class(max(tensor.numel() for tensor in tensors))
     on_cpu = _on_cpu(lambda: op(*made))
     through_mlx = None if mlx() is None else _best(lambda: mlx_ops.run(entry, *made))

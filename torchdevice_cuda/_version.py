@@ -1,0 +1,3 @@
+"""The version of torchdevice_cuda."""
+
+__version__ = "0.1.0"
