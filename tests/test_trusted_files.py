@@ -39,6 +39,13 @@ _PROGRAMS = "the program's own code"
 #: A file and a name in it, and why the file that it leads to need not be checked, or what checks it.
 ALLOWED = {
     "collectives/agreement.py": {"memory_dir": "created with O_EXCL and a random name; opened through trust"},
+    "doctor/checks/installation.py": {"cache_dir": "asks how much room there is", "run": _COMPILER},
+    "doctor/checks/training.py": {"run": _PYTHON},
+    "doctor/document.py": {"gettempdir": "a new file, which nothing reads"},
+    "doctor/examination.py": {
+        "cache_dir": "its name is given to children",
+    },
+    "doctor/running.py": {"Popen": _PYTHON},
     "drivers/host/facts.py": {"run": _SYSTEM},
     "drivers/host/memory.py": {"CDLL": "the process itself"},
     "drivers/mps/metal.py": {"run": _SYSTEM},
@@ -52,13 +59,6 @@ ALLOWED = {
     },
     "kernels/nvcc.py": {"run": _COMPILER},
     "kernels/toolkit.py": {"cache_dir": _CHECKED},
-    "launch/doctor/checks/installation.py": {"cache_dir": "asks how much room there is", "run": _COMPILER},
-    "launch/doctor/checks/training.py": {"run": _PYTHON},
-    "launch/doctor/document.py": {"gettempdir": "a new file, which nothing reads"},
-    "launch/doctor/examination.py": {
-        "cache_dir": "its name is given to children",
-    },
-    "launch/doctor/running.py": {"Popen": _PYTHON},
     "launch/program.py": dict.fromkeys(("exec", "SourceFileLoader", "SourcelessFileLoader"), _PROGRAMS),
     "leftovers.py": {"TemporaryDirectory": _PRIVATE},
     "monitoring/places.py": {"runtime_dir": _CHECKED, "memory_dir": _CHECKED},

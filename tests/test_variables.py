@@ -12,7 +12,7 @@ from harness.processes import ROOT
 
 import torchdevice_cuda
 from torchdevice_cuda import settings, variables
-from torchdevice_cuda.launch.children import torchdevice_cuda_shim as shim
+from torchdevice_cuda.children import torchdevice_cuda_shim as shim
 
 OURS = ("-m", "torchdevice_cuda")
 #: A macro of kernels, which no environment has.

@@ -23,8 +23,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchdevice_cuda.doctor.samples import REBUILT, TOLERANCE, flat
 from torchdevice_cuda.fallback import mlx_ops
-from torchdevice_cuda.launch.doctor.samples import REBUILT, TOLERANCE, flat
 
 #: Operators whose results are made of their dtype's limits: the CPU's own results are the reference.
 OF_THEIR_DTYPE = ("nan_to_num",)

@@ -10,7 +10,7 @@ import pytest
 from harness import Finished, clean_environment, python
 from native.compilers import Bench
 
-from torchdevice_cuda.launch import children
+from torchdevice_cuda import children
 
 SUITE = Path(__file__).with_name("suite")
 PLUGIN = "torchdevice_cuda.integrations.pytest_plugin"

@@ -14,7 +14,7 @@ from harness.processes import ROOT
 from .running import PROGRAMS, environment, make_environment, our_packages, write
 
 SHIM = ROOT / "shim"
-CHILDREN = ROOT / "torchdevice_cuda" / "launch" / "children"
+CHILDREN = ROOT / "torchdevice_cuda" / "children"
 #: A torch and a torchdevice_cuda small enough to start hundreds of times: what the shim may know of them, and no more.
 FAKES = Path(__file__).with_name("fakes")
 CHAINING = Path(__file__).with_name("chaining")

@@ -54,7 +54,7 @@ def test_an_interrupted_build(how: str, bench: Bench, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     environment = {**clean_environment(), **bench.environment(HANGING), "PIDS": str(pids)}
     if how == "the shim":
-        folder = Path(build.__file__).parents[1] / "launch" / "children"
+        folder = Path(build.__file__).parents[1] / "children"
         environment |= {**SHIM, "PYTHONPATH": f"{folder}:{environment['PYTHONPATH']}"}
     status, out, err = interrupt(COMMANDS[how], pids, environment)
     first, *rest = err.splitlines()

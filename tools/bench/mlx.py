@@ -25,9 +25,9 @@ if Path(sys.path[0]) == Path(__file__).resolve().parent:
 
 import torch  # noqa: E402
 
+from torchdevice_cuda.doctor.samples import COLUMNS, arguments  # noqa: E402
 from torchdevice_cuda.fallback import mlx_ops, thresholds  # noqa: E402
 from torchdevice_cuda.fallback.operators import overload  # noqa: E402
-from torchdevice_cuda.launch.doctor.samples import COLUMNS, arguments  # noqa: E402
 
 SMALLEST, STEP = 10, 4  # powers of two, in elements
 CLEARLY = 0.5  # of the CPU's time, for what other machines are to go by

@@ -67,8 +67,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         if unused:
             raise pytest.UsageError(f"{unused[0]} needs --torchdevice")
         return
-    from .. import activation
-    from ..launch import children, failing
+    from .. import activation, children
+    from ..launch import failing
     from ..native.build import BuildError
 
     try:

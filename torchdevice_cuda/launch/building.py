@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from .. import settings
 from .._version import __version__
-
-#: Files that exist where NVIDIA's driver is installed, on Linux and in WSL.
-_NVIDIA = ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version")
-
-
-def has_nvidia_driver() -> bool:
-    """Whether NVIDIA's driver is installed, so that a CUDA GPU may answer."""
-    return any(os.path.exists(path) for path in _NVIDIA)
+from ..drivers.host.facts import has_nvidia_driver
 
 
 def choose_kind(chosen: settings.Settings) -> str:

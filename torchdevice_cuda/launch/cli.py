@@ -138,8 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complete(request.value)
 
     program.drop_first_entry()
-    from .. import activation
-    from . import children
+    from .. import activation, children
 
     try:
         chosen = settings.load(request.overrides)
@@ -183,7 +182,7 @@ def _show(text: str) -> int:
 
 
 def _examine(request: Request, chosen: settings.Settings) -> int:
-    from .doctor import examination
+    from ..doctor import examination
 
     try:
         text, status = examination.examine(request.args, chosen, request.overrides)

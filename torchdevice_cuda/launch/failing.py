@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .children import torchdevice_cuda_shim as shim
+from ..children import torchdevice_cuda_shim as shim
 
 NAME = "torchdevice-cuda"
 STATUS, INTERRUPTED = shim.STATUS, shim.INTERRUPTED

@@ -1,4 +1,4 @@
-"""What the host's processor is, from the sources each system has; every one may be absent."""
+"""What the host is: its processor, from the sources each system has, any of which may be absent; NVIDIA's driver."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ from pathlib import Path
 from typing import Any
 
 _DEFAULT_CLOCK_KHZ = 1_000_000  # where the system does not tell its clock
+#: Files that exist where NVIDIA's driver is installed, on Linux and in WSL.
+_NVIDIA = ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version")
+
+
+def has_nvidia_driver() -> bool:
+    """Whether NVIDIA's driver is installed, so that a CUDA GPU may answer."""
+    return any(os.path.exists(path) for path in _NVIDIA)
 
 
 @functools.cache

@@ -17,15 +17,14 @@ from typing import Any
 
 import psutil
 import pytest
+from launch.running import OURS, ROOT, environment, python
 
+from torchdevice_cuda.doctor import document, examination, showing
+from torchdevice_cuda.doctor.probes import PROBES
+from torchdevice_cuda.doctor.results import FAILED, NOTED, OK, SKIPPED, Answer, Result
+from torchdevice_cuda.doctor.samples import COLUMNS
+from torchdevice_cuda.doctor.table import CHECKS, START
 from torchdevice_cuda.fallback.refusals import TABLE
-from torchdevice_cuda.launch.doctor import document, examination, showing
-from torchdevice_cuda.launch.doctor.probes import PROBES
-from torchdevice_cuda.launch.doctor.results import FAILED, NOTED, OK, SKIPPED, Answer, Result
-from torchdevice_cuda.launch.doctor.samples import COLUMNS
-from torchdevice_cuda.launch.doctor.table import CHECKS, START
-
-from ..running import OURS, ROOT, environment, python
 
 DOCTOR = (*OURS, "--doctor", "--driver", "cpu")
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import torchdevice_cuda
-from torchdevice_cuda.launch.doctor import packages
-from torchdevice_cuda.launch.doctor.asking import Advised, NotHereError, Question
-from torchdevice_cuda.launch.doctor.checks import installation
-from torchdevice_cuda.launch.doctor.results import FAILED, NOTED
+from torchdevice_cuda.doctor import packages
+from torchdevice_cuda.doctor.asking import Advised, NotHereError, Question
+from torchdevice_cuda.doctor.checks import installation
+from torchdevice_cuda.doctor.results import FAILED, NOTED
 from torchdevice_cuda.native import build, compilation, inventory, toolchain, wheel
 
 Patch = pytest.MonkeyPatch
@@ -122,7 +122,7 @@ def _shim_elsewhere(folder: Path, patch: Patch) -> None:
 
 def _shadowed(folder: Path, patch: Patch) -> None:
     (folder / "sitecustomize.py").touch()
-    patch.setattr(sys, "path", [*sys.path, str(Path(__file__).parents[3] / "shim")])
+    patch.setattr(sys, "path", [*sys.path, str(Path(__file__).parents[2] / "shim")])
 
 
 def _backend(folder: Path, patch: Patch) -> None:
@@ -281,7 +281,7 @@ def test_a_mac_needs_no_virtual_gpu(tmp_path: Path, monkeypatch: Patch) -> None:
 def test_torch_is_not_imported() -> None:
     """A torch that does not load is what people ask a doctor about."""
     code = (
-        "import sys; from torchdevice_cuda.launch.doctor.checks import installation\n"
+        "import sys; from torchdevice_cuda.doctor.checks import installation\n"
         "installation.torch_build(); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

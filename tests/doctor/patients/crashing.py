@@ -5,7 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 
-from torchdevice_cuda.launch.doctor.asking import NotHereError, Wrong, expect, main, question
+from torchdevice_cuda.doctor.asking import NotHereError, Wrong, expect, main, question
 
 
 @question

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from ...drivers.traits import NONE, Trait
+from ..drivers.traits import NONE, Trait
 
 _NO_SETTINGS: Mapping[str, str] = {}
 _FAITHFUL = {"policy": "faithful"}

@@ -6,7 +6,7 @@ import ctypes
 import subprocess
 import sys
 
-from torchdevice_cuda.launch.doctor.asking import main, question
+from torchdevice_cuda.doctor.asking import main, question
 
 
 @question

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from ...fallback import mlx_ops
-from ...fallback.operators import overload
+from ..fallback import mlx_ops
+from ..fallback.operators import overload
 
 #: Operators whose results are unique only up to signs or order: what they are made for is compared instead.
 REBUILT: dict[str, Callable[[Any, Any], torch.Tensor]] = {

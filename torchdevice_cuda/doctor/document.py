@@ -17,9 +17,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ... import settings
-from ..._version import __version__
-from ...drivers.host import facts
+from .. import settings
+from .._version import __version__
+from ..drivers.host import facts
 from .results import Result
 
 #: What results may depend on.

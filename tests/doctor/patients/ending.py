@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 
-from torchdevice_cuda.launch.doctor.asking import main, question
+from torchdevice_cuda.doctor.asking import main, question
 
 if os.environ.get("PATIENT") == "stillborn":
     sys.exit("there is no such package")

@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ... import leftovers, settings
-from ...drivers.host import facts
-from ...drivers.traits import Trait
-from ...variables import suggest
-from .. import children
+from .. import children, leftovers, settings
+from ..drivers.host import facts
+from ..drivers.traits import Trait
+from ..variables import suggest
 from . import document
 from .results import FAILED, NOTED, OK, SKIPPED, Result
 from .running import Process, run

@@ -13,11 +13,11 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TypeVar
 
-from ... import settings
+from .. import settings
 
 _Environ = TypeVar("_Environ", bound=MutableMapping[str, str])
 FOLDER = Path(__file__).parent
-PACKAGE = FOLDER.parents[1]
+PACKAGE = FOLDER.parent
 
 
 def export(

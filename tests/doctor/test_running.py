@@ -12,13 +12,13 @@ import pytest
 from harness import clean_environment
 from harness.processes import TESTS
 
-from torchdevice_cuda.launch.doctor.results import FAILED, OK, SKIPPED, Result
-from torchdevice_cuda.launch.doctor.running import Process, run
-from torchdevice_cuda.launch.doctor.table import Check
+from torchdevice_cuda.doctor.results import FAILED, OK, SKIPPED, Result
+from torchdevice_cuda.doctor.running import Process, run
+from torchdevice_cuda.doctor.table import Check
 
 
 def _examined(patient: str, folder: Path, limit: float = 20, **environment: str) -> Result:
-    check = Check(patient, "to be tested", f"launch.doctor.patients.{patient}", limit=limit, bare=True)
+    check = Check(patient, "to be tested", f"doctor.patients.{patient}", limit=limit, bare=True)
     variables = clean_environment(**environment)
     variables["PYTHONPATH"] = f"{TESTS}:{variables['PYTHONPATH']}"
     started: list[Process] = []
@@ -83,7 +83,7 @@ def test_one_that_fails_at_its_end(tmp_path: Path) -> None:
 
 
 def test_those_that_nobody_waits_for_are_ended(tmp_path: Path) -> None:
-    check = Check("hanging", "to be tested", "launch.doctor.patients.hanging", limit=60, bare=True)
+    check = Check("hanging", "to be tested", "doctor.patients.hanging", limit=60, bare=True)
     variables = clean_environment()
     variables["PYTHONPATH"] = f"{TESTS}:{variables['PYTHONPATH']}"
     started: list[Process] = []
@@ -109,7 +109,7 @@ def test_those_that_nobody_waits_for_are_ended(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("together", [1, 2])
 def test_no_more_than_so_many_at_a_time(tmp_path: Path, together: int) -> None:
-    check = Check("ending", "to be tested", "launch.doctor.patients.ending", bare=True)
+    check = Check("ending", "to be tested", "doctor.patients.ending", bare=True)
     variables = clean_environment(PATIENT="stillborn")
     variables["PYTHONPATH"] = f"{TESTS}:{variables['PYTHONPATH']}"
 

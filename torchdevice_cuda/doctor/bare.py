@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from ... import settings
+from .. import settings
 
 DEVICE = "mps"
 
@@ -14,7 +14,7 @@ def bring_up() -> str:
     """The device as torch names it; an emulated one is put in its place first, where that is asked for."""
     chosen = settings.load()
     if chosen.emulate_mps:
-        from ...drivers.mps import driver
+        from ..drivers.mps import driver
 
         driver.emulate(chosen.memory or 1 << 33, chosen.build)
     return DEVICE

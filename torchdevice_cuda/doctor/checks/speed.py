@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from ....fallback import mlx_ops, thresholds
-from ....fallback.capabilities import missing
-from ....fallback.mlx_arrays import mlx
-from ....fallback.operators import overload
+from ...fallback import mlx_ops, thresholds
+from ...fallback.capabilities import missing
+from ...fallback.mlx_arrays import mlx
+from ...fallback.operators import overload
 from .. import bare
 from ..asking import Finding, NotHereError, add, expect, main, question
 from ..samples import COLUMNS, arguments

@@ -6,9 +6,9 @@ import functools
 
 import torch
 
-from ....fallback import mlx_ops
-from ....fallback.mlx_arrays import mlx
-from ....fallback.operators import overload
+from ...fallback import mlx_ops
+from ...fallback.mlx_arrays import mlx
+from ...fallback.operators import overload
 from ..asking import Finding, NotHereError, Wrong, add, expect, main
 from ..samples import REBUILT, TOLERANCE, arguments, flat
 

@@ -13,9 +13,9 @@ from harness import python
 from harness.places import unbuilt
 
 from torchdevice_cuda import settings
-from torchdevice_cuda.launch.doctor import examination, running
-from torchdevice_cuda.launch.doctor.results import FAILED, NOTED, OK, SKIPPED, Answer, Result
-from torchdevice_cuda.launch.doctor.table import CHECKS
+from torchdevice_cuda.doctor import examination, running
+from torchdevice_cuda.doctor.results import FAILED, NOTED, OK, SKIPPED, Answer, Result
+from torchdevice_cuda.doctor.table import CHECKS
 
 pytestmark = [pytest.mark.native, pytest.mark.mps]
 EMULATED = {"TORCHDEVICE_EMULATE_MPS": "1", "OMP_NUM_THREADS": "1"}

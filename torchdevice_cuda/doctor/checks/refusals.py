@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ....fallback.refusals import TABLE, refusal
+from ...fallback.refusals import TABLE, refusal
 from .. import bare
 from ..asking import Finding, NotHereError, Wrong, add, main
 from ..probes import PROBES, Probe

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from torchdevice_cuda import _compat, settings
 from torchdevice_cuda._version import __version__
-from torchdevice_cuda.launch.building import has_nvidia_driver
+from torchdevice_cuda.drivers.host.facts import has_nvidia_driver
 from torchdevice_cuda.native import build, inventory, toolchain
 
 from .. import packages
