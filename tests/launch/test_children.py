@@ -40,7 +40,7 @@ def test_command_line_default_wins_in_children_too(tmp_path: Path) -> None:
 def test_grandchildren_get_one_path_entry(tmp_path: Path) -> None:
     inner = "import os; print(os.environ['PYTHONPATH'].split(os.pathsep))"
     nested = f"import subprocess, sys; subprocess.run([sys.executable, '-m', 'torchdevice_cuda', '-c', {inner!r}])"
-    assert run_with_child(tmp_path, nested).out == f"{[str(PACKAGE / 'launch' / 'children'), str(ROOT)]}\n"
+    assert run_with_child(tmp_path, nested).out == f"{[str(PACKAGE / 'children'), str(ROOT)]}\n"
 
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
