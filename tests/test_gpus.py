@@ -10,7 +10,8 @@ import torch
 from harness import CPU, MPS_FAITHFUL, VIRTUAL, child, python
 
 import torchdevice_cuda
-from torchdevice_cuda import gpus, settings
+from torchdevice_cuda import settings
+from torchdevice_cuda.settings import gpus
 
 #: What ``torch.cuda.get_device_properties`` gave on a real one, less what differs from one to the next.
 RECORDED = Path(__file__).parent / "data" / "h200-properties.json"

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from harness import Place, child, in_child, python
 
-from torchdevice_cuda import meanings, settings
-from torchdevice_cuda.meanings import Nothing, Refused, meaning
+from torchdevice_cuda import settings
+from torchdevice_cuda.settings import meanings
+from torchdevice_cuda.settings.meanings import Nothing, Refused, meaning
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 PLACES = {driver: Place(driver, {"driver": driver}) for driver in settings.DRIVERS}

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from harness import STOCK, child
 
-from torchdevice_cuda import folders
 from torchdevice_cuda.monitoring import publishing, readings
 from torchdevice_cuda.report import family
+from torchdevice_cuda.settings import folders
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 OTHER = 12345

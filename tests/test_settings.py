@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from torchdevice_cuda import gpus, settings
-from torchdevice_cuda.meanings import Nothing, Refused
+from torchdevice_cuda import settings
+from torchdevice_cuda.settings import gpus
+from torchdevice_cuda.settings.meanings import Nothing, Refused
 
 
 def test_environment_is_read_and_overridden() -> None:

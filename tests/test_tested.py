@@ -67,8 +67,8 @@ def test_a_change_that_does_not_compile_is_left_out(tools: SimpleNamespace) -> N
 
 
 def test_a_sample_is_the_same_for_a_seed(tools: SimpleNamespace) -> None:
-    found = tools.mutating.mutants(["settings.py", "drivers/host"])
-    assert {each.file.split("/")[1] for each in found} == {"settings.py", "drivers"}
+    found = tools.mutating.mutants(["settings/__init__.py", "drivers/host"])
+    assert {each.file.split("/")[1] for each in found} == {"settings", "drivers"}
     one, again, other = (tools.mutating.sample(found, 20, seed) for seed in (1, 1, 2))
     assert one == again
     assert one != other
@@ -77,7 +77,7 @@ def test_a_sample_is_the_same_for_a_seed(tools: SimpleNamespace) -> None:
 
 def test_a_changed_file_is_newer_than_what_was_compiled(tools: SimpleNamespace, tmp_path: Path) -> None:
     tree = tools.mutating.Tree(tmp_path)
-    name = "torchdevice_cuda/settings.py"
+    name = "torchdevice_cuda/settings/__init__.py"
     times = []
     for source in (b"a = 1\n", b"a = 2\n"):
         tree.write(name, source)
@@ -117,8 +117,8 @@ def test_the_likeliest_of_the_named_tests_come_first(tools: SimpleNamespace) -> 
 
 @pytest.mark.slow
 def test_mutants_are_examined_with_named_tests(tools: SimpleNamespace) -> None:
-    found = tools.mutating.mutants(["settings.py"])
-    source = (ROOT / "torchdevice_cuda/settings.py").read_bytes()
+    found = tools.mutating.mutants(["settings/__init__.py"])
+    source = (ROOT / "torchdevice_cuda/settings/__init__.py").read_bytes()
     changed = {source[each.change.begin : each.change.end]: each for each in found}
     chosen = [changed[b"1 <= value <= 64"]]
     caught, survived = (
@@ -135,7 +135,7 @@ def test_tests_run_in_forks(tools: SimpleNamespace, tmp_path: Path) -> None:
     tests = ["tests/test_settings.py", "tests/drivers/test_machine.py"]
     with tools.forking.Server(tmp_path) as server:
         assert server.pytest(tests).status == 0
-        name = "torchdevice_cuda/settings.py"
+        name = "torchdevice_cuda/settings/__init__.py"
         source = (tmp_path / name).read_bytes()
         tree.write(name, source.replace(b"1 <= value <= 64", b"1 <= value <= 65"))
         noticed = server.pytest(["-x", *tests])

@@ -51,7 +51,6 @@ ALLOWED = {
     "drivers/mps/metal.py": {"run": _SYSTEM},
     "fallback/storages.py": {"CDLL": _TORCHS},
     "fallback/stored.py": {"cache_dir": _CHECKED},
-    "folders.py": {"gettempdir": "names a folder, and reads nothing in it"},
     "foreign/triton/sources.py": {"exec": _PROGRAMS},
     "importing/finder.py": {"spec_from_file_location": "Python files of this package"},
     "kernels/compiled.py": {
@@ -77,7 +76,8 @@ ALLOWED = {
     "nvidia/smi/placing.py": {"cache_dir": _CHECKED},
     "report/destination.py": {"mkstemp": "removed at once"},
     "report/family.py": {"gettempdir": _CHECKED},
-    "settings.py": {"cache_dir": "passes the name on"},
+    "settings/__init__.py": {"cache_dir": "passes the name on"},
+    "settings/folders.py": {"gettempdir": "names a folder, and reads nothing in it"},
     "shadow/stock.py": {"exec": _TORCHS, "SourceFileLoader": _TORCHS},
     "translate/patches/operators.py": dict.fromkeys(
         ("load_library", "ExtensionFileLoader"), "libraries that the program loads"

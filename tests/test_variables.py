@@ -11,8 +11,9 @@ from harness import STOCK, Finished, in_child, python
 from harness.processes import ROOT
 
 import torchdevice_cuda
-from torchdevice_cuda import settings, variables
+from torchdevice_cuda import settings
 from torchdevice_cuda.children import torchdevice_cuda_shim as shim
+from torchdevice_cuda.settings import variables
 
 OURS = ("-m", "torchdevice_cuda")
 #: A macro of kernels, which no environment has.

@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from torchdevice_cuda.meanings import CHOOSING, Nothing, meaning
 from torchdevice_cuda.settings import DRIVERS, OPTIONS, Option
-from torchdevice_cuda.variables import VARIABLES
+from torchdevice_cuda.settings.meanings import CHOOSING, Nothing, meaning
+from torchdevice_cuda.settings.variables import VARIABLES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 BEGIN, END = "<!-- from tools/settings_table.py -->\n", "<!-- end -->\n"

@@ -23,7 +23,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from . import folders
+from .settings import folders
 
 _MARK = b"\ntorchdevice-native sha256:"
 _SEAL_LENGTH = len(_MARK) + hashlib.sha256().digest_size

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from torchdevice_cuda import gpus, monitoring, settings
+from torchdevice_cuda import monitoring, settings
 from torchdevice_cuda.drivers.cpu.driver import CpuDriver, offer
 from torchdevice_cuda.drivers.host import driver as host
 from torchdevice_cuda.drivers.host import facts, machine
 from torchdevice_cuda.drivers.traits import NONE, Trait
+from torchdevice_cuda.settings import gpus
 
 GIB = 1 << 30
 

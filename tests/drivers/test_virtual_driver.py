@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from torchdevice_cuda import gpus, settings
+from torchdevice_cuda import settings
 from torchdevice_cuda.drivers.virtual import driver as module
 from torchdevice_cuda.drivers.virtual.driver import VirtualDriver, offer
 from torchdevice_cuda.native import build, half
+from torchdevice_cuda.settings import gpus
 
 
 class Native:

@@ -14,12 +14,12 @@ import torch
 from harness import VIRTUAL, child
 
 import torchdevice_cuda
-from torchdevice_cuda import gpus
 from torchdevice_cuda._compat import cudnn_version
 from torchdevice_cuda.drivers.host import facts
 from torchdevice_cuda.drivers.streams import EventState, StreamState
 from torchdevice_cuda.drivers.traits import Trait
 from torchdevice_cuda.drivers.virtual.streams import NativeStreams
+from torchdevice_cuda.settings import gpus
 
 GIB = 1 << 30
 TWO = VIRTUAL.but(devices=2, memory="1GiB", gpu="a100-80")

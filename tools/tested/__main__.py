@@ -3,7 +3,7 @@
     pip install "coverage>=7.13"
     python tools/tested coverage                            # the default suite, then lines and branches of each file
     python tools/tested coverage tests/launch tests/report  # some of it; what was recorded before is kept
-    python tools/tested figures --missing settings.py drivers   # of what was recorded: which lines no test ran
+    python tools/tested figures --missing settings drivers      # of what was recorded: which lines no test ran
     python tools/tested mutants --sample 300 --results found.jsonl  # changes, and whether tests notice: after coverage
     python tools/tested mutants --results found.jsonl --survivors   # again those that nobody noticed
     python tools/tested mutants drivers --tests tests/drivers --sample 0 --results found.jsonl  # all; takes no coverage

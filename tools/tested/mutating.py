@@ -29,7 +29,7 @@ from changes import Change, changes, compiles
 from forking import Server
 
 #: Where a wrong word does the most harm: what is read from outside, where requests go, what the GPU is said to be.
-PLACES = ("settings.py", "drivers", "translate/core")
+PLACES = ("settings/__init__.py", "drivers", "translate/core")
 #: What came of a mutant. One that hangs was noticed, and so was one whose tests cannot be collected.
 CAUGHT, SURVIVED, UNTESTED = "caught", "survived", "not run by any test"
 

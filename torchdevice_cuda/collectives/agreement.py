@@ -25,7 +25,8 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import ReduceOp, Store
 
-from .. import folders, leftovers, trust
+from .. import leftovers, trust
+from ..settings import folders
 
 #: Words at the beginning of the memory, of which the first says that the group has failed, and of each rank's part, of
 #: which the first counts the rank's calls and the second is the length of its failure's text.

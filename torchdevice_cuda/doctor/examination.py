@@ -16,7 +16,7 @@ from typing import Any
 from .. import children, leftovers, settings
 from ..drivers.host import facts
 from ..drivers.traits import Trait
-from ..variables import suggest
+from ..settings.variables import suggest
 from . import document
 from .results import FAILED, NOTED, OK, SKIPPED, Result
 from .running import Process, run

@@ -16,7 +16,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .. import gpus, monitoring
+from .. import monitoring
+from ..settings import gpus
 from . import allocation
 from .errors import bad_fork, invalid_ordinal
 from .memory import Memory

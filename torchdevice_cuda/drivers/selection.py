@@ -9,8 +9,8 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ..meanings import Nothing, Refused
 from ..settings import DRIVERS, unmet
+from ..settings.meanings import Nothing, Refused
 from .base import Offer
 from .unavailable import DevicesStay, DriverUnavailable
 

@@ -14,7 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .. import leftovers, variables
+from .. import leftovers
+from ..settings import variables
 from . import flags, refusals, translation
 
 #: Headers of ours, found before any other.

@@ -12,7 +12,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from .. import folders, trust
+from .. import trust
+from ..settings import folders
 from .nvcc import INCLUDE
 
 # Every member of the package is found from here, whatever the working folder.

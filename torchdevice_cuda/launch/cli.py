@@ -10,8 +10,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from .. import gpus, settings, variables
+from .. import settings
 from .._version import __version__
+from ..settings import gpus, variables
 from . import failing, options, program
 
 NAME = failing.NAME

@@ -7,7 +7,8 @@ import dataclasses
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
-from .. import gpus, settings, variables
+from .. import settings
+from ..settings import gpus, variables
 from . import failing
 
 NAME = failing.NAME

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .. import folders, trust
+from .. import trust
+from ..settings import folders
 
 
 def folder() -> Path:

@@ -1,7 +1,7 @@
 """Every setting of torchdevice_cuda: one frozen dataclass, read once from the command line and the environment.
 
 A value that cannot be read is an error that names the variable (or the option), the value and what is allowed; nothing
-is guessed. So is a variable that is called like ours and is none: :mod:`torchdevice_cuda.variables` has those that are
+is guessed. So is a variable that is called like ours and is none: :mod:`.variables` has those that are
 read elsewhere.
 """
 

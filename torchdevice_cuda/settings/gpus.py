@@ -12,7 +12,6 @@ was read on one with ``torch.cuda.get_device_properties``.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 
 MIB, KIB = 1 << 20, 1 << 10
 Capability = tuple[int, int]
@@ -117,6 +116,8 @@ def spelled(text: str) -> str:
 
 def nearest(text: str) -> list[str]:
     """Names of the table that someone may have meant."""
+    import difflib  # for errors only
+
     key = spelled(text)
     near = [*(other for other in GPUS if other.startswith(key)), *difflib.get_close_matches(key, GPUS, n=3, cutoff=0.3)]
     return list(dict.fromkeys(near))[:3]

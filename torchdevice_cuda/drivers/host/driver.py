@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from ... import gpus
-from ...settings import visible_devices_now
+from ...settings import gpus, visible_devices_now
 from ..base import DeviceFacts, Driver, claimed
 from . import facts as hostfacts
 from .visible import visible_count, visible_devices

@@ -6,9 +6,9 @@ import functools
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ... import gpus
 from ..._compat import cudnn_version
 from ...native.interface import Native, NativeGraph
+from ...settings import gpus
 from ..base import Offer
 from ..host import machine
 from ..host.driver import HostDriver

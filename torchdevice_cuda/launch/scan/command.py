@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..._version import __version__
-from ...meanings import MPS, VIRTUAL
 from ...settings import Settings
-from ...variables import suggest_value
+from ...settings.meanings import MPS, VIRTUAL
+from ...settings.variables import suggest_value
 from .finding import Use, uses
 from .rules import UNSUPPORTED, VERDICTS, WORKS
 

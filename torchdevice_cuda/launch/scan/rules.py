@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from ... import hidden
-from ...meanings import CPU, CUDA, MPS, VIRTUAL
+from ...settings import hidden
+from ...settings.meanings import CPU, CUDA, MPS, VIRTUAL
 
 WORKS, FALLBACK, DIFFERS, UNSUPPORTED = "works", "works by fallback", "differs", "unsupported"
 #: From the worst on.

@@ -21,7 +21,7 @@ from torch.types import Device
 from torchdevice_cuda._compat import accelerator_error
 from torchdevice_cuda.drivers import active
 from torchdevice_cuda.drivers.errors import bad_fork
-from torchdevice_cuda.hidden import is_of
+from torchdevice_cuda.settings.hidden import is_of
 from torchdevice_cuda.shadow import stock
 from torchdevice_cuda.shadow.bindings.cudart import _cudart
 from torchdevice_cuda.shadow.bindings.device import _cuda_isInBadFork as _is_in_bad_fork

@@ -11,8 +11,8 @@ import torch
 
 from ..._compat import cuda_version
 from ...drivers.traits import Trait
-from ...folders import SettingsError
 from ...kernels import toolkit
+from ...settings.folders import SettingsError
 from ..core.context import Context
 from ..core.registry import patch
 from ..core.wrapping import resembling
