@@ -59,7 +59,7 @@ def test_what_a_child_of_another_user_reports(tmp_path: Path, monkeypatch: pytes
 
 @child(STOCK, alone=True)
 def test_memory_of_another_users_group() -> None:
-    from torchdevice_cuda.collectives import agreement
+    from torchdevice_cuda.distributed import agreement
 
     with tempfile.TemporaryDirectory() as folder:
         folders.memory_dir = lambda: Path(folder)

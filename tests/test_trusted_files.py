@@ -38,7 +38,7 @@ _PROGRAMS = "the program's own code"
 
 #: A file and a name in it, and why the file that it leads to need not be checked, or what checks it.
 ALLOWED = {
-    "collectives/agreement.py": {"memory_dir": "created with O_EXCL and a random name; opened through trust"},
+    "distributed/agreement.py": {"memory_dir": "created with O_EXCL and a random name; opened through trust"},
     "doctor/checks/installation.py": {"cache_dir": "asks how much room there is", "run": _COMPILER},
     "doctor/checks/training.py": {"run": _PYTHON},
     "doctor/document.py": {"gettempdir": "a new file, which nothing reads"},

@@ -158,7 +158,7 @@ def test_a_world_size_that_is_too_small() -> None:
 @child(CPU)
 def test_a_rank_that_another_process_has() -> None:
     """The later one is told: it would take the place of the first, and both would wait for ever."""
-    from torchdevice_cuda.collectives import membership
+    from torchdevice_cuda.distributed import membership
 
     store, here = dist.HashStore(), socket.gethostname()
     store.set("members/1", f"0 1;{here};{os.getppid()}")

@@ -257,7 +257,7 @@ def test_memory_is_what_it_was() -> None:
 
 @child(VIRTUAL)
 def test_groups_go_with_their_backends() -> None:
-    from torchdevice_cuda.collectives import groups
+    from torchdevice_cuda.distributed import groups
 
     for _ in range(3):
         begin()

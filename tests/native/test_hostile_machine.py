@@ -90,7 +90,7 @@ def test_full_cache(mounting: None, tmp_path: Path) -> None:
 def agree_without_room(folder: str) -> bool:
     import torch  # noqa: F401  (a process group is made after it is imported)
 
-    from torchdevice_cuda.collectives import agreement
+    from torchdevice_cuda.distributed import agreement
     from torchdevice_cuda.settings import folders
 
     class Owner:

@@ -15,7 +15,7 @@ from ..core.registry import patch
 from ..core.wrapping import Function, resembling
 
 if TYPE_CHECKING:
-    from ...collectives.carriers import Carrier
+    from ...distributed.carriers import Carrier
 
 
 @patch("torch.distributed.distributed_c10d.BarrierOptions", traits=Trait.TRANSLATED)
@@ -86,8 +86,8 @@ def nccl(context: Context) -> None:
     from torch._C import _distributed_c10d
     from torch.distributed import constants, distributed_c10d
 
-    from ...collectives.backend import ProcessGroupNCCL
-    from ...collectives.options import TIMEOUT
+    from ...distributed.backend import ProcessGroupNCCL
+    from ...distributed.options import TIMEOUT
 
     ProcessGroupNCCL.__module__ = _GROUPS
     ProcessGroupNCCL.carrier = _carrier(context)
@@ -107,7 +107,7 @@ def nccl(context: Context) -> None:
 
 def _carrier(context: Context) -> Carrier:
     """How the driver's tensors get to the host."""
-    from ...collectives.carriers import Aliased, Copied, Same
+    from ...distributed.carriers import Aliased, Copied, Same
 
     if Trait.HOST_MEMORY not in context.traits:
         return Copied()
@@ -131,8 +131,8 @@ def kernels(context: Context) -> None:
         return
     from torch._C._distributed_c10d import ProcessGroup
 
-    from ...collectives import groups
-    from ...collectives.backend import ProcessGroupNCCL
+    from ...distributed import groups
+    from ...distributed.backend import ProcessGroupNCCL
 
     original: Function = ProcessGroup._register_backend
     editor, lock, kind = context.editor, threading.Lock(), context.driver.device_type
@@ -144,7 +144,7 @@ def kernels(context: Context) -> None:
 
     @editor.later
     def register() -> None:
-        from ...collectives.kernels import kernel, register
+        from ...distributed.kernels import kernel, register
         from ...fallback.wide_tensors import homes
 
         nonlocal registered
@@ -185,7 +185,7 @@ def methods(context: Context) -> None:
         return
     from torch._C._distributed_c10d import ProcessGroup
 
-    from ...collectives import groups, splitting
+    from ...distributed import groups, splitting
 
     kinds = frozenset({"cuda", context.driver.device_type})
 
@@ -215,7 +215,7 @@ def barriers_of_groups(context: Context) -> None:
         return
     from torch._C._distributed_c10d import BarrierOptions, ProcessGroup
 
-    from ...collectives import groups
+    from ...distributed import groups
 
     original: Function = ProcessGroup.barrier
     translator = context.translator
@@ -264,7 +264,7 @@ def factors(context: Context) -> None:
     from torch._C import _distributed_c10d
     from torch._C._distributed_c10d import ProcessGroup
 
-    from ...collectives import groups
+    from ...distributed import groups
 
     original: Function | None = getattr(_distributed_c10d, "_make_nccl_premul_sum", None)
     if original is None:
