@@ -104,7 +104,7 @@ class ToyDriver(Driver):
 
     name = "toy"
     device_type = "cpu"
-    traits = Trait.SUBSTITUTE | Trait.TRANSLATED | Trait.REDIRECTS | Trait.HOST_MEMORY
+    traits = Trait.SUBSTITUTE | Trait.TRANSLATED | Trait.REDIRECTS | Trait.HOST_MEMORY | Trait.CPU_TENSORS
 
     def __init__(self, settings: Settings, reason: str) -> None:
         super().__init__(settings, reason)

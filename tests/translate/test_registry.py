@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import collections
 import contextlib
 import functools
@@ -10,6 +11,7 @@ import inspect
 import sys
 import types
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -153,10 +155,54 @@ def test_no_trait_is_idle() -> None:
     assert found["asked"] == found["had"] == found["all"]
 
 
+#: What tells one driver from another, by an attribute of it or of the translator.
+OF_DRIVERS = {"name", "device_type", "accelerator"}
+
+
+def comparisons_of_drivers(function: ast.AST) -> Iterator[str]:
+    """Comparisons of a driver's name or device type with a text, also by a local name."""
+
+    def is_of_driver(node: ast.AST) -> bool:
+        if isinstance(node, ast.Name):
+            return node.id in local
+        owner = ast.unparse(node.value).rpartition(".")[2] if isinstance(node, ast.Attribute) else ""
+        return owner in ("driver", "translator") and isinstance(node, ast.Attribute) and node.attr in OF_DRIVERS
+
+    local: set[str] = set()
+    for node in ast.walk(function):
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts, strict=True))
+            local |= {ast.unparse(one) for one, value in pairs if is_of_driver(value)}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            if any(isinstance(side, ast.Constant) for side in sides) and any(map(is_of_driver, sides)):
+                yield ast.unparse(node)
+
+
 def test_no_patch_names_a_driver() -> None:
-    patches = PACKAGE / "translate" / "patches"
-    naming = [path.name for path in patches.rglob("*.py") if "driver.name" in path.read_text(encoding="utf-8")]
-    assert naming == []
+    """Not by its device type either: what a patch needs to know of a driver is a trait."""
+    found = [
+        f"{path.name}: {text}"
+        for path in (PACKAGE / "translate" / "patches").rglob("*.py")
+        for function in ast.parse(path.read_text(encoding="utf-8")).body
+        for text in comparisons_of_drivers(function)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "context.driver.name == 'cpu'",
+        "translator.accelerator != 'cpu'",
+        "one, kind = 1, context.driver.device_type\n(lambda: kind == 'cpu')",
+    ],
+)
+def test_a_driver_that_is_named_is_seen(text: str) -> None:
+    assert len(list(comparisons_of_drivers(ast.parse(text)))) == 1
 
 
 # --------------------------------------------------------------------------------- order

@@ -97,13 +97,13 @@ CHECKS: tuple[Check, ...] = (
             otherwise=_BOTH,
             settings={"policy": policy},
         )
-        for policy, without in (("accelerate", Trait.HOST_MEMORY | Trait.TRANSLATED), ("faithful", NONE))
+        for policy, without in (("accelerate", Trait.CPU_TENSORS), ("faithful", NONE))
     ),
     Check(
         "mixed",
         "tensors of the CPU among the GPU's are refused, and end no process",
         _program("mixed"),
-        without=Trait.HOST_MEMORY | Trait.TRANSLATED,
+        without=Trait.CPU_TENSORS,
         otherwise="tensors of the GPU are tensors of the CPU here, and mix",
         settings=_FAITHFUL,
     ),
@@ -117,7 +117,7 @@ CHECKS: tuple[Check, ...] = (
         "identity",
         "the program sees CUDA, in texts and errors too",
         _program("identity"),
-        without=Trait.HOST_MEMORY | Trait.TRANSLATED,
+        without=Trait.CPU_TENSORS,
         otherwise="tensors say cpu here, which is what they are",
     ),
     Check(

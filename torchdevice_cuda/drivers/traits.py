@@ -19,6 +19,8 @@ class Trait(enum.Flag):
     REDIRECTS = enum.auto()
     #: The devices are main memory, and the host's processor computes on them.
     HOST_MEMORY = enum.auto()
+    #: A "cuda" tensor is a CPU tensor: only a mark beside it tells that the program put it on CUDA.
+    CPU_TENSORS = enum.auto()
     #: A tensor on the device tells the program that it is CUDA's, and torch the truth.
     DISGUISED = enum.auto()
     #: The backend lacks operators and dtypes that CUDA has: it refuses, and what it refuses goes elsewhere.

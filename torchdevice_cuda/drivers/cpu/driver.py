@@ -30,7 +30,7 @@ class CpuDriver(RecordingDriver, HostDriver):
         "What ran on the GPU, copies, waits and memory are not counted on the cpu driver: its tensors are the CPU's, "
         "and nothing tells them from the program's own. --driver virtual counts."
     )
-    traits = Trait.SUBSTITUTE | Trait.TRANSLATED | Trait.REDIRECTS | Trait.HOST_MEMORY
+    traits = Trait.SUBSTITUTE | Trait.TRANSLATED | Trait.REDIRECTS | Trait.HOST_MEMORY | Trait.CPU_TENSORS
 
     @functools.cached_property
     def streams(self) -> HostStreams:

@@ -9,6 +9,7 @@ import torch
 
 from ..errors import cuda_error
 from ..streams import RELAXED, Capture
+from ..traits import Trait
 from .captures import WRONG_THREAD, Captures
 from .nodes import Node
 from .recording import Recording
@@ -70,7 +71,7 @@ class RecordedGraph:
         self._refuse_in_capture("Cannot register the state during capturing stage.")
         capture = Capture(self._stream(), mode)
         known = [*self._driver.generators(), *self._generators]
-        if self._driver.device_type == "cpu":
+        if Trait.CPU_TENSORS in self._driver.traits:
             known.append(torch.default_generator)  # what is given no generator draws from it
         recording = Recording(self._driver, capture, known)
         self._captures.begin(capture)

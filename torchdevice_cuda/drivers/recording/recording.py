@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import cuda_error
+from ..traits import Trait
 from .captures import INVALIDATED
 from .draws import Draws
 from .journal import Glance, Journal, memory_of
@@ -77,7 +78,7 @@ class Recording:
         self._streams = driver.streams
         self._real = driver.device_type
         #: whether nothing tells the GPU's memory from the host's
-        self._shared = self._real == "cpu"
+        self._shared = Trait.CPU_TENSORS in driver.traits
         self._default_generator = torch.default_generator if self._shared else driver.generators()[0]
         self._draws = Draws(generators, self.nodes.append)
         accelerates = driver.settings.policy != "faithful"

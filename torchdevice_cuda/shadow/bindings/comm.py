@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ...drivers import active
+from ...drivers import Trait, active
 
 __all__ = [
     "_broadcast",
@@ -37,7 +37,7 @@ def place_of(index: int) -> torch.device:
     driver = active()
     driver.check(index)
     # A bare "cpu" and not "cpu:1": every device of the cpu driver is the same memory.
-    return torch.device("cpu") if driver.device_type == "cpu" else torch.device(driver.device_type, index)
+    return torch.device("cpu") if Trait.CPU_TENSORS in driver.traits else torch.device(driver.device_type, index)
 
 
 def index_of(tensor: torch.Tensor, otherwise: int) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ...drivers.traits import Trait
 from .requests import Translator
 
 STORAGES = (torch.UntypedStorage, torch.TypedStorage)
@@ -64,7 +65,7 @@ class TensorType(type):
     def _holds(cls, instance: torch.Tensor) -> bool:
         """Whether a tensor of its kind is CUDA's to the program."""
         translator = cls._translator
-        if translator.accelerator == "cpu":
+        if Trait.CPU_TENSORS in translator.driver.traits:
             return instance in translator.marks or cls.is_sparse
         there = instance.device.type == translator.accelerator
         return there and not (translator.tells_beliefs and translator.beliefs.is_cpu(instance))

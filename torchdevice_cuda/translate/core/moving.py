@@ -9,6 +9,7 @@ import torch
 
 from ...drivers.recording.mode import is_recorded
 from ...drivers.recording.refusals import PAGEABLE
+from ...drivers.traits import Trait
 from .context import Context
 
 _BEFORE_COPY = 3  # how many precede ``copy`` in ``Tensor.to(device, dtype, non_blocking, copy)``
@@ -73,8 +74,8 @@ def _mover_apart(context: Context) -> Callable[..., torch.Tensor]:
 def mover(context: Context) -> Callable[..., torch.Tensor]:
     """``move(tensor, to_cuda, target, args, kwargs)``: the rest of a move whose device has been translated."""
     original = torch._C.TensorBase.to
-    translator, marks, driver = context.translator, context.translator.marks, context.driver
-    if translator.accelerator != "cpu":
+    marks, driver = context.translator.marks, context.driver
+    if Trait.CPU_TENSORS not in context.traits:
         return _mover_apart(context)
 
     def move_on_host(

@@ -80,7 +80,7 @@ def _replace(context: Context, *wrappers: Callable[..., Any]) -> None:
         context.editor.set(torch._C, name, wrapper)
 
 
-@patch(*_STATES, traits=Trait.TRANSLATED | Trait.HOST_MEMORY)
+@patch(*_STATES, traits=Trait.CPU_TENSORS)
 def states(context: Context) -> None:
     """``autocast("cuda")`` on CPU tensors is a silent no-op: the CPU's state must follow CUDA's."""
     state = _State()

@@ -136,7 +136,7 @@ def kernels(context: Context) -> None:
 
     original: Function = ProcessGroup._register_backend
     editor, lock, kind = context.editor, threading.Lock(), context.driver.device_type
-    registered = False
+    on_cpu, registered = Trait.CPU_TENSORS in context.traits, False
 
     def left(operator: str) -> None:
         if context.left is not None:
@@ -151,7 +151,7 @@ def kernels(context: Context) -> None:
         with lock:
             if not registered:
                 # A group of Gloo's has a backend for CUDA, and none for whatever stands for it.
-                asked = torch.device("cpu" if kind == "cpu" else "cuda")
+                asked = torch.device("cpu" if on_cpu else "cuda")
                 told = None if Trait.HOST_MEMORY in context.traits else left
                 undo = register(kind.upper(), asked, ProcessGroupNCCL.carrier, told)
                 editor.undone(f"torch.ops.c10d[{kind.upper()}]", undo)
@@ -163,7 +163,7 @@ def kernels(context: Context) -> None:
     def _register_backend(self: Any, device: Any, backend_type: Any, backend: Any = None) -> None:
         ours = groups.taken(self, backend)
         # The CPU's tensors need no help to get to Gloo.
-        if kind != "cpu" or ours:
+        if not on_cpu or ours:
             register()
         original(self, device, backend_type, backend)
 
@@ -307,7 +307,7 @@ def factors(context: Context) -> None:
         editor.set(kind, name, making(getattr(kind, name)), _CALLED)
 
 
-@patch("torch.nn.parallel.distributed.DistributedDataParallel.__init__", traits=Trait.TRANSLATED | Trait.HOST_MEMORY)
+@patch("torch.nn.parallel.distributed.DistributedDataParallel.__init__", traits=Trait.CPU_TENSORS)
 def data_parallel(context: Context) -> None:
     """``DistributedDataParallel(model, device_ids=[0])`` is refused for modules on the CPU, which stands for CUDA."""
     if not torch.distributed.is_available():

@@ -73,7 +73,7 @@ def default_type(context: Context) -> None:
     ``repr`` asks, which names the device of a tensor only where it is not that of the default type.
     """
     original, make = torch.set_default_tensor_type, torch.Tensor.__new__
-    translator, tensor, ask = context.translator, torch.Tensor, torch._C._get_default_device
+    tensor, ask = torch.Tensor, torch._C._get_default_device
     chosen: Any = None  # the class that torch.Tensor stands for, where it is one of CUDA's
 
     def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
@@ -96,7 +96,7 @@ def default_type(context: Context) -> None:
         on_cuda = name.startswith("torch.cuda.")
         known = getattr(torch, name.rpartition(".")[2], t) if on_cuda or isinstance(t, (str, TensorType)) else t
         original(getattr(known, "_host", known))
-        if translator.accelerator != "cpu":
+        if Trait.CPU_TENSORS not in context.traits:
             torch.set_default_device("cuda" if on_cuda else None)
             nonlocal chosen
             chosen = getattr(torch.cuda, name.rpartition(".")[2]) if on_cuda else None

@@ -166,7 +166,7 @@ def _marked(rebuild: Callable[..., torch.Tensor], arguments: tuple[Any, ...]) ->
     return tensor
 
 
-@patch("torch.multiprocessing.reductions.reduce_tensor", traits=Trait.TRANSLATED | Trait.HOST_MEMORY)
+@patch("torch.multiprocessing.reductions.reduce_tensor", traits=Trait.CPU_TENSORS)
 def sent_marks(context: Context) -> None:
     """A tensor that is on CUDA is so in the other process too: moving it there must not copy what both write into."""
     original: Function = reductions.reduce_tensor

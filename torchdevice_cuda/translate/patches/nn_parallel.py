@@ -130,7 +130,7 @@ def functions(context: Context) -> None:
 @patch(
     f"{_MODULE}.comm.reduce_add",
     f"{_MODULE}.comm.reduce_add_coalesced",
-    traits=Trait.TRANSLATED | Trait.HOST_MEMORY,
+    traits=Trait.CPU_TENSORS,
 )
 def reductions(context: Context) -> None:
     """torch.nn.parallel.comm's sums refuse CPU tensors; those of torch.cuda.comm take them."""

@@ -50,7 +50,8 @@ def _generator_class(context: Context, original: type) -> type:
     """A class that is torch's for every test, and whose calls have their device translated."""
     own = _maker(context)
     make: Callable[[Any], torch.Generator] = own or original
-    translator, is_disguised = context.translator, Trait.DISGUISED in context.traits
+    translator, is_translated = context.translator, Trait.TRANSLATED in context.traits
+    is_disguised = Trait.DISGUISED in context.traits
 
     class Meta(type):
         def __instancecheck__(cls, instance: Any) -> bool:
@@ -60,7 +61,7 @@ def _generator_class(context: Context, original: type) -> type:
             return issubclass(subclass, original)
 
         def __call__(cls, device: Any = "cpu") -> torch.Generator:
-            if translator.driver.device_type != "cuda" and str(device).startswith("cuda"):
+            if is_translated and str(device).startswith("cuda"):
                 torch.cuda._lazy_init()
             # A generator that is asked for on the CPU serves CPU work (samplers): no policy moves it.
             asked = "cpu" if device is None else device

@@ -24,7 +24,7 @@ from .separate import on_separate
 Maker = Callable[[Context, str, Function], Function]
 #: How a factory is wrapped, by the first traits that the driver has.
 _MAKERS: tuple[tuple[Trait, Maker], ...] = (
-    (Trait.TRANSLATED | Trait.HOST_MEMORY, on_host),
+    (Trait.CPU_TENSORS, on_host),
     (Trait.PARTIAL, on_partial),
     (NONE, on_separate),
 )

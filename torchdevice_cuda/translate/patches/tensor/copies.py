@@ -40,10 +40,10 @@ def copies(context: Context) -> None:
 @patch("torch.Tensor.record_stream", traits=Trait.TRANSLATED)
 def record_stream(context: Context) -> None:
     """It keeps memory from reuse while a stream works on it; the host's work is done at once."""
-    original, real = torch.Tensor.record_stream, context.driver.device_type
+    original, on_cpu = torch.Tensor.record_stream, Trait.CPU_TENSORS in context.traits
 
     def wrapper(self: torch.Tensor, stream: Any) -> None:
-        if real != "cpu" and self.device.type == "cpu":
+        if not on_cpu and self.device.type == "cpu":
             original(self, stream)  # whose error says that the CPU has no streams
         if not isinstance(stream, CStream):
             raise RuntimeError(f"record_stream(): argument 's' must be Stream, not {type(stream).__name__}")

@@ -28,7 +28,7 @@ def to(context: Context) -> None:
     translator, marks = context.translator, context.translator.marks
     known, marked = translator.on_gpu, marks.refs.get
     device_class, dtype_class, tracing = torch.device, torch.dtype, torch._C._get_tracing_state
-    on_host = translator.accelerator == "cpu"
+    on_cpu = Trait.CPU_TENSORS in context.traits
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
@@ -45,7 +45,7 @@ def to(context: Context) -> None:
             elif kind is dtype_class or asked is None:
                 return original(self, *args, **kwargs) if kwargs else original(self, *args)
             elif isinstance(asked, torch.Tensor):
-                if on_host and asked in marks and self not in marks:
+                if on_cpu and asked in marks and self not in marks:
                     return move(self, True, translator.device("cuda"), (asked.dtype, *args[1:]), kwargs)
                 return original(self, *args, **kwargs)
             elif not names_a_device(asked):
@@ -75,7 +75,7 @@ def _cuda_target(translator: Translator, device: Any) -> torch.device:
     return target
 
 
-@patch("torch.Tensor.cuda", traits=Trait.TRANSLATED | Trait.HOST_MEMORY)
+@patch("torch.Tensor.cuda", traits=Trait.CPU_TENSORS)
 def cuda(context: Context) -> None:
     """Tensor.cuda: a move to the current CUDA device, or the one given."""
     original = torch.Tensor.cuda
@@ -112,15 +112,15 @@ def cpu(context: Context) -> None:
     original = torch.Tensor.cpu
     move = mover(context)
     translator, marks = context.translator, context.translator.marks
-    on_host, counted = translator.accelerator == "cpu", Trait.COUNTED in context.traits
+    on_cpu, counted = Trait.CPU_TENSORS in context.traits, Trait.COUNTED in context.traits
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
             return out
-        if on_host and not counted and self not in marks:
+        if on_cpu and not counted and self not in marks:
             return original(self, *args, **kwargs)
         target = translator.device("cpu")
-        if (self not in marks) if on_host else target.type == "cpu":
+        if (self not in marks) if on_cpu else target.type == "cpu":
             return original(self, *args, **kwargs)
         if args:
             kwargs["memory_format"] = args[0]

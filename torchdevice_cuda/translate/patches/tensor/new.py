@@ -36,7 +36,7 @@ def foreign_names(context: Context) -> None:
 
 def _wrapper(context: Context, original: Function) -> Function:
     translator, marks = context.translator, context.translator.marks
-    on_host, refs, ref = translator.accelerator == "cpu", marks.refs, weakref.ref
+    on_cpu, refs, ref = Trait.CPU_TENSORS in context.traits, marks.refs, weakref.ref
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
@@ -55,7 +55,7 @@ def _wrapper(context: Context, original: Function) -> Function:
             return original(self, *args, **kwargs)
         kwargs["device"] = translator.device(asked)
         made = original(self, *args, **kwargs)
-        return marks.add(made) if on_host and translator.names_accelerator(asked) else made
+        return marks.add(made) if on_cpu and translator.names_accelerator(asked) else made
 
     return wrapper
 
