@@ -29,8 +29,13 @@ def ask_stock(program: dict[str, Any], folder: Path, plant: str = "") -> list[di
     command = [sys.executable, str(HERE / "worker.py"), given]
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE, check=True)
-    except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
-        return []  # nothing is known of stock then
+    except subprocess.TimeoutExpired:
+        print(f"stock's compiler did not answer in {PATIENCE} s", file=sys.stderr)
+        return []
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.splitlines() or [""])[-1]
+        print(f"stock's compiler could not be asked, status {error.returncode}: {last}", file=sys.stderr)
+        return []
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     found: list[dict[str, str]] = lines[-1]["differences"]
     return found
