@@ -6,9 +6,11 @@ Importing this imports no torch: the shadow tree asks while torch is being impor
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import re
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -38,6 +40,13 @@ _BUILDS: tuple[Build, ...] = (
     Build((2, 7), "12.6", (2, 26, 2), (9, 5, 1), 603),
     Build((2, 6), "12.4", (2, 21, 5), (9, 1, 0), 602),
 )
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a file of TOML: Python can since 3.11, before that a package of the same author does."""
+    reader = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    found: dict[str, Any] = reader.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
 def torch_release(version: str) -> tuple[int, int]:

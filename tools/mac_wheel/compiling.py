@@ -16,7 +16,7 @@ from macho import Library
 from torch_facts import YAML
 from wheels import Wheel
 
-from torchdevice_cuda.native import compilation, parts, toolchain
+from torchdevice_cuda.native import compilation, contract_tables, parts, toolchain
 
 #: What the library is linked with on a Mac.
 LIBRARIES = ("libc10", "libtorch_cpu", "libtorch_python")
@@ -42,6 +42,7 @@ def compiled(wheel: Wheel, others: Iterable[Wheel]) -> Result:
         wrong: list[str] = []
         objects: list[Library] = []
         units = {name: unit for part in parts.parts_of("cuda").values() for name, unit in part.units.items()}
+        contract_tables.write_tables(folder)
         for unit, made in units.items():
             source, out = folder / f"{unit}.cpp", folder / f"{unit}.o"
             source.write_text(compilation.write_unit("cuda", made, folder / YAML), encoding="utf-8")

@@ -18,8 +18,10 @@ from .processes import Compilers
 from .progress import Progress
 from .toolchain import SOURCES, BuildError, Torch
 
-_PACKAGE = SOURCES.parent
-_SUFFIXES = (".cpp", ".h", ".jinja")
+_PACKAGE = SOURCES.parents[1]
+_SUFFIXES = (".cpp", ".h", ".jinja", ".toml")
+#: What writes C++.
+_WRITERS = ("op_table.py", "contract_tables.py")
 #: What the compiler said, kept beside the library.
 LOG = "build.log"
 #: How the folder begins in which a build works. One that is there while nobody builds is left from a build that died.
@@ -39,8 +41,10 @@ _HEADERS_S = 17.0
 
 def sources() -> list[tuple[str, str]]:
     """Every file that a library is made of: its path in the package, and where it is. Asked for at every start."""
-    found = [os.path.join(folder, name) for folder, _, names in os.walk(SOURCES) for name in names]
-    ours = [path for path in found if path.endswith(_SUFFIXES)] + [str(_PACKAGE / "op_table.py")]
+    roots = (SOURCES, _PACKAGE / "contract")
+    found = [os.path.join(folder, name) for root in roots for folder, _, names in os.walk(root) for name in names]
+    ours = [path for path in found if path.endswith(_SUFFIXES)]
+    ours += [str(_PACKAGE / "native" / name) for name in _WRITERS]
     start = len(str(_PACKAGE)) + 1
     return sorted((path[start:].replace(os.sep, "/"), path) for path in ours)
 
@@ -130,6 +134,9 @@ def _compile_units(
     flags = [*toolchain.compile_flags(kind, torch), *toolchain.compile_paths(torch, scratch), *toolchain.tune(cxx)]
     # Written here: the program may be in the middle of ``import torch``, and a thread that imports something would
     # wait for that to end, for ever.
+    from . import contract_tables
+
+    contract_tables.write_tables(scratch)
     for name, unit in units.items():
         (scratch / f"{name}.cpp").write_text(write_unit(kind, unit), encoding="utf-8")
 

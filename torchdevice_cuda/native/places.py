@@ -38,7 +38,7 @@ class Place(NamedTuple):
 
 def find_key(kind: str, torch: Torch) -> str:
     """Return a digest of everything that the core's library depends on but the compiler."""
-    others = tuple(f"csrc/{part}/" for part in parts.parts_of("cuda") if part != CORE)
+    others = tuple(f"native/csrc/{part}/" for part in parts.parts_of("cuda") if part != CORE)
     facts = [torch.version, str(torch.cxx11_abi), repr(parts.parts_of(kind)[CORE].units)]
     facts += toolchain.compile_flags(kind, torch)
     facts += toolchain.link_flags(parts.name_library(kind, CORE), with_torch=kind != CALLS)
@@ -48,7 +48,7 @@ def find_key(kind: str, torch: Torch) -> str:
 
 def find_part_key(kind: str, part: str, core: str) -> str:
     """Return the same of another part, for the core of a key."""
-    own = [(name, path) for name, path in compilation.sources() if name.startswith(f"csrc/{part}/")]
+    own = [(name, path) for name, path in compilation.sources() if name.startswith(f"native/csrc/{part}/")]
     return _digest([core, repr(parts.parts_of(kind)[part].units)], own)
 
 

@@ -185,6 +185,8 @@ def compile_paths(torch: Torch, scratch: Path) -> list[str]:
     return [
         f"-I{SOURCES}",
         f"-I{SOURCES / 'core'}",
+        # Tables that are written for the build.
+        f"-I{scratch}",
         # Headers of a system: what is in them is not ours to be warned about.
         *(word for path in foreign for word in ("-isystem", str(path))),
         # What some versions of torch lack; where they have it, theirs is found first.

@@ -121,11 +121,6 @@ inline constexpr bool kEachGraphKeepsSeeds = HOSTDEVICE_TORCH_SINCE(2, 13);
 // Since 2.15 the fused kernels of attention take heads without a batch, too.
 inline constexpr bool kFusedAttentionWithoutBatch = HOSTDEVICE_TORCH_SINCE(2, 15);
 
-// Whether CUDA says of these that they are not deterministic: it does in 2.11, documents that MaxPool3d's backward is
-// deterministic in 2.13, and has no word of the median in 2.15.
-inline constexpr bool kMaxPool3dAlerts = !HOSTDEVICE_TORCH_SINCE(2, 13);
-inline constexpr bool kMedianAlerts = !HOSTDEVICE_TORCH_SINCE(2, 15);
-
 // Until 2.11 an Apple GPU made complex128 tensors, though nothing could be computed with them; since 2.12 it refuses.
 inline constexpr bool kMpsHoldsComplexDouble = !HOSTDEVICE_TORCH_SINCE(2, 12);
 

@@ -9,6 +9,7 @@
 
 #include "operators/boxed.h"
 #include "operators/facts.h"
+#include "operators/rules.h"
 #include "operators/shapes.h"
 #include "operators/tensors.h"
 #include "runtime/failure.h"
@@ -17,7 +18,7 @@
 namespace hostdevice {
 namespace {
 
-using Arguments = std::vector<c10::IValue>;
+using rules::Arguments;
 
 struct Assertion {
   const char* name;
@@ -29,100 +30,8 @@ struct Assertion {
   bool (*holds)(const Arguments& given) = nullptr;  // it is this kernel that computes; null: it always is
 };
 
-template <size_t kPosition>
-bool is_number(const Arguments& given) {
-  return given.size() > kPosition && !given[kPosition].isTensor();
-}
-template <size_t kPosition>
-bool is_true(const Arguments& given) {
-  return given.size() > kPosition && given[kPosition].isBool() && given[kPosition].toBool();
-}
-// Losses that are not reduced, by the number of the reduction.
-template <size_t kPosition>
-bool is_each(const Arguments& given) {
-  return given.size() > kPosition && given[kPosition].isInt() && given[kPosition].toInt() == 0;
-}
-
-#define IN_CUDA "/pytorch/aten/src/ATen/native/cuda/"
-constexpr const char* kOutOfBounds = "is out of bounds for dimension ";
-constexpr const char* kOutOfRange = "index out of range in self";
-constexpr const char* kIndexing = IN_CUDA "IndexKernel.cu:111: operator()";
-constexpr const char* kInBounds = "-sizes[i] <= index && index < sizes[i] && \"index out of bounds\"";
-constexpr const char* kScattering = IN_CUDA "ScatterGatherKernel.cu:163: operator()";
-constexpr const char* kInDimension =
-    "idx_dim >= 0 && idx_dim < index_size && \"scatter gather kernel index out of bounds\"";
-constexpr const char* kFilling = IN_CUDA "ScatterGatherKernel.cu:409: operator()";
-constexpr const char* kFilled = "idx_dim >= 0 && idx_dim < index_size && \"index out of bounds\"";
-constexpr const char* kSelecting = IN_CUDA "Indexing.cu:1515: indexSelectSmallIndex";
-constexpr const char* kSelected = "srcIndex < srcSelectDimSize";
-constexpr const char* kAdding = IN_CUDA "Indexing.cu:1021: indexFuncSmallIndex";
-constexpr const char* kAdded = "dstIndex < dstAddDimSize";
-constexpr const char* kTarget = "t >= 0 && t < n_classes";
-constexpr const char* kTargets = "cur_target >= 0 && cur_target < n_classes";
-constexpr const char* kOneOf = IN_CUDA "Loss.cu:245: nll_loss_forward_reduce_cuda_kernel_2d";
-constexpr const char* kPixels = IN_CUDA "NLLLoss2d.cu:106: nll_loss2d_forward_kernel";
-constexpr const char* kBags = IN_CUDA "EmbeddingBag.cu:149: EmbeddingBag_updateOutputKernel_sum_mean";
-constexpr const char* kLargest = IN_CUDA "EmbeddingBag.cu:89: EmbeddingBag_updateOutputKernel_max";
-constexpr const char* kBagged =
-    "!has_invalid_index && \"Invalid input index in EmbeddingBag: index out of range [0, numRows)\"";
-constexpr const char* kNone = IN_CUDA "TensorCompare.cu:109: _assert_async_cuda_kernel";
 constexpr Assertion kAssertions[] = {
-    {"index", kOutOfBounds, kIndexing, kInBounds, 1},
-    {"_unsafe_index", kOutOfBounds, kIndexing, kInBounds, 1},
-    {"index_put", kOutOfBounds, kNone, "", 1, 0, &is_true<3>},
-    {"index_put", kOutOfBounds, kIndexing, kInBounds, 1},
-    {"_index_put_impl", kOutOfBounds, kNone, "", 1, 0, &is_true<3>},
-    {"_index_put_impl", kOutOfBounds, kIndexing, kInBounds, 1},
-    {"_unsafe_index_put", kOutOfBounds, kIndexing, kInBounds, 1},
-    {"gather", kOutOfBounds, kScattering, kInDimension, 2},
-    {"scatter", kOutOfBounds, kFilling, kFilled, 2, 0, &is_number<3>},
-    {"scatter", kOutOfBounds, kScattering, kInDimension, 2},
-    {"scatter_add", kOutOfBounds, kScattering, kInDimension, 2},
-    {"scatter_reduce", kOutOfBounds, kScattering, kInDimension, 2},
-    {"index_select", kOutOfRange, kSelecting, kSelected, 2},
-    {"index_select", "INDICES element is out of DATA bounds", kSelecting, kSelected, 2},
-    {"index_add", kOutOfRange, kAdding, kAdded, 2},
-    {"index_add", kOutOfBounds, kAdding, kAdded, 2},
-    {"index_reduce", kOutOfRange, kAdding, kAdded, 2},
-    {"index_copy", kOutOfBounds, IN_CUDA "IndexKernel.cu:193: operator()",
-     "idx >= 0 && idx < self_dim_size && \"index_copy_(): index out of bounds\"", 2},
-    {"index_fill", kOutOfBounds, IN_CUDA "IndexKernel.cu:154: operator()",
-     "idx >= -self_dim_size && idx < self_dim_size && \"index out of bounds\"", 2},
-    {"take", "tried to access index", IN_CUDA "IndexKernel.cu:339: operator()",
-     "idx < numel && idx >= -numel && \"cuda_take_put_kernel() index out of bounds\"", 1},
-    {"put", "tried to access index", IN_CUDA "IndexKernel.cu:339: operator()",
-     "idx < numel && idx >= -numel && \"cuda_take_put_kernel() index out of bounds\"", 1},
-    {"masked_scatter", "Number of elements of source < number of ones in mask",
-     IN_CUDA "IndexKernel.cu:400: masked_scatter_size_check", "totalElements <= srcSize", 1},
-    {"embedding", kOutOfRange, kSelecting, kSelected, 1},
-    {"embedding_renorm", "out of range for tensor of size", kSelecting, kSelected, 1},
-    {"_embedding_bag", "not in the valid range [0,", kBags, kBagged, 1},
-    {"_embedding_bag", "Expected idx >= 0 && idx < num_embeddings", kLargest, kBagged, 1},
-    {"_embedding_bag_forward_only", "not in the valid range [0,", kBags, kBagged, 1},
-    {"_embedding_bag_forward_only", "Expected idx >= 0 && idx < num_embeddings", kLargest, kBagged, 1},
-    {"nll_loss_forward", "is out of bounds.", IN_CUDA "Loss.cu:180: nll_loss_forward_no_reduce_cuda_kernel", kTargets,
-     1, 0, &is_each<3>},
-    {"nll_loss_forward", "is out of bounds.", kOneOf, kTarget, 1},
-    {"nll_loss_backward", "is out of bounds.", IN_CUDA "Loss.cu:477: nll_loss_backward_reduce_cuda_kernel_2d", kTarget,
-     2},
-    {"nll_loss2d_forward", "is out of bounds.", IN_CUDA "NLLLoss2d.cu:73: nll_loss2d_forward_no_reduce_kernel",
-     kTargets, 1, 0, &is_each<3>},
-    {"nll_loss2d_forward", "is out of bounds.", kPixels, kTarget, 1},
-    {"nll_loss2d_backward", "is out of bounds.", IN_CUDA "NLLLoss2d.cu:197: nll_loss2d_backward_kernel", kTarget, 2},
-    {"multi_margin_loss", "target out of range", IN_CUDA "MultiMarginLoss.cu:33: MultiMarginLoss_forward_kernel",
-     "target_k >= 0 && target_k < dim && \"target index is out of bounds\"", 1},
-    {"binary_cross_entropy", "all elements of input should be", IN_CUDA "Loss.cu:90: operator()",
-     "input_val >= zero && input_val <= one", 0, 0.5},
-    {"binary_cross_entropy", "all elements of target should be", IN_CUDA "Loss.cu:91: operator()",
-     "target_val >= zero && target_val <= one", 1},
-    {"max_unpool2d", "Found an invalid max index", IN_CUDA "MaxUnpooling.cu:47: max_unpooling2d_forward_kernel",
-     "maxind >= 0 && maxind < outputImageSize", 1},
-    {"max_unpool3d", "Found an invalid max index", IN_CUDA "MaxUnpooling.cu:69: max_unpooling3d_forward_kernel",
-     "index >= 0 && index < outputImageSize", 1},
-    {"repeat_interleave", "allocated size does not match required size", IN_CUDA "Repeat.cu:20: compute_cuda_kernel",
-     "result_size == cumsum_ptr[size - 1]"},
-    // Whatever words the program gave it; those of a tensor that is no single value are no assertion.
-    {"_assert_async", "", kNone, "", 0, 1},
+#include "contract/asserts.inc"
 };
 constexpr const char* kNoSingleValue = "Boolean value of Tensor with";
 // Found without a look at elements.
@@ -138,14 +47,7 @@ struct Wording {
   bool whole = false;
 };
 constexpr Wording kWordings[] = {
-    {"index_select", "Index is supposed to be a vector", nullptr, 0,
-     "Index is supposed to be an empty tensor or a vector", true},
-    {"index_select", "Expected dtype int32 or int64 for index", "index_select_out_cuda_impl", 2, nullptr},
-    {"nll_loss_forward", "expected scalar type Long but found", "nll_loss_forward_reduce_cuda_kernel_2d_index", 1,
-     nullptr},
-    {"embedding", "but got torch.", nullptr, 0, "but got torch.cuda."},
-    {"embedding", "but got CPU", nullptr, 0, "but got CUDA"},
-    {"_ctc_loss", "ctc_loss_allocate_outputs", nullptr, 0, "ctc_loss_gpu"},
+#include "contract/words.inc"
 };
 
 void say_as_cuda(const Facts& f, const std::string& words, const std::vector<c10::IValue>& arguments) {

@@ -35,24 +35,13 @@ void check_as_metal(const c10::OperatorHandle& op, const Facts& f, const torch::
 
 // Kernels of three tensors take a number of the CPU's in some places only. `words` says so for the place; without words
 // it is a tensor of another device as any other.
-#define HOSTDEVICE_NO_NUMBER                              \
-  "iter.device(arg).is_cuda() INTERNAL ASSERT FAILED at " \
-  "\"/pytorch/aten/src/ATen/native/cuda/Loops.cuh\":109, please report a bug to PyTorch. "
 struct NoNumber {
   const char* name;
   size_t position;
   const char* words;
 };
 constexpr NoNumber kNoNumbers[] = {
-    {"addcdiv", 0, nullptr},
-    {"addcdiv", 1, nullptr},
-    {"addcdiv", 2, nullptr},
-    {"addcmul", 0, "CPU Scalar support for self argument is not supported when calling addcmul on CUDA tensors."},
-    {"addcmul", 1,
-     "CPU Scalar support for tensor1 argument is not supported when calling addcmul on CUDA tensors. However, CPU "
-     "Scalar support for tensor2 is supported, please swap your tensor1 and tensor2 terms."},
-    {"lerp", 0, HOSTDEVICE_NO_NUMBER "argument 1: expected a CUDA device but found cpu"},
-    {"lerp", 1, HOSTDEVICE_NO_NUMBER "argument 2: expected a CUDA device but found cpu"},
+#include "contract/refuses_cpu_number.inc"
 };
 
 // CUDA's wrapper of an operator on sparse tensors, as error messages call it.

@@ -15,62 +15,45 @@ namespace {
 using c10::DispatchKey;
 using Names = std::unordered_set<std::string>;
 
-// The last one's seeds are the host's here.
 const Names& mixing_ops() {
   static const auto* ops = new Names{
-      "aten::copy_",
-      "aten::_copy_from",
-      "aten::_copy_from_and_resize",
-      "aten::_foreach_copy_",
-      "aten::copy",
-      "aten::set_",
-      "aten::_has_same_storage_numel",
-      "aten::is_same_size",
-      "aten::_nested_from_padded",
-      "aten::_nested_view_from_buffer",
-      "aten::_nested_view_from_buffer_copy",
-      "aten::_fused_adam_",
-      "aten::_fused_adamw_",
-      "aten::_fused_sgd_",
-      "aten::_fused_adagrad_",
-      "aten::_pack_padded_sequence",
-      "aten::_pack_padded_sequence_backward",
-      "aten::_scaled_dot_product_cudnn_attention_backward"};
+#include "contract/mixes_devices.inc"
+  };
   return *ops;
 }
 const Names& indexing_ops() {
-  static const auto* ops =
-      new Names{"aten::index",           "aten::index_put",     "aten::index_put_",       "aten::_index_put_impl_",
-                "aten::_index_put_impl", "aten::_unsafe_index", "aten::_unsafe_index_put"};
+  static const auto* ops = new Names{
+#include "contract/indexes.inc"
+  };
   return *ops;
 }
 
-// Divisions of whole numbers, by the second argument. div and div_ divide truly, unless they are given a rounding mode:
-// those overloads have it in their name (Tensor_mode, Scalar_mode, out_mode ...).
+// Divisions of whole numbers, by the second argument. Others divide truly, unless they are given a rounding mode: those
+// overloads have it in their name (Tensor_mode, Scalar_mode, out_mode ...).
 bool divides_integers(const c10::FunctionSchema& schema) {
-  static const auto* always = new Names{"aten::floor_divide", "aten::floor_divide_", "aten::remainder",
-                                        "aten::remainder_",   "aten::fmod",          "aten::fmod_"};
-  static const auto* with_mode = new Names{"aten::div", "aten::div_"};
+  static const auto* always = new Names{
+#include "contract/divides_integers.inc"
+  };
+  static const auto* with_mode = new Names{
+#include "contract/divides_integers_by_mode.inc"
+  };
   if (always->count(schema.name())) return true;
   return with_mode->count(schema.name()) && schema.overload_name().find("mode") != std::string::npos;
 }
 
 // Operators that draw only for a dropout which they are never called with here: nothing moves the generator.
 bool never_draws(const c10::FunctionSchema& schema) {
-  static const auto* ops = new Names{"aten::_fused_sdp_choice", "aten::_scaled_dot_product_flash_attention_for_cpu"};
+  static const auto* ops = new Names{
+#include "contract/never_draws.inc"
+  };
   return ops->count(schema.name()) != 0;
 }
 
 // Arguments, as bits by position, that the CPU's kernel takes for contiguous: where they are not, as an expanded
-// weight, it reads what lies behind them. CUDA's kernels go by strides. Found by tools/op_layouts.py and tools/fuzz.
+// weight, it reads what lies behind them. CUDA's kernels go by strides.
 uint32_t read_as_contiguous(const std::string& name) {
   static const auto* rows = new std::unordered_map<std::string, uint32_t>{
-      {"median", 0b1},
-      {"nanmedian", 0b1},
-      {"native_batch_norm_backward", 0b1111100},
-      {"batch_norm_backward", 0b1111100},
-      {"native_group_norm", 0b110},
-      {"native_group_norm_backward", 0b11100},
+#include "contract/contiguous.inc"
   };
   const auto found = rows->find(name);
   return found == rows->end() ? 0 : found->second;

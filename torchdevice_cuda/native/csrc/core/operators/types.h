@@ -26,4 +26,11 @@ inline constexpr Types kBool = types_of(c10::ScalarType::Bool);
 inline constexpr Types kIntegers = types_of(
     c10::ScalarType::Long, c10::ScalarType::Int, c10::ScalarType::Short, c10::ScalarType::Char, c10::ScalarType::Byte);
 
+inline constexpr Types kByte = types_of(c10::ScalarType::Byte);
+inline constexpr Types kWideUnsigned =
+    types_of(c10::ScalarType::UInt16, c10::ScalarType::UInt32, c10::ScalarType::UInt64);
+inline constexpr Types kHalf = types_of(c10::ScalarType::Half);
+// Of eight bits.
+inline constexpr Types kEighths = types_of(c10::ScalarType::Float8_e4m3fn, c10::ScalarType::Float8_e5m2);
+
 }  // namespace hostdevice

@@ -1,0 +1,61 @@
+"""What a CUDA GPU does where the CPU's kernels do otherwise, as data: one row per operator (``operators.toml``).
+
+The native device is compiled from these files; nothing reads them while a program runs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .._compat import read_toml
+
+_FOLDER = Path(__file__).resolve().parent
+#: What a row may say; ``operators.toml`` says what each means.
+KEYS = frozenset(
+    {
+        "takes",
+        "refuses",
+        "kernel",
+        "refuse",
+        "mixed_types",
+        "widened",
+        "nondeterministic",
+        "waits",
+        "asserts",
+        "words",
+        "list_kernel",
+        "refuses_cpu_number",
+        "mixes_devices",
+        "indexes",
+        "divides_integers",
+        "never_draws",
+        "contiguous",
+    }
+)
+
+
+def read_operators() -> dict[str, dict[str, Any]]:
+    """Read the rows by operator, in their order; those of a family are repeated for each of its operators."""
+    rows: dict[str, dict[str, Any]] = {}
+    for first, given in read_toml(_FOLDER / "operators.toml").items():
+        row = {key: value for key, value in given.items() if key != "same"}
+        if unknown := row.keys() - KEYS:
+            known = ", ".join(sorted(KEYS))
+            raise ValueError(f"operators.toml: {first} has {', '.join(sorted(unknown))}; what a row may say: {known}")
+        for name in (first, *given.get("same", ())):
+            if name in rows:
+                raise ValueError(f"operators.toml: {name} has two rows")
+            rows[name] = row
+    return rows
+
+
+def read_errors() -> dict[str, dict[str, str]]:
+    """Read what kernels assert, by the name that rows have for it."""
+    return read_toml(_FOLDER / "errors.toml")
+
+
+def read_kernel_names() -> dict[str, dict[str, str]]:
+    """Read CUDA's names of kernels by those of the CPU's, and by operator ("" for all others)."""
+    found = read_toml(_FOLDER / "kernel_names.toml")
+    return {cpu: {"": cuda} if isinstance(cuda, str) else cuda for cpu, cuda in found.items()}

@@ -1,0 +1,343 @@
+// The rules that rows of the contract name (contract/operators.toml): what depends on more than an operator's name.
+//
+// Arguments are given as a stack and where they begin. Numbers in brackets are positions of arguments.
+#pragma once
+
+#include <ATen/AccumulateType.h>
+#include <ATen/Context.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
+#include <ATen/ops/result_type.h>
+
+#include <string>
+#include <vector>
+
+#include "operators/boxed.h"
+#include "operators/types.h"
+
+namespace hostdevice::rules {
+
+using at::ScalarType;
+using at::Tensor;
+using torch::jit::Stack;
+using Arguments = std::vector<c10::IValue>;
+
+// ---- nondeterministic, waits: whether a call is such ---------------------------------------------------------------
+
+template <size_t kPosition>
+bool is_floating(const Stack& stack, size_t base) {
+  return c10::isFloatingType(stack[base + kPosition].toTensor().scalar_type());
+}
+template <size_t kPosition>
+bool is_given(const Stack& stack, size_t base) {
+  const auto& v = stack[base + kPosition];
+  return v.isTensor() && v.toTensor().defined();
+}
+template <size_t kPosition>
+bool reduces(const Stack& stack, size_t base) {
+  return stack[base + kPosition].toInt() != at::Reduction::None;
+}
+template <size_t kPosition>
+bool takes_largest(const Stack& stack, size_t base) {
+  constexpr int64_t kModeMax = 2;  // of torch.nn.functional.embedding_bag
+  return stack[base + kPosition].toInt() == kModeMax;
+}
+// scatter(self, dim, index, src, *, reduce) and scatter_reduce(self, dim, index, src, reduce): sums have another way.
+inline bool multiplies(const Stack& stack, size_t base) {
+  const auto& how = stack[base + 4].toStringRef();
+  return how == "prod" || how == "multiply";
+}
+
+// put(self, index, source, accumulate): of the others the CPU's kernel says it itself.
+inline bool accumulates(const Stack& stack, size_t base) {
+  return stack[base + 3].toBool();
+}
+
+inline bool lies_on_cpu(const c10::IValue& v) {
+  return v.isTensor() && v.toTensor().defined() && v.toTensor().device().is_cpu();
+}
+template <size_t kPosition>
+bool is_none(const Stack& stack, size_t base) {
+  return stack[base + kPosition].isNone();
+}
+// equal(self, other): one storage, or two shapes, need no look at the elements.
+inline bool compares(const Stack& stack, size_t base) {
+  const auto &a = stack[base].toTensor(), &b = stack[base + 1].toTensor();
+  return a.sizes() == b.sizes() && !a.is_same(b);
+}
+// histc(self, bins, min, max): without a range the elements' own is looked for.
+inline bool looks_for_range(const Stack& stack, size_t base) {
+  return stack[base + 2].toScalar().toDouble() == stack[base + 3].toScalar().toDouble();
+}
+// masked_fill(self, mask, value), index_fill(self, dim, index, value): the value goes to the kernel as a number.
+template <size_t kPosition>
+bool fills_from_device(const Stack& stack, size_t base) {
+  return !lies_on_cpu(stack[base + kPosition]);
+}
+// where(condition, self, other)
+inline bool chooses_from_host(const Stack& stack, size_t base) {
+  return lies_on_cpu(stack[base + 1]) || lies_on_cpu(stack[base + 2]);
+}
+// index(self, indices) and index_put(self, indices, values, ...): how many elements a mask chooses is known when the
+// GPU has counted them, and what the host has is copied to it. One number for a mask's elements is not copied, nor are
+// they counted: each element decides for itself, unless numbers are added up.
+inline bool waits_for_indices(const Stack& stack, size_t base) {
+  const bool number =
+      stack.size() - base > 2 && lies_on_cpu(stack[base + 2]) && stack[base + 2].toTensor().numel() == 1;
+  bool counts = false, copies = false, masks = true;
+  each_tensor(stack[base + 1], Kind::OptionalTensorList, [&](const at::Tensor& t) {
+    const auto type = t.scalar_type();
+    const bool mask = type == c10::kBool || type == c10::kByte;
+    masks = masks && mask;
+    counts = counts || (mask && !t.device().is_cpu());
+    copies = copies || (!mask && t.device().is_cpu());
+  });
+  const bool adds = stack.size() - base > 3 && stack[base + 3].toBool();
+  if (number && masks && !adds) return false;
+  return counts || copies || number;
+}
+
+// ---- asserts: whether it is this kernel that computes -------------------------------------------------------------
+
+template <size_t kPosition>
+bool is_number(const Arguments& given) {
+  return given.size() > kPosition && !given[kPosition].isTensor();
+}
+template <size_t kPosition>
+bool is_true(const Arguments& given) {
+  return given.size() > kPosition && given[kPosition].isBool() && given[kPosition].toBool();
+}
+// Losses that are not reduced, by the number of the reduction.
+template <size_t kPosition>
+bool is_each(const Arguments& given) {
+  return given.size() > kPosition && given[kPosition].isInt() && given[kPosition].toInt() == 0;
+}
+
+// ---- refuse: what CUDA says of a type that its kernel does not take ------------------------------------------------
+
+inline constexpr Types kHalfOrMore = kHalves | kFloats;
+inline constexpr Types kNumbers = kIntegers | kHalfOrMore | kComplex;
+// Integers that cuDNN has a name for, and no code.
+inline constexpr Types kNamedByCudnn = types_of(ScalarType::Int, ScalarType::Char, ScalarType::Byte);
+
+[[noreturn]] inline void refuse_as(const char* kernel, ScalarType type) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, '"', kernel, "\" not implemented for '", c10::toString(type), "'");
+}
+[[noreturn]] inline void refuse_name(ScalarType type) {
+  TORCH_CHECK(false, "getCudnnDataTypeFromScalarType() not supported for ", c10::toString(type));
+}
+
+// ---- convolutions: cuDNN's, unless it is turned off or cannot -----------------------------------------------------
+
+struct Geometry {
+  c10::List<int64_t> stride, dilation, output_padding;
+  bool transposed;
+};
+
+inline void refuse_convolution(ScalarType type, const Geometry& given) {
+  bool big = false, dilated = false;
+  for (size_t i = 0; i < given.output_padding.size(); i++)
+    big = big || given.output_padding.get(i) >= given.stride.get(i < given.stride.size() ? i : 0);
+  for (size_t i = 0; i < given.dilation.size(); i++) dilated = dilated || given.dilation.get(i) != 1;
+  if (at::globalContext().userEnabledCuDNN() && !(given.transposed && big)) {
+    TORCH_CHECK(!holds(kNamedByCudnn, type), "GET was unable to find an engine to execute this computation");
+    refuse_name(type);
+  }
+  const bool volume = given.stride.size() == 3;
+  if (given.transposed) refuse_as(volume ? "slow_conv_transpose3d_out_cuda" : "slow_conv_transpose2d_out_cuda", type);
+  refuse_as(dilated || volume ? "slow_conv_dilated<>" : "slow_conv2d_cuda", type);
+}
+
+// Their arguments after input, weight and bias: stride, padding, dilation, transposed, output_padding.
+template <size_t kFirst>
+void refuse_convolution_of(ScalarType type, const Stack& stack, size_t base) {
+  const auto at = [&](size_t i) -> const c10::IValue& { return stack[base + kFirst + i]; };
+  refuse_convolution(type, {at(0).toIntList(), at(2).toIntList(), at(4).toIntList(), at(3).toBool()});
+}
+
+// ---- batch normalisation ------------------------------------------------------------------------------------------
+
+// PyTorch gives cuDNN what has weights and more than two dimensions, unless it is called by the name of its own.
+template <size_t kTraining, bool kCudnn>
+void refuse_batch_norm(ScalarType type, const Stack& stack, size_t base) {
+  const auto given = [&](size_t i) { return stack[base + i].isTensor() && stack[base + i].toTensor().defined(); };
+  const bool training = kTraining == 0 || stack[base + kTraining].toBool();
+  if (kCudnn && at::globalContext().userEnabledCuDNN() && given(1) && given(2) && stack[base].toTensor().dim() >= 3 &&
+      (given(3) == given(4)) && (given(3) || training)) {
+    TORCH_CHECK(!holds(kNamedByCudnn, type), "TensorDescriptor does not support ", c10::toString(type));
+    refuse_name(type);
+  }
+  if (type == ScalarType::ComplexHalf) at::toAccumulateType(type, c10::DeviceType::CUDA);  // raises
+  refuse_as(training ? "batch_norm_stats_cuda" : "batch_norm_invert_std_cuda", type);
+}
+
+// It asks first in which type to sum.
+inline void refuse_layer_norm(ScalarType type, const Stack&, size_t) {
+  if (type == ScalarType::ComplexHalf) at::toAccumulateType(type, c10::DeviceType::CUDA);
+  refuse_as("LayerNormKernelImpl", type);
+}
+
+// ---- others that depend on more than the type -----------------------------------------------------------------------
+
+// Sums are of any type. What is left out at first is filled in by another kernel.
+inline void refuse_scatter_reduce(ScalarType type, const Stack& stack, size_t base) {
+  const auto &reduce = stack[base + 4], &includes = stack[base + 5];
+  if (reduce.isString() && reduce.toStringRef() == "sum") return;
+  const bool fills = includes.isBool() && !includes.toBool() && !holds(kNumbers | kBool, type);
+  refuse_as(fills ? "scatter_reduce_exclude_input_init" : "cuda_scatter_gather_base_kernel_func", type);
+}
+// What is only put somewhere is of any type, unless it is one number; products are of numbers that are not complex.
+inline void refuse_scatter(ScalarType type, const Stack& stack, size_t base) {
+  const bool is_number = !stack[base + 3].isTensor();
+  const bool reduces = stack.size() > base + 4 && stack[base + 4].isString();
+  if (reduces && stack[base + 4].toStringRef() == "multiply")
+    refuse_as(
+        is_number ? "cuda_scatter_fill_base_kernel_reduce_multiply" : "cuda_scatter_gather_base_kernel_func", type);
+  if (holds(kNumbers | kBool, type)) return;
+  if (is_number) refuse_as("cuda_scatter_fill_base_kernel_func", type);
+  if (reduces) refuse_as("cuda_scatter_gather_base_kernel_func", type);
+}
+// What it does not know how to put together, the operator says itself.
+inline void refuse_index_reduce(ScalarType type, const Stack& stack, size_t base) {
+  const std::string& reduce = stack[base + 4].toStringRef();
+  for (const char* known : {"prod", "mean", "amax", "amin"})
+    if (reduce == known) refuse_as("index_reduce", type);
+}
+inline void refuse_vdot(ScalarType type, const Stack&, size_t) {
+  refuse_as(at::isComplexType(type) ? "vdot" : "dot", type);
+}
+// The one of all is found by sorting.
+inline void refuse_median(ScalarType type, const Stack& stack, size_t base) {
+  if (stack.size() - base > 1) refuse_as("median_out_impl", type);
+  TORCH_CHECK(!at::isComplexType(type), "Sort does not support complex dtypes on CPU");
+}
+// cuSOLVER has one square matrix.
+inline void refuse_lu(ScalarType type, const Stack& stack, size_t base) {
+  const at::Tensor& given = stack[base].toTensor();
+  if (given.dim() < 2) return;
+  const int64_t rows = given.size(-2), columns = given.size(-1);
+  const bool one = rows == columns && given.numel() == rows * columns;
+  refuse_as(one ? "lu_factor_cusolver" : "lu_factor_magma_batched", type);
+}
+
+// By the type that both become; a number is whole, or it is not.
+inline void refuse_mul(ScalarType, const Stack& stack, size_t base) {
+  const Tensor& self = stack[base].toTensor();
+  const c10::IValue& other = stack[base + 1];
+  const auto type =
+      other.isTensor() ? at::result_type(self, other.toTensor()) : at::result_type(self, other.toScalar());
+  if (!holds(kNumbers | kBool | kComplexHalf, type)) refuse_as("mul_cuda", type);
+}
+inline void refuse_igamma(ScalarType, const Stack& stack, size_t base) {
+  const auto type = at::result_type(stack[base].toTensor(), stack[base + 1].toTensor());
+  if (holds(kHalves, type)) refuse_as("igamma_cuda", type);
+}
+inline void refuse_igammac(ScalarType, const Stack& stack, size_t base) {
+  const auto type = at::result_type(stack[base].toTensor(), stack[base + 1].toTensor());
+  if (holds(kHalves, type)) refuse_as("igammac_cuda", type);
+}
+
+inline void refuse_histc(ScalarType type, const Stack&, size_t) {
+  TORCH_CHECK(type != ScalarType::Half, "HalfTensor is not supported");
+  refuse_as("histc", type);
+}
+
+// ---- mixed_types: what CUDA says of arguments of several types ------------------------------------------------------
+
+inline bool has(const Stack& stack, size_t at) {
+  return at < stack.size() && stack[at].isTensor() && stack[at].toTensor().defined();
+}
+
+// As a pointer to elements is asked for: one argument decides, others have to be alike.
+template <size_t kFirst, size_t... kOthers>
+void expect(Stack& stack, size_t base) {
+  const auto type = stack[base + kFirst].toTensor().scalar_type();
+  for (const size_t other : {kOthers...}) {
+    if (!has(stack, base + other)) continue;
+    const auto found = stack[base + other].toTensor().scalar_type();
+    TORCH_CHECK(found == type, "expected scalar type ", c10::toString(type), " but found ", c10::toString(found));
+  }
+}
+
+// As PyTorch goes through elements of all arguments at once.
+inline void iterate(Stack& stack, size_t base) {
+  const auto type = stack[base].toTensor().scalar_type();
+  for (size_t i = base + 1; i < stack.size(); i++) {
+    if (!has(stack, i)) continue;
+    const auto found = stack[i].toTensor().scalar_type();
+    TORCH_CHECK(found == type, "Found dtype ", c10::toString(found), " but expected ", c10::toString(type));
+  }
+}
+
+inline void multiply(Stack& stack, size_t base) {
+  const Tensor &a = stack[base].toTensor(), &b = stack[base + 1].toTensor();
+  TORCH_CHECK(
+      a.dtype() == b.dtype(), "expected mat1 and mat2 to have the same dtype, but got: ", a.dtype(), " != ", b.dtype());
+}
+
+// What is added to has to be as the last factor, then the first factor.
+inline void add_to_matrices(Stack& stack, size_t base) {
+  const auto expected = stack[base + 2].toTensor().scalar_type();
+  for (const size_t i : {size_t{0}, size_t{1}}) {
+    const auto found = stack[base + i].toTensor().scalar_type();
+    TORCH_CHECK(
+        found == expected, i ? "mat1" : "self", " and mat2 must have the same dtype, but got ", c10::toString(found),
+        " and ", c10::toString(expected));
+  }
+}
+inline void add_to_batches(Stack& stack, size_t base) {
+  const Tensor &self = stack[base].toTensor(), &a = stack[base + 1].toTensor(), &b = stack[base + 2].toTensor();
+  TORCH_CHECK(
+      self.dtype() == a.dtype(), "Input dtypes must be the same, got: input ", self.dtype(), ", batch1: ", a.dtype(),
+      ", batch2: ", b.dtype());
+}
+
+// What is added to may be of any type.
+inline void add_to_product(Stack& stack, size_t base) {
+  expect<1, 2>(stack, base);
+  const auto type = stack[base + 1].toTensor().scalar_type();
+  if (stack[base].toTensor().scalar_type() != type) stack[base] = stack[base].toTensor().to(type);
+}
+
+inline void convolve(Stack& stack, size_t base) {
+  const Tensor &input = stack[base].toTensor(), &weight = stack[base + 1].toTensor();
+  TORCH_CHECK(
+      input.scalar_type() == weight.scalar_type(), "Input type (", input.toString(), ") and weight type (",
+      weight.toString(), ") should be the same");
+}
+
+// Half precision with weights of float32 is what the CPU's kernel has and CUDA's has not. All else is refused before.
+inline void normalize_groups(Stack& stack, size_t base) {
+  const bool half = holds(kHalves, stack[base].toTensor().scalar_type());
+  if (half && has(stack, base + 1) && stack[base + 1].toTensor().scalar_type() == at::kFloat)
+    expect<0, 1, 2>(stack, base);
+}
+
+// Of half precision the weights may be float32's.
+template <size_t kTraining>
+void normalize(Stack& stack, size_t base) {
+  if (!has(stack, base + 1)) return;
+  const Tensor &input = stack[base].toTensor(), &weight = stack[base + 1].toTensor();
+  const auto type = input.scalar_type(), found = weight.scalar_type();
+  const bool half = holds(kHalves, type), training = kTraining == 0 || stack[base + kTraining].toBool();
+  if (found == type || (half && found == at::kFloat)) return;
+  const bool kept = has(stack, base + 3);
+  const bool cudnn = at::globalContext().userEnabledCuDNN() && input.dim() >= 3 && (kept || training) && !half;
+  TORCH_CHECK(
+      !cudnn,
+      "Expected tensor for argument #1 'input' to have the same type as tensor for argument #2 'weight'; but type ",
+      input.toString(), " does not equal ", weight.toString(), " (while checking arguments for cudnn_batch_norm)");
+  TORCH_CHECK(
+      false, "Expected weight to have type ", c10::toString(half ? ScalarType::Float : type), " but got ",
+      c10::toString(found));
+}
+
+inline void scatter(Stack& stack, size_t base) {
+  const auto type = stack[base].toTensor().scalar_type(), found = stack[base + 2].toTensor().scalar_type();
+  TORCH_CHECK(
+      type == found, "masked_scatter_: expected self and source to have same dtypes but got ", c10::toString(type),
+      " and ", c10::toString(found));
+}
+
+}  // namespace hostdevice::rules
