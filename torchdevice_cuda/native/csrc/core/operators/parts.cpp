@@ -64,10 +64,8 @@ struct StandIn final : c10::OperatorKernel {
 void defer(const std::vector<Deferred>& operators, std::function<void(const std::string&)> load) {
   slots().load = std::move(load);
   for (const auto& deferred : operators) {
-    const auto dot = deferred.name.find('.'), colons = deferred.name.find("::");
-    const auto op = c10::Dispatcher::singleton().findSchema(
-        {deferred.name.substr(0, dot), dot == std::string::npos ? "" : deferred.name.substr(dot + 1)});
-    if (!op.has_value()) continue;
+    if (!find_operator(deferred.name).has_value()) continue;
+    const auto colons = deferred.name.find("::");
     const auto key = c10::parseDispatchKey(deferred.key);
     const std::string space = deferred.name.substr(0, colons), rest = deferred.name.substr(colons + 2);
     auto& slot = slots().of[{key, deferred.name}];

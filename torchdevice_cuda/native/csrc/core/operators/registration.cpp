@@ -287,11 +287,13 @@ std::string aten_name(const std::string& name, const std::string& overload) {
   return overload.empty() ? bare : bare + "." + overload;
 }
 
-std::optional<c10::OperatorHandle> find_aten(const char* name) {
-  const std::string full = std::string(kAten) + name;
-  const auto dot = full.find('.');
+std::optional<c10::OperatorHandle> find_operator(const std::string& name) {
+  const auto dot = name.find('.');
   return c10::Dispatcher::singleton().findSchema(
-      {full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1)});
+      {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+}
+std::optional<c10::OperatorHandle> find_aten(const char* name) {
+  return find_operator(std::string(kAten) + name);
 }
 
 DispatchKey device_key(DispatchKey cpu) {

@@ -38,6 +38,8 @@ bool has_signature(const char* name, const c10::FunctionSchema& signature);
 
 // An operator of PyTorch's own by the name that tables have, where this version has it.
 std::optional<c10::OperatorHandle> find_aten(const char* name);
+// By its full name, "aten::add.Tensor".
+std::optional<c10::OperatorHandle> find_operator(const std::string& name);
 
 // The device's key for one of the CPU's: CUDA for CPU, SparseCUDA for SparseCPU ...
 c10::DispatchKey device_key(c10::DispatchKey cpu);
