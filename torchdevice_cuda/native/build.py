@@ -26,8 +26,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from .. import variables
-from ..settings import SettingsError
+from ..settings import SettingsError, variables
 from ..trust import MISSING, Untrusted, open_folder
 from . import attaching, compilation, loading, parts, prebuilt, sealing, toolchain
 from .parts import CALLS, CORE

@@ -23,7 +23,7 @@ inline std::shared_ptr<py::object> hold(const py::object& object) {
           }};
 }
 
-// The memory of collectives/agreement.py, which has the layout: a rank writes its call down and looks at the others'.
+// The memory of distributed/agreement.py, which has the layout: a rank writes its call down and looks at the others'.
 struct __attribute__((visibility("hidden"))) Agreement {
   std::atomic<uint64_t>* words;
   int64_t rank, size, head, stride, ring;
