@@ -277,7 +277,7 @@ def test_memory_of_ranks_that_were_killed_is_removed(tmp_path: Path, monkeypatch
 
 
 def test_libraries_of_kernels_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torchdevice_cuda.kernels import compiled
+    from torchdevice_cuda.cuda_cpp import compiled
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     make(tmp_path / "torchdevice-kernels-0.so")

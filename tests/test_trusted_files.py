@@ -53,11 +53,11 @@ ALLOWED = {
     "fallback/stored.py": {"cache_dir": _CHECKED},
     "foreign/triton/sources.py": {"exec": _PROGRAMS},
     "importing/finder.py": {"spec_from_file_location": "Python files of this package"},
-    "kernels/compiled.py": {
+    "cuda_cpp/compiled.py": {
         "CDLL": "in a folder of this process, through its descriptor",
     },
-    "kernels/nvcc.py": {"run": _COMPILER},
-    "kernels/toolkit.py": {"cache_dir": _CHECKED},
+    "cuda_cpp/nvcc.py": {"run": _COMPILER},
+    "cuda_cpp/toolkit.py": {"cache_dir": _CHECKED},
     "launch/program.py": dict.fromkeys(("exec", "SourceFileLoader", "SourcelessFileLoader"), _PROGRAMS),
     "leftovers.py": {"TemporaryDirectory": _PRIVATE},
     "monitoring/places.py": {"runtime_dir": _CHECKED, "memory_dir": _CHECKED},
@@ -86,7 +86,7 @@ ALLOWED = {
 }
 #: The same of C++, of which every process that loads a kernel has some.
 ALLOWED_CPP = {
-    "kernels/include/host_cuda/lines.h": {"popen": "addr2line, of a library that is loaded"},
+    "cuda_cpp/include/host_cuda/lines.h": {"popen": "addr2line, of a library that is loaded"},
     "native/csrc/core/bindings/cuda_kernel_seam.cpp": {"dlopen": "a library that is loaded already"},
     "native/csrc/core/runtime/shared_memory.cpp": {"shm_open": "created with O_EXCL; random names, mode 0600"},
 }
@@ -159,6 +159,6 @@ PLANTED = {
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_what_bypasses_trust_is_found(planted: str, tmp_path: Path) -> None:
-    original = ROOT / "torchdevice_cuda" / "kernels" / "flags.py"
+    original = ROOT / "torchdevice_cuda" / "cuda_cpp" / "flags.py"
     (tmp_path / "flags.py").write_text(original.read_text() + planted + "\n")
     assert set(find_all(tmp_path)) == {("flags.py", PLANTED[planted])}

@@ -175,7 +175,7 @@ def test_kernels_need_a_compiler(driver: str, without_compiler: dict[str, str]) 
 def test_nvcc_needs_a_compiler(without_compiler: dict[str, str], tmp_path: Path) -> None:
     source = tmp_path / "a.cu"
     source.write_text("__global__ void k() {}\n")
-    command = [sys.executable, "-m", "torchdevice_cuda.kernels.nvcc", "-c", str(source), "-o", str(tmp_path / "a.o")]
+    command = [sys.executable, "-m", "torchdevice_cuda.cuda_cpp.nvcc", "-c", str(source), "-o", str(tmp_path / "a.o")]
     done = run(command, environment=clean_environment(**without_compiler))
     assert (done.status, done.out) == (1, "")
     assert done.err.startswith(NEEDED) and done.err.count("\n") == 1

@@ -219,8 +219,8 @@ def _cuda_jiterator_compile_and_launch_kernel(
     kwargs: dict[str, Any],
 ) -> Any:
     """Compiles the function for the host, and calls it for every element."""
+    from torchdevice_cuda.cuda_cpp import jiterator
     from torchdevice_cuda.drivers.recording.mode import recording_here
-    from torchdevice_cuda.kernels import jiterator
 
     traits = active().traits
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from torchdevice_cuda.cuda_cpp import compiled, copies
 from torchdevice_cuda.drivers import active
 from torchdevice_cuda.drivers.traits import Trait
-from torchdevice_cuda.kernels import compiled, copies
 from torchdevice_cuda.shadow import stock
 
 stock.execute(globals())

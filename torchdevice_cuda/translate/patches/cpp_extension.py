@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from ..._compat import cuda_version
+from ...cuda_cpp import toolkit
 from ...drivers.traits import Trait
-from ...kernels import toolkit
 from ...settings.folders import SettingsError
 from ..core.context import Context
 from ..core.registry import patch

@@ -29,6 +29,7 @@ from ..core.wrapping import Function, install, resembling
 def kernels(context: Context) -> None:
     """Every operator without a kernel on the GPU gets one that computes elsewhere and comes back."""
     # Imported where they are needed: no other driver pays for the tables.
+    from ...cuda_cpp import copies
     from ...fallback.capabilities import refusals
     from ...fallback.guards import Guard, functions
     from ...fallback.kernels import Chain, register
@@ -37,7 +38,6 @@ def kernels(context: Context) -> None:
     from ...fallback.quantized_tensors import homes
     from ...fallback.wide import Home as WideHome
     from ...fallback.wide_tensors import homes as wide_homes
-    from ...kernels import copies
 
     settings, editor, precision = context.settings, context.editor, context.precision
     kind = context.driver.device_type

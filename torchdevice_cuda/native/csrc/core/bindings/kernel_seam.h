@@ -1,5 +1,5 @@
 // How libraries that were compiled from CUDA C++ ask the device: a table of functions, found by one exported name. This
-// file is read by them as well (kernels/include/host_cuda/seam.h), so it needs nothing of PyTorch's.
+// file is read by them as well (cuda_cpp/include/host_cuda/seam.h), so it needs nothing of PyTorch's.
 #pragma once
 
 #include <cstddef>

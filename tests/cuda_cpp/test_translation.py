@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchdevice_cuda.kernels import flags, plain, refusals, tokens, translation
+from torchdevice_cuda.cuda_cpp import flags, plain, refusals, tokens, translation
 
 FORTY = Path(__file__).with_name("forty.cu")
 

@@ -14,7 +14,7 @@ import pytest
 from harness import CPU, in_child, in_fork, python
 
 from torchdevice_cuda import trust
-from torchdevice_cuda.kernels import compiled, toolkit
+from torchdevice_cuda.cuda_cpp import compiled, toolkit
 from torchdevice_cuda.nvidia.smi import placing
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be someone else")

@@ -38,7 +38,7 @@ def _script(version: str) -> str:
     return (
         "#!/bin/sh\n"
         f"TORCHDEVICE_TOOLKIT_VERSION={version} TORCHDEVICE_AUTO= \\\n"
-        f'PYTHONPATH={path} exec {shlex.quote(sys.executable)} -s -m torchdevice_cuda.kernels.nvcc "$@"\n'
+        f'PYTHONPATH={path} exec {shlex.quote(sys.executable)} -s -m torchdevice_cuda.cuda_cpp.nvcc "$@"\n'
     )
 
 

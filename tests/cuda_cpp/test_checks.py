@@ -13,7 +13,7 @@ import pytest
 import torch
 from harness import VIRTUAL, outcome
 
-from torchdevice_cuda.kernels import nvcc
+from torchdevice_cuda.cuda_cpp import nvcc
 
 SOURCE = Path(__file__).with_name("wrong.cu")
 #: What memcheck and racecheck said of each kernel; `bare` is what the GPU said without them.

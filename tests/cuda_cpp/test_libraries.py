@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from torchdevice_cuda.kernels import nvcc
+from torchdevice_cuda.cuda_cpp import nvcc
 
 SOURCES = Path(__file__).with_name("libraries")
 #: By program and line: a digest of what was printed, or the numbers where the last places may differ.

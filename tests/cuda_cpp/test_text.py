@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from torchdevice_cuda.kernels.compiled import Rtc, Runtime
+from torchdevice_cuda.cuda_cpp.compiled import Rtc, Runtime
 
 SOURCE = b'extern "C" __global__ void twice(int* x) { x[threadIdx.x] *= 2; }'
 

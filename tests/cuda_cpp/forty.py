@@ -1,6 +1,6 @@
 """What the kernels of `forty.cu` are launched with, and what they give: on a real GPU and here, by the same calls.
 
-python -m torchdevice_cuda --driver virtual tests/kernels/forty.py     # prints what each gave
+python -m torchdevice_cuda --driver virtual tests/cuda_cpp/forty.py     # prints what each gave
 """
 
 from __future__ import annotations

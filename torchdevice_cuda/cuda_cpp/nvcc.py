@@ -1,6 +1,6 @@
 """The compiler of the toolkit: ``nvcc``'s command line, carried out by the host's compiler.
 
-    python -m torchdevice_cuda.kernels.nvcc -c kernels.cu -o kernels.o -I ... -gencode ...
+    python -m torchdevice_cuda.cuda_cpp.nvcc -c kernels.cu -o kernels.o -I ... -gencode ...
 
 A source is preprocessed over our headers, translated, and compiled. It imports neither torch nor what needs it.
 """
