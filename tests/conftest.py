@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from harness import EVERYWHERE, servers
-from harness.processes import ROOT
+from harness.processes import ROOT, WRITTEN
 from harness.running import Batches
 
 BATCHES = pytest.StashKey[Batches]()
@@ -84,7 +84,7 @@ def _same_environment() -> Iterator[None]:
     """A variable that a test leaves behind is read by the children of all tests after it."""
     before = dict(os.environ)
     yield
-    changed = {name for name, _ in before.items() ^ os.environ.items()} - {"PYTEST_CURRENT_TEST"}
+    changed = {name for name, _ in before.items() ^ os.environ.items()} - WRITTEN
     assert not changed, f"the test left variables of the environment changed: {', '.join(sorted(changed))}"
 
 

@@ -23,7 +23,7 @@ _KEPT = ("TORCHDEVICE_CACHE_DIR", "TORCHDEVICE_NATIVE_CXXFLAGS", "PYTHONPATH")
 #: Two children run at once on few cores, and what they compute is small.
 _DEFAULTS = {"OMP_NUM_THREADS": "1"}
 #: What pytest and torch write into the environment of their own process: children are programs, which write theirs.
-_WRITTEN = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"} - os.environ.keys()
+WRITTEN = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"} - os.environ.keys()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,7 @@ def clean_environment(**extra: str) -> dict[str, str]:
     # Children run from compiled files, as an installation does: some images forbid to write any, and then each of them
     # compiles the whole package anew.
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
-    for name in _WRITTEN:
+    for name in WRITTEN:
         kept.pop(name, None)
     path = os.pathsep.join(filter(None, [str(ROOT), kept.get("PYTHONPATH")]))
     return {**_DEFAULTS, **kept, "PYTHONPATH": path, **extra}
