@@ -1,6 +1,6 @@
-"""TunableOp: its settings, its results and their file.
+"""TunableOp: its settings, and its file of results.
 
-As on CUDA builds, every operation has one solution, ``Default``; tuning one measures it and notes the time. The
+The host has one way to compute a product, so nothing is measured: results are those that were read from a file. The
 ``PYTORCH_TUNABLEOP_*`` variables are torch's own interface, read here as torch's C++ reads them, and win over calls.
 """
 
@@ -47,14 +47,13 @@ __all__ = [
 
 _DEFAULT_FILENAME = "tunableop_results.csv"
 _MIB = 1 << 20
-_SOLUTION = "Default"
 
 Key = tuple[str, str]  # operation, its parameters
 
 
 @dataclasses.dataclass
 class _Context:
-    """What the program has set and what has been tuned."""
+    """What the program has set, and results that it read."""
 
     enabled: bool = False
     tuning: bool = True
@@ -67,7 +66,6 @@ class _Context:
     tolerances: tuple[float, float] | None = None
     filename: str = ""
     default_filename_used: bool = False
-    write: bool = True
     results: dict[Key, tuple[str, float]] = dataclasses.field(default_factory=dict)
 
 
@@ -253,7 +251,7 @@ def _cuda_tunableop_get_validators() -> tuple[tuple[str, str], ...]:
 
 
 def _cuda_tunableop_get_results() -> tuple[tuple[str, str, str, float], ...]:
-    """``(operation, parameters, solution, milliseconds)`` of everything tuned or read."""
+    """``(operation, parameters, solution, milliseconds)`` of everything read."""
     with _lock:
         return tuple((*key, *result) for key, result in _context.results.items())
 
@@ -289,27 +287,6 @@ def _cuda_tunableop_clear_all() -> None:
         _context.results.clear()
 
 
-# --------------------------------------------------------------------------- tuning
-def is_tuned(operation: str, parameters: str) -> bool:
-    """Whether there is a result for an operation."""
-    with _lock:
-        return (operation, parameters) in _context.results
-
-
-def add_result(operation: str, parameters: str, milliseconds: float) -> None:
-    """Note an operation's time, here and at the end of the results file."""
-    with _lock:
-        _context.results[operation, parameters] = (_SOLUTION, milliseconds)
-        if not _context.write:
-            return
-        file = Path(_results_file())
-        is_new = not file.exists() or file.stat().st_size == 0
-        with file.open("a") as out:
-            if is_new:
-                out.write(_validator_lines())
-            out.write(_result_line(operation, parameters, _SOLUTION, milliseconds))
-
-
 def _validator_lines() -> str:
     return "".join(f"Validator,{name},{value}\n" for name, value in _cuda_tunableop_get_validators())
 
@@ -319,8 +296,8 @@ def _result_line(operation: str, parameters: str, solution: str, milliseconds: f
 
 
 def _cuda_tunableop_write_file_on_exit(enable: bool) -> None:
-    """Write results to the file as they come, or not."""
-    _context.write = _flag(enable, "cuda_tunableop_write_file_on_exit")
+    """Write results to the file as they come, or not: none come."""
+    _flag(enable, "cuda_tunableop_write_file_on_exit")
 
 
 def _cuda_tunableop_write_file(filename: str) -> bool:
