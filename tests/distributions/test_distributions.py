@@ -32,7 +32,7 @@ def test_the_version_is_in_one_place() -> None:
         capture_output=True,
         text=True,
     )
-    assert listed.stdout.split() == ["torchdevice_cuda/__init__.py"]
+    assert listed.stdout.split() == ["torchdevice_cuda/_version.py"]
 
 
 @pytest.fixture(scope="module")

@@ -138,7 +138,9 @@ def test_what_the_cpu_driver_is() -> None:
     assert (offered.make, offered.reason, offered.is_fault) == (CpuDriver, "the CPU is always there", False)
     driver = made()
     assert (driver.name, driver.device_type, driver.redirects_by_default) == ("cpu", "cpu", False)
-    assert driver.traits == Trait.SUBSTITUTE | Trait.TRANSLATED | Trait.REDIRECTS | Trait.HOST_MEMORY
+    assert (
+        driver.traits == Trait.SUBSTITUTE | Trait.TRANSLATED | Trait.REDIRECTS | Trait.HOST_MEMORY | Trait.CPU_TENSORS
+    )
     assert not NONE
     assert "--driver virtual counts" in driver.unseen_by_reports
     assert driver.streams is driver.streams
