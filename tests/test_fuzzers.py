@@ -248,7 +248,8 @@ def test_only_the_very_same_fault_is_stocks() -> None:
     assert are_alike(error, differ("error", "", stocks))
     assert not are_alike(error, differ("error", "", stocks.replace("[5]", "[6]")))
     assert not are_alike(error, differ("error", "", stocks.replace("RuntimeError", "TypeError")))
-    typed = [differ("error", "", f"compiled raises: [{place}BFloat16Type [5]] is at version 1") for place in ("CUDA", "CPU")]
+    versions = "compiled raises: [{}BFloat16Type [5]] is at version 1"
+    typed = [differ("error", "", versions.format(place)) for place in ("CUDA", "CPU")]
     assert are_alike(*typed)
     gcc = "compiled raises CppCompileError: g++ /tmp/{}.cpp\n/tmp/{}.cpp:3: error: {}"
     assert are_alike(differ("error", "", gcc.format(1, 1, "no type")), differ("error", "", gcc.format(2, 2, "no type")))

@@ -99,10 +99,12 @@ class Job:
     def _judge(self, finding: dict[str, Any]) -> None:
         """Report what was found, unless stock's compiler has the same fault."""
         again = finding.pop("again", None)
-        is_asked = again is not None and self._options.driver != "stock"
-        if is_asked and has_the_same(again["found"], ask_stock(again, self._folder, self._options.plant)):
-            self.explained[REASON] += 1
-            return
+        if again is not None and self._options.driver != "stock":
+            stocks = ask_stock(again, self._folder, self._options.plant)
+            if has_the_same(again["found"], stocks):
+                self.explained[REASON] += 1
+                return
+            finding["stock"] = [f"{one['field']} of {one['name']}: {one['detail'][:300]}" for one in stocks]
         self.findings.append(finding)
         print_finding(finding)
 
@@ -138,6 +140,8 @@ def print_finding(finding: dict[str, Any]) -> None:
     """Print what was found."""
     once = "" if finding.get("is steady", True) else " (not when it was tried again)"
     print(f"FOUND {finding['seed']} {finding['op']}: {finding['difference']}{once}\n{finding['program']}", flush=True)
+    if "stock" in finding:
+        print(f"on stock's CPU: {'; '.join(finding['stock']) or 'no difference'}", flush=True)
 
 
 def watch(options: argparse.Namespace) -> int:
@@ -181,4 +185,6 @@ def watch(options: argparse.Namespace) -> int:
         f"{len(findings)} found",
     ]
     print(f"{options.what} on {options.driver}, seed {options.seed}: {', '.join(parts)}")
-    return int(bool(findings))
+    if not totals["programs"]:
+        print("no program was executed", file=sys.stderr)
+    return int(bool(findings) or not totals["programs"])

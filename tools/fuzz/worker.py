@@ -37,6 +37,7 @@ def work(options: argparse.Namespace) -> None:
         steps=options.steps if options.what != "compiled" else (options.steps + 1) // 2,
         differentiates=options.what != "operators",
     )
+    torch.ones(1, device=options.device)  # without a device, every call of every program would be refused
     reference = Recording(options.record, Side(options.against)) if options.record else Side(options.against)
     if options.what == "compiled":
         compile_programs(options, settings)

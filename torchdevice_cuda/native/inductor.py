@@ -181,6 +181,9 @@ def _to_host(value: Any, mode: Any, kind: str) -> Any:
         return value
     with mode:
         made = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="cpu")
+        # Inductor removes a clone of a tensor like it, and keeps one that resolves these.
+        made = made.conj() if value.is_conj() else made
+        made = torch._neg_view(made) if value.is_neg() else made
         return made.requires_grad_(value.requires_grad)
 
 
