@@ -31,9 +31,9 @@ def test_it_builds(copy: Path) -> None:
     assert done.status == 0, done
     start = (copy / "site" / "start" / "index.html").read_text()
     assert 'href="../native-wheels/"' in start and "A page that nobody has put" in start
-    assert "refused, in CUDA's words" in (copy / "site" / "drivers" / "index.html").read_text().replace("&#39;", "'")
+    assert 'href="drivers/"' in (copy / "site" / "index.html").read_text()
     assert 'id="torchdevice_cuda.activate"' in (copy / "site" / "api" / "index.html").read_text()
-    assert 'href="../settings/' in (copy / "site" / "drivers" / "index.html").read_text()
+    assert 'href="../drivers/' in (copy / "site" / "settings" / "index.html").read_text()
 
 
 def test_a_link_that_leads_nowhere_is_an_error(copy: Path) -> None:

@@ -22,7 +22,7 @@ def _cell(option: Option, driver: str) -> str:
     found = meaning(option.field, driver)
     if found is None:
         return "acts"
-    return f"{'nothing' if isinstance(found, Nothing) else '**refused**'}: {found.why}"
+    return f"{'no effect' if isinstance(found, Nothing) else '**refused**'}: {found.why}"
 
 
 def table() -> str:

@@ -118,7 +118,7 @@ def test_install_upgrade_and_uninstall(wheels: dict[str, Path], tmp_path: Path) 
     assert environment.files() == clean
     done = environment.run("-c", "import torch; print(torch.cuda.is_available())", TORCHDEVICE_AUTO="1")
     assert (done.out, done.err) == ("False\n", "")
-    # What is left is where README says: in the cache.
+    # Only the cache is left, as docs/start.md says.
     assert [path.name.partition("-")[0] for path in (tmp_path / "cache").iterdir()] == ["cuda"]
 
 

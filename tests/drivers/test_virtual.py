@@ -278,9 +278,9 @@ def test_command_line_builds() -> None:
 
 
 # ----------------------------------------------------------------------------- random numbers
-def test_the_readme_s_program_prints_what_an_h200_printed() -> None:
+def test_documented_program_prints_the_numbers_of_an_h200() -> None:
     must_be_ready(VIRTUAL)
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "random-numbers.md").read_text(encoding="utf-8")
     lines = [line[4:] for line in text[text.index("    torch.manual_seed(42)") :].split("\n\n")[0].splitlines()]
     code = ["import torch", *(line for line in lines if not line.startswith("#"))]
     done = python("-m", "torchdevice_cuda", "--driver", "virtual", "-c", "\n".join(code))

@@ -4,7 +4,7 @@
     python tools/bench virtual graphs --rounds 1        # some
     python tools/bench --check                          # exits 1 where a figure is over its budget
     python tools/bench --history figures.jsonl          # adds a line for this run
-    python tools/bench --write                          # puts the table into docs/performance.md
+    python tools/bench --write                          # writes the table to docs/benchmarks.md
     python tools/bench --from figures.jsonl --write     # of the last run that was written down; nothing is measured
 
 A figure is a ratio of two things that one process, or processes in turns, measured in the same run: the machine's speed
@@ -33,7 +33,7 @@ else:
     import tomli as tomllib  # which pytest brings to 3.10
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parents[1] / "docs" / "performance.md"
+PAGE = HERE.parents[1] / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- figures: tools/bench --write -->\n", "<!-- end of figures -->\n"
 
 Row = dict[str, Any]

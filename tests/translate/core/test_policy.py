@@ -1,4 +1,4 @@
-"""The redirection table, cell by cell as the README has it, and the override."""
+"""Test the redirection table cell by cell, and the override."""
 
 from __future__ import annotations
 
