@@ -283,6 +283,31 @@ def test_a_graph_has_its_collectives() -> None:
     dist.destroy_process_group()
 
 
+@child(CPU, MPS_FAITHFUL)
+def test_a_graph_of_recorded_operators_refuses_collectives() -> None:
+    import torch.distributed._functional_collectives as functional
+
+    group = begin()
+    x = on_cuda(4)
+    for call in (
+        lambda: dist.all_reduce(x),
+        lambda: dist.broadcast(x, 0),
+        dist.barrier,
+        lambda: dist.all_gather_into_tensor(torch.empty(4, device="cuda"), x),
+        lambda: functional.wait_tensor(functional.all_reduce(x, "sum", group)),
+    ):
+        with (
+            pytest.raises(NotImplementedError, match="cannot be captured into a CUDA graph"),
+            torch.cuda.graph(torch.cuda.CUDAGraph()),
+        ):
+            call()
+    sparse = x.to_sparse()
+    with pytest.raises(NotImplementedError, match="layout torch.sparse_coo"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        sparse + sparse
+    dist.all_reduce(x)
+    assert x.tolist() == [1.0] * 4
+
+
 @child(VIRTUAL, CPU)
 def test_a_default_device_is_not_for_the_host() -> None:
     begin()

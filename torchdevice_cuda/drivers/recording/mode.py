@@ -124,14 +124,19 @@ def recording_here() -> Recording | None:
     return None
 
 
+def uncapturable(what: str) -> Exception:
+    """Return the error for work that does not go through operators, and would be missing in a graph."""
+    return not_supported(
+        f"{what} in a capture",
+        f"{what} cannot be captured into a CUDA graph on this driver of torchdevice_cuda, which records PyTorch's "
+        "operators: call it outside of the graph, or use --driver virtual",
+    )
+
+
 def refuse_unseen(what: str) -> None:
     """Raise where work that does not go through operators would be missing in a graph that is captured."""
     if torch._C._len_torch_dispatch_stack() and recording_here() is not None:
-        raise not_supported(
-            f"{what} in a capture",
-            f"{what} cannot be captured into a CUDA graph on this driver of torchdevice_cuda, which records PyTorch's "
-            "operators: call it outside of the graph, or use --driver virtual",
-        )
+        raise uncapturable(what)
 
 
 def is_recorded() -> bool:

@@ -116,11 +116,12 @@ class Recording:
         if self.capture.broken:
             raise cuda_error(INVALIDATED)
         facts = Facts.of(op)
+        if not facts.changes_view:
+            check_layout(facts.name, given)
         if not is_carrying():
             self._refusals.check(facts, given, args, kwargs)
         if facts.changes_view:
             return op(*args, **kwargs)
-        check_layout(facts.name, given)
         args, kwargs = facts.in_order(args, kwargs)
         generator = (facts.generator_of(args, kwargs) or self._default_generator) if facts.draws else None
         if self._shared and not given and generator is self._default_generator:

@@ -8,7 +8,7 @@ import torch
 
 from ...report.unsupported import not_supported
 from .captures import UNSUPPORTED
-from .mode import refuse_unseen
+from .mode import uncapturable
 from .operators import MASKS, Facts
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ PAGEABLE = (
 )
 
 
+#: Namespaces of the operators that communicate with other processes.
+COLLECTIVES = ("c10d::", "_c10d_functional::", "_c10d_functional_autograd::")
+
+
 class Refusals:
     """Those of one capture. ``shared``: nothing tells the GPU's memory from the host's."""
 
@@ -36,8 +40,8 @@ class Refusals:
 
     def check(self, facts: Facts, given: list[torch.Tensor], args: Arguments, kwargs: Keywords) -> None:
         """Raise what CUDA raises where the host would have to wait for the GPU, or its memory may not stay."""
-        if facts.name.startswith("c10d::"):
-            refuse_unseen(f"the collective {facts.name}")
+        if facts.name.startswith(COLLECTIVES):
+            raise uncapturable(f"the collective {facts.name}")
         known = self._shared and all(map(self._journal.is_value, given))
         if facts.waits_in(args, kwargs) and not known:
             raise self._capture.fail(UNSUPPORTED)
