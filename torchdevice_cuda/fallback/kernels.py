@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..drivers import cuda_operators
 from ..report.departures import departures, timed
 from . import compressed, cpu, cuda_refusals, nested
 from .capabilities import cut_off, keys, limited, missing, with_kernel
-from .cuda_operators import COMPUTED
 from .guards import Guard
 from .mlx_routes import Routes
 from .operators import Shape, overload
@@ -112,7 +112,11 @@ def register(chain: Chain, guard: Guard) -> list[torch.library.Library]:
     library = torch.library.Library("aten", "IMPL")
     known = keys()
     refusing = limited("MPS")  # before those that are missing have kernels too
-    _register_cudas(library, known)
+    having = with_kernel("MPS")
+    cudas = cuda_operators.register("MPS", lambda name: name not in having)
+    for name, key in cuda_refusals.refused():
+        if key in known:
+            library.impl(name.removeprefix("aten::"), cuda_refusals.kernel(overload(name), key), key)
     made = frozenset(f"aten::{name}" for name in nested.MAKING)
     for key in known:
         for name in missing(key):
@@ -132,18 +136,7 @@ def register(chain: Chain, guard: Guard) -> list[torch.library.Library]:
             native = torch.library.get_kernel(op, "MPS")
             # Torch itself has written one of them in Python, which 2.11 would keep.
             library.impl(name.removeprefix("aten::"), guard.operator(op, native), "MPS", allow_override=True)
-    return [library, _quantised(chain)]
-
-
-def _register_cudas(library: torch.library.Library, known: list[str]) -> None:
-    """Kernels for operators of CUDA's alone, and for those that CUDA refuses."""
-    lacking = frozenset(torch._C._dispatch_get_all_op_names()) - with_kernel("MPS")
-    for plain, kernel in COMPUTED.items():
-        if f"aten::{plain}" in lacking:
-            library.impl(plain, kernel, "MPS")
-    for name, key in cuda_refusals.refused():
-        if key in known:
-            library.impl(name.removeprefix("aten::"), cuda_refusals.kernel(overload(name), key), key)
+    return [library, cudas, _quantised(chain)]
 
 
 def _quantised(chain: Chain) -> torch.library.Library:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,17 @@ if TYPE_CHECKING:
 #: Whose random numbers are drawn where no GPU was chosen. Large draws are divided among multiprocessors and their
 #: threads, so the numbers depend on them; these are not the processor's: a seed gives the same on every machine.
 _DRAWS_AS = "h200"
+
+
+@functools.cache
+def _register_cuda_operators() -> torch.library.Library:
+    """Register the operators that only CUDA has; once, as the device itself stays registered."""
+    from ..cuda_operators import register
+
+    with warnings.catch_warnings():
+        # A CUDA build of torch has kernels for real GPUs, which are to be overridden.
+        warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel")
+        return register("CUDA", lambda name: True)
 
 
 class VirtualDriver(HostDriver):
@@ -78,6 +90,8 @@ class VirtualDriver(HostDriver):
         major, minor, patch = cudnn_version(torch.__version__)
         self._module.set_capability(*capability, major * 10_000 + minor * 100 + patch)
         half.settle(self._module, build.origin("cuda").notes)
+        if self._installs:
+            _register_cuda_operators()
 
     def describe(self) -> list[tuple[str, str]]:
         """And where the compiled part is from."""

@@ -10,8 +10,7 @@ void register_composites() {
   register_storages(registrar);
   if constexpr (kIsCuda) {
     register_small(registrar);
-    register_synchronized_batch_norm(registrar);
-    register_cudnn(registrar);
+    register_networks(registrar);
     register_random(registrar);
     register_absent_libraries(registrar);
     install_attention_stub();

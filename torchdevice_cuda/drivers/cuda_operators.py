@@ -1,6 +1,6 @@
-"""Operators of CUDA's that no other device has: those of cuDNN, and the parts that SyncBatchNorm is made of.
+"""Operators that only CUDA has: cuDNN's, depthwise convolutions, and the parts of SyncBatchNorm.
 
-Each is one of PyTorch's own under another name, or made of some: they compute on the GPU, as far as its backend does.
+Each is one of PyTorch's own under another name, or composed of several, so it runs on the device as far as they do.
 """
 
 from __future__ import annotations
@@ -70,6 +70,18 @@ def _convolution_add_relu(
     self: Tensor, weight: Tensor, z: Tensor, alpha: float | None, bias: Tensor | None, *sizes: Any
 ) -> Any:
     return _convolved(self, weight, bias, *sizes).add_(z, alpha=1 if alpha is None else alpha).relu_()
+
+
+def _depthwise(
+    self: Tensor,
+    weight: Tensor,
+    kernel_size: Numbers,
+    bias: Tensor | None,
+    stride: Numbers,
+    padding: Numbers,
+    dilation: Numbers,
+) -> Any:
+    return _convolved(self, weight, bias, stride, padding, dilation, self.shape[1])
 
 
 # ---- batch normalisation and sampling by cuDNN
@@ -226,13 +238,15 @@ def _backward_elements(
     return _as(made * _by_channel(scale, input), input.dtype)
 
 
-#: By the operator's name.
-COMPUTED: dict[str, Kernel] = {
+#: Kernels by the operator's name.
+KERNELS: dict[str, Kernel] = {
     "cudnn_convolution": _convolution,
     "cudnn_convolution.out": _convolution_out,
     "cudnn_convolution_transpose": _transposed,
     "cudnn_convolution_relu": _convolution_relu,
     "cudnn_convolution_add_relu": _convolution_add_relu,
+    "_conv_depthwise2d": _depthwise,
+    "conv_depthwise3d": _depthwise,
     "cudnn_batch_norm": _batch_norm,
     "cudnn_batch_norm_backward": _batch_norm_backward,
     "cudnn_affine_grid_generator": _affine_grid,
@@ -247,3 +261,12 @@ COMPUTED: dict[str, Kernel] = {
     "batch_norm_backward_reduce": _backward_reduce,
     "batch_norm_backward_elemt": _backward_elements,
 }
+
+
+def register(key: str, lacking: Callable[[str], bool]) -> torch.library.Library:
+    """Register the kernels that a dispatch key lacks; return the library that holds them."""
+    library = torch.library.Library("aten", "IMPL")
+    for name, kernel in KERNELS.items():
+        if torch._C._dispatch_has_kernel(f"aten::{name}") and lacking(f"aten::{name}"):
+            library.impl(name, kernel, key)
+    return library
