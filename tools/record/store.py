@@ -1,0 +1,69 @@
+"""Records as files: what ran, where and when, and the answers, case by case.
+
+``{"about": header, "answers": {case: answer}}`` as JSON, compressed where the name ends in ``.xz``; a checkpoint of
+torch has the header under ``about``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import lzma
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+#: What every header has.
+ABOUT = ("command", "torch", "cuda", "gpu", "driver", "python", "date")
+UNKNOWN = "unknown"
+
+
+def make_header(command: str) -> dict[str, str]:
+    """Describe this machine and this moment."""
+    import torch
+
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]
+    try:
+        driver = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        driver = UNKNOWN
+    return {
+        "command": command,
+        "torch": str(torch.__version__),
+        "cuda": str(torch.version.cuda),
+        "gpu": torch.cuda.get_device_name(),
+        "driver": driver,
+        "python": sys.version.split()[0],
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Read a whole record."""
+    if path.suffix == ".pt":
+        import torch
+
+        return dict(torch.load(path, map_location="cpu"))
+    text = lzma.decompress(path.read_bytes()).decode() if path.suffix == ".xz" else path.read_text("utf-8")
+    return dict(json.loads(text))
+
+
+def read_answers(path: Path) -> dict[str, Any]:
+    """Read the answers of a record."""
+    return dict(read_file(path)["answers"])
+
+
+def write_file(path: Path, about: dict[str, str], answers: dict[str, Any]) -> None:
+    """Write a record, a case a line."""
+    if path.suffix == ".pt":
+        import torch
+
+        torch.save({"about": about, **answers}, path)
+        return
+    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(answers[name])}" for name in sorted(answers))
+    text = f'{{"about": {json.dumps(about)},\n"answers": {{\n{rows}\n}}}}\n'
+    if path.suffix == ".xz":
+        path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+    else:
+        path.write_text(text, "utf-8")
