@@ -38,7 +38,7 @@ def parse_arguments() -> argparse.Namespace:
     record.add_argument("--to", type=Path, help="instead of the record in tests/data")
     record.add_argument("--seconds", type=float, default=3600.0, help="seconds in all; what is known by then is kept")
     compare = commands.add_parser("compare")
-    compare.add_argument("--driver", required=True, choices=PLACES)
+    compare.add_argument("--driver", required=True, choices=PLACES, nargs="+")
     compare.add_argument("--with", dest="golden", type=Path, help="another record")
     compare.add_argument("--slow", action="store_true", help="cases that start programs, too")
     compare.add_argument("--answers", type=Path, help="compare these, which --to has written")
@@ -68,13 +68,14 @@ def main() -> int:
     if options.command == "list":
         return print_sets()
     if options.command == "page":
-        from record.sets.catalog import writing
-
-        options.page.write_text(writing.page(store.read_file(writing.CATALOG)))
+        load_set("catalog").module.write_page(options.page)
         return 0
     cases = load_set(options.set)
-    own = cases.say(f"{options.command}_set")
-    return int((own or globals()[f"{options.command}_set"])(*(() if own else (cases,)), options))
+    if own := cases.say(f"{options.command}_set"):
+        return int(own(options))
+    if cases.say("list_cases") is None:
+        raise SystemExit(f"{cases.name} has no cases to compare: its tests read the record")
+    return int(COMMANDS[options.command](cases, options))
 
 
 def print_sets() -> int:
@@ -119,7 +120,7 @@ def record_set(cases: CaseSet, options: argparse.Namespace) -> int:
         if time.monotonic() > end:
             print("stopped", flush=True)
             break
-    store.write_file(file, about, cases.say("finish", dict)(answers))
+    store.write_file(file, about, dict(sorted(answers.items())))
     print(f"{file}: {len(answers)} of {len(names)}, {failed} failed", flush=True)
     sys.stdout.flush()
     os._exit(int(failed > 0 or len(answers) < len(names)))
@@ -132,9 +133,14 @@ def choose_place(cases: CaseSet, driver: str) -> Place:
 
 
 def compare_set(cases: CaseSet, options: argparse.Namespace) -> int:
-    """Run a set on a driver, and print what is not as recorded."""
+    """Run a set on drivers, and print what is not as recorded."""
+    return max([compare_on(cases, options, driver) for driver in options.driver])
+
+
+def compare_on(cases: CaseSet, options: argparse.Namespace, driver: str) -> int:
+    """Run a set on a driver; 1 where anything is not as recorded or expected."""
     golden = store.read_file(options.golden or cases.record)
-    record, place = golden["answers"], choose_place(cases, options.driver)
+    record, place = golden["answers"], choose_place(cases, driver)
     names = choose_cases(running.list_names(cases, place), options.only, options.every)
     if not cases.say("LISTED_ON_DEVICE", False):
         names = [name for name in names if options.slow or not cases.cases[name].slow]
@@ -148,10 +154,10 @@ def compare_set(cases: CaseSet, options: argparse.Namespace) -> int:
     if options.to:
         options.to.write_text(json.dumps(found, indent=0, sort_keys=True))
     adapt = cases.say("adapt", lambda answers, driver: answers)
-    known, least = comparison.read_expected(cases.expected, options.driver)
-    result = comparison.compare(cases, names, adapt(record, options.driver), adapt(found, options.driver), known)
+    known, least = comparison.read_expected(cases.expected, driver)
+    result = comparison.compare(cases, names, adapt(record, driver), adapt(found, driver), known)
     gpu = golden["about"]["gpu"]
-    print(table.format_comparison(result, options.driver, gpu, options.verbose, options.alike is not None))
+    print(table.format_comparison(result, driver, gpu, options.verbose, options.alike is not None))
     wrong: list[Any] = [*result.mended, *result.unrecorded]
     if options.alike is None:
         wrong += result.surprising
@@ -163,6 +169,8 @@ def compare_set(cases: CaseSet, options: argparse.Namespace) -> int:
     sys.stdout.flush()
     return int(bool(wrong or not result.cases))
 
+
+COMMANDS = {"child": child_set, "record": record_set, "compare": compare_set}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,7 +16,7 @@ and, where the default does not do,
 - ``preload(names)``: imports what forks for these cases need; it does not use the device;
 - ``split(name, there, here)``: the facts of an answer, by name, as pairs;
 - ``find_difference(there, here, case)``: None, or how two facts differ; ``MILD``: differences that count as alike;
-- ``adapt(answers, driver)``: answers as a driver words them; ``finish(answers)``: what is stored of them;
+- ``adapt(answers, driver)``: answers as a driver words them;
 - ``record_set(options)``, ``compare_set(options)``: instead of the engine's;
 - ``EXPECTED``: a TOML file of differences that are expected, with reasons.
 """
@@ -32,8 +32,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from record.store import DATA
+
 ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT / "tests" / "data"
 FOLDERS = {"record.sets": Path(__file__).with_name("sets"), "recorded": ROOT / "tests" / "recorded"}
 
 
@@ -68,7 +69,7 @@ class CaseSet:
 
     @property
     def record(self) -> Path:
-        return DATA / self.module.RECORD
+        return Path(DATA / self.module.RECORD)
 
     @property
     def expected(self) -> Path | None:

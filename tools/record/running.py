@@ -119,15 +119,15 @@ def run_at(cases: CaseSet, place: Place, names: list[str], *, jobs: int = 1, pat
         command += ["--jobs", str(jobs), "--patience", str(patience)]
         server = subprocess.Popen(command, env=place.make_environment(), stdout=subprocess.DEVNULL)
         seen: set[str] = set()
-        while True:
-            status = server.poll()
-            for name, row in read_rows(path).items():
-                if name not in seen:
-                    seen.add(name)
-                    yield name, row[0], row[1]
-            if status is not None:
-                break
+        status, size = None, 0
+        while status is None:
             time.sleep(0.1)
+            status = server.poll()
+            if measure(path) > size:
+                size = measure(path)
+                rows = read_rows(path)
+                yield from ((name, *row) for name, row in rows.items() if name not in seen)
+                seen |= rows.keys()
         if status:
             raise SystemExit(f"{place.name}: the process that runs the cases ended ({status})")
 
@@ -155,6 +155,11 @@ def divide(cases: dict[str, Case], names: list[str]) -> list[list[str]]:
         if not cases[name].alone:
             units.setdefault(cases[name].unit, []).append(name)
     return [*units.values(), *([name] for name in names if cases[name].alone)]
+
+
+def measure(path: Path) -> int:
+    """Return the size of a file that need not be there yet."""
+    return path.stat().st_size if path.exists() else 0
 
 
 def read_rows(path: Path) -> dict[str, Any]:
@@ -186,15 +191,15 @@ def run_units(
             time.sleep(0.02)
             still = []
             for unit, path, process, since, told in busy:
-                status = process.poll()
-                answers = read_rows(path)
-                if len(answers) > told:
-                    since, told = time.monotonic(), len(answers)
+                status, size = process.poll(), measure(path)
+                if size > told:
+                    since, told = time.monotonic(), size
                 if status is None and time.monotonic() - since < patience:
                     still.append((unit, path, process, since, told))
                     continue
                 if status is None:
                     process.kill()
+                answers = read_rows(path)
                 yield from ((name, *row) for name, row in answers.items())
                 rest = [name for name in unit if name not in answers]
                 if rest:

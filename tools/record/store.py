@@ -1,7 +1,7 @@
 """Records as files: what ran, where and when, and the answers, case by case.
 
 ``{"about": header, "answers": {case: answer}}`` as JSON, compressed where the name ends in ``.xz``; a checkpoint of
-torch has the header under ``about``.
+torch has the header as a file of its archive.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import json
 import lzma
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 #: What every header has.
 ABOUT = ("command", "torch", "cuda", "gpu", "driver", "python", "date")
 UNKNOWN = "unknown"
+ABOUT_FILE = "/about.json"
+DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
 
 
 def make_header(command: str) -> dict[str, str]:
@@ -42,9 +45,9 @@ def make_header(command: str) -> dict[str, str]:
 def read_file(path: Path) -> dict[str, Any]:
     """Read a whole record."""
     if path.suffix == ".pt":
-        import torch
-
-        return dict(torch.load(path, map_location="cpu"))
+        with zipfile.ZipFile(path) as archive:
+            about = next((name for name in archive.namelist() if name.endswith(ABOUT_FILE)), None)
+            return {"about": json.loads(archive.read(about)) if about else {}, "answers": {}}
     text = lzma.decompress(path.read_bytes()).decode() if path.suffix == ".xz" else path.read_text("utf-8")
     return dict(json.loads(text))
 
@@ -54,16 +57,18 @@ def read_answers(path: Path) -> dict[str, Any]:
     return dict(read_file(path)["answers"])
 
 
-def write_file(path: Path, about: dict[str, str], answers: dict[str, Any]) -> None:
+def write_file(path: Path, about: dict[str, Any], answers: dict[str, Any]) -> None:
     """Write a record, a case a line."""
-    if path.suffix == ".pt":
-        import torch
-
-        torch.save({"about": about, **answers}, path)
-        return
-    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(answers[name])}" for name in sorted(answers))
+    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(answers[name])}" for name in answers)
     text = f'{{"about": {json.dumps(about)},\n"answers": {{\n{rows}\n}}}}\n'
     if path.suffix == ".xz":
         path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
     else:
         path.write_text(text, "utf-8")
+
+
+def add_header(path: Path, about: dict[str, str]) -> None:
+    """Add the header to a checkpoint of torch, which reads its archive by names."""
+    with zipfile.ZipFile(path, "a", compression=zipfile.ZIP_STORED) as archive:
+        folder = archive.namelist()[0].partition("/")[0]
+        archive.writestr(folder + ABOUT_FILE, json.dumps(about))

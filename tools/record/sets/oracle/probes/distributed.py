@@ -28,7 +28,9 @@ def before_a_group() -> Any:
         raises(dist.get_backend),
         raises(dist.barrier),
         raises(dist.destroy_process_group),
-        raises(lambda: dist.init_process_group("bogus", init_method="file:///tmp/x", rank=0, world_size=1)),
+        raises(
+            lambda: dist.init_process_group("bogus", init_method=f"file://{tempfile.mkdtemp()}/x", rank=0, world_size=1)
+        ),
         raises(lambda: dist.init_process_group("nccl", init_method="bogus://", rank=0, world_size=1)),
         raises(lambda: dist.init_process_group("nccl", rank=0, world_size=1, init_method="file:///tmp/y", store=3)),
     ]

@@ -1,16 +1,21 @@
-"""Calls of which CUDA says that they are not deterministic, or that they wait for the GPU; and calls of which not.
+"""Alerts: which calls raise where deterministic algorithms are wanted, and which where waiting for the GPU is an error.
 
-What a GPU says of each is in ``data/alerts-h200.json``: no CPU can be asked.
+The answer is the name that the first error begins with, or None; and whether the second is raised.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch.nn import functional
 
+RECORD = "alerts-h200.json"
+LISTED_ON_DEVICE = True
 GPU = "cuda"
+SYNCHRONIZING = "called a synchronizing CUDA operation"
 Call = Callable[[], object]
 
 
@@ -224,3 +229,43 @@ def synchronizing() -> dict[str, Call]:
         "cuda.synchronize": lambda: torch.cuda.synchronize(),
         "empty_cache": lambda: torch.cuda.empty_cache(),
     }
+
+
+def find_error(call: Call) -> str | None:
+    """Return the message of the RuntimeError that a call raises, if it does."""
+    try:
+        call()
+    except RuntimeError as error:
+        return str(error)
+    return None
+
+
+def find_alert(call: Call) -> str | None:
+    """Return what a call is named in the alert, if it is not deterministic."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        error = find_error(call)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    return error and error.partition(" does not have a deterministic implementation")[0]
+
+
+def is_synchronizing(call: Call) -> bool:
+    """Tell whether a call waits for the GPU."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        error = find_error(call)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert error in (None, SYNCHRONIZING), error
+    return error is not None
+
+
+def prepare() -> None:
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # without it products are alerts of cuBLAS's
+
+
+def list_cases() -> dict[str, Callable[[], object]]:
+    alerts = {f"nondeterministic {name}": partial(find_alert, call) for name, call in nondeterministic().items()}
+    waits = {f"synchronizing {name}": partial(is_synchronizing, call) for name, call in synchronizing().items()}
+    return {**alerts, **waits}

@@ -1,21 +1,15 @@
-"""Short lives of an allocator, each in a few steps: what was played on a real GPU and is played again here.
-
-A scene gives a picture after each step. ``tests/data/allocator-h200.json`` has those of an NVIDIA H200 (torch 2.11);
-this file, run there with ``--write``, makes it.
-"""
+"""Short lives of an allocator, each in a few steps: figures and blocks after each."""
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
-RECORD = Path(__file__).parent.parent / "data" / "allocator-h200.json"
+RECORD = "allocator-h200.json"
 MIB = 1 << 20
 FIGURES = (
     *("allocated_bytes.all.current", "reserved_bytes.all.current", "active_bytes.all.current"),
@@ -241,11 +235,5 @@ def played(name: str) -> list[Any]:
         torch.cuda.empty_cache()
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--write", action="store_true", help="keep what this GPU shows as the record")
-    text = json.dumps({name: played(name) for name in SCENES}, separators=(",", ":"), sort_keys=True)
-    if parser.parse_args().write:
-        RECORD.write_text(text + "\n", "utf-8")
-    else:
-        print(text)
+def list_cases() -> dict[str, Callable[[], list[Any]]]:
+    return {name: partial(played, name) for name in SCENES}

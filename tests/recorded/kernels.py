@@ -1,12 +1,10 @@
-"""What the kernels of `forty.cu` are launched with, and what they give: on a real GPU and here, by the same calls.
-
-python -m torchdevice_cuda --driver virtual tests/cuda_cpp/forty.py     # prints what each gave
-"""
+"""CUDA C++ kernels as programs write them (tests/cuda_cpp/forty.cu): their arguments and what they give."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import json
+import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +12,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-SOURCE = Path(__file__).resolve().with_name("forty.cu")
+RECORD = "kernels-h200.json"
+NEEDS = "CUDA's headers for NVRTC (cooperative groups)"
+SOURCE = Path(__file__).resolve().parents[1] / "cuda_cpp" / "forty.cu"
 
 
 class Case(NamedTuple):
@@ -117,14 +117,23 @@ def summary(tensors: list[torch.Tensor]) -> dict[str, Any]:
     }
 
 
+def find_headers() -> list[str]:
+    """List where CUDA's headers are: a toolkit's, with what CUDA 13's cooperative groups include, and pip's."""
+    if "torchdevice_cuda" in sys.modules:  # which has its own
+        return []
+    spec = importlib.util.find_spec("nvidia")
+    packages = (spec and spec.submodule_search_locations) or ()
+    roots = [Path("/usr/local/cuda"), *(Path(path) / "cu13" for path in packages)]
+    folders = [root / "include" / part for root in roots for part in ("cccl", "")]
+    return [str(folder) for folder in folders if folder.is_dir()]
+
+
 def kernels(source: str) -> dict[str, Any]:
     """All of them out of one compilation, as `torch.cuda._compile_kernel` compiles."""
     from torch.cuda._utils import _cuda_load_module, _nvrtc_compile
 
     names = [case.name for case in CASES]
-    # Where CUDA 13 keeps what its cooperative groups include.
-    folders = [folder for folder in ("/usr/local/cuda/include/cccl",) if Path(folder).is_dir()]
-    code, _ = _nvrtc_compile(source, names[0], cuda_include_dirs=folders, nvcc_options=["--std=c++17"])
+    code, _ = _nvrtc_compile(source, names[0], cuda_include_dirs=find_headers(), nvcc_options=["--std=c++17"])
     return _cuda_load_module(code, names)
 
 
@@ -135,10 +144,10 @@ def run(case: Case, kernel: Any, device: str = "cuda", stream: Any = None) -> di
     return summary([arguments[i].cpu() for i in case.results])
 
 
-def everything(source: str) -> dict[str, Any]:
-    found = kernels(source)
-    return {case.name: run(case, found[case.name]) for case in CASES}
+@functools.cache
+def compiled() -> dict[str, Any]:
+    return kernels(SOURCE.read_text())
 
 
-if __name__ == "__main__":
-    json.dump(everything(SOURCE.read_text()), sys.stdout)
+def list_cases() -> dict[str, Callable[[], dict[str, Any]]]:
+    return {case.name: lambda case=case: run(case, compiled()[case.name]) for case in CASES}

@@ -1,4 +1,8 @@
-"""Calls whose kernels find something wrong, and calls to a device that is lost; a fork each, which it uses up."""
+"""Calls whose kernels find something wrong, and calls to a device that is lost; a fork each, which it uses up.
+
+``call ...``: what each raised, at once, in the wait behind it and in the next operator, and the first line on standard
+error. ``after``: what each raised on a device that was lost.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,14 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+RECORD = "assertions-h200.json"
 CUDA = "cuda"
 Call = Callable[[], Any]
 
@@ -195,3 +201,32 @@ def in_fork(work: Callable[[], Any]) -> tuple[Any, str]:
         words = Path(said).read_text(encoding="utf-8")
         assert status == 0, (status, words)
         return json.loads(Path(answer).read_text(encoding="utf-8")), words
+
+
+def run_call(name: str) -> dict[str, Any]:
+    """Lose a device to a call."""
+    answer, said = in_fork(lambda: call(name))
+    return {"raised": answer, "line": said.split("\n", 1)[0]}
+
+
+def find_assertion(line: str) -> tuple[str, str]:
+    """Return the kernel, and what it asserts."""
+    kernel, _, rest = line.partition(": block:")
+    return kernel, rest.partition(" Assertion ")[2]
+
+
+def find_difference(there: dict[str, Any], here: dict[str, Any], case: Any) -> str | None:
+    """Compare errors, the kernel and what it asserts; which thread is first to say so is not known."""
+    if "line" not in there:
+        return None if there == here else "other errors"
+    # A kernel is done at once on drivers: what a GPU says a moment later inside the call is said by the wait.
+    late = ["ok", *there["raised"][1:]] if there["raised"][0] == "AcceleratorError" else None
+    if here["raised"] not in (there["raised"], late):
+        return "other errors"
+    if find_assertion(there["line"]) != find_assertion(here["line"]):
+        return "another assertion"
+    return None
+
+
+def list_cases() -> dict[str, Call]:
+    return {**{f"call {name}": partial(run_call, name) for name in CALLS}, "after": lambda: in_fork(after)[0]}

@@ -1,9 +1,7 @@
-"""Write a small checkpoint on a real CUDA GPU, as a training program does.
+"""A small checkpoint, as a training program writes it: the state of a model after three steps in mixed precision.
 
-    python tools/make_checkpoint.py tests/data/checkpoint-cuda.pt
-
-It holds the state of a model after three steps in mixed precision (parameters, buffers, optimizer, scaler, both random
-states), the data it learns, and what the GPU made of them, for ``tests/test_checkpoint.py`` to go on from.
+Parameters, buffers, optimizer, scaler, both random states, the data it learns, and what the GPU made of them, for
+``tests/test_checkpoint.py`` to go on from. The record is torch's own file, with the header as a file of the archive.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+RECORD = "checkpoint-cuda.pt"
 LARGEST = 100 * 1024  # bytes; the file is kept with the tests
 STEPS = 3
 
@@ -81,21 +80,15 @@ def checkpoint(device: str) -> dict[str, Any]:
     return state
 
 
-def main() -> None:
-    """Write the checkpoint to the path given."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("path", type=Path)
-    path: Path = parser.parse_args().path
-    if not torch.cuda.is_available() or torch.version.cuda is None:
-        parser.error("this takes a real CUDA GPU")
+def record_set(options: argparse.Namespace) -> int:
+    """Write the checkpoint instead of JSON."""
+    from record import store
+
     state = checkpoint("cuda")
     assert all(tensor.is_cuda for tensor in state["model"].values())
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path: Path = options.to or store.DATA / RECORD
     torch.save(state, path)
-    size = path.stat().st_size
-    assert size < LARGEST, f"{size} bytes"
-    print(f"{path}: {size} bytes, torch {state['torch']} on {state['device_name']}, losses {state['losses']}")
-
-
-if __name__ == "__main__":
-    main()
+    assert path.stat().st_size < LARGEST, f"{path.stat().st_size} bytes"
+    store.add_header(path, store.make_header("python tools/record record checkpoint"))
+    print(f"{path}: losses {state['losses']}")
+    return 0
