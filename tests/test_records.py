@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import VIRTUAL, child
+from harness import VIRTUAL, child, python
+from harness.places import must_be_ready
 from recorded import ROOT, case_sets, store
 
 from torchdevice_cuda._compat import read_toml
@@ -31,6 +32,7 @@ def test_a_record_states_its_command_torch_and_gpu(file: str) -> None:
     about = store.read_file(store.DATA / file)["about"]
     assert [key for key in store.ABOUT if not about.get(key)] == []
     assert about["gpu"] == store.UNKNOWN or about["gpu"].startswith("NVIDIA ")
+    assert store.is_real(about)
     *command, name = about["command"].split()
     assert command == ["python", "tools/record", "record"]
     assert case_sets.load_set(name).record.name == file
@@ -76,3 +78,20 @@ def test_a_header_can_be_added_to_a_checkpoint(tmp_path: Path) -> None:
     store.add_header(path, {"gpu": "some"})
     assert store.read_file(path)["about"] == {"gpu": "some"}
     assert torch.load(path, mmap=True)["x"].tolist() == [1.0] * 3
+
+
+@pytest.mark.native
+def test_a_set_is_recorded_and_compared(tmp_path: Path) -> None:
+    """On the virtual GPU, which its header says, so that it is taken for no GPU's."""
+    must_be_ready(VIRTUAL)
+    file, tool = tmp_path / "some.json", ROOT / "tools" / "record"
+    recording = ("-m", "torchdevice_cuda", "--driver", "virtual", "--gpu", "h200", tool, "record", "properties")
+    assert "this is no GPU, but NVIDIA H200 (virtual driver)" in python(*recording, check=False).err
+    python(*recording, "--to", file)
+    record = store.read_file(file)
+    assert set(record["about"]) == set(store.ABOUT) and not store.is_real(record["about"])
+    comparing = (tool, "compare", "properties", "--driver", "cuda", "--answers", file)
+    assert "1 of 1 (100.0%) facts as on NVIDIA H200" in python(*comparing).out
+    record["answers"]["properties"]["name"] = "another"
+    store.write_file(file, record["about"], record["answers"])
+    assert python(*comparing, check=False).status == 1

@@ -17,11 +17,11 @@ ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT / "tools") not in sys.path:
     sys.path.append(str(ROOT / "tools"))
 
-from record import case_sets, store  # noqa: E402
+from record import case_sets, comparison, running, store  # noqa: E402
 from record.case_sets import Case  # noqa: E402
 from record.comparison import find_difference  # noqa: E402
 
-__all__ = ["ROOT", "case_sets", "find_differences", "read_record", "store"]
+__all__ = ["ROOT", "case_sets", "comparison", "find_differences", "read_record", "running", "store"]
 
 
 def read_record(name: str) -> dict[str, Any]:

@@ -85,10 +85,11 @@ def record_set(options: argparse.Namespace) -> int:
     from record import store
 
     state = checkpoint("cuda")
-    assert all(tensor.is_cuda for tensor in state["model"].values())
+    about = store.make_header("python tools/record record checkpoint")
+    assert store.is_real(about), about
     path: Path = options.to or store.DATA / RECORD
     torch.save(state, path)
     assert path.stat().st_size < LARGEST, f"{path.stat().st_size} bytes"
-    store.add_header(path, store.make_header("python tools/record record checkpoint"))
+    store.add_header(path, about)
     print(f"{path}: losses {state['losses']}")
     return 0

@@ -41,7 +41,7 @@ def parse_arguments() -> argparse.Namespace:
     compare.add_argument("--driver", required=True, choices=PLACES, nargs="+")
     compare.add_argument("--with", dest="golden", type=Path, help="another record")
     compare.add_argument("--slow", action="store_true", help="cases that start programs, too")
-    compare.add_argument("--answers", type=Path, help="compare these, which --to has written")
+    compare.add_argument("--answers", type=Path, help="compare what --to or record has written, and run nothing")
     compare.add_argument("--to", type=Path, help="write every answer there")
     compare.add_argument("--alike", type=float, metavar="PERCENT", help="fail below this, not at any difference")
     compare.add_argument("--equal", type=float, default=0.0, metavar="PERCENT", help="and below this, words counted")
@@ -108,6 +108,8 @@ def child_set(cases: CaseSet, options: argparse.Namespace) -> int:
 def record_set(cases: CaseSet, options: argparse.Namespace) -> int:
     """Run a set on a real GPU and write its record."""
     about = store.make_header(f"python tools/record record {cases.name}")
+    if options.to is None and not store.is_real(about):
+        raise SystemExit(f"this is no GPU, but {about['gpu']}: name another file with --to")
     place, file = PLACES["cuda"], options.to or cases.record
     names = choose_cases(running.list_names(cases, place), options.only, options.every)
     end, answers, failed = time.monotonic() + options.seconds, {}, 0
@@ -141,18 +143,18 @@ def compare_on(cases: CaseSet, options: argparse.Namespace, driver: str) -> int:
     """Run a set on a driver; 1 where anything is not as recorded or expected."""
     golden = store.read_file(options.golden or cases.record)
     record, place = golden["answers"], choose_place(cases, driver)
-    names = choose_cases(running.list_names(cases, place), options.only, options.every)
-    if not cases.say("LISTED_ON_DEVICE", False):
-        names = [name for name in names if options.slow or not cases.cases[name].slow]
     if options.answers:
-        found = json.loads(options.answers.read_text())
-        names = [name for name in names if name in found]
+        found = store.read_answers(options.answers)
+        names = choose_cases({**record, **found}, options.only, options.every)
     else:
+        names = choose_cases(running.list_names(cases, place), options.only, options.every)
+        if not cases.say("LISTED_ON_DEVICE", False):
+            names = [name for name in names if options.slow or not cases.cases[name].slow]
         asked = [name for name in names if name in record]
         rows = running.run_at(cases, place, asked, jobs=options.jobs, patience=options.patience)
         found = {name: answer for name, answer, _ in rows}
     if options.to:
-        options.to.write_text(json.dumps(found, indent=0, sort_keys=True))
+        store.write_file(options.to, {"driver": driver}, found)
     adapt = cases.say("adapt", lambda answers, driver: answers)
     known, least = comparison.read_expected(cases.expected, driver)
     result = comparison.compare(cases, names, adapt(record, driver), adapt(found, driver), known)

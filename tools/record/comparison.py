@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from record.case_sets import Case, CaseSet
-from record.running import LOST
+from record.running import LOST, is_failure
 
-DIFFERS = "differs"
+DIFFERS, NO_ANSWER = "differs", "no answer"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,17 +104,18 @@ def compare(
         result.unrecorded = [name for name in names if name not in record]
     split = cases.say("split", split_answer)
     differ: Callable[[Any, Any, Case], str | None] = cases.say("find_difference", find_difference)
+    known_cases = {} if cases.say("LISTED_ON_DEVICE", False) else cases.cases
     mild, used, compared = cases.say("MILD", frozenset()), set(), set()
     for name in (name for name in names if name in record):
-        case = Case(name, len) if cases.say("LISTED_ON_DEVICE", False) else cases.cases[name]
-        parts = split(name, record[name], found.get(name, [LOST, "no answer"]))
+        case, answer = known_cases.get(name, Case(name, len)), found.get(name, [LOST, "no answer"])
+        parts = split(name, record[name], answer)
         result.cases += 1
         result.facts += len(parts)
         before = len(result.differences)
         compared |= {name, *parts}
         for fact, (there, here) in parts.items():
             pattern = next((word for word in known if word == fact or fnmatch.fnmatchcase(fact, word)), None)
-            how = differ(there, here, case)
+            how = NO_ANSWER if is_failure(here) and here != there else differ(there, here, case)
             if how:
                 used.add(pattern)
                 why = known[pattern] if pattern else ""

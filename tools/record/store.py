@@ -26,6 +26,8 @@ def make_header(command: str) -> dict[str, str]:
     """Describe this machine and this moment."""
     import torch
 
+    ours = sys.modules.get("torchdevice_cuda")
+    driver_of_ours = ours.driver().name if ours else ""
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]
     try:
         driver = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
@@ -35,11 +37,16 @@ def make_header(command: str) -> dict[str, str]:
         "command": command,
         "torch": str(torch.__version__),
         "cuda": str(torch.version.cuda),
-        "gpu": torch.cuda.get_device_name(),
+        "gpu": torch.cuda.get_device_name() + (f" ({driver_of_ours} driver)" if driver_of_ours else ""),
         "driver": driver,
         "python": sys.version.split()[0],
         "date": datetime.date.today().isoformat(),
     }
+
+
+def is_real(about: dict[str, str]) -> bool:
+    """Tell whether a record was made on a GPU, not on a driver."""
+    return not about["gpu"].endswith(" driver)")
 
 
 def read_file(path: Path) -> dict[str, Any]:
