@@ -1,4 +1,4 @@
-"""torch.cuda answers as a real GPU's did: expressions, and what they gave there (tools/record/sets/facts.py)."""
+"""torch.cuda answers as a real GPU's did: expressions, and what they gave there (tests/recorded/facts.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own oracle: what a real GPU answered to our probes, asked of every driver (tools/record/sets/oracle)."""
+"""Our own oracle: what a real GPU answered to our probes, asked of every driver (tests/recorded/oracle)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a set of cases is, and which there are.
 
-A set is a module of ``tools/record/sets`` or ``tests/recorded`` with
+A set is a module of ``tests/recorded`` with
 
 - ``RECORD``: its record, a file of ``tests/data``;
 - ``list_cases()``: functions by name, whose results are JSON values; a function or a ``Case``.
@@ -34,8 +34,7 @@ from typing import Any
 
 from record.store import DATA
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = {"record.sets": Path(__file__).with_name("sets"), "recorded": ROOT / "tests" / "recorded"}
+FOLDER = Path(__file__).resolve().parents[2] / "tests" / "recorded"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,16 +87,14 @@ class CaseSet:
 
 def list_sets() -> list[str]:
     """List the names of all sets."""
-    names = [module.name for folder in FOLDERS.values() for module in pkgutil.iter_modules([str(folder)])]
-    return sorted(name for name in names if not name.startswith("_"))
+    return sorted(each.name for each in pkgutil.iter_modules([str(FOLDER)]) if not each.name.startswith("_"))
 
 
 def load_set(name: str) -> CaseSet:
     """Import a set."""
-    for package, folder in FOLDERS.items():
-        if (folder / f"{name}.py").exists() or (folder / name / "__init__.py").exists():
-            return CaseSet(name, import_module(f"{package}.{name}"))
-    raise SystemExit(f"no such set: {name}; there are {', '.join(list_sets())}")
+    if name not in list_sets():
+        raise SystemExit(f"no such set: {name}; there are {', '.join(list_sets())}")
+    return CaseSet(name, import_module(f"recorded.{name}"))
 
 
 def choose_cases(names: Iterable[str], only: Iterable[str], every: int = 1) -> list[str]:
