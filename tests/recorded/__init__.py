@@ -21,7 +21,7 @@ from record import case_sets, comparison, running, store  # noqa: E402
 from record.case_sets import Case  # noqa: E402
 from record.comparison import find_difference  # noqa: E402
 
-__all__ = ["ROOT", "case_sets", "comparison", "find_differences", "read_record", "running", "store"]
+__all__ = ["ROOT", "Case", "case_sets", "comparison", "find_differences", "read_record", "running", "store"]
 
 
 def read_record(name: str) -> dict[str, Any]:

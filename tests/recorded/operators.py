@@ -6,16 +6,23 @@ differ from one release of torch to the next.
 
 from __future__ import annotations
 
+import os
+import sys
 import zlib
-from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from typing import Any
+
+from recorded import Case
 
 RECORD = "operators-cuda-2.11.json.xz"
 #: The record knows no GPU profile: what differs between GPUs is not among the facts.
 OPTIONS: dict[str, list[str]] = {"virtual": []}
 BY_RELEASE = True
+#: PyTorch's list of samples asks the GPU for its capability when it is imported.
+IMPORTS_USE_GPU = True
+#: So many processes on a GPU, whose device an operator may lose.
+UNITS = 8
 SAMPLES = 3
 DTYPES = (
     *("float32", "float64", "float16", "bfloat16", "complex64", "complex128", "complex32", "int64", "int32"),
@@ -109,6 +116,11 @@ def run_operator(op: Any, name: str) -> dict[str, Any]:
     import torch
 
     rows = {dtype: row(op, name, getattr(torch, dtype)) for dtype in DTYPES}
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        print(f"{name}: {error}", file=sys.stderr, flush=True)
+        os._exit(1)  # the device is lost: other operators need another process
     return {dtype: made for dtype, made in rows.items() if made is not None}
 
 
@@ -118,12 +130,18 @@ def prepare() -> None:
     torch.set_num_threads(1)
 
 
-def list_cases() -> dict[str, Callable[[], Any]]:
+def list_cases() -> dict[str, Case]:
+    import torch
     from torch.testing._internal.common_methods_invocations import op_db
 
     named = ((f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name, op) for op in op_db)
     # The jiterator's are CUDA C++: code for an NVIDIA GPU.
-    return {name: partial(run_operator, op, name) for name, op in named if not name.startswith("jiterator_")}
+    chosen = [(name, op) for name, op in named if not name.startswith("jiterator_")]
+    units = UNITS if torch.cuda.is_available() else 1
+    return {
+        name: Case(name, partial(run_operator, op, name), unit=str(number % units))
+        for number, (name, op) in enumerate(chosen)
+    }
 
 
 def split(name: str, there: dict[str, Any], here: Any) -> dict[str, tuple[Any, Any]]:

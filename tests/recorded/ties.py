@@ -14,7 +14,7 @@ RECORD = "ties-h200.json.xz"
 COUNTS = (4, 7, 16, 31, 32, 33, 60, 100, 129, 300, 1024, 1500, 2049, 5000)
 FEW = (7, 32, 33, 300, 1500, 5000)
 DTYPES = {"float32": COUNTS, "float16": FEW, "int64": COUNTS, "uint8": FEW}
-#: Functions whose kernels change with the count: more than this many were not recorded.
+#: More elements than these were not recorded.
 MOST = {"sort": 300, "cummax": 60, "cummin": 60}
 FUNCTIONS = ("topk", "sort", "mode", "kthvalue", "max", "min", "cummax", "cummin")
 

@@ -118,7 +118,8 @@ def record_set(cases: CaseSet, options: argparse.Namespace) -> int:
         if running.is_failure(found):
             failed += 1
             print(f"        {': '.join(found)}", flush=True)
-        answers[name] = found
+        else:
+            answers[name] = found
         if time.monotonic() > end:
             print("stopped", flush=True)
             break

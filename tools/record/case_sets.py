@@ -10,6 +10,7 @@ and, where the default does not do,
 - ``ALONE``: each case runs in a process of its own, since it breaks the device or the process;
 - ``LISTED_ON_DEVICE``: ``list_cases()`` uses the device;
 - ``BY_RELEASE``: which cases there are depends on the release of torch: a record need not have all;
+- ``IMPORTS_USE_GPU``: a process that lists the cases has used the GPU, and cannot fork any more;
 - ``NEEDS``: what recording needs beside torch, in words;
 - ``OPTIONS``: by driver, options of the launcher instead of the place's, e.g. another GPU profile;
 - ``prepare()``: called once in each process; ``reset()``: called before each case that shares a process;

@@ -109,7 +109,8 @@ def run_at(cases: CaseSet, place: Place, names: list[str], *, jobs: int = 1, pat
     """Run cases at a place; each answer as soon as its process has ended."""
     known = cases.cases if not cases.say("LISTED_ON_DEVICE", False) else {name: Case(name, len) for name in names}
     units = divide(known, names)
-    if not place.forks or len(units) == 1:
+    is_forked = place.forks and not cases.say("IMPORTS_USE_GPU", False)
+    if not is_forked or len(units) == 1:
         yield from run_units(known, units, spawn(cases, place), jobs=jobs, patience=patience)
         return
     with tempfile.TemporaryDirectory() as folder:
