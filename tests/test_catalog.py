@@ -10,10 +10,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from recorded import store
 
 ROOT = Path(__file__).parents[1]
 TOOL, CATALOG, PAGE = ROOT / "tools/catalog", ROOT / "tests/data/catalog.json.xz", ROOT / "docs/coverage.md"
@@ -27,23 +28,28 @@ def parts() -> Any:
     sys.path.remove(str(TOOL))
 
 
+def started(code: str) -> Any:
+    """Make a place where a child runs this code."""
+    return SimpleNamespace(launcher=["-c", code], device="cpu", make_environment=lambda: dict(os.environ))
+
+
 def tool(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(TOOL), *map(str, arguments)]
+    command = [sys.executable, str(ROOT / "tools/record"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 def test_the_page_is_what_the_tool_writes_from_the_record(tmp_path: Path) -> None:
-    done = tool("page", CATALOG, tmp_path / "page.md")
+    done = tool("page", tmp_path / "page.md")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "page.md").read_text() == PAGE.read_text()
 
 
 def test_every_status_has_what_it_was_measured_against(parts: Any) -> None:
     """A status is no more than its evidence: what works was compared, what was not run says why."""
-    judging, catalog = parts("judging"), parts("recording").read(CATALOG)
-    assert len(catalog["callables"]) > 4000
-    for name, row in catalog["callables"].items():
-        assert set(row["drivers"]) == set(catalog["drivers"]), name
+    judging, catalog = parts("judging"), store.read_file(CATALOG)
+    assert len(catalog["answers"]) > 4000
+    for name, row in catalog["answers"].items():
+        assert set(row["drivers"]) == set(catalog["about"]["drivers"]), name
         for told in row["drivers"].values():
             assert (told["status"] == judging.NOT_RUN) == ("with" not in told), name
             assert told.get("with", judging.GPU) in judging.WITH, name
@@ -90,19 +96,19 @@ def result(value: Any, **more: Any) -> dict[str, Any]:
 )
 def test_a_call_is_judged_by_what_it_came_to(parts: Any, status: str, stock: Any, gpu: Any, told: Any) -> None:
     rows = {"torch.some": {"cuda": gpu, "cpu": stock}} if gpu else {}
-    assert parts("judging").status("torch.some", "virtual", stock, told, {"rows": rows})["status"] == status
+    assert parts("judging").status("torch.some", "virtual", stock, told, {"answers": rows})["status"] == status
 
 
 def test_what_was_never_written_has_no_numbers(parts: Any) -> None:
     status = parts("judging").status
     other = result([*THERE[:4], [7.0, 1e20]])
-    assert status("torch.empty_like", "virtual", result(TENSOR), other, {"rows": {}})["status"] == "works"
-    assert status("torch.ones_like", "virtual", result(TENSOR), other, {"rows": {}})["status"] == "differs"
+    assert status("torch.empty_like", "virtual", result(TENSOR), other, {"answers": {}})["status"] == "works"
+    assert status("torch.ones_like", "virtual", result(TENSOR), other, {"answers": {}})["status"] == "differs"
 
 
 def test_another_gpu_may_do_as_the_cpu_does(parts: Any) -> None:
     rows = {"torch.some": {"cuda": REFUSAL, "cpu": result(TENSOR)}}
-    judged = parts("judging").status("torch.some", "mps", result(TENSOR), result(THERE), {"rows": rows})
+    judged = parts("judging").status("torch.some", "mps", result(TENSOR), result(THERE), {"answers": rows})
     assert judged["status"] == "works"
 
 
@@ -110,19 +116,19 @@ def test_an_answer_of_another_release_is_not_held_against_a_driver(parts: Any) -
     """Where stock's own result has changed since the GPU was asked, stock's of today is compared with."""
     then = result(["tensor", "float32", [3], "cpu", [1.0, 2.0, 3.0]])
     rows = {"torch.some": {"cuda": result(["tensor", "float32", [3], "cuda", [1.0, 2.0, 3.0]]), "cpu": then}}
-    judged = parts("judging").status("torch.some", "virtual", result(TENSOR), result(THERE), {"rows": rows})
+    judged = parts("judging").status("torch.some", "virtual", result(TENSOR), result(THERE), {"answers": rows})
     assert (judged["status"], judged["with"]) == ("works", "stock on the CPU")
 
 
-def test_what_worked_and_does_not_fails_the_comparison(parts: Any, tmp_path: Path) -> None:
-    recording: ModuleType = parts("recording")
+def test_what_worked_and_does_not_fails_the_comparison(tmp_path: Path) -> None:
     old, new = tmp_path / "old.json.xz", tmp_path / "new.json.xz"
     for file, status in ((old, "works"), (new, "differs")):
-        recording.write({"callables": {"torch.some": {"drivers": {"virtual": {"status": status, "why": "so"}}}}}, file)
-    done = tool("diff", old, new)
+        store.write_file(file, {}, {"torch.some": {"drivers": {"virtual": {"status": status, "why": "so"}}}})
+    comparing = ("compare", "catalog", "--driver", "virtual")
+    done = tool(*comparing, "--answers", new, "--with", old)
     assert done.returncode == 1
     assert done.stdout == "virtual: torch.some: works, now differs: so\n"
-    assert tool("diff", new, old).returncode == 0
+    assert tool(*comparing, "--answers", old, "--with", new).returncode == 0
 
 
 def test_an_attribute_that_is_called_tensor_is_none(parts: Any) -> None:
@@ -135,13 +141,13 @@ def test_an_attribute_that_is_called_tensor_is_none(parts: Any) -> None:
 def test_processes_that_do_not_begin_are_heard(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that cannot start has no callables that failed: the run fails, with what it said."""
     measuring = parts("measuring")
-    monkeypatch.setitem(measuring.DRIVERS, "stock", (["-c", "raise SystemExit('no device here')"], {}))
+    monkeypatch.setitem(measuring.DRIVERS, "stock", started("raise SystemExit('no device here')"))
     with pytest.raises(measuring.Silent, match=r"stock: .* \(1\): no device here"):
         measuring.run("stock", [{"entry": {"name": "torch.add"}, "call": None}])
 
 
 #: Children in the tool's stead: one begins a call and does not come back, one is at work, one begins late.
-CHILD = "import sys, time\ndef say(line):\n    with open(sys.argv[4], 'a') as out: out.write(line + chr(10))\n"
+CHILD = "import sys, time\ndef say(line):\n    with open(sys.argv[3], 'a') as out: out.write(line + chr(10))\n"
 BEGIN = repr(json.dumps({"begin": "torch.add", "key": "0:"}))
 DONE = repr(json.dumps({"name": "torch.add", "call": "0:", "result": 1, "drawn": False}))
 HANGS = f"{CHILD}say({BEGIN})\ntime.sleep(30)"
@@ -166,7 +172,7 @@ def test_what_hangs_is_told_from_what_is_cut_off_and_what_waits(
     parts: Any, monkeypatch: pytest.MonkeyPatch, child: str, seconds: float, told: dict[str, Any]
 ) -> None:
     measuring = parts("measuring")
-    monkeypatch.setitem(measuring.DRIVERS, "stock", (["-c", child], {}))
+    monkeypatch.setitem(measuring.DRIVERS, "stock", started(child))
     monkeypatch.setattr(measuring, "begins", lambda driver: None)
     monkeypatch.setattr(measuring, "PATIENCE", 1)
     monkeypatch.setattr(measuring, "EACH", 1)
@@ -195,20 +201,20 @@ def test_what_was_spoilt_on_stock_is_not_held_against_the_gpu(parts: Any) -> Non
     there = {"torch": "2", **result(THERE)}
     spoilt = {"call": there["call"], "error": "RuntimeError: DispatchStub: unsupported device typemeta"}
     judged = parts("judging").status(
-        "torch.some", "virtual", spoilt, dict(there), {"rows": {"torch.some": {"cuda": there, "cpu": "same"}}}
+        "torch.some", "virtual", spoilt, dict(there), {"answers": {"torch.some": {"cuda": there, "cpu": "same"}}}
     )
     assert (judged["status"], judged["with"]) == ("works", "the GPU")
 
 
 def test_calls_that_crashed_on_the_gpu_are_sought_anew(parts: Any) -> None:
     rows = {"torch.some": {"cuda": result(THERE)}, "torch.other": {"cuda": {"call": "0:", "error": "Crash: it hung"}}}
-    assert parts("recording").calls_of({"rows": rows}) == {"torch.some": "0:"}
+    assert parts("recording").calls_of({"answers": rows}) == {"torch.some": "0:"}
 
 
 def test_what_others_left_behind_is_no_answer(parts: Any) -> None:
     judging, comparing = parts("judging"), parts("comparing")
     spoilt = {"call": "0:", "error": "RuntimeError: Offset increment outside graph capture encountered unexpectedly."}
-    gpu = {"rows": {"torch.some": {"cuda": spoilt, "cpu": result(TENSOR)}}}
+    gpu = {"answers": {"torch.some": {"cuda": spoilt, "cpu": result(TENSOR)}}}
     judged = judging.status("torch.some", "virtual", result(TENSOR), result(THERE), gpu)
     assert judged["status"] == judging.WORKS and judged["with"] == judging.STOCK
     assert parts("recording").calls_of(gpu) == {}
@@ -279,7 +285,7 @@ def test_calls_are_found_and_made_again(tmp_path: Path) -> None:
         ]
         asked.write_text(json.dumps(rows))
         out.write_text("")
-        command = [sys.executable, *launcher, str(TOOL / "__main__.py"), "work", str(asked), str(out), device]
+        command = [sys.executable, *launcher, str(TOOL / "work.py"), str(asked), str(out), device]
         subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, timeout=600)
         told = [json.loads(line) for line in out.read_text().splitlines()]
         now = {row["name"]: row for row in told if "name" in row}

@@ -1,9 +1,8 @@
-"""A checkpoint written on a real GPU by tools/make_checkpoint.py loads, and training goes on from it."""
+"""A checkpoint written on a real GPU loads, and training goes on from it."""
 
 from __future__ import annotations
 
 import math
-import sys
 import zipfile
 from typing import Any
 
@@ -11,14 +10,9 @@ import pytest
 import torch
 from harness import EVERYWHERE, Place, child
 from harness.processes import ROOT
-
-sys.path.insert(0, str(ROOT / "tools"))
-from make_checkpoint import build, evaluate, train  # noqa: E402
+from recorded.checkpoint import build, evaluate, train
 
 FILE = ROOT / "tests" / "data" / "checkpoint-cuda.pt"
-pytestmark = pytest.mark.skipif(
-    not FILE.exists(), reason=f"no {FILE.name}: tools/make_checkpoint.py writes it on a GPU"
-)
 
 
 def test_the_file_was_written_on_a_gpu() -> None:

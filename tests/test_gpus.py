@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 from harness import CPU, MPS_FAITHFUL, VIRTUAL, child, python
+from recorded import read_record
 
 import torchdevice_cuda
 from torchdevice_cuda import settings
 from torchdevice_cuda.settings import gpus
 
 #: What ``torch.cuda.get_device_properties`` gave on a real one, less what differs from one to the next.
-RECORDED = Path(__file__).parent / "data" / "h200-properties.json"
+RECORDED = read_record("h200-properties.json")["properties"]
 #: Memory is the host's on the one, the Mac's on the other.
 LACKING = {"cpu": {"total_memory"}, "mps": {"total_memory", "shared_memory_per_block"}}
 
 
 @child(*(place.but(gpu="h200") for place in (CPU, VIRTUAL, MPS_FAITHFUL)))
 def test_properties_are_those_of_a_real_one() -> None:
-    real = json.loads(RECORDED.read_text())
+    real = RECORDED
     driver = torchdevice_cuda.activation.driver().name
     properties = torch.cuda.get_device_properties(0)
     found = {name: getattr(properties, name) for name in real}

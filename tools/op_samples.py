@@ -14,11 +14,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 #: Results that the operator leaves undefined: uninitialised memory.
 UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
-#: Whose results a GPU gives in other shapes, which tools/contract.py has, or takes others of equal elements for:
-#: tests/native/test_ties.py has those.
+#: Whose results a GPU gives in other shapes, which the set operators of tools/record has, or takes others of equal
+#: elements for: tests/native/test_ties.py has those.
 OTHERWISE = {"native_batch_norm", "_native_batch_norm_legit", "sort", "argsort", "mode", "topk", "kthvalue"}
-#: Whose results a GPU lays out otherwise than the CPU; tools/contract.py has those, too. What a processor's library of
-#: Fourier transforms does is its own affair.
+#: Whose results a GPU lays out otherwise than the CPU; the set operators has those, too. What a processor's library
+#: of Fourier transforms does is its own affair.
 LAID_OUT = {f"fft.{way}fft{dims}" for way in ("", "i", "r", "ir", "h", "ih") for dims in ("", "2", "n")} | {
     "linalg.eig",
     "linalg.svd",

@@ -1,5 +1,5 @@
-// Forty kernels as programs write them. The same file is compiled for a real GPU and for the host; `forty.py` has what
-// each is launched with, `tests/data/kernels-h200.json` what a GPU answered.
+// Forty kernels as programs write them. The same file is compiled for a real GPU and for the host;
+// `tests/recorded/kernels.py` has what each is launched with, `tests/data/kernels-h200.json` what a GPU answered.
 #include <cooperative_groups.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

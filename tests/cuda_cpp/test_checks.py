@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -12,12 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 from harness import VIRTUAL, outcome
+from recorded import read_record, sanitizer
 
 from torchdevice_cuda.cuda_cpp import nvcc
 
-SOURCE = Path(__file__).with_name("wrong.cu")
 #: What memcheck and racecheck said of each kernel; `bare` is what the GPU said without them.
-RECORD = json.loads((Path(__file__).parents[1] / "data" / "sanitizer-h200.json").read_text())
+RECORD = read_record(sanitizer.RECORD)
 _RACE = re.compile(
     r"wrong\.cu:(\d+): kernel \w+: block: \[0,0,0\], thread: \[\d+,0,0\] (Error|Warning): Race reported between (\w+) "
     r"access and (\w+) access by thread \[\d+,0,0\] at \S*wrong\.cu:(\d+), at __shared__ 0x"
@@ -31,7 +30,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("wrong") / "wrong"
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("TORCHDEVICE_KERNEL_CHECKS", "1")
-        assert nvcc.main([str(SOURCE), "-o", str(made)]) == 0
+        assert nvcc.main([str(sanitizer.SOURCE), "-o", str(made)]) == 0
     return made
 
 

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from harness import CPU, VIRTUAL, child
+from recorded import kernels as forty
+from recorded import read_record
+from recorded.kernels import compiled
 
-sys.path.insert(0, str(Path(__file__).parent))
-import forty  # noqa: E402
-
-GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "kernels-h200.json").read_text())
+GOLDEN = read_record(forty.RECORD)
 # Functions that are rounded otherwise, by so much of the largest element. A GPU's compiler makes one operation of a
 # product and a sum of half precision, which rounds once where the host rounds twice.
 CLOSE = {"mathematics": 1e-6, "softmax_rows": 1e-6, "layer_norm": 1e-6, "half_axpy": 2e-3}
 EXACT = {case.name for case in forty.CASES} - set(CLOSE)
-
-
-@functools.cache
-def compiled() -> dict[str, Any]:
-    return forty.kernels(forty.SOURCE.read_text())
 
 
 def compare(name: str, made: dict[str, Any], golden: dict[str, Any]) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import warnings
-from pathlib import Path
-from typing import Any
 
 import pytest
+from recorded import read_record
 
 from torchdevice_cuda.drivers import allocation
 from torchdevice_cuda.drivers.allocation import ASYNC, NATIVE, NEVER, Settings
@@ -16,8 +14,7 @@ from torchdevice_cuda.drivers.allocation import ASYNC, NATIVE, NEVER, Settings
 from .toy import ToyMemory
 
 MIB = 1 << 20
-TESTS = Path(__file__).parents[1]
-ANSWERS: dict[str, Any] = json.loads((TESTS / "oracle/golden-2.11-h200.json").read_text())["answers"]
+ANSWERS = read_record("oracle-h200.json")
 #: By text: the field of ours that it sets, and to what.
 TAKEN: dict[str, tuple[str, object]] = {
     "max_split_size_mb:20": ("max_split", 20 * MIB),

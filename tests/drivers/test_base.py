@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import json
 import os
 import threading
 import uuid
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from harness import in_fork
+from recorded import read_record
 
 from torchdevice_cuda import drivers, monitoring, settings
 from torchdevice_cuda.drivers.base import DeviceFacts, Offer, claimed
 
 from .toy import TOTAL, ToyDriver
 
-H200: dict[str, Any] = json.loads(Path(__file__).parents[1].joinpath("data/h200-properties.json").read_text())
+H200 = read_record("h200-properties.json")["properties"]
 REAL = DeviceFacts("Processor", 5 << 30, 4, uuid.UUID(int=7), 2_500_999, 1 << 20, 3, memory_clock_rate=1_600_999)
 
 

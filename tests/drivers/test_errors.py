@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
+from recorded import read_record
 
 from torchdevice_cuda.drivers import errors
 
 #: By code what ``cudaGetErrorName`` and ``cudaGetErrorString`` of CUDA 13.0's runtime answer.
 RUNTIME: dict[int, list[str]] = {
-    int(code): said
-    for code, said in json.loads(
-        Path(__file__).parents[1].joinpath("data/runtime-errors-13.0.json").read_text()
-    ).items()
+    int(code): said for code, said in read_record("runtime-errors-13.0.json")["errors"].items()
 }
 LATE = "CUDA kernel errors might be asynchronously reported at some other API call"
 DEBUGGING = "\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 import torch
+from recorded import read_record
 
 from torchdevice_cuda.drivers import allocation
 from torchdevice_cuda.drivers.host import machine, memory
@@ -23,7 +22,7 @@ from torchdevice_cuda.drivers.memory import COMMON, Recording
 
 MIB, GIB = 1 << 20, 1 << 30
 #: Expressions, and what an H200 answered.
-FACTS: dict[str, Any] = json.loads(Path(__file__).parents[1].joinpath("data/facts-cuda.json").read_text())
+FACTS = read_record("facts-cuda.json")
 #: Two devices of so much, of a machine with room.
 LIMIT = 256 * MIB
 BYTES = ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes")

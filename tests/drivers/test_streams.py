@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import json
-from pathlib import Path
-from typing import Any
 
 import pytest
+from recorded import read_record
 
 from torchdevice_cuda.drivers import streams
 from torchdevice_cuda.drivers.host.streams import HostStreams
@@ -16,7 +14,7 @@ from torchdevice_cuda.drivers.streams import EventState, Streams, StreamState
 from torchdevice_cuda.drivers.virtual.streams import NativeStreams
 
 #: Expressions, and what an H200 answered.
-FACTS: dict[str, Any] = json.loads(Path(__file__).parents[1].joinpath("data/facts-cuda.json").read_text())
+FACTS = read_record("facts-cuda.json")
 KINDS = (HostStreams, MpsStreams, NativeStreams)
 
 

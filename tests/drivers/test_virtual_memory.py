@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from harness import VIRTUAL, child
+from recorded import read_record
 
 import torchdevice_cuda
 from torchdevice_cuda.drivers import allocation
@@ -20,7 +19,7 @@ MIB, GIB = 1 << 20, 1 << 30
 TWO = VIRTUAL.but(devices=2, memory="1GiB")
 ASYNC = TWO.within(PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync,max_split_size_mb:30")
 #: Expressions, and what an H200 answered.
-FACTS: dict[str, Any] = json.loads(Path(__file__).parents[1].joinpath("data/facts-cuda.json").read_text())
+FACTS = read_record("facts-cuda.json")
 on_two, on_async = child(TWO), child(ASYNC)
 
 

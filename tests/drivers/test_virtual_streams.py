@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 import zlib
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from harness import VIRTUAL, child
+from recorded import draws, read_record
 
 import torchdevice_cuda
 from torchdevice_cuda._compat import cudnn_version
@@ -218,9 +217,9 @@ def test_without_a_profile_the_processor_is_named() -> None:
     driver = torchdevice_cuda.driver()
     assert driver.facts(0).name == f"{facts.processor_name()} (virtual GPU, CUDA compatible)"
     # Numbers are an H200's all the same, also where its multiprocessors share the work.
-    recorded = json.loads(Path(__file__).parents[1].joinpath("data/draws-h200.json").read_text())
-    torch.manual_seed(recorded["seed"])
-    for drawn, offset in zip(*[iter(recorded["cases"]['torch.rand(1 << 20, device="cuda")'])] * 2, strict=True):
+    torch.manual_seed(draws.SEED)
+    recorded = read_record(draws.RECORD)['torch.rand(1 << 20, device="cuda")']
+    for drawn, offset in zip(*[iter(recorded)] * 2, strict=True):
         values = torch.rand(1 << 20, device="cuda")
         assert zlib.crc32(values.cpu().numpy().tobytes()) == drawn[0]["crc"]
         assert torch.cuda.default_generators[0].get_offset() == offset

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 from harness import VIRTUAL, child
-
-from .telling import nondeterministic, synchronizing
+from recorded import alerts, find_differences
+from recorded.alerts import SYNCHRONIZING, find_error, nondeterministic, synchronizing
 
 pytestmark = child(VIRTUAL)
 
-RECORD = json.loads((Path(__file__).parents[1] / "data" / "alerts-h200.json").read_text(encoding="utf-8"))
 #: Of torch 2.11; what later versions compute otherwise, by the first that does.
 SINCE = {
     "max_pool3d bw": "2.13",
@@ -26,37 +22,17 @@ SINCE = {
     "put ind number": "2.15",
     "combinations": "2.15",
 }
-SYNCHRONIZING = "called a synchronizing CUDA operation"
 
 
-def _error(function: Callable[[], object]) -> str | None:
-    try:
-        function()
-    except RuntimeError as error:
-        return str(error)
-    return None
-
-
-def _changed(name: str) -> bool:
+def _changed(case: str) -> bool:
+    name = case.partition(" ")[2]
     return name in SINCE and tuple(map(int, torch.__version__.split(".")[:2])) >= tuple(
         map(int, SINCE[name].split("."))
     )
 
 
 def test_what_cuda_cannot_compute_deterministically() -> None:
-    expected = {name: caller for name, caller in RECORD["nondeterministic"].items() if not _changed(name)}
-    calls = nondeterministic()
-    assert expected.keys() == {name for name in calls if not _changed(name)}
-    torch.use_deterministic_algorithms(True)
-    try:
-        errors = {name: _error(calls[name]) for name in expected}
-    finally:
-        torch.use_deterministic_algorithms(False)
-    said = {
-        name: error and error.partition(" does not have a deterministic implementation")[0]
-        for name, error in errors.items()
-    }
-    assert said == expected
+    assert find_differences(alerts, lambda name: name.startswith("nondeterministic") and not _changed(name)) == {}
 
 
 def test_the_words_are_torchs_own() -> None:
@@ -73,8 +49,8 @@ def test_nothing_is_said_where_nobody_asked() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message="(index_reduce|Sparse CSR|Sparse BSR|The reduce argument)")
-        assert {name for name, call in nondeterministic().items() if _error(call)} == set()
-        assert {name for name, call in synchronizing().items() if _error(call)} == set()
+        assert {name for name, call in nondeterministic().items() if find_error(call)} == set()
+        assert {name for name, call in synchronizing().items() if find_error(call)} == set()
 
 
 def test_a_warning_will_do() -> None:
@@ -87,15 +63,7 @@ def test_a_warning_will_do() -> None:
 
 
 def test_what_waits_for_the_gpu() -> None:
-    expected = {name: waits for name, waits in RECORD["synchronizing"].items() if not _changed(name)}
-    calls = synchronizing()
-    assert expected.keys() == {name for name in calls if not _changed(name)}
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        said = {name: _error(calls[name]) for name in expected}
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    assert said == {name: SYNCHRONIZING if waits else None for name, waits in expected.items()}
+    assert find_differences(alerts, lambda name: name.startswith("synchronizing") and not _changed(name)) == {}
 
 
 def test_waiting_warns_each_time() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import tempfile
 import threading
@@ -12,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 from harness import VIRTUAL, child
+from recorded import allocator as scenes
+from recorded import find_differences
 
 import torchdevice_cuda
-
-from . import scenes
 
 MIB, GIB = 1 << 20, 1 << 30
 on_virtual = child(VIRTUAL)
@@ -28,11 +27,7 @@ def _tensor(size: float) -> torch.Tensor:
 @on_virtual
 def test_every_scene_is_the_gpus() -> None:
     """Figure by figure and block by block, after every step, what an NVIDIA H200 showed."""
-    record = json.loads(scenes.RECORD.read_text("utf-8"))
-    assert set(record) == set(scenes.SCENES)
-    for name in scenes.SCENES:
-        for step, (here, there) in enumerate(zip(scenes.played(name), record[name], strict=True)):
-            assert json.dumps(here, sort_keys=True) == json.dumps(there, sort_keys=True), f"{name}, step {step}"
+    assert find_differences(scenes) == {}
 
 
 # ------------------------------------------------------------------------------------ without a cache

@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from harness import VIRTUAL, child
-
-from .losing import CALLS, CUDA, after, c, call, in_fork, ones, raised
+from recorded import assertions, find_differences
+from recorded.assertions import CUDA, c, in_fork, ones, raised
 
 pytestmark = child(VIRTUAL.but(gpu="h200", devices=2))
 
-#: `calls`: what each raised, at once, in the wait behind it and in the next operator, and the first line on standard
-#: error. `after`: what each raised on a device that was lost.
-RECORD = json.loads((Path(__file__).parents[1] / "data" / "assertions-h200.json").read_text(encoding="utf-8"))
 ACCELERATOR = "AcceleratorError"
 
 
-def _told(line: str) -> tuple[str, str]:
-    """The kernel, and what it asserts."""
-    kernel, _, rest = line.partition(": block:")
-    return kernel, rest.partition(" Assertion ")[2]
-
-
 def test_calls_lose_the_device_where_an_h200_does() -> None:
-    different = {}
-    for name in CALLS:
-        [now, waited, later], said = in_fork(lambda name=name: call(name))
-        there, line = RECORD["calls"][name]["raised"], RECORD["calls"][name]["line"]
-        # A kernel is done at once here: what a GPU says a moment later inside the call is said by the wait.
-        same = [now, waited, later] == there or ([now, waited, later] == ["ok", *there[1:]] and there[0] == ACCELERATOR)
-        first = said.split("\n", 1)[0]
-        # Which thread is first to say so is not known here.
-        if not same or _told(first) != _told(line):
-            different[name] = ([now, waited, later], there, first, line)
-    assert different == {}
-
-
-def test_what_a_lost_device_refuses() -> None:
-    found, _ = in_fork(after)
-    assert found == RECORD["after"]
+    assert find_differences(assertions) == {}
 
 
 def _scenes() -> dict[str, Callable[[], Any]]:

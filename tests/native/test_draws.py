@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import struct
-import zlib
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from harness import child
-from harness.processes import ROOT
+from recorded import draws, read_record
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -22,43 +21,15 @@ from .bare import bare, native
 
 pytestmark = child(bare(2))
 
-RECORD = json.loads((ROOT / "tests" / "data" / "draws-h200.json").read_text())
-#: A GPU's approximate functions are in these; all others are compared bit by bit.
-ROUNDED = ("randn", "normal", "exponential", "gumbel", "orthogonal", "Embedding", "Gamma", "Dirichlet", "attention")
-NAMES = {"torch": torch, "nn": nn, "F": functional}
 #: An H200's multiprocessors and threads.
 H200 = (132, 2048)
 SMALL = 256
 
 
-def _flat(drawn: Any) -> Iterator[torch.Tensor]:
-    for one in drawn if isinstance(drawn, (list, tuple)) else [drawn]:
-        yield one.detach().cpu().contiguous().flatten()
-
-
-def _is_drawn(expression: str, recorded: list[dict[str, Any]]) -> bool:
-    found = list(_flat(eval(expression, NAMES)))
-    assert len(found) == len(recorded)
-    same = True
-    for tensor, expected in zip(found, recorded, strict=True):
-        if not any(word in expression for word in ROUNDED):
-            same = same and zlib.crc32(bytes(tensor.view(torch.uint8).tolist())) == expected["crc"]
-        real = tensor.real if tensor.is_complex() else tensor
-        count = len(real)
-        shown = real if count <= 40 else torch.cat([real[:8], real[count // 2 : count // 2 + 8], real[-8:]])
-        pairs = zip(shown.double().tolist(), expected["values"], strict=True)
-        same = same and all(math.isclose(a, b, rel_tol=4e-6, abs_tol=4e-6) for a, b in pairs)
-    return same
-
-
-@pytest.mark.parametrize("expression", RECORD["cases"])
+@pytest.mark.parametrize("expression", draws.EXPRESSIONS)
 def test_what_an_h200_drew(expression: str) -> None:
-    generator = native().default_generator(0).manual_seed(RECORD["seed"])
-    first, after_first, second, after_second = RECORD["cases"][expression]
-    assert _is_drawn(expression, first)
-    assert generator.get_offset() == after_first
-    assert _is_drawn(expression, second)
-    assert generator.get_offset() == after_second
+    there, here = read_record(draws.RECORD)[expression], draws.draw(expression, native().default_generator(0))
+    assert draws.find_difference(there, here, SimpleNamespace(name=expression)) is None
 
 
 # ------------------------------------------------------------------------------ the rules

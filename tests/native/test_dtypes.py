@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from .bare import bare
 
-CONTRACT = Path(__file__).resolve().parents[2] / "tools" / "contract.py"
+RECORD = Path(__file__).resolve().parents[2] / "tools" / "record"
 EIGHTHS = {torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz}
 #: Operators of op_db whose types it gets wrong, or that need an NVIDIA GPU.
 WRONG = {
@@ -245,22 +245,22 @@ def test_types_are_those_that_op_db_says() -> None:
     assert not wrong, wrong
 
 
-def _contract(*options: str) -> Finished:
+def _compare(*options: str) -> Finished:
     must_be_ready(VIRTUAL)
-    return python(CONTRACT, *options, timeout=3600)
+    return python(RECORD, "compare", "operators", "--driver", "virtual", *options, timeout=3600)
 
 
-def test_a_part_of_the_contract() -> None:
+def test_a_part_of_the_operators() -> None:
     """Releases of torch differ, and have other samples: fewer than in the release that was recorded are alike."""
-    _contract("--every", "23", "--alike", "93", "--worded", "91")
+    _compare("--every", "23", "--alike", "93", "--equal", "91")
 
 
 def test_spectra_are_laid_out_as_cuffts() -> None:
     """Whatever library of Fourier transforms the processor has: one of x86 does as cuFFT, that of ARM does not."""
     ways = [f"fft.{way}fft{dims}" for way in ("", "i", "r", "ir", "h", "ih") for dims in ("", "2", "n")]
-    _contract("--only", ",".join(ways), "--alike", "99")
+    _compare(*(f"--only={way}" for way in ways), "--alike", "99")
 
 
 @pytest.mark.slow
-def test_the_contract() -> None:
-    _contract("--alike", "98", "--worded", "97")
+def test_all_operators() -> None:
+    _compare("--alike", "98", "--equal", "97")

@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import lzma
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 from harness import child
+from recorded import find_differences, ties
+from recorded.ties import make_tensor
 
 from .bare import bare
 
 pytestmark = child(bare())
-# Made on an NVIDIA H200 with torch 2.11.0: the function, the elements' type, how many there are and how many kinds of
-# them, what else it is given; the indices.
-RECORD = Path(__file__).parents[1] / "data" / "ties-h200.json.xz"
-FUNCTIONS = ("topk", "sort", "mode", "kthvalue", "max", "min", "cummax", "cummin")
 
 
-def _given(dtype: str, count: int, kinds: int) -> torch.Tensor:
-    return (torch.arange(count) * 7919 % 104729 % kinds).to(getattr(torch, dtype)).cuda()
-
-
-def _indices(function: str, x: torch.Tensor, given: list[str]) -> torch.Tensor:
-    if function == "topk":
-        return torch.topk(x, int(given[0]), 0, *(word == "True" for word in given[1:])).indices
-    if function == "sort":
-        return torch.sort(x, 0, given[0] == "True").indices
-    return getattr(torch, function)(x, *(int(word) for word in given), 0).indices
-
-
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", ties.FUNCTIONS)
 def test_as_recorded_on_a_gpu(function: str) -> None:
-    record = json.loads(lzma.decompress(RECORD.read_bytes()))
-    rows = {case: indices for case, indices in record.items() if case.split()[0] == function}
-    assert len(rows) > 20
-    for case, expected in rows.items():
-        _, dtype, count, kinds, *given = case.split()
-        made = _indices(function, _given(dtype, int(count), int(kinds)), given).flatten().tolist()
-        assert made == expected, case
+    assert find_differences(ties, lambda name: name.split()[0] == function) == {}
 
 
 KEPT: dict[str, Callable[..., tuple[torch.Tensor, torch.Tensor]]] = {
@@ -59,7 +36,7 @@ NOT_KEPT: dict[str, Callable[..., tuple[torch.Tensor, torch.Tensor]]] = {
 
 @pytest.mark.parametrize("name", KEPT)
 def test_along_any_dimension(name: str) -> None:
-    x = _given("float32", 2 * 9 * 3, 4).reshape(2, 9, 3)
+    x = make_tensor("float32", 2 * 9 * 3, 4).reshape(2, 9, 3)
     values, indices = KEPT[name](x, 1)
     assert torch.equal(x.gather(1, indices), values)
     for i in range(2):
@@ -71,13 +48,13 @@ def test_along_any_dimension(name: str) -> None:
 
 @pytest.mark.parametrize("name", NOT_KEPT)
 def test_a_dimension_that_is_not_kept(name: str) -> None:
-    x = _given("float32", 2 * 9, 4).reshape(2, 9)
+    x = make_tensor("float32", 2 * 9, 4).reshape(2, 9)
     for i in range(2):
         assert torch.equal(NOT_KEPT[name](x, 1)[1][i], NOT_KEPT[name](x[i], 0)[1])
 
 
 def test_into_the_tensor_itself() -> None:
-    x, indices = _given("float32", 9, 3), torch.empty(9, dtype=torch.int64, device="cuda")
+    x, indices = make_tensor("float32", 9, 3), torch.empty(9, dtype=torch.int64, device="cuda")
     expected = torch.sort(x)
     values = x.clone()
     torch.sort(values, out=(values, indices))
@@ -85,7 +62,7 @@ def test_into_the_tensor_itself() -> None:
 
 
 def test_a_stable_sort_keeps_the_order() -> None:
-    x = _given("float32", 20, 3)
+    x = make_tensor("float32", 20, 3)
     expected = torch.sort(x.cpu(), stable=True).indices
     assert torch.equal(torch.sort(x, stable=True).indices.cpu(), expected)
     assert torch.equal(torch.argsort(x, stable=True).cpu(), expected)

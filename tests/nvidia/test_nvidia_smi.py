@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from recorded import read_record
 
 from torchdevice_cuda import monitoring, settings
 from torchdevice_cuda.nvidia.nvml.inventory import MIB, Gpu, User
@@ -29,7 +28,7 @@ DEVICE = monitoring.Device(
 USER = User(2094147, "/root/sglang/.venv/bin/sglang::scheduler_TP0_EP0", 1070 * MIB, 27)
 MOMENT = Moment([Gpu(DEVICE, (USER,), 40)], at=0.0)
 #: What NVIDIA's tool printed beside an H200.
-RECORD = json.loads((Path(__file__).parents[1] / "data/nvidia-smi-580.json").read_text("utf-8"))
+RECORD = read_record("nvidia-smi-580.json")
 IDLE = Moment([Gpu(DEVICE, (), None)], at=0.0)
 
 

@@ -55,7 +55,7 @@ def spoilt(row: Row) -> bool:
 
 def reference(name: str, key: str | None, stock: Row, gpu: dict[str, Any]) -> Row | None:
     """What a real GPU came to in the same call, if that is known."""
-    row = gpu["rows"].get(name)
+    row = gpu["answers"].get(name)
     if row is None or key is None or row["cuda"]["call"] != key or spoilt(row["cuda"]):
         return None
     then = row["cuda"] if row.get("cpu") == SAME else row.get("cpu")

@@ -19,8 +19,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-Found = dict[str, dict[str, Any]]
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent))
+
+from record.places import PLACES  # noqa: E402
+
+Found = dict[str, dict[str, Any]]
 CHUNK = 400
 #: Seconds of the processor for a callable's calls; seconds after which a process that does nothing is taken to hang: in
 #: a call, between two (something is imported), and before the first (a driver is built). How often a callable may end
@@ -38,15 +42,7 @@ LEFT_OUT = {
     "torch.mps.": "of Apple GPUs, not CUDA",
     "torch.distributed.breakpoint": "waits for a terminal",
 }
-_MPS = ["-m", "torchdevice_cuda", "--driver", "mps", "--policy", "faithful"]
-DRIVERS: dict[str, tuple[list[str], dict[str, str]]] = {
-    "stock": ([], {"CUDA_VISIBLE_DEVICES": ""}),
-    "cuda": ([], {}),
-    "virtual": (["-m", "torchdevice_cuda", "--driver", "virtual", "--gpu", "h200"], {}),
-    "mps": (_MPS, {"TORCHDEVICE_EMULATE_MPS": "1"}),
-    "mps --float64 cpu": ([*_MPS, "--float64", "cpu"], {"TORCHDEVICE_EMULATE_MPS": "1"}),
-    "cpu": (["-m", "torchdevice_cuda", "--driver", "cpu"], {}),
-}
+DRIVERS = dict(PLACES)
 #: Errors that are a callable's answer, whatever it is called with: what is abstract, removed, or of another build.
 ANSWERS = re.compile(
     r"^NotImplementedError: (?!Could not run|\"|The operator)|was removed|is now removed|No constructor defined|"
@@ -302,14 +298,13 @@ class Process:
 
 def _process(driver: str, rows: list[dict[str, Any]], folder: Path) -> Process:
     """One process over some callables, until it is done, ends, hangs, or has no time left."""
-    launcher, environment = DRIVERS[driver]
+    place = DRIVERS[driver]
     names, out, said = folder / "names.json", folder / "out", folder / "said"
     names.write_text(json.dumps(rows))
     out.write_text("")
-    device = "cpu" if driver == "stock" else "cuda"
-    command = [sys.executable, *launcher, str(HERE / "__main__.py"), "work", str(names), str(out), device]
+    command = [sys.executable, *place.launcher, str(HERE / "work.py"), str(names), str(out), place.device]
     with said.open("wb") as errors:
-        child = subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=errors)
+        child = subprocess.Popen(command, env=place.make_environment(), stdout=subprocess.DEVNULL, stderr=errors)
     size, since, spent, late, busy = -1, time.monotonic(), 0.0, False, 0.0
     while child.poll() is None and not late:
         time.sleep(0.1)

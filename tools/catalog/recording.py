@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import lzma
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import comparing
 import judging
 import measuring
 from listing import Callable_, listed
+from record import store
 
 Row = dict[str, Any]
 SAME = judging.SAME
@@ -32,7 +31,7 @@ def chosen(*sources: measuring.Found) -> dict[str, str]:
 
 def calls_of(gpu: dict[str, Any]) -> dict[str, str]:
     """The calls that were made on a GPU, but for those that the tool had other arguments for then, and crashes."""
-    rows = {name: row["cuda"] for name, row in gpu["rows"].items()}
+    rows = {name: row["cuda"] for name, row in gpu["answers"].items()}
     return {
         name: row["call"] for name, row in rows.items() if not row["call"].startswith(THEN) and not judging.spoilt(row)
     }
@@ -52,12 +51,14 @@ def runs(
     entries = listed()[::every]
     listing = folder / "listing.json.xz"
     if not listing.exists():
-        write({"torch": torch.__version__, "entries": [dataclasses.asdict(entry) for entry in entries]}, listing)
-    found: dict[str, Any] = read(listing)
+        rows = {entry.name: dataclasses.asdict(entry) for entry in entries}
+        store.write_file(listing, {"torch": str(torch.__version__)}, rows)
+    kept_listing = store.read_file(listing)
+    found: dict[str, Any] = {**kept_listing["about"], "entries": list(kept_listing["answers"].values())}
     entries = [Callable_(**entry) for entry in found["entries"]]
     for place, driver in enumerate(["stock", *drivers]):
         file = folder / f"{driver.replace(' ', '_')}.json.xz"
-        before = read(file) if file.exists() else {}
+        before = store.read_answers(file) if file.exists() else {}
         kept = {name: row for name, row in before.items() if "none" not in row and not judging.spoilt(row)}
         measuring.ENDS[0] = began + seconds * (place + 1) / (len(drivers) + 1)
         asked = [e for e in entries if (driver != "stock" or not of_cuda(e.namespace)) and e.name not in kept]
@@ -65,35 +66,20 @@ def runs(
         calls = chosen(*(found[source] for source in ("cuda", "stock") if source in found))
         rows = measuring.rows_for(asked, {**(known or {}), **calls})
         found[driver] = {**kept, **measuring.run(driver, rows, jobs)} if rows else kept
-        write(found[driver], file)
+        store.write_file(file, {"torch": found["torch"]}, found[driver])
         print(f"{driver}: {len(found[driver])} in {time.monotonic() - began:.0f} s", flush=True)
     return found
 
 
-def recorded(folder: Path, device: str) -> dict[str, Any]:
-    """The record of a GPU, from the runs in a folder."""
-    found, stock, there = (read(folder / f"{name}.json.xz") for name in ("listing", "stock", "cuda"))
-    rows = {name: {"cpu": stock.get(name), "cuda": row} for name, row in there.items()}
-    return shortened({"torch": found["torch"], "device": device, "rows": rows})
-
-
-def shortened(record: dict[str, Any]) -> dict[str, Any]:
-    """A record less the calls that could not be made, and the CPU's results where the GPU's are the same."""
-    kept = {}
-    for name, row in record["rows"].items():
-        cpu, there = row["cpu"], row["cuda"]
-        if there.get("call") and not (cpu and cpu.get("call") == there["call"]):
-            kept[name] = {"cuda": there}
-        elif there.get("call"):
-            kept[name] = {"cuda": there, "cpu": SAME if comparing.same(cpu, there, **judging.how(name)) else cpu}
-    return {**record, "rows": kept}
-
-
-def write(record: dict[str, Any], file: Path) -> None:
-    with lzma.open(file, "wt") as out:
-        json.dump(record, out, separators=(",", ":"))
-
-
-def read(file: Path) -> dict[str, Any]:
-    with lzma.open(file, "rt") as source:
-        return dict(json.load(source))
+def recorded(folder: Path) -> dict[str, Row]:
+    """Return what a GPU did, from the runs in a folder: less the calls that could not be made, and the CPU's results
+    where the GPU's are the same."""
+    stock, there = (store.read_answers(folder / f"{name}.json.xz") for name in ("stock", "cuda"))
+    kept: dict[str, Row] = {}
+    for name, row in there.items():
+        cpu = stock.get(name)
+        if row.get("call") and not (cpu and cpu.get("call") == row["call"]):
+            kept[name] = {"cuda": row}
+        elif row.get("call"):
+            kept[name] = {"cuda": row, "cpu": SAME if comparing.same(cpu, row, **judging.how(name)) else cpu}
+    return kept

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import inspect
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,9 +26,9 @@ COLUMNS = [WORKS, FELL_BACK, REFUSED, DIFFERS, NOT_RUN]
 
 def patched(driver: str) -> set[str]:
     """The names that we change for a driver."""
-    launcher, environment = measuring.DRIVERS[driver]
-    command = [sys.executable, "-m", "torchdevice_cuda", "--patches", *launcher[2:]]
-    text = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True).stdout
+    place = measuring.DRIVERS[driver]
+    command = [sys.executable, "-m", "torchdevice_cuda", "--patches", *place.options]
+    text = subprocess.run(command, env=place.make_environment(), capture_output=True, text=True).stdout
     return {line.split()[0] for line in text.splitlines()[1:] if line.strip()}
 
 
@@ -86,16 +85,17 @@ def measured(drivers: list[str], folder: Path, gpu: dict[str, Any], jobs: int, e
             "mlx": entry.name.rpartition(".")[2] in mlx,
             "drivers": outcome,
         }
-    return {
+    about = {
+        "command": f"python tools/record compare catalog --driver {' '.join(map(repr, drivers))}",
         "torch": found["torch"],
-        "gpu": f"{gpu['device']}, torch {gpu['torch']}",
+        "gpu": f"{gpu['about']['gpu']}, torch {gpu['about']['torch']}",
         "drivers": drivers,
-        "callables": rows,
     }
+    return {"about": about, "answers": rows}
 
 
 def counted(catalog: dict[str, Any], driver: str, **where: str) -> collections.Counter[str]:
-    rows = catalog["callables"].values()
+    rows = catalog["answers"].values()
     return collections.Counter(
         row["drivers"][driver]["status"] for row in rows if all(row[key] == value for key, value in where.items())
     )
@@ -109,7 +109,7 @@ def shares(counts: collections.Counter[str]) -> tuple[int, int, float]:
 
 def totals(catalog: dict[str, Any]) -> str:
     lines = []
-    for driver in catalog["drivers"]:
+    for driver in catalog["about"]["drivers"]:
         counts = counted(catalog, driver)
         total, run, share = shares(counts)
         lines.append(f"{driver}: {total} callables, {run} run, {share:.2f}% of them work; {dict(counts)}")
@@ -126,35 +126,36 @@ def table(head: list[str], rows: list[list[Any]]) -> str:
 
 def page(catalog: dict[str, Any]) -> str:
     """docs/coverage.md."""
+    about = catalog["about"]
     parts = [
         "# What works, callable by callable",
-        f"PyTorch {catalog['torch']}: {len(catalog['callables'])} public functions, classes and methods. Each is "
+        f"PyTorch {about['torch']}: {len(catalog['answers'])} public functions, classes and methods. Each is "
         "called on stock torch, on the CPU, with PyTorch's own samples or arguments made from the types and names of "
-        "its parameters, and then on each driver with the same arguments on the GPU. `python tools/catalog` runs this "
+        "its parameters, and then on each driver with the same arguments on the GPU. `python tools/record` runs this "
         "and writes this page; nothing in it is typed by hand. `mps` is the emulated Apple GPU.",
-        f"*Works*: it came to the same as on a real GPU ({catalog['gpu']}) where that was recorded, else as on stock: "
+        f"*Works*: it came to the same as on a real GPU ({about['gpu']}) where that was recorded, else as on stock: "
         "type, shape, dtype, place and numbers of the result, or the type and words of the error. Of numbers drawn at "
         "random, or different from run to run, dtype, shape and range are compared. *By fallback*: the same, with an "
         "operator that left the Apple GPU for MLX or the CPU. *Refused like CUDA*: the real GPU raised the same. "
         "*Not run*: below, by reason.",
     ]
     rows = []
-    for driver in catalog["drivers"]:
+    for driver in catalog["about"]["drivers"]:
         for priority in (*PRIORITIES, None):
             counts = counted(catalog, driver, **({"priority": priority} if priority else {}))
             share = f"{shares(counts)[2]:.2f}%"
             rows.append([driver, priority or "all", counts.total(), *(counts[name] for name in COLUMNS), share])
     parts.append(table(["driver", "priority", "callables", *COLUMNS, "of those run"], rows))
     compared = []
-    for driver in catalog["drivers"]:
-        how = collections.Counter(row["drivers"][driver].get("with") for row in catalog["callables"].values())
+    for driver in catalog["about"]["drivers"]:
+        how = collections.Counter(row["drivers"][driver].get("with") for row in catalog["answers"].values())
         compared.append([driver, *(how[with_] for with_ in judging.WITH)])
     parts.append(table(["compared with", *judging.WITH], compared))
-    releases = sorted({row["drivers"][driver].get("torch", "") for row in catalog["callables"].values()
-                       for driver in catalog["drivers"]} - {""})  # fmt: skip
+    releases = sorted({row["drivers"][driver].get("torch", "") for row in catalog["answers"].values()
+                       for driver in catalog["about"]["drivers"]} - {""})  # fmt: skip
     made = []
-    for driver in catalog["drivers"]:
-        how = collections.Counter(row["drivers"][driver].get("torch") for row in catalog["callables"].values())
+    for driver in catalog["about"]["drivers"]:
+        how = collections.Counter(row["drivers"][driver].get("torch") for row in catalog["answers"].values())
         made.append([driver, *(how[release] for release in releases)])
     parts.append(table(["called with torch", *releases], made))
     if len(releases) > 1:
@@ -162,7 +163,7 @@ def page(catalog: dict[str, Any]) -> str:
             "The calls are of several runs, put together: those with the release of the GPU's record were made on the "
             "GPU's machine, with its CUDA build of torch."
         )
-    for driver in catalog["drivers"]:
+    for driver in catalog["about"]["drivers"]:
         spaces = []
         for namespace in NAMESPACES:
             counts = counted(catalog, driver, namespace=namespace)
@@ -171,7 +172,7 @@ def page(catalog: dict[str, Any]) -> str:
         parts += [f"## {driver}, by namespace", table(["namespace", "callables", *COLUMNS], spaces)]
         wrong = [
             [f"`{name}`", cell(row["drivers"][driver].get("why", ""))]
-            for name, row in catalog["callables"].items()
+            for name, row in catalog["answers"].items()
             if row["drivers"][driver]["status"] == DIFFERS
         ]
         if wrong:
@@ -183,12 +184,12 @@ def page(catalog: dict[str, Any]) -> str:
 def not_run(catalog: dict[str, Any], driver: str) -> list[list[Any]]:
     """Reasons, and the names that they are for; of many, how many in each namespace: the record has the names."""
     reasons: dict[str, list[str]] = {}
-    for name, row in catalog["callables"].items():
+    for name, row in catalog["answers"].items():
         if row["drivers"][driver]["status"] == NOT_RUN:
             reasons.setdefault(row["drivers"][driver]["why"].partition(": ")[0], []).append(name)
     told = []
     for reason, names in sorted(reasons.items()):
-        spaces = collections.Counter(catalog["callables"][name]["namespace"] for name in names)
+        spaces = collections.Counter(catalog["answers"][name]["namespace"] for name in names)
         many = ", ".join(f"`{space}` {count}" for space, count in spaces.items())
         few = ", ".join(f"`{name.removeprefix('torch.')}`" for name in names)
         told.append([reason, len(names), few if len(names) <= FEW else many])
@@ -199,9 +200,9 @@ def regressions(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """What worked in one catalog and does not in a later one."""
     good = {WORKS, FELL_BACK, REFUSED}
     lost = []
-    for name, row in old["callables"].items():
+    for name, row in old["answers"].items():
         for driver, was in row["drivers"].items():
-            now = new["callables"].get(name, {}).get("drivers", {}).get(driver)
+            now = new["answers"].get(name, {}).get("drivers", {}).get(driver)
             if was["status"] in good and now and now["status"] in (DIFFERS, NOT_RUN):
                 lost.append(f"{driver}: {name}: {was['status']}, now {now['status']}: {now.get('why', '')}")
     return lost

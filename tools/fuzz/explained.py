@@ -49,7 +49,7 @@ ROWS: tuple[Row, ...] = (
         "cpu:(virtual|cuda)",
     ),
     Row(
-        "CUDA has no kernel for a dtype: an H200 refused it, too, when tools/contract.py's record was made",
+        "CUDA has no kernel for a dtype: an H200 refused it, too, when the operators were recorded (tools/record)",
         ANY,
         _REFUSES,
         "cpu:virtual",
@@ -62,7 +62,7 @@ ROWS: tuple[Row, ...] = (
         "error: .*raises RuntimeError: nansum on CPU does not support complex inputs",
     ),
     Row(
-        "a GPU lays out the results of these otherwise than the CPU; tools/contract.py has an H200's answers",
+        "a GPU lays out the results of these otherwise than the CPU; tools/record has an H200's answers",
         r"fft\..*|attention|group_norm|conv.*|interpolate.*|.*pool.*",
         "stride of",
     ),

@@ -1,0 +1,1 @@
+"""The probes, a file for each area."""

@@ -1,0 +1,1 @@
+"""Cases, where they run, the records of a GPU's answers, and comparisons with them."""

@@ -1,0 +1,128 @@
+"""Answers of a place against a record: what is equal, differs or is missing, and what was expected to differ.
+
+An answer often has several facts, ``amp.promotions#3``. A TOML file lists those that are expected to differ, with the
+reason, for drivers and releases of torch. One that is listed and equal is an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from record.case_sets import Case, CaseSet
+from record.running import LOST, is_failure
+
+DIFFERS, NO_ANSWER = "differs", "no answer"
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """A fact that is not as recorded."""
+
+    fact: str
+    there: Any
+    here: Any
+    how: str
+    #: Why it is expected; nothing where it is not.
+    why: str = ""
+    is_mild: bool = False
+
+
+@dataclasses.dataclass
+class Comparison:
+    """What came of comparing a set."""
+
+    cases: int = 0
+    #: Cases that are as recorded in every fact.
+    whole: int = 0
+    facts: int = 0
+    differences: list[Difference] = dataclasses.field(default_factory=list)
+    #: Listed as different, and equal.
+    mended: list[str] = dataclasses.field(default_factory=list)
+    #: Cases that the record does not have.
+    unrecorded: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def equal(self) -> int:
+        return self.facts - len(self.differences)
+
+    @property
+    def alike(self) -> int:
+        return self.equal + sum(difference.is_mild for difference in self.differences)
+
+    @property
+    def surprising(self) -> list[Difference]:
+        return [difference for difference in self.differences if not difference.why]
+
+
+def parse_release(text: str) -> tuple[int, ...]:
+    """Return the first two numbers of a version."""
+    return tuple(map(int, text.split(".")[:2]))
+
+
+def read_expected(file: Path | None, driver: str) -> tuple[dict[str, str], int]:
+    """Read the patterns of facts that differ on a driver, with reasons, and how many facts have to be equal."""
+    import torch
+
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10
+        import tomli as tomllib
+    if file is None:
+        return {}, 0
+    content = tomllib.loads(file.read_text())
+    release = parse_release(torch.__version__)
+    rows = {
+        pattern: row["why"]
+        for row in content.get("different", [])
+        if driver in row["drivers"]
+        and parse_release(row.get("since", "2.6")) <= release < parse_release(row.get("until", "99.0"))
+        for pattern in row["facts"]
+    }
+    return rows, int(content.get("least", {}).get(driver, 0))
+
+
+def split_answer(name: str, there: Any, here: Any) -> dict[str, tuple[Any, Any]]:
+    """Return the one fact of an answer."""
+    return {name: (there, here)}
+
+
+def find_difference(there: Any, here: Any, case: Case) -> str | None:
+    """Compare two facts: equal, or not."""
+    return None if there == here else DIFFERS
+
+
+def compare(
+    cases: CaseSet, names: list[str], record: dict[str, Any], found: dict[str, Any], known: dict[str, str]
+) -> Comparison:
+    """Compare what was found with the record, case by case."""
+    result = Comparison()
+    if not cases.say("BY_RELEASE", False):
+        result.unrecorded = [name for name in names if name not in record]
+    split = cases.say("split", split_answer)
+    differ: Callable[[Any, Any, Case], str | None] = cases.say("find_difference", find_difference)
+    known_cases = {} if cases.say("LISTED_ON_DEVICE", False) else cases.cases
+    mild, used, compared = cases.say("MILD", frozenset()), set(), set()
+    for name in (name for name in names if name in record):
+        case, answer = known_cases.get(name, Case(name, len)), found.get(name, [LOST, "no answer"])
+        parts = split(name, record[name], answer)
+        result.cases += 1
+        result.facts += len(parts)
+        before = len(result.differences)
+        compared |= {name, *parts}
+        for fact, (there, here) in parts.items():
+            pattern = next((word for word in known if word == fact or fnmatch.fnmatchcase(fact, word)), None)
+            how = NO_ANSWER if is_failure(here) and here != there else differ(there, here, case)
+            if how:
+                used.add(pattern)
+                why = known[pattern] if pattern else ""
+                result.differences.append(Difference(fact, there, here, how, why, how in mild))
+            elif pattern == fact:
+                result.mended.append(fact)
+        result.whole += len(result.differences) == before
+    idle = {word for word in known if word not in used and (word in compared or word.partition("#")[0] in compared)}
+    result.mended = sorted({*result.mended, *idle})
+    return result
