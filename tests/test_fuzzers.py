@@ -251,6 +251,8 @@ def test_only_the_very_same_fault_is_stocks() -> None:
     versions = "compiled raises: [{}BFloat16Type [5]] is at version 1"
     typed = [differ("error", "", versions.format(place)) for place in ("CUDA", "CPU")]
     assert are_alike(*typed)
+    shaped = [differ("error", "", f"compiled raises TypeError: 2*{symbol} > 25") for symbol in ("s21", "s39")]
+    assert are_alike(*shaped)
     gcc = "compiled raises CppCompileError: g++ /tmp/{}.cpp\n/tmp/{}.cpp:3: error: {}"
     assert are_alike(differ("error", "", gcc.format(1, 1, "no type")), differ("error", "", gcc.format(2, 2, "no type")))
     assert not are_alike(differ("error", "", gcc.format(1, 1, "no")), differ("error", "", gcc.format(2, 2, "yes")))

@@ -14,6 +14,8 @@ from harness import Place
 from harness.places import LACKING
 
 MIB, GIB = 1 << 20, 1 << 30
+#: Libraries of kernels, which torch removes with the object.
+_libraries: list[object] = []
 
 
 def use_cuda(devices: int = 1, memory: int = 16 * GIB) -> ModuleType:
@@ -21,10 +23,12 @@ def use_cuda(devices: int = 1, memory: int = 16 * GIB) -> ModuleType:
     import torch
     from torch import cuda
 
+    from torchdevice_cuda.drivers import cuda_operators
     from torchdevice_cuda.native import build
 
     native = build.load("cuda")
     assert native.install(devices, [memory] * devices)
+    _libraries.append(cuda_operators.register("CUDA", lambda name: True))
 
     def lazy_init() -> None:
         if native.in_bad_fork():

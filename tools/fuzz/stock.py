@@ -62,6 +62,7 @@ def _begin(detail: str) -> str:
     """Take the beginning of an error's text, without what depends on the device or on the order of a set."""
     text = re.sub(r"\bcuda(:\d+)?\b", "cpu", detail.replace("torch.cuda.", "torch."))
     text = re.sub(r"\bCUDA(\w+Type)\b", r"CPU\1", text)
+    text = re.sub(r"\bs\d+\b", "s", text)  # symbols of dynamic shapes
     found = re.search(r"error: [^\n]*", text) if "CppCompileError" in text else None
     if found is not None:
         return found[0]

@@ -5,6 +5,7 @@ The native device is compiled from these files; nothing reads them while a progr
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ def read_operators() -> dict[str, dict[str, Any]]:
     return rows
 
 
+@functools.cache
 def read_errors() -> dict[str, dict[str, str]]:
     """Read what kernels assert, by the name that rows have for it."""
     return read_toml(_FOLDER / "errors.toml")

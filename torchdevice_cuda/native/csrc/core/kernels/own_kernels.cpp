@@ -10,7 +10,7 @@ void register_composites() {
   register_storages(registrar);
   if constexpr (kIsCuda) {
     register_small(registrar);
-    register_networks(registrar);
+    register_convolutions(registrar);
     register_random(registrar);
     register_absent_libraries(registrar);
     install_attention_stub();

@@ -20,7 +20,7 @@ void register_storages(Registrar& registrar);
 
 // Compiled for CUDA only.
 void register_small(Registrar& registrar);
-void register_networks(Registrar& registrar);
+void register_convolutions(Registrar& registrar);
 void register_random(Registrar& registrar);
 void register_absent_libraries(Registrar& registrar);
 void install_attention_stub();

@@ -49,7 +49,7 @@ void with_statistics(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::
 
 }  // namespace
 
-void register_networks(Registrar& registrar) {
+void register_convolutions(Registrar& registrar) {
   registrar.impl("convolution", &laid_out);
   registrar.impl("mkldnn_convolution", &refuse_onednn);
   for (const char* name : {"native_batch_norm", "_native_batch_norm_legit"}) registrar.impl(name, &with_statistics);
