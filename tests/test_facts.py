@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, Finished, Place, python
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, Finished, Place, run_forked
 from harness.places import must_be_ready
 from harness.processes import ROOT
 
@@ -70,7 +70,7 @@ def compared(driver: str) -> Finished:
     """The comparison on a driver, which is made once, even where it fails: its exit status says if anything differs."""
     launcher = ("-m", "torchdevice_cuda", "--driver", driver)
     comparing = (ROOT / "tools" / "facts.py", "--compare", FILE, "--json")
-    return python(*launcher, *comparing, environment=PLACES[driver].full_environment(), check=False)
+    return run_forked(*launcher, *comparing, environment=PLACES[driver].full_environment(), check=False)
 
 
 def differences(driver: str) -> dict[str, list[Any]]:

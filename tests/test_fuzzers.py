@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import STOCK, VIRTUAL, Finished, child, python
+from harness import STOCK, VIRTUAL, Finished, child, run_forked
 from harness.places import must_be_ready
 from harness.processes import ROOT
 
@@ -17,7 +17,7 @@ DTYPES = ("float32", "float64", "int64", "bool", "complex64", "bfloat16")
 
 
 def fuzz(*options: object) -> Finished:
-    return python(FUZZ, *map(str, options), check=False, timeout=400)
+    return run_forked(FUZZ, *map(str, options), check=False, timeout=400)
 
 
 def read_counts(done: Finished) -> tuple[int, int, int]:
@@ -248,7 +248,9 @@ def test_only_the_very_same_fault_is_stocks() -> None:
     assert are_alike(error, differ("error", "", stocks))
     assert not are_alike(error, differ("error", "", stocks.replace("[5]", "[6]")))
     assert not are_alike(error, differ("error", "", stocks.replace("RuntimeError", "TypeError")))
-    typed = [differ("error", "", f"compiled raises: [{place}BFloat16Type [5]] is at version 1") for place in ("CUDA", "CPU")]
+    typed = [
+        differ("error", "", f"compiled raises: [{place}BFloat16Type [5]] is at version 1") for place in ("CUDA", "CPU")
+    ]
     assert are_alike(*typed)
     gcc = "compiled raises CppCompileError: g++ /tmp/{}.cpp\n/tmp/{}.cpp:3: error: {}"
     assert are_alike(differ("error", "", gcc.format(1, 1, "no type")), differ("error", "", gcc.format(2, 2, "no type")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from harness import CPU, VIRTUAL, Place, python
+from harness import CPU, VIRTUAL, Place, run_forked
 from harness.places import must_be_ready
 from harness.processes import ROOT
 
@@ -17,7 +17,7 @@ QUICK = ("conversions", "dtypes", "kernels", "legacy", "rng", "serialization")
 
 def compared(where: Place, *words: str) -> str:
     must_be_ready(where)
-    done = python(TOOL, "compare", "--driver", str(where.driver), *words, check=False, timeout=1500)
+    done = run_forked(TOOL, "compare", "--driver", str(where.driver), *words, check=False, timeout=1500)
     assert done.status == 0, done
     return done.out
 

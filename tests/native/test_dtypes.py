@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness import VIRTUAL, Finished, child, python
+from harness import VIRTUAL, Finished, child, run_forked
 from harness.places import must_be_ready
 from torch.nn import functional
 
@@ -247,7 +247,7 @@ def test_types_are_those_that_op_db_says() -> None:
 
 def _contract(*options: str) -> Finished:
     must_be_ready(VIRTUAL)
-    return python(CONTRACT, *options, timeout=3600)
+    return run_forked(CONTRACT, *options, timeout=3600)
 
 
 def test_a_part_of_the_contract() -> None:
