@@ -184,7 +184,7 @@ def test_a_printed_program_runs_by_itself() -> None:
     assert session.steps == steps
 
 
-@child(STOCK)
+@child(STOCK.when("after"))
 def test_a_kernel_that_forgets_strides_on_both_sides_is_found() -> None:
     import torch
 
@@ -208,7 +208,7 @@ def test_a_kernel_that_forgets_strides_on_both_sides_is_found() -> None:
     assert not session.replay(steps)
 
 
-@child(STOCK)
+@child(STOCK.when("after"))
 def test_an_explained_difference_is_counted_and_others_are_not_explained() -> None:
     sys.path.insert(0, str(FUZZ))
     from comparing import Difference
@@ -226,7 +226,7 @@ def test_an_explained_difference_is_counted_and_others_are_not_explained() -> No
     assert explain(steps, Difference("error", "", refuses.format("add_cuda")), "cpu:virtual") is None
 
 
-@child(STOCK)
+@child(STOCK.when("after"))
 def test_only_the_very_same_fault_is_stocks() -> None:
     sys.path.insert(0, str(FUZZ))
     from stock import are_alike, has_the_same

@@ -197,7 +197,10 @@ class Batches:
     def _places(self, item: pytest.Function) -> list[Place]:
         own, other = item.callspec.params["place"], self._options(item)["as_in"]
         assert isinstance(own, Place)
-        return [own] if other is None else [own, other.when(own.order)]
+        if other is None:
+            return [own]
+        # A fork is compared with a fork: both have had torch before anything else.
+        return [own, other.when("after" if own.forks and own.order == "before" else own.order)]
 
     def _key(self, item: pytest.Function, place: Place) -> str:
         shared = f"{item.path} {place.full_environment()} {place.new} {_request(place, [])}"

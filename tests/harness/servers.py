@@ -26,7 +26,7 @@ _ENVIRONMENT = clean_environment()
 #: Seconds that the process has to end.
 _PATIENCE = 10.0
 #: What torch does not read while it is imported.
-_LATER = ("TORCHDEVICE_", "CUDA_VISIBLE_DEVICES")
+_LATER = ("TORCHDEVICE_", "CUDA_VISIBLE_DEVICES", "TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT", "TMPDIR")
 
 
 #: By what its forks are: how such a process is started.

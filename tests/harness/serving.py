@@ -16,6 +16,7 @@ import importlib
 import os
 import runpy
 import sys
+import tempfile
 from pathlib import Path
 
 
@@ -46,6 +47,7 @@ def _resemble_a_new_process(folder: Path) -> None:
     atexit.register(_leave_the_rest_alone)
     os.environ.clear()
     os.environ.update(ast.literal_eval((folder / "environment").read_text(encoding="utf-8")))
+    tempfile.tempdir = None  # it is found in the environment
 
 
 def _leave_the_rest_alone() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import MPS_FAITHFUL, child, in_child, run_forked
+from harness import MPS_FAITHFUL, child, in_child, python
 from torch.nn import functional
 from torch.utils._pytree import tree_leaves
 
@@ -35,7 +35,7 @@ def test_every_entry_is_an_operator() -> None:
 
 
 def test_over_torchs_own_samples() -> None:
-    done = run_forked(ROOT / "tools" / "mlx_numerics.py", "--samples", "5", check=False)
+    done = python(ROOT / "tools" / "mlx_numerics.py", "--samples", "5", check=False)
     rows = [line.split(maxsplit=6) for line in done.out.splitlines()[:-1]]
     assert len(rows) == len(mlx_ops.TABLE), done.err
     assert [row for row in rows if row[-1] != "ok"] == []
