@@ -183,7 +183,13 @@ def sleep() -> None:
 
 
 def test_a_fork_that_hangs_is_killed_and_the_next_is_none_the_worse(tmp_path: Path) -> None:
-    request = {"imports": [], "settings": {}, "setup": None, "cases": [("test_harness:sleep", ([], {}), 600.0)]}
+    request = {
+        "imports": [],
+        "native": (),
+        "settings": {},
+        "setup": None,
+        "cases": [("test_harness:sleep", ([], {}), 600.0)],
+    }
     (tmp_path / "request").write_text(repr(request))
     done = servers.run_child(str(tmp_path), clean_environment(), 2, fork=True)
     assert done.killed

@@ -104,3 +104,5 @@ def main(results: TextIO) -> None:
 if __name__ == "__main__":
     with open(FOLDER / "results", "w", encoding="utf-8") as _results:
         main(_results)
+    if "serving" in sys.modules and not REQUEST["native"]:
+        sys.modules["serving"].end_at_once()

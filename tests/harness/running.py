@@ -70,6 +70,8 @@ def reference(function: Callable[..., Any]) -> str:
 def _request(place: Place, cases: Sequence[Case]) -> str:
     request = {
         "imports": ORDERS[place.order],
+        # A child with a compiled device is taken apart at its end, as every new process is: that may fail.
+        "native": place.native,
         "settings": dict(place.settings),
         "place": {"name": place.name, "settings": dict(place.settings), "order": place.order},
         "setup": (reference(place.setup), dict(place.setup_with)) if place.setup is not None else None,

@@ -17,13 +17,12 @@ import os
 import runpy
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 
-def fork_for_each_folder(*modules: str) -> Path:
-    """Import modules, fork for each folder on standard input, say each fork's number and status; return in forks."""
-    for name in modules:
-        importlib.import_module(name)
+def fork_for_each_folder() -> Path:
+    """Fork for each folder on standard input, say each fork's number and status; return in the forks."""
     gc.collect()
     for line in sys.stdin:
         folder = Path(line.removesuffix("\n"))
@@ -57,13 +56,29 @@ def _leave_the_rest_alone() -> None:
 
 
 def become_child() -> str:
-    """Return the name of the folder whose child this fork is to be."""
-    return str(fork_for_each_folder("torch", "pytest", "hypothesis"))
+    """Return the name of the folder whose child this fork is to be.
+
+    The package's modules are there too, as where a program activates, deactivates and activates again.
+    """
+    for name in ("torch", "pytest", "hypothesis"):
+        importlib.import_module(name)
+    importlib.import_module("torchdevice_cuda.translate.patches").registered()
+    return str(fork_for_each_folder())
+
+
+def end_at_once() -> None:
+    """End as Python does, but leave what is in memory as it is: to take torch apart costs as much as to activate."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def run_programs() -> None:
     """Be, in each fork, the program of the command line that the folder has: a file, ``-m`` or ``-c``."""
-    folder = fork_for_each_folder("torch")
+    importlib.import_module("torch")
+    folder = fork_for_each_folder()
     command = ast.literal_eval((folder / "command").read_text(encoding="utf-8"))
     os.chdir(command["folder"])
     main = sys.modules["__main__"]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from harness import run_forked
+from harness import python
 
 pytestmark = pytest.mark.native
 PROGRAM = """
@@ -35,7 +35,7 @@ def test_stacks_begin_with_the_program(how: str, tmp_path: Path) -> None:
     program.write_text(PROGRAM)
     words = (str(program),) if how == "a script" else ("-m", "program")
     options = ("-m", "torchdevice_cuda", "--driver", "virtual", *words, tmp_path / "stacks")
-    stacks, exported, frames = json.loads(run_forked(*options, folder=tmp_path).out)
+    stacks, exported, frames = json.loads(python(*options, folder=tmp_path).out)
     assert stacks and exported and frames
     assert all("program.py" in stack[-1] and stack[-1].endswith(": <module>") for stack in stacks), stacks
     assert all(line.startswith("program.py(") for line in exported), exported[:3]
