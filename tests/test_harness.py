@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from harness import CPU, STOCK, in_child, outcome, python, run, run_forked, servers, together
+from harness import CPU, STOCK, in_child, outcome, python, run, run_forked, running, servers, together
 from harness.processes import TESTS, clean_environment
 
 SAMPLE = TESTS / "harness" / "sample.py"
@@ -158,7 +158,7 @@ def is_available() -> bool:
 
 def is_a_fork() -> bool:
     parent = psutil.Process().parent()
-    return parent is not None and parent.cmdline()[-1] == "--serve"
+    return parent is not None and "--serve" in parent.cmdline()
 
 
 def test_a_child_that_may_be_is_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,6 +178,15 @@ def test_a_child_that_may_be_is_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     assert in_child(is_a_fork, CPU) is False
 
 
+def test_what_a_fork_has_before_depends_on_its_file() -> None:
+    """One that trains has what an optimizer imports; one about the compiler says itself when it is imported."""
+    from native import test_compile, test_training
+
+    for module, server in ((test_training, "training children"), (test_compile, "children")):
+        function = next(value for name, value in vars(module).items() if name.startswith("test_"))
+        assert running._choose_server([running.Case(function)]) == server
+
+
 def sleep() -> None:
     time.sleep(600)
 
@@ -191,7 +200,7 @@ def test_a_fork_that_hangs_is_killed_and_the_next_is_none_the_worse(tmp_path: Pa
         "cases": [("test_harness:sleep", ([], {}), 600.0)],
     }
     (tmp_path / "request").write_text(repr(request))
-    done = servers.run_child(str(tmp_path), clean_environment(), 2, fork=True)
+    done = servers.run_child(str(tmp_path), clean_environment(), 2, "children")
     assert done.killed
     assert in_child(echo, CPU, 1) == 1
 

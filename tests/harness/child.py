@@ -1,7 +1,7 @@
 """The child: a program that activates as it is told, imports a file of tests and calls functions of it.
 
     python child.py FOLDER
-    python child.py --serve
+    python child.py --serve [MODULE ...]
 
 ``FOLDER/request`` says what to do and ``FOLDER/results`` gets a line when a function begins and one when it has ended,
 so that the parent knows which one killed the process. It is a program as users write them: it activates at its top, and
@@ -26,8 +26,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-if sys.argv[1:] == ["--serve"]:
-    sys.argv[1:] = [importlib.import_module("serving").become_child()]
+if sys.argv[1] == "--serve":
+    sys.argv[1:] = [importlib.import_module("serving").become_child(*sys.argv[2:])]
 FOLDER = Path(sys.argv[1])
 #: Python literals: they keep tuples apart from lists.
 REQUEST: dict[str, Any] = ast.literal_eval((FOLDER / "request").read_text(encoding="utf-8"))

@@ -32,6 +32,8 @@ _LATER = ("TORCHDEVICE_", "CUDA_VISIBLE_DEVICES", "TORCH_AUTOGRAD_SHUTDOWN_WAIT_
 #: By what its forks are: how such a process is started.
 _COMMANDS = {
     "children": [str(CHILD), "--serve"],
+    # An optimizer's first step imports dynamo, which takes as long as torch.
+    "training children": [str(CHILD), "--serve", "torch._dynamo"],
     "programs": [
         "-c",
         f"import sys; sys.path[0] = {str(CHILD.parent)!r}; import serving; serving.run_programs()",
@@ -108,10 +110,10 @@ def always_fresh() -> None:
     _forks = False
 
 
-def run_child(folder: str, environment: Mapping[str, str], timeout: float, fork: bool) -> Finished:
-    """Run the child of a folder to its end: as a fork, where that will do."""
-    if fork and _may_fork(environment):
-        return _serve("children").run(folder, environment, timeout)
+def run_child(folder: str, environment: Mapping[str, str], timeout: float, fork_of: str | None) -> Finished:
+    """Run the child of a folder to its end: as a fork of a server, where that will do."""
+    if fork_of and _may_fork(environment):
+        return _serve(fork_of).run(folder, environment, timeout)
     return run([sys.executable, str(CHILD), folder], environment=environment, timeout=timeout)
 
 

@@ -55,12 +55,12 @@ def _leave_the_rest_alone() -> None:
     gc.freeze()
 
 
-def become_child() -> str:
-    """Return the name of the folder whose child this fork is to be.
+def become_child(*modules: str) -> str:
+    """Return the name of the folder whose child this fork is to be; it has torch and more modules.
 
     The package's modules are there too, as where a program activates, deactivates and activates again.
     """
-    for name in ("torch", "pytest", "hypothesis"):
+    for name in ("torch", "pytest", "hypothesis", *modules):
         importlib.import_module(name)
     importlib.import_module("torchdevice_cuda.translate.patches").registered()
     return str(fork_for_each_folder())
