@@ -26,7 +26,15 @@ _ENVIRONMENT = clean_environment()
 #: Seconds that the process has to end.
 _PATIENCE = 10.0
 #: What torch does not read while it is imported.
-_LATER = ("TORCHDEVICE_", "CUDA_VISIBLE_DEVICES", "TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT", "TMPDIR")
+_LATER = (
+    "TORCHDEVICE_",
+    "CUDA_VISIBLE_DEVICES",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT",
+    "TMPDIR",
+)
 
 
 #: By what its forks are: how such a process is started.
