@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import clean_environment, python, run
+from harness import clean_environment, run, run_forked
 from harness.processes import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -40,7 +40,7 @@ def test_every_example_is_run() -> None:
 def printed() -> dict[str, str]:
     """What each printed, on the virtual GPU; in one process, which is what costs most."""
     paths = [str(EXAMPLES / name) for name in PLAIN]
-    parts = python(*OURS, "--driver", "virtual", "-c", _EACH, *paths, timeout=300).out.split("===== ")[1:]
+    parts = run_forked(*OURS, "--driver", "virtual", "-c", _EACH, *paths, timeout=300).out.split("===== ")[1:]
     return {Path(text.partition("\n")[0]).name: text for text in parts}
 
 
@@ -54,14 +54,14 @@ def test_a_program(name: str, printed: dict[str, str]) -> None:
 @pytest.mark.parametrize("name", [name for name in PLAIN if name != "same_seed.py"])
 def test_a_program_on_the_cpu_driver(name: str) -> None:
     """What needs a virtual GPU says so at its top."""
-    python(*OURS, "--driver", "cpu", EXAMPLES / name, timeout=300)
+    run_forked(*OURS, "--driver", "cpu", EXAMPLES / name, timeout=300)
 
 
 @pytest.mark.slow
 @pytest.mark.native
 def test_two_gpus() -> None:
     words = ["--devices", "2", "-m", "torch.distributed.run", "--nproc-per-node", "2", str(EXAMPLES / "ddp.py")]
-    done = python(*OURS, "--driver", "virtual", *words, timeout=300)
+    done = run_forked(*OURS, "--driver", "virtual", *words, timeout=300)
     assert {line.partition(": loss")[0] for line in done.out.splitlines()} == {"rank 0 on cuda:0", "rank 1 on cuda:1"}
 
 

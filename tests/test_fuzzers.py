@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import STOCK, VIRTUAL, Finished, child, python
+from harness import STOCK, VIRTUAL, Finished, child, run_forked
 from harness.places import must_be_ready
 from harness.processes import ROOT
 
@@ -17,7 +17,7 @@ DTYPES = ("float32", "float64", "int64", "bool", "complex64", "bfloat16")
 
 
 def fuzz(*options: object) -> Finished:
-    return python(FUZZ, *map(str, options), check=False, timeout=400)
+    return run_forked(FUZZ, *map(str, options), check=False, timeout=400)
 
 
 def read_counts(done: Finished) -> tuple[int, int, int]:
@@ -184,7 +184,7 @@ def test_a_printed_program_runs_by_itself() -> None:
     assert session.steps == steps
 
 
-@child(STOCK)
+@child(STOCK.when("after"))
 def test_a_kernel_that_forgets_strides_on_both_sides_is_found() -> None:
     import torch
 
@@ -208,7 +208,7 @@ def test_a_kernel_that_forgets_strides_on_both_sides_is_found() -> None:
     assert not session.replay(steps)
 
 
-@child(STOCK)
+@child(STOCK.when("after"))
 def test_an_explained_difference_is_counted_and_others_are_not_explained() -> None:
     sys.path.insert(0, str(FUZZ))
     from comparing import Difference
@@ -226,7 +226,7 @@ def test_an_explained_difference_is_counted_and_others_are_not_explained() -> No
     assert explain(steps, Difference("error", "", refuses.format("add_cuda")), "cpu:virtual") is None
 
 
-@child(STOCK)
+@child(STOCK.when("after"))
 def test_only_the_very_same_fault_is_stocks() -> None:
     sys.path.insert(0, str(FUZZ))
     from stock import are_alike, has_the_same

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, child, python
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, child, run_forked
 from recorded import read_record
 
 import torchdevice_cuda
@@ -66,7 +66,7 @@ def test_children_see_the_same() -> None:
     """Interpreters that the program starts too."""
     child_code = "import torch; print(torch.cuda.get_device_name())"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child_code!r}], check=True)"
-    assert python("-m", "torchdevice_cuda", "--driver", "cpu", "--gpu", "l4", "-c", code).out.strip() == "NVIDIA L4"
+    assert run_forked("-m", "torchdevice_cuda", "--driver", "cpu", "--gpu", "l4", "-c", code).out.strip() == "NVIDIA L4"
 
 
 @pytest.mark.parametrize("text", ["rtx-4090", "RTX 4090", "rtx4090", " Rtx_4090 "])
@@ -84,7 +84,7 @@ def test_an_unknown_name_gets_the_nearest(text: str, near: str) -> None:
 
 
 def test_the_list() -> None:
-    lines = python("-m", "torchdevice_cuda", "--gpu", "list").out.splitlines()
+    lines = run_forked("-m", "torchdevice_cuda", "--gpu", "list").out.splitlines()
     assert [line.split()[0] for line in lines] == ["profile", *gpus.GPUS]
     assert len(gpus.GPUS) >= 20
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from harness import CPU, STOCK, in_child, outcome, python, run, servers, together
+from harness import CPU, STOCK, in_child, outcome, python, run, run_forked, running, servers, together
 from harness.processes import TESTS, clean_environment
 
 SAMPLE = TESTS / "harness" / "sample.py"
@@ -158,7 +158,7 @@ def is_available() -> bool:
 
 def is_a_fork() -> bool:
     parent = psutil.Process().parent()
-    return parent is not None and parent.cmdline()[-1] == "--serve"
+    return parent is not None and "--serve" in parent.cmdline()
 
 
 def test_a_child_that_may_be_is_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,14 +178,29 @@ def test_a_child_that_may_be_is_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     assert in_child(is_a_fork, CPU) is False
 
 
+def test_what_a_fork_has_before_depends_on_its_file() -> None:
+    """One that trains has what an optimizer imports; one about the compiler says itself when it is imported."""
+    from native import test_compile, test_training
+
+    for module, server in ((test_training, "training children"), (test_compile, "children")):
+        function = next(value for name, value in vars(module).items() if name.startswith("test_"))
+        assert running._choose_server([running.Case(function)]) == server
+
+
 def sleep() -> None:
     time.sleep(600)
 
 
 def test_a_fork_that_hangs_is_killed_and_the_next_is_none_the_worse(tmp_path: Path) -> None:
-    request = {"imports": [], "settings": {}, "setup": None, "cases": [("test_harness:sleep", ([], {}), 600.0)]}
+    request = {
+        "imports": [],
+        "native": (),
+        "settings": {},
+        "setup": None,
+        "cases": [("test_harness:sleep", ([], {}), 600.0)],
+    }
     (tmp_path / "request").write_text(repr(request))
-    done = servers.run_child(str(tmp_path), clean_environment(), 2, fork=True)
+    done = servers.run_child(str(tmp_path), clean_environment(), 2, "children")
     assert done.killed
     assert in_child(echo, CPU, 1) == 1
 
@@ -208,6 +223,45 @@ def test_a_command_that_hangs_is_killed_with_its_children() -> None:
     done = run([sys.executable, "-c", code], timeout=2)
     assert done.killed
     assert time.monotonic() - before < 30
+
+
+SHOW = """
+import os, sys
+print(__name__, globals().get("__file__"), sys.argv, sys.path[0], sys.orig_argv[1:], sorted(globals()))
+print(os.getcwd(), os.environ["TORCHDEVICE_X"], input(), file=sys.stderr)
+sys.exit(3)
+"""
+
+
+WORDS = [("show.py", "a"), ("folder", "a"), ("-m", "show", "a"), ("-c", SHOW, "a")]
+
+
+@pytest.mark.parametrize("words", WORDS, ids=lambda each: each[0])
+def test_a_forked_command_resembles_a_new_one(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "show.py").write_text(SHOW)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "__main__.py").write_text(SHOW)
+    given = {"environment": {"TORCHDEVICE_X": "1"}, "folder": tmp_path, "text": "a line\n", "check": False}
+    forked = run_forked(*words, **given)
+    assert forked == python(*words, **given)
+    assert forked.status == 3
+
+
+def test_a_command_is_forked_where_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has torch then; and not where torch would have read another environment, or nothing is to be forked."""
+    look = ("-c", "import sys; print('torch' in sys.modules)")
+    assert run_forked(*look).out == "True\n"
+    assert run_forked(*look, environment={"TORCH_LOGS": "-dynamo"}).out == "False\n"
+    monkeypatch.setattr(servers, "_forks", False)  # as with --fresh
+    assert run_forked(*look).out == "False\n"
+
+
+def test_a_forked_command_that_fails_or_hangs_is_the_tests() -> None:
+    with pytest.raises(pytest.fail.Exception, match="exit status 5"):
+        run_forked("-c", "raise SystemExit(5)")
+    with pytest.raises(pytest.fail.Exception, match="it took too long"):
+        run_forked("-c", "import time; time.sleep(600)", timeout=1)
+    assert run_forked("-c", "print('none the worse')").out == "none the worse\n"
 
 
 def test_the_outcome_of_one_function() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import CPU, VIRTUAL, Place, clean_environment, in_child, python
+from harness import CPU, VIRTUAL, Place, clean_environment, in_child, run_forked
 from harness.processes import ROOT
 
 from torchdevice_cuda import leftovers, monitoring
@@ -179,14 +179,14 @@ DIES = f"{USES}; import os; os.kill(os.getpid(), 9)"
 def test_the_next_process_removes_what_a_killed_one_published(where: Place, tmp_path: Path) -> None:
     here = {"TORCHDEVICE_RUNTIME_DIR": str(tmp_path)}
     options = ("-m", "torchdevice_cuda", "--driver", where.settings["driver"])
-    python(*options, "-c", DIES, environment=here, check=False)
+    run_forked(*options, "-c", DIES, environment=here, check=False)
     (left,) = tmp_path.iterdir()
     for number in range(100):
         # As many as were found once. Their process is this one, by number, and it is alive.
         (tmp_path / f"{os.getpid()}-{number}-00000000.gpu").write_bytes(left.read_bytes())
     make(tmp_path / ".1-2-3.part")
     make(tmp_path / ".4-5-6.part", time.time())
-    python(*options, "-c", USES, environment=here)
+    run_forked(*options, "-c", USES, environment=here)
     assert [path.name for path in tmp_path.iterdir()] == [".4-5-6.part"]
 
 
@@ -238,7 +238,7 @@ def test_parts_of_a_killed_report_are_removed(tmp_path: Path) -> None:
     folder = tmp_path / "tmp"
     folder.mkdir()
     here = {"TMPDIR": str(folder)}
-    python(*options, "-c", FIRST, environment=here, check=False)
+    run_forked(*options, "-c", FIRST, environment=here, check=False)
     (left,) = folder.glob("torchdevice-report-*")
     parts = left.name.split("-")
     elsewhere = left.with_name("-".join([*parts[:4], "1", "0"]))  # a process of another container: nothing is known
@@ -250,7 +250,7 @@ def test_parts_of_a_killed_report_are_removed(tmp_path: Path) -> None:
     for each in (left, elsewhere, alive):
         os.utime(each, (OLD, OLD))
     half = make(tmp_path / ".torchdevice-report-1-0.part")
-    python(*options, "-c", USES, environment=here)
+    run_forked(*options, "-c", USES, environment=here)
     assert sorted(folder.glob("torchdevice-report-*")) == sorted([elsewhere, alive])
     assert not half.exists()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Place, child, in_child, python
+from harness import Place, child, in_child, run_forked
 
 from torchdevice_cuda import settings
 from torchdevice_cuda.settings import meanings
@@ -65,7 +65,7 @@ def test_what_would_mislead_is_refused(field: str, driver: str) -> None:
 @pytest.mark.parametrize("chosen", [["--driver", "mps"], []], ids=["named", "auto"])
 def test_a_refusal_is_an_exit_status(chosen: list[str]) -> None:
     command = ("-m", "torchdevice_cuda", *chosen, "--devices", "2", "-c", "import torch")
-    done = python(*command, environment={"TORCHDEVICE_EMULATE_MPS": "1"}, check=False)
+    done = run_forked(*command, environment={"TORCHDEVICE_EMULATE_MPS": "1"}, check=False)
     assert done.status != 0
     assert "--devices=2 means nothing on the mps driver" in done.err.splitlines()[-1]
 
@@ -83,11 +83,11 @@ def test_what_means_nothing_is_said_in_one_line(driver: str) -> None:
     unflagged = [(settings.BY_FIELD[field], CHANGED[field]) for field in fields if not settings.BY_FIELD[field].flag]
     given = {option.variable: option.write(value) for option, value in unflagged}
     environment = {**PLACES[driver].full_environment(), **given}
-    done = python("-m", "torchdevice_cuda", "--log-level", "INFO", *command[2:], environment=environment)
+    done = run_forked("-m", "torchdevice_cuda", "--log-level", "INFO", *command[2:], environment=environment)
     lines = [line for line in done.err.splitlines() if "means nothing on" in line]
     spelled = [settings.BY_FIELD[field].flag or settings.BY_FIELD[field].variable for field in fields]
     assert sorted(line.partition("=")[0] for line in lines) == sorted(spelled)
-    assert "means nothing" not in python(*command, environment=environment).err
+    assert "means nothing" not in run_forked(*command, environment=environment).err
 
 
 # --------------------------------------------------------------------------------------- acts

@@ -28,7 +28,7 @@ def test_what_a_process_of_another_user_holds(tmp_path: Path, monkeypatch: pytes
     published.withdraw()
 
 
-@child(STOCK, alone=True)
+@child(STOCK.when("after"), alone=True)
 def test_what_another_user_learned() -> None:
     from torchdevice_cuda.fallback import stored
 
@@ -57,7 +57,7 @@ def test_what_a_child_of_another_user_reports(tmp_path: Path, monkeypatch: pytes
         first.end()
 
 
-@child(STOCK, alone=True)
+@child(STOCK.when("after"), alone=True)
 def test_memory_of_another_users_group() -> None:
     from torchdevice_cuda.distributed import agreement
 

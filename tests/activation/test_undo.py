@@ -194,9 +194,9 @@ def test_cycles_leak_nothing() -> None:
     for _ in range(5):
         cycle()
     before = count()
-    for _ in range(100):
+    for _ in range(40):
         cycle()
-    assert count() - before < 500, "objects more after 100 cycles"
+    assert count() - before < 200, "objects more after 40 cycles"
 
 
 # ------------------------------------------------------------------------ failure half way

@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+import torchdevice_cuda
+
 #: Long enough for a machine that has much to do, short enough to fail in a test.
 TIMEOUT = datetime.timedelta(seconds=60)
 
@@ -34,7 +36,13 @@ def _begin(rank: int, size: int, port: int, backend: str, function: Callable[...
 
 
 def spread(function: Callable[..., Any], size: int, *args: Any, backend: str = "nccl") -> list[Any]:
-    """What ``function(rank, size, *args)`` returns in each of so many processes, in the order of their ranks."""
-    queue = mp.get_context("spawn").SimpleQueue()
-    mp.spawn(_begin, args=(size, free_port(), backend, function, args, queue), nprocs=size)
+    """What ``function(rank, size, *args)`` returns in each of so many processes, in the order of their ranks.
+
+    On the virtual GPU, which nobody has used yet, they are forks: a spawned one spends most of its time on importing
+    torch. The other drivers' are spawned, as torchrun's are.
+    """
+    method = "fork" if torchdevice_cuda.driver().name == "virtual" else "spawn"
+    queue = mp.get_context(method).SimpleQueue()
+    given = (size, free_port(), backend, function, args, queue)
+    mp.start_processes(_begin, args=given, nprocs=size, start_method=method)
     return [value for _, value in sorted(queue.get() for _ in range(size))]

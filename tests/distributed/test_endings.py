@@ -17,7 +17,7 @@ import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from harness import CPU, VIRTUAL, child, clean_environment, in_child, python
+from harness import CPU, VIRTUAL, child, clean_environment, in_child, run_forked
 
 from .disagreeing import disagree
 from .ranks import free_port
@@ -137,7 +137,7 @@ def _init(rank: int, size: int, port: int, seconds: int) -> tuple[list[str], dic
 
 def test_a_world_size_that_is_too_large() -> None:
     command, environment = _init(0, 2, free_port(), 3)
-    done = python(*command, environment=environment, check=False)
+    done = run_forked(*command, environment=environment, check=False)
     assert done.status == 1
     assert "waiting for clients. 1/2 clients joined" in done.err.splitlines()[-1], done.err
 

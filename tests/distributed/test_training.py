@@ -39,6 +39,6 @@ def losses(size: int, ways: list[str], steps: int) -> list[dict[str, list[float]
     ],
 )
 def test_losses(where: Place, size: int, ways: list[str], steps: int) -> None:
-    expected = pytest.approx(in_child(alone, STOCK, steps), abs=1e-5)
+    expected = pytest.approx(in_child(alone, STOCK.when("after"), steps), abs=1e-5)
     for found in in_child(losses, where, size, ways, steps, seconds=300):
         assert found == dict.fromkeys(ways, expected)

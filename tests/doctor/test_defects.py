@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import python
+from harness import run_forked
 from harness.places import unbuilt
 
 from torchdevice_cuda import settings
@@ -117,7 +117,7 @@ NOT_OF = {
 @pytest.mark.parametrize("driver", NOT_OF)
 def test_the_whole_of_it(tmp_path: Path, driver: str) -> None:
     command = ("-m", "torchdevice_cuda", "--doctor", "--driver", driver)
-    done = python(*command, folder=tmp_path, environment=EMULATED, timeout=900)
+    done = run_forked(*command, folder=tmp_path, environment=EMULATED, timeout=900)
     (file,) = tmp_path.iterdir()
     document = json.loads(file.read_text())
     found = {check["name"]: check["verdict"] for check in document["checks"]}

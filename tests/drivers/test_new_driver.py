@@ -66,7 +66,7 @@ def train() -> list[float]:
 
 
 def test_a_program_trains_on_it() -> None:
-    first, last = in_child(train, STOCK)
+    first, last = in_child(train, STOCK.when("after"))
     assert last < first / 2
 
 
@@ -85,7 +85,7 @@ def run_out_of_memory() -> list[Any]:
 
 
 def test_its_own_memory_answers() -> None:
-    assert in_child(run_out_of_memory, STOCK) == [
+    assert in_child(run_out_of_memory, STOCK.when("after")) == [
         1 << 20,
         0,
         f"CUDA out of memory. Tried to allocate {1 << 40} bytes.",
@@ -106,7 +106,7 @@ def deactivated() -> list[bool]:
 
 
 def test_it_goes_again() -> None:
-    before, meanwhile, after = in_child(deactivated, STOCK)
+    before, meanwhile, after = in_child(deactivated, STOCK.when("after"))
     assert meanwhile
     assert after == before
 

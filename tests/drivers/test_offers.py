@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness import STOCK, child, python
+from harness import STOCK, child, run_forked
 from native.compilers import C_COMPILER, Bench, temporary
 
 from torchdevice_cuda import settings
@@ -66,7 +66,7 @@ def test_what_cannot_be_found_is_not_offered() -> None:
 
 def prints_the_driver(**environment: str) -> str:
     code = "import torch, torchdevice_cuda; print(torchdevice_cuda.driver().name, torch.cuda.is_available())"
-    return python("-m", "torchdevice_cuda", "-c", code, environment=environment).out.strip()
+    return run_forked("-m", "torchdevice_cuda", "-c", code, environment=environment).out.strip()
 
 
 @pytest.mark.usefixtures("no_gpu")

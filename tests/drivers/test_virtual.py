@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.cuda.comm
-from harness import CPU, VIRTUAL, child, in_every_order, python
+from harness import CPU, VIRTUAL, child, in_every_order, run_forked
 from harness.places import must_be_ready
 from harness.processes import ROOT
 from torch import nn
@@ -265,7 +265,7 @@ def test_deactivation_gives_torch_without_cuda() -> None:
 def test_command_line_informs() -> None:
     must_be_ready(VIRTUAL)
     options = ("--driver", "virtual", "--devices", "2", "--memory", "1GiB")
-    done = python("-m", "torchdevice_cuda", *options, "--info")
+    done = run_forked("-m", "torchdevice_cuda", *options, "--info")
     assert "virtual" in done.out
     assert done.out.count("1.00 GiB") == 2
 
@@ -273,7 +273,7 @@ def test_command_line_informs() -> None:
 @pytest.mark.native
 def test_command_line_builds() -> None:
     must_be_ready(VIRTUAL)
-    done = python("-m", "torchdevice_cuda", "--build")
+    done = run_forked("-m", "torchdevice_cuda", "--build")
     assert done.out.strip().endswith(".so")
 
 
@@ -283,5 +283,5 @@ def test_documented_program_prints_the_numbers_of_an_h200() -> None:
     text = (ROOT / "docs" / "random-numbers.md").read_text(encoding="utf-8")
     lines = [line[4:] for line in text[text.index("    torch.manual_seed(42)") :].split("\n\n")[0].splitlines()]
     code = ["import torch", *(line for line in lines if not line.startswith("#"))]
-    done = python("-m", "torchdevice_cuda", "--driver", "virtual", "-c", "\n".join(code))
+    done = run_forked("-m", "torchdevice_cuda", "--driver", "virtual", "-c", "\n".join(code))
     assert done.out.splitlines() == [line[2:] for line in lines if line.startswith("#")]

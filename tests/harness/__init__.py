@@ -12,6 +12,7 @@
     def test_report(tmp_path: Path) -> None:
         value = in_child(function, CPU, str(tmp_path))        # a function in a child of its own; what it returned
         done = python("-m", "torchdevice_cuda", "--info")     # a command line, its status, output and errors
+        done = run_forked("-m", "torchdevice_cuda", program)  # the same in a fork that has torch: a quarter of the time
 
     outcome(function, CPU).err                                # what a function printed on standard error meanwhile
     together(CPU, [one, other])["one"].value                  # several in one child; each place is asked once
@@ -45,6 +46,7 @@ from .places import (
 )
 from .processes import Finished, clean_environment, python, run
 from .running import Outcome, child, in_child, outcome, together
+from .servers import run_forked
 
 __all__ = [
     "ACCELERATING",
@@ -72,5 +74,6 @@ __all__ = [
     "outcome",
     "python",
     "run",
+    "run_forked",
     "together",
 ]

@@ -1,21 +1,20 @@
 """The child: a program that activates as it is told, imports a file of tests and calls functions of it.
 
     python child.py FOLDER
-    python child.py --serve
+    python child.py --serve [MODULE ...]
 
 ``FOLDER/request`` says what to do and ``FOLDER/results`` gets a line when a function begins and one when it has ended,
 so that the parent knows which one killed the process. It is a program as users write them: it activates at its top, and
 so do processes that it spawns. It imports nothing that a test may want to import later.
 
 With ``--serve`` it imports what takes most of the time that a child takes, and waits: for each folder that it reads a
-line of, a fork of it goes on as that folder's child, in the environment that ``FOLDER/environment`` has.
+line of, a fork of it (``serving.py``) goes on as that folder's child, in the environment of ``FOLDER/environment``.
 """
 
 from __future__ import annotations
 
 import ast
 import faulthandler
-import gc
 import importlib
 import json
 import operator
@@ -27,38 +26,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
-
-def serve() -> None:
-    """Fork for each folder that is named, saying which process that is and how it ended; returns in the forks."""
-    for name in ("torch", "pytest", "hypothesis"):
-        importlib.import_module(name)
-    gc.collect()
-    for line in sys.stdin:
-        folder = line.removesuffix("\n")
-        program = os.fork()
-        if not program:
-            become(folder)
-            return
-        print(program, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(program, 0)[1]), flush=True)
-    os._exit(0)
-
-
-def become(folder: str) -> None:
-    """In a fork: have what a new process has, which reads nothing and prints into files of the folder."""
-    os.setsid()
-    for number, name in enumerate([os.devnull, f"{folder}/out", f"{folder}/err"]):
-        opened = os.open(name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-        os.dup2(opened, number)
-        os.close(opened)
-    os.environ.clear()
-    os.environ.update(ast.literal_eval(Path(folder, "environment").read_text(encoding="utf-8")))
-    sys.argv[1:] = [folder]
-
-
-SERVED = sys.argv[1:] == ["--serve"]
-if SERVED:
-    serve()
+if sys.argv[1] == "--serve":
+    sys.argv[1:] = [importlib.import_module("serving").become_child(*sys.argv[2:])]
 FOLDER = Path(sys.argv[1])
 #: Python literals: they keep tuples apart from lists.
 REQUEST: dict[str, Any] = ast.literal_eval((FOLDER / "request").read_text(encoding="utf-8"))
@@ -135,7 +104,5 @@ def main(results: TextIO) -> None:
 if __name__ == "__main__":
     with open(FOLDER / "results", "w", encoding="utf-8") as _results:
         main(_results)
-    if SERVED:
-        # All that was there before it would be looked through for garbage when it ends, and copied for that.
-        gc.collect(1)
-        gc.freeze()
+    if "serving" in sys.modules and not REQUEST["native"]:
+        sys.modules["serving"].end_at_once()

@@ -137,9 +137,10 @@ def must_be_ready(place: Place) -> None:
 def in_every_order(*places: Place, rarely: bool = False) -> tuple[Place, ...]:
     """Each of the places, with activation before torch is imported, after it, and after dynamo too.
 
+    The first is a new process. A fork of one that has torch is where activation comes after it.
     ``rarely``: the later orders are among the slow tests.
     """
-    every = (place.anew().when(order) for place in places for order in ORDERS)
+    every = ((place.anew() if order == "before" else place).when(order) for place in places for order in ORDERS)
     return tuple(place.rarely() if rarely and place.order != "before" else place for place in every)
 
 

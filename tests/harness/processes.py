@@ -110,6 +110,11 @@ def python(
         text=text,
         timeout=timeout,
     )
+    return check_end(done, check)
+
+
+def check_end(done: Finished, check: bool) -> Finished:
+    """Fail the test where a command hung, or failed and was not to."""
     if done.killed or (check and done.status):
         pytest.fail(str(done), pytrace=False)
     return done

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import json
+import re
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +22,8 @@ from .servers import run_child
 
 #: As in ``child.py``, which is no module to import here.
 _HERE = ("the place",)
+#: What files about the compiler have.
+_COMPILES = re.compile(r"torch\.compile|dynamo|inductor|torch\.export")
 #: Seconds that a function has; and a process, to start.
 SECONDS = 120.0
 _START = 120.0
@@ -70,6 +75,8 @@ def reference(function: Callable[..., Any]) -> str:
 def _request(place: Place, cases: Sequence[Case]) -> str:
     request = {
         "imports": ORDERS[place.order],
+        # A child with a compiled device is taken apart at its end, as every new process is: that may fail.
+        "native": place.native,
         "settings": dict(place.settings),
         "place": {"name": place.name, "settings": dict(place.settings), "order": place.order},
         "setup": (reference(place.setup), dict(place.setup_with)) if place.setup is not None else None,
@@ -94,12 +101,24 @@ def outcomes(place: Place, cases: Sequence[Case]) -> list[Outcome]:
     return found
 
 
+def _choose_server(cases: Sequence[Case]) -> str:
+    """Choose by the file of the functions: one that trains, and is not about the compiler, may have dynamo before."""
+    source = _read_source(cases[0].function.__module__)
+    return "training children" if "optim." in source and not _COMPILES.search(source) else "children"
+
+
+@functools.cache
+def _read_source(module: str) -> str:
+    return inspect.getsource(sys.modules[module])
+
+
 def _one_child(place: Place, cases: Sequence[Case]) -> list[Outcome]:
     """What came of the cases as far as one child got: all of them if it did not even start."""
     with tempfile.TemporaryDirectory(prefix="child-") as folder:
         Path(folder, "request").write_text(_request(place, cases), encoding="utf-8")
         seconds = _START + sum(case.seconds for case in cases)
-        done = run_child(folder, clean_environment(**place.full_environment()), seconds, place.forks)
+        fork_of = _choose_server(cases) if place.forks else None
+        done = run_child(folder, clean_environment(**place.full_environment()), seconds, fork_of)
         results = Path(folder, "results")
         lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
     found: list[Outcome] = []
@@ -197,7 +216,10 @@ class Batches:
     def _places(self, item: pytest.Function) -> list[Place]:
         own, other = item.callspec.params["place"], self._options(item)["as_in"]
         assert isinstance(own, Place)
-        return [own] if other is None else [own, other.when(own.order)]
+        if other is None:
+            return [own]
+        # A fork is compared with a fork: both have had torch before anything else.
+        return [own, other.when("after" if own.forks and own.order == "before" else own.order)]
 
     def _key(self, item: pytest.Function, place: Place) -> str:
         shared = f"{item.path} {place.full_environment()} {place.new} {_request(place, [])}"

@@ -1,7 +1,7 @@
-"""Children that need not import torch: forks of a process that has done so, and has activated nothing.
+"""Children and programs that need not import torch: forks of a process that has done so, and has activated nothing.
 
 They activate after torch is imported, which a place may have wanted before. Tests of what comes first say so
-(:meth:`Place.anew`), programs that tests start are new processes anyway, and with ``--fresh`` every child is.
+(:meth:`Place.anew`, ``python`` instead of ``run_forked``), and with ``--fresh`` every one is a new process.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from .processes import Finished, clean_environment, run
+from .processes import Finished, check_end, clean_environment, python, run
 
 #: The program that a child is.
 CHILD = Path(__file__).with_name("child.py")
@@ -25,15 +26,35 @@ _ENVIRONMENT = clean_environment()
 #: Seconds that the process has to end.
 _PATIENCE = 10.0
 #: What torch does not read while it is imported.
-_LATER = ("TORCHDEVICE_", "CUDA_VISIBLE_DEVICES")
+_LATER = (
+    "TORCHDEVICE_",
+    "CUDA_VISIBLE_DEVICES",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT",
+    "TMPDIR",
+)
+
+
+#: By what its forks are: how such a process is started.
+_COMMANDS = {
+    "children": [str(CHILD), "--serve"],
+    # An optimizer's first step imports dynamo, which takes as long as torch.
+    "training children": [str(CHILD), "--serve", "torch._dynamo"],
+    "programs": [
+        "-c",
+        f"import sys; sys.path[0] = {str(CHILD.parent)!r}; import serving; serving.run_programs()",
+    ],
+}
 
 
 class Server:
     """That process."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(CHILD), "--serve"],
+            [sys.executable, *_COMMANDS[kind]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=_ENVIRONMENT,
@@ -41,7 +62,7 @@ class Server:
         )
 
     def run(self, folder: str, environment: Mapping[str, str], timeout: float) -> Finished:
-        """Have a fork be the child of a folder, to its end."""
+        """Have a fork be what a folder describes, to its end."""
         assert self._process.stdin is not None
         Path(folder, "environment").write_text(repr(dict(environment)), encoding="utf-8")
         self._process.stdin.write(f"{folder}\n".encode())
@@ -86,7 +107,7 @@ class Server:
         return int(line)
 
 
-_server: Server | None = None
+_servers: dict[str, Server] = {}
 #: A fork of a process on macOS may not use its frameworks.
 _forks = sys.platform != "darwin"
 
@@ -97,14 +118,44 @@ def always_fresh() -> None:
     _forks = False
 
 
-def run_child(folder: str, environment: Mapping[str, str], timeout: float, fork: bool) -> Finished:
-    """Run the child of a folder to its end: as a fork, where that will do."""
-    global _server
-    if not fork or not _forks or _imported_with(environment) != _imported_with(_ENVIRONMENT):
-        return run([sys.executable, str(CHILD), folder], environment=environment, timeout=timeout)
-    if _server is None:
-        _server = Server()
-    return _server.run(folder, environment, timeout)
+def run_child(folder: str, environment: Mapping[str, str], timeout: float, fork_of: str | None) -> Finished:
+    """Run the child of a folder to its end: as a fork of a server, where that will do."""
+    if fork_of and _may_fork(environment):
+        return _serve(fork_of).run(folder, environment, timeout)
+    return run([sys.executable, str(CHILD), folder], environment=environment, timeout=timeout)
+
+
+def run_forked(
+    *arguments: str | Path,
+    environment: Mapping[str, str] | None = None,
+    folder: str | Path | None = None,
+    text: str = "",
+    timeout: float = 180,
+    check: bool = True,
+) -> Finished:
+    """Run what ``python`` runs, in a fork that has imported torch: a file, ``-m`` or ``-c``, no options of Python's.
+
+    For programs that are not about what is imported when, nor about how Python itself starts.
+    """
+    if not _may_fork(clean_environment(**(environment or {}))):
+        return python(*arguments, environment=environment, folder=folder, text=text, timeout=timeout, check=check)
+    command = {"arguments": [str(one) for one in arguments], "folder": str(folder or os.getcwd())}
+    with tempfile.TemporaryDirectory(prefix="program-") as described:
+        Path(described, "command").write_text(repr(command), encoding="utf-8")
+        Path(described, "in").write_text(text, encoding="utf-8")
+        done = _serve("programs").run(described, clean_environment(**(environment or {})), timeout)
+    return check_end(done, check)
+
+
+def _may_fork(environment: Mapping[str, str]) -> bool:
+    """Whether a fork has all that torch may have read of an environment when it was imported."""
+    return _forks and _imported_with(environment) == _imported_with(_ENVIRONMENT)
+
+
+def _serve(kind: str) -> Server:
+    if kind not in _servers:
+        _servers[kind] = Server(kind)
+    return _servers[kind]
 
 
 def _imported_with(environment: Mapping[str, str]) -> dict[str, str]:
@@ -114,7 +165,5 @@ def _imported_with(environment: Mapping[str, str]) -> dict[str, str]:
 
 def end() -> None:
     """No child is wanted any more."""
-    global _server
-    if _server is not None:
-        _server.end()
-        _server = None
+    while _servers:
+        _servers.popitem()[1].end()

@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from harness import Finished, clean_environment, python
+from harness import Finished, clean_environment, python, run_forked
 from native.compilers import Bench
 
 from torchdevice_cuda import children
@@ -23,7 +23,7 @@ CHOSEN = ("--torchdevice", "--torchdevice-driver", "virtual", "--torchdevice-gpu
 def suite(*options: str, **environment: str) -> Finished:
     """A whole run of pytest."""
     common = (*NAMED, "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(SUITE), "-rs", "--strict-markers")
-    return python("-m", "pytest", *common, *options, SUITE / "gpu_cases.py", environment=environment, check=False)
+    return run_forked("-m", "pytest", *common, *options, SUITE / "gpu_cases.py", environment=environment, check=False)
 
 
 def test_off_until_it_is_asked() -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from harness import python
+from harness import run_forked
 from native.compilers import Bench
 
 from torchdevice_cuda.native import parts
@@ -26,7 +26,7 @@ EMULATED = {"TORCHDEVICE_EMULATE_MPS": "1"}
 )
 def test_what_is_built(options: tuple[str, ...], environment: dict[str, str], kind: str, tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    done = python("-m", "torchdevice_cuda", *options, "--build", environment={**bench.environment(), **environment})
+    done = run_forked("-m", "torchdevice_cuda", *options, "--build", environment={**bench.environment(), **environment})
     paths = [Path(line) for line in done.out.splitlines()]
     assert len(paths) == bench.links == len(parts.parts_of(kind))
     assert {path.parent for path in paths} == {paths[0].parent} and all(path.is_file() for path in paths)
@@ -42,7 +42,7 @@ def test_what_is_built(options: tuple[str, ...], environment: dict[str, str], ki
 )
 def test_parts_that_are_named_are_built(wanted: tuple[str, ...], made: list[str], tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    done = python("-m", "torchdevice_cuda", "--build", *wanted, environment=bench.environment())
+    done = run_forked("-m", "torchdevice_cuda", "--build", *wanted, environment=bench.environment())
     assert len(done.out.splitlines()) == len(wanted)
     there = sorted(path.name.partition(".")[0].partition("-")[0] for path in bench.cache.rglob("*.so"))
     assert there == made and bench.links == len(made)
@@ -50,7 +50,7 @@ def test_parts_that_are_named_are_built(wanted: tuple[str, ...], made: list[str]
 
 def test_a_part_that_is_not_known_is_named_with_those_that_are(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    done = python("-m", "torchdevice_cuda", "--build", "cor", environment=bench.environment(), check=False)
+    done = run_forked("-m", "torchdevice_cuda", "--build", "cor", environment=bench.environment(), check=False)
     said = "the native device (cuda) has no part 'cor'; did you mean core? its parts: core, attention, "
     assert done.status == 2 and said in done.err and not bench.links
 
@@ -58,7 +58,7 @@ def test_a_part_that_is_not_known_is_named_with_those_that_are(tmp_path: Path) -
 def test_the_error_names_the_command_that_helps(tmp_path: Path) -> None:
     environment = {**Bench(tmp_path).environment(), **EMULATED}
     code = "import torch"
-    done = python(
+    done = run_forked(
         "-m", "torchdevice_cuda", "--driver", "mps", "--no-build", "-c", code, environment=environment, check=False
     )
     found = re.search(r"python -m torchdevice_cuda( .*) builds it", done.err)

@@ -148,7 +148,7 @@ def both() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def stock() -> list[dict[str, Any]]:
-    return in_child(both, STOCK)
+    return in_child(both, STOCK.when("after"))
 
 
 @pytest.fixture(

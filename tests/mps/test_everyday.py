@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import BOTH_POLICIES, Place, python
+from harness import BOTH_POLICIES, Place, run_forked
 from harness.places import must_be_ready
 
 from torchdevice_cuda._compat import torch_release
@@ -29,7 +29,7 @@ Reports = dict[str, dict[str, Any]]
 
 def _run(*options: str, environment: dict[str, str] | None = None) -> Reports:
     """What each program reports, or its error."""
-    done = python(*options, PROGRAMS / "_run.py", *NAMES, environment=environment, timeout=600)
+    done = run_forked(*options, PROGRAMS / "_run.py", *NAMES, environment=environment, timeout=600)
     lines = [line.removeprefix("RESULT ") for line in done.out.splitlines() if line.startswith("RESULT ")]
     return {given["program"]: given for given in map(json.loads, lines)}
 

@@ -39,15 +39,17 @@ class Made(Dataset):
         return {"x": x, "y": y}
 
 
-def _two_workers(data: Dataset, method: str, **options: Any) -> DataLoader:
-    return DataLoader(data, batch_size=4, num_workers=2, multiprocessing_context=method, **options)
+def _load(data: Dataset, method: str, **options: Any) -> DataLoader:
+    """Have two forked workers load, or one that is spawned: it takes as long to start as all else here."""
+    workers = {"fork": 2, "spawn": 1}[method]
+    return DataLoader(data, batch_size=4, num_workers=workers, multiprocessing_context=method, **options)
 
 
 @everywhere
 @by_both_methods
 def test_workers_with_tensors_that_are_held(place: Place, method: str) -> None:
     held = TensorDataset(torch.arange(16.0).reshape(8, 2), torch.arange(8))
-    batches = list(_two_workers(held, method, shuffle=True, generator=torch.Generator().manual_seed(1)))
+    batches = list(_load(held, method, shuffle=True, generator=torch.Generator().manual_seed(1)))
     assert real(batches[0][0]) == UNASKED[place.settings["policy"]]
     assert sorted(torch.cat([y for _, y in batches]).tolist()) == list(range(8))
     assert held.tensors[0].device == torch.zeros(1).device  # the dataset itself was not changed
@@ -56,7 +58,7 @@ def test_workers_with_tensors_that_are_held(place: Place, method: str) -> None:
 @everywhere
 @by_both_methods
 def test_workers_with_tensors_that_they_make(place: Place, method: str) -> None:
-    first, second = _two_workers(Made(), method)
+    first, second = _load(Made(), method)
     assert real(first["x"]) == UNASKED[place.settings["policy"]]
     assert second["y"].tolist() == [4, 5, 6, 7]
 
@@ -64,7 +66,7 @@ def test_workers_with_tensors_that_they_make(place: Place, method: str) -> None:
 @everywhere
 @by_both_methods
 def test_batches_that_are_pinned(method: str) -> None:
-    batch = next(iter(_two_workers(Made(), method, pin_memory=True)))
+    batch = next(iter(_load(Made(), method, pin_memory=True)))
     assert batch["x"].is_pinned()
     assert str(batch["x"].cuda(non_blocking=True).device) == "cuda:0"
 
@@ -177,7 +179,7 @@ def _square(x: torch.Tensor) -> torch.Tensor:
 @everywhere
 @by_both_methods
 def test_tensors_through_pools(method: str) -> None:
-    with mp.get_context(method).Pool(2) as pool:
+    with mp.get_context(method).Pool({"fork": 2, "spawn": 1}[method]) as pool:
         assert [value.item() for value in pool.map(_square, [torch.ones(2) * n for n in range(3)])] == [0, 2, 8]
 
 

@@ -12,7 +12,7 @@ from harness import STOCK, child
 from torchdevice_cuda.fallback import stored
 
 
-@child(STOCK, alone=True)
+@child(STOCK.when("after"), alone=True)
 def test_there_is_nowhere_to_keep_it() -> None:
     for place in ("~no-such-user/cache", "/proc/nowhere"):
         os.environ["TORCHDEVICE_CACHE_DIR"] = place
@@ -20,7 +20,7 @@ def test_there_is_nowhere_to_keep_it() -> None:
         assert stored.load("learned.json", "key") is None
 
 
-@child(STOCK, alone=True)
+@child(STOCK.when("after"), alone=True)
 def test_others_cannot_write_where_it_is_kept() -> None:
     """The native library is in the same folder, and would not be loaded from it."""
     os.umask(0o002)

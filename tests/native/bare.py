@@ -109,11 +109,12 @@ def use_inductor() -> None:
 def bare(devices: int = 1, memory: int = 16 * GIB) -> Place:
     """A child with virtual GPUs and nothing else of the product."""
     given = {"devices": devices, "memory": memory}
-    return Place(f"bare, {devices} x {memory // MIB} MiB", setup=use_cuda, setup_with=given, needs=("cuda",))
+    name = f"bare, {devices} x {memory // MIB} MiB"
+    return Place(name, order="after", setup=use_cuda, setup_with=given, needs=("cuda",))
 
 
 #: As an Apple GPU, and for compiled code.
-BARE_MPS = Place("bare mps", environment=LACKING, setup=use_mps, needs=("mps",))
+BARE_MPS = Place("bare mps", order="after", environment=LACKING, setup=use_mps, needs=("mps",))
 COMPILING = Place("bare, compiling", setup=use_inductor, needs=("cuda",))
 
 

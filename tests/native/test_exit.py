@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import signal
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from harness import VIRTUAL, Finished, clean_environment, run
+from harness import VIRTUAL, Finished, python, run_forked
 from harness.places import must_be_ready
 
 BUSY = Path(__file__).parent / "programs" / "busy.py"
@@ -23,6 +22,8 @@ WORK = (
     "out of memory",
     "history",
 )
+#: Which of them is at work in a new process; in the others torch is imported by the process that they are forks of.
+NEW = "endless backward"
 #: How a program ends, and the exit statuses that it may have then: an interrupt ends Python with a signal of its own.
 ENDINGS = {
     "exit": {7},
@@ -39,8 +40,9 @@ pytestmark = [pytest.mark.native]
 
 def _ended(work: str, ending: str, limit: float = LIMIT) -> Finished:
     must_be_ready(VIRTUAL)
-    words = [sys.executable, "-m", "torchdevice_cuda", "--driver", "virtual", str(BUSY), work, ending]
-    return run(words, environment=clean_environment(TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT=str(limit)), timeout=90)
+    words = ("-m", "torchdevice_cuda", "--driver", "virtual", BUSY, work, ending)
+    given = {"TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT": str(limit)}
+    return (python if work == NEW else run_forked)(*words, environment=given, check=False, timeout=90)
 
 
 def _check(work: str, ending: str) -> None:

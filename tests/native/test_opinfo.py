@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from harness import Finished, Place, python
+from harness import Finished, Place, run_forked
 from harness.places import must_be_ready
 
 from .bare import BARE_MPS, bare
@@ -16,7 +16,7 @@ TESTS = Path(__file__).resolve().parents[1]
 
 def _run(place: Place, *options: str) -> Finished:
     must_be_ready(place)
-    return python("-m", "native.opinfo", *options, folder=TESTS, timeout=3600)
+    return run_forked("-m", "native.opinfo", *options, folder=TESTS, timeout=3600)
 
 
 @pytest.mark.parametrize(("dtype", "every"), [("float32", "9"), ("float16", "18")])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
-from harness import VIRTUAL, Finished, clean_environment, python, run
+from harness import VIRTUAL, Finished, python, run_forked
 from harness.places import must_be_ready
 
 from native.compilers import Bench
@@ -66,10 +65,10 @@ NEEDING = {
 }
 
 
-def run_program(code: str, *options: str, **environment: str) -> Finished:
+def run_program(code: str, *options: str, is_new: bool = False, **environment: str) -> Finished:
     must_be_ready(VIRTUAL)
-    command = [sys.executable, "-m", "torchdevice_cuda", "--driver", "virtual", *options, "-c", LOADED + code]
-    return run(command, environment=clean_environment(**environment), timeout=300)
+    words = ("-m", "torchdevice_cuda", "--driver", "virtual", *options, "-c", LOADED + code)
+    return (python if is_new else run_forked)(*words, environment=environment, check=False, timeout=300)
 
 
 def copy_core(folder: Path) -> dict[str, str]:
@@ -83,7 +82,7 @@ def copy_core(folder: Path) -> dict[str, str]:
 
 def test_a_conv_net_needs_the_core_alone(tmp_path: Path) -> None:
     """Nothing is built or loaded for it, nor is anything looked for."""
-    done = run_program(TRAINING + "print(loaded())", "--no-build", **copy_core(tmp_path))
+    done = run_program(TRAINING + "print(loaded())", "--no-build", is_new=True, **copy_core(tmp_path))
     assert (done.status, done.out) == (0, "[]\n"), done
 
 

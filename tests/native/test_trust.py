@@ -169,7 +169,7 @@ def refused(**how: bool) -> str:
 
 
 @WITH_C
-@child(STOCK)
+@child(STOCK.when("after"))
 def test_a_damaged_library_is_not_loaded() -> None:
     with temporary() as bench:
         path = quietly()
@@ -182,7 +182,7 @@ def test_a_damaged_library_is_not_loaded() -> None:
 
 @WITH_C
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere an open file cannot be loaded")
-@child(STOCK)
+@child(STOCK.when("after"))
 def test_the_file_that_was_checked_is_the_one_that_is_loaded() -> None:
     original = loading.load
 
@@ -216,7 +216,7 @@ NO_GOOD = {
 
 
 @WITH_C
-@child(STOCK)
+@child(STOCK.when("after"))
 def test_one_that_does_not_load_is_built_again_once() -> None:
     """It is whole, and no good: it was linked where something else is installed. Then the compiler makes no better."""
     for behaviour, module, why in NO_GOOD.values():
@@ -239,7 +239,7 @@ def test_one_that_does_not_load_is_built_again_once() -> None:
 
 
 @WITH_C
-@child(STOCK)
+@child(STOCK.when("after"))
 def test_one_that_does_not_load_and_cannot_be_built() -> None:
     with temporary(module="int nothing;") as bench:
         path = quietly()
@@ -254,7 +254,7 @@ def test_one_that_does_not_load_and_cannot_be_built() -> None:
 
 @AS_ROOT
 @WITH_C
-@child(STOCK)
+@child(STOCK.when("after"))
 def test_a_cache_of_root_serves_other_users() -> None:
     """An image is built by root and run by someone else, who can read the cache and not write it."""
     import torch

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from harness import VIRTUAL, python
+from harness import VIRTUAL, run_forked
 from harness.places import must_be_ready
 
 pytestmark = [pytest.mark.slow, pytest.mark.native]
@@ -21,7 +21,9 @@ def test_monitors_show_the_virtual_gpu(tmp_path: Path) -> None:
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)} (the extra 'clients' has them)")
     must_be_ready(VIRTUAL)
-    done = python("-m", "torchdevice_cuda", *OPTIONS, PROGRAM, environment={"TORCHDEVICE_RUNTIME_DIR": str(tmp_path)})
+    done = run_forked(
+        "-m", "torchdevice_cuda", *OPTIONS, PROGRAM, environment={"TORCHDEVICE_RUNTIME_DIR": str(tmp_path)}
+    )
     found = json.loads(done.out)
     assert "(256M)" in found["gpustat"]
     assert "256.0MiB / 139.8GiB" in found["nvitop"]

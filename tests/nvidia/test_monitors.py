@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, in_child, python, run
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, in_child, run, run_forked
 from harness.processes import clean_environment
 
 import torchdevice_cuda
@@ -113,7 +113,7 @@ def test_a_process_that_was_killed_is_not_shown_and_its_file_goes(tmp_path: Path
     other = tmp_path / f"{os.getpid()}.gpu"
     other.write_bytes(left.read_bytes().replace(f'"pid": {int(killed.out)}'.encode(), f'"pid": {os.getpid()}'.encode()))
     (tmp_path / "1.gpu").write_bytes(b"not one of ours")
-    assert python(*options, *QUERY, environment=here).out == ""
+    assert run_forked(*options, *QUERY, environment=here).out == ""
     assert not left.exists()
     assert not other.exists()
 
@@ -124,7 +124,7 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path) -> None:
     folder.chmod(0o777)
     options = ("-m", "torchdevice_cuda", "--driver", "cpu", "--log-level", "INFO")
     here = {"TORCHDEVICE_RUNTIME_DIR": str(folder)}
-    done = python(*options, "-c", "import torch; print(torch.ones(1, device='cuda').item())", environment=here)
+    done = run_forked(*options, "-c", "import torch; print(torch.ones(1, device='cuda').item())", environment=here)
     assert done.out == "1.0\n"
     assert f"{folder} can be written by others" in done.err
     assert not list(folder.iterdir())

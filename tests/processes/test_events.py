@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, child, python
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, child, run_forked
 from torch import nn
 
 from .peer import SPAWN, Failed, peer
@@ -136,7 +136,7 @@ def test_an_event_that_is_gone_is_no_other_event() -> None:
 @pytest.mark.native
 @pytest.mark.parametrize(("receiver", "warns"), [("nobody", True), ("other", False)])
 def test_a_sender_that_ends_first_says_so(receiver: str, warns: bool) -> None:
-    done = python("-m", "torchdevice_cuda", "--driver", "virtual", str(PROGRAMS / "ends_first.py"), receiver)
+    done = run_forked("-m", "torchdevice_cuda", "--driver", "virtual", str(PROGRAMS / "ends_first.py"), receiver)
     assert done.status == 0, done
     assert ("Producer process has been terminated before all shared CUDA tensors released" in done.err) is warns, done
 
@@ -144,7 +144,7 @@ def test_a_sender_that_ends_first_says_so(receiver: str, warns: bool) -> None:
 @pytest.mark.native
 def test_a_crash_is_still_one() -> None:
     """What handles writes into a segment that moves leaves every other fault to who was told before."""
-    done = python("-m", "torchdevice_cuda", "--driver", "virtual", PROGRAMS / "crashes.py", check=False)
+    done = run_forked("-m", "torchdevice_cuda", "--driver", "virtual", PROGRAMS / "crashes.py", check=False)
     assert done.status in (-signal.SIGSEGV, 128 + signal.SIGSEGV), done
     assert done.err.count("Fatal Python error: Segmentation fault") == 1, done
 

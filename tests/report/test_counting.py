@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, in_child, outcome, python
+from harness import CPU, MPS_FAITHFUL, VIRTUAL, Place, in_child, outcome, run_forked
 
 import torchdevice_cuda
 from torchdevice_cuda.report.counters import MOST_ROWS, OTHER_SITES, Counters
@@ -186,7 +186,7 @@ def test_function_modes_see_torchs_own_names(where: Place, file: Path) -> None:
 
 def test_standard_error() -> None:
     options = ("--driver", "cpu", "--report", "-")
-    done = python("-m", "torchdevice_cuda", *options, "-c", "import torch; torch.zeros(1, device='cuda')")
+    done = run_forked("-m", "torchdevice_cuda", *options, "-c", "import torch; torch.zeros(1, device='cuda')")
     assert "Device requests on the cpu driver: 1\n" in done.err
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness import CPU, STOCK, in_child, python
+from harness import CPU, STOCK, in_child, run_forked
 from harness.processes import clean_environment
 
 from torchdevice_cuda.report import destination
@@ -121,7 +121,7 @@ def test_looking_leaves_nothing_behind(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", " ", "no/report.txt"])
 def test_the_command_line_says_so_before_the_program_runs(tmp_path: Path, name: str) -> None:
-    done = python(
+    done = run_forked(
         "-m", "torchdevice_cuda", "--driver", "cpu", "--report", name, "-c", PROGRAM, folder=tmp_path, check=False
     )
     assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1)
@@ -217,5 +217,5 @@ def test_a_relative_path_is_seen_from_the_start(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("program", ["import os; os.close(2)", "import sys; sys.stderr.close()"])
 def test_standard_error_closed_meanwhile(program: str) -> None:
-    done = python("-m", "torchdevice_cuda", "--driver", "cpu", "--report", "-", "-c", f"import torch; {program}")
+    done = run_forked("-m", "torchdevice_cuda", "--driver", "cpu", "--report", "-", "-c", f"import torch; {program}")
     assert (done.status, done.out) == (0, "")

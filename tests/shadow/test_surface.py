@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import CPU, child, python
+from harness import CPU, child, run_forked
 from harness.processes import ROOT
 
 GAP, DATA = ROOT / "tools" / "gap.py", ROOT / "tests" / "data"
@@ -19,7 +19,7 @@ SURFACE = DATA / f"surface-{RELEASE}.json"
 
 
 def test_no_gap_to_the_installed_torch() -> None:
-    done = python(GAP, "--installed", "--log", DATA / "gaps.json")
+    done = run_forked(GAP, "--installed", "--log", DATA / "gaps.json")
     assert f"torch {torch.__version__}, shadow tree: " in done.out
     assert "0 missing, 0 different" in done.out
     if RELEASE in json.loads((DATA / "gaps.json").read_text()):
@@ -28,7 +28,7 @@ def test_no_gap_to_the_installed_torch() -> None:
 
 @pytest.mark.skipif(not SURFACE.exists(), reason="of this release, none was recorded; the installed one is compared")
 def test_no_gap_to_a_cuda_build_of_this_torch() -> None:
-    done = python("-m", "torchdevice_cuda", "--driver", "cpu", GAP, SURFACE)
+    done = run_forked("-m", "torchdevice_cuda", "--driver", "cpu", GAP, SURFACE)
     assert "0 missing, 0 different" in done.out
 
 
@@ -51,7 +51,7 @@ def test_the_tool_names_what_a_release_has_changed(tmp_path: Path) -> None:
     later = {"torch.cuda": {"all": published, "names": dict(CHANGES.values())}, "torch.cuda.of_later": {"all": None}}
     later["torch.cuda.of_later"]["names"] = {}
     surface.write_text(json.dumps(later))
-    done = python("-m", "torchdevice_cuda", "--driver", "cpu", GAP, surface, check=False)
+    done = run_forked("-m", "torchdevice_cuda", "--driver", "cpu", GAP, surface, check=False)
     assert done.status == 1
     for line in (*CHANGES, "missing module: torch.cuda.of_later"):
         assert f"\n{line}" in f"\n{done.out}"
@@ -76,7 +76,7 @@ NEWS = {
 def test_the_tool_names_what_stock_has_changed(tmp_path: Path) -> None:
     """What a release brings is named, even where stock's own code answers and nothing is missing."""
     earlier, now = tmp_path / "surface-0.1.0.json", tmp_path / "now.json"
-    python(GAP, now, "--record")
+    run_forked(GAP, now, "--record")
     surface = json.loads(now.read_text())
     for module, name, before in NEWS.values():
         names = surface.setdefault(module, {"all": None, "names": {}})["names"]
@@ -86,7 +86,7 @@ def test_the_tool_names_what_stock_has_changed(tmp_path: Path) -> None:
             del surface[module]
     surface["torch.cuda"]["names"] = {name: row for name, row in surface["torch.cuda"]["names"].items() if row}
     earlier.write_text(json.dumps(surface))
-    done = python(GAP, "--installed", "--since", earlier)
+    done = run_forked(GAP, "--installed", "--since", earlier)
     assert "0 missing, 0 different" in done.out
     said = [line for line in done.out.splitlines() if " since " in line]
     assert set(NEWS) <= {line.replace(" -> bool", "") for line in said}
@@ -96,7 +96,7 @@ def test_the_tool_names_what_stock_has_changed(tmp_path: Path) -> None:
 
 def test_the_tool_compares_with_the_release_before() -> None:
     versions = ("2.12.1", "2.13.0+cpu", "2.14.0", "2.15.0", "2.16.0")
-    done = python("-c", f"import sys; sys.path.insert(0, {str(GAP.parent)!r}); import gap; "
+    done = run_forked("-c", f"import sys; sys.path.insert(0, {str(GAP.parent)!r}); import gap; "
                   f"print(*map(gap.recorded_before, {versions}))")  # fmt: skip
     names = [Path(text).stem for text in done.out.split()]
     assert names == ["None", "None", "surface-2.13.0", "surface-2.13.0", "surface-2.15.0"]
@@ -110,7 +110,7 @@ def test_the_tool_names_what_nobody_answers(tmp_path: Path) -> None:
         "torch._C._nccl_of_later(3)\n"
         "_C._gds_of_later\n"
     )
-    done = python("-c", f"import sys; sys.path.insert(0, {str(GAP.parent)!r}); import gap, pathlib; "
+    done = run_forked("-c", f"import sys; sys.path.insert(0, {str(GAP.parent)!r}); import gap, pathlib; "
                   f"print(sorted(gap.asked_of_c(pathlib.Path({str(tmp_path)!r}))))")  # fmt: skip
     assert done.out.strip() == str(
         ["_CudaOfLater", "_cuda_getDevice", "_cuda_ofLater", "_gds_of_later", "_nccl_of_later"]
@@ -126,7 +126,7 @@ def test_private_names_are_found_where_torch_reads_them(tmp_path: Path) -> None:
         "from torch.cuda import (\n    Stream,\n    _imported,\n)\n"
         "from torch.cuda._utils import _below, public\n"
     )
-    done = python("-c", f"import sys; sys.path.insert(0, {str(GAP.parent)!r}); import gap, pathlib; "
+    done = run_forked("-c", f"import sys; sys.path.insert(0, {str(GAP.parent)!r}); import gap, pathlib; "
                   f"print(sorted(map('.'.join, gap.read_of_cuda(pathlib.Path({str(tmp_path)!r})))))")  # fmt: skip
     assert done.out.strip() == str(
         ["torch.cuda._imported", "torch.cuda._read", "torch.cuda._utils", "torch.cuda._utils._below"]
@@ -142,13 +142,13 @@ def test_what_the_log_does_not_have_fails(tmp_path: Path) -> None:
     for file, held in ((before, names), (after, later)):
         file.write_text(json.dumps({"torch.cuda": {"all": None, "names": held}}))
     arguments = (GAP, after, "--since", before, "--log", log)
-    assert python(*arguments, "--write").status == 0
+    assert run_forked(*arguments, "--write").status == 0
     rows = json.loads(log.read_text())["2.0"]
     assert [(row["what"], row["severity"]) for row in rows] == [("changed", "low"), ("gone", "low"), ("new", "low")]
-    assert "3 in all, 0 that gaps.json does not have" in python(*arguments).out
+    assert "3 in all, 0 that gaps.json does not have" in run_forked(*arguments).out
     later["later_still"], later["old"] = {"kind": "function"}, names["old"]
     after.write_text(json.dumps({"torch.cuda": {"all": None, "names": later}}))
-    done = python(*arguments, check=False)
+    done = run_forked(*arguments, check=False)
     assert done.status == 1
     assert "not in gaps.json: low: new: torch.cuda.later_still; none while" in done.out
     assert "no gap any more, gaps.json has it: gone: torch.cuda.old" in done.out

@@ -38,7 +38,7 @@ def test_generators_that_torch_cannot_make() -> None:
     assert torch.Generator is torch._C.Generator
 
 
-@child(STOCK)
+@child(STOCK.when("after"))
 def test_this_release_is_asked() -> None:
     import torch
 

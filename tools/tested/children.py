@@ -15,7 +15,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Replace how the harness runs children; other programs are started as ever."""
     from harness import processes, running, servers
 
-    def run_child(folder: str, environment: Mapping[str, str], timeout: float, fork: bool) -> processes.Finished:
+    def run_child(folder: str, environment: Mapping[str, str], timeout: float, _: str | None) -> processes.Finished:
         with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
             asked = {
                 "arguments": [str(servers.CHILD), folder],

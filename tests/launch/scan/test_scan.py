@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from harness import CPU, VIRTUAL, Place, child, python
+from harness import CPU, VIRTUAL, Place, child, run_forked
 
 from torchdevice_cuda import settings
 from torchdevice_cuda.launch.scan import catalogue, command, finding, rules
@@ -82,7 +82,7 @@ def test_formats_and_statuses(tmp_path: Path) -> None:
     shutil.copy(PROJECT / "broken.txt", project / "broken.py")
     (project / ".venv").mkdir()
     shutil.copy(PROJECT / "model.py", project / ".venv")
-    done = python("-m", "torchdevice_cuda", "--scan", project, "--driver", "cpu", "--format=json", check=False)
+    done = run_forked("-m", "torchdevice_cuda", "--scan", project, "--driver", "cpu", "--format=json", check=False)
     document: dict[str, Any] = json.loads(done.out)
     assert done.status == 1
     assert [document["files"], document["driver"]] == [2, "cpu"]
@@ -107,7 +107,7 @@ def test_formats_and_statuses(tmp_path: Path) -> None:
         (["nowhere"], "no file or folder 'nowhere'"),
         ([str(project), "--format", "xml"], "--format='xml'"),
     ):
-        failed = python("-m", "torchdevice_cuda", "--scan", *words, check=False)
+        failed = run_forked("-m", "torchdevice_cuda", "--scan", *words, check=False)
         assert failed.status == 2
         assert said in failed.err
 
