@@ -227,6 +227,17 @@ def test_an_explained_difference_is_counted_and_others_are_not_explained() -> No
 
 
 @child(STOCK.when("after"))
+def test_only_programs_that_are_being_written_may_fail_assertions() -> None:
+    sys.path.insert(0, str(FUZZ))
+    from watching import _fails_an_assertion
+
+    died = "the process died with status 1\n  File compiling.py, line 1, in {}\nCUDA error: {}"
+    assert _fails_an_assertion(died.format("write_group", "device-side assert triggered"))
+    assert not _fails_an_assertion(died.format("check", "device-side assert triggered"))
+    assert not _fails_an_assertion(died.format("write_group", "an illegal memory access was encountered"))
+
+
+@child(STOCK.when("after"))
 def test_only_the_very_same_fault_is_stocks() -> None:
     sys.path.insert(0, str(FUZZ))
     from stock import are_alike, has_the_same
