@@ -51,7 +51,7 @@ ALLOWED = {
     "drivers/mps/metal.py": {"run": _SYSTEM},
     "fallback/storages.py": {"CDLL": _TORCHS},
     "fallback/stored.py": {"cache_dir": _CHECKED},
-    "foreign/triton/sources.py": {"exec": _PROGRAMS},
+    "triton/sources.py": {"exec": _PROGRAMS},
     "importing/finder.py": {"spec_from_file_location": "Python files of this package"},
     "cuda_cpp/compiled.py": {
         "CDLL": "in a folder of this process, through its descriptor",

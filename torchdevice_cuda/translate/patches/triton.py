@@ -81,7 +81,7 @@ def in_graphs(context: Context) -> None:
         import sympy
         from torch._higher_order_ops import triton_kernel_wrap as wrapped
 
-        from ...foreign.triton.compiled import Calls
+        from ...triton.compiled import Calls
 
         operator, calls = wrapped.triton_kernel_wrapper_mutation, Calls()
         context.editor.on_undo(calls.forget)
@@ -98,8 +98,8 @@ def in_graphs(context: Context) -> None:
 
 def _place(context: Context) -> Any:
     """Where kernels run."""
-    from ...foreign.triton.launching import Place
-    from ...foreign.triton.memory import Copies, Memory, of_living_tensors
+    from ...triton.launching import Place
+    from ...triton.memory import Copies, Memory, of_living_tensors
 
     native, on_gpu = context.driver.native, context.on_gpu
     to_host = torch._C.TensorBase.cpu  # torch.Tensor.cpu may be redirected
@@ -187,7 +187,7 @@ def _driver(context: Context, for_any_gpu: Function, launches: list[Any]) -> Fun
 
     def launcher(source: Any, metadata: Any) -> Any:
         try:
-            from ...foreign.triton.launching import Launches
+            from ...triton.launching import Launches
         except ModuleNotFoundError as error:
             if error.name != "numpy":
                 raise
@@ -203,7 +203,7 @@ def _driver(context: Context, for_any_gpu: Function, launches: list[Any]) -> Fun
     def __init__(self: Any) -> None:
         from triton.compiler import CompiledKernel
 
-        from ...foreign.triton.driver import Utilities
+        from ...triton.driver import Utilities
 
         names = CompiledKernel._init_handles.__code__.co_names
         self.utils = Utilities(context.driver, 5 if "n_max_threads" in names else 4)
@@ -218,7 +218,7 @@ def tuning(context: Context) -> None:
     """An interpreter's times say nothing of a GPU's: the first configuration that can be launched is taken."""
 
     def choose(module: ModuleType) -> None:
-        from ...foreign.triton.tuning import first_valid
+        from ...triton.tuning import first_valid
 
         kind = module.Autotuner
         for name, replacement in first_valid(kind).items():

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ...drivers import Driver
-    from ...drivers.base import DeviceFacts
+    from ..drivers import Driver
+    from ..drivers.base import DeviceFacts
 
 #: What a cubin says of its kernels: registers, bytes of stack, threads of a block at most, by NVIDIA's numbers.
 _REGISTERS, _FRAME, _MOST_THREADS = 0x2F, 0x11, 0x05

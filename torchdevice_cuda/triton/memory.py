@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...drivers.errors import cuda_error
+from ..drivers.errors import cuda_error
 
 #: First address, and the one after the last.
 Range = tuple[int, int]

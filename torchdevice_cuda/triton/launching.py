@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...drivers.errors import cuda_error
+from ..drivers.errors import cuda_error
 from .memory import Checked, Memory
 from .modes import MODES
 from .sources import Sources
