@@ -13,8 +13,8 @@ import pytest
 from harness import Place, child, in_child, run_forked
 
 from torchdevice_cuda import settings
-from torchdevice_cuda.settings import meanings
-from torchdevice_cuda.settings.meanings import Nothing, Refused, meaning
+from torchdevice_cuda.settings import setting_support
+from torchdevice_cuda.settings.setting_support import Ignored, Refused, meaning
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 PLACES = {driver: Place(driver, {"driver": driver}) for driver in settings.DRIVERS}
@@ -46,9 +46,9 @@ def pairs(kind: type[Any]) -> list[tuple[str, str]]:
 
 
 def test_every_setting_is_here() -> None:
-    assert {option.field for option in settings.OPTIONS} == {*CHANGED, *meanings.CHOOSING}
-    assert {driver for row in meanings.EXCEPTIONS.values() for driver in row} <= set(settings.DRIVERS)
-    assert set(meanings.EXCEPTIONS) <= set(CHANGED)
+    assert {option.field for option in settings.OPTIONS} == {*CHANGED, *setting_support.CHOOSING}
+    assert {driver for row in setting_support.EXCEPTIONS.values() for driver in row} <= set(settings.DRIVERS)
+    assert set(setting_support.EXCEPTIONS) <= set(CHANGED)
 
 
 # ------------------------------------------------------------------------------------ refused
@@ -78,7 +78,7 @@ def flags(fields: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("driver", [pytest.param(name, marks=place.marks) for name, place in PLACES.items()])
 def test_what_means_nothing_is_said_in_one_line(driver: str) -> None:
-    fields = [field for field, name in pairs(Nothing) if name == driver]
+    fields = [field for field, name in pairs(Ignored) if name == driver]
     command = ("-m", "torchdevice_cuda", "--driver", driver, *flags(fields), "-c", "import torch")
     unflagged = [(settings.BY_FIELD[field], CHANGED[field]) for field in fields if not settings.BY_FIELD[field].flag]
     given = {option.variable: option.write(value) for option, value in unflagged}
@@ -228,7 +228,7 @@ def test_what_is_accepted_acts(place: Place, field: str) -> None:
 def test_every_setting_that_acts_is_probed() -> None:
     probed = {(field, place.driver) for place, fields in GROUPS for field in fields if field in place.settings}
     probed |= {("visible_devices", driver) for driver in HIDING} | {("report", driver) for driver in PLACES}
-    assert probed == set(PAIRS) - set(pairs(Nothing)) - set(pairs(Refused))
+    assert probed == set(PAIRS) - set(pairs(Ignored)) - set(pairs(Refused))
 
 
 @child(*HIDING.values())

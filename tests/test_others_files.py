@@ -46,7 +46,7 @@ def test_what_a_child_of_another_user_reports(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.delenv(family._FOLDER, raising=False)
     for owner in (os.geteuid(), OTHER):
-        first = family.Family("report.json")
+        first = family.ProcessTree("report.json")
         (parts,) = os.environ[family._FOLDER].split("\t")[:1]
         os.mkdir(parts, 0o700)
         note = Path(parts, "1.begun")

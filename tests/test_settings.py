@@ -11,7 +11,7 @@ import pytest
 
 from torchdevice_cuda import settings
 from torchdevice_cuda.settings import gpus
-from torchdevice_cuda.settings.meanings import Nothing, Refused
+from torchdevice_cuda.settings.setting_support import Ignored, Refused
 
 
 def test_environment_is_read_and_overridden() -> None:
@@ -270,13 +270,13 @@ def test_settings_that_do_not_act_on_a_driver_are_refused() -> None:
     ):
         settings.load({"driver": "cuda", "capability": "8.0"}, {})
     chosen = settings.load({"driver": "cuda", "name": "x", "nvidia_smi": True, "float64": "cpu"}, {})
-    lines = settings.unmet(chosen, "cuda", Nothing)
+    lines = settings.describe_unsupported(chosen, "cuda", Ignored)
     assert [line.partition(" means nothing on the cuda driver: ")[0] for line in lines] == [
         "--float64=cpu",
         "--name=x",
         "TORCHDEVICE_WITH_NVIDIA_SMI=1",
     ]
-    assert settings.unmet(chosen, "cuda", Refused) == []
+    assert settings.describe_unsupported(chosen, "cuda", Refused) == []
 
 
 def test_what_the_environment_says_now(monkeypatch: pytest.MonkeyPatch) -> None:

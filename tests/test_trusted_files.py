@@ -60,7 +60,7 @@ ALLOWED = {
     "cuda_cpp/toolkit.py": {"cache_dir": _CHECKED},
     "launch/program.py": dict.fromkeys(("exec", "SourceFileLoader", "SourcelessFileLoader"), _PROGRAMS),
     "leftovers.py": {"TemporaryDirectory": _PRIVATE},
-    "monitoring/places.py": {"runtime_dir": _CHECKED, "memory_dir": _CHECKED},
+    "monitoring/process_files.py": {"runtime_dir": _CHECKED, "memory_dir": _CHECKED},
     "monitoring/publishing.py": {"CDLL": "the C library, which is loaded already"},
     "native/compilation.py": {"TemporaryDirectory": "in a folder that trust has checked"},
     "native/inventory.py": {"cache_dir": "names of folders and sizes"},
@@ -87,7 +87,7 @@ ALLOWED = {
 #: The same of C++, of which every process that loads a kernel has some.
 ALLOWED_CPP = {
     "cuda_cpp/include/host_cuda/lines.h": {"popen": "addr2line, of a library that is loaded"},
-    "native/csrc/core/bindings/cuda_kernel_seam.cpp": {"dlopen": "a library that is loaded already"},
+    "native/csrc/core/bindings/cuda_kernel_abi.cpp": {"dlopen": "a library that is loaded already"},
     "native/csrc/core/runtime/shared_memory.cpp": {"shm_open": "created with O_EXCL; random names, mode 0600"},
 }
 _CPP = re.compile(r"(?<![\w.>])(dlopen|popen|system|exec[lv]p?e?|posix_spawnp?|shm_open)\s*\(")

@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 
 from torchdevice_cuda.settings import DRIVERS, OPTIONS, Option
-from torchdevice_cuda.settings.meanings import CHOOSING, Nothing, meaning
+from torchdevice_cuda.settings.setting_support import CHOOSING, Ignored, meaning
 from torchdevice_cuda.settings.variables import VARIABLES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
@@ -22,7 +22,7 @@ def _cell(option: Option, driver: str) -> str:
     found = meaning(option.field, driver)
     if found is None:
         return "acts"
-    return f"{'no effect' if isinstance(found, Nothing) else '**refused**'}: {found.why}"
+    return f"{'no effect' if isinstance(found, Ignored) else '**refused**'}: {found.why}"
 
 
 def table() -> str:

@@ -119,12 +119,12 @@ PARTS_OF_A_GPU_IN_ORDER: tuple[str, tuple[str, ...]] = (
 )
 
 
-def parts_of_a_gpu_have_names(version: str) -> bool:
+def green_context_takes_keywords(version: str) -> bool:
     """Whether a green context is created with keywords: since 2.12."""
     return torch_release(version) >= (2, 12)
 
 
-def streams_of_a_part(version: str) -> int:
+def green_context_stream_count(version: str) -> int:
     """How many streams a green context has: an H200 gave 16 to 2.11, and torch has 32 of them since 2.12."""
     return 32 if torch_release(version) >= (2, 12) else 16
 

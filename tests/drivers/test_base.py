@@ -17,12 +17,12 @@ from harness import in_fork
 from recorded import read_record
 
 from torchdevice_cuda import drivers, monitoring, settings
-from torchdevice_cuda.drivers.base import DeviceFacts, Offer, claimed
+from torchdevice_cuda.drivers.base import DeviceProperties, Offer, claimed
 
 from .toy import TOTAL, ToyDriver
 
 H200 = read_record("h200-properties.json")["properties"]
-REAL = DeviceFacts("Processor", 5 << 30, 4, uuid.UUID(int=7), 2_500_999, 1 << 20, 3, memory_clock_rate=1_600_999)
+REAL = DeviceProperties("Processor", 5 << 30, 4, uuid.UUID(int=7), 2_500_999, 1 << 20, 3, memory_clock_rate=1_600_999)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_what_no_driver_says_otherwise_is_as_on_a_gpu() -> None:
     assert REAL.memory_bus_width == 64
     assert REAL.shared_memory_per_block_optin == REAL.shared_memory_per_block
     assert REAL.shared_memory_per_multiprocessor == 65536
-    assert DeviceFacts("", 0, 0, uuid.UUID(int=0), 0, 0, 0).memory_clock_rate == 0
+    assert DeviceProperties("", 0, 0, uuid.UUID(int=0), 0, 0, 0).memory_clock_rate == 0
 
 
 def test_a_profile_is_the_gpu_that_was_asked() -> None:

@@ -66,7 +66,7 @@ def test_what_a_driver_does_unless_it_knows_better(memory: ToyMemory) -> None:
     assert memory.translated(error) is error
     memory.observe()
     memory.tell(0, 5)
-    memory.let_pool(0, COMMON, use_on_oom=True, no_split=True)
+    memory.set_pool_options(0, COMMON, use_on_oom=True, no_split=True)
     assert COMMON == (0, 0)
     emptied: list[object] = []
     memory.empty_cache = lambda *pool: emptied.append(pool)  # type: ignore[method-assign]

@@ -14,7 +14,7 @@ import pytest
 from torchdevice_cuda import settings
 from torchdevice_cuda.drivers import installing, selection
 from torchdevice_cuda.drivers.base import Offer
-from torchdevice_cuda.drivers.unavailable import DevicesStay, DriverUnavailable
+from torchdevice_cuda.drivers.unavailable import DevicesAlreadyInstalled, DriverUnavailable
 
 from .toy import ToyDriver
 
@@ -182,8 +182,8 @@ def test_one_asked_for_that_did_not_start(table: Table) -> None:
     with pytest.raises(DriverUnavailable, match="^driver 'one' was asked for, but it died$") as raised:
         selection.select_after(driver, cause, wanted, TORCH_C)
     assert raised.value.__cause__ is cause
-    stays = DevicesStay("two", "three")
-    with pytest.raises(DevicesStay) as same:
+    stays = DevicesAlreadyInstalled("two", "three")
+    with pytest.raises(DevicesAlreadyInstalled) as same:
         selection.select_after(driver, stays, chosen(), TORCH_C)
     assert same.value is stays
 
@@ -223,6 +223,6 @@ def test_other_devices_cannot_be_had(native: Any) -> None:
         "this process has 2 virtual GPUs of 1,048,576 bytes, until it ends, and cannot have {}; start another process"
     )
     for limits, asked in (([1 << 30], "1 virtual GPU of 1,073,741,824 bytes"), ([], "0 virtual GPUs")):
-        with pytest.raises(DevicesStay, match=words.format(asked)):
+        with pytest.raises(DevicesAlreadyInstalled, match=words.format(asked)):
             installing.install(native, "virtual GPU", limits)
-    assert issubclass(DevicesStay, DriverUnavailable)
+    assert issubclass(DevicesAlreadyInstalled, DriverUnavailable)

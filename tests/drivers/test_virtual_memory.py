@@ -326,7 +326,7 @@ def test_a_pool_may_leave_its_blocks_whole() -> None:
     for no_split in (False, True):
         pool = torch.cuda.graph_pool_handle()
         held.enter_pool(0, pool)
-        held.let_pool(0, pool, use_on_oom=False, no_split=no_split)
+        held.set_pool_options(0, pool, use_on_oom=False, no_split=no_split)
         blocks = [held.allocate(2 * MIB, 0, 0) for _ in range(2)]
         counts.append(len(held.snapshot(pool)["segments"]))
         for block in blocks:
@@ -344,7 +344,7 @@ def test_a_pools_free_blocks_may_be_lent() -> None:
     for use_on_oom in (True, False):
         pool = torch.cuda.graph_pool_handle()
         held.enter_pool(0, pool)
-        held.let_pool(0, pool, use_on_oom=use_on_oom, no_split=False)
+        held.set_pool_options(0, pool, use_on_oom=use_on_oom, no_split=False)
         held.release(held.allocate(900 * MIB, 0, 0))
         held.leave_pool(0, pool)
         if use_on_oom:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from torchdevice_cuda.drivers.base import DeviceFacts, Driver, Offer, claimed
+from torchdevice_cuda.drivers.base import DeviceProperties, Driver, Offer, claimed
 from torchdevice_cuda.drivers.host.streams import HostStreams
 from torchdevice_cuda.drivers.memory import Memory, OutOfMemoryObserver, PoolId, Recording
 from torchdevice_cuda.drivers.streams import Streams
@@ -121,8 +121,10 @@ class ToyDriver(Driver):
     def device_count(self) -> int:
         return DEVICES
 
-    def facts(self, index: int) -> DeviceFacts:
-        return claimed(DeviceFacts(f"Toy {index}", TOTAL, 1, uuid.UUID(int=index), 1_000_000, 0, index), self.settings)
+    def facts(self, index: int) -> DeviceProperties:
+        return claimed(
+            DeviceProperties(f"Toy {index}", TOTAL, 1, uuid.UUID(int=index), 1_000_000, 0, index), self.settings
+        )
 
     @functools.cached_property
     def _generators(self) -> tuple[torch.Generator, ...]:

@@ -197,7 +197,7 @@ def test_compiled_code_sees_what_the_program_sees() -> None:
 
 @child(MPS)
 def test_nothing_is_kept() -> None:
-    from torchdevice_cuda.translate.core.beliefs import Memories
+    from torchdevice_cuda.translate.core.apparent_devices import Memories
 
     memories = Memories()
     for _ in range(20000):

@@ -200,8 +200,8 @@ def test_without_a_device_that_the_program_may_see_nothing_is_redirected() -> No
 def test_forked_children_keep_the_cpu() -> None:
     made = translator("cuda", A)
     assert made.device("cpu").type == "cuda"
-    assert made.injects()
+    assert made.applies_default_target()
     made.driver.forked = True  # type: ignore[attr-defined]
     _in_child(made)()
     assert made.device("cpu").type == "cpu"
-    assert not made.injects()
+    assert not made.applies_default_target()

@@ -103,7 +103,7 @@ def _sources() -> str:
     """Which version of our headers and of the translator this is."""
     here = Path(__file__).parent
     found = [path for path in sorted(here.rglob("*")) if path.suffix in (".h", ".py", ".cuh")]
-    found.append(here.parent / "native" / "csrc" / "core" / "bindings" / "kernel_seam.h")
+    found.append(here.parent / "native" / "csrc" / "core" / "bindings" / "kernel_abi.h")
     return hashlib.sha256(b"".join(path.read_bytes() for path in found)).hexdigest()
 
 

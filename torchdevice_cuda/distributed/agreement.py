@@ -112,7 +112,7 @@ def _name_ranks(ranks: list[int]) -> str:
     return f"Ranks {', '.join(map(str, ranks))} are"
 
 
-class Agreement:
+class CollectiveFingerprints:
     """What the ranks of a group say that they do, in memory of this host."""
 
     def __init__(self, memory: mmap.mmap, rank: int, size: int) -> None:
@@ -269,7 +269,7 @@ def _stride(size: int) -> int:
     return HEAD + 2 * RING + 2 * _PAIR * size + TEXT
 
 
-def join(store: Store, rank: int, size: int, owner: Any, keys: Sequence[str] = ()) -> Agreement | None:
+def join(store: Store, rank: int, size: int, owner: Any, keys: Sequence[str] = ()) -> CollectiveFingerprints | None:
     """The memory of a group, whose ranks all call this; ``None`` for ranks of another host than the first.
 
     The last of them deletes ``keys``, which they have all read by then.
@@ -290,7 +290,7 @@ def join(store: Store, rank: int, size: int, owner: Any, keys: Sequence[str] = (
             _unlink(_path_of(name))
         for key in (_KEY, _JOINED, *keys):
             _forget_key(store, key)
-    return None if memory is None else Agreement(memory, rank, size)
+    return None if memory is None else CollectiveFingerprints(memory, rank, size)
 
 
 def _forget_key(store: Store, key: str) -> None:

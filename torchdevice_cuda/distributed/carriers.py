@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from .agreement import HEAD, RING, TEXT, Agreement
+from .agreement import HEAD, RING, TEXT, CollectiveFingerprints
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Work
@@ -38,7 +38,7 @@ class Carrier(Protocol):
     def coalesce(self, change: int) -> None:
         """One group more, or fewer, has its calls looked at by Python, each of them."""
 
-    def watch(self, backend: Any, agreement: Agreement) -> Callable[[], None]:
+    def watch(self, backend: Any, agreement: CollectiveFingerprints) -> Callable[[], None]:
         """Have calls that Python does not see compared with what the other ranks do, too; what ends that."""
 
     def time(self, on: bool) -> None:
@@ -57,7 +57,7 @@ class Carrier(Protocol):
         lent: Tensors,
         finish: Finish | None,
         arrives: bool,
-        agreement: Agreement | None = None,
+        agreement: CollectiveFingerprints | None = None,
     ) -> Any:
         """Work that is done when all parts are and ``finish`` has run; then what was lent is in the outputs.
 
@@ -65,7 +65,7 @@ class Carrier(Protocol):
         ``agreement``: of the group, which knows why it has failed.
         """
 
-    def complete(self, work: Any, agreement: Agreement | None) -> None:
+    def complete(self, work: Any, agreement: CollectiveFingerprints | None) -> None:
         """Wait for the work of a call that is not asynchronous, where the program's wait would be Gloo's own."""
 
     def has_pending(self) -> bool:
@@ -92,7 +92,7 @@ class Aliased:
         """The compiled part leaves all calls to Python meanwhile."""
         self.native.count_coalescing(change)
 
-    def watch(self, backend: Any, agreement: Agreement) -> Callable[[], None]:
+    def watch(self, backend: Any, agreement: CollectiveFingerprints) -> Callable[[], None]:
         """The compiled part looks at the same memory."""
         known = agreement
         place = (known.memory, known.address, known.rank, known.size, HEAD, known.stride, RING)
@@ -133,13 +133,13 @@ class Aliased:
         lent: Tensors,
         finish: Finish | None,
         arrives: bool,
-        agreement: Agreement | None = None,
+        agreement: CollectiveFingerprints | None = None,
     ) -> Work:
         """The compiled part's: it waits for the parts as their own backend does, and shows device tensors."""
         group = 0 if agreement is None else agreement.group
         return self.native.carried_work(parts, outputs, finish, group, arrives)  # type: ignore[no-any-return]
 
-    def complete(self, work: Any, agreement: Agreement | None) -> None:
+    def complete(self, work: Any, agreement: CollectiveFingerprints | None) -> None:
         """The program waits for the compiled part's work."""
 
     def has_pending(self) -> bool:
@@ -165,7 +165,7 @@ class _Plain:
     def coalesce(self, change: int) -> None:
         """Python sees every call."""
 
-    def watch(self, backend: Any, agreement: Agreement) -> Callable[[], None]:
+    def watch(self, backend: Any, agreement: CollectiveFingerprints) -> Callable[[], None]:
         """Python sees every call."""
         return lambda: None
 
@@ -193,7 +193,7 @@ class _Plain:
         """What was begun is known."""
         return any(is_of_all and not _settled(work) for work, is_of_all in self._begun)
 
-    def complete(self, work: Any, agreement: Agreement | None) -> None:
+    def complete(self, work: Any, agreement: CollectiveFingerprints | None) -> None:
         """It is done when the call returns."""
 
 
@@ -211,7 +211,7 @@ class Same(_Plain):
         lent: Tensors,
         finish: Finish | None,
         arrives: bool,
-        agreement: Agreement | None = None,
+        agreement: CollectiveFingerprints | None = None,
     ) -> Work:
         """The host's own work where it is all there is; else it is done before the call returns."""
         if len(parts) == 1 and finish is None:
@@ -219,7 +219,7 @@ class Same(_Plain):
             return parts[0]
         return (_awaited if arrives else _done)(parts, outputs, finish, agreement)
 
-    def complete(self, work: Any, agreement: Agreement | None) -> None:
+    def complete(self, work: Any, agreement: CollectiveFingerprints | None) -> None:
         """Gloo's own wait ends for no signal, and knows not why the group has failed."""
         _wait(work, agreement)
 
@@ -238,7 +238,7 @@ class Copied(_Plain):
         lent: Tensors,
         finish: Finish | None,
         arrives: bool,
-        agreement: Agreement | None = None,
+        agreement: CollectiveFingerprints | None = None,
     ) -> Work:
         """Done before the call returns, except for what waits for another process: a thread brings that back."""
 
@@ -256,7 +256,7 @@ class Copied(_Plain):
 _SLICE = timedelta(milliseconds=100)
 
 
-def _wait(part: Work, agreement: Agreement | None) -> None:
+def _wait(part: Work, agreement: CollectiveFingerprints | None) -> None:
     """Wait for a collective; Ctrl-C ends it, and an error is why the group has failed."""
     try:
         while True:
@@ -271,7 +271,7 @@ def _wait(part: Work, agreement: Agreement | None) -> None:
         raise (error if agreement is None else agreement.explain(error)) from None
 
 
-def _done(parts: list[Work], outputs: Tensors, finish: Finish | None, agreement: Agreement | None) -> Work:
+def _done(parts: list[Work], outputs: Tensors, finish: Finish | None, agreement: CollectiveFingerprints | None) -> Work:
     from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]  # not in the stubs
 
     for part in parts:
@@ -284,7 +284,9 @@ def _done(parts: list[Work], outputs: Tensors, finish: Finish | None, agreement:
     return work
 
 
-def _awaited(parts: list[Work], outputs: Tensors, finish: Finish | None, agreement: Agreement | None) -> Work:
+def _awaited(
+    parts: list[Work], outputs: Tensors, finish: Finish | None, agreement: CollectiveFingerprints | None
+) -> Work:
     from torch._C import _distributed_c10d as c10d
 
     future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()

@@ -14,7 +14,7 @@ import weakref
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
-    from .agreement import Agreement
+    from .agreement import CollectiveFingerprints
     from .carriers import Carrier
 
 
@@ -32,11 +32,11 @@ _INTERVAL = 0.05
 #: Seconds that a process which ends gives its collectives.
 _GRACE = 3.0
 _lock = threading.Lock()
-_watched: dict[Agreement, weakref.ref[Group]] = {}
+_watched: dict[CollectiveFingerprints, weakref.ref[Group]] = {}
 _is_running = False
 
 
-def watch(group: Group, agreement: Agreement) -> None:
+def watch(group: Group, agreement: CollectiveFingerprints) -> None:
     """Close the connections of a group when it has failed, for as long as it lives."""
     global _is_running
     with _lock:

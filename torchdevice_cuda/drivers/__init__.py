@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .base import DeviceFacts, Driver
+from .base import DeviceProperties, Driver
 from .memory import Memory
 from .traits import Trait
 
-__all__ = ["DeviceFacts", "Driver", "Memory", "Trait", "active", "install", "installed"]
+__all__ = ["DeviceProperties", "Driver", "Memory", "Trait", "active", "install", "installed"]
 
 _active: Driver | None = None
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class DeviceFacts:
+class DeviceProperties:
     """What a device is; the names are those of CUDA's device properties."""
 
     name: str
@@ -79,7 +79,7 @@ class DeviceFacts:
         return self.name
 
 
-def claimed(real: DeviceFacts, settings: Settings) -> DeviceFacts:
+def claimed(real: DeviceProperties, settings: Settings) -> DeviceProperties:
     """What a device says of itself: what it is, but for the profile, and that but for what was chosen one by one."""
     gpu = settings.profile
     if gpu is not None:
@@ -194,7 +194,7 @@ class Driver(abc.ABC):
 
     # ------------------------------------------------------------------ devices
     @abc.abstractmethod
-    def facts(self, index: int) -> DeviceFacts:
+    def facts(self, index: int) -> DeviceProperties:
         """What device ``index`` is; the index is valid."""
 
     @abc.abstractmethod

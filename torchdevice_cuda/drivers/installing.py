@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .unavailable import DevicesStay
+from .unavailable import DevicesAlreadyInstalled
 
 if TYPE_CHECKING:
     from ..native.interface import Native
@@ -14,7 +14,7 @@ _limits: dict[str, list[int]] = {}
 
 
 def install(native: Native, what: str, limits: list[int]) -> None:
-    """Have devices with so much memory each; :class:`DevicesStay` where the process has others.
+    """Have devices with so much memory each; :class:`DevicesAlreadyInstalled` where the process has others.
 
     What is registered with torch's dispatcher cannot be taken back, so a later activation gets what the first one got,
     or hears that it cannot get what it asks for.
@@ -24,7 +24,7 @@ def install(native: Native, what: str, limits: list[int]) -> None:
         native.install(len(limits), limits)
         _limits[native.device_type] = limits
     elif limits != there:
-        raise DevicesStay(_shown(what, there), _shown(what, limits))
+        raise DevicesAlreadyInstalled(_shown(what, there), _shown(what, limits))
 
 
 def _shown(what: str, limits: list[int]) -> str:

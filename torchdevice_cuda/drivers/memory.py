@@ -188,7 +188,7 @@ class Memory(abc.ABC):
     def pool_holders(self, device: int, pool: PoolId) -> int:
         """How many hold a pool."""
 
-    def let_pool(  # noqa: B027 (only an allocator that cuts blocks has something to do)
+    def set_pool_options(  # noqa: B027 (only an allocator that cuts blocks has something to do)
         self, device: int, pool: PoolId, *, use_on_oom: bool, no_split: bool
     ) -> None:
         """Let others have a pool's free blocks when memory is short; leave its blocks whole."""

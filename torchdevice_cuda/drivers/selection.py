@@ -9,10 +9,10 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ..settings import DRIVERS, unmet
-from ..settings.meanings import Nothing, Refused
+from ..settings import DRIVERS, describe_unsupported
+from ..settings.setting_support import Ignored, Refused
 from .base import Offer
-from .unavailable import DevicesStay, DriverUnavailable
+from .unavailable import DevicesAlreadyInstalled, DriverUnavailable
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -64,16 +64,16 @@ def select(settings: Settings, torch_c: ModuleType) -> Driver:
 
 
 def _checked(driver: Driver, settings: Settings) -> Driver:
-    for line in unmet(settings, driver.name, Refused):
+    for line in describe_unsupported(settings, driver.name, Refused):
         raise DriverUnavailable(line)
-    for line in unmet(settings, driver.name, Nothing):
+    for line in describe_unsupported(settings, driver.name, Ignored):
         _log.info("%s", line)
     return driver
 
 
 def select_after(driver: Driver, error: Exception, settings: Settings, torch_c: ModuleType) -> Driver:
     """The driver to use where one that was chosen did not come up: the next that ``auto`` knows, if it chose."""
-    if isinstance(error, DevicesStay):
+    if isinstance(error, DevicesAlreadyInstalled):
         raise error
     if settings.driver != "auto":
         raise _unavailable(driver.name, _line(error)) from error

@@ -7,7 +7,7 @@ class DriverUnavailable(RuntimeError):
     """The driver that was asked for cannot work on this machine."""
 
 
-class DevicesStay(DriverUnavailable):
+class DevicesAlreadyInstalled(DriverUnavailable):
     """This process has devices already, others than those asked for; another driver in their place would be a surprise.
 
     What is registered with torch's dispatcher stays until the process ends, whatever ``deactivate()`` puts back.

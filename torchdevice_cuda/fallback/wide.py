@@ -15,7 +15,7 @@ from . import cpu
 from .devices import is_stranger, mixed
 from .operators import Shape
 from .refusals import NARROW
-from .wide_tensors import Kernel, WideTensor
+from .wide_tensors import HostDoubleTensor, Kernel
 
 if TYPE_CHECKING:
     from .operators import Operator
@@ -63,7 +63,7 @@ class Home:
 
     def _brought(self, value: Any) -> Any:
         """An argument as the CPU takes it."""
-        if isinstance(value, WideTensor):
+        if isinstance(value, HostDoubleTensor):
             return value._host
         kind = value.__class__
         if kind is list or kind is tuple:  # torch's way through any tree takes as long as all the rest
@@ -75,7 +75,7 @@ class Home:
     def _placed(self, value: Any) -> Any:
         """A result as the program is to see it; also where this is no longer the home that others would find."""
         if isinstance(value, torch.Tensor) and value.dtype in NARROW and value.layout is torch.strided:
-            return WideTensor(value, self)
+            return HostDoubleTensor(value, self)
         if isinstance(value, (list, tuple)):
             items = [self._placed(item) for item in value]
             return items if isinstance(value, list) else tuple(items)
@@ -84,7 +84,7 @@ class Home:
     def _moving(self, op: Operator) -> Kernel:
         """A copy of one of ours, in another dtype or on another device."""
 
-        def move(self_: WideTensor, **kwargs: Any) -> Any:
+        def move(self_: HostDoubleTensor, **kwargs: Any) -> Any:
             asked = kwargs.pop("device", None)
             made = op(self_._host, device=_CPU, **kwargs)
             if asked is None or asked.type == self.device.type:
@@ -130,5 +130,5 @@ def _write_back(target: Any, source: Any) -> None:
     if isinstance(target, (list, tuple)):
         for one, other in zip(target, source, strict=True):
             _write_back(one, other)
-    elif target is not None and not isinstance(target, WideTensor):
+    elif target is not None and not isinstance(target, HostDoubleTensor):
         cpu.write_back(target, source)

@@ -64,19 +64,19 @@ def _refuse(value: torch.Tensor) -> None:
     )
 
 
-def place(value: torch.Tensor, device: torch.device) -> WideTensor | None:
+def place(value: torch.Tensor, device: torch.device) -> HostDoubleTensor | None:
     """A tensor of the CPU in one of ours, which shares its memory; ``None`` where that is not wanted."""
     home = homes.get(device.type)
     if home is None or value.dtype not in NARROW:
         return None
     if value.layout is not torch.strided or value.is_nested:
         _refuse(value)
-    return WideTensor(value, home)
+    return HostDoubleTensor(value, home)
 
 
 def entered(value: torch.Tensor, device: torch.device) -> torch.Tensor:
     """A copy of a tensor of the CPU in one of ours, with its gradients."""
-    if isinstance(value, WideTensor):
+    if isinstance(value, HostDoubleTensor):
         return value.clone()
     if value.layout is not torch.strided or value.is_nested:
         _refuse(value)
@@ -87,24 +87,24 @@ class _Entering(torch.autograd.Function):
     """From the CPU into a tensor of ours."""
 
     @staticmethod
-    def forward(ctx: Any, value: torch.Tensor, home: Home) -> WideTensor:
+    def forward(ctx: Any, value: torch.Tensor, home: Home) -> HostDoubleTensor:
         ctx.home = home
-        return WideTensor(value.detach().clone(), home)
+        return HostDoubleTensor(value.detach().clone(), home)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         return _left_for(grad), None
 
     @staticmethod
-    def jvp(ctx: Any, tangent: torch.Tensor, _: None) -> WideTensor:
-        return WideTensor(tangent.clone(), ctx.home)
+    def jvp(ctx: Any, tangent: torch.Tensor, _: None) -> HostDoubleTensor:
+        return HostDoubleTensor(tangent.clone(), ctx.home)
 
 
 class _Leaving(torch.autograd.Function):
     """From a tensor of ours to the CPU."""
 
     @staticmethod
-    def forward(ctx: Any, value: WideTensor) -> torch.Tensor:
+    def forward(ctx: Any, value: HostDoubleTensor) -> torch.Tensor:
         ctx.home = value._home
         return value._host.clone()
 
@@ -113,7 +113,7 @@ class _Leaving(torch.autograd.Function):
         return _entered_at(grad, ctx.home)
 
     @staticmethod
-    def jvp(ctx: Any, tangent: WideTensor) -> torch.Tensor:
+    def jvp(ctx: Any, tangent: HostDoubleTensor) -> torch.Tensor:
         return tangent._host.clone()
 
 
@@ -121,7 +121,7 @@ _entered_at: Callable[[torch.Tensor, Home], torch.Tensor] = _Entering.apply
 _left_for: Callable[[torch.Tensor], torch.Tensor] = _Leaving.apply
 
 
-class WideTensor(Assigned):
+class HostDoubleTensor(Assigned):
     """A tensor of float64 or complex128 on the GPU, as far as its operators can tell."""
 
     _held = ("_host", "_home")
@@ -129,7 +129,7 @@ class WideTensor(Assigned):
     _home: Home
 
     @staticmethod
-    def __new__(cls, host: torch.Tensor, home: Home) -> WideTensor:
+    def __new__(cls, host: torch.Tensor, home: Home) -> HostDoubleTensor:
         """Of one on the CPU, which it shares its memory with."""
         made = torch.Tensor._make_wrapper_subclass(
             cls,
@@ -157,11 +157,11 @@ class WideTensor(Assigned):
     @property
     def data(self) -> torch.Tensor:
         """The same tensor, without its history: what is written there is not counted as written here."""
-        return WideTensor(self._host, self._home)
+        return HostDoubleTensor(self._host, self._home)
 
     @data.setter
     def data(self, other: Any) -> None:
-        if isinstance(other, WideTensor) or not isinstance(other, torch.Tensor):
+        if isinstance(other, HostDoubleTensor) or not isinstance(other, torch.Tensor):
             assign(self, other, self._held)
         else:
             become(self, other)
@@ -192,16 +192,16 @@ class WideTensor(Assigned):
         made._owner = held  # the memory lives as long as it
         return cast("torch.UntypedStorage", made)
 
-    def __deepcopy__(self, memo: Any) -> WideTensor:
+    def __deepcopy__(self, memo: Any) -> HostDoubleTensor:
         if id(self) in memo:
-            return cast("WideTensor", memo[id(self)])
+            return cast("HostDoubleTensor", memo[id(self)])
         if not self.is_leaf:
             raise RuntimeError(
                 "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
                 "moment.  If you were attempting to deepcopy a module, this may be because of a torch.nn.utils."
                 "weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001"
             )
-        made = WideTensor(self._host.clone(memory_format=torch.preserve_format), self._home)
+        made = HostDoubleTensor(self._host.clone(memory_format=torch.preserve_format), self._home)
         memo[id(self)] = made.requires_grad_(self.requires_grad)
         if self.grad is not None:
             made.grad = self.grad.__deepcopy__(memo)
@@ -227,8 +227,8 @@ class WideTensor(Assigned):
         return ["_host"], self._home.device.type
 
     @staticmethod
-    def __tensor_unflatten__(inner: dict[str, torch.Tensor], kind: str, size: Any, stride: Any) -> WideTensor:
-        return WideTensor(inner["_host"], homes[kind])
+    def __tensor_unflatten__(inner: dict[str, torch.Tensor], kind: str, size: Any, stride: Any) -> HostDoubleTensor:
+        return HostDoubleTensor(inner["_host"], homes[kind])
 
     @classmethod
     def __torch_function__(
@@ -245,7 +245,7 @@ class WideTensor(Assigned):
                 if name in _WRITING and not isinstance(args[0], cls):
                     args = _narrowed(args, _WRITING[name])
             if name == "__setitem__" and isinstance(args[0], cls) and not isinstance(args[2], torch.Tensor):
-                args = (*args[:2], WideTensor(torch.tensor(args[2], dtype=args[0].dtype), args[0]._home))
+                args = (*args[:2], HostDoubleTensor(torch.tensor(args[2], dtype=args[0].dtype), args[0]._home))
             if name in _WHOLE:
                 return _on_host(func, args, kwargs)
             try:
@@ -291,10 +291,10 @@ class _Rebuilt:
         return self._made
 
 
-def _left(func: Any, value: WideTensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _left(func: Any, value: HostDoubleTensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a method that may leave our class: its gradient comes back to it."""
     made = func(value.detach(), *args, **kwargs)
-    if not isinstance(made, torch.Tensor) or isinstance(made, WideTensor):
+    if not isinstance(made, torch.Tensor) or isinstance(made, HostDoubleTensor):
         return func(value, *args, **kwargs)  # the name of a type; or one of ours again, or the tensor itself
     return _base.to(_left_for(value), device=_device(made), dtype=made.dtype)
 
@@ -302,7 +302,7 @@ def _left(func: Any, value: WideTensor, args: tuple[Any, ...], kwargs: dict[str,
 def _narrowed(args: tuple[Any, ...], which: int) -> tuple[Any, ...]:
     """Arguments of what writes one of ours, whose gradient is wanted, into a tensor that is none."""
     value = args[which]
-    if not isinstance(value, WideTensor) or not value.requires_grad:
+    if not isinstance(value, HostDoubleTensor) or not value.requires_grad:
         return args
     narrow = _base.to(_left_for(value), device=_device(args[0]), dtype=args[0].dtype)
     return (*args[:which], narrow, *args[which + 1 :])
@@ -310,16 +310,16 @@ def _narrowed(args: tuple[Any, ...], which: int) -> tuple[Any, ...]:
 
 def _brought(device: torch.device, value: Any) -> Any:
     """An argument on the CPU, with its gradients."""
-    if isinstance(value, WideTensor):
+    if isinstance(value, HostDoubleTensor):
         return _left_for(value)
     if isinstance(value, torch.Tensor):
         return _base.to(value, _CPU) if _device(value).type == device.type else value
     return _CPU if isinstance(value, torch.device) and value.type == device.type else value
 
 
-def _first(arguments: Any) -> WideTensor:
+def _first(arguments: Any) -> HostDoubleTensor:
     """One of ours among arguments, wherever it is in them."""
-    return next(value for value in tree_iter(arguments) if isinstance(value, WideTensor))
+    return next(value for value in tree_iter(arguments) if isinstance(value, HostDoubleTensor))
 
 
 def _on_host(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -337,7 +337,7 @@ def _on_host(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _written_on_host(func: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """The same for a method that writes into its tensor, of which no gradient is wanted."""
-    if not isinstance(self, WideTensor):
+    if not isinstance(self, HostDoubleTensor):
         return _base.copy_(self, _on_host(func, (self, *args), kwargs))
     args, kwargs = tree_map(functools.partial(_brought, self._home.device), (args, kwargs))
     func(self._host, *args, **kwargs)
@@ -350,7 +350,7 @@ def _asked(name: str) -> Kernel:
     return lambda self, *args: ask(self._host, *args)
 
 
-def _asked_contiguous(self: WideTensor, memory_format: torch.memory_format = torch.contiguous_format) -> bool:
+def _asked_contiguous(self: HostDoubleTensor, memory_format: torch.memory_format = torch.contiguous_format) -> bool:
     return _base.is_contiguous(self._host, memory_format=memory_format)
 
 
@@ -375,5 +375,5 @@ def _own() -> dict[Operator, Kernel]:
         packet = getattr(_aten, name, None)
         if packet is not None:
             answer(name, lambda self, *args, ask=packet.default: ask(self._host, *args))
-    own[_aten.detach.default] = own[_aten.alias.default] = lambda self: WideTensor(self._host, self._home)
+    own[_aten.detach.default] = own[_aten.alias.default] = lambda self: HostDoubleTensor(self._host, self._home)
     return own

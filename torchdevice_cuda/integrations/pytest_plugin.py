@@ -107,7 +107,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", f"{MARK}(reason): only NVIDIA's hardware can pass it; skipped by --torchdevice and under the shim"
     )
     if config.option.torchdevice:
-        from .pytest_books import Books
+        from .pytest_memory import Books
 
         config.pluginmanager.register(
             Books(config.option.torchdevice_fail_on_departure, config.option.torchdevice_memory_limit),

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import leftovers
-from . import places
+from . import process_files
 
 PAGE = 4096
 VERSION = 1
@@ -84,7 +84,7 @@ def publish(driver: str, devices: Sequence[dict[str, Any]], resident_since: int 
         "devices": list(devices),
     }
     try:
-        folder = places.make()
+        folder = process_files.make()
         leftovers.remove(folder, suffix=SUFFIX, age_s=0.0, is_alive=_is_alive)
         leftovers.remove(folder, suffix=_UNFINISHED)
         # Processes of two containers may have one number, and a process may publish again.

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .. import leftovers, trust
-from . import places
+from . import process_files
 from .publishing import PAGE, SUFFIX, VERSION
 
 #: Seconds between two looks at a process: what it did between them is its load. NVML's period is 1/6 s to 1 s.
@@ -51,7 +51,7 @@ class Process:
 
 def processes() -> list[Process]:
     """All of them, by number. Files of processes that are gone are taken away."""
-    folder = places.folder()
+    folder = process_files.folder()
     found = []
     with contextlib.suppress(trust.Untrusted), trust.open_folder(folder, folder, private=True) as directory:
         for name in os.listdir(directory):

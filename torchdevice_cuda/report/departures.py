@@ -25,7 +25,7 @@ def _counter() -> Counter:
     return numbers.__next__, lambda: sys.maxsize - operator.length_hint(numbers)
 
 
-class Departures:
+class FallbackCounters:
     """Counts of ``(what, where it went, why)``; thread-safe."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Departures:
 
 
 #: The departures of this process.
-departures = Departures()
+departures = FallbackCounters()
 
 
 def timed(function: Callable[..., Any], row: Row) -> Callable[..., Any]:

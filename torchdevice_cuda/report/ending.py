@@ -17,7 +17,7 @@ from typing import Protocol
 
 from . import destination, rendering
 from .document import Document, Process
-from .family import Family, wait_for_children
+from .family import ProcessTree, wait_for_children
 
 Handler = Callable[[int, FrameType | None], None]
 
@@ -44,7 +44,7 @@ class AtExit:
     def __init__(self, contents: Contents, named: str) -> None:
         self._contents, self._named = contents, named
         self._owner = os.getpid()
-        self._family = Family(named)
+        self._family = ProcessTree(named)
         if not self._family.is_first():
             self._family.begin(contents.process("running"))
         self._handler: Handler | None = None

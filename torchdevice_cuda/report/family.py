@@ -26,7 +26,7 @@ _PREFIX = "torchdevice-report-"
 _BEGUN, _PART = ".begun", ".json"
 
 
-class Family:
+class ProcessTree:
     """This process's place in the one whose report goes to ``named``; a child with another is the first of its own."""
 
     def __init__(self, named: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from . import gpus, hidden, variables
 from .folders import SettingsError as SettingsError
 from .folders import cache_dir as cache_dir
-from .meanings import Meaning, Refused, meaning
+from .setting_support import Meaning, Refused, meaning
 from .variables import SWITCH_VALUES, read_switch, write_switch
 
 DEFAULT_CAPABILITY = (7, 0)
@@ -351,12 +351,12 @@ def load(overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] 
         # Whatever type the caller used, the same reader checks it: activate(devices=0) must fail as --devices 0 does.
         values[field] = _read(option, option.flag or field, _write(option, value))
     chosen = Settings(**values)
-    for line in unmet(chosen, chosen.driver, Refused):
+    for line in describe_unsupported(chosen, chosen.driver, Refused):
         raise SettingsError(line)
     return chosen
 
 
-def unmet(chosen: Settings, driver: str, kind: type[Meaning]) -> list[str]:
+def describe_unsupported(chosen: Settings, driver: str, kind: type[Meaning]) -> list[str]:
     """A line for each setting, other than its default, that does not act on a driver, in this way."""
     default = Settings()
     lines = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..drivers import Driver
-    from ..drivers.base import DeviceFacts
+    from ..drivers.base import DeviceProperties
 
 #: What a cubin says of its kernels: registers, bytes of stack, threads of a block at most, by NVIDIA's numbers.
 _REGISTERS, _FRAME, _MOST_THREADS = 0x2F, 0x11, 0x05
@@ -75,7 +75,7 @@ class Utilities:
 
     def get_device_properties(self, device: int) -> dict[str, int]:
         """The properties that triton knows."""
-        facts: DeviceFacts = self._driver.facts(device)
+        facts: DeviceProperties = self._driver.facts(device)
         return {
             "max_shared_mem": facts.shared_memory_per_block_optin,
             "max_num_regs": facts.regs_per_multiprocessor,

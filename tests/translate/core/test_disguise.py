@@ -23,7 +23,7 @@ def test_a_device_as_the_program_sees_it(context: Context) -> None:
     assert (torch.device("cuda:0"), torch.device("cpu")) == (CUDA, CPU)
     meta = torch.device("meta")
     assert disguised(context, meta) == CPU, "it has not asked for CUDA"
-    context.translator.beliefs.add_cuda(torch.ones(1, device="meta"))
+    context.translator.apparent_devices.add_cuda(torch.ones(1, device="meta"))
     assert disguised(context, meta) == CUDA
     assert disguised(context, torch.device("meta", 1)) == CUDA
     assert disguised(context, torch.device("cpu")) == torch.device("cpu")

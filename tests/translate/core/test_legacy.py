@@ -154,10 +154,10 @@ def test_whose_instances_tensors_are_on_the_host(host: Context) -> None:
 
 
 def test_whose_instances_tensors_are_on_a_gpu_apart(apart: Context) -> None:
-    made, beliefs = of(apart), apart.translator.beliefs
+    made, apparent_devices = of(apart), apart.translator.apparent_devices
     there = torch.ones(2, device="meta")
     assert not isinstance(there, made), "it is the CPU's to the program"
-    beliefs.add_cuda(there)
+    apparent_devices.add_cuda(there)
     assert isinstance(there, made)
     assert not isinstance(torch.ones(2), made)
     faithful = of(context_of(Apart, policy="faithful"))
@@ -179,7 +179,7 @@ def host_class(context: Context) -> Any:
 
 
 def test_the_cpus_types_where_no_device_means_the_gpu(apart: Context) -> None:
-    made, beliefs = host_class(apart), apart.translator.beliefs
+    made, apparent_devices = host_class(apart), apart.translator.apparent_devices
     there = made(2, 3)
     assert (there.device.type, there.shape) == ("meta", (2, 3))
     assert made.entered == [(2, 3)]
@@ -188,7 +188,7 @@ def test_the_cpus_types_where_no_device_means_the_gpu(apart: Context) -> None:
     assert not isinstance(torch.ones(2).double(), made)
     assert not isinstance("no tensor", made)
     assert not isinstance(torch.eye(2).to_sparse(), made)
-    beliefs.add_cuda(cuda := torch.ones(2, device="meta"))
+    apparent_devices.add_cuda(cuda := torch.ones(2, device="meta"))
     assert not isinstance(cuda, made)
     assert isinstance(torch.ones(2, device="meta"), made), "what operators made may be"
     other = host_class(context_of())

@@ -141,42 +141,42 @@ def test_where_only_cuda_goes_to_the_gpu_torch_moves() -> None:
     move, there = mover(faithful), on_gpu()
     assert move(there, True, META, (), {}) is there
     assert move(torch.ones(2), True, META, (), {}).device == META
-    assert not faithful.translator.beliefs.cuda_named
+    assert not faithful.translator.apparent_devices.cuda_named
 
 
 def test_between_what_is_believed_to_be_the_cpu_and_cuda_a_move_copies(apart: Context) -> None:
-    move, beliefs = mover(apart), apart.translator.beliefs
+    move, apparent_devices = mover(apart), apart.translator.apparent_devices
     one = on_gpu()
-    beliefs.add_cpu(one)
+    apparent_devices.add_cpu(one)
     there = move(one, True, META, (), {})
     assert there is not one
-    assert beliefs.is_known_cuda(there)
-    assert not beliefs.is_cpu(there)
-    assert beliefs.is_cpu(one)
+    assert apparent_devices.is_known_cuda(there)
+    assert not apparent_devices.is_cpu(there)
+    assert apparent_devices.is_cpu(one)
     assert move(there, True, META, (), {}) is there
     back = move(there, False, META, (), {})
     assert back is not there
-    assert beliefs.is_cpu(back)
+    assert apparent_devices.is_cpu(back)
     assert move(back, False, META, (), {}) is back
     fresh = move(torch.ones(2), False, META, (), {})
     assert fresh.device == META
-    assert beliefs.is_cpu(fresh)
+    assert apparent_devices.is_cpu(fresh)
 
 
 def test_a_move_elsewhere_changes_no_belief(apart: Context) -> None:
     move = mover(apart)
     host = torch.ones(2)
     assert move(host, False, CPU, (), {}) is host
-    assert not apart.translator.beliefs.cuda_named
-    assert host not in apart.translator.beliefs.known_cpu
+    assert not apart.translator.apparent_devices.cuda_named
+    assert host not in apart.translator.apparent_devices.known_cpu
     assert move(host, False, CPU, (torch.int8,), {}).dtype is torch.int8
 
 
 def test_what_crosses(apart: Context) -> None:
-    crosses, beliefs = crossing(apart), apart.translator.beliefs
+    crosses, apparent_devices = crossing(apart), apart.translator.apparent_devices
     one, host = on_gpu(), torch.ones(2)
     assert (crosses(one, True), crosses(one, False)) == (True, False)
-    beliefs.add_cuda(cuda := on_gpu())
+    apparent_devices.add_cuda(cuda := on_gpu())
     assert (crosses(cuda, True), crosses(cuda, False)) == (False, True)
     assert (crosses(host, True), crosses(host, False)) == (False, False)
     faithful = crossing(context_of(Apart, policy="faithful"))
@@ -188,7 +188,7 @@ def test_host_data_enters_where_the_table_says(apart: Context) -> None:
     enter, host = entering(apart), torch.ones(2)
     there = enter(host)
     assert there.device == META
-    assert there in apart.translator.beliefs.known_cpu
+    assert there in apart.translator.apparent_devices.known_cpu
     assert enter(there) is there
     assert asked_by("torch.optim", enter, host) is host
     with torch.device("cpu"):
@@ -225,4 +225,4 @@ def test_precision_that_is_refused_finds_another_way(apart: Context, monkeypatch
     admitted = on_gpu()
     monkeypatch.setattr(apart.precision, "admit", lambda tensor: admitted if tensor is host else None)
     assert enter(host) is admitted
-    assert admitted in apart.translator.beliefs.known_cpu
+    assert admitted in apart.translator.apparent_devices.known_cpu

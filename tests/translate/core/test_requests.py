@@ -198,12 +198,12 @@ def test_a_module_asks_once(apart: Translator) -> None:
 
 # ------------------------------------------------------------------------------- no device
 def test_where_requests_for_no_device_go(apart: Translator, host: Translator) -> None:
-    assert apart.injects() is True
-    assert host.injects() is False
-    assert asked_by("torch.optim", apart.injects) is False
-    assert asked_by("torch.nn.init", apart.injects) is True
+    assert apart.applies_default_target() is True
+    assert host.applies_default_target() is False
+    assert asked_by("torch.optim", apart.applies_default_target) is False
+    assert asked_by("torch.nn.init", apart.applies_default_target) is True
     with torch.device("cpu"):
-        assert apart.injects() is False
+        assert apart.applies_default_target() is False
 
 
 def test_the_same_for_a_frame(apart: Translator, host: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +227,7 @@ def test_the_same_for_a_frame(apart: Translator, host: Translator, monkeypatch: 
 def test_a_worker_that_prepares_data_stays_on_the_cpu(apart: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     assert apart.device("cpu") == META
     monkeypatch.setattr(requests._worker, "_worker_info", SimpleNamespace(id=0))
-    assert apart.injects() is False
+    assert apart.applies_default_target() is False
     assert apart.device("cpu") == CPU
     assert apart.device("cuda") == META
 
@@ -235,13 +235,13 @@ def test_a_worker_that_prepares_data_stays_on_the_cpu(apart: Translator, monkeyp
 def test_a_forked_child_decides_anew(apart: Translator) -> None:
     apart.device("cuda")
     assert not apart.forked
-    assert in_fork(lambda: [apart.forked, len(apart.cache), str(apart.device("cpu")), apart.injects()]) == [
-        *(True, 0, "meta", True)
-    ]
+    assert in_fork(
+        lambda: [apart.forked, len(apart.cache), str(apart.device("cpu")), apart.applies_default_target()]
+    ) == [*(True, 0, "meta", True)]
     host = translator()
     assert in_fork(lambda: host.forked) is False, "nothing was redirected"
     apart.driver.ask()
-    assert in_fork(lambda: [str(apart.device("cpu")), apart.injects(), str(apart.device("cuda"))]) == [
+    assert in_fork(lambda: [str(apart.device("cpu")), apart.applies_default_target(), str(apart.device("cuda"))]) == [
         *("cpu", False, "meta")
     ]
     assert apart.device("cpu") == META
@@ -264,14 +264,14 @@ def test_staying_on_the_cpu(apart: Translator) -> None:
     assert apart.device("cuda") == META
 
 
-# --------------------------------------------------------------------------------- beliefs
+# --------------------------------------------------------------------------------- apparent devices
 def test_what_the_program_believes(apart: Translator, host: Translator) -> None:
-    assert apart.tells_beliefs is True
+    assert apart.tracks_apparent_devices is True
     assert apart.believes_in_cpu() is True
-    apart.beliefs.add_cuda(torch.ones(1, device="meta"))
+    apart.apparent_devices.add_cuda(torch.ones(1, device="meta"))
     assert apart.believes_in_cpu() is False
-    assert (host.tells_beliefs, host.believes_in_cpu()) == (False, False)
-    assert translator(Apart, policy="faithful").tells_beliefs is False
+    assert (host.tracks_apparent_devices, host.believes_in_cpu()) == (False, False)
+    assert translator(Apart, policy="faithful").tracks_apparent_devices is False
 
 
 # --------------------------------------------------------------------------- counts and log

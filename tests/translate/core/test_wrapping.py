@@ -15,18 +15,18 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 
-from torchdevice_cuda.fallback.wide_tensors import WideTensor
+from torchdevice_cuda.fallback.wide_tensors import HostDoubleTensor
 from torchdevice_cuda.translate.core import wrapping
 from torchdevice_cuda.translate.core.context import Context
 from torchdevice_cuda.translate.core.editor import Editor
 from torchdevice_cuda.translate.core.wrapping import (
     PLAIN,
     Modes,
+    copy_metadata,
+    dispatch_torch_function,
     follow,
     hand,
-    handed_over,
     install,
-    resembling,
     scripted,
 )
 
@@ -88,12 +88,12 @@ def plain(x: int) -> int:
 
 
 def test_torchscript_compiles_what_is_innermost() -> None:
-    first = resembling(lambda x: x, plain)
-    second = resembling(lambda x: x, first)
+    first = copy_metadata(lambda x: x, plain)
+    second = copy_metadata(lambda x: x, first)
     assert scripted(second) is scripted(first) is plain
     assert scripted(plain) is plain
     assert scripted(torch.zeros) is torch.zeros
-    builtin = resembling(lambda x: x, torch._C._VariableFunctions.sin)
+    builtin = copy_metadata(lambda x: x, torch._C._VariableFunctions.sin)
     assert scripted(builtin) is builtin
 
 
@@ -246,17 +246,17 @@ def test_calls_are_handed_to_the_programs_functions(monkeypatch: pytest.MonkeyPa
         return "wrapper"
 
     one, own = torch.ones(1), torch.ones(1).as_subclass(Own)
-    assert handed_over(wrapper, (one,), (one, 2), {}) is NotImplemented
-    assert handed_over(wrapper, (own,), (own, 2), {"a": 1}) == ("its own", wrapper, (own, 2), {"a": 1})
+    assert dispatch_torch_function(wrapper, (one,), (one, 2), {}) is NotImplemented
+    assert dispatch_torch_function(wrapper, (own,), (own, 2), {"a": 1}) == ("its own", wrapper, (own, 2), {"a": 1})
     assert hand(wrapper, own, (2,), {"a": 1}) == ("its own", wrapper, (own, 2), {"a": 1})
     assert hand(wrapper, one, (2,), {}) is NotImplemented
-    assert {type(one), torch.nn.Parameter, WideTensor} == PLAIN
+    assert {type(one), torch.nn.Parameter, HostDoubleTensor} == PLAIN
     with Watching() as mode:
-        assert handed_over(wrapper, (), (one,), {}) is NotImplemented, "nobody has kept account of it"
+        assert dispatch_torch_function(wrapper, (), (one,), {}) is NotImplemented, "nobody has kept account of it"
         monkeypatch.setattr(wrapping, "modes", [None])
-        assert handed_over(wrapper, (), (one,), {}) == "wrapper"
+        assert dispatch_torch_function(wrapper, (), (one,), {}) == "wrapper"
     assert mode.seen[-1] is wrapper
-    assert handed_over(wrapper, (), (one,), {}) is NotImplemented, "another thread's"
+    assert dispatch_torch_function(wrapper, (), (one,), {}) is NotImplemented, "another thread's"
 
 
 # ----------------------------------------------------------------------------------- names

@@ -7,7 +7,7 @@ import os
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ..base import DeviceFacts, Driver, Offer
+from ..base import DeviceProperties, Driver, Offer
 from ..host.visible import visible_count
 from ..memory import Memory
 from ..streams import Streams
@@ -69,14 +69,14 @@ class CudaDriver(Driver):
         return torch.cuda._is_in_bad_fork()
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 (one driver lives as long as the process)
-    def facts(self, index: int) -> DeviceFacts:
+    def facts(self, index: int) -> DeviceProperties:
         """CUDA's own properties."""
         import uuid
 
         import torch
 
         found = torch.cuda.get_device_properties(index)
-        return DeviceFacts(
+        return DeviceProperties(
             name=found.name,
             major=found.major,
             minor=found.minor,

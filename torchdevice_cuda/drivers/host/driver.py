@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from ...settings import gpus, visible_devices_now
-from ..base import DeviceFacts, Driver, claimed
+from ..base import DeviceProperties, Driver, claimed
 from . import facts as hostfacts
 from .visible import visible_count, visible_devices
 
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 LABEL = "CUDA compatible"
 
 
-def host_facts(physical: int, memory: int, settings: Settings, label: str = LABEL, integrated: int = 1) -> DeviceFacts:
+def host_facts(
+    physical: int, memory: int, settings: Settings, label: str = LABEL, integrated: int = 1
+) -> DeviceProperties:
     """The processor's facts under CUDA's names; known before any device is, and without torch.
 
     Shared memory is the host's, too: a kernel can have as much as the claimed capability promises.
     """
     promised = gpus.ARCHITECTURES.get(settings.claimed_capability)
-    real = DeviceFacts(
+    real = DeviceProperties(
         name=f"{hostfacts.processor_name()} ({label})",
         total_memory=memory,
         multi_processor_count=hostfacts.cores(),
@@ -87,7 +89,7 @@ class HostDriver(Driver):
             self.__dict__.pop(part, None)  # made for another number
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 (one driver lives as long as the process)
-    def facts(self, index: int) -> DeviceFacts:
+    def facts(self, index: int) -> DeviceProperties:
         """The processor's facts under CUDA's names, with the memory the driver gives it."""
         return host_facts(self.physical(index), self.memory.info(index)[1], self.settings, self.label, self.integrated)
 

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..._compat import named
-from ..base import DeviceFacts, Offer, claimed
+from ..base import DeviceProperties, Offer, claimed
 from ..host import facts as hostfacts
 from ..host.visible import visible_count
 from ..installing import install
@@ -131,11 +131,11 @@ class MpsDriver(RecordingDriver):
         return self.utilization(device)
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 (one driver lives as long as the process)
-    def facts(self, index: int) -> DeviceFacts:
+    def facts(self, index: int) -> DeviceProperties:
         """The GPU as Metal describes it, under CUDA's names: a core is a multiprocessor."""
         gpu = metal.gpu()
         name = _EMULATED_NAME if self.settings.emulate_mps else gpu.name
-        real = DeviceFacts(
+        real = DeviceProperties(
             name=f"{name} (CUDA compatible)",
             total_memory=self.memory.total(),
             multi_processor_count=gpu.cores,

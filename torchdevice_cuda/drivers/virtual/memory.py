@@ -236,7 +236,7 @@ class NativeMemory(Memory):
         """How many hold a pool."""
         return self._native.pool_use_count(device, *pool)
 
-    def let_pool(self, device: int, pool: PoolId, *, use_on_oom: bool, no_split: bool) -> None:
+    def set_pool_options(self, device: int, pool: PoolId, *, use_on_oom: bool, no_split: bool) -> None:
         """Have the allocator know it."""
         self._native.pool_use_on_oom(device, *pool, use_on_oom)
         if no_split:

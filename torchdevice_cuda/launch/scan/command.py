@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ..._version import __version__
 from ...settings import Settings
-from ...settings.meanings import MPS, VIRTUAL
+from ...settings.setting_support import MPS, VIRTUAL
 from ...settings.variables import suggest_value
 from .finding import Use, uses
 from .rules import UNSUPPORTED, VERDICTS, WORKS

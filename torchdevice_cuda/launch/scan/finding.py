@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...settings.meanings import MPS
+from ...settings.setting_support import MPS
 from . import catalogue, rules
 from .rules import FALLBACK, UNSUPPORTED, WORKS, Verdict
 

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from ...settings import hidden
-from ...settings.meanings import CPU, CUDA, MPS, VIRTUAL
+from ...settings.setting_support import CPU, CUDA, MPS, VIRTUAL
 
 WORKS, FALLBACK, DIFFERS, UNSUPPORTED = "works", "works by fallback", "differs", "unsupported"
 #: From the worst on.

@@ -10,7 +10,7 @@ import torch
 import torch._C
 
 from ..._compat import cuda_version
-from ...drivers import DeviceFacts, active
+from ...drivers import DeviceProperties, active
 from ..architectures import architectures
 
 __all__ = [
@@ -75,7 +75,7 @@ class _CudaDeviceProperties:
     name: str
     major: int
     minor: int
-    _facts: DeviceFacts
+    _facts: DeviceProperties
     _uuid: _CUuuid
 
     def __init__(self) -> None:
@@ -99,13 +99,13 @@ class _CudaDeviceProperties:
         raise TypeError("cannot pickle 'torch._C._CudaDeviceProperties' object")
 
 
-for _name in (*DeviceFacts.__dataclass_fields__, "gcnArchName"):
+for _name in (*DeviceProperties.__dataclass_fields__, "gcnArchName"):
     if _name != "uuid":
         setattr(_CudaDeviceProperties, _name, _fact(_name))
 for _class in (_CUuuid, _CudaDeviceProperties):
     _class.__module__ = "torch._C"
 
-_properties: dict[DeviceFacts, _CudaDeviceProperties] = {}
+_properties: dict[DeviceProperties, _CudaDeviceProperties] = {}
 
 
 def _get_device_properties(device: int) -> _CudaDeviceProperties:

@@ -16,8 +16,8 @@ import torch._C
 from ..._compat import (
     PARTS_OF_A_GPU_BY_NAME,
     PARTS_OF_A_GPU_IN_ORDER,
-    parts_of_a_gpu_have_names,
-    streams_of_a_part,
+    green_context_stream_count,
+    green_context_takes_keywords,
 )
 from ...drivers import active
 from . import pybind
@@ -78,7 +78,7 @@ class _CUDAGreenContext(pybind.PybindObject):
     @staticmethod
     def create(*given: Any, **named: Any) -> _CUDAGreenContext:
         """One with so many multiprocessors of a device."""
-        by_name = parts_of_a_gpu_have_names(torch.__version__)
+        by_name = green_context_takes_keywords(torch.__version__)
         accepts, names = PARTS_OF_A_GPU_BY_NAME if by_name else PARTS_OF_A_GPU_IN_ORDER
         right = not given and named.keys() <= set(names)
         if not by_name:
@@ -148,7 +148,7 @@ class _CUDAGreenContext(pybind.PybindObject):
 
     def Stream(self) -> torch.cuda.Stream:
         """One of its streams, in turn."""
-        size = streams_of_a_part(torch.__version__)
+        size = green_context_stream_count(torch.__version__)
         place = self.__asked % size
         self.__asked += 1
         if place == len(self.__streams):

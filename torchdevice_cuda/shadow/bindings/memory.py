@@ -309,7 +309,7 @@ class _MemPool:
         driver = active()
         self._device, self._memory = driver.current_device(), driver.memory
         self._memory.retain_pool(self._device, self._id)
-        self._memory.let_pool(self._device, self._id, use_on_oom=use_on_oom, no_split=no_split)
+        self._memory.set_pool_options(self._device, self._id, use_on_oom=use_on_oom, no_split=no_split)
 
     def __del__(self) -> None:
         """Let go: memory that nothing uses goes back at once, the rest when it is free and wanted elsewhere."""

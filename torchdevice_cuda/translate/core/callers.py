@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 #: Packages whose code is not the program's.
-OURS = ("torch", "torchdevice_cuda")
+LIBRARY_PACKAGES = ("torch", "torchdevice_cuda")
 #: Modules of torch that hand on what the program asked for: exact names, or packages with a dot at the end.
 PASSING = (
     "torch.nn.",
@@ -49,7 +49,7 @@ class _Verdicts(dict[str | None, Verdict]):
     def __missing__(self, module: str | None) -> Verdict:
         name = module or ""
         asks_for_another = _within(name, ("torchdevice_cuda", *CARRYING))
-        verdict = None if asks_for_another else not _within(name, OURS) or _listed(name, PASSING)
+        verdict = None if asks_for_another else not _within(name, LIBRARY_PACKAGES) or _listed(name, PASSING)
         self[module] = verdict
         return verdict
 
@@ -70,7 +70,7 @@ def asked_by_program() -> bool:
 
 def _program_frame(frame: FrameType) -> tuple[FrameType, bool]:
     """The innermost frame of the program from here on outwards, else the outermost of all; and whether it is its."""
-    while (frame.f_globals.get("__name__") or "").partition(".")[0] in OURS:
+    while (frame.f_globals.get("__name__") or "").partition(".")[0] in LIBRARY_PACKAGES:
         if frame.f_back is None:
             return frame, False
         frame = frame.f_back
@@ -96,7 +96,7 @@ def asks_first(known: list[weakref.ref[Any]]) -> bool:
     """
     frame: FrameType | None = sys._getframe(1)
     module = None
-    while frame is not None and (name := frame.f_globals.get("__name__") or "").partition(".")[0] in OURS:
+    while frame is not None and (name := frame.f_globals.get("__name__") or "").partition(".")[0] in LIBRARY_PACKAGES:
         if name.startswith(_MODULES):
             module = frame.f_locals.get("self", module)
         frame = frame.f_back
@@ -116,7 +116,7 @@ class _Insiders(dict[str | None, bool]):
     """
 
     def __missing__(self, module: str | None) -> bool:
-        inside = self[module] = _within(module or "", OURS) and not _within(module or "", ("torch.cuda",))
+        inside = self[module] = _within(module or "", LIBRARY_PACKAGES) and not _within(module or "", ("torch.cuda",))
         return inside
 
 

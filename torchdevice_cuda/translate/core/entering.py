@@ -17,12 +17,12 @@ Enter = Callable[[torch.Tensor], torch.Tensor]
 
 def entering(context: Context) -> Enter:
     """What becomes of a CPU tensor that a program made without naming a device: it goes where the table says."""
-    translator, precision, believe = context.translator, context.precision, context.translator.beliefs.add_cpu
+    translator, precision, believe = context.translator, context.precision, context.translator.apparent_devices.add_cpu
     move = torch._C.TensorBase.to
 
     def enter(tensor: torch.Tensor) -> torch.Tensor:
         target = translator.default_target
-        if target is None or tensor.device.type != CPU or not translator.injects():
+        if target is None or tensor.device.type != CPU or not translator.applies_default_target():
             return tensor
         translator.log("host data", target)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .words import in_cudas_words
+from .error_messages import in_cudas_words
 
 if TYPE_CHECKING:
     from ...drivers import Driver

@@ -68,7 +68,7 @@ class TensorType(type):
         if Trait.CPU_TENSORS in translator.driver.traits:
             return instance in translator.marks or cls.is_sparse
         there = instance.device.type == translator.accelerator
-        return there and not (translator.tells_beliefs and translator.beliefs.is_cpu(instance))
+        return there and not (translator.tracks_apparent_devices and translator.apparent_devices.is_cpu(instance))
 
 
 def _is_kind(instance: Any, dtype: torch.dtype, layout: torch.layout) -> bool:
@@ -97,7 +97,9 @@ class HostTensorType(TensorType):
 
     def _holds(cls, instance: torch.Tensor) -> bool:
         kind, translator = instance.device.type, cls._translator
-        return kind == "cpu" or (kind == translator.accelerator and not translator.beliefs.is_known_cuda(instance))
+        return kind == "cpu" or (
+            kind == translator.accelerator and not translator.apparent_devices.is_known_cuda(instance)
+        )
 
 
 def attributes(host: Any) -> dict[str, Any]:

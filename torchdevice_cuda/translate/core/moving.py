@@ -25,7 +25,7 @@ def crossing(context: Context) -> Callable[[torch.Tensor, bool], bool]:
     def crosses(tensor: torch.Tensor, wants_gpu: bool) -> bool:
         if translator.default_target is None or not on_gpu(tensor):
             return False
-        return translator.beliefs.is_cpu(tensor) == wants_gpu
+        return translator.apparent_devices.is_cpu(tensor) == wants_gpu
 
     return crosses
 
@@ -48,7 +48,7 @@ def _mover_apart(context: Context) -> Callable[..., torch.Tensor]:
     Where requests for the CPU go to the GPU too, a move between the two still copies: a program changes the one and
     goes on with the other.
     """
-    original, gpu, beliefs = torch._C.TensorBase.to, context.gpu, context.translator.beliefs
+    original, gpu, apparent_devices = torch._C.TensorBase.to, context.gpu, context.translator.apparent_devices
     crosses = crossing(context)
 
     def move(
@@ -65,8 +65,8 @@ def _mover_apart(context: Context) -> Callable[..., torch.Tensor]:
             args, kwargs = copying(args, kwargs)
         moved = original(self, target, *args, **kwargs)
         if wants_gpu:
-            return beliefs.add_cuda(moved)
-        return moved if moved is self else beliefs.add_cpu(moved)
+            return apparent_devices.add_cuda(moved)
+        return moved if moved is self else apparent_devices.add_cpu(moved)
 
     return move if context.translator.default_target is None else move_redirected
 

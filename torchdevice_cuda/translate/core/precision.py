@@ -71,5 +71,5 @@ COMPLEX128 = torch.complex128
 
 def refuse_complex128(made: torch.Tensor) -> None:
     """Raise what torch raises elsewhere for a tensor of a dtype that the GPU has not, if it is on the GPU."""
-    if _is_mps(made) and made.__class__ is not wide_tensors.WideTensor:
+    if _is_mps(made) and made.__class__ is not wide_tensors.HostDoubleTensor:
         raise TypeError("Trying to convert ComplexDouble to the MPS backend but it does not have support for it.")

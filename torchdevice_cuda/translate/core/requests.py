@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...drivers.traits import Trait
-from .beliefs import Beliefs
+from .apparent_devices import ApparentDevices
 from .callers import asked_by_program, asks_first, program_site, verdicts
 from .marks import Marks
 from .policy import ACCELERATORS, CPU, FAITHFUL, Override, Request, default_policy, destination
@@ -59,10 +59,10 @@ class Translator:
         self.on_gpu: dict[Any, torch.device] = {}
         self._gpu_requests: set[Any] = set()
         self.marks = Marks()
-        self.beliefs = Beliefs(vars(torch._C.TensorBase)[f"is_{self.accelerator}"].__get__)
+        self.apparent_devices = ApparentDevices(vars(torch._C.TensorBase)[f"is_{self.accelerator}"].__get__)
         self._disguised = Trait.DISGUISED in driver.traits
         #: Whether tensors tell the program where it believes them to be.
-        self.tells_beliefs = self._disguised and self.default_target is not None
+        self.tracks_apparent_devices = self._disguised and self.default_target is not None
         #: Counts every request where the user asked for a report; answers are not kept then.
         self.counters = counters
         #: The module that was the last to be made where the toggle names its device.
@@ -141,9 +141,9 @@ class Translator:
 
     def believes_in_cpu(self) -> bool:
         """Whether all that is on the accelerator is the CPU's to the program, which has not asked for CUDA yet."""
-        return self.tells_beliefs and not self.beliefs.cuda_named
+        return self.tracks_apparent_devices and not self.apparent_devices.cuda_named
 
-    def injects(self) -> bool:
+    def applies_default_target(self) -> bool:
         """Whether requests for no device go to the accelerator here and now.
 
         Not while the program has chosen a device for a block, not in a forked child (an accelerator does not survive a

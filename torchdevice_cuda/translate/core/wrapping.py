@@ -18,7 +18,7 @@ import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from ... import _compat
-from ...fallback.wide_tensors import WideTensor
+from ...fallback.wide_tensors import HostDoubleTensor
 
 if TYPE_CHECKING:
     from .context import Context
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 #: Classes of tensors that no torch function of a program's own can belong to.
 #: And one of ours, which handles what C++ is asked for, after it was translated.
-PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, WideTensor})
+PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, HostDoubleTensor})
 #: The method by which TorchScript asks an object for what to compile instead.
 _SCRIPTED = "__prepare_scriptable__"
 
@@ -64,7 +64,9 @@ class Modes(list[None]):
 modes = Modes()
 
 
-def handed_over(wrapper: Function, subjects: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def dispatch_torch_function(
+    wrapper: Function, subjects: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Hand a call to the program's torch functions under the wrapper's own identity.
 
     ``NotImplemented`` if there is none to hand it to. ``subjects`` are the arguments that may have one. Wrappers ask
@@ -77,10 +79,10 @@ def handed_over(wrapper: Function, subjects: tuple[Any, ...], args: tuple[Any, .
 
 def hand(method: Function, self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The same for a method of a tensor: ``NotImplemented``, or what came of it."""
-    return handed_over(method, (self,), (self, *args), kwargs)
+    return dispatch_torch_function(method, (self,), (self, *args), kwargs)
 
 
-def resembling(wrapper: Function, original: Function) -> Function:
+def copy_metadata(wrapper: Function, original: Function) -> Function:
     """A wrapper with the original's outward appearance.
 
     TorchScript compiles the functions that it meets, Python of torch's among them, and asks each what to compile: the
@@ -101,7 +103,7 @@ def scripted(function: Any) -> Any:
 
 def install(context: Context, owner: Any, name: str, wrapper: Function, original: Function) -> None:
     """Put a wrapper that resembles the original in its place, everywhere the original is known."""
-    editor, wrapper = context.editor, resembling(wrapper, original)
+    editor, wrapper = context.editor, copy_metadata(wrapper, original)
     if not isinstance(original, types.FunctionType):
         # Builtins pickle by other means than functions, which are looked up by these two names.
         in_class = inspect.isclass(owner)

@@ -15,8 +15,8 @@ from ...drivers.traits import Trait
 from ..core import callers
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.second_tries import rescued
-from ..core.wrapping import resembling
+from ..core.retry import rescued
+from ..core.wrapping import copy_metadata
 
 
 def _functions(driver: Driver) -> dict[str, Callable[..., Any]]:
@@ -112,7 +112,7 @@ def settings(context: Context) -> None:
         parse(text)
         driver.memory.apply(chosen)
 
-    context.editor.set(torch._C, "_accelerator_setAllocatorSettings", resembling(set_settings, original))
+    context.editor.set(torch._C, "_accelerator_setAllocatorSettings", copy_metadata(set_settings, original))
 
 
 @patch("torch.device", traits=Trait.DISGUISED)

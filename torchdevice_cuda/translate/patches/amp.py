@@ -18,7 +18,7 @@ from torch.amp import GradScaler, autocast_mode
 from ...drivers.traits import NONE, Trait
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.wrapping import install, resembling
+from ..core.wrapping import copy_metadata, install
 
 # CUDA's rules (operators may have several overloads; a bare name stands for all that take tensors).
 LOWER = (
@@ -143,7 +143,7 @@ def custom_functions(context: Context) -> None:
     def _cast(value: Any, device_type: str, dtype: torch.dtype) -> Any:
         return original(value, real if device_type == "cuda" else device_type, dtype)
 
-    context.editor.set(autocast_mode, "_cast", resembling(_cast, original))
+    context.editor.set(autocast_mode, "_cast", copy_metadata(_cast, original))
 
 
 @patch("torch.amp.autocast_mode.autocast.__init__", traits=NONE, without=Trait.PARTIAL)

@@ -17,7 +17,7 @@ from ..core.callers import inside
 from ..core.context import Context
 from ..core.disguise import CUDA, disguised
 from ..core.registry import patch
-from ..core.wrapping import Function, resembling
+from ..core.wrapping import Function, copy_metadata
 
 if TYPE_CHECKING:
     from ...drivers.recording.mode import Recording
@@ -36,7 +36,7 @@ def _before_compiling(context: Context, prepare: Function) -> None:
         prepare()
         return original(self, *args, **kwargs)
 
-    context.editor.set(_WRAPPER, "__call__", resembling(__call__, original))
+    context.editor.set(_WRAPPER, "__call__", copy_metadata(__call__, original))
 
 
 def _one_call(recording: Recording, call: Function, inputs: Any, written: list[torch.Tensor]) -> Any:
@@ -111,7 +111,7 @@ def calls_in_order(context: Context) -> None:
                 self.flush()
             return original(self, scheduler_node)
 
-        context.editor.set(module.Scheduler, "codegen_extern_call", resembling(codegen_extern_call, original))
+        context.editor.set(module.Scheduler, "codegen_extern_call", copy_metadata(codegen_extern_call, original))
 
     context.editor.on_undo(context.when_imported(_SCHEDULER, context.editor.later(flush)))
 
@@ -139,7 +139,7 @@ def ahead_of_time(context: Context) -> None:
                 )
             return original(model_, example_inputs_, *args, **kwargs)
 
-        context.editor.set(module, "compile_fx_aot", resembling(compile_fx_aot, original))
+        context.editor.set(module, "compile_fx_aot", copy_metadata(compile_fx_aot, original))
 
     context.editor.on_undo(context.when_imported(_COMPILER, context.editor.later(refuse)))
 
@@ -183,7 +183,7 @@ def in_captures(context: Context) -> None:
             written = [inputs[place] for place in self.mutated_input_idxs]
             return _one_call(recording, functools.partial(original, self), inputs, written)
 
-        context.editor.set(module.CompiledFxGraph, "__call__", resembling(__call__, original))
+        context.editor.set(module.CompiledFxGraph, "__call__", copy_metadata(__call__, original))
 
     context.editor.on_undo(context.when_imported(_OUTPUT, context.editor.later(record)))
 
@@ -233,7 +233,7 @@ def _trace_as_program(context: Context, module: types.ModuleType) -> None:
         return get_device(elsewhere if self.device in gpu and believes_in_cpu() else self, *tx)
 
     replacements: list[Function] = [method_attr_device, method_attr_is_cuda, method_attr_is_mps]
-    if context.translator.tells_beliefs:
+    if context.translator.tracks_apparent_devices:
         replacements += [method_attr_is_cpu, method_get_device]
     for replacement in replacements:
         context.editor.set(traced, replacement.__name__, replacement)

@@ -10,7 +10,7 @@ from torch._prims_common import suggest_memory_format
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.wrapping import Function, resembling
+from ..core.wrapping import Function, copy_metadata
 
 _ARGUMENTS = ("input", "weight", "bias", "stride", "padding", "dilation", "transposed", "output_padding", "groups")
 #: What PyTorch takes for CUDA where it was built without cuDNN, and what it takes with it.
@@ -79,4 +79,4 @@ def choice(context: Context) -> None:
         (_select_conv_backend, select),
         (_conv_determine_backend_memory_format, determine),
     ):
-        context.editor.set(torch._C, original.__name__, resembling(wrapper, original))
+        context.editor.set(torch._C, original.__name__, copy_metadata(wrapper, original))

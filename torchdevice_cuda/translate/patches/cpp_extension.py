@@ -15,7 +15,7 @@ from ...drivers.traits import Trait
 from ...settings.folders import SettingsError
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.wrapping import resembling
+from ..core.wrapping import copy_metadata
 
 _MODULE = "torch.utils.cpp_extension"
 _log = logging.getLogger("torchdevice_cuda")
@@ -53,10 +53,10 @@ def building(context: Context) -> None:
 
         context.editor.set(module, "CUDA_HOME", home, target=f"{_MODULE}.CUDA_HOME")
         context.editor.set(
-            module, "include_paths", resembling(include_paths, original), target=f"{_MODULE}.include_paths"
+            module, "include_paths", copy_metadata(include_paths, original), target=f"{_MODULE}.include_paths"
         )
         if Trait.HOST_MEMORY not in context.traits:
-            flags = resembling(_get_cuda_arch_flags, module._get_cuda_arch_flags)
+            flags = copy_metadata(_get_cuda_arch_flags, module._get_cuda_arch_flags)
             context.editor.set(module, "_get_cuda_arch_flags", flags)
 
     def _get_cuda_arch_flags(cflags: list[str] | None = None) -> list[str]:

@@ -15,7 +15,7 @@ from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
 from ..core.sending import stays_on_cpu
-from ..core.wrapping import resembling
+from ..core.wrapping import copy_metadata
 
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
@@ -75,7 +75,7 @@ def workers(context: Context) -> None:
         translator.stay_on_cpu()
         original(*args, **kwargs)
 
-    context.editor.set(worker, "_worker_loop", resembling(_worker_loop, original))
+    context.editor.set(worker, "_worker_loop", copy_metadata(_worker_loop, original))
 
 
 @patch(f"{_ITERATORS}.{_MANY.__name__}.__init__", traits=Trait.ACCELERATES)
@@ -100,7 +100,7 @@ def datasets(context: Context) -> None:
             loader.__dict__["dataset"] = dataset
             stays_on_cpu.reset(staying)
 
-    context.editor.set(_MANY, "__init__", resembling(__init__, original))
+    context.editor.set(_MANY, "__init__", copy_metadata(__init__, original))
 
 
 @patch(*(f"{_ITERATORS}.{kind.__name__}._next_data" for kind in (_ONE, _MANY)), traits=Trait.ACCELERATES)
@@ -110,14 +110,14 @@ def batches(context: Context) -> None:
     A pinned batch goes on answering that it is: the Apple GPU's memory is the host's.
     """
     translator, precision, pinned = context.translator, context.precision, context.pinned
-    real, beliefs = context.driver.device_type, translator.beliefs
+    real, apparent_devices = context.driver.device_type, translator.apparent_devices
 
     def enter(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.device.type != "cpu":
             # Whatever of a dataset is not known to have been made for CUDA.
-            known = tensor.device.type != real or beliefs.is_known_cuda(tensor)
-            return tensor if known else beliefs.add_cpu(tensor)
-        entered = beliefs.add_cpu(precision.admit(tensor))
+            known = tensor.device.type != real or apparent_devices.is_known_cuda(tensor)
+            return tensor if known else apparent_devices.add_cpu(tensor)
+        entered = apparent_devices.add_cpu(precision.admit(tensor))
         return pinned.adopt(entered) if tensor in pinned else entered
 
     for kind in (_ONE, _MANY):
@@ -129,7 +129,7 @@ def batches(context: Context) -> None:
             follows = translator.default_target is not None and not translator.override.on
             return _mapped(data, enter) if follows else data
 
-        context.editor.set(kind, "_next_data", resembling(_next_data, original))
+        context.editor.set(kind, "_next_data", copy_metadata(_next_data, original))
 
 
 class _Done:
@@ -161,4 +161,4 @@ def pinning_thread(context: Context) -> None:
     def _pin_memory_loop(in_queue: Any, out_queue: Any, device_id: Any, done_event: Any, *rest: Any) -> None:
         original(in_queue, out_queue, device_id, _Done(done_event, torch.get_num_threads()), *rest)
 
-    context.editor.set(pinning, "_pin_memory_loop", resembling(_pin_memory_loop, original))
+    context.editor.set(pinning, "_pin_memory_loop", copy_metadata(_pin_memory_loop, original))

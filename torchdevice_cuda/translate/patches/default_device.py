@@ -12,7 +12,7 @@ from ..core.context import Context
 from ..core.disguise import disguised
 from ..core.registry import patch
 from ..core.requests import TOGGLE
-from ..core.wrapping import Function, install, resembling
+from ..core.wrapping import Function, copy_metadata, install
 
 
 @patch("torch.utils._device.DeviceContext.__torch_function__", traits=Trait.REDIRECTS)
@@ -29,7 +29,7 @@ def device_contexts(context: Context) -> None:
             func = entry[1] if entry is not None else func
         return func(*args, **kwargs)
 
-    context.editor.set(DeviceContext, "__torch_function__", resembling(__torch_function__, original))
+    context.editor.set(DeviceContext, "__torch_function__", copy_metadata(__torch_function__, original))
 
 
 @patch("torch.set_default_device", traits=NONE)

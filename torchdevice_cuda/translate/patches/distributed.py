@@ -12,7 +12,7 @@ from ..._compat import nccl_groups, nccl_version, present
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.wrapping import Function, resembling
+from ..core.wrapping import Function, copy_metadata
 
 if TYPE_CHECKING:
     from ...distributed.carriers import Carrier
@@ -59,7 +59,7 @@ def unnamed(context: Context) -> None:
     def __init__(self: Any, backend: Any) -> None:
         original(self, Backend.NCCL if backend == Backend.UNDEFINED else backend)
 
-    context.editor.set(BackendConfig, "__init__", resembling(__init__, original))
+    context.editor.set(BackendConfig, "__init__", copy_metadata(__init__, original))
 
 
 _NAMES = (
@@ -168,7 +168,7 @@ def kernels(context: Context) -> None:
         original(self, device, backend_type, backend)
 
     editor.set(
-        ProcessGroup, "_register_backend", resembling(_register_backend, original), f"{_GROUP}._register_backend"
+        ProcessGroup, "_register_backend", copy_metadata(_register_backend, original), f"{_GROUP}._register_backend"
     )
 
 
@@ -199,7 +199,7 @@ def methods(context: Context) -> None:
             given = NotImplemented if backend is None else ours(self, backend, *args, **kwargs)
             return original(self, *args, **kwargs) if given is NotImplemented else given
 
-        context.editor.set(ProcessGroup, name, resembling(method, original), f"{_GROUP}.{name}")
+        context.editor.set(ProcessGroup, name, copy_metadata(method, original), f"{_GROUP}.{name}")
 
     # A tensor's device is what stands for CUDA.
     redirect("_get_backend", lambda group, backend, device: backend.host if device.type in kinds else NotImplemented)
@@ -230,7 +230,7 @@ def barriers_of_groups(context: Context) -> None:
             options.device = translator.device(torch.device("cuda", 0))
         return original(self, options)
 
-    context.editor.set(ProcessGroup, "barrier", resembling(barrier, original), f"{_GROUP}.barrier")
+    context.editor.set(ProcessGroup, "barrier", copy_metadata(barrier, original), f"{_GROUP}.barrier")
 
 
 _CALLED = "torch._C._distributed_c10d.ReduceOp.RedOpType.__call__"
@@ -281,7 +281,7 @@ def factors(context: Context) -> None:
             finally:
                 groups.noted.reduction = None
 
-        return resembling(wrapper, method)
+        return copy_metadata(wrapper, method)
 
     @editor.later
     def wrap() -> None:
@@ -296,7 +296,7 @@ def factors(context: Context) -> None:
             wrap()
             return function(*args, **kwargs)
 
-        return resembling(make, function)
+        return copy_metadata(make, function)
 
     replacement = making(original)
     for owner in (_distributed_c10d, torch.distributed):
@@ -324,4 +324,4 @@ def data_parallel(context: Context) -> None:
             device_ids = output_device = None
         original(self, module, device_ids, output_device, *args, **kwargs)
 
-    context.editor.set(DistributedDataParallel, "__init__", resembling(__init__, original))
+    context.editor.set(DistributedDataParallel, "__init__", copy_metadata(__init__, original))

@@ -27,7 +27,7 @@ from ..core.context import Context
 from ..core.editor import Editor
 from ..core.errors import PLAIN_ERRORS
 from ..core.registry import patch
-from ..core.wrapping import resembling
+from ..core.wrapping import copy_metadata
 
 _TOLD_OF_ERRORS = hasattr(sys, "monitoring")
 _OUT_OF_MEMORY = "OutOfMemoryError"
@@ -88,7 +88,7 @@ def as_they_are_shown(context: Context) -> None:
             translate(error_of(*args, **kwargs))
             return original(*args, **kwargs)
 
-        return resembling(show, original)
+        return copy_metadata(show, original)
 
     editor.set(sys, "excepthook", showing(sys.excepthook, lambda kind, error, traceback: error))
     editor.set(threading, "excepthook", showing(threading.excepthook, lambda raised: raised.exc_value))
@@ -118,7 +118,7 @@ def backward(context: Context) -> None:
         raise other
 
     for owner in (torch.autograd.graph, torch.autograd):
-        context.editor.set(owner, _ENGINE, resembling(_engine_run_backward, original))
+        context.editor.set(owner, _ENGINE, copy_metadata(_engine_run_backward, original))
 
 
 @patch(

@@ -10,7 +10,7 @@ import torch
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.wrapping import Function, resembling
+from ..core.wrapping import Function, copy_metadata
 
 _SHARDING = "torch.distributed.fsdp._fully_shard._fully_shard"
 
@@ -28,7 +28,7 @@ def mesh(context: Context) -> None:
             # Parameters on the CPU have no index, on a GPU they have one.
             return found if found.type == "cpu" else torch.device(found.type, found.index or 0)
 
-        context.editor.set(module, "_get_device_from_mesh", resembling(_get_device_from_mesh, original))
+        context.editor.set(module, "_get_device_from_mesh", copy_metadata(_get_device_from_mesh, original))
 
     context.editor.on_undo(context.when_imported(_SHARDING, context.editor.later(change)))
 
@@ -47,7 +47,7 @@ def module_of(context: Context) -> None:
         def _get_device_handle(device_type: str = "cuda") -> Any:
             return original("cuda" if device_type == kind else device_type)
 
-        context.editor.set(module, "_get_device_handle", resembling(_get_device_handle, original))
+        context.editor.set(module, "_get_device_handle", copy_metadata(_get_device_handle, original))
 
     context.editor.on_undo(context.when_imported(_MESHES, context.editor.later(change)))
 
@@ -120,7 +120,7 @@ def saved(context: Context) -> None:
         def _get_device_module(device_type: str) -> Any:
             return found("cuda" if device_type == kind else device_type)
 
-        context.editor.set(module, "_get_available_device_type", resembling(_get_available_device_type, asked))
-        context.editor.set(module, "_get_device_module", resembling(_get_device_module, found))
+        context.editor.set(module, "_get_available_device_type", copy_metadata(_get_available_device_type, asked))
+        context.editor.set(module, "_get_device_module", copy_metadata(_get_device_module, found))
 
     context.editor.on_undo(context.when_imported(_FILES, context.editor.later(change)))

@@ -18,7 +18,7 @@ from ..core.callers import inside
 from ..core.context import Context
 from ..core.disguise import CPU, CUDA
 from ..core.registry import patch
-from ..core.wrapping import Function, install, resembling
+from ..core.wrapping import Function, copy_metadata, install
 
 _frame = sys._getframe
 #: The names that torch's own getters have while others stand in their places.
@@ -35,7 +35,9 @@ def tensors(context: Context) -> None:
     real = f"is_{context.driver.device_type}"
     for name, own in {**_OWN_NAMES, real: "_torchdevice_on_gpu"}.items():
         context.editor.set(torch.Tensor, own, vars(torch._C.TensorBase)[name])
-    readers = _believed(context) if context.translator.tells_beliefs else {"device": _device, "is_cuda": _is_cuda}
+    readers = (
+        _believed(context) if context.translator.tracks_apparent_devices else {"device": _device, "is_cuda": _is_cuda}
+    )
     for name, read in {**readers, real: _is_really}.items():
         context.editor.set(torch.Tensor, name, property(read, doc=vars(torch._C.TensorBase)[name].__doc__))
 
@@ -63,7 +65,7 @@ def _is_really(self: Any) -> bool:
 
 def _believed(context: Context) -> dict[str, Callable[[Any], Any]]:
     """The same where tensors that the program believes to be the CPU's are on the GPU, too."""
-    believed_cpu = context.translator.beliefs.is_cpu
+    believed_cpu = context.translator.apparent_devices.is_cpu
 
     def device(self: Any) -> Any:
         if self._torchdevice_on_gpu:
@@ -91,7 +93,7 @@ def _believed(context: Context) -> dict[str, Callable[[Any], Any]]:
 @patch("torch.Tensor.get_device", traits=Trait.DISGUISED | Trait.ACCELERATES)
 def indices(context: Context) -> None:
     """``x.get_device()`` is -1 for what the program believes to be the CPU's."""
-    original, on_gpu, believed_cpu = torch.Tensor.get_device, context.on_gpu, context.translator.beliefs.is_cpu
+    original, on_gpu, believed_cpu = torch.Tensor.get_device, context.on_gpu, context.translator.apparent_devices.is_cpu
 
     def wrapper(self: torch.Tensor) -> Any:
         if on_gpu(self) and not inside[_frame(1).f_globals.get("__name__")] and believed_cpu(self):
@@ -116,14 +118,14 @@ def printing(context: Context) -> None:
         told = [shown if s in real else s for s in suffixes if not of_cpu or s not in real]
         return original(tensor_str, told, indent, force_newline)
 
-    context.editor.set(_tensor_str, "_add_suffixes", resembling(_add_suffixes, original))
+    context.editor.set(_tensor_str, "_add_suffixes", copy_metadata(_add_suffixes, original))
 
 
 @patch("torch._tensor_str._str", traits=Trait.DISGUISED | Trait.ACCELERATES)
 def printing_believed(context: Context) -> None:
     """A tensor that the program believes to be the CPU's names no device."""
     original: Function = _tensor_str._str
-    on_gpu, believed_cpu = context.on_gpu, context.translator.beliefs.is_cpu
+    on_gpu, believed_cpu = context.on_gpu, context.translator.apparent_devices.is_cpu
 
     def _str(self: Any, **kwargs: Any) -> Any:
         before = _printing_cpu.set(on_gpu(self) and believed_cpu(self))
@@ -132,4 +134,4 @@ def printing_believed(context: Context) -> None:
         finally:
             _printing_cpu.reset(before)
 
-    context.editor.set(_tensor_str, "_str", resembling(_str, original))
+    context.editor.set(_tensor_str, "_str", copy_metadata(_str, original))

@@ -11,7 +11,7 @@ from ...drivers.traits import NONE, Trait
 from ..core.context import Context
 from ..core.registry import patch
 from ..core.requests import names_a_device
-from ..core.wrapping import Function, install, resembling, scripted
+from ..core.wrapping import Function, copy_metadata, install, scripted
 
 
 @patch("torch._C._jit_override_can_fuse_on_gpu", traits=Trait.SUBSTITUTE)
@@ -53,4 +53,4 @@ def overloads(context: Context) -> None:
     def _get_overloads(obj: Any) -> Any:
         return original(scripted(obj))
 
-    context.editor.set(_script, "_get_overloads", resembling(_get_overloads, original))
+    context.editor.set(_script, "_get_overloads", copy_metadata(_get_overloads, original))

@@ -13,7 +13,7 @@ from ..core.context import Context
 from ..core.entering import entering
 from ..core.legacy import PREFIXES, STORAGES, HostTensorType, TensorType, attributes, legacy_class
 from ..core.registry import patch
-from ..core.wrapping import install, resembling
+from ..core.wrapping import copy_metadata, install
 
 
 @patch("torch.cuda.<type>", "torch.cuda.sparse.<type>", traits=Trait.SUBSTITUTE)
@@ -57,7 +57,7 @@ def construction(context: Context) -> None:
         made: torch.Tensor = original(cls, *args, **kwargs)
         return enter(made, args) if cls is torch.Tensor else made
 
-    context.editor.set(torch.Tensor, "__new__", staticmethod(resembling(__new__, original)))
+    context.editor.set(torch.Tensor, "__new__", staticmethod(copy_metadata(__new__, original)))
 
 
 @patch(
@@ -86,8 +86,8 @@ def default_type(context: Context) -> None:
 
     @context.editor.later
     def replace_construction() -> None:
-        context.editor.set(torch.Tensor, "__new__", staticmethod(resembling(__new__, make)))
-        context.editor.set(torch._C, "_get_default_device", resembling(_get_default_device, ask))
+        context.editor.set(torch.Tensor, "__new__", staticmethod(copy_metadata(__new__, make)))
+        context.editor.set(torch._C, "_get_default_device", copy_metadata(_get_default_device, ask))
 
     def set_default_tensor_type(t: Any) -> None:
         if not isinstance(t, str) and not hasattr(t, "__name__"):  # no type, as a dtype: torch says so

@@ -15,7 +15,7 @@ from ...drivers.traits import Trait
 from ..core.callers import inside
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.wrapping import Function, resembling
+from ..core.wrapping import Function, copy_metadata
 
 _frame = sys._getframe
 #: In the name of a dispatch key: that of CUDA's tensors, and of their gradients, autocast and layouts.
@@ -30,7 +30,7 @@ def keys(context: Context) -> None:
     def _dispatch_key_for_device(device_type: str) -> str:
         return original(real if device_type == "cuda" else device_type)
 
-    context.editor.set(torch._C, "_dispatch_key_for_device", resembling(_dispatch_key_for_device, original))
+    context.editor.set(torch._C, "_dispatch_key_for_device", copy_metadata(_dispatch_key_for_device, original))
 
 
 #: These register for whoever calls them.
@@ -58,7 +58,7 @@ def implementations(context: Context) -> None:
                 fn = _once(fn, dispatch_key)
         return original(self, op_name, fn, dispatch_key, **kwargs)
 
-    context.editor.set(torch.library.Library, "impl", resembling(impl, original))
+    context.editor.set(torch.library.Library, "impl", copy_metadata(impl, original))
 
 
 def _once(kernel: Function, key: str) -> Function:
@@ -69,7 +69,7 @@ def _once(kernel: Function, key: str) -> Function:
         with torch._C._ExcludeDispatchKeyGuard(keys):
             return kernel(*args, **kwargs)
 
-    return resembling(wrapper, kernel)
+    return copy_metadata(wrapper, kernel)
 
 
 @patch("torch._library.custom_ops._cast", "torch.library._cast", traits=Trait.TRANSLATED, without=Trait.HOST_MEMORY)
@@ -83,4 +83,4 @@ def autocast(context: Context) -> None:
         return original(value, real if device_type == "cuda" else device_type, dtype)
 
     for owner in (custom_ops, torch.library):
-        context.editor.set(owner, "_cast", resembling(_cast, original))
+        context.editor.set(owner, "_cast", copy_metadata(_cast, original))

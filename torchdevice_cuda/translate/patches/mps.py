@@ -13,7 +13,7 @@ from ...drivers.traits import NONE, Trait
 from ..core.callers import inside
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.wrapping import resembling
+from ..core.wrapping import copy_metadata
 
 _ASKING = ("is_available", "is_built")
 _frame = sys._getframe
@@ -38,7 +38,7 @@ def availability(context: Context) -> None:
         def answer(_original: Callable[[], bool] = original) -> bool:
             return inside[_frame(1).f_globals.get("__name__")] and _original()
 
-        context.editor.set(torch.backends.mps, name, resembling(answer, original))
+        context.editor.set(torch.backends.mps, name, copy_metadata(answer, original))
 
 
 #: What functions of torch.mps are to CUDA, for programs that call them where the accelerator is CUDA's.
@@ -62,14 +62,14 @@ def functions(context: Context) -> None:
     Whether there is an Apple GPU is answered with no, as on a machine with CUDA.
     """
     for name, function in _AS_CUDA.items():
-        context.editor.set(torch.mps, name, resembling(function, getattr(torch.mps, name)))
+        context.editor.set(torch.mps, name, copy_metadata(function, getattr(torch.mps, name)))
     original: Callable[[int], None] = torch.mps.manual_seed
 
     def manual_seed(seed: int) -> None:
         if not inside[_frame(1).f_globals.get("__name__")]:  # torch.manual_seed has seeded CUDA itself
             torch.cuda.manual_seed(seed)
 
-    context.editor.set(torch.mps, "manual_seed", resembling(manual_seed, original))
+    context.editor.set(torch.mps, "manual_seed", copy_metadata(manual_seed, original))
     context.editor.set(torch.mps, "Event", torch.cuda.Event)
 
 

@@ -18,15 +18,15 @@ from ... import drivers
 from ..._compat import event_reducer
 from ...drivers.traits import Trait
 from ...fallback.refusals import NARROW
-from ...fallback.wide_tensors import WideTensor, entered, homes
-from ..core.beliefs import Beliefs
+from ...fallback.wide_tensors import HostDoubleTensor, entered, homes
+from ..core.apparent_devices import ApparentDevices
 from ..core.callers import site
 from ..core.context import Context
 from ..core.entering import Enter, entering
 from ..core.marks import Marks
 from ..core.registry import patch
 from ..core.sending import stays_on_cpu
-from ..core.wrapping import PLAIN, Function, resembling
+from ..core.wrapping import PLAIN, Function, copy_metadata
 
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
@@ -37,7 +37,7 @@ _reducers: dict[Any, Any] = vars(ForkingPickler)["_extra_reducers"]
 #: What becomes of a CPU tensor that has come from another process, while redirection is in force.
 _enter: list[Enter] = []
 #: What the program believes of tensors, then.
-_beliefs: list[Beliefs] = []
+_apparent_devices: list[ApparentDevices] = []
 #: The tensors that are on CUDA, where CUDA's memory is the host's.
 _marks: list[Marks] = []
 
@@ -76,8 +76,8 @@ def _rebuilt(tensor: torch.Tensor, requires_grad: bool, parameter: bool, on_cpu:
     if driver is not None and not driver.in_bad_fork() and torch.utils.data.get_worker_info() is None:
         device = torch.device(driver.device_type)
         tensor = entered(tensor, device) if device.type in homes and tensor.dtype in NARROW else _to(tensor, device)
-        for beliefs in _beliefs:
-            (beliefs.add_cpu if on_cpu else beliefs.add_cuda)(tensor)
+        for apparent_devices in _apparent_devices:
+            (apparent_devices.add_cpu if on_cpu else apparent_devices.add_cuda)(tensor)
     return _like(tensor, requires_grad, parameter)
 
 
@@ -104,8 +104,8 @@ def sent_tensors(context: Context) -> None:
     if redirected:
         _enter.append(entering(context))
         editor.on_undo(_enter.clear)
-        _beliefs.append(context.translator.beliefs)
-        editor.on_undo(_beliefs.clear)
+        _apparent_devices.append(context.translator.apparent_devices)
+        editor.on_undo(_apparent_devices.clear)
     # As on CUDA, what was sent must live until it has arrived: the copy lives as long as the tensor it is of.
     kept: dict[int, torch.Tensor] = {}
 
@@ -117,7 +117,7 @@ def sent_tensors(context: Context) -> None:
             return original(tensor)  # whose error says why this is not possible
         on_cpu = kept[id(tensor)] = _to(tensor.detach(), _CPU)
         weakref.finalize(tensor, kept.pop, id(tensor), None)
-        believed_cpu = redirected and context.translator.beliefs.is_cpu(tensor)
+        believed_cpu = redirected and context.translator.apparent_devices.is_cpu(tensor)
         return _rebuilt, (on_cpu, tensor.requires_grad, isinstance(tensor, torch.nn.Parameter), believed_cpu)
 
     _send_with(context, reduce_tensor, lambda tensor: tensor.device.type == real)
@@ -145,11 +145,11 @@ def _send_with(context: Context, reduce_tensor: Function, on_cuda: Callable[[tor
             traceback.print_exc()
             return _failed, (str(error),)
 
-    context.editor.set(reductions, "reduce_tensor", resembling(reduce_or_tell, original))
+    context.editor.set(reductions, "reduce_tensor", copy_metadata(reduce_or_tell, original))
     for kind in (*torch._tensor_classes, torch.Tensor, torch.nn.Parameter):
         if _reducers.get(kind) is original:
             context.editor.item(_reducers, kind, reduce_or_tell)
-    context.editor.item(_reducers, WideTensor, reduce_or_tell)
+    context.editor.item(_reducers, HostDoubleTensor, reduce_or_tell)
 
 
 @patch("torch.multiprocessing.reductions.reduce_tensor", traits=Trait.NATIVE, without=Trait.TRANSLATED)
@@ -189,7 +189,7 @@ def _answer_for_gpu(context: Context, name: str, answer: Function) -> None:
     def method(self: torch.Tensor) -> Any:
         return original(self) if not on_gpu(self) or has_torch_function_unary(self) else answer(self)
 
-    context.editor.set(torch.Tensor, name, resembling(method, original))
+    context.editor.set(torch.Tensor, name, copy_metadata(method, original))
 
 
 @patch("torch.Tensor.share_memory_", traits=Trait.UNSHARED)
@@ -224,11 +224,15 @@ def shared_storages(context: Context) -> None:
     def share_memory_(self: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
         return self if device(self).type == kind else original(self, *args, **kwargs)
 
-    context.editor.set(torch.UntypedStorage, "share_memory_", resembling(share_memory_, original))
+    context.editor.set(torch.UntypedStorage, "share_memory_", copy_metadata(share_memory_, original))
 
 
 @patch("torch.Tensor.is_shared", traits=Trait.UNSHARED)
 def told_shared(context: Context) -> None:
     """CUDA tensors always say that they are; torch before 2.12 asks those on other GPUs for shared memory."""
     translator = context.translator
-    _answer_for_gpu(context, "is_shared", lambda x: not (translator.tells_beliefs and translator.beliefs.is_cpu(x)))
+    _answer_for_gpu(
+        context,
+        "is_shared",
+        lambda x: not (translator.tracks_apparent_devices and translator.apparent_devices.is_cpu(x)),
+    )

@@ -15,7 +15,7 @@ from ..core.context import Context
 from ..core.disguise import as_program, disguised
 from ..core.registry import patch
 from ..core.requests import TOGGLE, cpu_is_meant
-from ..core.second_tries import given_second_try
+from ..core.retry import given_second_try
 from ..core.wrapping import install
 
 _frame = sys._getframe

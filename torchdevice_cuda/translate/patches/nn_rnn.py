@@ -66,7 +66,7 @@ def lengths(context: Context) -> None:
     def pad_packed(*args: Any) -> tuple[torch.Tensor, torch.Tensor]:
         padded, lengths = pad(*args)
         target = translator.default_target
-        return padded, _to(lengths, target) if target is not None and translator.injects() else lengths
+        return padded, _to(lengths, target) if target is not None and translator.applies_default_target() else lengths
 
     _replace(context, _pack_padded_sequence=pack_padded, _pad_packed_sequence=pad_packed)
 

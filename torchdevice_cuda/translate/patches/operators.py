@@ -13,8 +13,8 @@ from ...drivers.traits import Trait
 from ..core.callers import site
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.second_tries import rescued
-from ..core.wrapping import Function, install, resembling
+from ..core.retry import rescued
+from ..core.wrapping import Function, copy_metadata, install
 
 
 @patch(
@@ -43,7 +43,11 @@ def kernels(context: Context) -> None:
     kind = context.driver.device_type
     device = torch.device(kind, 0)
     translated = context.errors.translated
-    believed_cpu = context.translator.beliefs.is_cpu if context.translator.tells_beliefs else lambda tensor: False
+    believed_cpu = (
+        context.translator.apparent_devices.is_cpu
+        if context.translator.tracks_apparent_devices
+        else lambda tensor: False
+    )
     chain = Chain(
         settings.fallback,
         device,
@@ -102,5 +106,7 @@ def foreign(context: Context) -> None:
 
     native.know_written(written)
     take_over(written)
-    context.editor.set(torch._ops._Ops, "load_library", resembling(load_library, load))
-    context.editor.set(ExtensionFileLoader, "exec_module", resembling(exec_module, execute), f"{_LOADER}.exec_module")
+    context.editor.set(torch._ops._Ops, "load_library", copy_metadata(load_library, load))
+    context.editor.set(
+        ExtensionFileLoader, "exec_module", copy_metadata(exec_module, execute), f"{_LOADER}.exec_module"
+    )

@@ -9,7 +9,7 @@ from torch.optim import optimizer
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.wrapping import Function, resembling
+from ..core.wrapping import Function, copy_metadata
 
 _NAME = "_get_capturable_supported_devices"
 
@@ -25,4 +25,4 @@ def capturable(context: Context) -> None:
 
     for module in [module for key, module in sys.modules.items() if key.startswith("torch.optim.")]:
         if getattr(module, _NAME, None) is original:
-            context.editor.set(module, _NAME, resembling(supported, original))
+            context.editor.set(module, _NAME, copy_metadata(supported, original))

@@ -18,7 +18,7 @@ from ...drivers import Driver
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.wrapping import Function, resembling
+from ..core.wrapping import Function, copy_metadata
 
 #: The least that Kineto says.
 _SILENT = "5"
@@ -39,7 +39,7 @@ def activities(context: Context) -> None:
     def _supported_activities() -> set[torch.profiler.ProfilerActivity]:
         return {*original(), cuda}
 
-    replacement = resembling(_supported_activities, original)
+    replacement = copy_metadata(_supported_activities, original)
     for module in _ASKING:
         if getattr(module, "_supported_activities", None) is original:
             context.editor.set(module, "_supported_activities", replacement)
@@ -162,7 +162,7 @@ def stacks(context: Context) -> None:
     def _filter_stack_entry(entry: str) -> bool:
         return original(entry) and not any(start in entry for start in _STARTING) and "/runpy.py(" not in entry
 
-    context.editor.set(torch.autograd.profiler, "_filter_stack_entry", resembling(_filter_stack_entry, original))
+    context.editor.set(torch.autograd.profiler, "_filter_stack_entry", copy_metadata(_filter_stack_entry, original))
 
 
 @patch(

@@ -18,7 +18,7 @@ from ..core.disguise import CUDA
 from ..core.generators import CudaGenerator, device_of
 from ..core.registry import patch
 from ..core.requests import TOGGLE, as_device
-from ..core.second_tries import given_second_try
+from ..core.retry import given_second_try
 from ..core.wrapping import Function, install
 
 _CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ from ...report.unsupported import not_supported
 from ..core.context import Context
 from ..core.entering import entering
 from ..core.registry import patch
-from ..core.wrapping import Function, resembling
+from ..core.wrapping import Function, copy_metadata
 
 _OPTIONS = "torch.distributed.rpc.options"
 _CLASS = f"{_OPTIONS}.TensorPipeRpcBackendOptions"
@@ -49,7 +49,7 @@ def channels(context: Context) -> None:
             register()
             return original(*args, **kwargs)
 
-        context.editor.set(module, "init_backend", resembling(init_backend, original))
+        context.editor.set(module, "init_backend", copy_metadata(init_backend, original))
 
     context.editor.on_undo(context.when_imported(_BACKENDS, context.editor.later(change)))
 
@@ -78,8 +78,8 @@ def device_maps(context: Context) -> None:
         def set_device_map(self: Any, to: str, device_map: Any) -> None:
             refuse()
 
-        context.editor.set(owner, "__init__", resembling(__init__, begin), f"{_CLASS}.__init__")
-        context.editor.set(owner, "set_device_map", resembling(set_device_map, add), f"{_CLASS}.set_device_map")
+        context.editor.set(owner, "__init__", copy_metadata(__init__, begin), f"{_CLASS}.__init__")
+        context.editor.set(owner, "set_device_map", copy_metadata(set_device_map, add), f"{_CLASS}.set_device_map")
 
     context.editor.on_undo(context.when_imported(_OPTIONS, context.editor.later(change)))
 
@@ -91,7 +91,7 @@ _PICKLER = f"{_INTERNAL}._InternalRPCPickler"
 @patch(f"{_PICKLER}._tensor_receiver", traits=Trait.ACCELERATES | Trait.SUBSTITUTE)
 def sent_tensors(context: Context) -> None:
     """RPC sends tensors of the CPU alone: those that a program made for it go home, and follow the table there."""
-    is_cpu, on_gpu, enter = context.translator.beliefs.is_cpu, context.on_gpu, entering(context)
+    is_cpu, on_gpu, enter = context.translator.apparent_devices.is_cpu, context.on_gpu, entering(context)
     home, cpu = torch._C.TensorBase.to, torch.device("cpu")
 
     def change(module: ModuleType) -> None:

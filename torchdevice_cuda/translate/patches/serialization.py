@@ -16,7 +16,7 @@ from ..core.context import Context
 from ..core.disguise import CPU, CUDA
 from ..core.registry import patch
 from ..core.requests import TOGGLE, cpu_is_meant
-from ..core.wrapping import Function, resembling
+from ..core.wrapping import Function, copy_metadata
 
 #: Before torch's own entries, which begin at 10; and before its entry for CUDA. No two alike: torch sorts the entries.
 _TAGGING, _LOADED, _BEFORE_CUDA = 8, 9, 19
@@ -44,9 +44,9 @@ def _untyped(storage: Any) -> torch.UntypedStorage:
 
 def believed(context: Context, storage: Any, on_cuda: bool) -> Any:
     """A storage that was read for CUDA, or for the CPU; returned."""
-    beliefs = context.translator.beliefs
+    apparent_devices = context.translator.apparent_devices
     if context.translator.default_target is not None:
-        (beliefs.add_cuda_memory if on_cuda else beliefs.known_cpu.note)(_untyped(storage))
+        (apparent_devices.add_cuda_memory if on_cuda else apparent_devices.known_cpu.note)(_untyped(storage))
     return storage
 
 
@@ -90,7 +90,7 @@ def tagging(context: Context) -> None:
     def tag(storage: Any) -> str | None:
         if storage.device.type != real:
             return None
-        on_cpu = translator.tells_beliefs and translator.beliefs.is_cpu_memory(_untyped(storage))
+        on_cpu = translator.tracks_apparent_devices and translator.apparent_devices.is_cpu_memory(_untyped(storage))
         return str(CPU if on_cpu else CUDA)
 
     _register(context, _TAGGING, tag=tag)
@@ -147,7 +147,7 @@ def locations(context: Context) -> None:
 
         return restore
 
-    context.editor.set(serialization, "_get_restore_location", resembling(_get_restore_location, original))
+    context.editor.set(serialization, "_get_restore_location", copy_metadata(_get_restore_location, original))
 
 
 @patch("torch._utils._rebuild_tensor", traits=Trait.PARTIAL)
@@ -165,7 +165,7 @@ def float64(context: Context) -> None:
         on_cpu = torch.TypedStorage(wrap_storage=storage._untyped_storage.cpu(), dtype=storage.dtype, _internal=True)
         return precision.admit(original(on_cpu, storage_offset, size, stride))
 
-    context.editor.set(torch._utils, "_rebuild_tensor", resembling(_rebuild_tensor, original))
+    context.editor.set(torch._utils, "_rebuild_tensor", copy_metadata(_rebuild_tensor, original))
 
 
 @patch("torch.jit._serialization.validate_map_location", traits=NONE)
@@ -178,4 +178,4 @@ def scripted(context: Context) -> None:
         checked = original(translator.device(map_location) if map_location == TOGGLE else map_location)
         return checked if checked is None else translator.device(checked)
 
-    context.editor.set(_serialization, "validate_map_location", resembling(validate_map_location, original))
+    context.editor.set(_serialization, "validate_map_location", copy_metadata(validate_map_location, original))

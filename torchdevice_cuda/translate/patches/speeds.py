@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from ...drivers.base import DeviceFacts
+from ...drivers.base import DeviceProperties
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.wrapping import Function, resembling
+from ..core.wrapping import Function, copy_metadata
 
 _ASKED = ("torch._inductor.utils", "torch.utils._runtime_estimation")
 #: The second is the first's successor.
@@ -41,7 +41,7 @@ def _answer(context: Context, module: types.ModuleType) -> None:
     for name, ours in answers.items():
         original = getattr(module, name, None)
         if original is not None:
-            context.editor.set(module, name, resembling(_or(original, functools.partial(ours, context)), original))
+            context.editor.set(module, name, copy_metadata(_or(original, functools.partial(ours, context)), original))
 
 
 def _or(original: Function, otherwise: Function) -> Function:
@@ -57,7 +57,7 @@ def _or(original: Function, otherwise: Function) -> Function:
     return estimate
 
 
-def _facts(context: Context, device: Any) -> DeviceFacts:
+def _facts(context: Context, device: Any) -> DeviceProperties:
     index = None if device is None else torch.device(device).index
     return context.driver.facts(context.driver.current_device() if index is None else index)
 

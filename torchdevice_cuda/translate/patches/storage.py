@@ -14,7 +14,7 @@ from ...drivers.traits import NONE, Trait
 from ..core.context import Context
 from ..core.disguise import CPU, CUDA, as_program, masked
 from ..core.registry import patch
-from ..core.wrapping import Function, resembling
+from ..core.wrapping import Function, copy_metadata
 
 
 @patch("torch.storage._StorageBase.to", traits=NONE)
@@ -29,7 +29,7 @@ def moves(context: Context) -> None:
             return self.clone()
         return original(self, device=target, non_blocking=non_blocking)
 
-    context.editor.set(module._StorageBase, "to", resembling(to, original))
+    context.editor.set(module._StorageBase, "to", copy_metadata(to, original))
 
 
 @patch("torch.storage.UntypedStorage.__new__", traits=Trait.NATIVE)
@@ -53,7 +53,7 @@ def allocation(context: Context) -> None:
         finally:
             driver.set_device(before)
 
-    context.editor.set(torch.UntypedStorage, "__new__", staticmethod(resembling(__new__, original)))
+    context.editor.set(torch.UntypedStorage, "__new__", staticmethod(copy_metadata(__new__, original)))
 
 
 @patch("torch.storage.UntypedStorage.__new__", traits=NONE)
@@ -67,7 +67,7 @@ def construction(context: Context) -> None:
             kwargs["device"] = translator.device(kwargs["device"])
         return original(cls, *args, **kwargs)
 
-    context.editor.set(torch.UntypedStorage, "__new__", staticmethod(resembling(__new__, original)))
+    context.editor.set(torch.UntypedStorage, "__new__", staticmethod(copy_metadata(__new__, original)))
 
 
 def _install_resizing(context: Context, resize: Callable[[Any, int], None]) -> None:
@@ -86,7 +86,7 @@ def _install_resizing(context: Context, resize: Callable[[Any, int], None]) -> N
     def operator(variable: torch.Tensor, new_size: int) -> None:
         resize(variable.untyped_storage(), new_size)
 
-    context.editor.set(torch.UntypedStorage, "resize_", resembling(resize_, original))
+    context.editor.set(torch.UntypedStorage, "resize_", copy_metadata(resize_, original))
     library = torch.library.Library("inductor", "IMPL")
     context.editor.undone("torch.ops.inductor.resize_storage_bytes_", library._destroy)
     library.impl("resize_storage_bytes_", operator, kind.upper())
@@ -171,12 +171,12 @@ def between_processes(context: Context) -> None:
         release(*args)
 
     owner = torch.UntypedStorage
-    context.editor.set(owner, "_share_cuda_", resembling(_share_cuda_, owner._share_cuda_))
-    context.editor.set(owner, "_new_shared_cuda", staticmethod(resembling(_new_shared_cuda, owner._new_shared_cuda)))
+    context.editor.set(owner, "_share_cuda_", copy_metadata(_share_cuda_, owner._share_cuda_))
+    context.editor.set(owner, "_new_shared_cuda", staticmethod(copy_metadata(_new_shared_cuda, owner._new_shared_cuda)))
     context.editor.set(
         owner,
         "_release_ipc_counter_cuda",
-        staticmethod(resembling(_release_ipc_counter_cuda, owner._release_ipc_counter_cuda)),
+        staticmethod(copy_metadata(_release_ipc_counter_cuda, owner._release_ipc_counter_cuda)),
     )
 
 
@@ -206,7 +206,7 @@ def identity(context: Context) -> None:
 
         def on_cpu(self: Any, _owner: Any = owner) -> bool:
             memory = self if _owner is torch.UntypedStorage else self._untyped_storage
-            return translator.tells_beliefs and translator.beliefs.is_cpu_memory(memory)
+            return translator.tracks_apparent_devices and translator.apparent_devices.is_cpu_memory(memory)
 
         context.editor.set(owner, "device", masked(device_of, on_gpu, CUDA, on_cpu, CPU))
         context.editor.set(owner, "is_cuda", masked(on_cuda, on_gpu, True, on_cpu, False))
@@ -233,10 +233,10 @@ def names(context: Context) -> None:
 def sharing(context: Context) -> None:
     """CUDA's storages always say that they are shared; what the program believes to be the CPU's is not."""
     original: Function = torch.UntypedStorage.is_shared
-    real, believed_cpu = context.driver.device_type, context.translator.beliefs.is_cpu_memory
+    real, believed_cpu = context.driver.device_type, context.translator.apparent_devices.is_cpu_memory
 
     def is_shared(self: Any) -> bool:
         on_cpu = self.device.type == real and believed_cpu(self)
         return False if on_cpu else original(self)
 
-    context.editor.set(torch.UntypedStorage, "is_shared", resembling(is_shared, original))
+    context.editor.set(torch.UntypedStorage, "is_shared", copy_metadata(is_shared, original))

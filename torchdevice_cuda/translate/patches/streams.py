@@ -12,7 +12,7 @@ from ...drivers.streams import DEFAULT_STREAM
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.wrapping import Function, resembling
+from ..core.wrapping import Function, copy_metadata
 
 
 @patch("torch.Stream", "torch.Event", "torch._C.Stream", "torch._C.Event", traits=Trait.TRANSLATED)
@@ -50,4 +50,4 @@ def backward_streams(context: Context) -> None:
             streams.set_current(before, device)
 
     context.editor.set(BackwardCFunction, "__init__", __init__)
-    context.editor.set(BackwardCFunction, "apply", resembling(apply, original))
+    context.editor.set(BackwardCFunction, "apply", copy_metadata(apply, original))

@@ -17,7 +17,7 @@ from ...drivers.traits import Trait
 from ..core.callers import inside
 from ..core.context import Context
 from ..core.registry import patch
-from ..core.wrapping import Function, resembling
+from ..core.wrapping import Function, copy_metadata
 
 _ASKED, _BACKENDS = "torch.utils._triton", "triton.backends"
 _CLASS = f"{_BACKENDS}.nvidia.driver.CudaDriver"
@@ -170,7 +170,7 @@ def drivers(context: Context) -> None:
             with made[0].sources.language.compiling() if made else contextlib.nullcontext():
                 return original(self, *args, **kwargs)
 
-        context.editor.set(module.ASTSource, "make_ir", resembling(make_ir, original))
+        context.editor.set(module.ASTSource, "make_ir", copy_metadata(make_ir, original))
 
     def forget(module: ModuleType) -> None:
         active = module.driver
@@ -222,6 +222,6 @@ def tuning(context: Context) -> None:
 
         kind = module.Autotuner
         for name, replacement in first_valid(kind).items():
-            context.editor.set(kind, name, resembling(replacement, vars(kind)[name]))
+            context.editor.set(kind, name, copy_metadata(replacement, vars(kind)[name]))
 
     context.editor.on_undo(context.when_imported(_TUNING, context.editor.later(choose)))

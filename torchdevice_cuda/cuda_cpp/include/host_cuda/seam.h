@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "../../../native/csrc/core/bindings/kernel_seam.h"
+#include "../../../native/csrc/core/bindings/kernel_abi.h"
 
 #pragma GCC visibility push(hidden)
 namespace host_cuda {

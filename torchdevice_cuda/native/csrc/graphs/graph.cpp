@@ -71,7 +71,7 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
 
 void record_work(const char* name, c10::DeviceIndex index, const std::function<void()>& work) {
   const auto capture = current_capture(index);
-  Tape tape;
+  CapturedAllocations tape;
   {
     const InNode whole;
     const auto saved = std::exchange(t_tape, {&tape, nullptr, 0});
@@ -116,7 +116,7 @@ void Recording::call(
       each_tensor(arguments[i], f.args[i].kind, [&](const at::Tensor& t) {
         if (!is_device_tensor(t)) hosts.keep(t);
       });
-  Tape tape;
+  CapturedAllocations tape;
   const auto recorded = [&](const auto& work) {
     const InNode whole;
     const auto saved = std::exchange(t_tape, {&tape, nullptr, 0});
@@ -136,7 +136,7 @@ void Recording::add(std::string name, c10::DeviceIndex index, std::function<void
 }
 
 void Recording::add_with_memory(
-    std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes, Tape tape) {
+    std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes, CapturedAllocations tape) {
   count_work(*this, stream_state(index, current_stream(index)));
   const std::lock_guard<std::mutex> lock(mutex_);
   nodes_.emplace_back(std::move(name), std::move(work), std::vector<const void*>{}, std::move(tape), computes);

@@ -29,7 +29,8 @@ class Recording final : public Capture {
       torch::jit::Stack* stack);
   void add(std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes) override;
   // The same of something that was given memory.
-  void add_with_memory(std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes, Tape tape);
+  void add_with_memory(
+      std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes, CapturedAllocations tape);
 
   // A call of somebody else's code over device memory: from here on it is made, until it has ended.
   void begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& memory);
@@ -46,7 +47,7 @@ class Recording final : public Capture {
   Journal journal_;
   std::vector<Node> nodes_;
   std::vector<const void*> foreign_;  // memory of the call that is being made
-  Tape foreign_tape_;
+  CapturedAllocations foreign_tape_;
 };
 
 class Graph {

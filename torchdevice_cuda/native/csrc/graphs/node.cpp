@@ -26,7 +26,7 @@ at::Tensor copy_of_number(const at::Tensor& t) {
 
 // What the thread's allocations come from, for the time of a call.
 struct Playing {
-  explicit Playing(const Tape& tape) : saved(t_tape) {
+  explicit Playing(const CapturedAllocations& tape) : saved(t_tape) {
     t_tape = {nullptr, &tape, 0};
   }
   ~Playing() {
@@ -41,7 +41,7 @@ struct Playing {
 
 Node::Node(
     const c10::OperatorHandle& op, const Facts& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
-    c10::ArrayRef<IValue> arguments, c10::ArrayRef<IValue> results, Tape tape)
+    c10::ArrayRef<IValue> arguments, c10::ArrayRef<IValue> results, CapturedAllocations tape)
     : name_(c10::toString(op.operator_name())), op_(op), keys_(keys), index_(index), tape_(std::move(tape)) {
   on_cpu_ = computes_on_cpu(f, arguments);
   if (op.schema().name() == "aten::copy_") {
@@ -53,7 +53,9 @@ Node::Node(
   add_results(arguments, results);
 }
 
-Node::Node(std::string name, std::function<void()> work, std::vector<const void*> addresses, Tape tape, bool computes)
+Node::Node(
+    std::string name, std::function<void()> work, std::vector<const void*> addresses, CapturedAllocations tape,
+    bool computes)
     : name_(std::move(name)),
       work_(std::move(work)),
       computes_(computes),

@@ -20,11 +20,11 @@ class Node {
   // A call that has been made: its arguments as they are after it, its results.
   Node(
       const c10::OperatorHandle& op, const Facts& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
-      c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results, Tape tape);
+      c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results, CapturedAllocations tape);
   // Something else that is done on the device.
   Node(
-      std::string name, std::function<void()> work, std::vector<const void*> addresses = {}, Tape tape = {},
-      bool computes = true);
+      std::string name, std::function<void()> work, std::vector<const void*> addresses = {},
+      CapturedAllocations tape = {}, bool computes = true);
 
   // Below autograd, with the thread's device set back by the caller.
   void replay() const;
@@ -74,7 +74,7 @@ class Node {
   torch::jit::Stack arguments_;
   std::vector<Result> results_;  // in the order of what the kernel returns, lists laid flat
   std::vector<const void*> addresses_;
-  Tape tape_;
+  CapturedAllocations tape_;
 };
 
 }  // namespace hostdevice

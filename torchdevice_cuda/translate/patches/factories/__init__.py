@@ -12,7 +12,7 @@ from ....drivers.traits import NONE, Trait
 from ...core.context import Context
 from ...core.entering import entering
 from ...core.registry import patch
-from ...core.second_tries import given_second_try
+from ...core.retry import given_second_try
 from ...core.wrapping import Function, install
 from ..random import draws_on_its_generator
 from .common import ENTRANCES, constructors

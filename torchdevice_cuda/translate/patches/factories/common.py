@@ -68,7 +68,7 @@ def injection(translator: Translator, name: str) -> Callable[[Arguments, Keyword
 
     def injects(args: Arguments, kwargs: Keywords) -> bool:
         # Pinned memory is the host's by definition.
-        if kwargs.get("out") is not None or kwargs.get("pin_memory") or not translator.injects():
+        if kwargs.get("out") is not None or kwargs.get("pin_memory") or not translator.applies_default_target():
             return False
         generator = kwargs.get("generator")
         if generator is not None and generator.device.type != translator.accelerator:
@@ -94,7 +94,7 @@ def drawing_on_cpu(context: Context, name: str, original: Function) -> Callable[
 
     def redirected(asked: Any) -> bool:
         if asked is None:
-            return translator.injects()
+            return translator.applies_default_target()
         return names_a_device(asked) and translator.device(asked) in gpu and not translator.names_accelerator(asked)
 
     def draw(args: Arguments, kwargs: Keywords) -> Any:
@@ -105,6 +105,6 @@ def drawing_on_cpu(context: Context, name: str, original: Function) -> Callable[
         if any(isinstance(value, torch.Tensor) for value in args) or not redirected(kwargs.get("device")):
             return NotImplemented
         drawn = original(*args, **{**kwargs, "device": _CPU})
-        return drawn if stays else translator.beliefs.add_cpu(admit(drawn))
+        return drawn if stays else translator.apparent_devices.add_cpu(admit(drawn))
 
     return draw

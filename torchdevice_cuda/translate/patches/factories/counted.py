@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ...core.context import Context
-from ...core.wrapping import Function, handed_over, modes
+from ...core.wrapping import Function, dispatch_torch_function, modes
 from .common import ENTRANCES, LIKE, OVERRIDABLE
 
 
@@ -25,7 +25,7 @@ def counted(context: Context, name: str, inner: Function) -> Function:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes or overridable:
             subjects = args if overridable else ()
-            if (handled := handed_over(wrapper, subjects, args, kwargs)) is not NotImplemented:
+            if (handled := dispatch_torch_function(wrapper, subjects, args, kwargs)) is not NotImplemented:
                 return handled
         unnamed = kwargs.get("device") is None and kwargs.get("out") is None and not function_modes()
         made = inner(*args, **kwargs)

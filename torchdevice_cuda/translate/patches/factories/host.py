@@ -12,7 +12,7 @@ from ....drivers import Driver
 from ....drivers.recording.mode import only_recorded
 from ...core.context import Context
 from ...core.requests import names_a_device
-from ...core.wrapping import PLAIN, Function, handed_over, modes
+from ...core.wrapping import PLAIN, Function, dispatch_torch_function, modes
 from .common import LIKE, OVERRIDABLE, Arguments, Keywords, takes_generator
 
 # Functions that give the data itself where it is on the device already.
@@ -93,7 +93,7 @@ def on_host(context: Context, name: str, original: Function) -> Function:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes or overridable:
             subjects = args if overridable else ()
-            if (handled := handed_over(wrapper, subjects, args, kwargs)) is not NotImplemented:
+            if (handled := dispatch_torch_function(wrapper, subjects, args, kwargs)) is not NotImplemented:
                 return handled
         if not kwargs:
             return original(*args)
@@ -134,12 +134,16 @@ def _plain_on_host(context: Context, name: str, original: Function) -> Function:
 
     def wrapper(*args: Any, device: Any = not_given, **kwargs: Any) -> Any:
         if device is not_given:
-            if modes and (handled := handed_over(wrapper, (), args, kwargs)) is not NotImplemented:
+            if modes and (handled := dispatch_torch_function(wrapper, (), args, kwargs)) is not NotImplemented:
                 return handled
             if not kwargs:
                 return original(*args)
             return slow_path(args, kwargs) if "pin_memory" in kwargs else original(*args, **kwargs)
-        if modes and (handled := handed_over(wrapper, (), args, {"device": device, **kwargs})) is not NotImplemented:
+        if (
+            modes
+            and (handled := dispatch_torch_function(wrapper, (), args, {"device": device, **kwargs}))
+            is not NotImplemented
+        ):
             return handled
         try:
             target = known.get(device)
@@ -172,7 +176,7 @@ def _like_on_host(context: Context, name: str, original: Function) -> Function:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes or not args or args[0].__class__ not in PLAIN:
             subjects = (args[0] if args else kwargs.get("input"),)
-            if (handled := handed_over(wrapper, subjects, args, kwargs)) is not NotImplemented:
+            if (handled := dispatch_torch_function(wrapper, subjects, args, kwargs)) is not NotImplemented:
                 return handled
         mark = refs.get(id(args[0])) if args else None
         marked = mark is not None and mark() is args[0]
@@ -198,7 +202,7 @@ def _adopting_on_host(context: Context, name: str, original: Function) -> Functi
     translator, marks, driver = context.translator, context.translator.marks, context.driver
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if modes and (handled := handed_over(wrapper, (), args, kwargs)) is not NotImplemented:
+        if modes and (handled := dispatch_torch_function(wrapper, (), args, kwargs)) is not NotImplemented:
             return handled
         asked = kwargs.get("device")
         if asked is None or not args or not names_a_device(asked):

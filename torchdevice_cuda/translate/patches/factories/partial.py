@@ -15,7 +15,7 @@ from ...core.context import Context
 from ...core.conversions import leaf
 from ...core.precision import COMPLEX128, refuse_complex128
 from ...core.requests import names_a_device
-from ...core.wrapping import PLAIN, Function, handed_over, modes
+from ...core.wrapping import PLAIN, Function, dispatch_torch_function, modes
 from .common import LIKE, OF_NO_VALUES, OVERRIDABLE, Arguments, Keywords, drawing_on_cpu, injection, takes_generator
 
 _CPU = torch.device("cpu")
@@ -30,14 +30,18 @@ def on_partial(context: Context, name: str, original: Function) -> Function:
     observe = driver.memory.observe
     # What is made of no values is complex128 only where that is asked for; of values, also by their type.
     of_values = like or name not in OF_NO_VALUES
-    redirects, beliefs, carry = translator.default_target is not None, translator.beliefs, translator.beliefs.carry
+    redirects, apparent_devices, carry = (
+        translator.default_target is not None,
+        translator.apparent_devices,
+        translator.apparent_devices.carry,
+    )
     injecting, overridden = injection(translator, name) is not None, torch._C._has_torch_function
     caller = sys._getframe
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes or (like and (not args or args[0].__class__ not in PLAIN)) or (overridable and overridden(args)):
             subjects = (args[0] if args else kwargs.get("input"),) if like else args if overridable else ()
-            if (handled := handed_over(wrapper, subjects, args, kwargs)) is not NotImplemented:
+            if (handled := dispatch_torch_function(wrapper, subjects, args, kwargs)) is not NotImplemented:
                 return handled
         # The commonest of all: for CUDA, which has been used before, or for no device, by the program itself.
         if driver.needs_init or "pin_memory" in kwargs or "generator" in kwargs or "out" in kwargs:
@@ -67,8 +71,8 @@ def on_partial(context: Context, name: str, original: Function) -> Function:
         if not redirects:
             return made
         if asked is not None:
-            return beliefs.add_cuda(made)
-        return carry(args[0] if args else kwargs["input"], made) if like else beliefs.add_cpu(made)
+            return apparent_devices.add_cuda(made)
+        return carry(args[0] if args else kwargs["input"], made) if like else apparent_devices.add_cpu(made)
 
     return wrapper
 
@@ -77,7 +81,7 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
     """The rest of a call of a factory: for no device, for another, pinned, with a generator, the first for CUDA."""
     translator, driver = context.translator, context.driver
     injects, draw = injection(translator, name), drawing_on_cpu(context, name, original)
-    redirects, gpu, beliefs = translator.default_target is not None, context.gpu, translator.beliefs
+    redirects, gpu, apparent_devices = translator.default_target is not None, context.gpu, translator.apparent_devices
     on_refusal, pinned, observe = _on_refusal(context, name, original), context.pinned, driver.memory.observe
 
     def finish(args: Arguments, kwargs: Keywords) -> Any:
@@ -91,11 +95,11 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
             if unnamed is not None and injects is not None and injects(args, kwargs):
                 kwargs["device"] = target = unnamed
                 translator.log("no device", unnamed)
-                believe = beliefs.add_cpu
+                believe = apparent_devices.add_cpu
         elif names_a_device(asked):
             kwargs["device"] = target = translator.device(asked)
             if redirects and target in gpu:
-                believe = beliefs.add_cuda if translator.names_accelerator(asked) else beliefs.add_cpu
+                believe = apparent_devices.add_cuda if translator.names_accelerator(asked) else apparent_devices.add_cpu
         if kwargs.get("pin_memory") and target in gpu and not translator.names_accelerator(asked):
             kwargs["device"] = target = _CPU  # pinned memory is the host's by definition
         if target not in gpu:

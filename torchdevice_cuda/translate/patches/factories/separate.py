@@ -8,7 +8,7 @@ import torch
 
 from ...core.context import Context
 from ...core.requests import names_a_device
-from ...core.wrapping import PLAIN, Function, handed_over, modes
+from ...core.wrapping import PLAIN, Function, dispatch_torch_function, modes
 from .common import LIKE, OVERRIDABLE, drawing_on_cpu, injection
 
 _CPU = torch.device("cpu")
@@ -16,14 +16,14 @@ _CPU = torch.device("cpu")
 
 def on_separate(context: Context, name: str, original: Function) -> Function:
     """A factory where the accelerator has memory of its own; under ``accelerate`` it is where tensors go unasked."""
-    translator, gpu, beliefs = context.translator, context.gpu, context.translator.beliefs
+    translator, gpu, apparent_devices = context.translator, context.gpu, context.translator.apparent_devices
     injects, draw = injection(translator, name), drawing_on_cpu(context, name, original)
     like, overridable, redirects = name in LIKE, name in OVERRIDABLE, translator.default_target is not None
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if modes or overridable or (like and (not args or args[0].__class__ not in PLAIN)):
             subjects = (args[0] if args else kwargs.get("input"),) if like else args if overridable else ()
-            if (handled := handed_over(wrapper, subjects, args, kwargs)) is not NotImplemented:
+            if (handled := dispatch_torch_function(wrapper, subjects, args, kwargs)) is not NotImplemented:
                 return handled
         if "generator" in kwargs and (drawn := draw(args, kwargs)) is not NotImplemented:
             return drawn
@@ -33,12 +33,12 @@ def on_separate(context: Context, name: str, original: Function) -> Function:
             if target is not None and injects is not None and injects(args, kwargs):
                 kwargs["device"] = target
                 translator.log("no device", target)
-                believe = beliefs.add_cpu
+                believe = apparent_devices.add_cpu
         elif names_a_device(asked):
             kwargs["device"] = target = translator.device(asked)
             if redirects and target in gpu:
-                believe = beliefs.add_cuda if translator.names_accelerator(asked) else beliefs.add_cpu
-                if believe == beliefs.add_cpu and kwargs.get("pin_memory"):
+                believe = apparent_devices.add_cuda if translator.names_accelerator(asked) else apparent_devices.add_cpu
+                if believe == apparent_devices.add_cpu and kwargs.get("pin_memory"):
                     kwargs["device"], believe = _CPU, None  # pinned memory is the host's by definition
         made = original(*args, **kwargs)
         return made if believe is None else believe(made)

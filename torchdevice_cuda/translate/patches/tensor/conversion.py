@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ....drivers.traits import Trait
-from ....fallback.wide_tensors import WideTensor, become
+from ....fallback.wide_tensors import HostDoubleTensor, become
 from ...core import legacy
 from ...core.context import Context
 from ...core.conversions import CONVERSIONS, OnRefusal, on_refusal
 from ...core.precision import COMPLEX128, refuse_complex128
 from ...core.registry import patch
-from ...core.second_tries import rescued
+from ...core.retry import rescued
 from ...core.wrapping import Function, install
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ def conversions(context: Context) -> None:
 
     The GPU can hold float8 and has no code to convert it: ``x.float()`` goes through the CPU then.
     """
-    carry = context.translator.beliefs.carry if Trait.ACCELERATES in context.traits else None
+    carry = context.translator.apparent_devices.carry if Trait.ACCELERATES in context.traits else None
     for name in (*CONVERSIONS, *_FROM_FLOAT8):
         original, after_refusal = getattr(torch.Tensor, name), on_refusal(context, name)
-        # What comes of it has to be looked at in neither case: it is no complex128, and there are no beliefs to carry.
+        # What comes of it has to be looked at in neither case: it is no complex128, and no apparent device to carry.
         looking = carry is None and name not in _TO_COMPLEX128 and functools.partial(_looking, after_refusal)
         if not (looking and rescued(context, torch.Tensor, name, original, looking)):
             install(context, torch.Tensor, name, _converting(original, after_refusal, carry), original)
@@ -71,7 +71,7 @@ def assigned_doubles(context: Context) -> None:
     original = vars(torch._C.TensorBase)["data"]
 
     def assign(self: torch.Tensor, other: Any) -> None:
-        if isinstance(other, WideTensor):
+        if isinstance(other, HostDoubleTensor):
             become(self, other)
         else:
             original.__set__(self, other)
@@ -118,7 +118,9 @@ def type_names(context: Context) -> None:
     """``x.type()`` names the class that ``torch.cuda`` has for it, or ``torch``."""
     original = torch.Tensor.type
     prefix = f"torch.{context.driver.device_type}."
-    believed_cpu = context.translator.beliefs.is_cpu if Trait.ACCELERATES in context.traits else lambda _: False
+    believed_cpu = (
+        context.translator.apparent_devices.is_cpu if Trait.ACCELERATES in context.traits else lambda _: False
+    )
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         found = original(self, *args, **kwargs)

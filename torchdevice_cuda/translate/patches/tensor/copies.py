@@ -11,7 +11,7 @@ from ....drivers.recording.mode import is_recorded
 from ....drivers.traits import Trait
 from ...core.context import Context
 from ...core.registry import patch
-from ...core.wrapping import Function, install, resembling
+from ...core.wrapping import Function, copy_metadata, install
 
 _UNALIGNED = "Unaligned blit request"
 _cpu = torch._C.TensorBase.cpu
@@ -54,11 +54,11 @@ def record_stream(context: Context) -> None:
 @patch("torch.Tensor.__deepcopy__", "torch.nn.parameter.Parameter.__deepcopy__", traits=Trait.ACCELERATES)
 def deep_copies(context: Context) -> None:
     """A copy is where the program believes the original to be."""
-    carry = context.translator.beliefs.carry
+    carry = context.translator.apparent_devices.carry
     for owner in (torch.Tensor, torch.nn.Parameter):
         original: Function = vars(owner)["__deepcopy__"]
 
         def __deepcopy__(self: torch.Tensor, memo: Any, _original: Function = original) -> Any:
             return carry(self, _original(self, memo))
 
-        context.editor.set(owner, "__deepcopy__", resembling(__deepcopy__, original))
+        context.editor.set(owner, "__deepcopy__", copy_metadata(__deepcopy__, original))

@@ -14,7 +14,7 @@ from ...core.moving import Arguments, Keywords, copying, crossing, mover
 from ...core.precision import COMPLEX128, refuse_complex128
 from ...core.registry import patch
 from ...core.requests import Translator, as_device, names_a_device
-from ...core.second_tries import given_second_try
+from ...core.retry import given_second_try
 from ...core.wrapping import PLAIN, hand, install, modes
 
 _NON_BLOCKING = 2  # where it stands in ``Tensor.to(device, dtype, non_blocking, copy)``
@@ -165,7 +165,7 @@ def cpu_counted(context: Context) -> None:
 def cuda_apart(context: Context) -> None:
     """Tensor.cuda of a tensor that went to the GPU unasked copies, as from the CPU."""
     original, move, crosses = torch.Tensor.cuda, torch._C.TensorBase.to, crossing(context)
-    believe = context.translator.beliefs.add_cuda
+    believe = context.translator.apparent_devices.add_cuda
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if (modes or self.__class__ not in PLAIN) and (out := hand(wrapper, self, args, kwargs)) is not NotImplemented:
@@ -198,7 +198,7 @@ def to_partial(context: Context) -> None:
     known, observe = translator.on_gpu, driver.memory.observe
     after_refusal, device_class, dtype_class = on_refusal(context, "to"), torch.device, torch.dtype
     redirects, crosses = translator.default_target is not None, crossing(context)
-    beliefs, carry, on_gpu = translator.beliefs, translator.beliefs.carry, context.on_gpu
+    apparent_devices, carry, on_gpu = translator.apparent_devices, translator.apparent_devices.carry, context.on_gpu
     waits = Trait.RACING_COPIES in context.traits
 
     def translated(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
@@ -223,14 +223,14 @@ def to_partial(context: Context) -> None:
 
     def believed(self: torch.Tensor, moved: torch.Tensor, wants_gpu: bool) -> torch.Tensor:
         if wants_gpu:
-            return beliefs.add_cuda(moved)
-        return moved if moved is self else beliefs.add_cpu(moved)
+            return apparent_devices.add_cuda(moved)
+        return moved if moved is self else apparent_devices.add_cpu(moved)
 
     def redirected(self: torch.Tensor, args: Arguments, kwargs: Keywords) -> torch.Tensor:
         """A move where requests for the CPU go to the GPU too."""
         asked = args[0] if args else kwargs.get("device")
         if isinstance(asked, torch.Tensor) and on_gpu(asked):  # where the program believes it to be
-            wants_gpu, rest = not beliefs.is_cpu(asked), (asked.dtype, *args[1:])
+            wants_gpu, rest = not apparent_devices.is_cpu(asked), (asked.dtype, *args[1:])
             if crosses(self, wants_gpu):
                 rest, kwargs = copying(rest, kwargs)
             return believed(self, original(self, asked.device, *rest, **kwargs), wants_gpu)
@@ -286,7 +286,7 @@ def cuda_partial(context: Context) -> None:
     translator, driver, observe = context.translator, context.driver, context.driver.memory.observe
     after_refusal, target = on_refusal(context, "cuda"), torch.device(driver.device_type, 0)
     redirects, crosses = translator.default_target is not None, crossing(context)
-    counted, believe = Trait.COUNTED in context.traits, translator.beliefs.add_cuda
+    counted, believe = Trait.COUNTED in context.traits, translator.apparent_devices.add_cuda
 
     def arguments(
         device: Any = None, non_blocking: bool = False, memory_format: torch.memory_format = torch.preserve_format
@@ -336,6 +336,6 @@ def cpu_partial(context: Context) -> None:
         else:
             moved = move(self, target, copy=crosses(self, False), **kwargs)
         observe()
-        return moved if moved is self else translator.beliefs.add_cpu(moved)
+        return moved if moved is self else translator.apparent_devices.add_cpu(moved)
 
     install(context, torch.Tensor, "cpu", wrapper, original)

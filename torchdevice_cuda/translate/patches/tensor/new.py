@@ -13,7 +13,7 @@ from ...core.conversions import on_refusal
 from ...core.precision import COMPLEX128, refuse_complex128
 from ...core.registry import patch
 from ...core.requests import names_a_device
-from ...core.second_tries import given_second_try
+from ...core.retry import given_second_try
 from ...core.wrapping import PLAIN, Function, hand, install, modes
 
 NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros", "new_tensor")
@@ -70,7 +70,7 @@ def new_partial(context: Context) -> None:
 
 def _partial_wrapper(context: Context, name: str, original: Function) -> Function:
     translator, observe, gpu = context.translator, context.driver.memory.observe, context.gpu
-    after_refusal, beliefs = on_refusal(context, name), context.translator.beliefs
+    after_refusal, apparent_devices = on_refusal(context, name), context.translator.apparent_devices
     redirects = translator.default_target is not None
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -89,10 +89,12 @@ def _partial_wrapper(context: Context, name: str, original: Function) -> Functio
         if not redirects:
             return made
         if asked is None:
-            return beliefs.carry(self, made)
+            return apparent_devices.carry(self, made)
         if kwargs["device"] not in gpu:
             return made
-        return beliefs.add_cuda(made) if translator.names_accelerator(asked) else beliefs.add_cpu(made)
+        return (
+            apparent_devices.add_cuda(made) if translator.names_accelerator(asked) else apparent_devices.add_cpu(made)
+        )
 
     return wrapper
 
@@ -100,7 +102,7 @@ def _partial_wrapper(context: Context, name: str, original: Function) -> Functio
 @patch("torch.Tensor.new", traits=Trait.ACCELERATES)
 def new_of_old(context: Context) -> None:
     """``x.new(3)`` is where the program believes ``x`` to be."""
-    original, carry = torch.Tensor.new, context.translator.beliefs.carry
+    original, carry = torch.Tensor.new, context.translator.apparent_devices.carry
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         return carry(self, original(self, *args, **kwargs))

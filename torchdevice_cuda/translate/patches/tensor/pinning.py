@@ -9,7 +9,7 @@ import torch
 from ....drivers.traits import Trait
 from ...core.context import Context
 from ...core.registry import patch
-from ...core.second_tries import given_second_try
+from ...core.retry import given_second_try
 from ...core.wrapping import Function, install
 
 _CPU = torch.device("cpu")

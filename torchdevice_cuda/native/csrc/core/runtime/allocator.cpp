@@ -294,7 +294,7 @@ void resize_storage(c10::StorageImpl* storage, int64_t bytes) {
 void record_stream(const c10::DataPtr& pointer, c10::DeviceIndex index, c10::StreamId stream) {
   if (pointer.get_deleter() != &delete_memory) return;
   Block* b = addresses().block(pointer.get());
-  if (b->device == index) memory_of(index).record_use(b, stream);
+  if (b->device == index) memory_of(index).record_stream(b, stream);
 }
 
 c10::DeviceIndex device_of_address(const void* pointer) {

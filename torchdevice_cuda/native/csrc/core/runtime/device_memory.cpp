@@ -58,7 +58,7 @@ void DeviceMemory::hand_out(
   Pool& pool = *b->pool;
   const bool was_split = b->is_split(), counted = !b->expandable;
   if (split) {
-    Block* rest = cut(b, size);
+    Block* rest = split_block(b, size);
     const size_t left = rest->size;
     if (C10_UNLIKELY(b->segment_context != nullptr)) rest->segment_context = std::move(b->segment_context);  // as CUDA
     pool.add(rest, std::move(place));
@@ -97,7 +97,7 @@ void DeviceMemory::hand_out(
   }
 }
 
-Block* DeviceMemory::cut(Block* b, size_t size) {
+Block* DeviceMemory::split_block(Block* b, size_t size) {
   Block* rest = make_block();
   rest->ptr = b->ptr + size;
   rest->size = b->size - size;
@@ -282,7 +282,7 @@ void DeviceMemory::take_back(Block* b, const Context& context) {
   }
 }
 
-void DeviceMemory::record_use(Block* b, c10::StreamId stream) {
+void DeviceMemory::record_stream(Block* b, c10::StreamId stream) {
   stream_state(index_, stream);  // a stream that is none is the caller's error, not that of who gives the block back
   std::lock_guard<std::mutex> lock(mutex_);
   if (stream == b->stream) return;

@@ -49,7 +49,7 @@ class DeviceMemory {
   // The same by address; false if nothing of this device's is handed out there.
   bool release_at(char* address);
   // The block is used on another stream than its own: giving it back waits for that one too.
-  void record_use(Block* block, c10::StreamId stream);
+  void record_stream(Block* block, c10::StreamId stream);
   // Where other processes find the block that begins at this address; none if there is no such block.
   std::optional<SharedBlock> share(char* address);
 
@@ -166,7 +166,7 @@ class DeviceMemory {
     return size < options_.max_split && left > kSmallRequest;
   }
   // The part of a block beyond `size` as a block of its own, which is free.
-  Block* cut(Block* b, size_t size);
+  Block* split_block(Block* b, size_t size);
   // Expandable segments: addresses for so much; a block of so much; memory for the start of a block, for what is free
   // around it, too; memory of a free block's whole pages back.
   Block* expandable_room(Pool& pool, size_t size, c10::StreamId stream);
@@ -199,7 +199,7 @@ class DeviceMemory {
   }
   void collect(const Context& context);
   // Segments of uncut blocks back, as many as the request needs.
-  bool release_enough(Pool& pool, size_t size, c10::StreamId stream, const Context& context);
+  bool release_oversize_blocks(Pool& pool, size_t size, c10::StreamId stream, const Context& context);
   void release_cached(PoolId pool, const Context& context);
   void release_segment(Pool& pool, Block* b, const Context& context);
   void release_uncached(Block* b);

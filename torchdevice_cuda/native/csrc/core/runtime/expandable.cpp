@@ -94,7 +94,7 @@ Block* DeviceMemory::map_block(Block* b, size_t wanted, const Context& context) 
   Pool& pool = *b->pool;
   pool.unmapped.erase(b);
   if (size < b->size) {
-    Block* const rest = cut(b, size);
+    Block* const rest = split_block(b, size);
     rest->requested = 0;
     pool.unmapped.insert(rest);
   }
@@ -129,12 +129,12 @@ void DeviceMemory::unmap_block(Block* b, const Context& context) {
   pool.free.erase(b);
   if (b->ptr < start) {
     Block* const before = b;
-    b = cut(before, static_cast<size_t>(start - before->ptr));
+    b = split_block(before, static_cast<size_t>(start - before->ptr));
     before->requested = 0;
     pool.add(before);
   }
   if (size < b->size) {
-    Block* const after = cut(b, size);
+    Block* const after = split_block(b, size);
     after->requested = 0;
     pool.add(after);
   }

@@ -45,7 +45,7 @@ Block* DeviceMemory::take_anew(
   }
   if (auto* b = new_segment(pool, segment, size, stream, false, context)) return b;
   if (auto* b = take_from_others(pool, size, stream, place)) return b;
-  if (release_enough(pool, size, stream, context))
+  if (release_oversize_blocks(pool, size, stream, context))
     if (auto* b = new_segment(pool, segment, size, stream, false, context)) return b;
   release_cached({0, 0}, context);
   if (auto* b = new_segment(pool, segment, size, stream, true, context)) return b;
@@ -130,7 +130,7 @@ void DeviceMemory::collect(const Context& context) {
   }
 }
 
-bool DeviceMemory::release_enough(Pool& pool, size_t size, c10::StreamId stream, const Context& context) {
+bool DeviceMemory::release_oversize_blocks(Pool& pool, size_t size, c10::StreamId stream, const Context& context) {
   if (options_.max_split == Options::kNever) return false;
   const BlockKey key{nullptr, std::max(size, options_.max_split), 0, stream};
   auto it = pool.free.lower_bound(&key);

@@ -12,7 +12,7 @@ namespace hostdevice {
 
 // While a call is recorded, what it is given is written down. While it is replayed, it is given that: no allocator is
 // asked, no book changes, and results lie where they lay.
-struct Tape {
+struct CapturedAllocations {
   struct Entry {
     size_t bytes;
     void* address;
@@ -28,8 +28,8 @@ struct Tape {
 
 // What this thread's allocations on devices are written to, or come from.
 struct TapeHead {
-  Tape* recording = nullptr;
-  const Tape* playing = nullptr;
+  CapturedAllocations* recording = nullptr;
+  const CapturedAllocations* playing = nullptr;
   size_t next = 0, next_draw = 0;
 };
 extern thread_local TapeHead t_tape;

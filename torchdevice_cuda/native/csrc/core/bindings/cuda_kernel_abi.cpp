@@ -1,10 +1,10 @@
-// What compiled CUDA C++ asks the device for: `kernel_seam.h`. Nothing of the interpreter is touched here.
+// What compiled CUDA C++ asks the device for: `kernel_abi.h`. Nothing of the interpreter is touched here.
 #include <c10/core/DeviceGuard.h>
 #include <dlfcn.h>
 
 #include <memory>
 
-#include "bindings/kernel_seam.h"
+#include "bindings/kernel_abi.h"
 #include "operators/recorded.h"
 #include "runtime/allocator.h"
 #include "runtime/captures.h"

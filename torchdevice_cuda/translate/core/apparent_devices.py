@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ...fallback.wide_tensors import WideTensor
+from ...fallback.wide_tensors import HostDoubleTensor
 from .marks import References
 
 _ref = weakref.ref
@@ -31,7 +31,7 @@ def _memory(tensor: torch.Tensor) -> Any:
     try:
         if tensor.__class__ in _HOLDING:
             return tensor.untyped_storage()
-        if tensor.__class__ is WideTensor:
+        if tensor.__class__ is HostDoubleTensor:
             return tensor._host.untyped_storage()
         with torch._C.DisableTorchFunctionSubclass():
             return _storage(tensor)
@@ -60,7 +60,7 @@ class Memories(References):
         return self.holds(_memory(tensor))
 
 
-class Beliefs:
+class ApparentDevices:
     """What the program believes of the tensors on the accelerator."""
 
     def __init__(self, on_gpu: Callable[[torch.Tensor], bool]) -> None:

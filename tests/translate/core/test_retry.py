@@ -10,7 +10,7 @@ from drivers.toy import ToyDriver
 
 from torchdevice_cuda.drivers.traits import Trait
 from torchdevice_cuda.translate.core.editor import Change
-from torchdevice_cuda.translate.core.second_tries import given_second_try, rescued
+from torchdevice_cuda.translate.core.retry import given_second_try, rescued
 
 from . import context_of
 

@@ -15,7 +15,7 @@ CUDA, MPS, VIRTUAL, CPU = "cuda", "mps", "virtual", "cpu"
 
 
 @dataclasses.dataclass(frozen=True)
-class Nothing:
+class Ignored:
     """Where a setting does not act, and why that does no harm."""
 
     why: str
@@ -28,15 +28,15 @@ class Refused:
     why: str
 
 
-Meaning = Nothing | Refused
+Meaning = Ignored | Refused
 
 
 def _on(drivers: tuple[str, ...], meaning: Meaning) -> dict[str, Meaning]:
     return dict.fromkeys(drivers, meaning)
 
 
-_NO_ACCELERATOR = Nothing("the CPU is all there is to redirect to")
-_HAS_ALL = Nothing("only an Apple GPU refuses operators and dtypes")
+_NO_ACCELERATOR = Ignored("the CPU is all there is to redirect to")
+_HAS_ALL = Ignored("only an Apple GPU refuses operators and dtypes")
 #: Settings that act before there is a driver, on which one it is to be.
 CHOOSING = ("driver", "build", "emulate_mps")
 #: By the setting's field and the driver's name.
@@ -44,8 +44,8 @@ EXCEPTIONS: dict[str, Mapping[str, Meaning]] = {
     "policy": {CPU: _NO_ACCELERATOR},
     "allow_redirects": {CPU: _NO_ACCELERATOR},
     "identity": {
-        **_on((CUDA, VIRTUAL), Nothing("tensors are CUDA's")),
-        CPU: Nothing("tensors say cpu, which is what they are"),
+        **_on((CUDA, VIRTUAL), Ignored("tensors are CUDA's")),
+        CPU: Ignored("tensors say cpu, which is what they are"),
     },
     "float64": _on((CUDA, VIRTUAL, CPU), _HAS_ALL),
     "devices": {
@@ -55,12 +55,12 @@ EXCEPTIONS: dict[str, Mapping[str, Meaning]] = {
     "memory": {CUDA: Refused("the GPU has the memory it has; torch.cuda.set_per_process_memory_fraction limits it")},
     "gpu": {CUDA: Refused("the GPU is what it is, and kernels are chosen by it")},
     "capability": {CUDA: Refused("the GPU has the capability it has, and kernels are chosen by it")},
-    "name": {CUDA: Nothing("the GPU has its own")},
+    "name": {CUDA: Ignored("the GPU has its own")},
     "fallback": _on((CUDA, VIRTUAL, CPU), _HAS_ALL),
     "mlx": _on((CUDA, VIRTUAL, CPU), _HAS_ALL),
     "refusals": _on((CUDA, VIRTUAL, CPU), _HAS_ALL),
-    "nvidia_smi": {CUDA: Nothing("NVIDIA's own is there")},
-    "hide_from": {CUDA: Nothing("a GPU runs what they choose for it")},
+    "nvidia_smi": {CUDA: Ignored("NVIDIA's own is there")},
+    "hide_from": {CUDA: Ignored("a GPU runs what they choose for it")},
 }
 
 
