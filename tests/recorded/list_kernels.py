@@ -105,7 +105,7 @@ def run_case(name: str, kinds: str) -> list[str]:
         torch.cuda.synchronize()
     events = {event.name: event for event in profiled.events() if event.name.startswith("case ") and event.cpu_children}
     kernels = {dtype: list(_list_kernels(events[f"case {dtype}"])) for dtype in ran}
-    assert all(kernels.values()), kernels
+    assert any(kernels.values()), kernels  # rounding integers is a copy, which has none
     at_once = [dtype for dtype in ran if any(KERNEL in kernel for kernel in kernels[dtype])]
     return [" ".join(at_once), " ".join(dtype for dtype in ran if dtype not in at_once)]
 

@@ -20,10 +20,12 @@ SOURCE = Path(__file__).resolve().parents[1] / "cuda_cpp" / "wrong.cu"
 MEMORY = "read_past write_past write_double misaligned null_read atomic_past shared_past dynamic_past".split()
 RACES = "race_raw race_waw race_war race_in_warp race_same_value race_atomic no_race_warp diverges".split()
 _SAID = re.compile(
-    r"(?P<what>Invalid __\w+__ \w+ of size \d+ bytes)\s.*?wrong\.cu:(?P<line>\d+)\b.*?"
+    r"(?P<what>Invalid __\w+__ \w+ of size \d+ bytes)\s.*?"
     r"by thread \((?P<thread>[\d,]+)\) in block \((?P<block>[\d,]+)\).*?Access (?:to|at) 0x\w+ (?P<why>is [^\n]+)",
     re.DOTALL,
 )
+#: In the report, or, of an atomic function, in the stack below it.
+_LINE = re.compile(r"wrong\.cu:(\d+)\b")
 _NEAREST = re.compile(r"and is (.+?) the nearest allocation at 0x\w+ of size ([\d,]+) bytes")
 _RACE = re.compile(
     r"(Error|Warning): Race reported between (\w+) access at [^\n]*wrong\.cu:(\d+)[^\n]*\n"
@@ -34,10 +36,11 @@ _RACE = re.compile(
 def read_memcheck(text: str) -> dict[str, Any]:
     """Return the first report of memcheck."""
     found, nearest = _SAID.search(text), _NEAREST.search(text)
-    assert found is not None, text
+    line = found and _LINE.search(text, found.start())
+    assert found is not None and line is not None, text
     return {
         "what": found["what"],
-        "line": int(found["line"]),
+        "line": int(line[1]),
         "thread": [int(word) for word in found["thread"].split(",")],
         "block": [int(word) for word in found["block"].split(",")],
         "why": found["why"].strip(),
