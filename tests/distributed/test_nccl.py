@@ -306,6 +306,7 @@ def test_a_graph_of_recorded_operators_refuses_collectives() -> None:
         sparse + sparse
     dist.all_reduce(x)
     assert x.tolist() == [1.0] * 4
+    dist.destroy_process_group()
 
 
 @child(VIRTUAL, CPU)
