@@ -9,7 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from harness import run_forked
+from harness.processes import ROOT
 from recorded import case_sets, comparison, running
+
+NO_GPU = "this machine has no CUDA GPU; to compare: tools/record compare"
 
 
 def make_set(cases: dict[str, Any], **more: Any) -> Any:
@@ -95,3 +99,9 @@ def test_cases_are_chosen_by_name_or_area() -> None:
     assert choose(names, [], 2) == ["amp.one", "rng.one"]
     with pytest.raises(SystemExit, match="no such case or area: nope"):
         choose(names, ["nope"])
+
+
+def test_without_a_gpu_nothing_is_recorded(tmp_path: Path) -> None:
+    done = run_forked(ROOT / "tools" / "record", "record", "facts", "--to", tmp_path / "facts.json", check=False)
+    assert (done.status, done.err) == (1, f"record facts: {NO_GPU}\n"), done
+    assert not list(tmp_path.iterdir())

@@ -107,6 +107,10 @@ def child_set(cases: CaseSet, options: argparse.Namespace) -> int:
 
 def record_set(cases: CaseSet, options: argparse.Namespace) -> int:
     """Run a set on a real GPU and write its record."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise SystemExit(f"record {cases.name}: this machine has no CUDA GPU; to compare: tools/record compare")
     about = store.make_header(f"python tools/record record {cases.name}")
     if options.to is None and not store.is_real(about):
         raise SystemExit(f"this is no GPU, but {about['gpu']}: name another file with --to")
