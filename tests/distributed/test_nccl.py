@@ -322,7 +322,8 @@ def test_a_default_device_is_not_for_the_host() -> None:
 @child(VIRTUAL)
 def test_a_factor_by_the_name_of_the_reduction() -> None:
     kind: Any = dist.ReduceOp.PREMUL_SUM
-    if not callable(kind):
+    if torch.__version__ < "2.12":
+        assert not callable(kind)
         return
     begin()
     dist.all_reduce(x := on_cuda(2), op=kind(3.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import resource
 import tempfile
 import threading
@@ -82,7 +83,7 @@ def test_cuda_malloc_async() -> None:
         (torch.cuda.memory_snapshot, "Calling snapshot with backend:cudaMallocAsync is not meaningful."),
         (torch.cuda.memory._record_memory_history, "cudaMallocAsync does not yet support recordHistory. If you need"),
         (torch.cuda.MemPool, "cudaMallocAsync does not yet support createOrIncrefPool."),
-        (lambda: scenes.settings("backend:native"), "parsed at load time, native != cudaMallocAsync"),
+        (lambda: scenes.settings("backend:native"), r"parsed at load time, \w+ != \w+$"),
     ):
         with pytest.raises(RuntimeError, match=words):
             refused()
@@ -147,6 +148,9 @@ def test_which_events_carry_which_stack() -> None:
 
 
 @on_virtual
+@pytest.mark.skipif(
+    torch.__version__ < "2.13" and platform.machine() != "x86_64", reason="torch unwinds no stacks there before 2.13"
+)
 def test_stacks_with_frames_of_cpp() -> None:
     torch.cuda.memory._record_memory_history()
     _ = _allocate()

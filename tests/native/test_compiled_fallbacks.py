@@ -41,6 +41,7 @@ def test_medians_of_expanded_tensors() -> None:
 
 
 @on_the_device
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="before 2.13 an H200 refuses the last one, too")
 @pytest.mark.parametrize("is_dynamic", [False, True])
 def test_transforms_are_laid_out_as_cudas(is_dynamic: bool) -> None:
     def transform(x: torch.Tensor, z: torch.Tensor) -> Any:

@@ -303,8 +303,8 @@ def factors(context: Context) -> None:
         editor.set(owner, "_make_nccl_premul_sum", replacement)
     # Since 2.12: ReduceOp.PREMUL_SUM(factor).
     kind: Any = _distributed_c10d.ReduceOp.RedOpType
-    for name in present(kind, ("__call__",)):
-        editor.set(kind, name, making(getattr(kind, name)), _CALLED)
+    if "__call__" in vars(kind):  # every class has its metaclass's
+        editor.set(kind, "__call__", making(kind.__call__), _CALLED)
 
 
 @patch("torch.nn.parallel.distributed.DistributedDataParallel.__init__", traits=Trait.CPU_TENSORS)

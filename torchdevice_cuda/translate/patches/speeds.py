@@ -49,7 +49,8 @@ def _or(original: Function, otherwise: Function) -> Function:
 
     def estimate(*args: Any, **kwargs: Any) -> Any:
         try:
-            return original(*args, **kwargs)
+            # Triton computes a bandwidth of 0 for a device whose memory has no clock.
+            return original(*args, **kwargs) or otherwise(*args, **kwargs)
         # No triton; triton, without a driver; nvidia-smi, which is not there, or fails.
         except (ImportError, RuntimeError, OSError, subprocess.SubprocessError):
             return otherwise(*args, **kwargs)
