@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from harness import CPU, MPS_FAITHFUL, VIRTUAL, child
-from torch._dynamo.utils import counters
 
 from .test_graphs import captured
 
@@ -128,7 +127,7 @@ def test_trees_record_once_and_replay(mode: str) -> None:
     torch._dynamo.reset()
     weight = torch.nn.Parameter(torch.randn(8, 8, device="cuda"))
     compiled = torch.compile(lambda x: (x @ weight).relu() * 2, mode=mode)
-    before = counters["inductor"]["cudagraph_skips"]
+    before = torch._dynamo.utils.counters["inductor"]["cudagraph_skips"]
 
     def run() -> torch.Tensor:
         x = torch.randn(4, 8, device="cuda")
@@ -149,7 +148,7 @@ def test_trees_record_once_and_replay(mode: str) -> None:
         for _ in range(3):
             run()
         assert _manager().new_graph_id().id == graphs + 3, "one was recorded"
-    assert counters["inductor"]["cudagraph_skips"] == before
+    assert torch._dynamo.utils.counters["inductor"]["cudagraph_skips"] == before
 
 
 def test_trees_train_as_eager_does() -> None:
@@ -161,7 +160,7 @@ def test_trees_train_as_eager_does() -> None:
     other = copy.deepcopy(model)
     compiled = torch.compile(model, mode="reduce-overhead")
     ours, theirs = (torch.optim.SGD(m.parameters(), 0.1) for m in (model, other))
-    before = counters["inductor"]["cudagraph_skips"]
+    before = torch._dynamo.utils.counters["inductor"]["cudagraph_skips"]
     for step in range(10):
         x = torch.randn(4 if step % 3 else 6, 8, device="cuda")
         losses = [m(x).pow(2).sum() for m in (compiled, other)]
@@ -171,7 +170,7 @@ def test_trees_train_as_eager_does() -> None:
             optimizer.step()
             optimizer.zero_grad()
     torch.testing.assert_close(model.state_dict(), other.state_dict())
-    assert counters["inductor"]["cudagraph_skips"] == before
+    assert torch._dynamo.utils.counters["inductor"]["cudagraph_skips"] == before
     assert _manager().new_graph_id().id >= 2, "forward and backward"
 
 
@@ -180,10 +179,10 @@ def test_trees_are_declined_in_cudas_words() -> None:
         torch._dynamo.reset()
         x = torch.rand(8, device="cuda")
         compiled = torch.compile(lambda x, y: x * 2 + y.cuda(), mode="reduce-overhead")
-        before = counters["inductor"]["cudagraph_skips"]
+        before = torch._dynamo.utils.counters["inductor"]["cudagraph_skips"]
         results = [compiled(x, torch.ones(8)) for _ in range(3)]
         assert torch.equal(results[0], x * 2 + 1)
-        assert counters["inductor"]["cudagraph_skips"] == before + 1
+        assert torch._dynamo.utils.counters["inductor"]["cudagraph_skips"] == before + 1
 
         compiled = torch.compile(lambda x: x.add_(1), mode="reduce-overhead")
         changed = torch.zeros(3, device="cuda")

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch._inductor.compile_fx as compiling
 
 HERE = Path(__file__).parent
 _KERNEL = re.compile(
@@ -153,6 +152,8 @@ def metal() -> Iterator[list[str]]:
         setattr(torch._C, name, value)
     # The emulated GPU has its graphs compiled for the CPU, from the first compilation on.
     torch.compile(torch.neg)(torch.ones(1))
+    import torch._inductor.compile_fx as compiling
+
     emulated = compiling.compile_fx
     compiling.compile_fx = emulated.__wrapped__  # type: ignore[attr-defined]
     try:
