@@ -36,44 +36,15 @@ def now():
 def later():
     return _cuda_fromTheFuture(3)
 """
-#: A package of a release to come, of which the served one has ``known`` only.
-PACKAGE = """
-import math as maths
-
-from . import part
-
-__all__ = [
-    "known",
-    "new",
-    "part",
-    "torn",
-]
-
-known = "stock's"
-_SCALE = maths.floor(2.5)
-
-
-def new():
-    return f"{known} times {_SCALE * _FACTOR}"
-
-
-try:
-    _FACTOR = int("nothing")
-except ValueError:
-    _FACTOR = 5
-
-torn = torch._C._cuda_fromTheFuture
-"""
 
 
 @contextmanager
 def release_to_come() -> Iterator[None]:
-    """A stock ``torch.cuda`` with the modules above."""
+    """A stock ``torch.cuda`` with the module above."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "torch", "cuda")
         root.mkdir(parents=True)
         (root / "later.py").write_text(LATER)
-        (root / "__init__.py").write_text(PACKAGE)
         real, stock.root = stock.root, lambda: root
         try:
             yield
@@ -102,18 +73,6 @@ def test_what_a_later_module_asks_of_torch_c_fails_by_name_when_it_is_used() -> 
     assert not hasattr(torch._C, "_cuda_fromTheFuture")
 
 
-@child(CPU)
-def test_names_that_a_package_lacks_come_from_stock_with_what_they_need() -> None:
-    package: dict[str, Any] = {"__name__": "torch.cuda", "known": "ours", "torch": torch}
-    with release_to_come():
-        find = stock.Rest(package).getattr()
-        assert find("new")() == "ours times 10"
-        assert package["known"] == "ours"
-        for name in ("part", "nowhere", "__wrapped__"):
-            assert error(lambda name=name: find(name))[0] in ("AttributeError", "ImportError")
-        assert error(lambda: find("torn"))[0] == "AttributeError"
-
-
 @child(STOCK, alone=True)
 def test_functions_of_a_cuda_build_that_nobody_answers_are_not_called() -> None:
     """They would ask NVIDIA's driver."""
@@ -136,8 +95,8 @@ def test_private_names_of_stock(name: str) -> None:
 @child(CPU, alone=True)
 def test_after_deactivation_the_module_is_stocks() -> None:
     torchdevice_cuda.deactivate()
-    assert "__getattr__" not in vars(torch.cuda)
-    assert torch.cuda.__all__ == stock.Rest({"__name__": "torch.cuda"}).published()
+    assert torch.cuda._lazy_call.__code__.co_filename == str(stock.file_of("torch.cuda"))
+    assert torch.cuda.device_count.__code__.co_filename == str(stock.file_of("torch.cuda"))
     assert torch.cuda.amp.autocast.__module__ == "torch.cuda.amp.autocast_mode"
 
 

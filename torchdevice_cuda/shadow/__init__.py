@@ -1,9 +1,9 @@
 """The shadow tree: ``torch.cuda`` over a driver, and the ``torch._C`` names that a CPU build lacks.
 
-``cuda/`` is served as ``torch.cuda``, file for file under the stock tree's names. ``__init__`` is ours, and stock's
-only where it has names that ours lacks; the other files execute stock's code over our ``torch._C`` and replace what has
-to differ (``stock.py``). A stock module has a file here if it takes something from ``torch._C`` while it is imported,
-or if something in it has to differ. All others are served from the installed torch.
+``cuda/`` is served as ``torch.cuda``, file for file under the stock tree's names. Each file executes stock's code over
+our ``torch._C`` and replaces what has to differ (``stock.py``). A stock module has a file here if it takes something
+from ``torch._C`` while it is imported, or if something in it has to differ. All others are served from the installed
+torch.
 """
 
 from __future__ import annotations

@@ -122,11 +122,12 @@ def _get_device_properties(device: int) -> _CudaDeviceProperties:
 
 
 def _cuda_init() -> None:
-    """Bring the device up."""
+    """Bring the device up, and give ``torch.cuda`` its generators."""
     driver = active()
     if driver.device_count() == 0:
         raise RuntimeError("No CUDA GPUs are available")
     driver.initialize()
+    torch.cuda.default_generators = driver.generators()  # type: ignore[assignment]
 
 
 def _cuda_isInBadFork() -> bool:

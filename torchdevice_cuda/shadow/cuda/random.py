@@ -1,14 +1,17 @@
 """Random numbers on the device: stock's functions, but for those that the host's generators would answer otherwise."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from torchdevice_cuda.drivers import active
 from torchdevice_cuda.shadow import stock
 
-from . import _lazy_call, _lazy_init, current_device, is_initialized
-
 stock.execute(globals())
+
+if TYPE_CHECKING:
+    from torch.cuda import _lazy_call, _lazy_init, current_device, is_initialized
 
 
 def _index_of(device: int | str | torch.device) -> int:
