@@ -1,7 +1,8 @@
 """``torch._C`` names of CUDA builds, in Python over the driver.
 
-Each module lists its names in ``__all__``; together they are what a CUDA build has and a CPU build lacks. Stock Python
-code outside torch.cuda (optimizers, the compiler, multiprocessing, backends) calls them directly.
+A module's names are those that begin like CUDA's own (``_cuda_``, ``_nccl_``, ``_gds_``) and those in its ``__all__``;
+together they are what a CUDA build has and a CPU build lacks. Stock Python code outside torch.cuda (optimizers, the
+compiler, multiprocessing, backends) calls them directly.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ MODULES = (
     "tunable",
     "storage",
 )
+_OF_CUDA = ("_cuda_", "_nccl_", "_gds_")
 
 
 def names() -> dict[str, Any]:
@@ -32,4 +34,5 @@ def names() -> dict[str, Any]:
     for module in MODULES:
         loaded = importlib.import_module(f"{__name__}.{module}")
         found.update((name, getattr(loaded, name)) for name in loaded.__all__)
+        found.update((name, value) for name, value in vars(loaded).items() if name.startswith(_OF_CUDA))
     return found

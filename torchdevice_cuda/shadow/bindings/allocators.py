@@ -13,19 +13,7 @@ from ...drivers.memory import PoolId
 if TYPE_CHECKING:
     from ...native.interface import Native
 
-__all__ = [
-    "_CUDAPluggableAllocator",
-    "_cuda_CUDAAllocator",
-    "_cuda_CUDAAllocator_AllocatorState",
-    "_cuda_changeCurrentAllocator",
-    "_cuda_cudaCachingAllocator_set_allocator_settings",
-    "_cuda_cudaHostAllocator",
-    "_cuda_customAllocator",
-    "_cuda_getAllocator",
-    "_cuda_getAllocatorBackend",
-    "_cuda_getCheckpointState",
-    "_cuda_setCheckpointPoolState",
-]
+__all__ = ["_CUDAPluggableAllocator"]
 
 
 class _cuda_CUDAAllocator:

@@ -12,15 +12,7 @@ import torch
 
 from ...drivers import Trait, active
 
-__all__ = [
-    "_broadcast",
-    "_broadcast_coalesced",
-    "_broadcast_out",
-    "_gather",
-    "_gather_out",
-    "_scatter",
-    "_scatter_out",
-]
+__all__ = ["_broadcast", "_broadcast_coalesced", "_broadcast_out", "_gather", "_gather_out", "_scatter", "_scatter_out"]
 
 
 #: One stream for each device, where it is not the current one.

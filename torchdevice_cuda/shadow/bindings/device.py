@@ -13,31 +13,7 @@ from ..._compat import cuda_version
 from ...drivers import DeviceProperties, active
 from ..architectures import architectures
 
-__all__ = [
-    "_CUuuid",
-    "_CudaDeviceProperties",
-    "_cuda_busy_wait_for_flag",
-    "_cuda_canDeviceAccessPeer",
-    "_cuda_clear_flag",
-    "_cuda_exchangeDevice",
-    "_cuda_getArchFlags",
-    "_cuda_getCompiledVersion",
-    "_cuda_getDevice",
-    "_cuda_getDeviceCount",
-    "_cuda_get_sync_debug_mode",
-    "_cuda_hasPrimaryContext",
-    "_cuda_init",
-    "_cuda_ipc_collect",
-    "_cuda_isInBadFork",
-    "_cuda_maybeExchangeDevice",
-    "_cuda_setDevice",
-    "_cuda_set_sync_debug_mode",
-    "_cuda_sleep",
-    "_cuda_synchronize",
-    "_get_device_properties",
-    "_has_cuda",
-    "_rocm_is_backward_pass",
-]
+__all__ = ["_CUuuid", "_CudaDeviceProperties", "_get_device_properties", "_has_cuda", "_rocm_is_backward_pass"]
 
 _has_cuda = True
 _sync_debug_mode = 0

@@ -14,43 +14,7 @@ from .allocators import _cuda_CUDAAllocator, _CUDAPluggableAllocator, not_replac
 from .graphs import next_pool_id
 from .pybind import wrong_arguments
 
-__all__ = [
-    "_MemPool",
-    "_MemPoolContext",
-    "_cuda_allocationTraceback",
-    "_cuda_annotateMemory",
-    "_cuda_attach_out_of_memory_observer",
-    "_cuda_beginAllocateCurrentStreamToPool",
-    "_cuda_beginAllocateCurrentThreadToPool",
-    "_cuda_beginAllocateToPool",
-    "_cuda_checkPoolLiveAllocations",
-    "_cuda_cudaCachingAllocator_enable",
-    "_cuda_cudaCachingAllocator_is_enabled",
-    "_cuda_cudaCachingAllocator_raw_alloc",
-    "_cuda_cudaCachingAllocator_raw_delete",
-    "_cuda_emptyCache",
-    "_cuda_endAllocateCurrentStreamToPool",
-    "_cuda_endAllocateToPool",
-    "_cuda_getMemoryFraction",
-    "_cuda_getMemoryMetadata",
-    "_cuda_hostMemoryStats",
-    "_cuda_isHistoryEnabled",
-    "_cuda_lock_mutex",
-    "_cuda_memoryMetadataSupported",
-    "_cuda_memorySnapshot",
-    "_cuda_memoryStats",
-    "_cuda_record_memory_history",
-    "_cuda_record_memory_history_legacy",
-    "_cuda_releasePool",
-    "_cuda_resetAccumulatedHostMemoryStats",
-    "_cuda_resetAccumulatedMemoryStats",
-    "_cuda_resetPeakHostMemoryStats",
-    "_cuda_resetPeakMemoryStats",
-    "_cuda_setMemoryFraction",
-    "_cuda_setMemoryMetadata",
-    "_cuda_unlock_mutex",
-    "_host_emptyCache",
-]
+__all__ = ["_MemPool", "_MemPoolContext", "_host_emptyCache"]
 
 _history = False
 

@@ -12,17 +12,7 @@ from ..._compat import nccl_version
 from ...drivers import active
 from .comm import Streams, on_device
 
-__all__ = [
-    "_nccl_all_gather",
-    "_nccl_all_reduce",
-    "_nccl_broadcast",
-    "_nccl_init_rank",
-    "_nccl_reduce",
-    "_nccl_reduce_scatter",
-    "_nccl_unique_id",
-    "_nccl_version",
-    "_nccl_version_suffix",
-]
+__all__: list[str] = []
 
 _UNIQUE_ID_BYTES = 128
 

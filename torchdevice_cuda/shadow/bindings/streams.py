@@ -16,18 +16,7 @@ from .device import synchronizing
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = [
-    "_CudaEventBase",
-    "_CudaStreamBase",
-    "_cuda_getCurrentBlasHandle",
-    "_cuda_getCurrentRawStream",
-    "_cuda_getCurrentSolverHandle",
-    "_cuda_getCurrentStream",
-    "_cuda_getDefaultStream",
-    "_cuda_getStreamFromExternal",
-    "_cuda_isCurrentStreamCapturing",
-    "_cuda_setStream",
-]
+__all__ = ["_CudaEventBase", "_CudaStreamBase"]
 
 _NEW_ARGUMENTS = ("priority", "stream_id", "device_index", "device_type", "stream_ptr")
 
