@@ -65,7 +65,6 @@ CHECKS: tuple[Check, ...] = (
         bare=True,
         untouched=True,
     ),
-    Check("self-test", "a sum, a gradient, mixed precision, a stream, memory", _program("self_test"), limit=30),
     Check("compile", "torch.compile of a model, whole, with gradients", _program("compiling"), limit=180),
     Check("processes", "fork, spawn, and the workers of a DataLoader", _program("processes"), limit=60),
     Check("events", "times, orders and waiting; a queue that is idle says so", _program("events"), limit=15),
