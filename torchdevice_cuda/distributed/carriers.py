@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -29,47 +29,80 @@ _to, _copy, _detach = (getattr(torch._C.TensorBase, name) for name in ("to", "co
 _CPU = torch.device("cpu")
 
 
-class Carrier(Protocol):
-    """Between the accelerator and the host."""
+def _settled(work: Work) -> bool:
+    """Whether its results are there. Callbacks of its future run before it counts as done, and may ask for them."""
+    try:
+        return bool(work.get_future().done())
+    except RuntimeError:  # what is sent or received has no future
+        return bool(work.is_completed())
+
+
+class Call(NamedTuple):
+    """What the host was asked for by one call of the program's."""
+
+    parts: list[Work]
+    outputs: Tensors = ()
+    #: what was lent for the outputs
+    lent: Tensors = ()
+    #: what is left to do when all parts are done
+    finish: Finish | None = None
+    #: it is done when another process gets there, so that waiting at the call could wait for ever
+    arrives: bool = False
+    #: of the group, which knows why it has failed
+    agreement: CollectiveFingerprints | None = None
+
+
+class Carrier:
+    """Between the accelerator and the host, on a device without a compiled part."""
+
+    def __init__(self) -> None:
+        #: Works that may not be done, and whether each is of all ranks.
+        self._begun: list[tuple[Work, bool]] = []
 
     def lend(self, tensors: Tensors) -> list[torch.Tensor]:
-        """The tensors for the host: nothing that it does to them is recorded by autograd."""
+        """Return the tensors for the host: nothing that it does to them is recorded by autograd."""
+        raise NotImplementedError
 
     def coalesce(self, change: int) -> None:
-        """One group more, or fewer, has its calls looked at by Python, each of them."""
+        """Have calls of one group more, or fewer, looked at by Python, each of them."""
 
     def watch(self, backend: Any, agreement: CollectiveFingerprints) -> Callable[[], None]:
-        """Have calls that Python does not see compared with what the other ranks do, too; what ends that."""
+        """Have calls that Python does not see compared with what the other ranks do, too; return what ends that."""
+        return lambda: None
 
     def time(self, on: bool) -> None:
-        """Whether works say how long they took, where they can."""
+        """Have works say how long they took, where they can: Gloo's cannot."""
 
     def captures(self) -> bool:
-        """Whether a graph is being captured, on whatever stream."""
+        """Return whether a graph is being captured, on whatever stream."""
+        return False
 
     def begin(self, tensors: Tensors, call: Callable[[], Any]) -> Any:
-        """Meanwhile: the work of a call with these tensors, as a part of the graph if it is in its stream."""
+        """Return, meanwhile, the work of a call with these tensors, as a part of the graph if it is in its stream."""
+        return call()
 
-    def work(
-        self,
-        parts: list[Work],
-        outputs: Tensors,
-        lent: Tensors,
-        finish: Finish | None,
-        arrives: bool,
-        agreement: CollectiveFingerprints | None = None,
-    ) -> Any:
-        """Work that is done when all parts are and ``finish`` has run; then what was lent is in the outputs.
+    def work(self, call: Call) -> Work:
+        """Return work that is done when all parts are and ``finish`` has run; then what was lent is in the outputs.
 
-        ``arrives``: it is done when another process gets there, so that waiting at the call could wait for ever.
-        ``agreement``: of the group, which knows why it has failed.
+        It is done before this returns, except for what waits for another process: a thread does that.
         """
+        return (_awaited if call.arrives else _done)(call)
 
     def complete(self, work: Any, agreement: CollectiveFingerprints | None) -> None:
         """Wait for the work of a call that is not asynchronous, where the program's wait would be Gloo's own."""
 
+    def wait(self) -> None:
+        """Wait for what was begun and may not be done: whoever synchronizes with the device waits for all of it."""
+        begun, self._begun = self._begun, []
+        for work, _ in begun:
+            # Its error is told to whoever waits for the work itself.
+            with contextlib.suppress(RuntimeError):
+                if not _settled(work):
+                    work.wait()
+
     def has_pending(self) -> bool:
-        """Whether collectives of all ranks were begun and are not done."""
+        """Return whether collectives of all ranks were begun and are not done."""
+        return any(is_of_all and not _settled(work) for work, is_of_all in self._begun)
 
 
 def _memory(tensor: torch.Tensor) -> tuple[int, int]:
@@ -77,10 +110,11 @@ def _memory(tensor: torch.Tensor) -> tuple[int, int]:
     return storage.data_ptr(), storage.nbytes()
 
 
-class Aliased:
+class Aliased(Carrier):
     """The device is the host's memory, under another name."""
 
     def __init__(self, native: Native) -> None:
+        super().__init__()
         self._aliases = torch.ops.hostdevice_cuda.to_cpu.default
         self.native = native
 
@@ -126,130 +160,55 @@ class Aliased:
             self.native.end_foreign_call(device, again)
         return work
 
-    def work(
-        self,
-        parts: list[Work],
-        outputs: Tensors,
-        lent: Tensors,
-        finish: Finish | None,
-        arrives: bool,
-        agreement: CollectiveFingerprints | None = None,
-    ) -> Work:
+    def work(self, call: Call) -> Work:
         """The compiled part's: it waits for the parts as their own backend does, and shows device tensors."""
-        group = 0 if agreement is None else agreement.group
-        return self.native.carried_work(parts, outputs, finish, group, arrives)  # type: ignore[no-any-return]
-
-    def complete(self, work: Any, agreement: CollectiveFingerprints | None) -> None:
-        """The program waits for the compiled part's work."""
+        group = 0 if call.agreement is None else call.agreement.group
+        made: Work = self.native.carried_work(call.parts, call.outputs, call.finish, group, call.arrives)
+        return made
 
     def has_pending(self) -> bool:
         """The compiled part knows."""
         return self.native.count_pending_collectives() > 0
 
 
-def _settled(work: Work) -> bool:
-    """Whether its results are there. Callbacks of its future run before it counts as done, and may ask for them."""
-    try:
-        return bool(work.get_future().done())
-    except RuntimeError:  # what is sent or received has no future
-        return bool(work.is_completed())
-
-
-class _Plain:
-    """A device without a compiled part."""
-
-    def __init__(self) -> None:
-        #: Works that may not be done, and whether each is of all ranks.
-        self._begun: list[tuple[Work, bool]] = []
-
-    def coalesce(self, change: int) -> None:
-        """Python sees every call."""
-
-    def watch(self, backend: Any, agreement: CollectiveFingerprints) -> Callable[[], None]:
-        """Python sees every call."""
-        return lambda: None
-
-    def time(self, on: bool) -> None:
-        """Work of Gloo's knows no times, and says so."""
-
-    def captures(self) -> bool:
-        """There are no graphs."""
-        return False
-
-    def begin(self, tensors: Tensors, call: Callable[[], Any]) -> Any:
-        """Nothing is captured."""
-        return call()
-
-    def wait(self) -> None:
-        """Wait for what was begun and may not be done: whoever synchronizes with the device waits for all of it."""
-        begun, self._begun = self._begun, []
-        for work, _ in begun:
-            # Its error is told to whoever waits for the work itself.
-            with contextlib.suppress(RuntimeError):
-                if not _settled(work):
-                    work.wait()
-
-    def has_pending(self) -> bool:
-        """What was begun is known."""
-        return any(is_of_all and not _settled(work) for work, is_of_all in self._begun)
-
-    def complete(self, work: Any, agreement: CollectiveFingerprints | None) -> None:
-        """It is done when the call returns."""
-
-
-class Same(_Plain):
+class Same(Carrier):
     """The device is the CPU: tensors are the host's already."""
 
     def lend(self, tensors: Tensors) -> list[torch.Tensor]:
         """The same, past autograd."""
         return [_detach(tensor) for tensor in tensors]
 
-    def work(
-        self,
-        parts: list[Work],
-        outputs: Tensors,
-        lent: Tensors,
-        finish: Finish | None,
-        arrives: bool,
-        agreement: CollectiveFingerprints | None = None,
-    ) -> Work:
+    def work(self, call: Call) -> Work:
         """The host's own work where it is all there is; else it is done before the call returns."""
-        if len(parts) == 1 and finish is None:
-            self._begun = [one for one in self._begun if not one[0].is_completed()] + [(parts[0], not arrives)]
-            return parts[0]
-        return (_awaited if arrives else _done)(parts, outputs, finish, agreement)
+        if len(call.parts) == 1 and call.finish is None:
+            (part,) = call.parts
+            self._begun = [one for one in self._begun if not one[0].is_completed()] + [(part, not call.arrives)]
+            return part
+        return super().work(call)
 
     def complete(self, work: Any, agreement: CollectiveFingerprints | None) -> None:
         """Gloo's own wait ends for no signal, and knows not why the group has failed."""
         _wait(work, agreement)
 
 
-class Copied(_Plain):
+class Copied(Carrier):
     """The device has memory of its own."""
 
     def lend(self, tensors: Tensors) -> list[torch.Tensor]:
         """Copies, in the order in which their elements lie."""
         return [_to(_detach(tensor), _CPU) for tensor in tensors]
 
-    def work(
-        self,
-        parts: list[Work],
-        outputs: Tensors,
-        lent: Tensors,
-        finish: Finish | None,
-        arrives: bool,
-        agreement: CollectiveFingerprints | None = None,
-    ) -> Work:
-        """Done before the call returns, except for what waits for another process: a thread brings that back."""
+    def work(self, call: Call) -> Work:
+        """The copies are brought back."""
 
         def back() -> None:
-            if finish is not None:
-                finish()
+            if call.finish is not None:
+                call.finish()
             with torch.no_grad():
-                for output, copy in zip(outputs, lent, strict=True):
+                for output, copy in zip(call.outputs, call.lent, strict=True):
                     _copy(output, copy)
 
-        return (_awaited if arrives else _done)(parts, outputs, back, agreement)
+        return super().work(call._replace(finish=back))
 
 
 #: How long a wait goes on without a look at the program's signals.
@@ -271,22 +230,20 @@ def _wait(part: Work, agreement: CollectiveFingerprints | None) -> None:
         raise (error if agreement is None else agreement.explain(error)) from None
 
 
-def _done(parts: list[Work], outputs: Tensors, finish: Finish | None, agreement: CollectiveFingerprints | None) -> Work:
+def _done(call: Call) -> Work:
     from torch._C._distributed_c10d import _create_work_from_future  # type: ignore[attr-defined]  # not in the stubs
 
-    for part in parts:
-        _wait(part, agreement)
-    if finish is not None:
-        finish()
+    for part in call.parts:
+        _wait(part, call.agreement)
+    if call.finish is not None:
+        call.finish()
     future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
-    future.set_result(list(outputs))
+    future.set_result(list(call.outputs))
     work: Work = _create_work_from_future(future)
     return work
 
 
-def _awaited(
-    parts: list[Work], outputs: Tensors, finish: Finish | None, agreement: CollectiveFingerprints | None
-) -> Work:
+def _awaited(call: Call) -> Work:
     from torch._C import _distributed_c10d as c10d
 
     future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
@@ -294,14 +251,14 @@ def _awaited(
 
     def wait() -> None:
         try:
-            for part in parts:
+            for part in call.parts:
                 part.wait()
-            if finish is not None:
-                finish()
-            future.set_result(list(outputs))
+            if call.finish is not None:
+                call.finish()
+            future.set_result(list(call.outputs))
         except Exception as error:  # whoever waits for the work is to see it
-            if agreement is not None and isinstance(error, RuntimeError):
-                error = agreement.explain(error)
+            if call.agreement is not None and isinstance(error, RuntimeError):
+                error = call.agreement.explain(error)
             future.set_exception(error)  # type: ignore[arg-type]  # the stubs take it for a result
         done.set()
 

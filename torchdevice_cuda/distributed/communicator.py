@@ -18,9 +18,9 @@ from torch._C._distributed_c10d import Backend, PrefixStore, ProcessGroupGloo, S
 from ..drivers.errors import cuda_error
 from . import addresses, agreement, environment, membership, rules, watchdog
 from .agreement import Kind
-from .carriers import Carrier
+from .carriers import Call, Carrier
 from .options import TIMEOUT, NCCLConfig, Options
-from .reductions import Finish, Reduction
+from .reductions import Reduction
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import ErrorType
@@ -209,19 +209,12 @@ class Communicator(ProcessGroupGloo):
         parts, self._coalesced = self._coalesced or [], None
         if len(parts) == 1:
             return parts[0]
-        return self.carrier.work(parts, [], [], None, arrives=True, agreement=self._agreement)
+        return self.carrier.work(Call(parts, arrives=True, agreement=self._agreement))
 
     # --------------------------------------------------------------- of every call
-    def work(
-        self,
-        parts: list[Any],
-        outputs: Tensors = (),
-        lent: Tensors = (),
-        finish: Finish | None = None,
-        arrives: bool = False,
-    ) -> Any:
-        """Work for the program, of what the host was asked for."""
-        work = self.carrier.work(parts, outputs, lent, finish, arrives, self._agreement)
+    def work(self, *call: Any, arrives: bool = False) -> Any:
+        """Work for the program, of what the host was asked for: the members of a ``carriers.Call``."""
+        work = self.carrier.work(Call(*call)._replace(arrives=arrives, agreement=self._agreement))
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work

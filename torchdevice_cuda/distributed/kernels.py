@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import Backend, ProcessGroup, ReduceOp
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from .._compat import knows_dispatch_key, reduction_number
-from . import groups
+from . import carriers, groups
 from .carriers import Aliased, Carrier
 
 _has = torch._C._dispatch_has_kernel_for_dispatch_key
@@ -101,7 +101,7 @@ def _plain(backend: Any, call: Call, args: Sequence[Any], options: tuple[Any, ..
                 target.copy_(source)
 
     moved = any(target is not source for target, source in zip(lent[:count], brought, strict=False))
-    return carrier.work(parts, given[:count], lent[:count], back if moved else None, call.arrives)
+    return carrier.work(carriers.Call(parts, given[:count], lent[:count], back if moved else None, call.arrives))
 
 
 def kernel(name: str, device: torch.device, carrier: Carrier, left: Left) -> Callable[..., Any]:
