@@ -5,10 +5,8 @@ which one is known, ``capabilities`` knows which operators the backend lacks and
 
 An operator that leaves the GPU is a *departure*, counted with its reason. ``kernels`` registers one for each operator
 that is lacking and says so as the user wants; ``guards`` ask the backend first, and depart where it refuses.
-``compressed`` is for layouts that it refuses, ``quantized_tensors`` and ``quantized`` for quantised tensors,
-``nested_tensors`` and ``nested`` for nested ones, ``wide_tensors`` and ``wide`` for float64 where it is to be kept
-(``assigning``: ``x.data = y`` of all of them), ``storages`` for other sizes of storages. ``cuda_refusals`` refuses
-what CUDA does.
+``storages`` gives storages other sizes. ``cuda_refusals`` refuses what CUDA does. Tensors that the backend cannot hold
+are in ``wrapper_tensors``.
 
 A departure goes to one of two places: ``cpu`` takes the arguments to the CPU and the results back to the device,
 ``mlx_ops`` computes what came there through MLX (``mlx_arrays``: its arrays). ``mlx_routes`` measures and chooses

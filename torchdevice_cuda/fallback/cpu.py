@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from . import wide_tensors
 from .devices import is_cpu, is_stranger, mixed
-from .quantized_tensors import place
 from .refusals import NARROW
 
 if TYPE_CHECKING:
@@ -20,6 +18,9 @@ _CPU = torch.device("cpu")
 _COMPLEX128 = torch.complex128  # torch takes it to the device, where nothing can compute with it
 _base = torch._C.TensorBase
 _to, _cpu, _copy, _resize = _base.to, _base.cpu, _base.copy_, _base.resize_
+#: What wraps tensors of the CPU that a device cannot hold, by the device's type: of float64, and quantized ones.
+homes_of_doubles: dict[str, Any] = {}
+homes_of_quantized: dict[str, Any] = {}
 
 
 def to_cpu(value: Any, device: torch.device) -> Any:
@@ -38,18 +39,27 @@ def to_device(value: Any, device: torch.device) -> Any:
     """A result on the device, in a dtype that the device has."""
     if isinstance(value, torch.Tensor):
         if value.dtype in NARROW:
-            wide = wide_tensors.place(value, device)
-            if wide is not None:
-                return wide
+            home = homes_of_doubles.get(device.type)
+            if home is not None:
+                return home.wrap(value)
             value = _to(value, NARROW[value.dtype])
         try:
             return _to(value, device)
         except NotImplementedError as error:
-            return place(value, device, error)
+            return place_quantized(value, device, error)
     if isinstance(value, (list, tuple)):
         items = [to_device(item, device) for item in value]
         return items if isinstance(value, list) else tuple(items)  # the dispatcher gives tuples their names again
     return value
+
+
+def place_quantized(value: torch.Tensor, device: torch.device, error: Exception) -> torch.Tensor:
+    """Wrap a quantized tensor of the CPU for a device that refused it; raise ``error`` for any other."""
+    home = homes_of_quantized.get(device.type)
+    if home is None or not value.is_quantized:
+        raise error
+    wrapped: torch.Tensor = home.wrap(value)
+    return wrapped
 
 
 def _room(value: Any) -> Any:
@@ -64,7 +74,7 @@ def _room(value: Any) -> Any:
 def write_back(target: Any, source: Any) -> None:
     """Put what an operator wrote into a copy where it should have gone."""
     if isinstance(target, torch.Tensor):
-        # One of ours, known by its method: ``compressed`` is made of what is in here, and cannot be imported.
+        # A wrapper tensor, known by its method: its class is made of what is in here, and cannot be imported.
         if target.layout is not torch.strided and hasattr(target, "become"):
             target.become(source)
             return

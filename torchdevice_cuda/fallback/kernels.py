@@ -9,14 +9,14 @@ from __future__ import annotations
 import functools
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..drivers import cuda_operators
 from ..report.departures import departures, timed
-from . import compressed, cpu, cuda_refusals, nested
+from . import cpu, cuda_refusals
 from .capabilities import cut_off, keys, limited, missing, with_kernel
 from .guards import Guard
 from .mlx_routes import Routes
@@ -107,8 +107,11 @@ class Chain:
         return compute
 
 
-def register(chain: Chain, guard: Guard) -> list[torch.library.Library]:
-    """Register a kernel for every missing operator, and one over each that refuses; the libraries that hold them."""
+def register(chain: Chain, guard: Guard, elsewhere: Collection[str]) -> list[torch.library.Library]:
+    """Register a kernel for every missing operator, and one over each that refuses; the libraries that hold them.
+
+    Operators of ``elsewhere`` are registered by others.
+    """
     library = torch.library.Library("aten", "IMPL")
     known = keys()
     refusing = limited("MPS")  # before those that are missing have kernels too
@@ -117,17 +120,12 @@ def register(chain: Chain, guard: Guard) -> list[torch.library.Library]:
     for name, key in cuda_refusals.refused():
         if key in known:
             library.impl(name.removeprefix("aten::"), cuda_refusals.kernel(overload(name), key), key)
-    made = frozenset(f"aten::{name}" for name in nested.MAKING)
     for key in known:
         for name in missing(key):
-            if name in made:
-                continue
-            library.impl(name.removeprefix("aten::"), chain.kernel(overload(name)), key)
+            if name.removeprefix("aten::") not in elsewhere:
+                library.impl(name.removeprefix("aten::"), chain.kernel(overload(name)), key)
     for name in cut_off("MPS"):
         library.impl(name.removeprefix("aten::"), overload(name).decompose, "AutogradMPS")
-    if "SparseCsrMPS" in known:
-        compressed.register(library, chain.kernel)
-    nested.register(library, nested.Home(chain.device, chain.left, chain.translated, chain.believed_cpu))
     with warnings.catch_warnings():
         # torch says once that kernels have been overridden; these call the ones they override.
         warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel")

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from torchdevice_cuda.fallback import wide_tensors
-from torchdevice_cuda.fallback.wide import Home
 from torchdevice_cuda.report.departures import departures
+from torchdevice_cuda.wrapper_tensors.doubles import DoubleHome, homes
 
 #: As torch words it.
 NO_DOUBLE = "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64."
@@ -18,8 +17,8 @@ NO_FLOAT8 = "Trying to convert Float8_e4m3fn to the MPS backend but it does not 
 
 def counting(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """What departs from now on, and from where. float64 that is to be kept has a home."""
-    home = Home(torch.device("meta"), lambda *row: None, lambda error: error)
-    monkeypatch.setitem(wide_tensors.homes, "meta", home)
+    home = DoubleHome(torch.device("meta"), lambda *row: None, lambda error: error)
+    monkeypatch.setitem(homes, "meta", home)
     found: list[tuple[Any, ...]] = []
     monkeypatch.setattr(departures, "counter", lambda *row: lambda: found.append(row))
     monkeypatch.setattr(departures, "first_at", lambda row, file, line: found.append((file, line)))

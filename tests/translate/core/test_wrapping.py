@@ -15,7 +15,6 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 
-from torchdevice_cuda.fallback.wide_tensors import HostDoubleTensor
 from torchdevice_cuda.translate.core import wrapping
 from torchdevice_cuda.translate.core.context import Context
 from torchdevice_cuda.translate.core.editor import Editor
@@ -29,6 +28,7 @@ from torchdevice_cuda.translate.core.wrapping import (
     install,
     scripted,
 )
+from torchdevice_cuda.wrapper_tensors.doubles import HostDoubleTensor
 
 from . import context_of
 

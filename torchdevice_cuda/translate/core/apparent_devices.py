@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ...fallback.wide_tensors import HostDoubleTensor
+from ...wrapper_tensors.doubles import HostDoubleTensor
 from .marks import References
 
 _ref = weakref.ref

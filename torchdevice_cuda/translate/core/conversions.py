@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from ...fallback import nested_tensors
-from ...fallback.quantized_tensors import place
+from ...fallback.cpu import place_quantized
 from ...fallback.refusals import NARROW, NO_DTYPE, NO_NESTED, NO_QUANTIZED, refusal
+from ...wrapper_tensors import nested
 from .context import Context
 
 #: Methods that only give a tensor of another dtype, and the dtype that their name implies.
@@ -66,11 +66,11 @@ def on_refusal(context: Context, name: str) -> OnRefusal:
     def resolve(error: Exception, self: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
         kind = refusal(error)
         if kind == NO_QUANTIZED and self.device.type == "cpu":
-            return place(_to(self, _CPU, copy=True), precision.accelerator, error)
+            return place_quantized(_to(self, _CPU, copy=True), precision.accelerator, error)
         if kind == NO_NESTED and self.device.type == "cpu":
             args, kwargs = _without_devices(args, kwargs)
             converted = raw(self, *args, **kwargs) if name == "to" and (args or kwargs) else self
-            return nested_tensors.moved(converted, precision.accelerator, error)
+            return nested.moved(converted, precision.accelerator, error)
         if kind == NO_DTYPE and not makes_new and self.device.type != "cpu":
             return around(self, args, kwargs)
         if not precision.is_refusal(error):

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import torch
 
-from ...fallback import wide_tensors
 from ...fallback.refusals import NARROW, NO_DOUBLE, refusal
 from ...report.departures import departures
+from ...wrapper_tensors import doubles
 from .callers import site
 
 _to = torch._C.TensorBase.to
@@ -41,7 +41,7 @@ class Precision:
             return _to(tensor, self.accelerator)
         self.count(tensor.dtype)
         if self.choice == "cpu":
-            return wide_tensors.entered(tensor, self.accelerator)
+            return doubles.entered(tensor, self.accelerator)
         return _to(_to(tensor, narrow), self.accelerator)
 
     def count(self, dtype: torch.dtype) -> None:
@@ -71,5 +71,5 @@ COMPLEX128 = torch.complex128
 
 def refuse_complex128(made: torch.Tensor) -> None:
     """Raise what torch raises elsewhere for a tensor of a dtype that the GPU has not, if it is on the GPU."""
-    if _is_mps(made) and made.__class__ is not wide_tensors.HostDoubleTensor:
+    if _is_mps(made) and made.__class__ is not doubles.HostDoubleTensor:
         raise TypeError("Trying to convert ComplexDouble to the MPS backend but it does not have support for it.")

@@ -18,7 +18,7 @@ import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from ... import _compat
-from ...fallback.wide_tensors import HostDoubleTensor
+from ...wrapper_tensors.doubles import HostDoubleTensor
 
 if TYPE_CHECKING:
     from .context import Context

@@ -145,7 +145,7 @@ def kernels(context: Context) -> None:
     @editor.later
     def register() -> None:
         from ...distributed.kernels import kernel, register
-        from ...fallback.wide_tensors import homes
+        from ...wrapper_tensors.doubles import homes
 
         nonlocal registered
         with lock:

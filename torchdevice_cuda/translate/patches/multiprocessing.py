@@ -18,7 +18,7 @@ from ... import drivers
 from ..._compat import event_reducer
 from ...drivers.traits import Trait
 from ...fallback.refusals import NARROW
-from ...fallback.wide_tensors import HostDoubleTensor, entered, homes
+from ...wrapper_tensors.doubles import HostDoubleTensor, entered, homes
 from ..core.apparent_devices import ApparentDevices
 from ..core.callers import site
 from ..core.context import Context

@@ -30,14 +30,11 @@ def kernels(context: Context) -> None:
     """Every operator without a kernel on the GPU gets one that computes elsewhere and comes back."""
     # Imported where they are needed: no other driver pays for the tables.
     from ...cuda_cpp import copies
-    from ...fallback.capabilities import refusals
+    from ...fallback.capabilities import keys, refusals
+    from ...fallback.cpu import homes_of_doubles, homes_of_quantized
     from ...fallback.guards import Guard, functions
     from ...fallback.kernels import Chain, register
-    from ...fallback.nested_tensors import homes as nested_homes
-    from ...fallback.quantized import Home
-    from ...fallback.quantized_tensors import homes
-    from ...fallback.wide import Home as WideHome
-    from ...fallback.wide_tensors import homes as wide_homes
+    from ...wrapper_tensors import compressed, doubles, nested, quantized
 
     settings, editor, precision = context.settings, context.editor, context.precision
     kind = context.driver.device_type
@@ -57,16 +54,20 @@ def kernels(context: Context) -> None:
         translated=translated,
         believed_cpu=believed_cpu,
     )
-    doubles = precision.choice != "raise"
-    guard = Guard(device, chain.left, precision.admit if doubles else None, translated)
-    homes[kind] = Home(device, chain.left, translated, believed_cpu)
-    editor.on_undo(homes.clear)
-    editor.on_undo(nested_homes.clear)
+    with_doubles = precision.choice != "raise"
+    guard = Guard(device, chain.left, precision.admit if with_doubles else None, translated)
+    homes_of_quantized[kind] = quantized.QuantizedHome(device, chain.left, translated, believed_cpu)
     if precision.choice == "cpu":
-        wide_homes[kind] = WideHome(device, chain.left, translated)
-        editor.on_undo(wide_homes.clear)
+        homes_of_doubles[kind] = doubles.DoubleHome(device, chain.left, translated)
+    for homes in (homes_of_quantized, homes_of_doubles, nested.homes):
+        editor.on_undo(homes.clear)
     editor.on_undo(chain.routes.close)
-    for library in register(chain, guard):
+    libraries = register(chain, guard, nested.MAKING)
+    libraries.append(torch.library.Library("aten", "IMPL"))
+    if "SparseCsrMPS" in keys():
+        compressed.register(libraries[-1], chain.kernel)
+    nested.register(libraries[-1], nested.NestedHome(device, chain.left, translated, believed_cpu))
+    for library in libraries:
         editor.undone(f"torch.ops.{library.ns}[{kind.upper()}]", library._destroy)
     context.left = chain.left
     editor.on_undo(functools.partial(setattr, copies.leaving, "told", copies.leaving.told))
@@ -75,7 +76,7 @@ def kernels(context: Context) -> None:
         # The emulated device is no Mac, whatever machine it runs on.
         refusals.keep("emulated" if Trait.NATIVE in context.traits else kind)
     editor.on_undo(refusals.clear)
-    for owner, name, original in functions(doubles):
+    for owner, name, original in functions(with_doubles):
         if not rescued(context, owner, name, original, functools.partial(guard.handler, name)):
             install(context, owner, name, guard.function(name, original), original)
 

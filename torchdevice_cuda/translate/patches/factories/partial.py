@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from ....fallback import nested_tensors
-from ....fallback.quantized_tensors import place
+from ....fallback.cpu import place_quantized, seeded, to_cpu
 from ....fallback.refusals import NARROW, NO_NESTED, NO_QUANTIZED, refusal
+from ....wrapper_tensors import nested
 from ...core.context import Context
 from ...core.conversions import leaf
 from ...core.precision import COMPLEX128, refuse_complex128
@@ -126,17 +126,13 @@ def _on_refusal(context: Context, name: str, original: Function) -> Callable[[Ex
 
     def resolve(error: Exception, args: Arguments, kwargs: Keywords) -> Any:
         if refusal(error) == NO_QUANTIZED:
-            from ....fallback.cpu import to_cpu  # this file is every driver's
-
             device = precision.accelerator
             given = {name: to_cpu(value, device) for name, value in {**kwargs, "device": device}.items()}
-            return place(original(*to_cpu(args, device), **given), device, error)
+            return place_quantized(original(*to_cpu(args, device), **given), device, error)
         if refusal(error) == NO_NESTED:
-            from ....fallback.cpu import to_cpu
-
             device, wants = precision.accelerator, kwargs.get("requires_grad", False)
             made = original(*to_cpu(args, device), **{**kwargs, "device": _CPU, "requires_grad": False})
-            return nested_tensors.moved(made, device, error).requires_grad_(wants)
+            return nested.moved(made, device, error).requires_grad_(wants)
         if not precision.is_refusal(error):
             raise translated(error) from None
         dtype = kwargs.get("dtype") or (torch.get_default_dtype() if random else None)
@@ -144,8 +140,6 @@ def _on_refusal(context: Context, name: str, original: Function) -> Callable[[Ex
             precision.count(dtype)
             return original(*args, **{**kwargs, "dtype": NARROW[dtype]})
         if random:
-            from ....fallback.cpu import seeded
-
             kwargs = {**kwargs, "generator": seeded(kwargs.get("generator"), precision.accelerator)}
         return leaf(precision.admit, original, args, {**kwargs, "device": _CPU})
 

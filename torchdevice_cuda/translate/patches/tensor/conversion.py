@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ....drivers.traits import Trait
-from ....fallback.wide_tensors import HostDoubleTensor, become
+from ....wrapper_tensors.doubles import HostDoubleTensor, become
 from ...core import legacy
 from ...core.context import Context
 from ...core.conversions import CONVERSIONS, OnRefusal, on_refusal

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from . import cpu
-from .assigning import Assigned
-from .refusals import NO_LAYOUT, refusal
+from ..fallback import cpu
+from ..fallback.refusals import NO_LAYOUT, refusal
+from .base import Kernel, WrapperTensor, device_of, with_symbolic
 
 if TYPE_CHECKING:
-    from .operators import Operator
+    from ..fallback.operators import Operator
 
 _aten = torch.ops.aten
 _base = torch._C.TensorBase
-Kernel = Callable[..., Any]
 #: compressed indices, plain indices, values
 Members = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -35,7 +34,7 @@ def indices(layout: torch.layout) -> tuple[Operator, Operator]:
     return _aten.ccol_indices.default, _aten.row_indices.default
 
 
-class CompressedTensor(Assigned):
+class CompressedTensor(WrapperTensor):
     """A compressed sparse tensor on the GPU, as far as its operators can tell."""
 
     _held = ("_members", "_size", "_layout", "_kernel")
@@ -56,19 +55,13 @@ class CompressedTensor(Assigned):
             cls,
             size,
             dtype=members[2].dtype,
-            device=_device(members[2]),
+            device=device_of(members[2]),
             layout=layout,
             dispatch_sizes_strides_policy="sizes",
             dispatch_layout=True,
         )
         made._members, made._size, made._layout, made._kernel = members, tuple(size), layout, kernel
         return made
-
-    # mypy takes the keywords of special methods for nameless.
-    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        # torch shows the name of a class that is not its own.
-        shown: str = torch._tensor_str._str(self, tensor_contents=tensor_contents)
-        return shown.replace(f"{type(self).__name__}(", "tensor(", 1)
 
     def become(self, other: torch.Tensor) -> None:
         """Take the elements of a tensor of this layout on the CPU; members that keep their shape keep their memory."""
@@ -78,7 +71,7 @@ class CompressedTensor(Assigned):
             if mine.shape == value.shape:
                 cpu.write_back(mine, value)
             else:
-                members[number] = cpu.to_device(value, _device(self))
+                members[number] = cpu.to_device(value, device_of(self))
         compressed, plain, values = members
         self._members, self._size = (compressed, plain, values), tuple(other.shape)
 
@@ -87,28 +80,38 @@ class CompressedTensor(Assigned):
         return self._reduce_ex_internal(protocol)  # type: ignore[no-untyped-call]  # torch's, in a class of ours
 
     @classmethod
-    def __torch_dispatch__(  # type: ignore[override]  # torch's own is no classmethod
-        cls, func: Operator, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        own = _OWN.get(func)
-        if own is not None:
-            return own(*args, **kwargs)
+    def _answers(cls) -> dict[str, Kernel]:
+        return {
+            "prim::layout": lambda self: self._layout,
+            "detach": _again,
+            "alias": _again,
+            "values": lambda self: self._members[2].detach(),
+            "_nnz": lambda self: self._members[1].shape[-1],
+            "_to_copy": _moved,
+            "dim": lambda self: len(self._size),
+            **with_symbolic(
+                {
+                    "size": lambda self: self._size,
+                    "numel": lambda self: math.prod(self._size),
+                    "stride": _ask(_base.stride),
+                    "storage_offset": _ask(_base.storage_offset),
+                }
+            ),
+            "is_non_overlapping_and_dense": lambda self: False,
+            "is_contiguous": _ask(_base.is_contiguous),
+        }
+
+    def _compute(self, func: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func._can_decompose():
             return func.decompose(*args, **kwargs)
-        one = next(value for value in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(value, cls))
-        if func in indices(one._layout):
-            return one._members[indices(one._layout).index(func)].detach()
-        device = _device(one)
+        if func in indices(self._layout):
+            return self._members[indices(self._layout).index(func)].detach()
+        device = device_of(self)
         asked = kwargs.get("device")
         if asked is not None and asked.type != device.type:
             brought = {name: cpu.to_cpu(value, device) for name, value in kwargs.items()}
             return func(*cpu.to_cpu(args, device), **brought)
-        return one._kernel(func)(*args, **kwargs)
-
-
-# The program sees another device where this one looks at its own.
-_device: Callable[[torch.Tensor], torch.device] = vars(_base)["device"].__get__
+        return self._kernel(func)(*args, **kwargs)
 
 
 def _again(self: CompressedTensor) -> CompressedTensor:
@@ -118,7 +121,7 @@ def _again(self: CompressedTensor) -> CompressedTensor:
 
 def _moved(self: CompressedTensor, **kwargs: Any) -> torch.Tensor:
     """Another dtype, or a tensor of the CPU."""
-    device = kwargs.pop("device", None) or _device(self)
+    device = kwargs.pop("device", None) or device_of(self)
     dtype = kwargs.get("dtype") or self.dtype
     compressed, plain, values = self._members
     members = _base.to(compressed, device), _base.to(plain, device), _base.to(values, device, dtype, copy=True)
@@ -128,34 +131,7 @@ def _moved(self: CompressedTensor, **kwargs: Any) -> torch.Tensor:
 
 def _ask(func: Kernel) -> Kernel:
     """What a tensor of the CPU answers, be it an error."""
-    return lambda self, *args: func(cpu.to_cpu(self, _device(self)), *args)
-
-
-def _own() -> dict[Operator, Kernel]:
-    """Operators that need no computing, and those that are about the tensor and not its elements."""
-    own: dict[Operator, Kernel] = {
-        torch.ops.prim.layout.default: lambda self: self._layout,
-        _aten.detach.default: _again,
-        _aten.alias.default: _again,
-        _aten.values.default: lambda self: self._members[2].detach(),
-        _aten._nnz.default: lambda self: self._members[1].shape[-1],
-        _aten._to_copy.default: _moved,
-        _aten.dim.default: lambda self: len(self._size),
-    }
-    asked: dict[str, Kernel] = {
-        "size": lambda self: self._size,
-        "numel": lambda self: math.prod(self._size),
-        "stride": _ask(_base.stride),
-        "storage_offset": _ask(_base.storage_offset),
-    }
-    for name, function in asked.items():
-        own[getattr(_aten, name).default] = own[getattr(_aten, f"sym_{name}").default] = function
-    own[_aten.is_non_overlapping_and_dense.default] = lambda self: False
-    own[_aten.is_contiguous.default] = own[_aten.is_contiguous.memory_format] = _ask(_base.is_contiguous)
-    return own
-
-
-_OWN = _own()
+    return lambda self, *args: func(cpu.to_cpu(self, device_of(self)), *args)
 
 
 def register(library: torch.library.Library, kernel: Callable[[Operator], Kernel]) -> None:
@@ -178,7 +154,7 @@ def register(library: torch.library.Library, kernel: Callable[[Operator], Kernel
                 if refusal(error) != NO_LAYOUT:
                     raise
             refused = True
-        device = options.get("device") or _device(values)
+        device = options.get("device") or device_of(values)
         compressed, plain, values = compressed.detach(), plain.detach(), values.detach()
         values = _base.to(values, options.get("dtype") or values.dtype)
         members = _base.to(compressed, device), _base.to(plain, device), _base.to(values, device)

@@ -1,7 +1,7 @@
 """Tensors of float64 and complex128 on a GPU that has neither: they stay on the host, under the GPU's name.
 
 Metal has no doubles, and no release of torch makes such a tensor on MPS. Where the program wants full precision
-(``--float64 cpu``), a tensor of the CPU is put into one of ours, whose operators are ``wide``'s: to the program it is
+(``--float64 cpu``), a tensor of the CPU is put into one of ours, whose operators the CPU computes: to the program it is
 where CUDA's would be, and it goes together with the GPU's other tensors.
 
 What C++ makes by itself, with no tensor of ours at hand, it makes on MPS and fails. So functions that torch composes of
@@ -12,22 +12,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import torch
 from torch.utils._pytree import tree_iter, tree_map
 
-from .assigning import Assigned, assign
-from .refusals import NARROW, NO_DOUBLE, refusal
+from ..fallback import cpu
+from ..fallback.devices import is_stranger, mixed
+from ..fallback.refusals import NARROW, NO_DOUBLE, refusal
+from .base import CPU, Home, Kernel, WrapperTensor, answers_of_host, assign, device_of
 
 if TYPE_CHECKING:
-    from .operators import Operator
+    from ..fallback.operators import Operator
 
-Kernel = Callable[..., Any]
-_aten = torch.ops.aten
 _base = torch._C.TensorBase
-_CPU = torch.device("cpu")
-_device: Callable[[torch.Tensor], torch.device] = vars(_base)["device"].__get__
 #: Methods whose result may be a tensor that is none of ours.
 _LEAVING = frozenset("to cpu float half bfloat16 cfloat chalf type type_as".split())
 #: Classes of torch's that hold tensors: such as ours are inside of them, and never beside.
@@ -40,21 +38,11 @@ _MOVING = frozenset({"to", "cpu", "cuda", "type"})
 _WRITING = {"copy_": 1, "__setitem__": 2}
 
 
-class Home(Protocol):
-    """The device that wide tensors say they are on, and what computes for it."""
-
-    device: torch.device
-    between: Callable[[str], Kernel] | None
-
-    def kernel(self, op: Operator, /) -> Kernel:
-        """What computes an operator of wide tensors."""
-
-
 #: By the type of the device; none where float64 is not to be kept.
-homes: dict[str, Home] = {}
+homes: dict[str, DoubleHome] = cpu.homes_of_doubles
 
 
-def _refuse(value: torch.Tensor) -> None:
+def _refuse(value: torch.Tensor) -> NoReturn:
     """Raise for what has too many digits for the GPU, and cannot be one of ours."""
     name = str(value.dtype).removeprefix("torch.")
     kind = "nested" if value.is_nested else f"of layout {value.layout}"
@@ -62,16 +50,6 @@ def _refuse(value: torch.Tensor) -> None:
         f"--float64 cpu keeps strided tensors on the CPU for a GPU that has no {name}, and this one is {kind}: "
         "make it dense or float32 first, or use --float64 downcast"
     )
-
-
-def place(value: torch.Tensor, device: torch.device) -> HostDoubleTensor | None:
-    """A tensor of the CPU in one of ours, which shares its memory; ``None`` where that is not wanted."""
-    home = homes.get(device.type)
-    if home is None or value.dtype not in NARROW:
-        return None
-    if value.layout is not torch.strided or value.is_nested:
-        _refuse(value)
-    return HostDoubleTensor(value, home)
 
 
 def entered(value: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -121,12 +99,10 @@ _entered_at: Callable[[torch.Tensor, Home], torch.Tensor] = _Entering.apply
 _left_for: Callable[[torch.Tensor], torch.Tensor] = _Leaving.apply
 
 
-class HostDoubleTensor(Assigned):
+class HostDoubleTensor(WrapperTensor):
     """A tensor of float64 or complex128 on the GPU, as far as its operators can tell."""
 
-    _held = ("_host", "_home")
     _host: torch.Tensor
-    _home: Home
 
     @staticmethod
     def __new__(cls, host: torch.Tensor, home: Home) -> HostDoubleTensor:
@@ -263,12 +239,11 @@ class HostDoubleTensor(Assigned):
     ) -> Any:
         if any(kind.__name__ in _OUTER for kind in types):
             return NotImplemented
-        own = _own().get(func)
-        if own is not None:
-            return own(*args, **kwargs or {})
-        one = next((value for value in args if isinstance(value, cls)), None)
-        one = _first((args, kwargs)) if one is None else one
-        return one._home.kernel(func)(*args, **kwargs or {})
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+    @classmethod
+    def _answers(cls) -> dict[str, Kernel]:
+        return {**answers_of_host(), **dict.fromkeys(("detach", "alias"), lambda self: cls(self._host, self._home))}
 
 
 def become(self: torch.Tensor, other: torch.Tensor) -> None:
@@ -296,7 +271,7 @@ def _left(func: Any, value: HostDoubleTensor, args: tuple[Any, ...], kwargs: dic
     made = func(value.detach(), *args, **kwargs)
     if not isinstance(made, torch.Tensor) or isinstance(made, HostDoubleTensor):
         return func(value, *args, **kwargs)  # the name of a type; or one of ours again, or the tensor itself
-    return _base.to(_left_for(value), device=_device(made), dtype=made.dtype)
+    return _base.to(_left_for(value), device=device_of(made), dtype=made.dtype)
 
 
 def _narrowed(args: tuple[Any, ...], which: int) -> tuple[Any, ...]:
@@ -304,7 +279,7 @@ def _narrowed(args: tuple[Any, ...], which: int) -> tuple[Any, ...]:
     value = args[which]
     if not isinstance(value, HostDoubleTensor) or not value.requires_grad:
         return args
-    narrow = _base.to(_left_for(value), device=_device(args[0]), dtype=args[0].dtype)
+    narrow = _base.to(_left_for(value), device=device_of(args[0]), dtype=args[0].dtype)
     return (*args[:which], narrow, *args[which + 1 :])
 
 
@@ -313,8 +288,8 @@ def _brought(device: torch.device, value: Any) -> Any:
     if isinstance(value, HostDoubleTensor):
         return _left_for(value)
     if isinstance(value, torch.Tensor):
-        return _base.to(value, _CPU) if _device(value).type == device.type else value
-    return _CPU if isinstance(value, torch.device) and value.type == device.type else value
+        return _base.to(value, CPU) if device_of(value).type == device.type else value
+    return CPU if isinstance(value, torch.device) and value.type == device.type else value
 
 
 def _first(arguments: Any) -> HostDoubleTensor:
@@ -344,36 +319,60 @@ def _written_on_host(func: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -
     return self
 
 
-def _asked(name: str) -> Kernel:
-    """What the tensor of the CPU answers about itself; its methods are seen by no mode that watches operators."""
-    ask = getattr(_base, name)
-    return lambda self, *args: ask(self._host, *args)
+#: Between devices on purpose.
+_BETWEEN = frozenset({"aten::copy_"})
+#: An operator that is made of others has no kernel of CUDA's that would compare devices.
+_COMPOSITE = "CompositeExplicitAutograd"
+#: They decide whether there is something to copy, and where to; seen here where autograd is off.
+_DECIDING = frozenset({"to", "type_as"})
 
 
-def _asked_contiguous(self: HostDoubleTensor, memory_format: torch.memory_format = torch.contiguous_format) -> bool:
-    return _base.is_contiguous(self._host, memory_format=memory_format)
+class DoubleHome(Home):
+    """The device that tensors of float64 say they are on: results of float64 stay on the host, others go to the GPU."""
+
+    reason = "the GPU has no float64"
+    results_of_cpu = {"aten::_pack_padded_sequence": 1}
+    #: what computes an operator between processes, by its name: it takes tensors to the CPU itself
+    between: Callable[[str], Kernel] | None = None
+
+    def _kernel(self, op: Operator) -> Kernel:
+        if op.name() == "aten::_to_copy":
+            return self._moving(op)
+        if op.overloadpacket.__name__ in _DECIDING:
+            return op.decompose
+        if op.namespace == "c10d" and self.between is not None:
+            return self.between(op.name().partition("::")[2])
+        return self.computing(op)
+
+    def check(self, op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Refuse tensors of the CPU where CUDA does."""
+        if any(map(is_stranger, (*args, *kwargs.values()))) and not _is_between(op.name()):
+            error = mixed(op, args, kwargs)
+            if error is not None:
+                raise self.translated(error)
+
+    def wrap(self, value: torch.Tensor) -> torch.Tensor | None:
+        """Wrap a tensor of float64, also where this is no longer the home that others would find."""
+        if value.dtype not in NARROW:
+            return None
+        if value.layout is not torch.strided or value.is_nested:
+            _refuse(value)
+        return HostDoubleTensor(value, self)
+
+    def _moving(self, op: Operator) -> Kernel:
+        """A copy of one of ours, in another dtype or on another device."""
+
+        def move(self_: HostDoubleTensor, **kwargs: Any) -> Any:
+            asked = kwargs.pop("device", None)
+            made = op(self_._host, device=CPU, **kwargs)
+            if asked is None or asked.type == self.device.type:
+                self.left(op.name(), "CPU", self.reason)
+                return self.place(made)
+            return made if asked.type == "cpu" else made.to(asked)
+
+        return move
 
 
 @functools.cache
-def _own() -> dict[Operator, Kernel]:
-    """Operators that are about the tensor and not its elements."""
-    own: dict[Operator, Kernel] = {}
-
-    def answer(name: str, kernel: Kernel) -> None:
-        packet = getattr(_aten, name, None)
-        for overload in packet.overloads() if packet is not None else ():
-            if overload in ("default", "memory_format"):
-                own[getattr(packet, overload)] = kernel
-
-    for name in ("size", "stride", "numel", "storage_offset"):
-        answer(name, _asked(name))
-        answer(f"sym_{name}", _asked(name))
-    answer("dim", _asked("dim"))
-    for name in ("is_contiguous", "sym_is_contiguous"):
-        answer(name, _asked_contiguous)
-    for name in ("is_non_overlapping_and_dense", "is_strides_like_format"):
-        packet = getattr(_aten, name, None)
-        if packet is not None:
-            answer(name, lambda self, *args, ask=packet.default: ask(self._host, *args))
-    own[_aten.detach.default] = own[_aten.alias.default] = lambda self: HostDoubleTensor(self._host, self._home)
-    return own
+def _is_between(name: str) -> bool:
+    return name in _BETWEEN or torch._C._dispatch_has_kernel_for_dispatch_key(name, _COMPOSITE)

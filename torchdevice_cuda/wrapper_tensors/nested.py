@@ -10,22 +10,22 @@ Python. So ours say that they are, to C++ alone.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch.utils._pytree import tree_leaves
 
-from .assigning import Assigned
+from ..fallback import cpu
+from ..fallback.devices import is_stranger, mixed, two_devices
+from ..fallback.operators import overload
+from .base import CPU, Home, Kernel, WrapperTensor, device_of
 
 if TYPE_CHECKING:
-    from .operators import Operator
+    from ..fallback.operators import Operator
 
 _aten = torch.ops.aten
 _base = torch._C.TensorBase
-_CPU = torch.device("cpu")
-Kernel = Callable[..., Any]
 #: torch's words where something is made of the sizes of irregular dimensions.
 NO_SIZES = "Internal error: NestedTensorImpl doesn't support sizes. Please file an issue."
 #: What tells the sizes of irregular dimensions from those of torch's own nested tensors, which are counted.
@@ -48,45 +48,26 @@ def places_of(nested: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.T
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
     """All elements of a tensor's storage, in one dimension."""
-    made = torch._C._VariableFunctions.empty(0, dtype=tensor.dtype, device=_device(tensor))
+    made = torch._C._VariableFunctions.empty(0, dtype=tensor.dtype, device=device_of(tensor))
     return made.set_(_base.untyped_storage(tensor))
-
-
-# The program sees another device where this one looks at its own.
-_device: Callable[[torch.Tensor], torch.device] = vars(_base)["device"].__get__
 
 
 def on_host(elements: torch.Tensor, *places: torch.Tensor) -> torch.Tensor:
     """A nested tensor of the CPU."""
     if places[0].dim():
         return cast("torch.Tensor", _aten._nested_view_from_buffer(elements, *places))
-    return cast("torch.Tensor", _aten._nested_tensor_from_tensor_list([], dtype=elements.dtype, device=_CPU))
+    return cast("torch.Tensor", _aten._nested_tensor_from_tensor_list([], dtype=elements.dtype, device=CPU))
 
 
-class Home(Protocol):
-    """The GPU that nested tensors are on, and what computes with them there."""
-
-    device: torch.device
-
-    def kernel(self, op: Operator, /) -> Kernel:
-        """What computes an operator of nested tensors."""
-
-    def made(self, host: torch.Tensor) -> StridedNestedTensor:
-        """A nested tensor of the CPU, on the GPU."""
-
-    def view(self, elements: torch.Tensor, *places: torch.Tensor) -> StridedNestedTensor:
-        """A nested tensor whose elements are those of another on the GPU."""
-
-
-class StridedNestedTensor(Assigned):
+class StridedNestedTensor(WrapperTensor):
     """A nested tensor on the GPU, as far as its operators can tell."""
 
     _held = ("_members", "_home")
     _members: Members
-    _home: Home
+    _home: NestedHome
 
     @staticmethod
-    def __new__(cls, members: Members, home: Home) -> StridedNestedTensor:
+    def __new__(cls, members: Members, home: NestedHome) -> StridedNestedTensor:
         """Of elements on the GPU, which it shares its memory with."""
         keys = torch._C.DispatchKeySet(torch._C.DispatchKey.NestedTensor)
         zeros = (0,) * (_dim(members) or 1)
@@ -145,7 +126,7 @@ class StridedNestedTensor(Assigned):
 
     def _shell(self) -> torch.Tensor:
         """A nested tensor of the CPU of the same sizes, which knows what to say of them; its elements are anything."""
-        elements = torch._C._VariableFunctions.empty(self._members.elements.shape, dtype=self.dtype, device=_CPU)
+        elements = torch._C._VariableFunctions.empty(self._members.elements.shape, dtype=self.dtype, device=CPU)
         return on_host(elements, *self._members[1:])
 
     @classmethod
@@ -158,15 +139,37 @@ class StridedNestedTensor(Assigned):
             return function(func, *args, **(kwargs or {}))
 
     @classmethod
-    def __torch_dispatch__(  # type: ignore[override]  # torch's own is no classmethod
-        cls, func: Operator, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        own = _own().get(func)
-        if own is not None:
-            return own(*args, **kwargs)
-        one = next(value for value in tree_leaves((args, kwargs)) if isinstance(value, cls))
-        return one._home.kernel(func)(*args, **kwargs)
+    def _answers(cls) -> dict[str, Kernel]:
+        return {
+            "prim::layout": lambda self: torch.jagged,
+            "sym_size": _sizes,
+            "size": lambda self: self.size(),
+            "sym_stride": lambda self: (0,) * _dim(self._members),
+            "stride": lambda self: self.stride(),
+            "sym_numel": _numel,
+            "numel": _numel,
+            "sym_storage_offset": lambda self: 0,
+            "storage_offset": lambda self: 0,
+            "dim": lambda self: _dim(self._members),
+            "is_contiguous": _is_contiguous,
+            "is_non_overlapping_and_dense": lambda self: False,
+            "is_pinned": lambda self, *device: False,
+            "detach": _again,
+            "alias": _again,
+            "_to_copy": _moved,
+            "native_dropout": _dropout,
+            "_nested_tensor_size": lambda self: self._members.sizes,
+            "_nested_tensor_strides": lambda self: self._members.strides,
+            "_nested_tensor_storage_offsets": lambda self: self._members.offsets,
+            # What C++ asks of those that it leaves to Python, to hand it to ``_nested_from_padded_tensor``.
+            "_nested_get_offsets": lambda self: self._members.offsets,
+            "_nested_get_jagged_dummy": _again,
+            "_nested_get_ragged_idx": lambda self: 1,
+            "_nested_get_min_seqlen": lambda self: None,
+            "_nested_get_max_seqlen": lambda self: None,
+            "_nested_get_values": lambda self: whole(self._members.elements),
+            "_nested_from_padded_tensor": _from_padded,
+        }
 
 
 def _dim(members: Members) -> int:
@@ -174,7 +177,7 @@ def _dim(members: Members) -> int:
 
 
 #: By the type of the device.
-homes: dict[str, Home] = {}
+homes: dict[str, NestedHome] = {}
 
 
 def moved(value: torch.Tensor, device: torch.device, error: Exception) -> torch.Tensor:
@@ -286,43 +289,147 @@ def _from_padded(
     return _aten._nested_from_padded(padded, dummy._members.sizes)
 
 
-@functools.cache
-def _own() -> dict[Operator, Kernel]:
-    """Operators that need no computing, and those that are about the tensor and not its elements."""
-    own: dict[str, Kernel] = {
-        "sym_size": _sizes,
-        "size": lambda self: self.size(),
-        "sym_stride": lambda self: (0,) * _dim(self._members),
-        "stride": lambda self: self.stride(),
-        "sym_numel": _numel,
-        "numel": _numel,
-        "sym_storage_offset": lambda self: 0,
-        "storage_offset": lambda self: 0,
-        "dim": lambda self: _dim(self._members),
-        "is_contiguous": _is_contiguous,
-        "is_non_overlapping_and_dense": lambda self: False,
-        "is_pinned": lambda self, *device: False,
-        "detach": _again,
-        "alias": _again,
-        "_to_copy": _moved,
-        "native_dropout": _dropout,
-        "_nested_tensor_size": lambda self: self._members.sizes,
-        "_nested_tensor_strides": lambda self: self._members.strides,
-        "_nested_tensor_storage_offsets": lambda self: self._members.offsets,
-        # What C++ asks of those that it leaves to Python, to hand it to ``_nested_from_padded_tensor``.
-        "_nested_get_offsets": lambda self: self._members.offsets,
-        "_nested_get_jagged_dummy": _again,
-        "_nested_get_ragged_idx": lambda self: 1,
-        "_nested_get_min_seqlen": lambda self: None,
-        "_nested_get_max_seqlen": lambda self: None,
-        "_nested_get_values": lambda self: whole(self._members.elements),
-        "_nested_from_padded_tensor": _from_padded,
-    }
-    found: dict[Operator, Kernel] = {}
-    for name, kernel in own.items():
-        packet = getattr(_aten, name, None)
-        for overload in packet.overloads() if packet is not None else ():
-            if overload in ("default", "memory_format"):
-                found[getattr(packet, overload)] = kernel
-    found[torch.ops.prim.layout.default] = lambda self: torch.jagged
-    return found
+# -------------------------------------------------------------------------------- computing
+#: Operators that make nested tensors of others.
+MAKING = (
+    "_nested_tensor_from_tensor_list",
+    "_nested_view_from_buffer",
+    "_nested_from_padded",
+    "_nested_tensor_from_mask",
+)
+#: What the CPU computes with nested tensors and CUDA does not.
+_NOT_CUDAS = frozenset({"aten::sum.dim_IntList", "aten::_nested_sum_backward"})
+#: Between devices on purpose.
+_BETWEEN = frozenset({"aten::copy_"})
+#: Its gradient is a formula that takes the tensor for one of C++.
+_UNSOUND_BACKWARD = frozenset({"aten::split_with_sizes"})
+
+
+class NestedHome(Home):
+    """The GPU that nested tensors are on."""
+
+    reason = "the GPU's backend has no nested tensors"
+    backends = "'NestedTensorCPU'", "'NestedTensorCUDA'"
+
+    def visit(self) -> _Visit:
+        """Begin a call."""
+        return _Visit(self)
+
+    def made(self, host: torch.Tensor) -> StridedNestedTensor:
+        """A nested tensor of the CPU, on the GPU."""
+        return StridedNestedTensor(Members(_base.to(whole(host), self.device), *places_of(host)), self)
+
+    def view(self, elements: torch.Tensor, *places: torch.Tensor) -> StridedNestedTensor:
+        """A nested tensor whose elements are those of another on the GPU."""
+        return StridedNestedTensor(Members(whole(elements), *places), self)
+
+    def check(self, op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Refuse what CUDA refuses, and what torch cannot do without taking ours for its own."""
+        if op.name() not in _BETWEEN and any(map(is_stranger, (*args, *kwargs.values()))):
+            error = mixed(op, args, kwargs)
+            words = two_devices(self.device, CPU) if error is None else str(error)
+            raise self.translated(RuntimeError(words.replace("wrapper_CUDA_", "wrapper_NestedTensorCUDA_")))
+        nested = [value for value in tree_leaves((args, kwargs)) if isinstance(value, StridedNestedTensor)]
+        if op.name() in _NOT_CUDAS and not any(map(self.believed_cpu, nested)):
+            # Asked for its kernel, the dispatcher says that there is none before it looks at arguments.
+            cudas = torch._C.DispatchKeySet(torch._C._dispatch_key_parse("NestedTensorCUDA"))
+            op.redispatch(cudas, *args, **kwargs)
+        if op.name() in _UNSOUND_BACKWARD and torch.is_grad_enabled() and any(one.requires_grad for one in nested):
+            raise NotImplementedError(
+                f"{op.name()} of a nested tensor that requires a gradient is not possible with layout=torch.strided on "
+                "this GPU; with layout=torch.jagged, and on the CPU, it is"
+            )
+
+
+class _Visit:
+    """One call's stay on the CPU: what shares memory on the GPU shares it there, and a view comes back as one."""
+
+    def __init__(self, home: NestedHome) -> None:
+        self._home = home
+        self._hosts: dict[int, torch.Tensor] = {}
+        self._origins: dict[int, torch.Tensor] = {}
+
+    def bring(self, value: Any) -> Any:
+        """An argument as the CPU takes it."""
+        if isinstance(value, StridedNestedTensor):
+            elements, *places = value._members
+            host = self._hosts.get(elements.data_ptr())
+            if host is None:
+                host = self._hosts[elements.data_ptr()] = _base.to(elements, CPU)
+                self._origins[host.data_ptr()] = elements
+            return on_host(host, *places)
+        if isinstance(value, (list, tuple)):
+            return [self.bring(item) for item in value]
+        if isinstance(value, torch.SymInt):
+            if value.node.nested_int_coeff() != 1:
+                raise RuntimeError(NO_SIZES)
+            return -1  # an irregular dimension, which a view keeps
+        return cpu.to_cpu(value, self._home.device)
+
+    def place(self, value: Any) -> Any:
+        """A result as the program is to see it."""
+        if isinstance(value, (list, tuple)):
+            items = [self.place(item) for item in value]
+            return items if isinstance(value, list) else tuple(items)
+        if not isinstance(value, torch.Tensor):
+            return value
+        address = value.untyped_storage().data_ptr()
+        origin = self._origins.get(address) if address else None
+        if value.is_nested:
+            return self._home.made(value) if origin is None else self._home.view(origin, *places_of(value))
+        if origin is None:
+            return cpu.to_device(value, self._home.device)
+        return _base.as_strided(origin, value.shape, value.stride(), value.storage_offset())
+
+    def write_back(self, target: Any, source: Any) -> None:
+        """Put what was written on the CPU where it belongs."""
+        if isinstance(target, StridedNestedTensor):
+            _base.copy_(target._members.elements, whole(source))
+            target._members = Members(target._members.elements, *places_of(source))
+        elif target is not None:
+            cpu.write_back(target, source)
+
+
+def _empty(like: torch.Tensor) -> torch.Tensor:
+    """One of the CPU, of the same shape."""
+    return torch._C._VariableFunctions.empty(like.shape, dtype=like.dtype, device=CPU)
+
+
+def _joined(home: NestedHome, parts: Sequence[torch.Tensor], options: dict[str, Any]) -> torch.Tensor:
+    """A nested tensor of others, which stay on the GPU; the CPU looks whether they fit each other."""
+    home.check(_aten._nested_tensor_from_tensor_list.default, (parts,), {})
+    asked = options.pop("device", None) or home.device
+    shell: torch.Tensor = _aten._nested_tensor_from_tensor_list([_empty(part) for part in parts], **options)
+    elements = torch._C._VariableFunctions.cat([part.reshape(-1) for part in parts]).to(asked, shell.dtype)
+    if asked.type != home.device.type:
+        return on_host(elements, *places_of(shell))
+    return home.view(elements, *places_of(shell))
+
+
+def register(library: torch.library.Library, home: NestedHome) -> None:
+    """Have nested tensors made on the GPU."""
+    homes[home.device.type] = home
+
+    def of_list(parts: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
+        return _joined(
+            home, parts, dict(zip(("dtype", "layout", "device", "pin_memory"), args, strict=False), **kwargs)
+        )
+
+    def of_buffer(elements: torch.Tensor, *given: torch.Tensor) -> torch.Tensor:
+        places = [cpu.to_cpu(place, home.device) for place in given]  # loaded, they may be on the GPU
+        on_host(_empty(elements), *places)  # looks whether they fit
+        return home.view(elements, *places)
+
+    def computed(name: str) -> Kernel:
+        op = overload(name)
+
+        def compute(*args: Any, **kwargs: Any) -> torch.Tensor:
+            home.left(op.name(), "CPU", home.reason)
+            given = {key: cpu.to_cpu(value, home.device) for key, value in kwargs.items()}
+            return home.made(op(*cpu.to_cpu(args, home.device), **given))
+
+        return compute
+
+    kernels = (of_list, of_buffer, *map(computed, MAKING[2:]))
+    for name, kernel in zip(MAKING, kernels, strict=True):
+        library.impl(name, kernel, "MPS")
