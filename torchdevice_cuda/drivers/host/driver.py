@@ -74,7 +74,6 @@ class HostDriver(Driver):
         return self.settings.devices
 
     def physical_uuids(self) -> list[str]:
-        """The names of those, as NVML has them."""
         return [f"GPU-{hostfacts.device_uuid(index)}" for index in range(self.settings.devices)]
 
     def physical(self, index: int) -> int:

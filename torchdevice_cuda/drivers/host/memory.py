@@ -333,7 +333,6 @@ class ProcessMemory(Memory):
         return self._entered.pools[device]
 
     def retain_pool(self, device: int, pool: PoolId) -> None:
-        """One holder of a pool more."""
         with self._lock:
             self._holders[device, _as_id(pool)] += 1
 
@@ -346,7 +345,6 @@ class ProcessMemory(Memory):
                 self._holders[key] = left
 
     def pool_holders(self, device: int, pool: PoolId) -> int:
-        """How many hold a pool."""
         return self._holders.get((device, _as_id(pool)), 0)
 
     def enter_pool(self, device: int, pool: PoolId, every_thread: bool = False) -> None:
@@ -372,7 +370,6 @@ class ProcessMemory(Memory):
         super().apply(settings)
 
     def fraction(self, device: int) -> float:
-        """The share of the device's memory this process may take."""
         _ = self.settings  # which may say so
         return self._fractions[device]
 

@@ -61,7 +61,6 @@ class HostStreams(CapturingStreams):
 
     # ------------------------------------------------------------------- making
     def new(self, device: int, priority: int = 0) -> int:
-        """The next stream of the device's pool for this priority; its id."""
         self._valid(device)
         priority = max(GREATEST_PRIORITY, min(LEAST_PRIORITY, priority))
         with self._lock:
@@ -85,7 +84,6 @@ class HostStreams(CapturingStreams):
         return handle
 
     def state(self, stream_id: int, device: int) -> StreamState:
-        """The stream with this id; ids of the pool exist before anyone asked for them, as on CUDA."""
         state = self._by_id.get((device, stream_id))
         if state is not None:
             return state
@@ -99,7 +97,6 @@ class HostStreams(CapturingStreams):
 
     # ------------------------------------------------------------------ current
     def current(self, device: int) -> int:
-        """The calling thread's current stream on a device."""
         self._valid(device)
         current: dict[int, int] = getattr(self._thread, "current", {})
         chosen = current.get(device, DEFAULT_STREAM)
@@ -108,7 +105,6 @@ class HostStreams(CapturingStreams):
         return chosen
 
     def set_current(self, stream_id: int, device: int) -> None:
-        """Make a stream the calling thread's current one on its device."""
         self.state(stream_id, device)
         if self.captures.left:
             self.captures.tidy()
@@ -119,7 +115,6 @@ class HostStreams(CapturingStreams):
 
     # ------------------------------------------------------------------ waiting
     def sleep(self, cycles: int, device: int) -> None:
-        """Keep the current stream busy for this many device cycles, without holding up the caller."""
         state = self.state(self.current(device), device)
         if self.captures.underway and (capture := self.captures.of(state)) is not None:
             capture.add("sleep", lambda: self.sleep(cycles, device))
@@ -129,21 +124,18 @@ class HostStreams(CapturingStreams):
             state.idle_at = max(state.idle_at, time.monotonic_ns()) + busy
 
     def query(self, stream_id: int, device: int) -> bool:
-        """Whether all work of a stream is done."""
         state = self.state(stream_id, device)
         if self.captures.underway:
             self.captures.refuse_waiting_for(state)
         return state.idle_at <= time.monotonic_ns()
 
     def synchronize(self, stream_id: int, device: int) -> None:
-        """Wait for all work of a stream."""
         state = self.state(stream_id, device)
         if self.captures.underway:
             self.captures.refuse_waiting_for(state)
         _sleep_until(state.idle_at)
 
     def synchronize_device(self, device: int) -> None:
-        """Wait for all work of all streams of a device."""
         self._valid(device)
         if self.captures.underway:
             self.captures.refuse_waiting_for_device(device)
@@ -154,24 +146,20 @@ class HostStreams(CapturingStreams):
         _sleep_until(max(state.idle_at for state in states))
 
     def is_capturing(self, stream_id: int, device: int) -> bool:
-        """Whether a graph is being captured on a stream."""
         state = self.state(stream_id, device)
         return bool(self.captures.underway) and self.captures.of(state) is not None
 
     # ------------------------------------------------------------------- events
     def event(self, timing: bool) -> EventState:
-        """A new event, not yet recorded."""
         return EventState(timing)
 
     def create_event(self, event: EventState, device: int) -> None:
-        """Give an event its device and handle, as the first record (or an IPC handle) does."""
         if not event.handle:
             event.device = self._valid(device)
             with self._lock:
                 event.handle = next(self._handles)
 
     def record(self, event: EventState, stream_id: int, device: int) -> None:
-        """Let the event complete when all work now in the stream has."""
         self.create_event(event, device)
         if event.device != device:
             raise RuntimeError(f"Event device {event.device} does not match recording stream's device {device}.")
@@ -186,7 +174,6 @@ class HostStreams(CapturingStreams):
         event.completes_at = max(state.idle_at, time.monotonic_ns())
 
     def wait(self, event: EventState, stream_id: int, device: int) -> None:
-        """Hold later work of the stream until the event completes; no wait for an event never recorded."""
         state = self.state(stream_id, device)
         if not event.handle or self._is_captured("wait for an event", event, state, self.wait, self.captures.wait):
             return
@@ -212,19 +199,16 @@ class HostStreams(CapturingStreams):
         return True
 
     def query_event(self, event: EventState) -> bool:
-        """Whether the event has completed; an event never recorded has."""
         if self.captures.underway or event.captured is not None:
             self.captures.refuse_asking(event)
         return event.completes_at <= time.monotonic_ns()
 
     def synchronize_event(self, event: EventState) -> None:
-        """Wait for the event."""
         if self.captures.underway or event.captured is not None:
             self.captures.refuse_asking(event)
         _sleep_until(event.completes_at)
 
     def elapsed_ms(self, start: EventState, end: EventState) -> float:
-        """Milliseconds between two completed events of one device."""
         if start.device != end.device:
             raise cuda_error(400)
         return (end.completes_at - start.completes_at) / 1e6

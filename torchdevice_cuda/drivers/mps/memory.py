@@ -113,7 +113,6 @@ class MpsMemory(ProcessMemory):
         return stats
 
     def reset_peak(self, device: int) -> None:
-        """Let the peaks start from the present figures."""
         if self._books is not None:
             with contextlib.suppress(RuntimeError):
                 self._books.reset_peak(0)
@@ -121,7 +120,6 @@ class MpsMemory(ProcessMemory):
         self._reserved.reset_peak()
 
     def reset_accumulated(self, device: int) -> None:
-        """Let the sums start from zero."""
         super().reset_accumulated(device)
         self._reserved.reset_accumulated()
 

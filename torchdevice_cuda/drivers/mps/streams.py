@@ -87,7 +87,6 @@ class MpsStreams(HostStreams):
 
     # ------------------------------------------------------------------ waiting
     def query(self, stream_id: int, device: int) -> bool:
-        """Whether all work of a stream is done."""
         return super().query(stream_id, device) and self._idle()
 
     def synchronize(self, stream_id: int, device: int) -> None:
@@ -96,7 +95,6 @@ class MpsStreams(HostStreams):
         self._drain()
 
     def synchronize_device(self, device: int) -> None:
-        """Wait for all work of the device."""
         super().synchronize_device(device)
         self._drain()
 
@@ -142,11 +140,9 @@ class MpsStreams(HostStreams):
             self._keep(event.native)
 
     def query_event(self, event: EventState) -> bool:
-        """Whether the event has completed."""
         return super().query_event(event) and (event.native is None or event.native.signalled())
 
     def synchronize_event(self, event: EventState) -> None:
-        """Wait for the event."""
         super().synchronize_event(event)
         recording: Recording | None = event.native
         if recording is not None and not self._arrives(recording) and event.native is recording:

@@ -25,11 +25,9 @@ class RecordingDriver(Driver):
 
     @property
     def can_capture(self) -> bool:
-        """Graphs can be captured."""
         return True
 
     def graph(self) -> NativeGraph | None:
-        """A graph that nothing has been captured into."""
         from .graph import RecordedGraph  # which needs all of torch
 
         return RecordedGraph(self, self.streams.captures)

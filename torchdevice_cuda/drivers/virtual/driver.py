@@ -124,7 +124,6 @@ class VirtualDriver(HostDriver):
         return True
 
     def graph(self) -> NativeGraph | None:
-        """A graph that nothing has been captured into."""
         return self._module.Graph()
 
     def start(self) -> None:
@@ -140,7 +139,6 @@ class VirtualDriver(HostDriver):
             self._module.mark_used()
 
     def in_bad_fork(self) -> bool:
-        """Whether this process was forked from one that had used the device."""
         return super().in_bad_fork() or ("_module" in self.__dict__ and self._module.in_bad_fork())
 
     def has_context(self, device: int) -> bool:
@@ -166,7 +164,6 @@ class VirtualDriver(HostDriver):
         return self._module.get_device()
 
     def set_device(self, index: int) -> None:
-        """Make ``index`` the calling thread's current device."""
         self._module.set_device(self.check(index))
 
     def generators(self) -> tuple[torch.Generator, ...]:
@@ -174,7 +171,6 @@ class VirtualDriver(HostDriver):
         return tuple(self._module.default_generator(index) for index in range(self._count))
 
     def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
-        """Restore a generator."""
         generator.set_state(state)
 
 

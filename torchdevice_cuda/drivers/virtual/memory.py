@@ -108,7 +108,6 @@ class NativeMemory(Memory):
         return self._native.get_metadata()
 
     def set_metadata(self, text: str) -> None:
-        """Say something else."""
         self._native.set_metadata(text)
 
     @property
@@ -125,16 +124,13 @@ class NativeMemory(Memory):
 
     # --------------------------------------------------------------- statistics
     def stats(self, device: int) -> dict[str, Any]:
-        """Nested statistics."""
         stats = self._native.memory_stats(self._check(device))
         return _as_async(stats) if self._is_async else stats
 
     def reset_peak(self, device: int) -> None:
-        """Start the peaks from the present."""
         self._native.reset_peak_stats(self._check(device))
 
     def reset_accumulated(self, device: int) -> None:
-        """Start the sums from zero."""
         self._check(device)
         if self._is_async:
             warnings.warn("For backend:cudaMallocAsync, resetAccumulatedStats has no effect.", stacklevel=4)
@@ -142,7 +138,6 @@ class NativeMemory(Memory):
         self._native.reset_accumulated_stats(device)
 
     def info(self, device: int) -> tuple[int, int]:
-        """Free and total bytes."""
         return self._native.mem_info(device)
 
     def empty_cache(self, pool: PoolId = COMMON) -> None:
@@ -154,7 +149,6 @@ class NativeMemory(Memory):
         return self._native.raw_alloc(size, device, stream)
 
     def release(self, address: int) -> None:
-        """Free raw memory."""
         self._native.raw_delete(address)
 
     def snapshot(self, pool: PoolId | None = None, with_traces: bool = True) -> dict[str, Any]:
@@ -185,16 +179,13 @@ class NativeMemory(Memory):
         )
 
     def frames_at(self, address: int) -> list[dict[str, Any]] | None:
-        """Where the block at an address was allocated."""
         found = self._native.frames_at(address)
         return None if found is None else [frame for frame in found if not _starts_program(frame)]
 
     def fraction(self, device: int) -> float:
-        """The share of the device's memory this process may take."""
         return self._native.get_fraction(device)
 
     def set_fraction(self, fraction: float, device: int) -> None:
-        """Set that share."""
         self._native.set_fraction(fraction, device)
 
     def host_stats(self) -> dict[str, Any]:
@@ -212,11 +203,9 @@ class NativeMemory(Memory):
         }
 
     def reset_host_peak(self) -> None:
-        """Start the peaks of pinned memory from the present."""
         self._native.host_reset_peak_stats()
 
     def reset_host_accumulated(self) -> None:
-        """Start the sums of pinned memory from zero."""
         self._native.host_reset_accumulated_stats()
 
     def empty_host_cache(self) -> None:
@@ -224,16 +213,13 @@ class NativeMemory(Memory):
         self._native.host_empty_cache()
 
     def retain_pool(self, device: int, pool: PoolId) -> None:
-        """One holder of a pool more."""
         self._only_native("createOrIncrefPool")
         self._native.pool_retain(device, *pool)
 
     def release_pool(self, device: int, pool: PoolId) -> None:
-        """One holder of a pool less."""
         self._native.pool_release(device, *pool)
 
     def pool_holders(self, device: int, pool: PoolId) -> int:
-        """How many hold a pool."""
         return self._native.pool_use_count(device, *pool)
 
     def set_pool_options(self, device: int, pool: PoolId, *, use_on_oom: bool, no_split: bool) -> None:

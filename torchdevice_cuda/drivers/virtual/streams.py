@@ -21,11 +21,9 @@ class NativeStreams(Streams):
 
     # ------------------------------------------------------------------- making
     def new(self, device: int, priority: int = 0) -> int:
-        """The next stream of the device's pool for this priority; its id."""
         return self._native.stream_new(self._valid(device), priority)
 
     def external(self, device: int, handle: int) -> int:
-        """Adopt a stream made elsewhere; as on CUDA, its id is its handle."""
         self._valid(device)
         return handle
 
@@ -41,28 +39,22 @@ class NativeStreams(Streams):
 
     # ------------------------------------------------------------------ current
     def current(self, device: int) -> int:
-        """The calling thread's current stream on a device."""
         return self._native.stream_current(self._valid(device))
 
     def set_current(self, stream_id: int, device: int) -> None:
-        """Make a stream the calling thread's current one on its device."""
         self._native.stream_set(self._valid(device), stream_id)
 
     # ------------------------------------------------------------------ waiting
     def sleep(self, cycles: int, device: int) -> None:
-        """Keep the current stream busy for this many device cycles."""
         self._native.sleep(max(0, cycles), self._valid(device))
 
     def query(self, stream_id: int, device: int) -> bool:
-        """Whether all work of a stream is done."""
         return self._native.stream_query(self._valid(device), stream_id)
 
     def synchronize(self, stream_id: int, device: int) -> None:
-        """Wait for all work of a stream."""
         self._native.stream_synchronize(self._valid(device), stream_id)
 
     def synchronize_device(self, device: int) -> None:
-        """Wait for all work of all streams of a device."""
         self._native.synchronize(self._valid(device))
 
     def watch_synchronization(self, mode: int) -> None:
@@ -70,16 +62,13 @@ class NativeStreams(Streams):
         self._native.watch_synchronization(mode)
 
     def is_capturing(self, stream_id: int, device: int) -> bool:
-        """Whether a graph is being captured on a stream."""
         return self._native.stream_capture_status(self._valid(device), stream_id) != 0
 
     # ------------------------------------------------------------------- events
     def event(self, timing: bool) -> EventState:
-        """A new event, not yet recorded."""
         return EventState(timing, native=self._native.Event())
 
     def interprocess_event(self, timing: bool) -> EventState:
-        """A new event that other processes may open."""
         return EventState(timing, native=self._native.Event(interprocess=True))
 
     def event_name(self, event: EventState) -> bytes:
@@ -95,13 +84,11 @@ class NativeStreams(Streams):
         return EventState(False, self._valid(device), native.handle, native=native)
 
     def create_event(self, event: EventState, device: int) -> None:
-        """Give an event its device and handle, as the first record (or an IPC handle) does."""
         if not event.handle:
             event.device = self._valid(device)
             event.handle = event.native.handle
 
     def record(self, event: EventState, stream_id: int, device: int) -> None:
-        """Let the event complete when all work now in the stream has."""
         self.create_event(event, device)
         if event.device != device:
             raise RuntimeError(f"Event device {event.device} does not match recording stream's device {device}.")
@@ -109,19 +96,15 @@ class NativeStreams(Streams):
         event.recorded = True
 
     def wait(self, event: EventState, stream_id: int, device: int) -> None:
-        """Hold later work of the stream until the event completes."""
         event.native.block(self._valid(device), stream_id, event.external)
 
     def query_event(self, event: EventState) -> bool:
-        """Whether the event has completed."""
         return bool(event.native.query())
 
     def synchronize_event(self, event: EventState) -> None:
-        """Wait for the event."""
         event.native.synchronize()
 
     def elapsed_ms(self, start: EventState, end: EventState) -> float:
-        """Milliseconds between two completed events of one device."""
         if start.device != end.device:
             raise cuda_error(400)
         elapsed: float = start.native.elapsed_time(end.native)
