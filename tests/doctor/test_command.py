@@ -19,7 +19,7 @@ import psutil
 import pytest
 from launch.running import OURS, ROOT, environment, python
 
-from torchdevice_cuda.doctor import document, examination, showing
+from torchdevice_cuda.doctor import document, examination
 from torchdevice_cuda.doctor.probes import PROBES
 from torchdevice_cuda.doctor.results import FAILED, NOTED, OK, SKIPPED, Answer, Result
 from torchdevice_cuda.doctor.samples import COLUMNS
@@ -222,7 +222,7 @@ class Terminal(io.StringIO):
 def test_progress(monkeypatch: pytest.MonkeyPatch, is_one: bool) -> None:
     terminal = Terminal(is_one)
     monkeypatch.setattr(sys, "stderr", terminal)
-    progress = showing.Progress(4)
+    progress = examination.Progress(4)
     progress.show(2, ["events", "memory"])
     progress.clear()
     shown = terminal.getvalue()
@@ -236,10 +236,10 @@ def test_what_is_wrong_is_below_the_table() -> None:
     ill.conclude(2.5)
     well = Result("memory", "figures", answers=[Answer("peaks", OK, 1, "of all kinds"), Answer("x", SKIPPED)])
     well.conclude(1)
-    lines = showing.table([ill, well]).splitlines()
+    lines = examination.table([ill, well]).splitlines()
     assert lines[1].split() == ["events", "failed", "2.5", "twice:", "hangs"]
     assert lines[2].split() == ["memory", "ok", "1.0", "1", "right;", "of", "all", "kinds"]
-    assert lines[3:] == ["", "events: times", "  twice: hangs", f"    advice: {showing._ADVICE}"]
+    assert lines[3:] == ["", "events: times", "  twice: hangs", f"    advice: {examination._ADVICE}"]
 
 
 def test_what_is_noted_fails_nothing_and_comes_with_its_advice() -> None:
@@ -248,4 +248,4 @@ def test_what_is_noted_fails_nothing_and_comes_with_its_advice() -> None:
     )
     noted.conclude(1)
     assert (noted.verdict, noted.found) == (NOTED, "disk: full")
-    assert showing.table([noted]).splitlines()[-2:] == ["  disk: full", "    advice: make room"]
+    assert examination.table([noted]).splitlines()[-2:] == ["  disk: full", "    advice: make room"]

@@ -14,7 +14,7 @@ from harness import BOTH_POLICIES, MPS_FAITHFUL, child, outcome
 from torch import nn
 
 import torchdevice_cuda
-from torchdevice_cuda.translate.core.error_messages import in_cudas_words
+from torchdevice_cuda.translate.core.errors import in_cudas_words
 
 from .seeing import raised
 

@@ -5,8 +5,7 @@ which one is known, ``capabilities`` knows which operators the backend lacks and
 
 An operator that leaves the GPU is a *departure*, counted with its reason. ``kernels`` registers one for each operator
 that is lacking and says so as the user wants; ``guards`` ask the backend first, and depart where it refuses.
-``storages`` gives storages other sizes. ``cuda_refusals`` refuses what CUDA does. Tensors that the backend cannot hold
-are in ``wrapper_tensors``.
+``storages`` gives storages other sizes. Tensors that the backend cannot hold are in ``wrapper_tensors``.
 
 A departure goes to one of two places: ``cpu`` takes the arguments to the CPU and the results back to the device,
 ``mlx_ops`` computes what came there through MLX (``mlx_arrays``: its arrays). ``mlx_routes`` measures and chooses

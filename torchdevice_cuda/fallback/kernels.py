@@ -9,15 +9,15 @@ from __future__ import annotations
 import functools
 import logging
 import warnings
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from ..drivers import cuda_operators
 from ..report.departures import departures, timed
-from . import cpu, cuda_refusals
-from .capabilities import cut_off, keys, limited, missing, with_kernel
+from . import cpu
+from .capabilities import COMPOSITE, cut_off, keys, limited, missing, with_kernel
 from .guards import Guard
 from .mlx_routes import Routes
 from .operators import Shape, overload
@@ -117,9 +117,9 @@ def register(chain: Chain, guard: Guard, elsewhere: Collection[str]) -> list[tor
     refusing = limited("MPS")  # before those that are missing have kernels too
     having = with_kernel("MPS")
     cudas = cuda_operators.register("MPS", lambda name: name not in having)
-    for name, key in cuda_refusals.refused():
+    for name, key in _refused():
         if key in known:
-            library.impl(name.removeprefix("aten::"), cuda_refusals.kernel(overload(name), key), key)
+            library.impl(name.removeprefix("aten::"), _refusing(overload(name), key), key)
     for key in known:
         for name in missing(key):
             if name.removeprefix("aten::") not in elsewhere:
@@ -140,8 +140,68 @@ def register(chain: Chain, guard: Guard, elsewhere: Collection[str]) -> list[tor
 def _quantised(chain: Chain) -> torch.library.Library:
     """Kernels for PyTorch's library of quantised operators, given tensors that are not."""
     library = torch.library.Library("quantized", "IMPL")
-    for name in cuda_refusals.of_quantised():
+    for name in _of_quantised():
         op = overload(name)
-        kernel = cuda_refusals.quantised(op, chain.kernel(op), chain.believed_cpu)
+        kernel = _computing_quantised(op, chain.kernel(op), chain.believed_cpu)
         library.impl(name.removeprefix("quantized::"), kernel, "MPS")
     return library
+
+
+# ------------------------------------- operators that CUDA refuses, too: in its words, for which a program may wait
+Kernel = Callable[..., Any]
+#: What is said of a library that CUDA's build of PyTorch comes without, and of what nobody has written.
+_NO_MIOPEN = "{name}: ATen not compiled with MIOpen support"
+_WORDS = {
+    "aten::miopen_rnn": "miopen_rnn : ATen not compiled with MIOpen support.",
+    "aten::miopen_rnn_backward": "miopen_rnn_backward: ATen not compiled with MIOpen support.",
+    "aten::sspaddmm.out": "NYI: CUDA sspaddmm is not implemented",
+}
+#: By how a name begins: operators of oneDNN, which are the CPU's alone, and of MIOpen.
+_ONEDNN, _MIOPEN = ("aten::mkldnn_", "aten::to_mkldnn"), "aten::miopen_"
+#: Of sparse tensors.
+_SPARSE = ("aten::indices_copy", "aten::sspaddmm.out")
+#: Of PyTorch's library of quantised operators, CUDA takes numbers that are not quantised in these alone.
+_OF_CUDA = "_rowwise_offsets"
+
+
+def _refused() -> Iterator[tuple[str, str]]:
+    """Names of operators, each with the backend's dispatch key at which it is refused."""
+    made_of_others = frozenset().union(*map(with_kernel, COMPOSITE))
+    known = frozenset(torch._C._dispatch_get_all_op_names()) - with_kernel("MPS") - made_of_others
+    yield from ((name, "MPS") for name in sorted(known) if name.startswith((*_ONEDNN, _MIOPEN)))
+    yield from ((name, "SparseMPS") for name in _SPARSE)
+
+
+def _refusing(op: Operator, key: str) -> Kernel:
+    """What refuses an operator at a dispatch key."""
+    words = _WORDS.get(op.name())
+    if words is None and op.name().startswith(_MIOPEN):
+        words = _NO_MIOPEN.format(name=op.overloadpacket.__name__)
+    return functools.partial(_raise, words) if words else _asking(op, key.replace("MPS", "CUDA"))
+
+
+def _raise(words: str, *args: Any, **kwargs: Any) -> NoReturn:
+    raise RuntimeError(words)
+
+
+def _asking(op: Operator, key: str) -> Kernel:
+    """Has the dispatcher say that CUDA has no kernel: asked for it, it says so before it looks at arguments."""
+    return functools.partial(op.redispatch, torch._C.DispatchKeySet(torch._C._dispatch_key_parse(key)))
+
+
+def _of_quantised() -> Iterator[str]:
+    """The operators of PyTorch's library of quantised ones that the CPU has for tensors that are not quantised."""
+    yield from sorted(name for name in with_kernel("CPU") - with_kernel("MPS") if name.startswith("quantized::"))
+
+
+def _computing_quantised(op: Operator, on_cpu: Kernel, believed_cpu: Callable[[torch.Tensor], bool]) -> Kernel:
+    """What computes one of those where CUDA does, or the program believes its tensors to be the CPU's."""
+    if _OF_CUDA in op.name():
+        return on_cpu
+    refuse = _asking(op, "CUDA")
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        believed = any(isinstance(value, torch.Tensor) and believed_cpu(value) for value in args)
+        return (on_cpu if believed else refuse)(*args, **kwargs)
+
+    return compute

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from ..settings import SettingsError, variables
 from ..trust import MISSING, Untrusted, open_folder
-from . import attaching, compilation, loading, parts, prebuilt, sealing, toolchain
+from . import compilation, loading, parts, prebuilt, sealing, toolchain
 from .parts import CALLS, CORE
 from .places import KINDS, Place, torch_version, whereabouts
 from .processes import BuildInterrupted, reporting_interruption
@@ -353,7 +353,7 @@ def load(kind: str, *, build: bool = True, say: Callable[[str], None] = _say) ->
     core = _load(kind, CORE, place, build, say)
     if len(parts.parts_of(kind)) > 1:
         # Those of this core, whatever becomes of the sources meanwhile.
-        attaching.attach(core, kind, lambda part: _load(kind, part, place, _may_build[kind], _say))
+        loading.attach(core, kind, lambda part: _load(kind, part, place, _may_build[kind], _say))
     return core
 
 

@@ -9,13 +9,14 @@ import atexit
 import dataclasses
 import os
 import signal
+import sys
 import threading
 import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Protocol
 
-from . import destination, rendering
+from . import destination, text
 from .document import Document, Process
 from .family import ProcessTree, wait_for_children
 
@@ -116,7 +117,7 @@ class AtExit:
         # Times go on while nothing is counted.
         counted = dataclasses.replace(document, seconds=0.0, processes=())
         if counted != self._written:
-            destination.write(named, rendering.rendered(document, named))
+            destination.write(named, rendered(document, named))
             self._written = counted
 
     def _watch_multiprocessing(self) -> None:
@@ -171,3 +172,25 @@ def _in_forked_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_forked_child)
+
+
+def rendered(document: Document, named: str) -> str:
+    """The whole text: a page for ``.html``, data for ``.json``, tables elsewhere."""
+    lower = named.lower()
+    if lower.endswith((".html", ".htm")):
+        from .page import page
+
+        return page(document)
+    if lower.endswith(".json"):
+        return document.to_json()
+    if named == destination.STANDARD_ERROR:
+        return "\n" + text.for_terminal(document, colours=_is_watched())
+    return text.plain(document)
+
+
+def _is_watched() -> bool:
+    """Whether somebody looks at standard error."""
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except ValueError:  # it is closed
+        return False

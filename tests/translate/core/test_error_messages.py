@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from torchdevice_cuda.translate.core.error_messages import in_cudas_words
+from torchdevice_cuda.translate.core.errors import in_cudas_words
 
 SAME = "Expected all tensors to be on the same device"
 #: What torch says with the device's own name, and which name stands there on CUDA and on the CPU. Most are said by

@@ -10,8 +10,14 @@ import torch
 import torch._C
 
 from ..._compat import cuda_version
-from ...drivers import DeviceProperties, active
-from ..architectures import architectures
+from ...drivers import DeviceProperties, Driver, active
+
+
+def architectures(driver: Driver) -> list[str]:
+    """``["sm_70"]`` for a device of capability 7.0: programs choose kernels from this list and the capability."""
+    found = {(driver.facts(index).major, driver.facts(index).minor) for index in range(driver.device_count())}
+    return [f"sm_{major}{minor}" for major, minor in sorted(found)]
+
 
 __all__ = ["_CUuuid", "_CudaDeviceProperties", "_get_device_properties", "_has_cuda", "_rocm_is_backward_pass"]
 

@@ -2,13 +2,56 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .error_messages import in_cudas_words
-
 if TYPE_CHECKING:
     from ...drivers import Driver
+
+#: Whose words are changed: errors of torch that say on which device something is.
+_SPEAKING = re.compile(
+    r"Expected all tensors to be on the same device"
+    r"|Expected a '\w+' device type for generator"
+    r"|Expected object of (device|backend) type"
+    r"|(must|should) be on the same device|are not at the same device"
+    r"|attempting to assign a gradient with device type"
+    r"|indices should be either on "
+    r"|Input type \(.+\) and (weight|bias) type \(.+\) should be the same"
+    r"|Attempted to set the storage of a tensor on device"
+    r"|can't convert \S+ device type tensor to numpy|can't assign an? \S+ to a torch\.mps\."
+    r"|Tensor for (argument|out|\S+ )"
+    r"|Expected \S+ tensor on device|is on \w+(:\d)?, (but expected|different from)"
+)
+#: How the device is named in them; as CUDA, and as the CPU to a program that has not asked for CUDA yet.
+_WRAPPER, _TYPE = re.compile(r"\bwrapper_MPS_"), re.compile(r"\bMPS(\w+)Type\b")
+_NAMES = (
+    (re.compile(r"\bmps(?=(:0)?\b)"), "cuda"),
+    (_WRAPPER, "wrapper_CUDA_"),
+    (_TYPE, r"torch.cuda.\1Tensor"),
+)
+_CPU_NAMES = (
+    (re.compile(r"\btorch\.mps\."), "torch."),
+    (re.compile(r"\bmps(:0)?\b"), "cpu"),
+    (_WRAPPER, "wrapper_CPU_"),
+    (_TYPE, r"torch.\1Tensor"),
+)
+#: What MPS says where an operator of its own meets a tensor of the CPU; nothing is said of which argument it is.
+_ELSEWHERE = ("Placeholder storage has not been allocated on MPS device!", "Passed CPU tensor to MPS op")
+_MIXED = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+
+
+def in_cudas_words(text: str, on_cpu: bool = False) -> str:
+    """An error's text as CUDA would have it, or the CPU; any other text as it is."""
+    if "mps" not in text and "MPS" not in text:
+        return text
+    if text.startswith(_ELSEWHERE):
+        return _MIXED
+    if _SPEAKING.search(text):
+        for name, shown in _CPU_NAMES if on_cpu else _NAMES:
+            text = name.sub(shown, text)
+    return text
+
 
 #: Exactly these: torch's C++ raises no classes of its own for what is translated here.
 PLAIN_ERRORS = frozenset({RuntimeError, TypeError, ValueError, IndexError})

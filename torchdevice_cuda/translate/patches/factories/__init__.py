@@ -12,14 +12,73 @@ from ....drivers.traits import NONE, Trait
 from ...core.context import Context
 from ...core.entering import entering
 from ...core.registry import patch
+from ...core.requests import names_a_device
 from ...core.retry import given_second_try
-from ...core.wrapping import Function, install
+from ...core.wrapping import PLAIN, Function, dispatch_torch_function, install, modes
 from ..random import draws_on_its_generator
-from .common import ENTRANCES, constructors
-from .counted import counted
+from .common import ENTRANCES, LIKE, OVERRIDABLE, constructors, drawing_on_cpu, injection
 from .host import on_host
 from .partial import on_partial
-from .separate import on_separate
+
+_CPU = torch.device("cpu")
+
+
+def on_separate(context: Context, name: str, original: Function) -> Function:
+    """A factory where the accelerator has memory of its own; under ``accelerate`` it is where tensors go unasked."""
+    translator, gpu, apparent_devices = context.translator, context.gpu, context.translator.apparent_devices
+    injects, draw = injection(translator, name), drawing_on_cpu(context, name, original)
+    like, overridable, redirects = name in LIKE, name in OVERRIDABLE, translator.default_target is not None
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if modes or overridable or (like and (not args or args[0].__class__ not in PLAIN)):
+            subjects = (args[0] if args else kwargs.get("input"),) if like else args if overridable else ()
+            if (handled := dispatch_torch_function(wrapper, subjects, args, kwargs)) is not NotImplemented:
+                return handled
+        if "generator" in kwargs and (drawn := draw(args, kwargs)) is not NotImplemented:
+            return drawn
+        asked, believe = kwargs.get("device"), None
+        if asked is None:
+            target = translator.default_target
+            if target is not None and injects is not None and injects(args, kwargs):
+                kwargs["device"] = target
+                translator.log("no device", target)
+                believe = apparent_devices.add_cpu
+        elif names_a_device(asked):
+            kwargs["device"] = target = translator.device(asked)
+            if redirects and target in gpu:
+                believe = apparent_devices.add_cuda if translator.names_accelerator(asked) else apparent_devices.add_cpu
+                if believe == apparent_devices.add_cpu and kwargs.get("pin_memory"):
+                    kwargs["device"], believe = _CPU, None  # pinned memory is the host's by definition
+        made = original(*args, **kwargs)
+        return made if believe is None else believe(made)
+
+    return wrapper
+
+
+def counted(context: Context, name: str, inner: Function) -> Function:
+    """A factory that counts what it made where the program named no device; named devices count themselves.
+
+    What is made like another tensor is made where that one is: nothing is asked for.
+    """
+    if name in LIKE or name in ENTRANCES:
+        return inner
+    translator, overridable = context.translator, name in OVERRIDABLE
+    # With torch.device(...) is one: it names the device, and calls again.
+    function_modes = torch._C._is_torch_function_mode_enabled
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if modes or overridable:
+            subjects = args if overridable else ()
+            if (handled := dispatch_torch_function(wrapper, subjects, args, kwargs)) is not NotImplemented:
+                return handled
+        unnamed = kwargs.get("device") is None and kwargs.get("out") is None and not function_modes()
+        made = inner(*args, **kwargs)
+        if unnamed:
+            translator.count_unnamed(made)
+        return made
+
+    return wrapper
+
 
 Maker = Callable[[Context, str, Function], Function]
 #: How a factory is wrapped, by the first traits that the driver has.
