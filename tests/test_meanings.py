@@ -1,4 +1,4 @@
-"""Every setting on every driver: it acts, or the log says that it means nothing, or it is refused; no pair untested."""
+"""Every setting on every driver acts, is logged as without effect, or is refused; every pair is tested."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import pytest
 from harness import Place, child, in_child, run_forked
 
 from torchdevice_cuda import settings
-from torchdevice_cuda.settings import setting_support
-from torchdevice_cuda.settings.setting_support import Ignored, Refused, meaning
+from torchdevice_cuda.settings import find_exception
+from torchdevice_cuda.settings.setting_support import Ignored, Refused
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 PLACES = {driver: Place(driver, {"driver": driver}) for driver in settings.DRIVERS}
-#: For every setting that does not choose the driver, a value that is not its default.
+#: For every setting a value that is not its default.
 CHANGED: dict[str, Any] = {
+    "driver": "cpu",
     "policy": "accelerate",
     "allow_redirects": True,
     "identity": "native",
@@ -33,29 +34,31 @@ CHANGED: dict[str, Any] = {
     "report": "-",
     "fallback": "error",
     "mlx": "off",
-    "refusals": "disk",
+    "refusal_cache": "disk",
     "visible_devices": "0",
+    "build": False,
+    "emulate_mps": True,
     "nvidia_smi": True,
     "hide_from": (__name__,),
 }
-PAIRS = [(field, driver) for field in CHANGED for driver in settings.DRIVERS]
+ACTING = [option.field for option in settings.OPTIONS if not option.chooses_driver]
+PAIRS = [(field, driver) for field in ACTING for driver in settings.DRIVERS]
 
 
 def pairs(kind: type[Any]) -> list[tuple[str, str]]:
-    return [(field, driver) for field, driver in PAIRS if isinstance(meaning(field, driver), kind)]
+    return [(field, driver) for field, driver in PAIRS if isinstance(find_exception(field, driver), kind)]
 
 
 def test_every_setting_is_here() -> None:
-    assert {option.field for option in settings.OPTIONS} == {*CHANGED, *setting_support.CHOOSING}
-    assert {driver for row in setting_support.EXCEPTIONS.values() for driver in row} <= set(settings.DRIVERS)
-    assert set(setting_support.EXCEPTIONS) <= set(CHANGED)
+    assert {option.field for option in settings.OPTIONS} == set(CHANGED)
+    assert {driver for option in settings.OPTIONS for driver in option.exceptions} <= set(settings.DRIVERS)
 
 
 # ------------------------------------------------------------------------------------ refused
 @pytest.mark.parametrize(("field", "driver"), pairs(Refused))
-def test_what_would_mislead_is_refused(field: str, driver: str) -> None:
+def test_a_setting_that_would_mislead_is_refused(field: str, driver: str) -> None:
     option = settings.BY_FIELD[field]
-    with pytest.raises(settings.SettingsError, match=f"{option.flag}=.* means nothing on the {driver} driver: "):
+    with pytest.raises(settings.SettingsError, match=f"{option.flag}=.* has no effect on the {driver} driver: "):
         settings.load({"driver": driver, field: CHANGED[field]}, {})
     settings.load({field: CHANGED[field]}, {})  # the driver is yet to be chosen
 
@@ -67,7 +70,7 @@ def test_a_refusal_is_an_exit_status(chosen: list[str]) -> None:
     command = ("-m", "torchdevice_cuda", *chosen, "--devices", "2", "-c", "import torch")
     done = run_forked(*command, environment={"TORCHDEVICE_EMULATE_MPS": "1"}, check=False)
     assert done.status != 0
-    assert "--devices=2 means nothing on the mps driver" in done.err.splitlines()[-1]
+    assert "--devices=2 has no effect on the mps driver" in done.err.splitlines()[-1]
 
 
 # ------------------------------------------------------------------------------------ nothing
@@ -77,38 +80,38 @@ def flags(fields: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("driver", [pytest.param(name, marks=place.marks) for name, place in PLACES.items()])
-def test_what_means_nothing_is_said_in_one_line(driver: str) -> None:
+def test_settings_without_effect_are_logged_one_per_line(driver: str) -> None:
     fields = [field for field, name in pairs(Ignored) if name == driver]
     command = ("-m", "torchdevice_cuda", "--driver", driver, *flags(fields), "-c", "import torch")
     unflagged = [(settings.BY_FIELD[field], CHANGED[field]) for field in fields if not settings.BY_FIELD[field].flag]
     given = {option.variable: option.write(value) for option, value in unflagged}
     environment = {**PLACES[driver].full_environment(), **given}
     done = run_forked("-m", "torchdevice_cuda", "--log-level", "INFO", *command[2:], environment=environment)
-    lines = [line for line in done.err.splitlines() if "means nothing on" in line]
+    lines = [line for line in done.err.splitlines() if "has no effect on" in line]
     spelled = [settings.BY_FIELD[field].flag or settings.BY_FIELD[field].variable for field in fields]
     assert sorted(line.partition("=")[0] for line in lines) == sorted(spelled)
-    assert "means nothing" not in run_forked(*command, environment=environment).err
+    assert "has no effect" not in run_forked(*command, environment=environment).err
 
 
 # --------------------------------------------------------------------------------------- acts
 def acting(driver: str, fields: list[str], **others: Any) -> Place:
-    """A driver with those of these settings that act on it."""
-    changed = {field: CHANGED[field] for field in fields if meaning(field, driver) is None}
+    """Give a driver those of these settings that act on it."""
+    changed = {field: CHANGED[field] for field in fields if find_exception(field, driver) is None}
     return PLACES[driver].but(**changed, **others)
 
 
-#: Settings that do not hide each other's effects.
-TOGETHER = [
-    ["policy", "identity", "float64", "devices", "memory", "capability", "name", "log_level", "fallback", "refusals"],
-    ["allow_redirects", "gpu", "mlx", "nvidia_smi", "hide_from"],
-]
+#: Settings whose effects others would hide; tests of their own have the last two.
+APART = ["allow_redirects", "gpu", "mlx", "nvidia_smi", "hide_from"]
+ALONE = ["visible_devices", "report"]
+TOGETHER = [[field for field in ACTING if field not in APART + ALONE], APART]
 GROUPS = [(acting(driver, fields), fields) for driver in settings.DRIVERS for fields in TOGETHER]
-#: With one device to see, hiding all shows; of two, hiding one.
+#: With one device, all are hidden; of two, one.
 HIDING = {
-    "cuda": PLACES["cuda"].but(visible_devices=""),
-    "mps": PLACES["mps"].but(visible_devices=""),
-    "virtual": PLACES["virtual"].but(devices=2, visible_devices="0"),
-    "cpu": PLACES["cpu"].but(devices=2, visible_devices="0"),
+    driver: place.but(visible_devices="")
+    if find_exception("devices", driver)
+    else place.but(devices=2, visible_devices="0")
+    for driver, place in PLACES.items()
+    if find_exception("visible_devices", driver) is None
 }
 
 
@@ -203,7 +206,7 @@ def hide_from() -> None:
     assert eval("torch.cuda.is_available()", {"torch": torch, "__name__": "another"})
 
 
-def refusals() -> None:
+def refusal_cache() -> None:
     from torchdevice_cuda.fallback.capabilities import refusals as found
 
     assert found._key is not None
@@ -211,7 +214,7 @@ def refusals() -> None:
 
 PROBES: dict[str, Callable[[], None]] = {
     **{probe.__name__: probe for probe in (identity, float64, devices, memory, capability, name, log_level)},
-    **{probe.__name__: probe for probe in (fallback, gpu, mlx, refusals, nvidia_smi, hide_from)},
+    **{probe.__name__: probe for probe in (fallback, gpu, mlx, refusal_cache, nvidia_smi, hide_from)},
     "policy": redirects,
     "allow_redirects": redirects,
 }
@@ -219,7 +222,7 @@ PROBES: dict[str, Callable[[], None]] = {
 
 @child(*(place for place, _ in GROUPS))
 @pytest.mark.parametrize("field", PROBES)
-def test_what_is_accepted_acts(place: Place, field: str) -> None:
+def test_an_accepted_setting_acts(place: Place, field: str) -> None:
     if field not in place.settings:
         pytest.skip("given in another place, or it does not act here")
     PROBES[field]()
@@ -253,7 +256,7 @@ def test_a_report_is_written(driver: str, tmp_path: Path) -> None:
 
 # --------------------------------------------------------------------------------------- docs
 def test_the_page_is_in_step() -> None:
-    from settings_table import PAGE, page
+    from settings_table import PAGE, fill
 
     text = PAGE.read_text(encoding="utf-8")
-    assert page(text) == text, "python tools/settings_table.py --write"
+    assert fill(text) == text, "python tools/settings_table.py --write"

@@ -8,8 +8,11 @@ import os
 from pathlib import Path
 
 import pytest
+from harness.processes import ROOT
+from test_meanings import CHANGED
 
-from torchdevice_cuda import settings
+from torchdevice_cuda import children, settings
+from torchdevice_cuda.launch import cli
 from torchdevice_cuda.settings import gpus
 from torchdevice_cuda.settings.setting_support import Ignored, Refused
 
@@ -55,31 +58,6 @@ def test_sizes(text: str, size: int) -> None:
     assert settings.load({"memory": text}, {}).memory == size
 
 
-#: For every setting a value that is not its default.
-CHANGED = {
-    "driver": "cpu",
-    "policy": "faithful",
-    "allow_redirects": True,
-    "identity": "native",
-    "float64": "raise",
-    "devices": 2,
-    "memory": 1 << 30,
-    "gpu": "t4",
-    "capability": (8, 0),
-    "name": "Test GPU",
-    "log_level": "DEBUG",
-    "report": "-",
-    "fallback": "error",
-    "mlx": "always",
-    "refusals": "disk",
-    "visible_devices": "1",
-    "build": False,
-    "emulate_mps": True,
-    "nvidia_smi": True,
-    "hide_from": ("apex", "a.library"),
-}
-
-
 @pytest.mark.parametrize("option", settings.OPTIONS, ids=lambda option: option.field)
 def test_every_setting_survives_a_child_process(option: settings.Option) -> None:
     chosen = settings.load({option.field: CHANGED[option.field]}, {})
@@ -121,13 +99,14 @@ def test_every_setting_survives_a_child_process(option: settings.Option) -> None
         ("TORCHDEVICE_LOG_LEVEL", "LOUD"),
         ("TORCHDEVICE_FALLBACK", "maybe"),
         ("TORCHDEVICE_MLX", "sometimes"),
+        ("TORCHDEVICE_REFUSAL_CACHE", "forever"),
         ("TORCHDEVICE_REFUSALS", "forever"),
     ],
 )
 def test_unreadable_values_name_variable_value_and_what_is_allowed(variable: str, value: str) -> None:
     with pytest.raises(settings.SettingsError) as error:
         settings.load({}, {variable: value})
-    allowed = next(option.allowed for option in settings.OPTIONS if option.variable == variable)
+    allowed = next(option.allowed for option in settings.OPTIONS if variable in option.variables)
     assert variable in str(error.value)
     assert repr(value) in str(error.value)
     assert allowed in str(error.value)
@@ -173,7 +152,7 @@ def test_redirects_are_the_drivers_default(value: str) -> None:
     ids=str,
 )
 def test_arguments_of_another_type_are_refused(given: dict[str, object]) -> None:
-    """One that was truthy, or had more in it than was used, passed; others ended in a TypeError that named nothing."""
+    """Truthy and overlong values once passed, and others ended in a TypeError that named nothing."""
     ((field, _),) = given.items()
     with pytest.raises(
         settings.SettingsError, match=f"^(--{field.replace('_', '-')}|{field})=.* cannot be read; allowed: "
@@ -181,22 +160,18 @@ def test_arguments_of_another_type_are_refused(given: dict[str, object]) -> None
         settings.load(given, {})
 
 
-#: Variables that are not called as their setting is, and settings without a flag.
+#: Variables that are not named after their setting.
 VARIABLES = {
     "allow_redirects": "TORCH_ALLOW_REDIRECTS",
     "visible_devices": "CUDA_VISIBLE_DEVICES",
     "nvidia_smi": "TORCHDEVICE_WITH_NVIDIA_SMI",
 }
-#: Settings whose values are words.
-SWITCHES = {"build", "emulate_mps", "nvidia_smi", "allow_redirects"}
-WORDS = {"driver", "policy", "identity", "float64", "log_level", "fallback", "mlx", "refusals", *SWITCHES}
-WITHOUT_FLAG = {"allow_redirects", "visible_devices", "build", "emulate_mps", "nvidia_smi"}
 
 
 @pytest.mark.parametrize("option", settings.OPTIONS, ids=lambda option: option.field)
-def test_a_setting_is_called_the_same_everywhere(option: settings.Option) -> None:
+def test_a_variable_and_an_option_are_named_after_their_setting(option: settings.Option) -> None:
     assert option.variable == VARIABLES.get(option.field, f"TORCHDEVICE_{option.field.upper()}")
-    assert option.flag == (None if option.field in WITHOUT_FLAG else f"--{option.field.replace('_', '-')}")
+    assert option.flag in (None, f"--{option.field.replace('_', '-')}")
     assert settings.BY_FIELD[option.field] is option
     with pytest.raises(dataclasses.FrozenInstanceError):
         option.field = "other"  # type: ignore[misc]
@@ -207,13 +182,44 @@ def test_defaults_and_every_word_that_is_allowed_can_be_read(option: settings.Op
     default = getattr(settings.Settings(), option.field)
     if default is not None:
         assert option.read(option.write(default)) == default
-    words = option.allowed.split(", ")
-    if option.field in WORDS:
+    if option.choices:
+        words, is_switch = option.allowed.split(", "), isinstance(default, bool)
         read = [option.read(word) for word in words]
-        assert read == ([True] * 4 + [False] * 4 if option.field in SWITCHES else words)
+        assert read == ([True] * 4 + [False] * 4 if is_switch else words)
+        assert set(option.choices) <= set(words)
         assert option.read(f" {words[0].swapcase()} ") == read[0]
         with pytest.raises(ValueError, match=words[0]):
             option.read(f"{words[0]} {words[0]}")
+
+
+#: Old names, which are accepted for one release, and the new ones.
+RENAMED = {"refusals": "refusal_cache"}
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_an_old_name_is_accepted(old: str) -> None:
+    new = RENAMED[old]
+    value, default = CHANGED[new], getattr(settings.Settings(), new)
+    option = settings.BY_FIELD[new]
+    variable, old_variable = option.variable, f"TORCHDEVICE_{old.upper()}"
+    assert cli.parse([f"--{old}", value]).overrides == {new: value}
+    assert getattr(settings.load({old: value}, {}), new) == value
+    chosen = settings.load({}, {old_variable: value})
+    assert getattr(chosen, new) == value
+    assert settings.as_environment(chosen) == {variable: value}
+    assert getattr(settings.load({}, {old_variable: value, variable: default}), new) == default
+    with pytest.raises(settings.SettingsError, match=f"^{old_variable}='zzz' cannot be read; allowed: "):
+        settings.load({}, {old_variable: "zzz"})
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_an_option_overrides_the_old_variable_in_children(old: str) -> None:
+    new, old_variable = RENAMED[old], f"TORCHDEVICE_{old.upper()}"
+    environ = {old_variable: CHANGED[new]}
+    given = {new: getattr(settings.Settings(), new)}
+    children.export(settings.load(given, environ), given, environ)
+    inherited = {name: value for name, value in environ.items() if name != "PYTHONPATH"}
+    assert getattr(settings.load({}, inherited), new) == given[new]
 
 
 def test_defaults() -> None:
@@ -221,26 +227,28 @@ def test_defaults() -> None:
     assert chosen == settings.Settings()
     assert (chosen.driver, chosen.policy, chosen.identity, chosen.float64) == ("auto", None, "cuda", "downcast")
     assert (chosen.devices, chosen.memory, chosen.log_level) == (1, None, "WARNING")
-    assert (chosen.fallback, chosen.mlx, chosen.refusals) == ("allow", "auto", "memory")
+    assert (chosen.fallback, chosen.mlx, chosen.refusal_cache) == ("allow", "auto", "memory")
     assert (chosen.allow_redirects, chosen.build, chosen.emulate_mps, chosen.nvidia_smi) == (False, True, False, False)
     assert settings.as_environment(chosen) == {}
     with pytest.raises(dataclasses.FrozenInstanceError):
         chosen.driver = "cpu"  # type: ignore[misc]
 
 
-def test_drivers_are_tried_in_order_and_can_be_found() -> None:
-    assert list(settings.DRIVERS) == ["cuda", "mps", "virtual", "cpu"]
+def test_the_page_of_drivers_lists_them_in_the_order_of_auto() -> None:
+    page = (ROOT / "docs" / "drivers.md").read_text(encoding="utf-8").splitlines()
+    head = next(line for line in page if line.startswith("| |"))
+    assert head.strip("| ").split(" | ") == [f"`{driver}`" for driver in settings.DRIVERS]
     assert all(importlib.util.find_spec(module) for module in settings.DRIVERS.values())
 
 
-def test_what_an_empty_variable_means() -> None:
+def test_an_empty_variable_counts_as_unset_except_visible_devices() -> None:
     environ = {"TORCHDEVICE_DRIVER": "", "CUDA_VISIBLE_DEVICES": ""}
     chosen = settings.load({}, environ)
     assert chosen.driver == "auto"
     assert chosen.visible_devices == ""
 
 
-def test_the_capability_that_is_claimed() -> None:
+def test_the_reported_capability_is_the_chosen_one_or_the_profiles() -> None:
     assert settings.Settings().claimed_capability == (7, 0)
     assert settings.Settings().profile is None
     of_profile = settings.load({"gpu": "H200"}, {})
@@ -266,20 +274,20 @@ def test_a_path_is_seen_from_where_it_was_given() -> None:
 
 def test_settings_that_do_not_act_on_a_driver_are_refused() -> None:
     with pytest.raises(
-        settings.SettingsError, match=r"^--capability=8.0 means nothing on the cuda driver: the GPU has "
+        settings.SettingsError, match=r"^--capability=8.0 has no effect on the cuda driver: the real GPU "
     ):
         settings.load({"driver": "cuda", "capability": "8.0"}, {})
     chosen = settings.load({"driver": "cuda", "name": "x", "nvidia_smi": True, "float64": "cpu"}, {})
     lines = settings.describe_unsupported(chosen, "cuda", Ignored)
-    assert [line.partition(" means nothing on the cuda driver: ")[0] for line in lines] == [
-        "--float64=cpu",
+    assert [line.partition(" has no effect on the cuda driver: ")[0] for line in lines] == [
         "--name=x",
         "TORCHDEVICE_WITH_NVIDIA_SMI=1",
+        "--float64=cpu",
     ]
     assert settings.describe_unsupported(chosen, "cuda", Refused) == []
 
 
-def test_what_the_environment_says_now(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_visible_devices_are_read_from_the_current_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "CUDA_VISIBLE_DEVICES", "3")
     assert settings.visible_devices_now() == "3"
     monkeypatch.delitem(os.environ, "CUDA_VISIBLE_DEVICES")

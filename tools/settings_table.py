@@ -1,7 +1,7 @@
-"""Writes the tables of docs/settings.md: what each setting does on each driver, and the other variables.
+"""Write the tables of docs/settings.md: the settings, their effect on each driver, and the other variables.
 
-python tools/settings_table.py            # prints the first
-python tools/settings_table.py --write    # puts both into the page
+python tools/settings_table.py            # prints the tables
+python tools/settings_table.py --write    # puts them into the page
 """
 
 from __future__ import annotations
@@ -9,57 +9,93 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from torchdevice_cuda.settings import DRIVERS, OPTIONS, Option
-from torchdevice_cuda.settings.setting_support import CHOOSING, Ignored, meaning
+from torchdevice_cuda.settings import DRIVERS, OPTIONS, Option, find_exception
+from torchdevice_cuda.settings.options import APPLE
+from torchdevice_cuda.settings.setting_support import Ignored
 from torchdevice_cuda.settings.variables import VARIABLES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
-BEGIN, END = "<!-- from tools/settings_table.py -->\n", "<!-- end -->\n"
-BEGIN_OTHERS = "<!-- other variables, from tools/settings_table.py -->\n"
+END = "<!-- end -->\n"
 
 
-def _cell(option: Option, driver: str) -> str:
-    found = meaning(option.field, driver)
+def _write_table(*rows: list[str]) -> str:
+    head, *others = rows
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *others))
+
+
+def _describe(option: Option) -> list[str]:
+    flag = option.flag or (option.switch[0] if option.switch else None)
+    values = " ".join(f"`{choice}`" for choice in option.choices) or option.allowed
+    more = f" ([more]({option.link}))" if option.link else ""
+    old = "".join(
+        f"; old name: `{flag}`, `{variable}`"
+        for flag, variable in zip(option.flags[1:], option.variables[1:], strict=True)
+    )
+    return [f"`{flag}`" if flag else "", f"`{option.variable}`", values, f"{option.help}{more}{old}"]
+
+
+def list_settings(is_apple: bool) -> str:
+    """Write the table of the settings for Apple GPUs, or of all others."""
+    chosen = [option for option in OPTIONS if (option.group == APPLE) is is_apple]
+    return _write_table(["option", "variable", "values", "meaning"], *map(_describe, chosen))
+
+
+def _describe_effect(option: Option, driver: str) -> str:
+    found = find_exception(option.field, driver)
     if found is None:
         return "acts"
     return f"{'no effect' if isinstance(found, Ignored) else '**refused**'}: {found.why}"
 
 
-def table() -> str:
-    """The table in Markdown."""
-    rows = [["setting", *(f"`{driver}`" for driver in DRIVERS)], ["---"] * (len(DRIVERS) + 1)]
-    for option in OPTIONS:
-        if option.field not in CHOOSING:
-            spelled = f"`{option.flag or option.variable}`"
-            rows.append([spelled, *(_cell(option, driver) for driver in DRIVERS)])
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+def list_effects() -> str:
+    """Write the table of the effect of each setting on each driver."""
+    rows = [
+        [f"`{option.flag or option.variable}`", *(_describe_effect(option, driver) for driver in DRIVERS)]
+        for option in OPTIONS
+        if not option.chooses_driver
+    ]
+    return _write_table(["setting", *(f"`{driver}`" for driver in DRIVERS)], *rows)
 
 
-def others() -> str:
-    """The table of the other variables in Markdown."""
-    rows = [["variable", "values", "meaning"], ["---"] * 3]
-    for each in VARIABLES:
-        rows.append([f"`{each.name}`", each.allowed, f"{each.help}{' (internal)' if each.is_internal else ''}"])
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+def list_variables() -> str:
+    """Write the table of the variables that are no settings."""
+    rows = [
+        [f"`{each.name}`", each.allowed, f"{each.help}{' (internal)' if each.is_internal else ''}"]
+        for each in VARIABLES
+    ]
+    return _write_table(["variable", "values", "meaning"], *rows)
 
 
-def page(text: str) -> str:
-    """The page with the tables in their places."""
-    for begin, made in ((BEGIN, table()), (BEGIN_OTHERS, others())):
-        before, _, rest = text.partition(begin)
+def list_tables() -> dict[str, str]:
+    """Return every table by its name in the page's comments."""
+    return {
+        "settings": list_settings(is_apple=False),
+        "settings for Apple GPUs": list_settings(is_apple=True),
+        "effects": list_effects(),
+        "other variables": list_variables(),
+    }
+
+
+def fill(text: str) -> str:
+    """Put the tables into the page."""
+    for name, table in list_tables().items():
+        begin = f"<!-- {name}, from tools/settings_table.py -->\n"
+        before, found, rest = text.partition(begin)
+        if not found:
+            raise ValueError(f"{PAGE} has no line {begin!r}")
         _, _, after = rest.partition(END)
-        text = f"{before}{begin}\n{made}\n{END}{after}"
+        text = f"{before}{begin}\n{table}\n{END}{after}"
     return text
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true")
     if parser.parse_args().write:
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        PAGE.write_text(fill(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     else:
-        print(table(), end="")
+        print("\n".join(list_tables().values()), end="")
 
 
 if __name__ == "__main__":

@@ -48,13 +48,14 @@ def test_tests_for_gpus_run(workers: str) -> None:
 @pytest.mark.mps
 @pytest.mark.native
 @pytest.mark.slow
-def test_what_leaves_the_gpu_fails(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["fallback", "departure"])  # the second is the old name
+def test_a_test_with_a_fallback_fails(name: str, tmp_path: Path) -> None:
     case = tmp_path / "test_leaving.py"
     case.write_text("import torch\ndef test_it():\n    torch.heaviside(*[torch.ones(2, device='cuda')] * 2)\n")
-    options = (*NAMED, "--torchdevice", "--torchdevice-driver", "mps", "--torchdevice-fail-on-departure")
+    options = (*NAMED, "--torchdevice", "--torchdevice-driver", "mps", f"--torchdevice-fail-on-{name}")
     here = {"TORCHDEVICE_EMULATE_MPS": "1", "TORCHDEVICE_EMULATE_MPS_LACKS": "heaviside"}
     done = python("-m", "pytest", *options, "-c", "/dev/null", case, environment=here, check=False)
-    assert "left the GPU (--torchdevice-fail-on-departure):" in done.out, done
+    assert "left the GPU (--torchdevice-fail-on-fallback):" in done.out, done
     assert "heaviside" in done.out
     assert " 1 failed in " in done.out
 
@@ -63,6 +64,7 @@ def test_what_leaves_the_gpu_fails(tmp_path: Path) -> None:
     ("options", "said"),
     [
         (["--torchdevice-gpu", "h200"], "--torchdevice-gpu needs --torchdevice"),
+        (["--torchdevice-fail-on-departure"], "--torchdevice-fail-on-fallback needs --torchdevice"),
         (["--torchdevice-memory-limit", "1MiB"], "--torchdevice-memory-limit needs --torchdevice"),
         (["--torchdevice", "--torchdevice-gpu", "h299"], "--torchdevice: --torchdevice-gpu='h299' cannot be read"),
         (["--torchdevice", "--torchdevice-memory-limit", "much"], "--torchdevice-memory-limit='much' cannot be read"),

@@ -52,7 +52,7 @@ def work() -> dict[str, Any]:
 def first(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What a first process leaves on disk."""
     folder = tmp_path_factory.mktemp("first")
-    assert in_child(work, cached_in(folder).but(refusals="disk")) == {"dtypes": ASKED, "sizes": SIZES}
+    assert in_child(work, cached_in(folder).but(refusal_cache="disk")) == {"dtypes": ASKED, "sizes": SIZES}
     assert [entry.name for entry in folder.glob("refusals*")] == ["refusals.json"]
     return (folder / "refusals.json").read_text()
 
@@ -69,7 +69,7 @@ def test_what_is_on_disk(first: str) -> None:
 
 
 def test_on_disk_the_second_process_never_asks(first: str, tmp_path: Path) -> None:
-    place = cached_in(tmp_path).but(refusals="disk")
+    place = cached_in(tmp_path).but(refusal_cache="disk")
     (tmp_path / "refusals.json").write_text(first)
     assert in_child(work, place) == {"dtypes": KNOWN, "sizes": SIZES}
     assert (tmp_path / "refusals.json").read_text() == first
@@ -84,7 +84,7 @@ def test_who_did_not_ask_for_it_does_not_get_it(first: str, tmp_path: Path) -> N
 def test_another_machines_are_not_trusted(first: str, tmp_path: Path) -> None:
     file, (rows,) = tmp_path / "refusals.json", json.loads(first).values()
     file.write_text(json.dumps({"another machine": rows}))
-    assert in_child(work, cached_in(tmp_path).but(refusals="disk"))["dtypes"] == ASKED
+    assert in_child(work, cached_in(tmp_path).but(refusal_cache="disk"))["dtypes"] == ASKED
     assert len(json.loads(file.read_text())) == 2  # the other machine's are still there
 
 
@@ -93,7 +93,7 @@ LATER = Place("mps, later", order="after", environment={"TORCHDEVICE_EMULATE_MPS
 
 
 def begin() -> float:
-    torchdevice_cuda.activate(driver="mps", policy="faithful", refusals="disk")
+    torchdevice_cuda.activate(driver="mps", policy="faithful", refusal_cache="disk")
     return torch.ones(1, device="cuda").sum().item()
 
 
@@ -116,4 +116,4 @@ def forget() -> None:
 
 
 def test_deactivation_forgets_what_is_in_memory(tmp_path: Path) -> None:
-    in_child(forget, cached_in(tmp_path).but(refusals="disk"))
+    in_child(forget, cached_in(tmp_path).but(refusal_cache="disk"))

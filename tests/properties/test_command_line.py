@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchdevice_cuda.launch import cli
+from torchdevice_cuda.launch import cli, options
 
 from . import examples, holds
 
-FLAGS = sorted(str(flag) for flag in cli.FLAGS)
+FLAGS = sorted(options.FLAGS)
 SWITCHES = ["--info", "--patches", "--build", "--no-build", "--version", "-V", "--help", "-h", "--", "-", "-m", "-c"]
 WORDS = st.one_of(
     st.sampled_from([*FLAGS, *SWITCHES]),
@@ -39,14 +39,16 @@ def test_any_words(number: int) -> None:
 @examples(300, 10_000)
 def test_the_order_of_options_does_not_matter(number: int) -> None:
     @given(OPTIONS, st.randoms(), st.lists(st.text(max_size=4), max_size=3))
-    def shuffled(options: dict[str, tuple[str, bool]], order: object, args: list[str]) -> None:
-        pairs = [[f"{flag}={value}"] if attached else [flag, value] for flag, (value, attached) in options.items()]
+    def shuffled(given_options: dict[str, tuple[str, bool]], order: object, args: list[str]) -> None:
+        pairs = [
+            [f"{flag}={value}"] if attached else [flag, value] for flag, (value, attached) in given_options.items()
+        ]
         words = [word for pair in pairs for word in pair]
         order.shuffle(pairs)  # type: ignore[attr-defined]
         other = [word for pair in pairs for word in pair]
         request = cli.parse([*words, "script.py", *args])
         assert request == cli.parse([*other, "script.py", *args])
         assert (request.action, request.target, request.args) == ("script", "script.py", args)
-        assert request.overrides == {cli.FLAGS[flag].field: value for flag, (value, _) in options.items()}
+        assert request.overrides == {options.FLAGS[flag].field: value for flag, (value, _) in given_options.items()}
 
     holds(shuffled, number)

@@ -31,11 +31,11 @@ def export(
     environ = os.environ if environ is None else environ
     written = settings.as_environment(chosen)
     for field in overridden:
-        variable = settings.BY_FIELD[field].variable
+        variable, *old = settings.BY_FIELD[field].variables
+        for name in (variable, *old):  # an old name, and one of which the command line gave the default
+            environ.pop(name, None)
         if variable in written:
             environ[variable] = written[variable]
-        else:  # the command line asked for the default over the environment's value
-            environ.pop(variable, None)
     environ["TORCHDEVICE_AUTO"] = "1"
     # Someone watches these: what may be built for the program may be built for its children.
     build = settings.BY_FIELD["build"]

@@ -63,7 +63,8 @@ def content(results: Sequence[Result], chosen: settings.Settings, overrides: Map
     """All of it, without a name."""
     values = ((option, getattr(chosen, option.field)) for option in settings.OPTIONS)
     written = {option.field: None if value is None else option.write(value) for option, value in values}
-    origins = {option.field: option.variable for option in settings.OPTIONS if option.variable in os.environ}
+    names = ((option.field, name) for option in settings.OPTIONS for name in reversed(option.variables))
+    origins = {field: name for field, name in names if name in os.environ}
     return anonymous(
         {
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),

@@ -65,8 +65,8 @@ def _departures() -> dict[tuple[str, str, str], int]:
 class Books:
     """Hooks of pytest. Figures travel with the reports of tests, so that they arrive from workers, too."""
 
-    def __init__(self, fail_on_departure: bool, limit: int | None) -> None:
-        self._fail_on_departure, self._limit = fail_on_departure, limit
+    def __init__(self, fails_on_fallback: bool, limit: int | None) -> None:
+        self._fails_on_fallback, self._limit = fails_on_fallback, limit
         self._peaks: list[tuple[int, str]] = []
         self._left: list[tuple[int, str]] = []
 
@@ -94,8 +94,8 @@ class Books:
             )
         left = {row: count - use.departures.get(row, 0) for row, count in _departures().items()}
         rows = [f"{what} -> {where}, {count} times: {why}" for (what, where, why), count in left.items() if count > 0]
-        if self._fail_on_departure and rows:
-            return "\n".join(["left the GPU (--torchdevice-fail-on-departure):", *rows])
+        if self._fails_on_fallback and rows:
+            return "\n".join(["left the GPU (--torchdevice-fail-on-fallback):", *rows])
         return None
 
     @pytest.hookimpl(hookwrapper=True)

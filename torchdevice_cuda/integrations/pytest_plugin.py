@@ -23,7 +23,9 @@ _SETTINGS = (
 )
 #: Tests that only NVIDIA's hardware can pass: those of kernels in CUDA C++, of speed.
 MARK = "needs_real_cuda"
-_DEPARTURE = "--torchdevice-fail-on-departure"
+_FALLBACK = "--torchdevice-fail-on-fallback"
+#: Its name in the release before; it is accepted for one release.
+_OLD_FALLBACK = "--torchdevice-fail-on-departure"
 _LIMIT = "--torchdevice-memory-limit"
 
 
@@ -34,7 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for flag, field in _SETTINGS:
         option = settings.BY_FIELD[field]
         group.addoption(flag, metavar="VALUE", help=f"{option.help}: {option.allowed}")
-    group.addoption(_DEPARTURE, action="store_true", help="fail tests in which an operator left the GPU")
+    fails = "fail tests in which an operator falls back to MLX or the CPU"
+    group.addoption(_FALLBACK, _OLD_FALLBACK, action="store_true", help=fails)
     group.addoption(_LIMIT, metavar="SIZE", type=_size, help="fail tests that held more of a GPU than this")
 
 
@@ -63,7 +66,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     overrides = _given(options)
     if not options.torchdevice:
         unused = [flag for flag, field in _SETTINGS if field in overrides]
-        unused += [flag for flag in (_DEPARTURE, _LIMIT) if getattr(options, _destination(flag), None)]
+        unused += [flag for flag in (_FALLBACK, _LIMIT) if getattr(options, _destination(flag), None)]
         if unused:
             raise pytest.UsageError(f"{unused[0]} needs --torchdevice")
         return
@@ -110,7 +113,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from .pytest_memory import Books
 
         config.pluginmanager.register(
-            Books(config.option.torchdevice_fail_on_departure, config.option.torchdevice_memory_limit),
+            Books(config.option.torchdevice_fail_on_fallback, config.option.torchdevice_memory_limit),
             "torchdevice-books",
         )
 

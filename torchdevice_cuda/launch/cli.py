@@ -17,7 +17,7 @@ from . import failing, options, program
 
 NAME = failing.NAME
 _SMI = "nvidia-smi"
-FLAGS = options.FLAGS
+FLAGS = {**options.FLAGS, **options.OLD_FLAGS}
 #: What is done instead of running a program, by the option that asks for it.
 _ACTIONS = {action.flag: action for action in options.ACTIONS}
 
@@ -101,7 +101,7 @@ def _setting(request: Request, word: str, rest: list[str]) -> None:
     if option is None:
         if attached and (flag in options.SWITCHES or (flag in _ACTIONS and not _ACTIONS[flag].choices)):
             raise UsageError(f"{flag} takes no value, and got {value!r}; see python -m torchdevice_cuda --help")
-        hint = variables.suggest(flag, (*FLAGS, *options.SWITCHES, *options.OF_ACTIONS, *_ACTIONS)) or ";"
+        hint = variables.suggest(flag, (*options.FLAGS, *options.SWITCHES, *options.OF_ACTIONS, *_ACTIONS)) or ";"
         raise UsageError(f"there is no option {flag}{hint} see python -m torchdevice_cuda --help")
     if not attached:
         value = _value(flag, rest, option.allowed)

@@ -52,17 +52,14 @@ OF_ACTIONS = {
 }
 #: Options that take no value, the setting that each makes, and what it does.
 SWITCHES: Mapping[str, tuple[dict[str, str], str]] = {
-    "--no-build": ({"build": "0"}, "do not build the native part where it is missing"),
-    "--with-nvidia-smi": ({"nvidia_smi": "1"}, "put an nvidia-smi on the PATH of the program, which shows these GPUs"),
+    option.switch[0]: ({option.field: option.write(not getattr(settings.Settings(), option.field))}, option.switch[1])
+    for option in settings.OPTIONS
+    if option.switch is not None
 }
 FLAGS = {option.flag: option for option in settings.OPTIONS if option.flag is not None}
-_GROUPS = {
-    "the GPU that the program sees": ("--driver", "--gpu", "--devices", "--memory", "--capability", "--name"),
-    "how it runs": ("--policy", "--no-build", "--with-nvidia-smi", "--hide-from"),
-    "what you are told": ("--report", "--log-level"),
-    "Apple GPUs": ("--identity", "--float64", "--fallback", "--mlx", "--refusals"),
-}
-_CHOICES = {"--gpu": (*gpus.GPUS, "list"), "--hide-from": ("default", "none"), "--format": FORMATS}
+#: Old names of options, and the options.
+OLD_FLAGS = {flag: option for option in settings.OPTIONS for flag in option.flags[1:]}
+_MORE_CHOICES = {"--gpu": (*gpus.GPUS, "list"), "--hide-from": ("default", "none"), "--format": FORMATS}
 _PATHS = ("--report", "--wheel-dir")
 
 _USAGE = f"""\
@@ -92,16 +89,15 @@ examples:
 
 
 def choices(flag: str) -> tuple[str, ...]:
-    """The values that an option takes, where they are few."""
-    if flag in _CHOICES:
-        return _CHOICES[flag]
-    words = tuple(FLAGS[flag].allowed.split(", ")) if flag in FLAGS else ()
-    return words if len(words) > 1 and all(word.isalnum() for word in words) else ()
+    """Return the values that an option takes, if they are few."""
+    return FLAGS[flag].choices if flag in FLAGS and FLAGS[flag].choices else _MORE_CHOICES.get(flag, ())
 
 
 def help_text() -> str:
-    """The text of ``--help``."""
-    groups = [(title, [_row(flag) for flag in flags]) for title, flags in _GROUPS.items()]
+    """Return the text of ``--help``."""
+    titles = dict.fromkeys(option.group for option in settings.OPTIONS)
+    groups = [(title, [row for option in settings.OPTIONS if option.group == title for row in _rows(option)])
+              for title in titles]  # fmt: skip
     groups.append(("instead of running a program", list(_action_rows())))
     width = max(len(left) for _, rows in groups for left, _ in rows)
     shown = "\n\n".join(f"{title}:\n" + "\n".join(_lines(rows, width)) for title, rows in groups)
@@ -117,11 +113,11 @@ def _fill(names: Iterable[str]) -> str:
     return textwrap.fill(", ".join(names), width=100, initial_indent="  ", subsequent_indent="  ")
 
 
-def _row(flag: str) -> tuple[str, str]:
-    if flag in SWITCHES:
-        return flag, SWITCHES[flag][1]
-    option = FLAGS[flag]
-    return f"{flag} VALUE", f"{option.help}: {option.allowed}"
+def _rows(option: settings.Option) -> Iterator[tuple[str, str]]:
+    if option.flag is not None:
+        yield f"{option.flag} VALUE", f"{option.help}: {option.allowed}"
+    if option.switch is not None:
+        yield option.switch
 
 
 def _action_rows() -> Iterator[tuple[str, str]]:

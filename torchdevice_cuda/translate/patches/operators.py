@@ -72,7 +72,7 @@ def kernels(context: Context) -> None:
     context.left = chain.left
     editor.on_undo(functools.partial(setattr, copies.leaving, "told", copies.leaving.told))
     copies.leaving.told = chain.left
-    if settings.refusals == "disk":
+    if settings.refusal_cache == "disk":
         # The emulated device is no Mac, whatever machine it runs on.
         refusals.keep("emulated" if Trait.NATIVE in context.traits else kind)
     editor.on_undo(refusals.clear)

@@ -1,0 +1,93 @@
+"""Readers and writers of the values of settings. A reader raises ValueError for text that it cannot read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+from . import gpus, variables
+
+_UNITS = {"": 1, "b": 1}
+for _power, _letter in enumerate("kmgtp", start=1):
+    _UNITS[_letter] = _UNITS[f"{_letter}ib"] = 1024**_power
+    _UNITS[f"{_letter}b"] = 1000**_power
+
+#: The largest size that torch's C++ can count after rounding up.
+_MOST_BYTES = 8191 * 1024**5
+
+
+def read_one_of(*choices: str, fold: Callable[[str], str] = str.lower) -> Callable[[str], str]:
+    """Return a reader of one of these words."""
+
+    def read(text: str) -> str:
+        value = fold(text.strip())
+        if value not in choices:
+            raise ValueError(text)
+        return value
+
+    return read
+
+
+def read_count(text: str) -> int:
+    """Read a number of devices."""
+    if re.fullmatch(r"\s*[0-9]{1,9}\s*", text) is None or not 1 <= int(text) <= 64:
+        raise ValueError(text)
+    return int(text)
+
+
+def read_bytes(text: str) -> int:
+    """Read a size with an optional unit."""
+    match = re.fullmatch(r"\s*(\d{1,40}(?:\.\d{1,40})?(?:e[+-]?\d{1,2})?)\s*([a-z]*)\s*", text.lower(), re.ASCII)
+    if match is None or match[2] not in _UNITS:
+        raise ValueError(text)
+    import fractions  # with decimal behind it: not for every start
+
+    value = int(fractions.Fraction(match[1]) * _UNITS[match[2]])
+    if not 1 <= value <= _MOST_BYTES:
+        raise ValueError(text)
+    return value
+
+
+def read_capability(text: str) -> tuple[int, int]:
+    """Read a compute capability."""
+    match = re.fullmatch(r"\s*([0-9]{1,2})\.([0-9])\s*", text)
+    if match is None:
+        raise ValueError(text)
+    return int(match[1]), int(match[2])
+
+
+def read_profile(text: str) -> str:
+    """Read the name of a GPU model."""
+    key = gpus.spelled(text)
+    if key not in gpus.GPUS:
+        raise variables.ValueHint(f"the nearest are {', '.join(near)}" if (near := gpus.nearest(text)) else "")
+    return key
+
+
+def _text(text: str) -> str:
+    if not text.strip():
+        raise ValueError(text)
+    return text
+
+
+def read_name(text: str) -> str:
+    """Read text that programs can print."""
+    _text(text).encode()  # programs print it, and the environment may hold bytes that are no text
+    return text
+
+
+def read_destination(text: str) -> str:
+    """Make a path absolute: the program and its children may change the working folder."""
+    return text if _text(text) == "-" else os.path.abspath(text)
+
+
+def write_lower(value: Any) -> str:
+    """Write a boolean as true or false."""
+    return str(value).lower()
+
+
+def write_version(value: Any) -> str:
+    """Write numbers with points between them."""
+    return ".".join(map(str, value))
