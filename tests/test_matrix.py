@@ -1,4 +1,4 @@
-"""tools/matrix.py: what ran stays done, what fails is seen, one table tells. On the torch of this interpreter."""
+"""tools/matrix.py: finished checks are kept, failures and known failures reported. On this interpreter's torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROW = f"torch-{torch.__version__}-here-py{sys.version.partition(' ')[0]}"
 
 @pytest.fixture
 def matrix(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The tool, with checks that take no time: what it does with them is all that it does."""
+    """Load the tool, with checks that take no time."""
     tool = tools.tool("matrix.py")
 
     def check(code: str, seconds: int = 60, **more: object) -> object:
@@ -38,7 +38,19 @@ def run(tool: ModuleType, folder: Path, *arguments: str) -> int:
     return tool.main(["--folder", str(folder), *arguments])
 
 
-def test_what_is_done_is_not_done_again(
+def test_checks_name_files_and_tests_that_exist() -> None:
+    """``--oracle`` once named files that had moved."""
+    checks = tools.tool("matrix.py").CHECKS
+    words = [word for check in checks.values() for step in check.steps for word in step.arguments]
+    named = [word.partition("::") for word in words if word.startswith(("tests/", "tools/", "examples/"))]
+    assert {path for path, _, _ in named} >= {"tools/record", "tools/gap.py", "tests/test_facts.py"}
+    assert [path for path, _, _ in named if not (ROOT / path).exists()] == []
+    tests = [(path, name.partition("[")[0]) for path, _, name in named if name]
+    assert [(path, name) for path, name in tests if f"def {name}(" not in (ROOT / path).read_text()] == []
+    assert not any("{" in word for word in words)
+
+
+def test_finished_checks_are_not_repeated(
     matrix: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(matrix, tmp_path, "--here", "--checks", "passing") == 0
@@ -66,7 +78,7 @@ FAILURES = {
 }
 
 
-def test_what_fails_is_seen(matrix: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_is_reported(matrix: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(matrix, tmp_path, "--here", "--checks", *FAILURES, "passing") == 1
     said = capsys.readouterr().out
     for name, text in FAILURES.items():
@@ -76,7 +88,7 @@ def test_what_fails_is_seen(matrix: ModuleType, tmp_path: Path, capsys: pytest.C
     assert said.endswith(capsys.readouterr().out)
 
 
-def test_what_is_known_to_fail_has_to(
+def test_a_known_failure_that_passes_is_reported(
     matrix: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release = ".".join(torch.__version__.split(".")[:2])
@@ -104,7 +116,7 @@ def test_figures_are_compared_between_versions(
     assert run(matrix, tmp_path, "--table") == 0
 
 
-def test_a_version_that_cannot_be_had_is_a_row(
+def test_a_version_that_cannot_be_installed_is_a_row(
     matrix: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")

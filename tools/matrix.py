@@ -30,8 +30,12 @@ from pathlib import Path
 from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[1]
-#: The oldest that is promised, the newest, and some between.
-VERSIONS = ("2.6.0", "2.8.0", "2.10.0", "2.13.0", "2.14.1", "2.15.0")
+sys.path.insert(0, str(ROOT))
+
+from torchdevice_cuda import _compat  # noqa: E402
+
+OLDEST, NEWEST = (f"{major}.{minor}.0" for major, minor in (_compat.MINIMUM, _compat.NEWEST_KNOWN))
+VERSIONS = (OLDEST, "2.8.0", "2.10.0", "2.13.0", "2.14.1", NEWEST)
 #: What a CUDA build, its libraries and their downloads take while they are installed.
 SPACE = 12 * 2**30
 INSTALLING = 1800
@@ -76,10 +80,9 @@ def tests(marks: str, *chosen: str) -> Step:
 
 
 def probes(*drivers: str) -> Check:
-    """Programs and what they gave on a real GPU, from the folder of --oracle."""
-    files = [f"{{oracle}}/{name}" for name in ("run_probes.py", "probes.py", "golden.json")]
-    line = ("--policy", "faithful", *files[:2], "--golden", files[2])
-    return Check(1200, on_drivers(*line, drivers=drivers), r"TOTAL +(\d+)/", compared=True)
+    """Compare the answers of drivers to our probes with an H200's."""
+    steps = tuple(Step(("tools/record", "compare", "oracle", "--driver", driver)) for driver in drivers)
+    return Check(1200, steps, r"(\d+) of \d+ \([\d.]+%\) facts as on", compared=True)
 
 
 #: What needs the emulated Apple GPU is apart: the emulation is ours alone, and has limits of its own.
@@ -230,12 +233,12 @@ def installed(version: str, python: str, folder: Path, log: Path) -> Place:
 
 
 # ------------------------------------------------------------------------ running
-def checked(check: Check, place: Place, log: Path, oracle: Path | None) -> dict[str, Any]:
+def checked(check: Check, place: Place, log: Path) -> dict[str, Any]:
     """What became of a check: whether its steps succeeded, what they said, how long they took."""
     began, why = time.monotonic(), ""
     with log.open("wb") as output:
         for step in check.steps:
-            line = [place.python, *(text.replace("{oracle}", str(oracle)) for text in step.arguments)]
+            line = [place.python, *step.arguments]
             left = check.seconds - (time.monotonic() - began)
             try:
                 status = command(line, {**place.environment, **step.environment}, output, left)
@@ -298,7 +301,7 @@ class Matrix:
                 place = installed(version, python, environment, logs / f"{row}-install.log")
                 self.keep(row, torch=of_interpreter(place.python, TORCH))
             for name in wanted:
-                result = checked(CHECKS[name], place, logs / f"{row}-{name}.log", options.oracle)
+                result = checked(CHECKS[name], place, logs / f"{row}-{name}.log")
                 self.keep_check(row, name, {**result, "commit": now})
                 print(f"{row} {name}: {result['why'] or 'ok'} ({result['seconds']} s)", flush=True)
         except Failed as error:
@@ -365,20 +368,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--versions", nargs="+", default=VERSIONS, help=f"of torch ({' '.join(VERSIONS)})")
-    parser.add_argument("--checks", nargs="+", choices=CHECKS, help="all, those that need --oracle if it is given")
+    parser.add_argument("--checks", nargs="+", choices=CHECKS, default=list(CHECKS), help="all of them")
     parser.add_argument("--here", action="store_true", help="the torch of the interpreter; no environment is made")
     parser.add_argument("--python", default=sys.executable, help="the interpreter (the one that runs this)")
-    parser.add_argument("--oracle", type=Path, help="a folder with run_probes.py, probes.py and golden.json")
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "matrix", help="for all that is written")
     parser.add_argument("--again", action="store_true", help="run what is done, too")
     parser.add_argument("--keep", action="store_true", help="do not remove the environments")
     parser.add_argument("--table", action="store_true", help="print the table; run nothing")
     options = parser.parse_args(arguments)
-    asking = {name for name, check in CHECKS.items() if "{oracle}" in str(check.steps)}
-    names = options.checks or [name for name in CHECKS if options.oracle or name not in asking]
-    if options.oracle is None and asking & set(names):
-        parser.error(f"the check {', '.join(sorted(asking & set(names)))} needs --oracle FOLDER")
-    options.oracle = options.oracle and options.oracle.resolve()
     options.folder.mkdir(parents=True, exist_ok=True)
     matrix = Matrix(options.folder.resolve())
     rows = list(matrix.rows)
@@ -388,7 +385,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"there is no {options.python}")
         wanted = [None] if options.here else options.versions
         try:
-            rows = [matrix.run(version, python, names, options) for version in wanted]
+            rows = [matrix.run(version, python, options.checks, options) for version in wanted]
         except Failed as error:
             parser.error(f"{options.python} cannot be used: {error}")
     text, sound = matrix.table(rows, commit())

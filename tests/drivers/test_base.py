@@ -17,7 +17,8 @@ from harness import in_fork
 from recorded import read_record
 
 from torchdevice_cuda import drivers, monitoring, settings
-from torchdevice_cuda.drivers.base import DeviceProperties, Offer, claimed
+from torchdevice_cuda.drivers.base import DeviceProperties, Offer
+from torchdevice_cuda.drivers.device_properties import apply_settings
 
 from .toy import TOTAL, ToyDriver
 
@@ -49,22 +50,22 @@ def test_what_no_driver_says_otherwise_is_as_on_a_gpu() -> None:
 
 
 def test_a_profile_is_the_gpu_that_was_asked() -> None:
-    shown = claimed(REAL, settings.load({"gpu": "h200"}, {}))
+    shown = apply_settings(REAL, settings.load({"gpu": "h200"}, {}))
     found = {name: getattr(shown, name) for name in H200 if name != "total_memory"}
     assert found == {name: value for name, value in H200.items() if name != "total_memory"}
     assert (shown.total_memory, shown.uuid, shown.pci_bus_id) == (REAL.total_memory, REAL.uuid, REAL.pci_bus_id)
-    assert claimed(REAL, settings.load({"gpu": "jetson-orin"}, {})).is_integrated == 1
+    assert apply_settings(REAL, settings.load({"gpu": "jetson-orin"}, {})).is_integrated == 1
 
 
 def test_what_is_chosen_one_by_one_counts_more() -> None:
-    shown = claimed(REAL, settings.load({"gpu": "h200", "name": "Mine", "capability": "8.6"}, {}))
+    shown = apply_settings(REAL, settings.load({"gpu": "h200", "name": "Mine", "capability": "8.6"}, {}))
     assert (shown.name, shown.major, shown.minor) == ("Mine", 8, 6)
-    plain = claimed(REAL, settings.load({}, {}))
+    plain = apply_settings(REAL, settings.load({}, {}))
     assert plain == dataclasses.replace(REAL, major=7, minor=0)
 
 
-def test_what_others_are_told_of_a_device() -> None:
-    told = dataclasses.replace(REAL, major=8, minor=6).told(5)
+def test_published_properties_of_a_device() -> None:
+    told = dataclasses.replace(REAL, major=8, minor=6).to_monitoring_device(5)
     assert told == monitoring.Device(
         index=5,
         uuid="GPU-00000000-0000-0000-0000-000000000007",

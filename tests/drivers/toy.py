@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from torchdevice_cuda.drivers.base import DeviceProperties, Driver, Offer, claimed
+from torchdevice_cuda.drivers.base import DeviceProperties, Driver, Offer
+from torchdevice_cuda.drivers.device_properties import apply_settings
 from torchdevice_cuda.drivers.host.streams import HostStreams
 from torchdevice_cuda.drivers.memory import Memory, OutOfMemoryObserver, PoolId, Recording
 from torchdevice_cuda.drivers.streams import Streams
@@ -122,7 +123,7 @@ class ToyDriver(Driver):
         return DEVICES
 
     def facts(self, index: int) -> DeviceProperties:
-        return claimed(
+        return apply_settings(
             DeviceProperties(f"Toy {index}", TOTAL, 1, uuid.UUID(int=index), 1_000_000, 0, index), self.settings
         )
 

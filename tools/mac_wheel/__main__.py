@@ -34,8 +34,8 @@ from torchdevice_cuda import _compat, settings  # noqa: E402
 from torchdevice_cuda.fallback import mlx_ops, refusals  # noqa: E402
 from torchdevice_cuda.translate import patches  # noqa: E402
 
-#: The newest release whose texts were reviewed, and the oldest that we support.
-RECENT, OLDEST = "torch==2.15.0", "torch==" + ".".join(map(str, _compat.MINIMUM)) + ".0"
+#: The newest known release and the oldest supported one.
+RECENT, OLDEST = (f"torch=={major}.{minor}.0" for major, minor in (_compat.NEWEST_KNOWN, _compat.MINIMUM))
 INSTALLED = f"torch=={torch.__version__.partition('+')[0]}"
 OTHERS = ("mlx", "mlx-metal", "pyobjc-core", "pyobjc-framework-Metal")
 

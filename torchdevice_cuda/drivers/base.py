@@ -11,14 +11,13 @@ import abc
 import dataclasses
 import os
 import threading
-import uuid
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .. import monitoring
-from ..settings import gpus
 from . import allocation
+from .device_properties import DeviceProperties as DeviceProperties
 from .errors import bad_fork, invalid_ordinal
 from .memory import Memory
 from .streams import Streams
@@ -29,76 +28,6 @@ if TYPE_CHECKING:
 
     from ..native.interface import Native, NativeGraph, Rescue
     from ..settings import Settings
-
-
-@dataclasses.dataclass(frozen=True)
-class DeviceProperties:
-    """What a device is; the names are those of CUDA's device properties."""
-
-    name: str
-    total_memory: int
-    multi_processor_count: int
-    uuid: uuid.UUID
-    clock_rate: int  # kHz
-    L2_cache_size: int
-    pci_bus_id: int
-    major: int = 0
-    minor: int = 0
-    is_integrated: int = 1
-    is_multi_gpu_board: int = 0
-    max_threads_per_block: int = 1024
-    max_threads_per_multi_processor: int = 2048
-    memory_bus_width: int = 64
-    memory_clock_rate: int = 0  # kHz; 0 where the host does not say
-    pci_device_id: int = 0
-    pci_domain_id: int = 0
-    regs_per_multiprocessor: int = 65536
-    shared_memory_per_block: int = 49152
-    shared_memory_per_block_optin: int = 49152
-    shared_memory_per_multiprocessor: int = 65536
-    warp_size: int = 32
-
-    def told(self, physical: int) -> monitoring.Device:
-        """What other processes are told of it."""
-        return monitoring.Device(
-            index=physical,
-            uuid=f"GPU-{self.uuid}",
-            name=self.name,
-            memory=self.total_memory,
-            capability=(self.major, self.minor),
-            multiprocessors=self.multi_processor_count,
-            clock_mhz=self.clock_rate // 1000,
-            memory_clock_mhz=self.memory_clock_rate // 1000,
-            bus=self.pci_bus_id,
-            bus_bits=self.memory_bus_width,
-        )
-
-    @property
-    def gcnArchName(self) -> str:  # noqa: N802 (CUDA's own spelling; CUDA answers with the device's name)
-        """The architecture name; as on CUDA builds, the device's name."""
-        return self.name
-
-
-def claimed(real: DeviceProperties, settings: Settings) -> DeviceProperties:
-    """What a device says of itself: what it is, but for the profile, and that but for what was chosen one by one."""
-    gpu = settings.profile
-    if gpu is not None:
-        shared = gpu.architecture
-        real = dataclasses.replace(
-            real,
-            name=gpu.name,
-            multi_processor_count=gpu.multiprocessors,
-            clock_rate=gpu.clock_mhz * 1000,
-            L2_cache_size=gpu.l2_kib * gpus.KIB,
-            is_integrated=int(gpu.integrated),
-            max_threads_per_multi_processor=shared.threads,
-            memory_bus_width=gpu.bus_bits,
-            memory_clock_rate=gpu.memory_clock_mhz * 1000,
-            shared_memory_per_block_optin=shared.shared_kib_of_block * gpus.KIB,
-            shared_memory_per_multiprocessor=shared.shared_kib * gpus.KIB,
-        )
-    major, minor = settings.claimed_capability
-    return dataclasses.replace(real, name=settings.name or real.name, major=major, minor=minor)
 
 
 def _marking_children(driver: Driver) -> Callable[[], None]:
@@ -215,7 +144,7 @@ class Driver(abc.ABC):
 
     def told(self, index: int) -> monitoring.Device:
         """What other processes are told of a device."""
-        return self.facts(index).told(self.physical(index))
+        return self.facts(index).to_monitoring_device(self.physical(index))
 
     @property
     def resident_since(self) -> int | None:

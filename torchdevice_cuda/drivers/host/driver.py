@@ -6,7 +6,8 @@ import functools
 from typing import TYPE_CHECKING
 
 from ...settings import gpus, visible_devices_now
-from ..base import DeviceProperties, Driver, claimed
+from ..base import DeviceProperties, Driver
+from ..device_properties import apply_settings
 from . import facts as hostfacts
 from .visible import visible_count, visible_devices
 
@@ -37,7 +38,7 @@ def host_facts(
         is_integrated=integrated,
         shared_memory_per_block_optin=(promised.shared_kib_of_block if promised else 48) * gpus.KIB,
     )
-    return claimed(real, settings)
+    return apply_settings(real, settings)
 
 
 def chosen_memory(settings: Settings) -> int | None:

@@ -9,7 +9,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..._compat import named
-from ..base import DeviceProperties, Offer, claimed
+from ..base import DeviceProperties, Offer
+from ..device_properties import apply_settings
 from ..host import facts as hostfacts
 from ..host.visible import visible_count
 from ..installing import install
@@ -149,7 +150,7 @@ class MpsDriver(RecordingDriver):
             shared_memory_per_multiprocessor=gpu.threadgroup_memory,
         )
         # A profile says nothing of memory here: there is what there is, and what is not cannot be given.
-        return claimed(real, self.settings)
+        return apply_settings(real, self.settings)
 
     def describe(self) -> list[tuple[str, str]]:
         """How operators with limits are watched, too: with nothing compiled each call costs 0.1 us more."""

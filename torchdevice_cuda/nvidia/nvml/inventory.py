@@ -90,7 +90,7 @@ def _expected(index: int, settings: Settings) -> monitoring.Device:
     """What a program would find that is started now."""
     memory = chosen_memory(settings) or machine.share(settings.devices)
     label = LABEL if settings.driver in ("cpu", "mps") else VIRTUAL_LABEL
-    return host_facts(index, memory, settings, label).told(index)
+    return host_facts(index, memory, settings, label).to_monitoring_device(index)
 
 
 @functools.cache
