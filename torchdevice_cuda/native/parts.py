@@ -13,33 +13,34 @@ from typing import NamedTuple
 from . import op_table
 from .toolchain import SOURCES
 
-#: What is no device: a library of a few functions, which needs nothing of torch's.
+#: No device, but a library of a few functions, which does not need torch.
 CALLS = "calls"
 CORE = "core"
 _KINDS = ("cuda", "mps")
 
 
 class Unit(NamedTuple):
-    """Folders that are compiled as one file, how much they are optimised, and what else the compiler is told."""
+    """Folders that are compiled as one file, the optimization level and other compiler flags."""
 
     level: str
     folders: tuple[str, ...]
     flags: tuple[str, ...] = ()
-    #: What compiling it takes, in seconds of one core of 2.5 GHz.
+    #: Compile time in seconds on one core of 2.5 GHz.
     seconds: float = 20.0
 
 
 class Part(NamedTuple):
-    """What a part is made of, and what it is loaded for."""
+    """The units of a part, its purpose, and the operators and functions that load it."""
 
     units: Mapping[str, Unit]
+    purpose: str
     #: operators by the dispatch key of their kernels; those of PyTorch's own without "aten::"
     operators: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     functions: tuple[str, ...] = ()
 
 
-# Loops over random numbers are vectorised: nothing looks at errno or at traps, and numbers do not depend on whether the
-# processor has instructions that multiply and add.
+# Loops over random numbers are vectorized: nothing reads errno or traps, and the numbers do not depend on whether the
+# processor has fused multiply-add instructions.
 _LOOPS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
 _CORE = {
     # PyTorch's headers cost more than these files, so few units read them.
@@ -66,9 +67,10 @@ _PRODUCTS = tuple(f"{name}.dtype{out}" for name in ("mm", "bmm", "addmm", "baddb
 
 _PARTS: dict[str, dict[str, Part]] = {
     "cuda": {
-        CORE: Part({**_CORE, **_RANDOM}),
+        CORE: Part({**_CORE, **_RANDOM}, "factories, arithmetic, autograd, random numbers, memory"),
         "attention": Part(
             _single("attention", 22),
+            "fused attention: CUDA's choice of kernels, the CPU kernel that computes them, dropout",
             {
                 "CUDA": (
                     "_fused_sdp_choice",
@@ -84,6 +86,7 @@ _PARTS: dict[str, dict[str, Part]] = {
         ),
         "recurrent": Part(
             _single("recurrent", 14),
+            "fused cells; LSTM as cuDNN's operator, or step by step with dropout or projections; flat weights",
             {
                 "CUDA": (
                     *_NETWORKS,
@@ -100,6 +103,7 @@ _PARTS: dict[str, dict[str, Part]] = {
         ),
         "quantized": Part(
             _single("quantized", 13),
+            "quantization as CUDA rounds; cuDNN's sums, products, convolutions and pooling of signed bytes",
             {
                 "CUDA": (
                     "quantize_per_tensor",
@@ -131,6 +135,7 @@ _PARTS: dict[str, dict[str, Part]] = {
         ),
         "sparse": Part(
             _single("sparse", 13),
+            "sums and products of sparse tensors, which CUDA does not coalesce; arithmetic of nested tensors",
             {
                 "CUDA": ("sspaddmm.out",),
                 "SparseCUDA": (
@@ -158,6 +163,7 @@ _PARTS: dict[str, dict[str, Part]] = {
         ),
         "composites": Part(
             _single("composites", 26),
+            "rarely called operators: linear algebra, embedding_bag, sort and topk with CUDA's ties, rejection sampling",
             {
                 "CUDA": (
                     "_embedding_bag",
@@ -208,6 +214,7 @@ _PARTS: dict[str, dict[str, Part]] = {
         ),
         "graphs": Part(
             _single("graphs", 20, "-O2"),
+            "CUDA graphs: capture and replay of calls",
             functions=(
                 "Graph",
                 "PoolCheckpoint",
@@ -222,12 +229,17 @@ _PARTS: dict[str, dict[str, Part]] = {
                 "end_foreign_call",
             ),
         ),
-        "profiling": Part(_single("profiling", 14), functions=("describe_devices",)),
+        "profiling": Part(
+            _single("profiling", 14), "device events for PyTorch's profilers", functions=("describe_devices",)
+        ),
         "counting": Part(
-            _single("counting", 17), functions=("start_counting", "stop_counting", "is_counted", "read_counts")
+            _single("counting", 17),
+            "counters of a report, by line of the program",
+            functions=("start_counting", "stop_counting", "is_counted", "read_counts"),
         ),
         "distributed": Part(
             _single("distributed", 30),
+            "work of process groups, all_reduce, collective fingerprints, RPC, the timer of DistributedDataParallel",
             functions=(
                 "watch_group",
                 "forget_group",
@@ -240,8 +252,8 @@ _PARTS: dict[str, dict[str, Part]] = {
             ),
         ),
     },
-    "mps": {CORE: Part(_CORE)},
-    CALLS: {CORE: Part({CALLS: Unit("-O2", ("calls", "rescue"), seconds=5)})},
+    "mps": {CORE: Part(_CORE, "the emulated Apple GPU")},
+    CALLS: {CORE: Part({CALLS: Unit("-O2", ("calls", "rescue"), seconds=5)}, "rescue alone, for a real Apple GPU")},
 }
 
 
