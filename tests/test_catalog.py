@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import platform
 import os
 import re
 import subprocess
@@ -237,6 +238,8 @@ OF_GPUS = re.compile(
     r"^torch\.cuda\.|ProcessGroupNCCL|FullyShardedDataParallel|^torch\.TypedStorage\.pin_memory|DataParallel\.parallel"
     r"|cudnn|miopen|^torch\.batch_norm_|PackedSequence\.(cuda|pin)|^torch\.Tensor\.record_stream|^torch\.Event\."
     r"|semi_structured|wrap_triton|^torch\.nn\.SyncBatchNorm\.forward|^torch\.indices_copy"
+    # FBGEMM's kernels need AVX2.
+    + (r"|^torch\.fbgemm_" if platform.machine() in ("aarch64", "arm64") else "")
 )
 
 

@@ -1,8 +1,9 @@
-"""Calls of quantised modules, and of those that train for quantising: each from the module of floats it stands for."""
+"""Calls of quantized modules, and of those for quantization-aware training: each from its float module."""
 
 from __future__ import annotations
 
 import inspect
+import platform
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,9 @@ Q = torch.ao.nn.quantized
 QAT = torch.ao.nn.qat
 FUSED = torch.ao.nn.intrinsic
 AO = torch.ao.quantization
+if platform.machine() in ("aarch64", "arm64"):
+    # Some wheels choose FBGEMM, whose kernels need AVX2: "unknown architecure" (pytorch/pytorch#180679).
+    torch.backends.quantized.engine = "onednn"
 #: What a quantised module stands for: the arguments of its module of floats, and the shape that it takes.
 FLOATS: dict[str, tuple[tuple[Any, ...], tuple[int, ...]]] = {
     **{f"Conv{n}d": ((3, 3, 1), (1, 3, *[4] * n)) for n in (1, 2, 3)},

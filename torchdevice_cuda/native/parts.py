@@ -163,7 +163,7 @@ _PARTS: dict[str, dict[str, Part]] = {
         ),
         "composites": Part(
             _single("composites", 26),
-            "rarely called operators: linear algebra, embedding_bag, sort and topk with CUDA's ties, rejection sampling",
+            "rarely called operators: linear algebra, embedding_bag, sort and topk with CUDA's ties, rejections",
             {
                 "CUDA": (
                     "_embedding_bag",
