@@ -17,7 +17,7 @@ BATCHES = pytest.StashKey[Batches]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What a server of children saves, it might hide."""
+    """Add ``--fresh``, which bypasses the fork server."""
     parser.addoption("--fresh", action="store_true", help="every child is a new process, which takes twice as long")
 
 

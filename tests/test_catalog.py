@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
-import platform
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -114,7 +114,7 @@ def test_another_gpu_may_do_as_the_cpu_does(parts: Any) -> None:
 
 
 def test_an_answer_of_another_release_is_not_held_against_a_driver(parts: Any) -> None:
-    """Where stock's own result has changed since the GPU was asked, stock's of today is compared with."""
+    """If stock's own result has changed since the GPU's record, the driver is compared with today's stock."""
     then = result(["tensor", "float32", [3], "cpu", [1.0, 2.0, 3.0]])
     rows = {"torch.some": {"cuda": result(["tensor", "float32", [3], "cuda", [1.0, 2.0, 3.0]]), "cpu": then}}
     judged = parts("judging").status("torch.some", "virtual", result(TENSOR), result(THERE), {"answers": rows})

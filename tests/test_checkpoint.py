@@ -24,7 +24,7 @@ def test_the_file_was_written_on_a_gpu() -> None:
 
 
 def restored() -> tuple[dict[str, Any], Any, Any, Any]:
-    """What was saved, and a model, an optimizer and a scaler that go on from it."""
+    """Load a checkpoint, and a model, an optimizer and a scaler that continue from it."""
     saved = torch.load(FILE)
     model, optimizer, scaler = build("cuda")
     model.load_state_dict(saved["model"])

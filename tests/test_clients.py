@@ -47,7 +47,7 @@ def _run(program: str, *launcher: str, **environment: str) -> dict[str, Any]:
 
 @functools.cache
 def _stock(program: str) -> dict[str, Any]:
-    """What the program reports on stock torch, on the CPU."""
+    """Return the program's report on stock torch, on the CPU."""
     return _run(program, CLIENT_DEVICE="cpu")
 
 
@@ -79,7 +79,7 @@ def test_client(program: str, place: Place) -> None:
 
 
 def _compare(ours: Any, stock: Any, tolerance: float, where: str) -> None:
-    """The same structure, and every number within the tolerance."""
+    """Compare structures, with every number within the tolerance."""
     if isinstance(stock, dict):
         assert ours.keys() == stock.keys(), where
         for key in stock:

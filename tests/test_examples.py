@@ -38,7 +38,7 @@ def test_every_example_is_run() -> None:
 
 @pytest.fixture(scope="module")
 def printed() -> dict[str, str]:
-    """What each printed, on the virtual GPU; in one process, which is what costs most."""
+    """Return the output of each example on the virtual GPU, all in one process to save time."""
     paths = [str(EXAMPLES / name) for name in PLAIN]
     parts = run_forked(*OURS, "--driver", "virtual", "-c", _EACH, *paths, timeout=300).out.split("===== ")[1:]
     return {Path(text.partition("\n")[0]).name: text for text in parts}
@@ -53,7 +53,7 @@ def test_a_program(name: str, printed: dict[str, str]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in PLAIN if name != "same_seed.py"])
 def test_a_program_on_the_cpu_driver(name: str) -> None:
-    """What needs a virtual GPU says so at its top."""
+    """Examples that need a virtual GPU state it at their top."""
     run_forked(*OURS, "--driver", "cpu", EXAMPLES / name, timeout=300)
 
 

@@ -46,7 +46,7 @@ def test_what_depends_on_the_capability_follows() -> None:
 
 
 def _advance(count: int, multiprocessors: int, threads: int) -> int:
-    """How far a draw of so many numbers moves a CUDA generator: in blocks of 256 threads that draw four at a time."""
+    """Return how far drawing so many numbers moves a CUDA generator: blocks of 256 threads draw four at a time."""
     blocks = min(multiprocessors * (threads // 256), -(-count // 256))
     return -(-count // (256 * blocks * 4)) * 4
 

@@ -43,12 +43,12 @@ either = pytest.mark.parametrize("where", PLACES)
 
 @functools.cache
 def sample() -> str:
-    """What pytest says of the sample."""
+    """Run pytest on the sample and return its output."""
     return python("-m", "pytest", "-n", "0", "-v", "-v", "-p", "no:cacheprovider", SAMPLE, check=False).out
 
 
 def section(name: str) -> str:
-    """What pytest says of a test that failed."""
+    """Return pytest's section on a failed test."""
     return re.split(r"\n_+ ", sample().partition(f" {name} ")[2])[0]
 
 

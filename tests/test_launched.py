@@ -1,4 +1,4 @@
-"""What people launch training on several GPUs with, unmodified, on two virtual GPUs; see launched/."""
+"""Common launchers of training on several GPUs, unmodified, on two virtual GPUs; see launched/."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_weights_are_those_of_one_process(name: str, tmp_path: Path) -> None:
 
 
 def _expected() -> list[float]:
-    """What one process gets with stock torch on the CPU."""
+    """Return the result of one process with stock torch on the CPU."""
     code = "import json, _training; print(json.dumps(_training.expected()))"
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=LAUNCHED, env=clean_environment(), capture_output=True, text=True, check=True

@@ -12,7 +12,7 @@ def lazy_model() -> torch.nn.Module:
 
 
 def losses(device: str) -> list[float]:
-    """Those of a lazy model that starts from known weights."""
+    """Return the losses of a lazy model that starts from known weights."""
     model = lazy_model().float().to(device)
     x = torch.linspace(-1, 1, 12, device=device).reshape(4, 3)
     model(x)

@@ -79,7 +79,7 @@ def test_folders_too(tmp_path: Path) -> None:
 
 
 def test_reading_ones_own_file_keeps_the_lock(tmp_path: Path) -> None:
-    """Which POSIX locks do not survive: the process closes a descriptor of the file."""
+    """POSIX locks would not survive: the process closes a descriptor of the file."""
     path = make(tmp_path / "a")
     with holder(path, f"open({str(path)!r}).close()"):
         leftovers.remove(tmp_path)

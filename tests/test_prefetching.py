@@ -94,7 +94,7 @@ def test_every_batch_comes_as_it_was() -> None:
 
 @child(VIRTUAL)
 def test_copies_run_beside_the_work() -> None:
-    """What takes 20 ms on a side stream and 20 ms here takes little more than 20 ms, and 40 ms one after the other."""
+    """20 ms on a side stream beside 20 ms here take little more than 20 ms; one after the other, 40 ms."""
     side, begin, end = torch.cuda.Stream(), *(torch.cuda.Event(enable_timing=True) for _ in range(2))
     taken = []
     for beside in (True, False):

@@ -1,4 +1,4 @@
-"""What a user is told who did nothing wrong: nothing, not even where torch was built for a GPU that is not there."""
+"""Correct programs print no message, even if torch was built for a GPU that the machine lacks."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ CODE = ("torchdevice_cuda/__init__.py", "torchdevice_cuda/native/README.md")
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """What it is built from."""
+    """Copy the sources of the site."""
     pytest.importorskip("mkdocstrings")
     for name in (*PARTS, *CODE):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

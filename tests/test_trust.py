@@ -1,4 +1,4 @@
-"""Which files are used again: whole ones of the user or of root, in folders that nobody else can replace."""
+"""Trust in files that are used again: whole ones of the user or of root, in folders that nobody else can replace."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def as_user(user: int, function: Callable[[], Any]) -> Any:
 
 @AS_ROOT
 def test_another_user_who_is_first(cache: Path) -> None:
-    """Where all may add folders, one that another user made is not used, though what is in it is whole."""
+    """A folder of another user is not used, even if its contents are whole, where all users may add folders."""
     cache.mkdir(parents=True)
     cache.chmod(0o1777)
     assert as_user(OTHER, lambda: trust.put("area", "key", b"theirs")) == ""

@@ -1,4 +1,4 @@
-"""What of torch a program can reach, to tell what activation changes and whether it puts it back."""
+"""Scan the parts of torch that a program can reach, to find what activation changes and whether it is undone."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _entries() -> Iterator[tuple[tuple[str, object], Any]]:
 
 
 def _builtins() -> dict[int, str]:
-    """What TorchScript knows, less the operators of torch.ops: they are entered when they are first looked at."""
+    """List TorchScript's builtins, without the operators of torch.ops, which are entered at their first use."""
     import torch
     from torch._ops import OpOverloadPacket
 
@@ -65,7 +65,7 @@ def _builtins() -> dict[int, str]:
 
 
 def changes(before: Found, after: Found) -> list[tuple[str, object]]:
-    """What is not what it was; what torch itself loads meanwhile, when it is first looked at, is no change."""
+    """List the differences between two scans, without modules that torch itself loads at their first use."""
     changed = [key for key in before if key not in after or after[key] is not before[key]]
     known = {owner for owner, _ in before}
     return changed + [key for key in after if key not in before and key[0] in known and not _lazy(after[key])]

@@ -100,7 +100,7 @@ def test_activation_waits_for_a_torch_that_another_thread_is_importing() -> None
 
 # ------------------------------------------------------------------------- deactivation
 def adding(stop: threading.Event, failures: list[BaseException]) -> None:
-    """What a worker of a CUDA program does."""
+    """Add tensors, as a worker of a CUDA program does."""
     import torch
 
     try:

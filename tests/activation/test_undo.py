@@ -201,7 +201,7 @@ def test_cycles_leak_nothing() -> None:
 
 # ------------------------------------------------------------------------ failure half way
 class HalfWay(Exception):
-    """What the steps of activation are made to raise."""
+    """The error that the steps of activation are made to raise."""
 
 
 def _failing_after(owner: Any, name: str) -> Callable[[], None]:

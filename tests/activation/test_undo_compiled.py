@@ -13,7 +13,7 @@ VIRTUAL_LATE = STOCK.when("after dynamo")
 
 
 def _changed_names() -> list[Any]:
-    """What activation changes of the compiler when it compiles for the first time."""
+    """List the compiler's names that activation changes at the first compilation."""
     import torch
     import torch._functorch.config
     import torch._inductor.compile_fx as module

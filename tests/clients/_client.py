@@ -1,4 +1,4 @@
-"""What the client programs share: the device they run on, what they expect of it, and how they report.
+"""Code that the client programs share: their device, their expectations of it, and their report.
 
 The programs are written for CUDA; ``CLIENT_DEVICE=cpu`` runs the same program on stock torch for comparison.
 """

@@ -171,7 +171,7 @@ def test_an_nvidia_smi_that_was_changed_is_put_right(cache: Path) -> None:
 
 
 def launch(driver: compiled.Runtime, library: bytes) -> int:
-    """What a kernel makes of 1."""
+    """Launch a kernel on 1 and return its result."""
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     assert driver.cuModuleLoadData(ctypes.byref(module), library) == 0
     assert driver.cuModuleGetFunction(ctypes.byref(function), module, b"plus") == 0
@@ -183,7 +183,7 @@ def launch(driver: compiled.Runtime, library: bytes) -> int:
 
 
 def test_the_library_that_is_loaded_is_the_one_that_was_written(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is put in place of its folder; and nothing is left, nor is one library taken for another."""
+    """Its folder may be replaced meanwhile; no file is left over, and no library is confused with another."""
     made = [compiled.compile_library(SOURCE % k, "plus.cu", [], []) for k in (1, 2)]
     original, moved = ctypes.CDLL, []
 

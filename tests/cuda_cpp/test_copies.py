@@ -1,4 +1,4 @@
-"""Where the GPU has memory of its own, kernels of CUDA C++ work on copies, and each launch counts as a departure."""
+"""CUDA C++ kernels work on copies if the GPU has memory of its own, and each launch counts as a fallback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What NVRTC gives releases of PyTorch that ask it for PTX: text, of which they take what is before the first zero."""
+"""The text that NVRTC returns to PyTorch releases that request PTX; they read it up to the first zero."""
 
 from __future__ import annotations
 

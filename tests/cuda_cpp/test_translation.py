@@ -16,7 +16,7 @@ def translated(source: str) -> str:
 
 
 def launches(source: str) -> list[str]:
-    """What is launched, as a program that fails would be told."""
+    """List the launches, as an error message names them."""
     parts = translated(source).split('::host_cuda::launcher("')[1:]
     return [part.split('"')[0] for part in parts]
 

@@ -30,7 +30,7 @@ _OPS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def numbers(rank: int, dtype: torch.dtype, count: int = 6, turn: int = 0) -> torch.Tensor:
-    """What a rank has: small numbers, exact in every type."""
+    """Return a rank's input: small numbers, exact in every dtype."""
     whole = torch.arange(count) * (rank + 2) + rank + turn
     if dtype is torch.bool:
         return whole % 3 == 0
@@ -172,7 +172,7 @@ def _empty(rank: int, size: int) -> dict[str, Callable[[torch.Tensor], Any]]:
 
 
 def others(rank: int, size: int, device: Device) -> Iterator[Case]:
-    """What does not depend on a type."""
+    """Run the collectives that do not depend on a dtype."""
     x = numbers(rank, torch.float32).to(device)
     dist.all_reduce(x, op=dist._make_nccl_premul_sum(0.5))
     yield "premul", (x, reduced([numbers(one, torch.float32) * 0.5 for one in range(size)], "SUM"))

@@ -142,7 +142,7 @@ def agreements(rank: int, size: int, group: Any) -> Cases:
 
 
 def disagree(rank: int, size: int, names: list[str] | None = None) -> dict[str, Any]:
-    """What each call raised, and after how many seconds."""
+    """Return each call's error and the seconds until it was raised."""
     found = {}
     for name in names or disagreements(rank, size, None):
         group = dist.new_group(timeout=datetime.timedelta(seconds=30))
@@ -160,7 +160,7 @@ def disagree(rank: int, size: int, names: list[str] | None = None) -> dict[str, 
 
 
 def agree(rank: int, size: int) -> dict[str, Any]:
-    """What came of calls that NCCL takes."""
+    """Return the results of calls that NCCL accepts."""
     group, found = dist.new_group(), {}
     for name, call in agreements(rank, size, group).items():
         got, expected = call()

@@ -36,7 +36,7 @@ def _begin(rank: int, size: int, port: int, backend: str, function: Callable[...
 
 
 def spread(function: Callable[..., Any], size: int, *args: Any, backend: str = "nccl") -> list[Any]:
-    """What ``function(rank, size, *args)`` returns in each of so many processes, in the order of their ranks.
+    """Run ``function(rank, size, *args)`` in ``size`` processes and return the results in the order of ranks.
 
     On the virtual GPU, which nobody has used yet, they are forks: a spawned one spends most of its time on importing
     torch. The other drivers' are spawned, as torchrun's are.

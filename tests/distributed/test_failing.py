@@ -50,7 +50,7 @@ def _fail(rank: int, port: int, queue: Any, how: str) -> None:
 
 
 def fail(how: str) -> tuple[str, float]:
-    """What the other of two ranks is told, and after how many seconds."""
+    """Return the error of the other of two ranks, and the seconds until it was raised."""
     context = mp.get_context("spawn")
     queue: Any = context.SimpleQueue()
     port = free_port()
@@ -164,7 +164,7 @@ def test_ranks_that_are_compared() -> None:
 
 
 def resumed_alone() -> list[float]:
-    """What `programs/resuming.py` prints, of one process that has the whole batch."""
+    """Return the output of `programs/resuming.py` in one process that has the whole batch."""
     torch.manual_seed(0)
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)

@@ -1,4 +1,4 @@
-"""What NCCL refuses and shows, in one process: what an NVIDIA H200 said of the same calls (torch 2.11)."""
+"""NCCL's errors and attributes in one process: those of an NVIDIA H200 for these calls (torch 2.11)."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def place(tensor: torch.Tensor) -> tuple[str, torch.Tensor]:
 
 
 def _attempts(x: torch.Tensor) -> dict[str, Any]:
-    """What worker 0 asks of worker 1, by what it is about."""
+    """List the requests of worker 0 to worker 1, by subject."""
 
     def gradient() -> torch.Tensor:
         with autograd.context() as context:

@@ -75,13 +75,13 @@ class Environment:
         (self.site / "seen.pth").write_text(f"{links}\n")
 
     def run(self, *words: str | Path, check: bool = True, timeout: float = 300, **variables: str) -> Finished:
-        """What comes of its Python, away from the checkout."""
+        """Run its Python outside the checkout."""
         return self.command([str(self.python), *map(str, words)], variables, check=check, timeout=timeout)
 
     def command(
         self, words: list[str], variables: Mapping[str, str], *, check: bool = True, timeout: float = 300
     ) -> Finished:
-        """What comes of a command that finds this environment's programs first."""
+        """Run a command that finds this environment's programs first."""
         environment = clean_environment(**variables)
         if "PYTHONPATH" not in variables:
             environment.pop("PYTHONPATH")
@@ -91,7 +91,7 @@ class Environment:
         return done
 
     def pip(self, *words: str | Path) -> Finished:
-        """What comes of its pip, which asks no index."""
+        """Run its pip without an index."""
         return self.run("-m", "pip", "--disable-pip-version-check", *words, PIP_NO_INDEX="1", PIP_EXTRA_INDEX_URL="")
 
     def files(self) -> set[str]:

@@ -112,7 +112,7 @@ def test_a_run(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_cannot_work(tmp_path: Path, no_gpu: None) -> None:
-    """What is installed is looked at all the same, in the user's own environment: that is where the reason may be."""
+    """The installation is checked all the same, in the user's own environment, which may hold the reason."""
     env = environment(CUDA_VISIBLE_DEVICES="-1")
     ended = python(*OURS, "--doctor", "--driver", "cuda", "x.json", folder=tmp_path, env=env)
     assert (ended.status, ended.err) == (1, "")

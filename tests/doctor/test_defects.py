@@ -42,7 +42,7 @@ NAMED = {
 
 
 def _examined(folder: Path, limit: float | None = None) -> dict[str, Result]:
-    """What comes of the checks, run as ``--doctor`` does."""
+    """Run the checks as ``--doctor`` does and return their results."""
     reason = unbuilt("mps")
     assert not reason, reason
     chosen = settings.load(DRIVER)

@@ -1,4 +1,4 @@
-"""What the doctor says of a machine: each thing that can be wrong is planted, and named with its advice."""
+"""The doctor's findings on a machine: each fault is planted, and reported with its advice."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_what_is_wrong_is_named_with_its_advice(case: str, tmp_path: Path, monke
 
 
 def test_what_is_right_is_said(tmp_path: Path, monkeypatch: Patch) -> None:
-    """The same packages as they should be, and a machine with nothing of the kind."""
+    """Intact packages and a machine without them are both reported as fine."""
     torch = packages.version("torch")
     assert torch is not None
     plant(tmp_path, "torchvision", "9", f"Requires-Dist: torch=={torch.partition('+')[0]}")

@@ -1,4 +1,4 @@
-"""What every driver answers by itself: its devices' facts, the current device, forks, and what others are told."""
+"""The parts that all drivers share: device properties, the current device, forks, published properties."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def toy() -> Iterator[ToyDriver]:
 
 # -------------------------------------------------------------------------------- facts
 def test_what_no_driver_says_otherwise_is_as_on_a_gpu() -> None:
-    """What is the same on all GPUs of CUDA since its capability 5."""
+    """Properties that all CUDA GPUs since capability 5 share."""
     for name in ("max_threads_per_block", "regs_per_multiprocessor", "shared_memory_per_block", "warp_size"):
         assert getattr(REAL, name) == H200[name], name
     assert REAL.max_threads_per_multi_processor == H200["max_threads_per_multi_processor"]

@@ -1,4 +1,4 @@
-"""What the processor is: what the system says of it, against other tools' readings, and where it says nothing."""
+"""Properties of the processor: the system's figures against other tools' readings, and systems without figures."""
 
 from __future__ import annotations
 

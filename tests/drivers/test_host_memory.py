@@ -289,7 +289,7 @@ def test_freed_memory_goes_back_to_the_system(held: ProcessMemory, monkeypatch: 
 
 
 def test_freed_memory_really_goes_back() -> None:
-    """What malloc keeps in its arenas: many pieces below a last one."""
+    """Memory that malloc keeps in its arenas: many blocks below a last one."""
     held, process = ProcessMemory(1, None), psutil.Process()
     pieces = [bytearray(100_000) for _ in range(2000)]
     last = bytearray(100_000)

@@ -1,4 +1,4 @@
-"""What the machine gives a process, and what a virtual GPU claims of it."""
+"""The memory of the machine that a process may use, and a virtual GPU's share of it."""
 
 from __future__ import annotations
 

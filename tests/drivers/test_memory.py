@@ -1,4 +1,4 @@
-"""What every driver's memory has in common: settings, what statistics show of them, what a thread says, history."""
+"""The memory interface that all drivers share: settings, their statistics, per-thread state, history."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_recording_keeps_one_event_and_nothing_else_unless_more_is_wanted() ->
 
 @pytest.mark.parametrize("kind", [ProcessMemory, MpsMemory, NativeMemory])
 def test_a_call_means_the_same_on_every_driver(kind: type[Memory]) -> None:
-    """What is left out is what the protocol says, whichever driver is asked."""
+    """Defaults of arguments are the protocol's on every driver."""
     for name, method in inspect.getmembers(Memory, inspect.isfunction):
         if name not in ("__init__", "observe", "tell"):  # which are no methods
             theirs, ours = (inspect.signature(each).parameters for each in (method, getattr(kind, name)))

@@ -16,7 +16,7 @@ MIB, GIB = 1 << 20, 1 << 30
 
 
 class Gpu:
-    """What torch's functions for the Apple GPU answer."""
+    """Fake torch functions for the memory of the Apple GPU."""
 
     def __init__(self) -> None:
         self.allocated, self.driver, self.recommended = 10 * MIB, 16 * MIB, 8 * GIB

@@ -21,7 +21,7 @@ IOREG = '+-o AGXAcceleratorG15X  <class AGXAcceleratorG15X>\n    {\n      "gpu-c
 
 
 class FakeDevice:
-    """What MTLCreateSystemDefaultDevice() gives: methods, as pyobjc has them."""
+    """A fake result of MTLCreateSystemDefaultDevice(), with methods as in pyobjc."""
 
     def name(self) -> str:
         return "Apple M3 Max"

@@ -12,7 +12,7 @@ TOY = Path(__file__).with_name("toy.py")
 
 
 def use_toy() -> Any:
-    """The one line that a new driver takes, and torch under it."""
+    """Add the one line that a new driver takes, and activate it."""
     import torchdevice_cuda
     from torchdevice_cuda import settings
 
@@ -93,7 +93,7 @@ def test_its_own_memory_answers() -> None:
 
 
 def deactivated() -> list[bool]:
-    """Whether there is CUDA before, meanwhile and after."""
+    """Return whether CUDA is available before activation, during it and after it."""
     import torch
 
     import torchdevice_cuda

@@ -1,4 +1,4 @@
-"""Which driver a process gets: the first that can be had, or the one asked for; and what is said of the others."""
+"""Selection of a driver: the first that is available, or the requested one; and the messages about the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every driver's streams have in common: the numbers that CUDA's have, and calls that mean the same everywhere."""
+"""The stream interface that all drivers share: CUDA's numbers, and calls with one meaning on all drivers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_an_event_is_nothing_until_it_is_recorded() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_call_means_the_same_on_every_driver(kind: type[Streams]) -> None:
-    """What is left out is what the protocol says, whichever driver is asked."""
+    """Defaults of arguments are the protocol's on every driver."""
     for name, method in inspect.getmembers(Streams, inspect.isfunction):
         theirs, ours = (inspect.signature(each).parameters for each in (method, getattr(kind, name)))
         if name != "__init__":

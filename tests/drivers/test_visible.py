@@ -1,4 +1,4 @@
-"""Which devices a program sees and which it has used: both are settled by the first use, as on CUDA."""
+"""Devices that a program sees and has used: both are fixed by the first use, as on CUDA."""
 
 from __future__ import annotations
 

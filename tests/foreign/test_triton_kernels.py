@@ -29,7 +29,7 @@ PLACES = {"virtual": VIRTUAL, "cpu": CPU, "mps": MPS_FAITHFUL}
 
 @functools.cache
 def told(program: str, driver: str, gpu: str | None = None, *arguments: str) -> dict[str, Any]:
-    """What a program prints on a driver."""
+    """Run a program on a driver and return its output."""
     place: Place = PLACES[driver]
     must_be_ready(place)
     options = [part for name, value in place.settings.items() for part in (f"--{name}", value)]

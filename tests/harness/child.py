@@ -50,7 +50,7 @@ def find(reference: str) -> Callable[..., Any]:
 
 
 def call(function: Callable[..., Any], arguments: tuple[list[Any], dict[str, Any]]) -> dict[str, Any]:
-    """What comes of a call: a value, an error, or a reason to skip it."""
+    """Call a function; return its value, its error, or the reason to skip it."""
     try:
         value = function(*arguments[0], **arguments[1])
         return {"value": json.loads(json.dumps(value))}
@@ -64,7 +64,7 @@ def call(function: Callable[..., Any], arguments: tuple[list[Any], dict[str, Any
 
 
 def variables(error: BaseException) -> str:
-    """What the names were at an assertion that failed: it seldom says so itself."""
+    """Describe the variables at a failed assertion, which seldom names them itself."""
     if not isinstance(error, AssertionError) or error.__traceback__ is None:
         return ""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
@@ -72,7 +72,7 @@ def variables(error: BaseException) -> str:
 
 
 def printed() -> list[int]:
-    """How much has been printed so far, on both channels: they are files."""
+    """Return the number of bytes printed so far to the two output files."""
     sys.stdout.flush()
     sys.stderr.flush()
     return [os.fstat(1).st_size, os.fstat(2).st_size]

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def in_fork(function: Callable[[], Any]) -> Any:
-    """What a function returns in a fork of this process, or its error and the words."""
+    """Run a function in a fork of this process; return its result or raise its error."""
     reader, writer = os.pipe()
     forked = os.fork()
     if not forked:

@@ -1,4 +1,4 @@
-"""Where a test runs: what is activated, when, and in which environment."""
+"""Configurations of child processes: the driver, the order of activation, and the environment."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Place:
 
     @property
     def forks(self) -> bool:
-        """Whether a fork will do that has imported torch: else it is for the functions to say what comes first."""
+        """Return whether a fork that has imported torch will do: otherwise the functions import it themselves."""
         return not self.new and (bool(self.settings) or self.order != "before")
 
     @property
@@ -71,31 +71,31 @@ class Place:
         return [getattr(pytest.mark, name) for name, holds in needed.items() if holds]
 
     def but(self, **settings: Any) -> Place:
-        """The same with other settings of ``activate()``."""
+        """Return a copy with other settings of ``activate()``."""
         return dataclasses.replace(self, name=self._named(settings), settings={**self.settings, **settings})
 
     def within(self, **environment: str) -> Place:
-        """The same with more in the environment."""
+        """Return a copy with more variables in the environment."""
         changed = {**self.environment, **environment}
         return dataclasses.replace(self, name=self._named(environment), environment=changed)
 
     def when(self, order: str) -> Place:
-        """The same with activation at another time: a key of :data:`ORDERS`."""
+        """Return a copy with activation at another time: a key of :data:`ORDERS`."""
         return dataclasses.replace(self, order=order, name=self.name if order == "before" else f"{self.name} {order}")
 
     def rarely(self) -> Place:
-        """The same, among the slow tests."""
+        """Return a copy whose tests are slow tests."""
         return dataclasses.replace(self, rare=True)
 
     def anew(self) -> Place:
-        """The same, in a new process."""
+        """Return a copy that runs in a new process."""
         return dataclasses.replace(self, new=True)
 
     def _named(self, more: Mapping[str, Any]) -> str:
         return " ".join([self.name, *(f"{key.lower()}={value}" for key, value in more.items())])
 
     def full_environment(self) -> dict[str, str]:
-        """What the environment has besides that of every child."""
+        """Return the variables in addition to those of every child."""
         return {**_EMULATION.get(self.driver or "", {}), **self.environment}
 
     def __str__(self) -> str:

@@ -44,7 +44,7 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a case: what it returned or why it failed, and what was printed meanwhile."""
+    """The result of a case: its value or its failure, and its output."""
 
     value: Any = None
     error: str | None = None
@@ -53,7 +53,7 @@ class Outcome:
     err: str = ""
 
     def checked(self) -> Any:
-        """What it returned; its failure is the test's."""
+        """Return the value, or fail the test with the case's failure."""
         if self.skipped is not None:
             pytest.skip(self.skipped)
         if self.error is not None:
@@ -65,7 +65,7 @@ class Outcome:
 
 
 def reference(function: Callable[..., Any]) -> str:
-    """How a child finds a function."""
+    """Return the name by which a child finds a function."""
     name = function.__qualname__
     if "<" in name or function.__module__ == "__main__":
         raise ValueError(f"{name} is not a function of a file: a child cannot import it")
@@ -93,7 +93,7 @@ def _request(place: Place, cases: Sequence[Case]) -> str:
 
 
 def outcomes(place: Place, cases: Sequence[Case]) -> list[Outcome]:
-    """What came of each case in a child of this place; after one that ends the process, a new child goes on."""
+    """Run each case in a child of this configuration; after one that ends the process, a new child goes on."""
     must_be_ready(place)
     found: list[Outcome] = []
     while len(found) < len(cases):
@@ -113,7 +113,7 @@ def _read_source(module: str) -> str:
 
 
 def _one_child(place: Place, cases: Sequence[Case]) -> list[Outcome]:
-    """What came of the cases as far as one child got: all of them if it did not even start."""
+    """Run cases until the child ends: all of them have failed if it did not even start."""
     with tempfile.TemporaryDirectory(prefix="child-") as folder:
         Path(folder, "request").write_text(_request(place, cases), encoding="utf-8")
         seconds = _START + sum(case.seconds for case in cases)
@@ -149,12 +149,12 @@ def _part(text: bytes, begin: int, end: int | None) -> str:
 
 
 def outcome(function: Callable[..., Any], place: Place, *arguments: Any, seconds: float = SECONDS) -> Outcome:
-    """What comes of a function in a child of its own."""
+    """Run a function in a child of its own."""
     return outcomes(place, [Case(function, arguments, seconds=seconds)])[0]
 
 
 def in_child(function: Callable[..., Any], place: Place, *arguments: Any, seconds: float = SECONDS) -> Any:
-    """What a function returns in a child of its own (as JSON keeps it); its failure is the test's."""
+    """Run a function in a child of its own; return its result (as JSON keeps it), or fail the test."""
     return outcome(function, place, *arguments, seconds=seconds).checked()
 
 
@@ -162,7 +162,7 @@ _together: dict[str, dict[str, Outcome]] = {}
 
 
 def together(place: Place, functions: Sequence[Callable[..., Any]]) -> dict[str, Outcome]:
-    """What comes of functions without arguments in one child, by name; the same question is asked only once."""
+    """Run functions without arguments in one child; return the results by name. Each child is run only once."""
     cases = [Case(function) for function in functions]
     key = f"{place.full_environment()} {place.new} {_request(place, cases)}"
     if key not in _together:
@@ -193,7 +193,7 @@ class Batches:
                     self._queues.setdefault(self._key(item, place), []).append(item)
 
     def values(self, item: pytest.Function) -> list[Any]:
-        """What a test returned in its place, and in the one that it is compared with, if there is one.
+        """Return a test's values in its configuration, and in the one that it is compared with, if any.
 
         The first to ask runs the child for all that share it.
         """

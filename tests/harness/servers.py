@@ -50,7 +50,7 @@ _COMMANDS = {
 
 
 class Server:
-    """That process."""
+    """A process that has imported torch and forks children."""
 
     def __init__(self, kind: str) -> None:
         self._process = subprocess.Popen(
@@ -148,7 +148,7 @@ def run_forked(
 
 
 def _may_fork(environment: Mapping[str, str]) -> bool:
-    """Whether a fork has all that torch may have read of an environment when it was imported."""
+    """Return whether a fork has all variables that torch may have read at its import."""
     return _forks and _imported_with(environment) == _imported_with(_ENVIRONMENT)
 
 
@@ -159,7 +159,7 @@ def _serve(kind: str) -> Server:
 
 
 def _imported_with(environment: Mapping[str, str]) -> dict[str, str]:
-    """What of an environment torch may have read when it was imported."""
+    """Return the variables of an environment that torch may have read at its import."""
     return {key: value for key, value in environment.items() if not key.startswith(_LATER)}
 
 

@@ -27,7 +27,7 @@ def environment(path: Sequence[Path] = (ROOT,), **changes: str) -> dict[str, str
 
 
 def python(*words: str, folder: Path | None = None, text: str = "", env: Mapping[str, str] | None = None) -> Finished:
-    """How python ends with a command line, with what differs from run to run taken out."""
+    """Run Python and return its output without the parts that differ from run to run."""
     done = run([sys.executable, *words], environment=env or environment(), folder=folder, text=text)
     out, err = (re.sub(r"0x[0-9a-f]+", "0x", printed) for printed in (done.out, done.err))
     return dataclasses.replace(done, out=out, err=err)

@@ -1,4 +1,4 @@
-"""What is built before a program starts, and what names it in a cache."""
+"""Builds before a program starts, and their names in a cache."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_other_shells_can_read_it(shell: str, check: str, tmp_path: Path) -> Non
 
 
 def test_the_table_is_what_the_command_line_reads() -> None:
-    """Nothing is offered that is refused, and every value that is offered can be read."""
+    """Every option and value that completion offers is accepted."""
     from torchdevice_cuda import settings
 
     for flag, option in options.FLAGS.items():

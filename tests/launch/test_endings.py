@@ -35,12 +35,12 @@ def test_of_other_forms(tmp_path: Path, ending: str, form: str) -> None:
 
 
 def _heed_interrupts() -> None:
-    """What a shell starts in the background ignores interrupts, and so does all that this starts in turn."""
+    """Restore SIGINT: processes that a shell starts in the background ignore it, and so do their children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _interrupted(folder: Path, *prefix: str) -> tuple[str, str, int]:
-    """What a program that is interrupted while it sleeps prints on either channel, and its status."""
+    """Interrupt a program while it sleeps; return its output, its errors and its status."""
     with subprocess.Popen(
         [sys.executable, *prefix, copy("sleep.py", folder)],
         cwd=folder,

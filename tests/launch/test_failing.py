@@ -27,7 +27,7 @@ def unbuilt(tmp_path: Path) -> dict[str, str]:
 
 
 def start(*words: str, path: Sequence[Path] = (ROOT,), **changes: str) -> Finished:
-    """How python ends with a command line."""
+    """Run Python and return its status and output."""
     return run([sys.executable, *words], environment=environment(path, **changes), folder="/")
 
 
@@ -83,7 +83,7 @@ def test_a_program_cannot_go_on_by_accident(unbuilt: dict[str, str], way: str, p
 
 
 def test_in_a_test_run_it_is_no_skipped_test(unbuilt: dict[str, str], tmp_path: Path) -> None:
-    """What the user of an image does: tests that skip where there is no GPU."""
+    """An image's user runs tests that skip where there is no GPU."""
     write(
         tmp_path / "test_gpu.py",
         "import pytest\ntorch = pytest.importorskip('torch')\n"
@@ -183,7 +183,7 @@ def test_a_torch_that_is_too_old_is_named(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------- no docstrings
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Where the first of the tests below leaves torch compiled without docstrings, which takes as long as all else."""
+    """Return the folder in which the first test compiles torch without docstrings, which takes most of the time."""
     return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path_factory.mktemp("compiled"))}
 
 

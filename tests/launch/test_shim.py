@@ -33,14 +33,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def start(
     python: Path | str, *words: str, path: Iterable[Path] = (), auto: str | None = "1", **changes: str
 ) -> Finished:
-    """How a python ends that is started with a command line and finds ``path``."""
+    """Run a Python that finds ``path``; return its status and output."""
     switch = {} if auto is None else {"TORCHDEVICE_AUTO": auto}
     # Not in the checkout: -c would find the genuine package there.
     return run([str(python), *words], environment=environment([*path], **switch, **changes), folder="/")
 
 
 def look(python: Path | str, path: Iterable[Path], auto: str | None = "1") -> Finished:
-    """What a program finds that imports torch."""
+    """Run a program that imports torch and return its output."""
     return start(python, "-c", LOOK, path=path, auto=auto)
 
 
@@ -214,7 +214,7 @@ def test_broken_package(tmp_path: Path, files: dict[str, str], message: str) -> 
 
 
 def test_no_torch(tmp_path: Path) -> None:
-    """Where there is no torch, its absence is reported as ever."""
+    """A missing torch is reported as without the shim."""
     shutil.copytree(FAKES / "torchdevice_cuda", tmp_path / "torchdevice_cuda")
     python = make_environment(tmp_path / "bare", shim=False, see=[])
     path = [SHIM, tmp_path]

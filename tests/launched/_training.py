@@ -21,7 +21,7 @@ RESULT = os.environ.get("LAUNCHED_RESULT", "")
 
 
 def make_model() -> nn.Module:
-    """The same in every process."""
+    """Create a model that is equal in every process."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1))
 

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 
 def train(config: dict[str, Any]) -> None:
-    """What each worker does."""
+    """Train, in each worker."""
     model = ray.train.torch.prepare_model(make_model())
     optimizer = optimizer_of(model)
     loader = ray.train.torch.prepare_data_loader(DataLoader(make_data(), batch_size=BATCH // 2))

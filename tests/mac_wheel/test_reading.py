@@ -1,4 +1,4 @@
-"""What is read from a library and from our sources."""
+"""Reading of libraries and of our sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program can ask of CUDA: a case gives what it sees, which is to be the same whatever stands behind it."""
+"""Questions that a program can ask of CUDA: each case returns the answers, which are equal on every implementation."""
 
 from __future__ import annotations
 

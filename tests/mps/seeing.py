@@ -1,4 +1,4 @@
-"""How a test looks behind what the program sees."""
+"""Look behind the devices that the program sees."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def raised(function: Callable[[], object]) -> tuple[str, str] | None:
 
 
 def left() -> list[list[Any]]:
-    """What has left the GPU since the last ``departures.clear()``: how often, what, where to, why."""
+    """List fallbacks since the last ``departures.clear()``: count, operator, backend, reason."""
     return [list(row) for row in departures.rows()]
 
 
 def routes(function: Callable[[], Any]) -> tuple[Any, list[str]]:
-    """What a call gives, and where what left the GPU for it was computed."""
+    """Return a call's result and the backends of its fallbacks."""
     departures.clear()
     given = function()
     return given, sorted({where for _, _, where, _ in departures.rows()})

@@ -1,4 +1,4 @@
-"""What a program sees on the Apple GPU is what it sees on CUDA: the same questions to the virtual GPU, which is one."""
+"""A program sees the same on the Apple GPU as on CUDA: the questions are also put to the virtual GPU, which is one."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_snapshots_add_up() -> None:
 
 
 def _tracing() -> bool:
-    """Whether torch.mps's signposts are on: it cannot be said but by trying to."""
+    """Return whether torch.mps's signposts are on: only trying shows it."""
     try:
         torch.mps.profiler.start()
     except RuntimeError:

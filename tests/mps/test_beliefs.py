@@ -39,7 +39,7 @@ PLAIN = (bool, int, str, tuple, type(None), torch.device, torch.dtype, torch.lay
 
 
 def _asked(value: Any) -> Iterator[tuple[str, str]]:
-    """What all attributes and answering methods of a tensor or a storage say."""
+    """Return the values of all attributes and query methods of a tensor or a storage."""
     for name in dir(value):
         if name.startswith(UNCOMPARED):
             continue

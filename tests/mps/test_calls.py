@@ -23,7 +23,7 @@ METHODS = ("cumsum", "mean", "sum", "topk")
 
 @child(MPS, MPS_FAITHFUL)
 def test_they_are_what_they_were() -> None:
-    """What TorchScript, torch.compile and pickles know by its identity."""
+    """Identity of functions matters to TorchScript, torch.compile and pickles."""
     for owner, name in GUARDED:
         function = getattr(owner, name)
         assert isinstance(function, types.BuiltinFunctionType), name
@@ -34,7 +34,7 @@ def test_they_are_what_they_were() -> None:
 
 
 def _refused(x: torch.Tensor) -> list[Any]:
-    """What the GPU refuses, as a function, as methods, by name and by position."""
+    """List calls that the GPU refuses: functions and methods, arguments by name and by position."""
     wide = torch.float64
     return [
         torch.sum(x, dtype=wide).item(),
@@ -45,7 +45,7 @@ def _refused(x: torch.Tensor) -> list[Any]:
 
 
 def _asked(x: torch.Tensor, monkeypatch: Any) -> int:
-    """How often the device raises a refusal in three calls."""
+    """Count how often the device raises a refusal in three calls."""
     import torchdevice_cuda.fallback.guards as guards
 
     seen: list[BaseException] = []
@@ -92,7 +92,7 @@ def test_nothing_is_held_on_to() -> None:
 
 @child(LATE, alone=True)
 def test_without_anything_compiled() -> None:
-    """The same by wrappers in Python, where there is neither a library nor a compiler."""
+    """Python wrappers do it where there is neither a library nor a compiler."""
     torchdevice_cuda.deactivate()
     stock, load = torch.cumsum, build.load
 
@@ -115,7 +115,7 @@ def test_without_anything_compiled() -> None:
 
 @child(LATE, alone=True)
 def test_undone() -> None:
-    """What was looked at is looked at no more, also through a method that was bound before."""
+    """Calls are no longer watched, also through a method that was bound before."""
     x = torch.rand(3, device="cuda")
     bound = x.sum
     torchdevice_cuda.deactivate()

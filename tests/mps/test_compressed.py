@@ -25,7 +25,7 @@ def _dense() -> torch.Tensor:
 
 
 def _plain(value: torch.Tensor | None) -> Any:
-    """What can be compared of a tensor."""
+    """Convert a tensor to values that can be compared."""
     if value is None:
         return None
     value = value.detach().cpu()

@@ -1,4 +1,4 @@
-"""What programs call by CUDA's name: its libraries' operators, kernels of their own for it, and what looks for it."""
+"""Calls by CUDA's name: operators of its libraries, custom kernels for it, and code that looks for it."""
 
 from __future__ import annotations
 

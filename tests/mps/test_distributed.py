@@ -69,7 +69,7 @@ def _exchanged(rank: int, there: dict[str, str]) -> dict[str, torch.Tensor]:
 
 
 def _collect(rank: int) -> dict[str, list[float]]:
-    """What each collective gives, wherever this program's tensors are."""
+    """Return the result of each collective, wherever this program's tensors are."""
     there = {"device": _device()}
     given: dict[str, torch.Tensor] = {}
     for collect in (_reduced, _spread, _gathered, _exchanged):
@@ -105,7 +105,7 @@ def _train(rank: int) -> tuple[list[float], list[float]]:
 
 
 def _normalised(rank: int) -> list[float]:
-    """What SyncBatchNorm makes of half a batch, its gradients and statistics; on the CPU, what all of it comes to."""
+    """Run SyncBatchNorm on half a batch; return its gradients and statistics; on the CPU, those of the whole batch."""
     device, batch = _device(), torch.arange(48.0).reshape(4, 3, 4).sin()
     mine = slice(2 * rank, 2 * rank + 2)
     x = (batch[mine] if device == "cuda" else batch).to(device).detach().requires_grad_()
@@ -137,7 +137,7 @@ def work(rank: int, port: int, queue: Any) -> None:
 
 
 def both() -> list[dict[str, Any]]:
-    """What the two report, in the order of their ranks."""
+    """Return the reports of the two ranks in order."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

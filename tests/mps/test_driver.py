@@ -79,7 +79,7 @@ def test_the_peak_of_memory() -> None:
 @on_mps
 @pytest.mark.skipif(torch_release(torch.__version__) < (2, 9), reason="torch's allocator keeps no peaks")
 def test_a_peak_inside_an_operator() -> None:
-    """Nobody looks while it lasts: torch's allocator has written it down."""
+    """The peak comes from torch's allocator: nothing is sampled while the operator runs."""
     x = torch.ones(1 << 20, device="cuda")
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()

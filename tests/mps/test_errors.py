@@ -166,7 +166,7 @@ MIXED: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
 
 
 def _shown(case: str) -> str:
-    """What a program prints of an error that it did not expect."""
+    """Return the text that a program prints for an unexpected error."""
     try:
         MIXED[case](torch.ones(2, 2, device="cuda"), torch._C._VariableFunctions.ones(2, 2))
     except Exception:

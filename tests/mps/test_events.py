@@ -178,7 +178,7 @@ def test_a_recording_that_nobody_asked_about_tells_nothing_of_the_next() -> None
 
 @child(MPS_FAITHFUL, CPU)
 def test_events_that_are_dropped_at_once() -> None:
-    """What signals for an event that is gone is not taken for a signal of the one that comes after."""
+    """A late signal for a dropped event is not taken for one of its successor."""
     start = torch.cuda.Event(enable_timing=True)
     start.record()
     for _ in range(20):

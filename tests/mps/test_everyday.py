@@ -28,7 +28,7 @@ Reports = dict[str, dict[str, Any]]
 
 
 def _run(*options: str, environment: dict[str, str] | None = None) -> Reports:
-    """What each program reports, or its error."""
+    """Return each program's report, or its error."""
     done = run_forked(*options, PROGRAMS / "_run.py", *NAMES, environment=environment, timeout=600)
     lines = [line.removeprefix("RESULT ") for line in done.out.splitlines() if line.startswith("RESULT ")]
     return {given["program"]: given for given in map(json.loads, lines)}
@@ -59,7 +59,7 @@ def test_program(ours: Reports, stock: Reports, program: str) -> None:
 
 
 def _compare(ours: Any, stock: Any, where: str) -> None:
-    """The same structure, every number within the tolerance, all else equal."""
+    """Compare structures: numbers within the tolerance, all else equal."""
     if isinstance(stock, dict):
         assert ours.keys() == stock.keys(), where
         for key in stock:

@@ -25,7 +25,7 @@ def _symmetric() -> torch.Tensor:
 
 
 def _steps() -> tuple[torch.Tensor, torch.Tensor]:
-    """What ``heaviside``, which the GPU lacks, makes STEPS of."""
+    """Call ``heaviside``, which the GPU lacks, on STEPS."""
     return torch.tensor([-1.0, 0.0, 2.0], device="cuda"), torch.full((3,), 0.5, device="cuda")
 
 

@@ -39,7 +39,7 @@ def _step(model: Any, x: torch.Tensor, labels: torch.Tensor) -> float:
 
 @on_mps
 def test_a_training_step() -> None:
-    """What reaches Metal's kernels are tensors of the GPU, forward and backward."""
+    """Metal's kernels receive GPU tensors, forward and backward."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 32), nn.LayerNorm(32), nn.GELU(), nn.Linear(32, 3)).cuda()
     other = copy.deepcopy(model)

@@ -149,7 +149,7 @@ def test_types_are_kept(operator: str) -> None:
 
 
 def _steps() -> tuple[torch.Tensor, torch.Tensor]:
-    """What ``heaviside``, which the GPU lacks, makes STEPS of."""
+    """Call ``heaviside``, which the GPU lacks, on STEPS."""
     return torch.tensor([-1.0, 0.0, 2.0], device="cuda"), torch.full((3,), 0.5, device="cuda")
 
 

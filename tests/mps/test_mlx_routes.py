@@ -92,7 +92,7 @@ class Operator:
 
 @pytest.fixture
 def process() -> Iterator[Callable[..., mlx_routes.Routes]]:
-    """What a new process makes."""
+    """Return the results of a new process."""
     made: list[mlx_routes.Routes] = []
 
     def start(setting: str = "auto", left: Callable[..., None] = lambda *row: None) -> mlx_routes.Routes:
@@ -331,7 +331,7 @@ def test_forms_of_an_operator_share_its_entry(name: str, entry: str | None) -> N
 
 
 def calculate() -> dict[str, Any]:
-    """How often MLX was asked, and where the four results came from."""
+    """Return how often MLX was called, and the backends of the four results."""
     asked: list[int] = []
     run = mlx_ops.run
 

@@ -1,4 +1,4 @@
-"""What MPS has kernels for runs on the device, forward and backward: nothing takes a detour over the CPU."""
+"""Operators that MPS has kernels for run on the device, forward and backward, never on the CPU."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _plain(value: Any) -> Any:
-    """What can be compared of a result."""
+    """Convert a result to values that can be compared."""
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     if not isinstance(value, torch.Tensor):
@@ -130,7 +130,7 @@ def _plain(value: Any) -> Any:
 
 
 def _answer(function: Function, *args: Any) -> Any:
-    """What a function gives, or its error; the CPU's name in it is the GPU's."""
+    """Return a function's result, or its error with the CPU's name replaced by the GPU's."""
     try:
         return _plain(function(*args))
     except (RuntimeError, NotImplementedError) as error:

@@ -21,7 +21,7 @@ UNASKED = {"accelerate": "mps:0", "faithful": "cpu"}
 
 
 def real(x: torch.Tensor) -> str:
-    """Where a tensor really is."""
+    """Return a tensor's real device."""
     return str(torch._C.TensorBase.device.__get__(x))
 
 
@@ -72,7 +72,7 @@ def test_batches_that_are_pinned(method: str) -> None:
 
 
 def _forked(after_use: bool = True) -> dict[str, Any]:
-    """What a forked child says of itself."""
+    """Return a forked child's own report."""
     if after_use:
         torch.ones(1, device="cuda")
     reader, writer = os.pipe()

@@ -36,7 +36,7 @@ def _by_channel(x: torch.Tensor) -> torch.Tensor:
 
 
 def _plain(value: Any) -> Any:
-    """What can be compared of a result."""
+    """Convert a result to values that can be compared."""
     if isinstance(value, (tuple, list)):
         return [_plain(each) for each in value]
     if not isinstance(value, torch.Tensor):
@@ -139,7 +139,7 @@ def test_refused_as_on_cuda(call: str) -> None:
 
 @on_mps
 def test_saved_and_loaded() -> None:
-    """What is saved anyone can read; it comes back to where the program says."""
+    """Saved tensors can be read anywhere and are loaded to the device that the program names."""
     file = io.BytesIO()
     torch.save(_by_channel(_numbers().cuda()), file)
     file.seek(0)
@@ -160,7 +160,7 @@ def test_departures_are_counted() -> None:
 
 @child(MPS, alone=True)
 def test_a_program_of_the_cpu_computes_what_the_cpu_does() -> None:
-    """Where requests for the CPU go to the GPU, too, nothing is refused that the program believes to be the CPU's."""
+    """If requests for the CPU go to the GPU, too, no tensor that reports the CPU is refused."""
     q = _whole(_numbers())
     assert not q.is_cuda
     assert torch.ops.quantized.add_scalar(q, 2.0).dequantize().tolist() == (_numbers() + 2).tolist()

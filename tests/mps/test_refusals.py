@@ -1,4 +1,4 @@
-"""What the device refused, remembered from one process to the next where the user wants that."""
+"""The cache of refusals, which outlives the process if the user chooses so."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def work() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What a first process leaves on disk."""
+    """Run a first process, which writes its refusals to disk."""
     folder = tmp_path_factory.mktemp("first")
     assert in_child(work, cached_in(folder).but(refusal_cache="disk")) == {"dtypes": ASKED, "sizes": SIZES}
     assert [entry.name for entry in folder.glob("refusals*")] == ["refusals.json"]

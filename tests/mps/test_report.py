@@ -36,7 +36,7 @@ def stay() -> None:
 
 
 def leave_and_deactivate(file: str) -> tuple[str, list[Any]]:
-    """What the report says then, and what is still remembered."""
+    """Return the report after deactivation, and the fallbacks that are still stored."""
     torch.mode(torch.ones(3, device="cuda"))
     torchdevice_cuda.deactivate()
     return Path(file).read_text(), left()

@@ -1,4 +1,4 @@
-"""What was learned about a machine is kept where that can be, and nothing fails where it cannot."""
+"""Measurements of a machine are stored where possible, and nothing fails where it is not."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def _directional(device: str) -> Any:
 
 
 def _shown(x: torch.Tensor) -> str:
-    """What is printed; with the device a line is longer, and broken."""
+    """Return the printed text in one line: with the device it is longer, and wrapped."""
     return " ".join(repr(x).replace(" device='cuda:0',", "").split())
 
 

@@ -70,7 +70,7 @@ class Bench:
 
     @property
     def links(self) -> int:
-        """How often a library was linked."""
+        """Count the linked libraries."""
         return len(self._links.read_text().splitlines())
 
 

@@ -19,7 +19,7 @@ from .bare import use_cuda, use_mps  # noqa: E402
 
 
 def _refuses(error: BaseException) -> bool:
-    """Whether CUDA has no kernel, whatever the samples' author thought, or none that a CPU's sample names."""
+    """Return whether CUDA has no kernel, despite the samples, or none for a CPU's sample."""
     return str(error).startswith("Could not run") or str(error).endswith("is not supported on CUDA")
 
 

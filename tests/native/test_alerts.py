@@ -1,4 +1,4 @@
-"""What CUDA says of calls that are not deterministic or that wait: as an H200 said it, call by call."""
+"""CUDA's messages for calls that are nondeterministic or synchronize, compared with an H200's call by call."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def test_where_a_block_was_allocated_and_what_for() -> None:
 
 # ------------------------------------------------------------------------------ what the machine has
 def _fill(most: int) -> int:
-    """How many MiB can be had and written before CUDA's error comes, 64 at a time."""
+    """Allocate and write 64 MiB at a time; return the number of MiB until CUDA's error."""
     kept: list[torch.Tensor] = []
     words = "^CUDA out of memory. Tried to allocate 64.00 MiB. GPU 0 has a total capacity of "
     with pytest.raises(torch.OutOfMemoryError, match=words):
@@ -214,7 +214,7 @@ def test_a_process_with_a_limit_gets_the_error_and_lives() -> None:
 
 @child(VIRTUAL.but(memory="8GiB"), alone=True)
 def test_a_control_group_that_is_almost_full() -> None:
-    """What was promised counts as taken before anybody touches it."""
+    """Promised memory counts as used before it is touched."""
     native: Any = torchdevice_cuda.driver().native
     with tempfile.TemporaryDirectory() as folder:
         usage, statistics = Path(folder, "memory.current"), Path(folder, "memory.stat")

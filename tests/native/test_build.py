@@ -124,7 +124,7 @@ def test_headers_are_compiled_once_where_many_units_share_them(bench: Bench) -> 
 
 
 def test_memory_and_max_jobs_limit_the_compilers(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What torch's own builds read, and what compilers take; never none."""
+    """The variables of torch's own builds and the memory of compilers limit the jobs; at least one runs."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
     free = dataclasses.make_dataclass("Memory", ["available"])
     for available, named, wanted in ((64 << 30, "", 5), (64 << 30, "2", 2), (5 << 30, "", 2), (0, "0", 1)):
@@ -134,12 +134,12 @@ def test_memory_and_max_jobs_limit_the_compilers(bench: Bench, monkeypatch: pyte
 
 
 def compiler_output(library: Path) -> list[str]:
-    """What the compiler said, without what it was told."""
+    """Return the compiler's output without its command lines."""
     return [line for line in logged(library) if not line.startswith("$ ")]
 
 
 def logged(library: Path) -> list[str]:
-    """What is in the logs, of the core and of parts that were built later."""
+    """Return the logs of the core and of parts that were built later."""
     return [line for log in sorted(library.parent.glob("build*.log")) for line in log.read_text().splitlines()]
 
 

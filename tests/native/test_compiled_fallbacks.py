@@ -70,7 +70,7 @@ def test_factors_are_laid_out_as_cudas() -> None:
 
 @on_the_device
 def test_bags_of_embeddings() -> None:
-    """What the operator gives besides its result has other shapes on CUDA."""
+    """The operator's other results have other shapes on CUDA."""
     offsets = torch.tensor([0, 2, 4], device="cuda")
     indices = torch.tensor([1, 3, 5, 7, 9, 11], device="cuda")
 

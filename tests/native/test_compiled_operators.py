@@ -25,7 +25,7 @@ def _compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any
 
 
 def _values(*made: Any) -> Any:
-    """What tensors hold, and that they are where the program has its own."""
+    """Return the values of tensors, and check that they are on the program's device."""
 
     def value(each: Any) -> Any:
         return [each.device.type == DEVICE, each.tolist()] if isinstance(each, torch.Tensor) else each
@@ -247,7 +247,7 @@ def test_graphs_replay_operators(captured: bool) -> None:
 
 
 def _branches() -> list[Any]:
-    """The same function on the CPU and on the device; how often the code was found in inductor's cache."""
+    """Compare a function on the CPU and on the device; return the hits of inductor's cache."""
     from torch._dynamo.utils import counters
 
     compiled = _compiled(lambda x: ops.branch(x * 2))

@@ -15,7 +15,7 @@ aten = torch.ops.aten
 
 
 def _made(*sizes: int, dtype: torch.dtype = torch.float32, grad: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same numbers on the host and on the device."""
+    """Create equal tensors on the host and on the device."""
     host = torch.randn(*sizes).to(dtype)
     return host.requires_grad_(grad), host.detach().cuda().requires_grad_(grad)
 

@@ -256,7 +256,7 @@ def test_a_part_of_the_operators() -> None:
 
 
 def test_spectra_are_laid_out_as_cuffts() -> None:
-    """Whatever library of Fourier transforms the processor has: one of x86 does as cuFFT, that of ARM does not."""
+    """The processor's FFT library does not matter: that of x86 does as cuFFT, that of ARM does not."""
     ways = [f"fft.{way}fft{dims}" for way in ("", "i", "r", "ir", "h", "ih") for dims in ("", "2", "n")]
     _compare(*(f"--only={way}" for way in ways), "--alike", "99")
 

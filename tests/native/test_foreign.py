@@ -34,7 +34,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def compiled(plain: Path) -> Path:
-    """The same with what a compiler for CUDA adds, which is where a GPU's code would be."""
+    """Compile a library with the symbols that a compiler for CUDA adds for GPU code."""
     made, code = plain.with_name("foreign_cuda.so"), plain.with_name("code")
     code.write_bytes(b"for a GPU")
     subprocess.run(["objcopy", f"--add-section=.nv_fatbin={code}", plain, made], check=True)
@@ -57,7 +57,7 @@ def python_kernel(x: torch.Tensor) -> torch.Tensor:
 
 
 def uses(path: str, how: str, late: bool = False) -> list[str]:
-    """What the library's operators do with tensors on the device."""
+    """Call the library's operators with tensors on the device."""
     if late:
         load(path, how)
         torch.library.impl("foreign::written", "CUDA")(python_kernel)

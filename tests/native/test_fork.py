@@ -22,7 +22,7 @@ WORDS = (
 
 
 def _forked(function: Callable[[], None]) -> int:
-    """How a forked child ends that calls the function."""
+    """Call the function in a forked child and return its exit status."""
     process = os.fork()
     if process == 0:
         try:

@@ -96,7 +96,7 @@ def test_trees_are_for_cudas_own_graphs() -> None:
 
 
 class Told(logging.Handler):
-    """What inductor says of cudagraphs meanwhile."""
+    """Inductor's messages about CUDA graphs."""
 
     _log = logging.getLogger("torch._inductor.cudagraph_utils.__cudagraphs")
 

@@ -1,4 +1,4 @@
-"""How PyTorch's notes on CUDA graphs have programs use them, each against the same work without a graph."""
+"""The uses of CUDA graphs in PyTorch's notes, each compared with the work done without a graph."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_whole_network() -> None:
 
 @child(VIRTUAL)
 def test_parts_of_a_network() -> None:
-    """Which of them runs next depends on the numbers."""
+    """The numbers decide which of them runs next."""
     torch.manual_seed(0)
     parts = [nn.Linear(D_IN, H).cuda(), nn.Linear(H, D_OUT).cuda(), nn.Linear(H, D_OUT).cuda()]
     others = copy.deepcopy(parts)

@@ -1,4 +1,4 @@
-"""What CUDA graphs draw: replay after replay what the program would have drawn."""
+"""Random numbers of CUDA graphs: each replay draws as the program would have."""
 
 from __future__ import annotations
 

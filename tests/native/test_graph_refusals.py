@@ -1,4 +1,4 @@
-"""What may not be done while a graph is captured, in CUDA's words, and what becomes of the capture: as on an H200."""
+"""Calls that are invalid during capture: CUDA's messages and the state of the capture, as on an H200."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ UNNOTICED = {
 
 
 class Scene:
-    """What the calls below use: things that were there before the capture."""
+    """Objects that existed before the capture, for the calls below."""
 
     def __init__(self) -> None:
         self.x = torch.ones(3, device="cuda")
@@ -65,7 +65,7 @@ class Scene:
         self.stream, self.graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
 
     def capture(self, body: Callable[[Scene], object], mode: str = "global") -> tuple[Any, Any]:
-        """What the call raised, and what the end of the capture did, with one more operator between."""
+        """Capture the call and one more operator; return its error and that of the end of the capture."""
         with torch.cuda.stream(self.stream):
             self.graph.capture_begin(capture_error_mode=mode)
             said = told(lambda: body(self))

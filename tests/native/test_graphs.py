@@ -257,7 +257,7 @@ def _computed(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor)
 
 
 def test_operators_forward_and_backward() -> None:
-    """The same bits as without a graph, replay after replay, with the same random numbers."""
+    """Every replay gives the bits and the random numbers of a run without a graph."""
     torch.manual_seed(1)
     start = torch.rand(2, 3, 8, 8, device="cuda")
     differing = []

@@ -183,7 +183,7 @@ def test_attention_written_by_hand_under_autocast(name: str) -> None:
 
 
 class _Told:
-    """What the compiled module is told."""
+    """A fake of the compiled module that records its calls."""
 
     def __init__(self) -> None:
         self.quick: list[str] = []

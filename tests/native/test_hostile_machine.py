@@ -30,7 +30,7 @@ WITH_LIBRARY = 'mount -t tmpfs -o size={size}k none "{folder}" && cp -r "{librar
 
 @functools.cache
 def can_mount() -> bool:
-    """Whether this user has mount namespaces, and may mount in them."""
+    """Return whether this user has mount namespaces and may mount in them."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         return False
     words = ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]
@@ -77,7 +77,7 @@ def test_full_folder_for_temporary_files(mounting: None, tmp_path: Path) -> None
 
 @pytest.mark.native
 def test_full_cache(mounting: None, tmp_path: Path) -> None:
-    """What is compiled is not kept, and works."""
+    """Compiled kernels are not cached, but work."""
     folder = library_folder()
     size = sum(path.stat().st_size for path in folder.iterdir()) // 1024 + 256
     filled = FULL.format(folder=tmp_path, size=size).partition("&&")[2]

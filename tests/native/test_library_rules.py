@@ -1,4 +1,4 @@
-"""What CUDA's libraries ask for, choose and refuse otherwise than the CPU's: an H200's answers, with torch 2.11."""
+"""Requirements, choices and errors in which CUDA's libraries differ from the CPU's: an H200's answers (torch 2.11)."""
 
 from __future__ import annotations
 

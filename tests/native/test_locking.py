@@ -89,7 +89,7 @@ def test_any_two_calls_get_on(history: bool) -> None:
 
 @child(VIRTUAL, alone=True, seconds=120)
 def test_statistics_beside_threads_that_allocate_under_a_history() -> None:
-    """What hung within seconds: an entry that gave way dropped its stack under the lock that statistics waited for."""
+    """Dropping an entry's stack once took the lock that statistics waited for, and hung within seconds."""
     torch.cuda.memory._record_memory_history(stacks="python", max_entries=1000)
     stop = threading.Event()
     threads = [threading.Thread(target=allocate, args=(stop,), daemon=True) for _ in range(4)]

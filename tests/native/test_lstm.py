@@ -43,7 +43,7 @@ def given(model: nn.LSTM) -> list[torch.Tensor]:
 
 
 def trained(model: nn.LSTM, tensors: list[torch.Tensor], device: str) -> list[torch.Tensor]:
-    """What it gives, and the gradients of all that it is made of; each result counts in its own way."""
+    """Train it; return its results and all gradients, with a different weight for each result."""
     x, h, c = (t.to(device, copy=True).requires_grad_() for t in tensors)
     out, (hy, cy) = model(x, (h, c))
     (out.pow(2).sum() + hy.sin().sum() + cy.exp().sum()).backward()

@@ -49,7 +49,7 @@ def _synchronized() -> _Batch:
 
 
 class _Reference(NamedTuple):
-    """The same batch, whole."""
+    """A reference with the whole batch."""
 
     out: torch.Tensor
     running: tuple[torch.Tensor, torch.Tensor]

@@ -81,7 +81,7 @@ def copy_core(folder: Path) -> dict[str, str]:
 
 
 def test_a_conv_net_needs_the_core_alone(tmp_path: Path) -> None:
-    """Nothing is built or loaded for it, nor is anything looked for."""
+    """No other part is built, loaded or searched for."""
     done = run_program(TRAINING + "print(loaded())", "--no-build", is_new=True, **copy_core(tmp_path))
     assert (done.status, done.out) == (0, "[]\n"), done
 

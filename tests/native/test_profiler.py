@@ -232,7 +232,7 @@ def test_streams_are_rows() -> None:
 
 
 def test_a_stream_does_one_thing_after_the_other() -> None:
-    """What comes after a sleep begins later, and so does what several threads give to one stream."""
+    """Work after a sleep begins later, also if several threads submit to one stream."""
     x = torch.ones(200_000, device="cuda")
 
     def compute() -> None:

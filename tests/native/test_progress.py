@@ -1,4 +1,4 @@
-"""How far a build is: estimates that follow what happens, a bar on a terminal, lines elsewhere."""
+"""Progress of a build: estimates that adapt, a bar on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def outcome(call: Callable[[Any, Any], Any], a: Any, b: Any) -> list[Any] | None
 @child(VIRTUAL)
 @pytest.mark.parametrize("row", CALLS)
 def test_promotion_as_of_meta_tensors(row: str) -> None:
-    """Where meta kernels and the CPU's promote differently, either will do."""
+    """If meta kernels and the CPU's promote differently, either result is accepted."""
     wrong, compared = [], 0
     for name, call in CALLS[row].items():
         given = zip(pairs("cuda"), pairs("meta"), pairs("cpu"), strict=True)

@@ -1,4 +1,4 @@
-"""What the device tells those who listen: ``torch.cuda._gpu_trace``, and the sanitizer, which is built on it."""
+"""Events for listeners of the device: ``torch.cuda._gpu_trace``, and the sanitizer, which uses it."""
 
 from __future__ import annotations
 

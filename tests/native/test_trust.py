@@ -1,4 +1,4 @@
-"""Which libraries are loaded: whole ones of the user or of root, in folders nobody else writes, reached by no link."""
+"""Trust in libraries: only whole ones of the user or of root, in folders that nobody else writes, and no links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether an exported trace is one that viewers can draw: the trace event format, and how Kineto uses it."""
+"""Check that viewers can draw an exported trace: the trace event format, as Kineto uses it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _flows(events: list[Event]) -> Iterator[str]:
 
 
 def _rows(events: list[Event]) -> Iterator[str]:
-    """What the device did is in rows that have names."""
+    """Check that device events are in named rows."""
     named = {
         (e["name"], e["pid"], e["tid"] if e["name"].startswith("thread") else None) for e in events if e["ph"] == "M"
     }
@@ -102,7 +102,7 @@ def _rows(events: list[Event]) -> Iterator[str]:
 
 
 def _correlations(trace: dict[str, Any]) -> Iterator[str]:
-    """What the device did goes back to one call of the runtime's, which was made before."""
+    """Check that every device event belongs to one earlier runtime call."""
     calls: dict[int, list[Event]] = defaultdict(list)
     for call in of(trace, "cuda_runtime"):
         calls[call["args"]["correlation"]].append(call)

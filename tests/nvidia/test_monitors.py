@@ -1,4 +1,4 @@
-"""What monitors see of programs that run: ``nvidia-smi`` on their path, NVML's bindings, torch's own functions."""
+"""Monitors of running programs: ``nvidia-smi`` on their path, NVML's bindings, torch's own functions."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ SPAWN = mp.get_context("spawn")
 
 
 class Failed(Exception):
-    """What a function raised in the other process: the name of the type, and the words."""
+    """An error in the other process: the name of its type, and its message."""
 
 
 def _serve(orders: Connection) -> None:
@@ -42,14 +42,14 @@ class Peer:
         self._orders.send((function, arguments))
 
     def end(self) -> Any:
-        """What came of that."""
+        """End the process and return its status."""
         done, answer = self._orders.recv()
         if not done:
             raise Failed(*answer)
         return answer
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a function gives there."""
+        """Call a function in the other process and return its result."""
         self.begin(function, *arguments)
         return self.end()
 

@@ -143,7 +143,7 @@ def test_a_sender_that_ends_first_says_so(receiver: str, warns: bool) -> None:
 
 @pytest.mark.native
 def test_a_crash_is_still_one() -> None:
-    """What handles writes into a segment that moves leaves every other fault to who was told before."""
+    """The handler of writes into a moving segment passes all other faults on to the previous handler."""
     done = run_forked("-m", "torchdevice_cuda", "--driver", "virtual", PROGRAMS / "crashes.py", check=False)
     assert done.status in (-signal.SIGSEGV, 128 + signal.SIGSEGV), done
     assert done.err.count("Fatal Python error: Segmentation fault") == 1, done

@@ -38,7 +38,7 @@ def send() -> tuple[Any, ...]:
 
 
 def read() -> bool:
-    """Whether what was sent is as it was."""
+    """Return whether the received tensor has the sent values."""
     return torch.equal(KEPT[0].cpu(), torch.arange(1000.0))
 
 
@@ -174,7 +174,7 @@ def _damage(dice: random.Random, value: Any) -> Any:
 @forged
 @pytest.mark.parametrize("seed", range(2))
 def test_damaged_handles(seed: int) -> None:
-    """What can be opened can be read from end to end; all else is CUDA's error."""
+    """A handle that can be opened can be read to its end; any other raises CUDA's error."""
     dice, opened = random.Random(seed), 0
     sent = peer()(send)
     for _ in range(300):

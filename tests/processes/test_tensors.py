@@ -190,7 +190,7 @@ def test_what_was_let_go_serves_when_memory_is_short() -> None:
 
 
 def _shared_bytes() -> int:
-    """What this process shares with others, as the system counts it."""
+    """Return the bytes that this process shares with others, as the system counts them."""
     files = [Path(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
     mine = [file for file in files if file.is_symlink() and "memfd:torchdevice_cuda" in os.readlink(file)]
     return sum(file.stat().st_blocks * 512 for file in mine)
@@ -350,7 +350,7 @@ def make_one() -> torch.Tensor:
 
 
 def overwrite() -> bool:
-    """Whether new memory is that of the tensor that was sent last, whose sender has dropped it."""
+    """Return whether new memory is that of the last sent tensor, which its sender has dropped."""
     torch.cuda.ipc_collect()
     return any(torch.zeros(4, device="cuda").sum().item() for _ in range(10))
 

@@ -10,7 +10,7 @@ import pytest
 
 
 def examples(few: int, many: int) -> pytest.MarkDecorator:
-    """How many inputs a test tries: a few seconds' worth, and more where it may take long."""
+    """Choose how many inputs a test tries: a few seconds' worth, or more in slow tests."""
     return pytest.mark.parametrize("number", [few, pytest.param(many, marks=pytest.mark.slow)])
 
 

@@ -36,7 +36,7 @@ SPELLINGS = st.one_of(
 
 
 def request(spelled: Spelled) -> Any:
-    """What a spelling stands for."""
+    """Return the request that a spelling stands for."""
     kind, value = spelled
     if kind == "device":
         return torch.device(value)
@@ -63,7 +63,7 @@ WAYS: dict[str, Callable[[Any], torch.Tensor]] = {
 
 
 def outcome(call: Callable[[], torch.Tensor]) -> list[Any]:
-    """What a call gives, or the error that it raises, in its own words."""
+    """Return a call's result, or its error's message."""
     try:
         made = call()
     except Exception as error:
@@ -72,7 +72,7 @@ def outcome(call: Callable[[], torch.Tensor]) -> list[Any]:
 
 
 def ask(spellings: list[Spelled]) -> list[list[Any]]:
-    """What comes of each request in each way."""
+    """Try each request in each form."""
     return [
         [way, spelled, *outcome(lambda ask=ask, spelled=spelled: ask(request(spelled)))]
         for (way, ask), spelled in itertools.product(WAYS.items(), spellings)

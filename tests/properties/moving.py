@@ -52,7 +52,7 @@ CALLS = st.one_of(_FITTING, _FITTING, _WILD)
 
 
 def value(word: str, device: str) -> Any:
-    """What a word stands for where the device is this one."""
+    """Return the value that a word stands for on this device."""
     if word == "other":
         return torch.ones(1, dtype=torch.float16)
     if word == "other there":
@@ -64,7 +64,7 @@ def value(word: str, device: str) -> Any:
 
 
 def move(calls: list[Any], device: str) -> list[list[Any]]:
-    """What comes of each call where the device is this one: the error's type, or what the tensor is."""
+    """Try each call on this device: return the error's type, or a description of the tensor."""
     found = []
     for words, named in calls:
         start = torch.arange(16.0).reshape(1, 2, 2, 4)

@@ -18,13 +18,13 @@ DOUBLE = ["1.5", "3j"]
 
 
 def names_cuda(spelled: Spelled) -> bool:
-    """Whether a request names an accelerator: what stock torch says of it here is about this machine."""
+    """Return whether a request names an accelerator: stock torch's answer to it depends on the machine."""
     kind, value = spelled
     return kind == "int" or str(value).startswith("cuda")
 
 
 def expected(spelled: Spelled) -> list[str]:
-    """What CUDA with one device says of a request that names it: how a list of the outcome begins."""
+    """Return CUDA's answer, with one device, to a request that names it: the beginning of the outcome's list."""
     kind, value = spelled
     try:
         device = torch.device("cuda", value) if kind == "int" else torch.device(value)
@@ -40,7 +40,7 @@ _FOUND: dict[tuple[str, int], list[list[Any]]] = {}
 
 
 def found(where: Place, number: int) -> list[list[Any]]:
-    """What came of all of it in a place, which is asked once."""
+    """Return all outcomes in a configuration, which is run once."""
     key = (str(where), number)
     if key not in _FOUND:
         _FOUND[key] = in_child(ask, where, spellings(number), seconds=300)

@@ -50,7 +50,7 @@ def allow(size: float) -> None:
 
 
 def refused(size: float) -> str:
-    """How an allocation fails."""
+    """Describe how an allocation fails."""
     try:
         tensor(size)
     except torch.OutOfMemoryError as error:
@@ -156,7 +156,7 @@ def collecting() -> Iterator[Any]:
 
 
 def rounding() -> Iterator[Any]:
-    """What requests are rounded to."""
+    """Return the rounded sizes of requests."""
     for size in (1, 0.3, 1.1, 3, 5, 9, 17, 33, 70, 130, 300, 900):
         x = tensor(size)
         yield torch.cuda.memory_allocated()
@@ -195,7 +195,7 @@ def lending() -> Iterator[Any]:
 
 
 class Scene(NamedTuple):
-    """What is played, and with which settings."""
+    """A sequence of allocations, and its settings."""
 
     settings: str
     play: Callable[[], Iterator[Any]]
@@ -219,7 +219,7 @@ _DEFAULTS = "large_segment_size_mb:20,expandable_segments:False"
 
 
 def played(name: str) -> list[Any]:
-    """What a scene shows, from an empty device on."""
+    """Play a scene on an empty device and return the statistics."""
     gc.collect()
     torch.cuda.init()
     torch.cuda.empty_cache()

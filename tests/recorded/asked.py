@@ -17,7 +17,7 @@ Call = Callable[[], Any]
 
 
 def outcome(call: Call) -> Any:
-    """What came of a call: numbers, or words."""
+    """Return a call's numbers, or its error message."""
     try:
         made = call()
     except Exception as error:
@@ -75,7 +75,7 @@ def of_nested() -> Iterator[tuple[str, Call]]:
 
 
 def squeezed() -> torch.Tensor:
-    """What goes back through a view of a nested tensor."""
+    """Return the gradient of a view of a nested tensor."""
     part = torch.ones(2, 1, 3, device="cuda", requires_grad=True)
     made = torch.nested.as_nested_tensor([part, torch.ones(2, 1, 3, device="cuda")]).squeeze(2)
     torch.nested.to_padded_tensor(made, 0).sum().backward()

@@ -94,7 +94,7 @@ CALLS: dict[str, Call] = {
 
 
 class Scene:
-    """What there is before the device is lost."""
+    """Objects that exist before the device is lost."""
 
     def __init__(self) -> None:
         torch.cuda.init()
@@ -167,14 +167,14 @@ def raised(call: Call) -> str:
 
 
 def call(name: str) -> list[str]:
-    """What a call raises, the wait behind it, and the next operator."""
+    """Return the errors of a call, of the synchronization after it, and of the next operator."""
     torch.ones(1, device=CUDA).cpu()
     found = CALLS[name]
     return [raised(found), raised(torch.cuda.synchronize), raised(lambda: ones(1))]
 
 
 def after() -> dict[str, str]:
-    """What calls raise on a device that is lost; it stays so, whatever they do."""
+    """Return the errors of calls on a lost device, which none of them restores."""
     scene = Scene()
     scene.x[c(9)]
     assert raised(torch.cuda.synchronize) == "AcceleratorError"
@@ -182,7 +182,7 @@ def after() -> dict[str, str]:
 
 
 def in_fork(work: Callable[[], Any]) -> tuple[Any, str]:
-    """What it returns, and what it writes to standard error."""
+    """Run it in a fork; return its result and its standard error."""
     with tempfile.TemporaryDirectory() as folder:
         said, answer = os.path.join(folder, "said"), os.path.join(folder, "answer")
         if not (pid := os.fork()):

@@ -203,7 +203,7 @@ def first_line(error: BaseException) -> str:
 
 
 def outcome(expression: str) -> list[Any]:
-    """What one expression gives, in a fresh namespace and a clean state."""
+    """Evaluate one expression in a fresh namespace and a clean state."""
     namespace: dict[str, Any] = {}
     exec(SETUP, namespace)
     cuda = namespace["c"]

@@ -28,7 +28,7 @@ class Case(NamedTuple):
 
 
 def numbers(n: int, seed: int = 1) -> list[int]:
-    """The same on every machine and in every version."""
+    """Return numbers that are equal on every machine and in every version."""
     made, state = [], seed * 7919
     for _ in range(n):
         state = (state * 1103515245 + 12345) % 2**31

@@ -20,7 +20,7 @@ Call = Callable[[], Any]
 
 
 def outcome(call: Call) -> Any:
-    """What came of a call, to the last digit."""
+    """Return a call's result to the last digit."""
     try:
         made = call()
     except Exception as error:
@@ -40,7 +40,7 @@ def forms(number: float) -> dict[str, Any]:
 
 
 def alone(x: torch.Tensor, y: torch.Tensor, n: float) -> dict[str, Call]:
-    """Where a number can only be a number."""
+    """Return the calls that accept only a Python scalar."""
     positive = x.abs() + torch.tensor(0.01, dtype=x.dtype, device="cuda")
     return {
         "rsub": lambda: torch.rsub(x, n),

@@ -40,7 +40,7 @@ def words(error: BaseException) -> list[str]:
 
 
 def described(value: Any) -> str:
-    """What a result is like."""
+    """Describe a result."""
     import torch
 
     if not isinstance(value, torch.Tensor):
@@ -67,7 +67,7 @@ def moved(tree: Any, leaves: list[Any] | None = None) -> Any:
 
 
 def forward(op: Any, sample: Any) -> list[str] | dict[str, list[str]]:
-    """What an operator gives, or how it refuses."""
+    """Return an operator's result, or its refusal."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -80,7 +80,7 @@ def forward(op: Any, sample: Any) -> list[str] | dict[str, list[str]]:
 
 
 def backward(op: Any, sample: Any) -> bool:
-    """Whether its backward pass works, or it has none."""
+    """Return whether its backward pass works, or that it has none."""
     import torch
     from torch.utils._pytree import tree_leaves
 
@@ -97,7 +97,7 @@ def backward(op: Any, sample: Any) -> bool:
 
 
 def row(op: Any, name: str, dtype: Any) -> dict[str, Any] | None:
-    """What the record holds of an operator and a dtype; nothing where it has no samples."""
+    """Return the record of an operator and a dtype; nothing if it has no samples."""
     import torch
 
     torch.manual_seed(zlib.crc32(name.encode()))

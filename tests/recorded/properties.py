@@ -1,4 +1,4 @@
-"""What torch.cuda.get_device_properties gives, less what differs from one GPU of a kind to the next."""
+"""Results of torch.cuda.get_device_properties, without those that differ between GPUs of one model."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def even(first: float, last: float, *shape: int) -> torch.Tensor:
 
 
 def outcome(call: Callable[[], torch.Tensor]) -> list[Any]:
-    """What came of a call."""
+    """Return a call's result or its error."""
     try:
         made = call()
     except Exception as error:

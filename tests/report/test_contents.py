@@ -1,4 +1,4 @@
-"""What a report says of the virtual GPU: operators, lines, copies, waits, memory; against torch's own figures."""
+"""Contents of a report of the virtual GPU: operators, lines, copies, waits, memory; against torch's own figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the report counts: requests by what was asked, what was given, and the call site."""
+"""Counts of the report: requests by requested device, resulting device and call site."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ ASKED = {
 
 
 def expected(gpu: str) -> dict[tuple[str, str, int], int]:
-    """What the report of ``ask`` says where the GPU goes by this name."""
+    """Return the expected report of ``ask`` for a GPU of this name."""
     start = ask.__code__.co_firstlineno + 1
     found = {("cuda", gpu, make.__code__.co_firstlineno + 1): 6}
     for line, kinds in ASKED.items():
@@ -133,7 +133,7 @@ def test_the_current_device_is_what_is_given(file: Path) -> None:
 
 
 def changed() -> list[str]:
-    """Those of the functions that are not torch's own."""
+    """Return the functions that are not torch's own."""
     methods = {f"torch.Tensor.{name}": getattr(torch._C.TensorBase, name) for name in ("to", "cuda", "cpu")}
     own = {"torch.zeros": torch._C._VariableFunctions.zeros, **methods}
     return sorted(
@@ -165,7 +165,7 @@ def test_calls_that_are_refused_are_listed(file: Path) -> None:
 
 
 def compare() -> list[bool]:
-    """Whether what a program holds in its hands is what it was under this report."""
+    """Return whether the program's objects are those without this report."""
 
     class Mode(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""Where a report is written: an unusable place is an error at the start, and nothing is left there but reports."""
+"""The destination of a report: an unusable path is an error at the start, and no other file is left there."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ UNUSABLE: dict[Callable[[Path], Path], str] = {
 
 
 def why_not(path: str) -> str:
-    """What is said of a path; empty if it will do."""
+    """Return the error for a path; empty if it is usable."""
     try:
         destination.check(load({"report": path}, {}))
     except SettingsError as error:

@@ -1,4 +1,4 @@
-"""When the report is written: at every end that Python has a say in. ``endings/`` and ``children/`` are programs."""
+"""A report is written at every exit that Python notices. ``endings/`` and ``children/`` are programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever files, functions and devices are called, a report stays a report; without torch."""
+"""Names of files, functions and devices cannot break a report; without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call raises, and what a module has, for tables of both."""
+"""Errors of calls and contents of modules, for tables of both."""
 
 from __future__ import annotations
 

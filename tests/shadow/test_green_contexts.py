@@ -26,7 +26,7 @@ def created(size: Any, device: Any = None) -> Any:
 
 
 def whole() -> int:
-    """How many multiprocessors the device has."""
+    """Return the device's number of multiprocessors."""
     return torch.cuda.get_device_properties(0).multi_processor_count
 
 

@@ -138,7 +138,7 @@ def test_deleters_of_storages_stay() -> None:
 
 @child(VIRTUAL)
 def test_which_tensors_cudnn_takes() -> None:
-    """Those of the GPU that hold something, whatever their type, as an H200 said."""
+    """cuDNN accepts GPU tensors that are not empty, of every dtype, as on an H200."""
     taken = torch.cudnn_is_acceptable
     for dtype in (torch.float16, torch.float32, torch.bfloat16, torch.int32, torch.complex64):
         x = torch.zeros(2, 3, dtype=dtype, device="cuda")

@@ -1,4 +1,4 @@
-"""What a release of torch has and the shadow tree does not know is stock's own code, over our torch._C."""
+"""Names of a torch release that the shadow modules lack are stock's own code, over our torch._C."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_functions_of_a_cuda_build_that_nobody_answers_are_not_called() -> None:
 @child(*in_every_order(CPU))
 @pytest.mark.parametrize("name", ["_transform_uuid_to_ordinals", "_raw_device_uuid_nvml", "_cached_device_count"])
 def test_private_names_of_stock(name: str) -> None:
-    """Which ours has no use for, and programs may."""
+    """Programs may use private names that our modules do not need."""
     found = getattr(torch.cuda, name)
     assert getattr(found, "__module__", "torch.cuda") == "torch.cuda"
     assert getattr(torch.cuda, name) is found
@@ -113,5 +113,5 @@ PRIVATE = (
 
 @child(*in_every_order(CPU), as_in=STOCK)
 def test_private_names_that_torchs_tests_read() -> list[list[str]]:
-    """What is assigned in one case only, and submodules, too."""
+    """Names that are assigned in one case only, and submodules, exist, too."""
     return [[name, type(getattr(torch.cuda, name, None)).__name__] for name in PRIVATE]

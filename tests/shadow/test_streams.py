@@ -119,6 +119,6 @@ TOLD: tuple[dict[str, bool], ...] = ({}, {"enable_timing": True}, {"enable_timin
 
 @child(VIRTUAL, CPU, MPS_FAITHFUL)
 def test_generic_events_time_if_those_of_the_release_do() -> None:
-    """Those of the CPU are torch's own."""
+    """CPU events are torch's own."""
     flags = {kind: [repr(torch.Event(kind, **told)).split(", ")[2] for told in TOLD] for kind in ("cuda", "cpu")}
     assert flags["cuda"] == flags["cpu"]

@@ -74,7 +74,7 @@ NEWS = {
 
 
 def test_the_tool_names_what_stock_has_changed(tmp_path: Path) -> None:
-    """What a release brings is named, even where stock's own code answers and nothing is missing."""
+    """A new name of a release is reported, even if stock's own code implements it and nothing is missing."""
     earlier, now = tmp_path / "surface-0.1.0.json", tmp_path / "now.json"
     run_forked(GAP, now, "--record")
     surface = json.loads(now.read_text())

@@ -20,5 +20,5 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def on_cuda(tensor: torch.Tensor) -> bool:
-    """Whether a tensor counts as CUDA's: then asking for CUDA moves nothing."""
+    """Return whether a tensor counts as CUDA's: then a request for CUDA does not move it."""
     return tensor.cuda() is tensor

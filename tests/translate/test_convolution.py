@@ -1,4 +1,4 @@
-"""Which library convolves, and how its result lies in memory, is what a GPU's PyTorch says; results do lie so."""
+"""The library and the memory format of a convolution are those of PyTorch on a GPU."""
 
 from __future__ import annotations
 

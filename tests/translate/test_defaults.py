@@ -1,4 +1,4 @@
-"""What holds for a while: default devices and types, autocast, the state of random numbers."""
+"""Scoped state: default devices and dtypes, autocast, the state of random generators."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_every_constructor_is_tested() -> None:
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_constructor(name: str) -> None:
-    """Whatever is asked for, it makes what it makes without a device."""
+    """A constructor ignores requests and creates the object that it creates without a device."""
     make = constructor(name)
     for request in REQUESTS:
         torch.manual_seed(7)

@@ -279,7 +279,7 @@ LEFT_ALONE = ("zeros", "ones", "empty", "rand", "randn", "tensor", "as_tensor", 
 
 
 def changed_objects() -> list[str]:
-    """Which functions are others, or hash otherwise, after activation on the virtual GPU; and after deactivation."""
+    """List functions that activation on the virtual GPU replaces or hashes differently; then those after undoing it."""
     import torchdevice_cuda
 
     before = {name: (getattr(torch, name), hash(getattr(torch, name))) for name in LEFT_ALONE}

@@ -1,4 +1,4 @@
-"""Where the host's memory and cores stand in for CUDA's: moves copy as between devices, and the cores stay in use."""
+"""The host's memory and cores as the CUDA device: moves copy as between devices, and the cores stay in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch.save has written."""
+"""Files written by torch.save."""
 
 from __future__ import annotations
 

@@ -36,12 +36,12 @@ def on_the_cpu() -> torch.Tensor:
 
 
 def kind(tensor: torch.Tensor) -> str:
-    """Where a tensor really is."""
+    """Return a tensor's real device type."""
     return torch._C.TensorBase.device.__get__(tensor).type
 
 
 def home(place: Place, override: bool) -> str:
-    """Where requests for the CPU go."""
+    """Return the device to which requests for the CPU go."""
     return "cuda" if place.settings.get("policy") == "accelerate" and not override else "cpu"
 
 

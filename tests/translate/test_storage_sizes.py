@@ -136,7 +136,7 @@ def test_more_than_there_is() -> None:
 @child(MPS_FAITHFUL)
 @pytest.mark.parametrize("sizes", [(80, 24, 48), (0, 36), (1, 0, 8)])
 def test_a_gpu_that_is_not_compiled_by_us(sizes: tuple[int, ...]) -> None:
-    """What a Mac does: the emulated device's own way is not used here."""
+    """A Mac takes this path: the emulated device's own is not used here."""
     from torchdevice_cuda.fallback import storages
 
     x, reference = torch.arange(9, device="cuda", dtype=torch.float32), torch.arange(9, dtype=torch.float32)

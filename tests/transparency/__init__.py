@@ -1,4 +1,4 @@
-"""Nothing else changes: what a program sees besides where its tensors live is what stock torch shows it.
+"""Only the devices of tensors change: everything else that a program sees is as in stock torch.
 
 Each test returns what it saw, under stock torch and while active.
 """

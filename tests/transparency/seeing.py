@@ -1,4 +1,4 @@
-"""What a program sees, in words that are the same whichever device it names."""
+"""Descriptions of everything that a program sees, in words that do not depend on the device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def steady(text: str) -> str:
 
 
 def attempt(action: Any) -> str:
-    """What an action gives, or the error it raises."""
+    """Return an action's result, or its error."""
     try:
         return steady(str(action()))
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What the kernels of `triton_tutorials.py` and `triton_others.py` share: where they run, and how they are compared."""
+"""Code that `triton_tutorials.py` and `triton_others.py` share: the device and the comparison of results."""
 
 DEVICE = "cuda"
 KERNELS = {}
@@ -10,7 +10,7 @@ def kind(function):
 
 
 def off(ours, theirs, atol=1e-5, rtol=1e-5):
-    """How far two tensors are apart; 1 is as far as they may be."""
+    """Return the distance of two tensors; 1 is the tolerance."""
     assert ours.shape == theirs.shape and ours.dtype == theirs.dtype, (ours.shape, theirs.shape, ours.dtype)
     ours, theirs = ours.double(), theirs.double()
     return ((ours - theirs).abs() / (atol + rtol * theirs.abs())).max().item()

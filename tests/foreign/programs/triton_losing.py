@@ -1,4 +1,4 @@
-"""What a kernel that ends the device's context leaves behind: named by the argument. Prints a JSON object."""
+"""End the device's context by the kernel named in the argument, and print the state after it as a JSON object."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""How kernels are launched, refused and told about; the words are triton's and CUDA's. Prints a JSON object."""
+"""Launch kernels, refuse some and log others, with Triton's and CUDA's messages. Prints a JSON object."""
 
 import json
 

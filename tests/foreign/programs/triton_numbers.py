@@ -1,4 +1,4 @@
-"""What kernels compute where formats, roundings and limits matter: the same program was run on a GPU.
+"""Compute where formats, rounding and limits matter; the program was also run on a GPU.
 
 Prints a JSON object; what is no number is null.
 """

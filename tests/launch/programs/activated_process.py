@@ -1,4 +1,4 @@
-"""What a process that is started in the way its argument says finds of torch and its activation."""
+"""Start a process by the method that the argument names; print its torch and its activation."""
 
 import multiprocessing
 import sys

@@ -1,4 +1,4 @@
-"""Whether torch is found by an activation, and what was loaded before it."""
+"""Print whether an activation finds torch, and the modules that were loaded before it."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Whether the shim is in a process that is started in the way its argument says."""
+"""Start a process by the method that the argument names; print whether the shim is in it."""
 
 import multiprocessing
 import sys

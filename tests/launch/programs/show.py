@@ -1,4 +1,4 @@
-"""What a program finds."""
+"""Print a program's surroundings: its arguments, paths and modules."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What pickle, dataclasses and inspect find of a class of the program."""
+"""Print the results of pickle, dataclasses and inspect for a class of the program."""
 
 import dataclasses
 import inspect

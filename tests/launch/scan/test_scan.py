@@ -1,4 +1,4 @@
-"""What ``--scan`` says of a project, and whether it is so: the rules' samples are run on the drivers."""
+"""The findings of ``--scan``, and whether they are true: the rules' samples are run on the drivers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAMPLES = {rule.identity: rule for rule in rules.RULES if rule.sample is not Non
 
 
 def found(driver: str) -> dict[str, str]:
-    """What is used in the project, and the worst that is said of it."""
+    """Return the findings in the project, with the worst verdict of each."""
     uses = finding.uses((PROJECT / "model.py").read_bytes(), driver)
     return {use.what: use.verdict.what for use in sorted(uses, key=lambda use: -rules.VERDICTS.index(use.verdict.what))}
 

@@ -1,4 +1,4 @@
-"""What the programs share: data and weights from NumPy, so that they are the same wherever random numbers are drawn."""
+"""Code that the programs share: data and weights from NumPy, so that they do not depend on torch's generators."""
 
 from __future__ import annotations
 

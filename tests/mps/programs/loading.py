@@ -1,4 +1,4 @@
-"""How data is prepared: splits with a generator, samplers, transforms, collating, pinned and non-blocking copies."""
+"""Prepare data: splits with a generator, samplers, transforms, collating, pinned and non-blocking copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes after a model: statistics, sets, distances, masks and scalars; many of these MPS has no kernel for."""
+"""Process a model's results: statistics, sets, distances, masks and scalars; MPS lacks kernels for many of them."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _FIELDS = {"uint": "{0}.x", "uint2": "uint2{{{0}.x, {0}.y}}", "uint3": "{0}"}
 
 @dataclass
 class Parameter:
-    """What a kernel takes."""
+    """A parameter of a kernel."""
 
     space: str | None
     type: str
@@ -51,7 +51,7 @@ class Parameter:
 
     @property
     def given(self) -> bool:
-        """Whether the caller gives it; the GPU gives positions, and the runtime a place for errors."""
+        """Return whether the caller passes it; the GPU passes positions, and the runtime a buffer for errors."""
         return self.position is None and self.type != _ERRORS
 
 
@@ -112,7 +112,7 @@ def _runner(name: str, parameters: list[Parameter]) -> str:
 
 
 class Library:
-    """What a source comes to: its kernels, by name."""
+    """The kernels of a source, by name."""
 
     def __init__(self, source: str) -> None:
         found = list(_KERNEL.finditer(source))

@@ -1,4 +1,4 @@
-"""What a probe is: a small function with a name, whose answer is a JSON value."""
+"""Probes: small functions with a name, whose answer is a JSON value."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def plain(value: Any) -> Any:
 
 
 def answer(function: Callable[[], Any]) -> list[Any]:
-    """What a probe says: ``["ok", value]``, or the type and first line of the error it ended with."""
+    """Return a probe's answer: ``["ok", value]``, or the type and first line of its error."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -134,7 +134,7 @@ def answer(function: Callable[[], Any]) -> list[Any]:
 
 
 def alike(there: Any, here: Any, tolerance: float = TOLERANCE) -> bool:
-    """Whether two answers are the same, numbers within the tolerance."""
+    """Return whether two answers are equal, numbers within the tolerance."""
     if isinstance(there, bool) or isinstance(here, bool):
         return there is here
     if isinstance(there, (int, float)) and isinstance(here, (int, float)):
@@ -159,6 +159,6 @@ def ramp(*shape: int, dtype: torch.dtype = torch.float32, device: str = "cuda") 
 
 
 def every(values: Any, function: Callable[[Any], Any]) -> Iterator[Any]:
-    """What a function gives for each value, or how it refuses."""
+    """Return a function's result for each value, or its refusal."""
     for value in values:
         yield [str(value), raises(lambda value=value: function(value))]

@@ -1,4 +1,4 @@
-"""What probes of several areas do alike."""
+"""Code that probes of several areas share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def captured(work: Any, **options: Any) -> Any:
 
 
 def during(work: Any) -> Any:
-    """How an action in a capture is refused."""
+    """Return the refusal of an action during capture."""
     graph = torch.cuda.CUDAGraph()
 
     def run() -> None:
@@ -33,7 +33,7 @@ def during(work: Any) -> Any:
 
 
 def clean() -> int:
-    """Nothing is cached or remembered; the bytes that are held all the same."""
+    """Clear caches and histories; return the bytes that are still allocated."""
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()

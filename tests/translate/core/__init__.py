@@ -22,6 +22,6 @@ class Apart(ToyDriver):
 
 
 def context_of(kind: type[ToyDriver] = ToyDriver, counters: Counters | None = None, **chosen: Any) -> Context:
-    """What patches share, for a driver of this kind and these settings."""
+    """Create the context of patches for a driver of this kind and these settings."""
     settings = Settings(**chosen)
     return Context(kind(settings, "a test"), settings, lambda name, call: lambda: None, counters)

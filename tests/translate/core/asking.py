@@ -7,7 +7,7 @@ from typing import Any
 
 
 def asked_by(module: str | None, function: Callable[..., Any], *args: Any) -> Any:
-    """What a function returns when code of a module calls it."""
+    """Call a function from code of a module and return its result."""
     names: dict[str, Any] = {"__name__": module, "function": function, "args": args}
     exec(compile("def call():\n    return function(*args)", f"<{module}>", "exec"), names)
     return names["call"]()

@@ -1,4 +1,4 @@
-"""What makes an operator leave the GPU, and a count of those that do."""
+"""An operator that falls back, and a count of fallbacks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_FLOAT8 = "Trying to convert Float8_e4m3fn to the MPS backend but it does not 
 
 
 def counting(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """What departs from now on, and from where. float64 that is to be kept has a home."""
+    """Count fallbacks from now on, with their call sites. float64 that is kept has a backend."""
     home = DoubleHome(torch.device("meta"), lambda *row: None, lambda error: error)
     monkeypatch.setitem(homes, "meta", home)
     found: list[tuple[Any, ...]] = []

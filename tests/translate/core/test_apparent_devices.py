@@ -1,4 +1,4 @@
-"""What a program believes of tensors on a GPU to which its requests for the CPU go, too."""
+"""Devices that tensors report on a GPU to which requests for the CPU go, too."""
 
 from __future__ import annotations
 

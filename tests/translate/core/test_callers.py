@@ -1,4 +1,4 @@
-"""Who is asking: the program, torch for itself, or torch for the program."""
+"""Callers of a request: the program, torch for itself, or torch for the program."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_code_without_a_module_is_the_programs() -> None:
 
 
 def bottom(module: str, function: Callable[[], Any]) -> Any:
-    """What a function returns at the bottom of a thread, called by code of a module and by nothing else."""
+    """Call a function at the bottom of a thread, from code of one module only."""
     import _thread
 
     found: list[Any] = []
@@ -106,7 +106,7 @@ def test_torch_by_itself_has_no_place_in_the_program() -> None:
 
 # -------------------------------------------------------------------------------- modules
 def constructed(module: Any, known: list[weakref.ref[Any]]) -> bool:
-    """Whether a request is the first of a module, as its ``__init__`` makes it through torch."""
+    """Return whether a request is the first of a module, made by its ``__init__`` through torch."""
     names: dict[str, Any] = {"__name__": "torch.nn.modules.linear", "ask": callers.asks_first}
     exec("def __init__(self, known):\n    return ask(known)", names)
     first: bool = names["__init__"](module, known)

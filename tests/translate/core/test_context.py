@@ -1,4 +1,4 @@
-"""What the patches of one activation share: which traits are in force, and which devices are the accelerator."""
+"""The context that the patches of one activation share: the traits in force, and the accelerator's devices."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ META, HOST = torch.ones(2, device="meta"), torch.arange(2.0)
 
 
 def resolved(name: str, tensor: torch.Tensor, *args: Any, choice: str = "downcast", **kwargs: Any) -> torch.Tensor:
-    """What is done about the device's refusal of a method."""
+    """Return how the device's refusal of a method is resolved."""
     resolve = on_refusal(context_of(Apart, float64=choice), name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Which errors of the accelerator become CUDA's, and which are left as they are."""
+"""Errors of the accelerator that become CUDA's, and those that stay as they are."""
 
 from __future__ import annotations
 

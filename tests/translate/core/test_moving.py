@@ -37,7 +37,7 @@ def on_gpu() -> torch.Tensor:
 
 # ------------------------------------------------------------------------------ arguments
 def test_a_move_that_has_to_copy_says_so() -> None:
-    """Where ``to(device, dtype, non_blocking, copy)`` says whether to copy, and in which form."""
+    """``to(device, dtype, non_blocking, copy)`` takes the copy argument in several forms."""
     assert copying((), {}) == ((), {"copy": True})
     assert copying((torch.int8,), {"copy": False}) == ((torch.int8,), {"copy": True})
     assert copying((torch.int8, True), {"memory_format": 1}) == (

@@ -75,7 +75,7 @@ def test_without_compiled_code_a_wrapper_has_to_do_it() -> None:
 
 
 def again(place: int | None = None) -> Any:
-    """What is done about a failed call, with a function that tells what it was given."""
+    """Retry a failed call with a function that returns its arguments."""
     context = context_of(Compiled)
     given_second_try(context, "torch.sin", SIN, place)
     handler, first = context.driver.native.rescue.handlers[SIN]  # type: ignore[union-attr]

@@ -1,1 +1,1 @@
-"""What the shim may know of torchdevice_cuda, and no more."""
+"""The only names of torchdevice_cuda that the shim may use."""

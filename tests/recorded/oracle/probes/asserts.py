@@ -11,7 +11,7 @@ from recorded.oracle.probing import kind, probe, raises
 
 
 def lost(work: Any) -> Any:
-    """How an action fails, at the call or at the next synchronisation, and whether the device works afterwards."""
+    """Return the error at the call or at the next synchronization, and whether the device works afterwards."""
     return [
         raises(lambda: (work(), torch.cuda.synchronize())),
         kind(lambda: torch.zeros(2, device="cuda")),

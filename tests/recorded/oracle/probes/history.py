@@ -1,4 +1,4 @@
-"""What the allocator remembers, and how it is set."""
+"""The allocator's history and its options."""
 
 from __future__ import annotations
 

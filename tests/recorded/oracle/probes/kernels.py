@@ -1,4 +1,4 @@
-"""What kernels refuse, and in which words."""
+"""Refusals of kernels and their messages."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ print(child.exitcode)
 
 
 def children(*codes: str, **environment: str) -> list[Any]:
-    """What other processes print, the last line of their errors, and their exit status."""
+    """Return the output of other processes, the last line of their errors, and their exit status."""
     return ended([started(code, **environment) for code in codes])
 
 

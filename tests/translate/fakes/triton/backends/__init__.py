@@ -1,4 +1,4 @@
-"""What torch looks through: the makers of GPUs that this triton has code for."""
+"""GPU vendors that this Triton has code for; torch searches it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ class CudaDriver:
 
     @staticmethod
     def is_active() -> bool:
-        """Whether it is to be used."""
+        """Return whether it is to be used."""
         import torch
 
         return torch.cuda.is_available()
