@@ -100,7 +100,7 @@ def test_a_call_is_judged_by_what_it_came_to(parts: Any, status: str, stock: Any
     assert parts("judging").status("torch.some", "virtual", stock, told, {"answers": rows})["status"] == status
 
 
-def test_what_was_never_written_has_no_numbers(parts: Any) -> None:
+def test_uninitialized_memory_is_not_compared(parts: Any) -> None:
     status = parts("judging").status
     other = result([*THERE[:4], [7.0, 1e20]])
     assert status("torch.empty_like", "virtual", result(TENSOR), other, {"answers": {}})["status"] == "works"
@@ -121,7 +121,7 @@ def test_an_answer_of_another_release_is_not_held_against_a_driver(parts: Any) -
     assert (judged["status"], judged["with"]) == ("works", "stock on the CPU")
 
 
-def test_what_worked_and_does_not_fails_the_comparison(tmp_path: Path) -> None:
+def test_a_call_that_stops_working_fails_the_comparison(tmp_path: Path) -> None:
     old, new = tmp_path / "old.json.xz", tmp_path / "new.json.xz"
     for file, status in ((old, "works"), (new, "differs")):
         store.write_file(file, {}, {"torch.some": {"drivers": {"virtual": {"status": status, "why": "so"}}}})
@@ -169,7 +169,7 @@ BUILDS = f"{CHILD}time.sleep(3)\nsay({DONE})"
     ],
     ids=["hangs", "never ends", "is cut off", "waits"],
 )
-def test_what_hangs_is_told_from_what_is_cut_off_and_what_waits(
+def test_hangs_cut_off_calls_and_waits_are_distinguished(
     parts: Any, monkeypatch: pytest.MonkeyPatch, child: str, seconds: float, told: dict[str, Any]
 ) -> None:
     measuring = parts("measuring")
@@ -181,7 +181,7 @@ def test_what_hangs_is_told_from_what_is_cut_off_and_what_waits(
     assert measuring.run("stock", [{"entry": {"name": "torch.add"}, "call": "0:"}]) == told
 
 
-def test_what_its_process_keeps_is_called_last(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_that_change_their_process_come_last(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Later calls in the same process would come to something else."""
     measuring, called = parts("measuring"), []
     names = [
@@ -198,7 +198,7 @@ def test_what_its_process_keeps_is_called_last(parts: Any, monkeypatch: pytest.M
     assert called == ["torch.add", "torch.mul", names[0], names[2]]
 
 
-def test_what_was_spoilt_on_stock_is_not_held_against_the_gpu(parts: Any) -> None:
+def test_failures_of_stock_do_not_count_against_the_gpu(parts: Any) -> None:
     there = {"torch": "2", **result(THERE)}
     spoilt = {"call": there["call"], "error": "RuntimeError: DispatchStub: unsupported device typemeta"}
     judged = parts("judging").status(
@@ -212,7 +212,7 @@ def test_calls_that_crashed_on_the_gpu_are_sought_anew(parts: Any) -> None:
     assert parts("recording").calls_of({"answers": rows}) == {"torch.some": "0:"}
 
 
-def test_what_others_left_behind_is_no_answer(parts: Any) -> None:
+def test_leftovers_of_other_calls_are_no_answer(parts: Any) -> None:
     judging, comparing = parts("judging"), parts("comparing")
     spoilt = {"call": "0:", "error": "RuntimeError: Offset increment outside graph capture encountered unexpectedly."}
     gpu = {"answers": {"torch.some": {"cuda": spoilt, "cpu": result(TENSOR)}}}

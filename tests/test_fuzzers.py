@@ -130,7 +130,7 @@ def check_planted(name: str, field: str, most: int) -> None:
 
 
 @child(VIRTUAL)
-def test_nothing_is_found_where_nothing_is_planted() -> None:
+def test_no_finding_without_a_planted_fault() -> None:
     with pytest.raises(AssertionError, match="was not found"):
         import torch
 

@@ -39,7 +39,7 @@ def test_single_choices_win() -> None:
 
 
 @child(VIRTUAL.but(gpu="a100-80"))
-def test_what_depends_on_the_capability_follows() -> None:
+def test_capability_dependent_properties_follow_it() -> None:
     assert torch.cuda.is_bf16_supported()
     assert torch.cuda.is_bf16_supported(including_emulation=False)
     assert torch.cuda.get_device_properties(0).shared_memory_per_block_optin == 163 << 10

@@ -117,7 +117,7 @@ def test_an_error_is_the_tests() -> None:
         in_child(raise_an_error, STOCK)
 
 
-def test_what_is_printed_is_kept_apart() -> None:
+def test_output_is_kept_apart() -> None:
     found = together(STOCK, [raise_an_error, say])
     assert found["say"].out == "on standard output\n"
     assert found["say"].err == "on standard error\n"
@@ -178,7 +178,7 @@ def test_a_child_that_may_be_is_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     assert in_child(is_a_fork, CPU) is False
 
 
-def test_what_a_fork_has_before_depends_on_its_file() -> None:
+def test_the_state_of_a_fork_depends_on_its_file() -> None:
     """One that trains has what an optimizer imports; one about the compiler says itself when it is imported."""
     from native import test_compile, test_training
 

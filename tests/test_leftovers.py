@@ -53,7 +53,7 @@ def make(path: Path, moment: float = OLD) -> Path:
     return path
 
 
-def test_what_a_killed_process_held_is_removed(tmp_path: Path) -> None:
+def test_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     path = make(tmp_path / "a.part")
     with holder(path) as process:
         leftovers.remove(tmp_path, suffix=".part")
@@ -106,7 +106,7 @@ def test_a_fork_keeps_the_file_of_a_killed_parent(tmp_path: Path) -> None:
     os.close(write)
 
 
-def test_what_is_mapped_stays_locked_when_its_file_is_closed(tmp_path: Path) -> None:
+def test_a_mapped_file_stays_locked_when_closed(tmp_path: Path) -> None:
     path = make(tmp_path / "a")
     with path.open("r+b") as file:
         leftovers.hold(file.fileno())
@@ -118,7 +118,7 @@ def test_what_is_mapped_stays_locked_when_its_file_is_closed(tmp_path: Path) -> 
     assert not path.exists()
 
 
-def test_what_is_left_alone(tmp_path: Path) -> None:
+def test_other_files_are_left_alone(tmp_path: Path) -> None:
     young = make(tmp_path / "x-young", time.time())
     other = make(tmp_path / "y-other")
     alive = make(tmp_path / "x-alive")

@@ -20,7 +20,7 @@ def compared(where: Place, *words: str) -> str:
 
 
 @pytest.mark.native
-def test_what_is_asked_on_every_change() -> None:
+def test_quick_areas() -> None:
     out = compared(VIRTUAL, *(f"--only={area}" for area in QUICK))
     assert "facts as on" in out
 

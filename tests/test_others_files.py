@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give fi
 OTHER = 12345
 
 
-def test_what_a_process_of_another_user_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_published_by_another_user_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHDEVICE_RUNTIME_DIR", str(tmp_path))
     published = publishing.publish("cpu", [])
     assert published is not None and [process.pid for process in readings.processes()] == [os.getpid()]
@@ -29,7 +29,7 @@ def test_what_a_process_of_another_user_holds(tmp_path: Path, monkeypatch: pytes
 
 
 @child(STOCK.when("after"), alone=True)
-def test_what_another_user_learned() -> None:
+def test_measurements_of_another_user_are_ignored() -> None:
     from torchdevice_cuda.fallback import stored
 
     with tempfile.TemporaryDirectory() as folder:
@@ -42,7 +42,7 @@ def test_what_another_user_learned() -> None:
         assert stored.load("learned.json", "key") == 2
 
 
-def test_what_a_child_of_another_user_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_of_another_users_child_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.delenv(family._FOLDER, raising=False)
     for owner in (os.geteuid(), OTHER):

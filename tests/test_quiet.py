@@ -26,7 +26,7 @@ BOTH = [pytest.param(place, marks=place.marks, id=str(place)) for place in (CPU.
 
 @pytest.mark.parametrize("program", EACH)
 @pytest.mark.parametrize("where", BOTH)
-def test_nothing_is_said(program: Path, where: Place) -> None:
+def test_no_message_is_printed(program: Path, where: Place) -> None:
     must_be_ready(where)
     done = python(*STRICT, "-m", "torchdevice_cuda", "--driver", str(where.driver), program, timeout=300)
     assert [line for line in done.err.splitlines() if not any(words in line for words in OF_TORCH)] == []

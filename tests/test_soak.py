@@ -23,7 +23,7 @@ PLANTS = {
 
 
 @pytest.mark.mps
-def test_nothing_is_left_behind_in_a_minute() -> None:
+def test_a_minute_leaves_nothing_behind() -> None:
     done = python(SOAK, "--seconds", "60", "--steps", "500", check=False, timeout=400)
     assert done.status == 0, done
     assert done.out.startswith("seed ")

@@ -102,7 +102,7 @@ NEEDS_ROOT = (give_away, become_a_foreign_link, open_to_a_group)
         for case in CASES
     ],
 )
-def test_what_is_read_again(do: Callable[[Path], None], part: int, said: str, cache: Path) -> None:
+def test_files_that_are_read_again(do: Callable[[Path], None], part: int, said: str, cache: Path) -> None:
     assert trust.get("area", "key") == (None, trust.MISSING)
     assert trust.put("area", "key", CONTENT) == ""
     assert trust.get("area", "key") == (CONTENT, "")
@@ -179,7 +179,7 @@ def test_another_user_who_is_first(cache: Path) -> None:
 
 
 @AS_ROOT
-def test_what_root_made_serves_others(cache: Path) -> None:
+def test_files_of_root_are_trusted(cache: Path) -> None:
     assert trust.put("area", "key", CONTENT) == ""
     root = cache
     trust.provide(root / "area" / "tool", b"text", root, 0o755)

@@ -158,7 +158,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("planted", PLANTED)
-def test_what_bypasses_trust_is_found(planted: str, tmp_path: Path) -> None:
+def test_loads_that_bypass_trust_are_found(planted: str, tmp_path: Path) -> None:
     original = ROOT / "torchdevice_cuda" / "cuda_cpp" / "flags.py"
     (tmp_path / "flags.py").write_text(original.read_text() + planted + "\n")
     assert set(find_all(tmp_path)) == {("flags.py", PLANTED[planted])}

@@ -66,7 +66,7 @@ def results(**changed: str) -> list[dict[str, str]]:
     return [{"test": f"test_it.py::TestIt::test_{n}", "outcome": o, "words": w} for n, (o, w) in told.items()]
 
 
-def test_what_is_otherwise_is_said(tool: ModuleType, tmp_path: Path) -> None:
+def test_differences_are_reported(tool: ModuleType, tmp_path: Path) -> None:
     def complaints(driver: str = "cpu", whole: bool = True, **changed: str) -> list[str]:
         return list(tool.Expectations.read(path).complaints(results(**changed), driver, whole=whole))
 
@@ -94,7 +94,7 @@ def test_a_row_counts_what_ran(tool: ModuleType) -> None:
     assert tool.HEAD.count("|") == row.count("|")
 
 
-def test_what_is_said_of_pytorchs_tests_can_be_read(tool: ModuleType) -> None:
+def test_the_list_of_pytorchs_tests_is_valid(tool: ModuleType) -> None:
     files = sorted((ROOT / "tests" / "upstream").rglob("*.toml"))
     assert files
     for path in files:

@@ -56,7 +56,7 @@ def test_names_say_where_they_are() -> None:
 
 
 @child(*ANY_ORDER)
-def test_what_needs_no_other_code_is_torchs_own() -> None:
+def test_unchanged_modules_are_torchs_own() -> None:
     import torch.cuda._memory_viz
 
     assert "torchdevice_cuda" not in str(torch.cuda._memory_viz.__file__)
@@ -165,7 +165,7 @@ def test_an_unknown_torch_warns_once_and_goes_on() -> None:
 
 
 @child(*in_every_order(CPU, VIRTUAL))
-def test_what_torch_keeps_of_cuda_when_it_is_imported() -> None:
+def test_cuda_names_that_torch_stores_at_import_are_ours() -> None:
     """cuDNN's modes, in a module that an object with settings stands for; and how the class of events is sent."""
     import torch
 

@@ -34,7 +34,7 @@ def everything() -> dict[str, str]:
     return {name: launch(name) for name in ("stuck", "asserts")}
 
 
-def test_what_fails_is_named_with_its_thread_and_line() -> None:
+def test_a_failure_names_its_thread_and_line() -> None:
     done = outcome(everything, CPU)
     assert done.value == {
         "stuck": "CUDA error: unspecified launch failure",

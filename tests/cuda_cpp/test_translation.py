@@ -110,7 +110,7 @@ def test_shared_memory_outside_of_a_function() -> None:
         ("__global__ void a() { __syncthreads(); } __global__ void k(int* x) { x[threadIdx.x] = 1; }", True),
     ],
 )  # fmt: skip
-def test_which_kernels_are_plain_loops(source: str, is_plain: bool) -> None:
+def test_kernels_without_synchronization_are_plain_loops(source: str, is_plain: bool) -> None:
     found = tokens.tokenize(source)
     kernels = list(translation.kernels(found))
     reach = plain.Reach(found, [(kernel.body, kernel.end) for kernel in kernels])
@@ -126,7 +126,7 @@ def test_which_kernels_are_plain_loops(source: str, is_plain: bool) -> None:
         ("float v = tex2D<float>(t, 0, 0);", "texture"),
     ],
 )
-def test_what_cannot_run_is_refused_with_its_line(line: str, words: str) -> None:
+def test_unsupported_code_is_refused_with_its_line(line: str, words: str) -> None:
     text = f'# 1 "user.cu"\n__global__ void k() {{\n  int x;\n  {line}\n}}\n'
     with pytest.raises(refusals.Refused, match=rf"user\.cu:3: error: .*{words}"):
         translation.translate(text, lambda file: False)

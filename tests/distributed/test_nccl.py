@@ -153,7 +153,7 @@ def test_refusals() -> None:
 
 
 @child(CPU, VIRTUAL, MPS_FAITHFUL)
-def test_what_a_group_says() -> None:
+def test_attributes_of_a_group() -> None:
     group = begin()
     backend = group._get_backend(torch.device("cuda"))
     assert dist.is_nccl_available()

@@ -63,7 +63,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.slow
-def test_what_is_in_them(wheels: dict[str, Path]) -> None:
+def test_contents(wheels: dict[str, Path]) -> None:
     names = {key: set(zipfile.ZipFile(path).namelist()) for key, path in wheels.items()}
     native = ROOT / "torchdevice_cuda" / "native"
     sources = {str(path.relative_to(ROOT)) for path in (native / "csrc").rglob("*") if path.is_file()}

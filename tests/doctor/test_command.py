@@ -148,7 +148,7 @@ def test_interrupted(tmp_path: Path, number: signal.Signals) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------ the file
-def test_nobody_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_user_name_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/srv/people/jane.roe")
     monkeypatch.setattr(getpass, "getuser", lambda: "jane.roe")
     monkeypatch.setattr(platform, "node", lambda: "janes-mac.local")
@@ -231,7 +231,7 @@ def test_progress(monkeypatch: pytest.MonkeyPatch, is_one: bool) -> None:
     assert bool(shown) is is_one
 
 
-def test_what_is_wrong_is_below_the_table() -> None:
+def test_faults_are_below_the_table() -> None:
     ill = Result("events", "times", answers=[Answer("a time", OK), Answer("twice", FAILED, 1, "hangs")])
     ill.conclude(2.5)
     well = Result("memory", "figures", answers=[Answer("peaks", OK, 1, "of all kinds"), Answer("x", SKIPPED)])
@@ -242,7 +242,7 @@ def test_what_is_wrong_is_below_the_table() -> None:
     assert lines[3:] == ["", "events: times", "  twice: hangs", f"    advice: {examination._ADVICE}"]
 
 
-def test_what_is_noted_fails_nothing_and_comes_with_its_advice() -> None:
+def test_a_note_fails_nothing_and_has_advice() -> None:
     noted = Result(
         "installation", "all", answers=[Answer("x", OK), Answer("disk", NOTED, 1, "full", advice="make room")]
     )

@@ -99,7 +99,7 @@ def test_a_defect_is_named(ill: dict[str, Result], defect: str) -> None:
     assert words in answer.found
 
 
-def test_what_hangs_is_shown_with_its_stack(ill: dict[str, Result]) -> None:
+def test_a_hang_is_shown_with_its_stack(ill: dict[str, Result]) -> None:
     assert "in since" in ill["events"].stack
     assert _answer(ill["events"], "an idle queue says so").verdict in (OK, SKIPPED)
     assert _answer(ill["events"], "a time").verdict == OK

@@ -214,7 +214,7 @@ FAILS = ("an old torch",)
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_named_with_its_advice(case: str, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_fault_is_named_with_its_advice(case: str, tmp_path: Path, monkeypatch: Patch) -> None:
     asked, wrong, found, advice = WRONG[case]
     if case == "nvidia":
         monkeypatch.setattr(installation, "has_nvidia_driver", lambda: False)
@@ -225,7 +225,7 @@ def test_what_is_wrong_is_named_with_its_advice(case: str, tmp_path: Path, monke
     assert caught.value.verdict == (FAILED if case in FAILS else NOTED)
 
 
-def test_what_is_right_is_said(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_an_intact_installation_is_reported(tmp_path: Path, monkeypatch: Patch) -> None:
     """Intact packages and a machine without them are both reported as fine."""
     torch = packages.version("torch")
     assert torch is not None

@@ -45,14 +45,14 @@ PARTS = [8, 8, 8, 8, 8, 8, 8, 0, 4, 0, 4, 1, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_is_refused(text: str) -> None:
+def test_invalid_settings_are_refused(text: str) -> None:
     kind, words = REFUSED[text]
     with pytest.raises(kind) as caught:
         allocation.read(text, allocation.Settings(), backend=allocation.NATIVE)
     assert words in str(caught.value)
 
 
-def test_which_settings_stay() -> None:
+def test_some_settings_stay() -> None:
     first = allocation.read("max_split_size_mb:200,expandable_segments:True", allocation.Settings())
     assert (first.max_split, first.expandable) == (200 << 20, True)
     second = allocation.read(DIVIDED, first)

@@ -111,7 +111,7 @@ def read(text: str) -> Settings:
 
 
 @pytest.mark.parametrize("text", TAKEN)
-def test_what_an_option_sets(text: str) -> None:
+def test_an_option_sets_its_field(text: str) -> None:
     field, value = TAKEN[text]
     wanted = dataclasses.replace(Settings(), **{"text": text, field: value})
     if field == "large_segment":
@@ -141,7 +141,7 @@ def test_the_largest_sizes() -> None:
     assert read("max_non_split_rounding_mb:17592186044416").max_rounding == 17592186044415 * MIB
 
 
-def test_what_stays_and_what_goes_back() -> None:
+def test_unnamed_options_return_to_their_defaults() -> None:
     """As CUDA: some options are begun anew by every text, others are what they were."""
     first = read(
         "max_split_size_mb:50,garbage_collection_threshold:0.5,roundup_power2_divisions:4,expandable_segments:True,"
@@ -163,7 +163,7 @@ def test_spaces_do_not_count() -> None:
     assert (read(text).max_split, read(text).expandable, read(text).text) == (25 * MIB, True, text)
 
 
-def test_what_stands_between_options_is_not_looked_at() -> None:
+def test_text_between_options_is_ignored() -> None:
     assert read("max_split_size_mb:25:expandable_segments:True").expandable
 
 
@@ -225,7 +225,7 @@ def test_a_warning_is_of_the_line_that_configures() -> None:
 
 
 # --------------------------------------------------------------------------- environment
-def test_which_variable_counts() -> None:
+def test_precedence_of_variables() -> None:
     names = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"]
     texts = {name: f"max_split_size_mb:{size}" for size, name in enumerate(names, start=30)}
     for size, name in enumerate(names, start=30):
@@ -253,7 +253,7 @@ def test_an_environment_that_cannot_be_read(text: str, kind: type[Exception], wo
     assert (type(raised.value), str(raised.value)) == (kind, words)
 
 
-def test_nobody_hears_a_warning_of_the_environment() -> None:
+def test_warnings_about_the_environment_are_not_shown() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         text = "pinned_max_round_threshold_mb:5,pinned_max_cached_size_mb:4"
@@ -291,7 +291,7 @@ def test_whether_freed_memory_is_kept(environment: dict[str, str], caches: bool)
 
 
 # ---------------------------------------------------------------------------------- shown
-def test_what_is_shown_where_nothing_is_chosen() -> None:
+def test_defaults_are_shown() -> None:
     recorded = ANSWERS["history.settings_of_the_allocator"][1][0]
     shown = Settings().shown()
     for late in ("max_round_threshold", "max_cached_size"):  # of releases after the one that was asked
@@ -317,7 +317,7 @@ def test_what_is_shown_where_nothing_is_chosen() -> None:
         ("pinned_max_cached_size_mb:3", "max_cached_size", 3 * MIB),
     ],
 )
-def test_what_is_shown_of_an_option(text: str, name: str, value: object) -> None:
+def test_a_chosen_option_is_shown(text: str, name: str, value: object) -> None:
     assert read(text).shown() == {**Settings().shown(), "PYTORCH_CUDA_ALLOC_CONF": text, name: value}
 
 

@@ -34,7 +34,7 @@ def toy() -> Iterator[ToyDriver]:
 
 
 # -------------------------------------------------------------------------------- facts
-def test_what_no_driver_says_otherwise_is_as_on_a_gpu() -> None:
+def test_default_properties_are_a_gpus() -> None:
     """Properties that all CUDA GPUs since capability 5 share."""
     for name in ("max_threads_per_block", "regs_per_multiprocessor", "shared_memory_per_block", "warp_size"):
         assert getattr(REAL, name) == H200[name], name
@@ -57,7 +57,7 @@ def test_a_profile_is_the_gpu_that_was_asked() -> None:
     assert apply_settings(REAL, settings.load({"gpu": "jetson-orin"}, {})).is_integrated == 1
 
 
-def test_what_is_chosen_one_by_one_counts_more() -> None:
+def test_single_settings_override_the_profile() -> None:
     shown = apply_settings(REAL, settings.load({"gpu": "h200", "name": "Mine", "capability": "8.6"}, {}))
     assert (shown.name, shown.major, shown.minor) == ("Mine", 8, 6)
     plain = apply_settings(REAL, settings.load({}, {}))
@@ -90,7 +90,7 @@ def test_an_offer_is_no_fault_unless_it_says_so() -> None:
 
 
 # ------------------------------------------------------------------------------ defaults
-def test_what_a_driver_says_unless_it_knows_better(toy: ToyDriver) -> None:
+def test_defaults_of_a_driver(toy: ToyDriver) -> None:
     assert (toy.redirects_by_default, toy.unseen_by_reports, toy.passed_over) == (False, "", ())
     assert (toy.can_capture, toy.graph(), toy.native, toy.rescue, toy.resident_since) == (False, None, None, None, None)
     assert (toy.settings, toy.reason) == (settings.Settings(), "a test")
@@ -234,7 +234,7 @@ def test_putting_another_driver_in_place_withdraws_the_one_before() -> None:
     assert drivers.installed() is None
 
 
-def test_where_memory_is_the_process_s_own_nothing_is_told(toy: ToyDriver) -> None:
+def test_resident_memory_is_not_published(toy: ToyDriver) -> None:
     class Resident(ToyDriver):
         @property
         def resident_since(self) -> int | None:

@@ -51,13 +51,13 @@ def torch_c(built: bool, devices: int | None) -> Any:
         (torch_c(False, None), {"driver": "cuda", "visible_devices": ""}, False, "this torch is built without CUDA"),
     ],
 )
-def test_where_it_offers_itself(core: Any, asked: dict[str, Any], made: bool, reason: str) -> None:
+def test_it_is_offered_if_a_gpu_is_available(core: Any, asked: dict[str, Any], made: bool, reason: str) -> None:
     offered = offer(settings.Settings(**asked), core)
     assert (offered.make, offered.reason, offered.is_fault) == (CudaDriver if made else None, reason, False)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == asked.get("visible_devices", "of before"), "CUDA reads it itself"
 
 
-def test_what_it_is(driver: CudaDriver) -> None:
+def test_attributes(driver: CudaDriver) -> None:
     assert (driver.name, driver.device_type, driver.redirects_by_default) == ("cuda", "cuda", True)
     assert driver.traits is Trait.REDIRECTS
     assert "torch.profiler tells" in driver.unseen_by_reports

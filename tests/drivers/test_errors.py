@@ -57,7 +57,7 @@ def test_a_device_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize(("blocking", "late"), [(None, True), ("0", True), ("", True), ("1", False)])
-def test_what_came_late_is_not_said_where_every_kernel_is_waited_for(
+def test_blocking_launches_drop_the_hint_about_late_errors(
     monkeypatch: pytest.MonkeyPatch, blocking: str | None, late: bool
 ) -> None:
     if blocking is None:

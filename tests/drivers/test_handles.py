@@ -89,7 +89,7 @@ def test_streams_of_other_devices_are_torchs_own() -> None:
     assert type(Event(device="cpu")) is torch._C.Event
 
 
-def test_what_a_stream_does(driver: ToyDriver) -> None:
+def test_methods_of_a_stream(driver: ToyDriver) -> None:
     stream = Stream(0)
     assert stream.query() is True
     assert stream.is_capturing() is False
@@ -178,7 +178,7 @@ def test_an_event_is_recorded_in_the_current_stream(driver: ToyDriver) -> None:
 
 
 @pytest.mark.parametrize("wrong", [3, "cuda", object()])
-def test_what_is_no_stream(wrong: Any) -> None:
+def test_other_objects_are_no_streams(wrong: Any) -> None:
     for method in (Event().record, Event().wait):
         with pytest.raises(
             RuntimeError, match=r"^expected stream to be a torch\.Stream or torch\.cuda\.Stream object$"

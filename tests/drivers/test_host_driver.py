@@ -133,7 +133,7 @@ def test_the_temperature_is_the_processors(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 # ------------------------------------------------------------------------ the cpu driver
-def test_what_the_cpu_driver_is() -> None:
+def test_attributes_of_the_cpu_driver() -> None:
     offered = offer(settings.Settings(), torch._C)
     assert (offered.make, offered.reason, offered.is_fault) == (CpuDriver, "the CPU is always there", False)
     driver = made()

@@ -176,7 +176,7 @@ def test_a_device_that_is_not_there(held: ProcessMemory, device: int) -> None:
             asked(device)
 
 
-def test_what_is_free(held: ProcessMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_memory(held: ProcessMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     assert held.info(0) == (LIMIT, LIMIT)
     assert held.in_use(0) == 0
     resident(held, 100 * MIB)
@@ -209,7 +209,7 @@ def test_blocks_are_real_memory(held: ProcessMemory) -> None:
     assert held.stats(0)["num_device_alloc"] == 1
 
 
-def test_what_does_not_fit_is_refused(held: ProcessMemory) -> None:
+def test_an_allocation_that_does_not_fit_is_refused(held: ProcessMemory) -> None:
     told: list[tuple[int, ...]] = []
     held.on_out_of_memory(lambda *said: told.append(said))
     words = (
@@ -448,7 +448,7 @@ def test_the_fraction_of_the_environment(held: ProcessMemory, monkeypatch: pytes
 
 
 # ------------------------------------------------------------------------- pinned memory
-def test_nothing_is_pinned(held: ProcessMemory) -> None:
+def test_no_memory_is_pinned(held: ProcessMemory) -> None:
     stats = flat(held.host_stats())
     assert sorted(stats) == FACTS["sorted(c.host_memory_stats())"][1]
     assert set(stats.values()) == {0}

@@ -33,7 +33,7 @@ FIRST, SECOND = (f"GPU-{device_uuid(index)}" for index in range(2))
         (SECOND + "x", []),
     ],
 )
-def test_what_a_program_sees(text: str | None, seen: list[int]) -> None:
+def test_visible_devices(text: str | None, seen: list[int]) -> None:
     assert visible_devices(3, text) == seen
     assert visible_count(3, text) == len(seen)
 

@@ -115,7 +115,7 @@ def test_no_file_above_the_groups_is_looked_at(tmp_path: Path) -> None:
     ]
 
 
-def test_where_the_system_has_its_groups() -> None:
+def test_control_groups_are_found() -> None:
     assert (str(machine._SELF), str(machine._ROOT)) == ("/proc/self/cgroup", "/sys/fs/cgroup")
 
 

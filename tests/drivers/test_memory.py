@@ -40,7 +40,7 @@ def test_settings_are_the_environments_until_the_program_says_otherwise(
     assert ToyMemory().shown_split == 200 * MIB
 
 
-def test_what_is_shown_where_nothing_is_chosen(memory: ToyMemory) -> None:
+def test_defaults_are_shown(memory: ToyMemory) -> None:
     assert memory.shown_split == -1
     memory.configure("max_split_size_mb:100")
     assert memory.shown_split == -1
@@ -56,7 +56,7 @@ def test_settings_are_read_for_the_allocator_in_use(memory: ToyMemory, monkeypat
     assert other.shown_split == 0
 
 
-def test_what_a_driver_does_unless_it_knows_better(memory: ToyMemory) -> None:
+def test_defaults_of_a_drivers_memory(memory: ToyMemory) -> None:
     assert memory.caching is True
     memory.set_caching(False)
     assert memory.caching is False

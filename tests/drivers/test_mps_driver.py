@@ -45,7 +45,7 @@ def torch_c(built: bool, answer: bool | None) -> Any:
         (torch_c(False, None), False, "this torch is built without MPS"),
     ],
 )
-def test_where_it_offers_itself(core: Any, works: bool, reason: str) -> None:
+def test_it_is_offered_if_an_apple_gpu_is_available(core: Any, works: bool, reason: str) -> None:
     offered = offer(settings.Settings(), core)
     assert (offered.make, offered.reason, offered.is_fault) == (MpsDriver if works else None, reason, False)
 
@@ -68,7 +68,7 @@ def test_one_that_is_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # --------------------------------------------------------------------------------- traits
-def test_what_it_is() -> None:
+def test_attributes() -> None:
     driver = made()
     assert (driver.name, driver.device_type, driver.redirects_by_default) == ("mps", "mps", True)
     assert driver.traits == PLAIN | Trait.DISGUISED
@@ -79,7 +79,7 @@ def test_what_it_is() -> None:
     assert [made(visible_devices=text).device_count() for text in (None, "0", "", "1")] == [1, 1, 0, 0]
 
 
-def test_what_it_says_of_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_in_its_description(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = made()
     driver.__dict__["memory"] = types.SimpleNamespace(source="Metal")
     assert driver.describe() == [

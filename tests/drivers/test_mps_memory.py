@@ -76,7 +76,7 @@ def current(stats: dict[str, Any], name: str, pool: str = "all") -> tuple[int, i
 
 
 # ------------------------------------------------------------------------------- figures
-def test_what_tensors_and_metal_hold(gpu: Gpu, held: MpsMemory) -> None:
+def test_memory_of_tensors_and_of_metal(gpu: Gpu, held: MpsMemory) -> None:
     held.start()
     assert held.baseline is None
     stats = held.stats(0)
@@ -157,7 +157,7 @@ def test_books_that_lack_a_function_are_none(monkeypatch: pytest.MonkeyPatch, mi
 
 
 # -------------------------------------------------------------------------------- memory
-def test_what_is_free(gpu: Gpu, held: MpsMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_memory(gpu: Gpu, held: MpsMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int]] = []
     held.tell = lambda *said: told.append(said)  # type: ignore[method-assign]
     assert held.total() == 8 * GIB
@@ -222,7 +222,7 @@ def test_raw_blocks_are_tensors_that_are_kept(gpu: Gpu, held: MpsMemory) -> None
 
 
 @pytest.mark.parametrize("size", [-1, 8 * GIB + 1])
-def test_what_cannot_be_is_refused(gpu: Gpu, held: MpsMemory, size: int) -> None:
+def test_impossible_sizes_are_refused(gpu: Gpu, held: MpsMemory, size: int) -> None:
     with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
         held.allocate(size, 0, 0)
     assert held.stats(0)["num_ooms"] == 1
@@ -348,7 +348,7 @@ class Wrapper(Claiming):
         raise NotImplementedError
 
 
-def test_what_living_tensors_hold() -> None:
+def test_memory_of_living_tensors() -> None:
     one, host = torch.ones(1000).as_subclass(Claiming), torch.ones(1000)
     others = [one[10:], torch.empty(0).as_subclass(Claiming), torch.ones(9).as_subclass(Sparse)]
     others.append(torch.ones(9).as_subclass(Wrapper))

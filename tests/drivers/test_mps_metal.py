@@ -71,7 +71,7 @@ def test_everything_metal_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpu.uuid == metal.gpu().uuid != hostfacts.device_uuid(0)
 
 
-def test_how_busy_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_utilization(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Macs with an M3 print it: all statistics in one line, in any order."""
     said = (
         '"PerformanceStatistics" = {"Tiler Utilization %"=27,"Device Utilization %"=29,"In use system memory"=115458}'

@@ -260,9 +260,7 @@ def after_the_anchor(metal: Metal, streams: MpsStreams) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("which", ["start", "end", "lost start", "lost end"])
-def test_where_a_sleeping_stream_held_an_event_the_hosts_clock_tells(
-    metal: Metal, streams: MpsStreams, which: str
-) -> None:
+def test_the_hosts_clock_times_an_event_behind_a_sleep(metal: Metal, streams: MpsStreams, which: str) -> None:
     start, end = after_the_anchor(metal, streams)
     event = start if "start" in which else end
     if "lost" in which:
@@ -284,7 +282,7 @@ def test_an_event_behind_a_sleeping_stream_is_held_by_the_host(metal: Metal, str
     assert recorded(MpsStreams(1, lambda device: 1e9)).held_by_host is False
 
 
-def test_where_there_is_nothing_to_measure_from_the_hosts_clock_tells(metal: Metal, streams: MpsStreams) -> None:
+def test_the_hosts_clock_times_events_without_a_start(metal: Metal, streams: MpsStreams) -> None:
     metal.deaf = True
     start = recorded(streams)
     assert (streams._anchor, streams._anchored) == (None, True)
@@ -296,7 +294,7 @@ def test_where_there_is_nothing_to_measure_from_the_hosts_clock_tells(metal: Met
     assert metal.asked == set()
 
 
-def test_what_metal_does_not_answer_the_hosts_clock_does(metal: Metal, streams: MpsStreams) -> None:
+def test_the_hosts_clock_replaces_a_missing_metal_time(metal: Metal, streams: MpsStreams) -> None:
     start, end = after_the_anchor(metal, streams)
     metal.recorded[end.native._id] = 0.0  # refused
     start.completes_at, end.completes_at = 1_000_000, 4_000_000
@@ -366,7 +364,7 @@ def test_the_current_stream_that_torch_asks_for(base: Any) -> None:
     assert seen == [base()], "each thread has its own"
 
 
-def test_what_is_there_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_names_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     made = type("_MPSStreamBase", (), {})
     monkeypatch.setattr(torch._C, "_MPSStreamBase", made, raising=False)
     monkeypatch.setattr(torch._C, "_mps_getCurrentStream", "torch's own", raising=False)

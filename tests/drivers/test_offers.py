@@ -42,14 +42,14 @@ def check(why: str, **overrides: str) -> None:
 
 @WITH_C
 @child(STOCK)
-def test_what_cannot_be_built_or_loaded_is_not_offered() -> None:
+def test_a_driver_that_cannot_be_built_or_loaded_is_not_offered() -> None:
     for behaviour, module, why in FAILURES.values():
         with temporary(behaviour, module):
             check(why)
 
 
 @child(STOCK)
-def test_what_cannot_be_found_is_not_offered() -> None:
+def test_a_driver_without_its_backend_is_not_offered() -> None:
     with temporary() as bench:
         check("is not built", build="0")
         os.environ["CXX"] = "no-such-compiler"

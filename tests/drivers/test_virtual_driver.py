@@ -97,7 +97,7 @@ def test_the_compiled_device_is_told_which_gpu_it_is(monkeypatch: pytest.MonkeyP
     assert native.told == [("set_multiprocessors", 40, 1024), ("set_capability", 8, 6, 91003)]
 
 
-def test_where_the_compiled_part_is_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_source_of_the_compiled_part_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     driver, _ = made(monkeypatch)
     driver.__dict__["memory"] = types.SimpleNamespace(source="books")
     origin = types.SimpleNamespace(path="/a.so", distribution=None, otherwise=None)

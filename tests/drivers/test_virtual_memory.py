@@ -167,7 +167,7 @@ def test_caching_may_be_switched_off() -> None:
 
 
 @child(TWO.within(PYTORCH_NO_CUDA_MEMORY_CACHING="1", PYTORCH_CUDA_ALLOC_CONF="per_process_memory_fraction:0.5"))
-def test_what_the_environment_says_counts_when_the_device_comes_up() -> None:
+def test_the_environment_is_read_at_initialization() -> None:
     held = memory()
     block = held.allocate(MIB, 0, 0)
     assert held.stats(0)["allocated_bytes"]["all"]["current"] == 0, "nothing is cached"
@@ -215,7 +215,7 @@ def test_memory_that_is_refused_before_it_is_asked_for() -> None:
 
 # ------------------------------------------------------------------------------- history
 @on_two
-def test_what_is_kept_of_a_history() -> None:
+def test_history_keeps_the_newest_entries() -> None:
     held = memory()
 
     def entries() -> list[dict[str, Any]]:
@@ -228,7 +228,9 @@ def test_what_is_kept_of_a_history() -> None:
     block = held.allocate(MIB, 0, 0)
     frames = held.frames_at(block)
     assert frames is not None
-    assert [frame["name"] for frame in frames][:1] == ["test_what_is_kept_of_a_history"], "nothing of ours is shown"
+    assert [frame["name"] for frame in frames][:1] == ["test_history_keeps_the_newest_entries"], (
+        "nothing of ours is shown"
+    )
     held.release(block)
     assert {entry["user_metadata"] for entry in entries()} == {"of mine"}
     assert "free_completed" in {entry["action"] for entry in entries()}
@@ -388,7 +390,7 @@ def test_the_other_allocator_tells_less() -> None:
 
 
 @on_async
-def test_what_the_other_allocator_cannot() -> None:
+def test_limits_of_the_other_allocator() -> None:
     held = memory()
     words = "^cudaMallocAsync does not yet support {}. If you need it, please file an issue describing your use case.$"
     for name, call in {

@@ -196,7 +196,7 @@ def test_events_of_other_processes() -> None:
 
 # -------------------------------------------------------------------------------- devices
 @on_two
-def test_what_the_virtual_gpu_is() -> None:
+def test_attributes_of_the_virtual_gpu() -> None:
     driver = torchdevice_cuda.driver()
     assert (driver.name, driver.device_type, driver.traits) == (
         "virtual",
@@ -292,7 +292,7 @@ def test_generators_have_cudas_state() -> None:
 
 
 @child(VIRTUAL.within(CUDA_VISIBLE_DEVICES=""))
-def test_where_every_device_is_hidden_there_is_no_compiled_one() -> None:
+def test_no_device_is_compiled_if_all_are_hidden() -> None:
     driver = torchdevice_cuda.driver()
     assert driver.native is None
     driver.ask()

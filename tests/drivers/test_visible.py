@@ -80,7 +80,7 @@ USES: dict[str, tuple[Callable[[], object], bool]] = {
 
 @pytest.mark.parametrize("use", USES)
 @child(VIRTUAL, alone=True)
-def test_what_makes_a_context(use: str) -> None:
+def test_calls_that_create_a_context(use: str) -> None:
     function, makes = USES[use]
     torch.cuda.init()
     assert not torch._C._cuda_hasPrimaryContext(0)

@@ -70,7 +70,7 @@ def test_a_test_with_a_fallback_fails(name: str, tmp_path: Path) -> None:
         (["--torchdevice", "--torchdevice-memory-limit", "much"], "--torchdevice-memory-limit='much' cannot be read"),
     ],
 )
-def test_what_cannot_be_read_is_said(options: list[str], said: str) -> None:
+def test_invalid_options_are_named(options: list[str], said: str) -> None:
     done = suite(*options)
     assert done.status == 4
     assert said in done.err

@@ -24,7 +24,9 @@ EMULATED = {"TORCHDEVICE_EMULATE_MPS": "1"}
         (("--driver", "mps"), {}, "calls"),
     ],
 )
-def test_what_is_built(options: tuple[str, ...], environment: dict[str, str], kind: str, tmp_path: Path) -> None:
+def test_the_named_parts_are_built(
+    options: tuple[str, ...], environment: dict[str, str], kind: str, tmp_path: Path
+) -> None:
     bench = Bench(tmp_path)
     done = run_forked("-m", "torchdevice_cuda", *options, "--build", environment={**bench.environment(), **environment})
     paths = [Path(line) for line in done.out.splitlines()]

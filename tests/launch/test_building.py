@@ -27,7 +27,7 @@ from torchdevice_cuda.native import build
         ({"driver": "virtual", "build": False}, "linux", False, []),
     ],
 )
-def test_what_is_built_ahead(
+def test_builds_before_the_program_starts(
     given: dict[str, object], platform: str, nvidia: bool, built: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[str] = []

@@ -154,6 +154,6 @@ def test_the_nearest_name_is_said(words: list[str], variables: dict[str, str], n
 
 
 @pytest.mark.parametrize("words", [["--driver", "zzz"], ["--devices", "two"], ["--capability", "sm90"]])
-def test_nothing_near_is_not_guessed(words: list[str]) -> None:
+def test_no_suggestion_without_a_similar_name(words: list[str]) -> None:
     done = python(*OURS, *words)
     assert done.status == 2 and "did you mean" not in done.err, done

@@ -247,7 +247,7 @@ def test_pending_and_cancel(installed: Path) -> None:
     assert (done.status, done.out) == (0, "True\nFalse\n['torchdevice_cuda_shim'] TorchWatch None\n")
 
 
-def test_nothing_is_pending_when_switched_off(installed: Path) -> None:
+def test_no_activation_is_pending_when_switched_off(installed: Path) -> None:
     assert start(installed, "-c", PENDING_AND_CANCEL, auto=None) == Finished(0, "False\nFalse\n", "")
 
 

@@ -124,20 +124,20 @@ PLANTS: dict[str, tuple[Callable[[TorchFacts], checks.Result], TorchFacts, str]]
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_what_is_right_passes(name: str) -> None:
+def test_correct_wheels_pass(name: str) -> None:
     result = RIGHT[name](FACTS)
     assert (result.wrong, result.verdict) == ([], "ok")
 
 
 @pytest.mark.parametrize("name", PLANTS)
-def test_what_is_planted_is_named(name: str) -> None:
+def test_planted_faults_are_named(name: str) -> None:
     check, facts, words = PLANTS[name]
     result = check(facts)
     assert result.verdict == "FAILED"
     assert re.search(words, "\n".join(result.wrong)), result
 
 
-def test_what_releases_in_between_say_is_not_missed() -> None:
+def test_messages_of_releases_in_between_are_not_missing() -> None:
     facts = without("sub_mps not ready for complex")
     between = {"ready of " + texts.plain(TABLE[0].pattern): "2.8"}
     assert checks.refusals_said([facts], TABLE, between).wrong == []
@@ -145,7 +145,7 @@ def test_what_releases_in_between_say_is_not_missed() -> None:
     assert len(checks.refusals_said([facts], TABLE, other).wrong) == 1
 
 
-def test_what_torch_says_of_any_device_may_be_in_pieces() -> None:
+def test_a_message_about_any_device_may_be_in_pieces() -> None:
     pattern = "Could not run '[^']+' with arguments from the '\\w*MPS' backend"
     words = {"Could not run '", "' with arguments", " from the '", "' backend. "}
     assert texts.unsaid(pattern, [({}, words)]) == []

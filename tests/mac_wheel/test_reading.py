@@ -41,7 +41,7 @@ def test_methods_of_python(planted: macho.Library) -> None:
     assert found == {"_mps_nothing": 0, "_mps_one": 1, "_mps_many": None}
 
 
-def test_what_is_no_library_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_file_that_is_no_library_is_an_error(tmp_path: Path) -> None:
     other = tmp_path / "other.dylib"
     other.write_bytes(b"something else")
     with pytest.raises(ValueError, match="no library for macOS"):
@@ -64,7 +64,7 @@ def f(event, owner, device, mx, names):
 """
 
 
-def test_what_our_sources_name(tmp_path: Path) -> None:
+def test_names_in_our_sources(tmp_path: Path) -> None:
     (tmp_path / "source.py").write_text(SOURCE)
     found = {use.name: use.arguments for use in ours.torch_c(tmp_path)}
     assert found == {"_mps_called": 2, "_mps_kept": None, "_mps_named": None, "_mps_got": None}

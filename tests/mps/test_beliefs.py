@@ -118,7 +118,7 @@ ON_CPU: dict[str, Callable[[], torch.Tensor]] = {
 
 @child(MPS, as_in=STOCK)
 @pytest.mark.parametrize("made", ON_CPU)
-def test_what_a_program_believes_to_be_on_the_cpu(made: str) -> dict[str, str]:
+def test_tensors_that_report_the_cpu(made: str) -> dict[str, str]:
     if torch.cuda.is_available():
         torch.ones(1, device="cuda")  # from here on what is not known is CUDA's
     return answers(ON_CPU[made]())
@@ -146,7 +146,7 @@ UNKNOWN = {"result": "isinstance FloatTensor"}
 
 @child(MPS, MPS_FAITHFUL, as_in=VIRTUAL)
 @pytest.mark.parametrize("made", ON_CUDA)
-def test_what_a_program_believes_to_be_on_cuda(made: str) -> dict[str, str]:
+def test_tensors_that_report_cuda(made: str) -> dict[str, str]:
     found = answers(ON_CUDA[made]())
     found.pop(UNKNOWN.get(made, ""), None)
     return found
@@ -196,7 +196,7 @@ def test_compiled_code_sees_what_the_program_sees() -> None:
 
 
 @child(MPS)
-def test_nothing_is_kept() -> None:
+def test_no_tensor_is_kept_alive() -> None:
     from torchdevice_cuda.translate.core.apparent_devices import Memories
 
     memories = Memories()

@@ -79,7 +79,7 @@ def test_an_error_of_the_program_is_as_it_was() -> None:
 
 
 @child(MPS_FAITHFUL)
-def test_nothing_is_held_on_to() -> None:
+def test_no_argument_is_kept_alive() -> None:
     x = torch.rand(4, 4, device="cuda")
     gc.collect()
     before = torch.cuda.memory_allocated()

@@ -152,7 +152,7 @@ def test_changed_in_place() -> None:
 
 
 @on_mps
-def test_what_leaves_the_gpu_is_counted() -> None:
+def test_fallbacks_are_counted() -> None:
     departures.clear()
     _csr().neg_()
     assert "aten::neg_" in [name for _, name, _, _ in left()]
@@ -160,7 +160,7 @@ def test_what_leaves_the_gpu_is_counted() -> None:
 
 @on_mps
 @pytest.mark.parametrize("method", ["stride", "is_contiguous", "ccol_indices"])
-def test_what_they_have_not(method: str) -> None:
+def test_unsupported_attributes(method: str) -> None:
     there, here = raised(getattr(_csr(), method)), raised(getattr(_dense().to_sparse_csr(), method))
     assert there == here
     assert here is not None

@@ -181,7 +181,7 @@ def test_casts_that_a_program_wants_under_autocast() -> None:
 
 
 @on_mps
-def test_what_looks_for_a_gpu_finds_one() -> None:
+def test_code_that_looks_for_a_gpu_finds_one() -> None:
     from torch.nn.attention.flex_attention import flex_attention
 
     parameters = nn.ParameterDict({"a": nn.Parameter(torch.ones(3, device="cuda"))})

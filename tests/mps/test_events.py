@@ -267,7 +267,7 @@ class Deaf(streams.Recording):
 
 
 @child(MPS_FAITHFUL, alone=True)
-def test_nothing_waits_for_ever() -> None:
+def test_every_wait_ends() -> None:
     streams._PATIENCE_S = streams._GRACE_S = 0.05
     streams.Recording = Deaf
     begin = time.monotonic()

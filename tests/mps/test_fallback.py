@@ -212,7 +212,7 @@ def test_error() -> None:
 
 
 @child(FORBIDDEN)
-def test_what_need_not_leave_goes_on() -> None:
+def test_supported_operators_run_under_fallback_error() -> None:
     assert (torch.ones(2, device="cuda") + 1).tolist() == [2, 2]
 
 

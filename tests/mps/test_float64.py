@@ -54,7 +54,7 @@ PLACES = [MPS_FAITHFUL.but(float64=choice) for choice in BECOMES]
 
 @child(*PLACES)
 @pytest.mark.parametrize("way", WAYS)
-def test_what_becomes_of_it(place: Place, way: str) -> None:
+def test_float64_by_setting(place: Place, way: str) -> None:
     dtype, _ = BECOMES[place.settings["float64"]]
     made = WAYS[way]()
     assert made.dtype is dtype
@@ -100,7 +100,7 @@ COMPLEX_WAYS: dict[str, Callable[[], torch.Tensor]] = {
 
 @child(*PLACES)
 @pytest.mark.parametrize("way", COMPLEX_WAYS)
-def test_what_becomes_of_complex128(place: Place, way: str) -> None:
+def test_complex128_by_setting(place: Place, way: str) -> None:
     _, dtype = BECOMES[place.settings["float64"]]
     made = COMPLEX_WAYS[way]()
     assert made.dtype is dtype
@@ -119,7 +119,7 @@ LEAVES: dict[str, Callable[[], torch.Tensor]] = {
 
 @child(*PLACES)
 @pytest.mark.parametrize("way", LEAVES)
-def test_what_is_made_with_a_gradient_gets_it(way: str) -> None:
+def test_a_tensor_created_with_a_gradient_gets_it(way: str) -> None:
     leaf = LEAVES[way]()
     (leaf * 3).sum().backward()
     assert leaf.grad.tolist() == [3, 3]

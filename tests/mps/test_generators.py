@@ -82,7 +82,7 @@ WRONG: dict[str, tuple[Callable[[torch.Generator], object], str]] = {
 
 @child(VIRTUAL, MPS_FAITHFUL)
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_said_as_cuda_says_it(name: str) -> None:
+def test_errors_are_cudas(name: str) -> None:
     generator = torch.Generator("cuda").manual_seed(3).set_offset(8)
     call, words = WRONG[name]
     with pytest.raises((RuntimeError, TypeError, ValueError), match=words):

@@ -202,7 +202,7 @@ def test_another_dtype_is_not_refused() -> None:
 
 
 @on_mps
-def test_what_was_refused_is_computed_elsewhere() -> None:
+def test_a_refused_call_is_computed_on_the_cpu() -> None:
     made = _Watched("sorted elsewhere", _sort).guarded(_integers())
     assert made.values.tolist() == [1, 2, 3]
     assert made.indices.tolist() == [1, 2, 0]
@@ -211,7 +211,7 @@ def test_what_was_refused_is_computed_elsewhere() -> None:
 
 
 @on_mps
-def test_what_was_refused_writes_where_it_should() -> None:
+def test_a_refused_call_writes_to_its_out_argument() -> None:
     out = (_integers()[:0], _integers()[:0])
     _Watched("sorted out", _sort).guarded(_integers(), out=out)
     assert out[0].tolist() == [1, 2, 3]

@@ -64,7 +64,7 @@ def test_a_storage() -> None:
 
 
 @on_mps
-def test_what_is_on_the_cpu() -> None:
+def test_cpu_tensors_report_the_cpu() -> None:
     assert str(torch.ones(1).device) == "cpu"
     assert str(torch.get_default_device()) == "cpu"
 
@@ -102,7 +102,7 @@ def test_native_leaves_the_attributes_alone() -> None:
 
 
 @on_mps
-def test_nothing_on_other_attributes() -> None:
+def test_other_attributes_are_unchanged() -> None:
     assert not {"shape", "dtype", "grad", "ndim", "data"} & set(vars(torch.Tensor))
 
 

@@ -46,7 +46,7 @@ def _fits(name: str, *args: Any) -> bool:
     return mlx_ops.fits(mlx_ops.TABLE[name], args, {})
 
 
-def test_what_mlx_can_do() -> None:
+def test_operators_of_mlx() -> None:
     assert _fits("add.Tensor", torch.ones(2), torch.ones(2))
 
 
@@ -60,7 +60,7 @@ UNFIT: dict[str, Callable[[], tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("unfit", UNFIT)
-def test_what_mlx_does_otherwise_is_left_out(unfit: str) -> None:
+def test_operators_that_differ_in_mlx_are_left_out(unfit: str) -> None:
     assert not _fits(*UNFIT[unfit]())
 
 
@@ -242,14 +242,14 @@ WRONG: dict[str, Callable[[str], Any]] = {
 
 @through_mlx
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_mlx_cannot_do_fails_as_on_the_cpu(wrong: str) -> None:
+def test_calls_that_mlx_rejects_fail_as_on_the_cpu(wrong: str) -> None:
     here = raised(lambda: WRONG[wrong]("cpu"))
     assert here is not None
     assert raised(lambda: WRONG[wrong]("cuda")) == here
 
 
 @through_mlx
-def test_what_mlx_cannot_do_the_cpu_does() -> None:
+def test_the_cpu_computes_calls_that_mlx_lacks() -> None:
     departures.clear()
     raised(lambda: WRONG["take"]("cuda"))
     assert [1, "aten::take", "CPU", "MLX could not compute it"] in left()

@@ -119,7 +119,7 @@ def test_while_measuring_the_program_gets_the_cpus_result(mlx: Mlx, process: Cal
     assert given is mlx.garbage
 
 
-def test_who_loses_is_not_asked_again(mlx: Mlx, process: Callable) -> None:
+def test_the_slower_backend_is_not_called_again(mlx: Mlx, process: Callable) -> None:
     mlx.seconds = 0.1
     step = Operator(process(), heaviside)
     seen = [step(X, STEPS)[0] for _ in range(5)]
@@ -189,7 +189,7 @@ def test_a_broken_file_is_ignored_with_a_line(
     assert len(json.loads((tmp_path / thresholds.FILE).read_text())[thresholds.machine()]) == 1
 
 
-def test_what_is_quick_or_small_is_not_measured(mlx: Mlx, process: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fast_and_small_calls_are_not_measured(mlx: Mlx, process: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     step = Operator(process(), heaviside)
     assert step(X[:63], STEPS[:63])[0] == "CPU"
     assert mlx.calls == 0
@@ -198,7 +198,7 @@ def test_what_is_quick_or_small_is_not_measured(mlx: Mlx, process: Callable, mon
     assert mlx.calls == 0
 
 
-def test_what_writes_is_not_measured_and_follows_what_was(mlx: Mlx, process: Callable) -> None:
+def test_in_place_calls_follow_the_measured_route(mlx: Mlx, process: Callable) -> None:
     routes = process()
     step, in_place = Operator(routes, heaviside), Operator(routes, torch.ops.aten.heaviside_.default)
     out = Operator(routes, torch.ops.aten.heaviside.out)
@@ -219,7 +219,7 @@ def test_what_writes_is_not_measured_and_follows_what_was(mlx: Mlx, process: Cal
     assert torch.equal(target, mlx.garbage)
 
 
-def test_what_draws_random_numbers_has_no_route(process: Callable) -> None:
+def test_random_operators_have_no_route(process: Callable) -> None:
     assert process("always").of(Shape.of(torch.ops.aten.poisson.default)) is None
 
 
@@ -233,7 +233,7 @@ def test_measuring_ends_where_it_costs_too_much(mlx: Mlx, process: Callable, mon
 
 
 @pytest.mark.parametrize("smaller, where", [((1.0, 0.1), "MLX"), ((1.0, 2.0), "CPU"), (None, "CPU")])
-def test_what_is_too_costly_to_measure_goes_by_the_next_smaller_class(
+def test_costly_calls_use_the_next_smaller_size_class(
     mlx: Mlx, process: Callable, monkeypatch: pytest.MonkeyPatch, smaller: thresholds.Pair | None, where: str
 ) -> None:
     monkeypatch.setattr(mlx_routes, "ALLOWANCE", 0.0)

@@ -96,14 +96,14 @@ WORK: dict[str, Callable[[], None]] = {
 
 @on_mps
 @pytest.mark.parametrize("work", WORK)
-def test_nothing_leaves_the_device(work: str) -> None:
+def test_no_operator_falls_back(work: str) -> None:
     departures.clear()
     WORK[work]()
     assert left() == []
 
 
 @on_mps
-def test_what_has_no_kernel_leaves_it() -> None:
+def test_operators_without_a_kernel_fall_back() -> None:
     departures.clear()
     torch.linalg.eigh(torch.eye(2, device="cuda"))
     assert left() != []

@@ -253,7 +253,7 @@ def test_drops_by_the_gpus_seed() -> None:
 
 
 @on_mps
-def test_what_cuda_refuses() -> None:
+def test_calls_that_cuda_refuses() -> None:
     x = _nested("cuda")
     for call, words in (
         (lambda: x.sum(-1, True), "'aten::sum.dim_IntList' with arguments from the 'NestedTensorCUDA'"),

@@ -171,7 +171,7 @@ def test_a_program_of_the_cpu_computes_what_the_cpu_does() -> None:
 
 
 @child(MPS_FAITHFUL, alone=True)
-def test_nothing_is_left_of_it() -> None:
+def test_no_memory_is_left() -> None:
     """The double refuses as torch does, so that all of this shows what a Mac would; and does so again."""
     torchdevice_cuda.deactivate()
     kind, words = raised(lambda: _whole(_numbers()).to("mps")) or ("", "")

@@ -64,7 +64,7 @@ def test_in_memory_each_process_asks(tmp_path: Path) -> None:
     assert not (tmp_path / "refusals.json").exists()
 
 
-def test_what_is_on_disk(first: str) -> None:
+def test_contents_of_the_disk_cache(first: str) -> None:
     assert list(json.loads(first).values()) == [[["sort", "int64", "mps:0", "no such dtype"]]]
 
 
@@ -75,7 +75,7 @@ def test_on_disk_the_second_process_never_asks(first: str, tmp_path: Path) -> No
     assert (tmp_path / "refusals.json").read_text() == first
 
 
-def test_who_did_not_ask_for_it_does_not_get_it(first: str, tmp_path: Path) -> None:
+def test_the_disk_cache_is_off_by_default(first: str, tmp_path: Path) -> None:
     place = cached_in(tmp_path)
     (tmp_path / "refusals.json").write_text(first)
     assert in_child(work, place)["dtypes"] == ASKED

@@ -198,7 +198,7 @@ def test_it_is_a_tensor_of_cudas() -> None:
 
 
 @wide
-def test_what_comes_from_the_cpu_is_a_copy_and_so_is_what_goes_there() -> None:
+def test_moves_from_and_to_the_cpu_copy() -> None:
     host = torch.ones(2, dtype=torch.float64)
     x = host.cuda()
     host.zero_()
@@ -267,7 +267,7 @@ def test_seeds_hold() -> None:
 
 
 @wide
-def test_what_it_costs_is_told() -> None:
+def test_its_cost_is_reported() -> None:
     departures.clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -319,7 +319,7 @@ def test_between_processes() -> None:
 
 
 @wide
-def test_what_cannot_be_kept_is_refused() -> None:
+def test_unsupported_float64_is_refused() -> None:
     with pytest.raises(NotImplementedError, match=r"no float64, and this one is of layout torch.sparse_coo: make it"):
         _numbers(3, device="cuda").to_sparse()
 
@@ -335,7 +335,7 @@ def test_queues() -> None:
 
 
 @child(MPS_FAITHFUL.but(float64="cpu", policy="accelerate"))
-def test_where_everything_goes_to_the_gpu() -> None:
+def test_requests_for_the_cpu_under_accelerate() -> None:
     layer = nn.Linear(2, 2, dtype=torch.float64)
     made = layer(torch.ones(2, dtype=torch.float64)) + torch.tensor(1 / 3, dtype=torch.float64)
     made.sum().backward()

@@ -31,7 +31,7 @@ def _changed(case: str) -> bool:
     )
 
 
-def test_what_cuda_cannot_compute_deterministically() -> None:
+def test_nondeterministic_calls_raise_cudas_error() -> None:
     assert find_differences(alerts, lambda name: name.startswith("nondeterministic") and not _changed(name)) == {}
 
 
@@ -45,7 +45,7 @@ def test_the_words_are_torchs_own() -> None:
     assert "but you set 'torch.use_deterministic_algorithms(True)'" in str(caught.value)
 
 
-def test_nothing_is_said_where_nobody_asked() -> None:
+def test_no_alert_unless_enabled() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message="(index_reduce|Sparse CSR|Sparse BSR|The reduce argument)")
@@ -62,7 +62,7 @@ def test_a_warning_will_do() -> None:
         torch.use_deterministic_algorithms(False)
 
 
-def test_what_waits_for_the_gpu() -> None:
+def test_synchronizing_calls_are_reported() -> None:
     assert find_differences(alerts, lambda name: name.startswith("synchronizing") and not _changed(name)) == {}
 
 

@@ -126,7 +126,7 @@ EVENTS = ["segment_alloc", "alloc", "free_requested", "free_completed", "segment
 
 
 @on_virtual
-def test_which_events_carry_which_stack() -> None:
+def test_stacks_of_history_events() -> None:
     """As on an H200: those of freeing where the program freed; of the segment, where it was told to give it back."""
     torch.cuda.empty_cache()
     stacks: list[Any] = [ALLOCATED, ALLOCATED, FREED, FREED, EMPTIED]
@@ -162,7 +162,7 @@ def test_stacks_with_frames_of_cpp() -> None:
 
 
 @on_virtual
-def test_where_a_block_was_allocated_and_what_for() -> None:
+def test_call_site_and_context_of_a_block() -> None:
     memory = torch.cuda.memory
     assert torch._C._cuda_allocationTraceback(_allocate().data_ptr()) is None
     memory._record_memory_history(stacks="python", clear_history=True)

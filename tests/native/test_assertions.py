@@ -96,7 +96,7 @@ WORDS = [
 ]
 
 
-def test_how_a_device_is_lost() -> None:
+def test_a_failed_assertion_loses_the_device() -> None:
     found = {name: in_fork(scene) for name, scene in _scenes().items()}
     answers = {name: answer for name, (answer, _) in found.items()}
     assert answers == {

@@ -155,7 +155,7 @@ def test_compiled_attention() -> None:
 
 
 @child(H200)
-def test_what_attention_keeps_lies_as_on_cuda() -> None:
+def test_saved_tensors_have_cudas_layout() -> None:
     """Tensors saved for the gradient have CUDA's layout, which compiled code relies on."""
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
         q = torch.randn(1, 2, 3, 4, device="cuda", dtype=dtype).requires_grad_()

@@ -65,7 +65,7 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert not build.has_compiler()
 
 
-def test_what_was_built_serves_without_a_compiler(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_built_library_needs_no_compiler(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """An image is built where there is a compiler and run where there is none."""
     path = quietly()
     monkeypatch.setenv("CXX", "no-such-compiler")
@@ -99,7 +99,7 @@ def test_a_build_that_never_ends_is_not_waited_for(bench: Bench, monkeypatch: py
     assert build.library("cuda", say=said.append) == path
 
 
-def test_what_the_compiler_says_is_kept(bench: Bench) -> None:
+def test_compiler_output_is_kept(bench: Bench) -> None:
     bench.set("echo x.cpp:1:2: warning: something >&2")
     path = quietly()
     assert len(compiler_output(path)) == len(parts.parts_of("cuda")[parts.CORE].units) + 1  # and the linker
@@ -207,7 +207,7 @@ def test_the_library_knows_no_folder() -> None:
         assert os.fsencode(folder) + b"/" not in content
 
 
-def test_what_a_library_is_known_by(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_of_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = toolchain.installed_torch()
     key = places.find_key("cuda", torch)
     assert places.find_key("mps", torch) != key
@@ -223,7 +223,7 @@ def test_what_a_library_is_known_by(monkeypatch: pytest.MonkeyPatch) -> None:
     assert places.find_key("cuda", torch) != key
 
 
-def test_what_pybind11_calls_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_compilers_name_in_pybind11(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Older releases keep modules of different compilers apart: process groups were of an unknown type there."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     header, library = tmp_path / "include/pybind11/detail/internals.h", tmp_path / "lib/libtorch_python.so"

@@ -122,7 +122,7 @@ def test_names_of_caches(name: str, bench: Bench, tmp_path: Path, monkeypatch: p
     assert path.is_file()
 
 
-def test_nobody_is_at_home(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_folder(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container that runs under a number: no HOME, and no entry in the system's list of users."""
 
     def unknown(uid: int) -> object:

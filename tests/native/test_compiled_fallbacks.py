@@ -104,7 +104,7 @@ def test_results_that_are_left_out() -> None:
 
 
 @on_the_device
-def test_what_draws_draws_once() -> None:
+def test_random_operators_draw_once() -> None:
     """Random operators of a graph have one seed, whatever else is called in it."""
 
     def draw(x: torch.Tensor) -> Any:

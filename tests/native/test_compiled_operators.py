@@ -55,7 +55,7 @@ def test_operators_take_and_give_several() -> Any:
 
 
 @as_on_stock
-def test_what_operators_write_is_in_the_very_memory() -> Any:
+def test_operators_write_into_the_given_memory() -> Any:
     out, more = torch.zeros(5, 4, device=DEVICE), torch.zeros(2, device=DEVICE)
 
     def function(x: torch.Tensor, out: torch.Tensor, more: torch.Tensor) -> Any:

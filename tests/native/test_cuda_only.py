@@ -161,7 +161,7 @@ def test_efficient_attention(kind: int) -> None:
 KEYS = {"CUDA": "CPU", "SparseCUDA": "SparseCPU", "SparseCsrCUDA": "SparseCsrCPU"}
 
 
-def test_nothing_is_left_to_a_kernel_that_looks_for_a_gpu() -> None:
+def test_no_kernel_that_needs_a_gpu_is_called() -> None:
     """A kernel of the CUDA build that is still there would ask NVIDIA's driver. Those for MIOpen only refuse."""
     library, left = "RegisterCUDA", []
     for name in torch._C._dispatch_get_all_op_names():
@@ -172,7 +172,7 @@ def test_nothing_is_left_to_a_kernel_that_looks_for_a_gpu() -> None:
     assert left == []
 
 
-def test_what_is_made_of_other_operators_has_their_gradients() -> None:
+def test_composites_have_gradients() -> None:
     """A kernel for the whole of one, and no gradient for the whole, would leave it without. Indices have none."""
     has, whole = torch._C._dispatch_has_kernel_for_dispatch_key, []
     for name in torch._C._dispatch_get_all_op_names():
@@ -184,7 +184,7 @@ def test_what_is_made_of_other_operators_has_their_gradients() -> None:
     assert matrix.grad is not None
 
 
-def test_what_has_no_kernel_is_named() -> None:
+def test_operators_without_a_kernel_are_named() -> None:
     x = torch.zeros(4, 4, device="cuda", dtype=torch.half)
     with pytest.raises(
         NotImplementedError, match=r"Could not run 'aten::_cslt_compress' with arguments from the 'CUDA'"

@@ -27,7 +27,7 @@ SMALL = 256
 
 
 @pytest.mark.parametrize("expression", draws.EXPRESSIONS)
-def test_what_an_h200_drew(expression: str) -> None:
+def test_draws_equal_an_h200s(expression: str) -> None:
     there, here = read_record(draws.RECORD)[expression], draws.draw(expression, native().default_generator(0))
     assert draws.find_difference(there, here, SimpleNamespace(name=expression)) is None
 
@@ -178,7 +178,7 @@ MOVES: dict[str, tuple[Callable[[], Any], int]] = {
 
 
 @pytest.mark.parametrize("what", MOVES)
-def test_how_far_a_draw_moves_the_generator(what: str) -> None:
+def test_offsets_after_a_draw(what: str) -> None:
     draw, words = MOVES[what]
     generator = native().default_generator(0).manual_seed(1)
     draw()

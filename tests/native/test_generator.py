@@ -111,7 +111,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("refused", REFUSED)
-def test_what_is_refused(refused: str) -> None:
+def test_invalid_states_are_refused(refused: str) -> None:
     function, words = REFUSED[refused]
     with pytest.raises(RuntimeError) as caught:
         function()

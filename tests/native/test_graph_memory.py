@@ -112,7 +112,7 @@ def test_memory_that_is_gone_is_an_illegal_access() -> None:
     assert raised.value.error_code == 700
 
 
-def test_what_a_graph_takes_is_given_back() -> None:
+def test_a_graphs_memory_is_freed() -> None:
     """Seeds and offsets of its generators, too, which in later releases every graph has for itself."""
     torch.cuda.init()
     generator = torch.cuda.default_generators[0]

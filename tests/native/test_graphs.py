@@ -50,7 +50,7 @@ def test_values_change_at_the_replay(place: Place) -> None:
     assert (double.data_ptr(), full.data_ptr()) == places
 
 
-def test_what_the_host_does_is_done_once() -> None:
+def test_host_code_runs_once() -> None:
     ran, x = [], torch.zeros(1, device="cuda")
 
     def body() -> None:

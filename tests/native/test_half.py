@@ -129,7 +129,7 @@ def emptied_but(*kept: torch.Tensor) -> Any:
 
 
 @child(bare(), alone=True)
-def test_what_the_processor_is_quick_at_stays_narrow() -> None:
+def test_fast_operators_stay_in_half_precision() -> None:
     native().keep_narrow("product", "float16")
     more = {}
     for dtype in HALVES:
@@ -212,7 +212,7 @@ def test_another_processor_is_measured_again(tmp_path: Path, monkeypatch: pytest
     assert len(asked) == 2
 
 
-def test_what_is_measured_is_what_the_device_knows() -> None:
+def test_measurements_reach_the_device() -> None:
     """Every family, both types, without a draw from the program's generator; and slow is not called quick."""
     state = torch.get_rng_state()
     quick = half._measure()
@@ -230,7 +230,7 @@ def test_what_is_measured_is_what_the_device_knows() -> None:
     assert half._is_quick(lambda t: slow(t.float()), given)
 
 
-def test_what_is_quick_at_little_alone_is_not_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operators_fast_only_on_small_inputs_are_widened(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call costs the same at first; what programs compute with is larger."""
 
     def function(t: torch.Tensor) -> torch.Tensor:

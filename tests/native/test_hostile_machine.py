@@ -184,7 +184,7 @@ def test_nvcc_needs_a_compiler(without_compiler: dict[str, str], tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.native
 @pytest.mark.parametrize("what, words", [("extends", NEEDED), ("inductor", "No working C++ compiler found")])
-def test_what_else_needs_a_compiler(what: str, words: str, without_compiler: dict[str, str]) -> None:
+def test_other_features_need_a_compiler(what: str, words: str, without_compiler: dict[str, str]) -> None:
     if what == "extends" and not os.path.lexists(f"{without_compiler['PATH']}/ninja"):
         pytest.skip("ninja is not installed")
     command = [*OURS, "--driver", "virtual", str(PROGRAMS / "hostile.py"), what]

@@ -22,7 +22,7 @@ def _is_unchanged(name: str) -> bool:
 
 
 @pytest.mark.parametrize(("name", "dtype", "kinds"), sorted(REFUSED))
-def test_what_is_refused(name: str, dtype: str, kinds: str) -> None:
+def test_refused_lists(name: str, dtype: str, kinds: str) -> None:
     given = [list_kernels.make_argument(word, getattr(torch, dtype)) for word in kinds.split()]
     with pytest.raises(NotImplementedError, match="not implemented for"):
         getattr(torch, name)(*given)

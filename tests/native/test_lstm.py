@@ -81,7 +81,7 @@ def test_gradients_of_one_result_alone(which: str) -> None:
         torch.testing.assert_close(ours, expected)
 
 
-def test_what_cudnn_refuses_is_refused() -> None:
+def test_calls_that_cudnn_refuses_are_refused() -> None:
     _, device = both()
     x = torch.randn(5, 3, 6, device="cuda", requires_grad=True)
     (grad,) = torch.autograd.grad(device(x)[0].sum(), x, create_graph=True)

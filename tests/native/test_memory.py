@@ -63,12 +63,12 @@ def test_large_ones_have_segments_of_their_own() -> None:
 
 
 @on_one
-def test_nothing_has_no_address() -> None:
+def test_an_empty_allocation_has_no_address() -> None:
     assert _bytes(0).data_ptr() == 0
 
 
 @on_one
-def test_what_was_freed_is_used_again() -> None:
+def test_freed_memory_is_reused() -> None:
     emptied()
     d = _bytes(32 * MIB + 1)
     where, reserved = d.data_ptr(), _stat("reserved_bytes.large_pool.current")
@@ -99,7 +99,7 @@ def test_figures_are_reset() -> None:
 
 
 @on_one
-def test_what_is_reserved_is_not_free() -> None:
+def test_reserved_memory_is_not_free() -> None:
     module = emptied()
     _bytes(1)
     free, total = module.mem_info(0)
@@ -129,7 +129,7 @@ def test_results_are_counted() -> None:
 
 
 @on_one
-def test_what_is_in_place_takes_nothing() -> None:
+def test_in_place_operators_allocate_nothing() -> None:
     x = torch.ones(MIB, device="cuda")
     native().reset_peak_stats(0)
     x.add_(1).mul_(2)

@@ -85,7 +85,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("refused", REFUSED)
-def test_what_may_not_meet(refused: str) -> None:
+def test_tensors_that_may_not_be_mixed(refused: str) -> None:
     function, words = REFUSED[refused]
     with pytest.raises(RuntimeError) as caught:
         function()

@@ -131,7 +131,7 @@ def test_losses_have_the_wider_type(loss: str) -> None:
     assert function(_make(torch.float16, 3), _make(torch.float16, 3)).dtype == torch.float16
 
 
-def test_what_a_product_is_added_to_becomes_its_type() -> None:
+def test_the_added_tensor_is_cast_to_the_products_dtype() -> None:
     made = torch.addmv(_make(torch.float16, 2), _make(torch.float32, 2, 3), _make(torch.float32, 3))
     assert made.dtype == torch.float32
 

@@ -26,7 +26,7 @@ def _seen() -> list[tuple[int, ...]]:
 
 
 @child(SMALL, alone=True)
-def test_what_they_are_told() -> None:
+def test_events_of_observers() -> None:
     seen, also = _seen(), _seen()
     x = torch.empty(2 * MIB, dtype=torch.uint8, device="cuda:1")
     for device in ("cuda:0", "cuda:1"):

@@ -107,7 +107,7 @@ def test_attention_by_name(kernel: str, causal: bool) -> None:
     torch.testing.assert_close(*gradients, **close)
 
 
-def test_what_fused_attention_gives_besides() -> None:
+def test_other_results_of_fused_attention() -> None:
     q = torch.randn(2, 3, 5, 8, device="cuda")
     out, sums, *_ = aten._scaled_dot_product_efficient_attention(q, q, q, None, True)
     assert out.stride() == (120, 8, 24, 1)

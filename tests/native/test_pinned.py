@@ -40,7 +40,7 @@ COPIES: dict[str, tuple[Callable[[], object], bool]] = {
 
 
 @pytest.mark.parametrize("copy", COPIES)
-def test_who_waits_for_the_stream(copy: str) -> None:
+def test_copies_to_pinned_memory_do_not_wait_for_the_stream(copy: str) -> None:
     function, waits = COPIES[copy]
     assert _waited(function) is waits
 
@@ -111,7 +111,7 @@ def test_registered_memory_is_pinned_before_anything_else_is_done() -> None:
 
 
 @child(VIRTUAL, alone=True)
-def test_what_is_taken_from_the_host_is_timed() -> None:
+def test_allocation_from_the_host_is_timed() -> None:
     torch.cuda.init()
     x = torch.ones(1 << 20, pin_memory=True)
     y = torch.ones(3, pin_memory=True)

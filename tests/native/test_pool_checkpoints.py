@@ -62,7 +62,7 @@ def test_a_pool_becomes_what_it_was() -> None:
     assert _figures() == figures
 
 
-def test_what_is_recorded_later_is_taken_back() -> None:
+def test_later_allocations_are_freed() -> None:
     graph, first = captured(lambda: _bytes(SMALL))
     pool = graph.pool()
     before, checkpoint = _state(pool), torch._C._cuda_getCheckpointState(0, pool)
@@ -138,7 +138,7 @@ def test_pools_that_are_not_there() -> None:
 
 
 @child(CPU)
-def test_where_graphs_hold_their_memory() -> None:
+def test_pools_of_graphs() -> None:
     for ask in (lambda: torch._C._cuda_getCheckpointState(0, (0, 1)), lambda: torch._C._free_And_Remove_DeleterFn(0)):
         with pytest.raises(RuntimeError, match="the 'cpu' driver of torchdevice_cuda has no such pools"):
             ask()

@@ -57,7 +57,7 @@ def test_a_pool_that_is_held_keeps_its_memory() -> None:
 
 
 @child(CPU, VIRTUAL, MPS)
-def test_who_holds_a_pool() -> None:
+def test_owners_of_a_pool() -> None:
     pool = torch.cuda.MemPool()
     assert pool.use_count() == 1
     with torch.cuda.use_mem_pool(pool):

@@ -156,7 +156,7 @@ def _pipe(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("change", "words"), UNFIT.values(), ids=UNFIT)
-def test_what_does_not_fit_is_not_used_and_says_why(
+def test_a_library_that_does_not_fit_is_refused_with_the_reason(
     change: Callable[[Path], None], words: str, installed: Path, bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     change(installed)
@@ -208,7 +208,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
         (["--build", "--wheel-dir="], "--wheel-dir needs a value"),
     ],
 )
-def test_where_the_option_belongs(words: list[str], said: str) -> None:
+def test_wheel_dir_belongs_to_build(words: list[str], said: str) -> None:
     from torchdevice_cuda.launch import cli
 
     with pytest.raises(cli.UsageError, match=said):

@@ -338,7 +338,7 @@ def test_collecting_can_be_paused() -> None:
     assert [e.name for e in _on_device(run)] == ["virtual aten::add", "virtual aten::sub"]
 
 
-def test_what_fails_has_not_run() -> None:
+def test_a_failed_call_has_no_event() -> None:
     x = torch.ones(3, 4, device="cuda")
     with profile(activities=BOTH) as run:
         with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):

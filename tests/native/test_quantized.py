@@ -86,7 +86,7 @@ def test_layers_are_built_on_the_gpu() -> None:
     assert layer.bias().tolist() == [0, 0, 0, 0]
 
 
-def test_what_is_not_there() -> None:
+def test_missing_operators() -> None:
     """In the words of an H200."""
     x = quantized(bytes_of(1, 1, 2, 2).abs(), 0.1, 0, torch.quint8)
     small, deep = quantized(bytes_of(1, 1, 1, 1), 0.1), quantized(bytes_of(1, 1, 1, 1, 2), 0.1)

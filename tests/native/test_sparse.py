@@ -18,7 +18,7 @@ def _sparse(device: str = "cuda") -> torch.Tensor:
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (0,)])
-def test_what_is_resized_in_its_place_has_its_elements(shape: tuple[int, ...]) -> None:
+def test_resizing_in_place_keeps_the_elements(shape: tuple[int, ...]) -> None:
     for name in UNARY:
         out = torch.sparse_coo_tensor(size=shape, device="cuda")
         assert getattr(torch, name)(_sparse(), out=out) is out

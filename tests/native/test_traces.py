@@ -49,7 +49,7 @@ def test_everything_is_told_in_its_order() -> None:
     ]
 
 
-def test_what_waits_is_told() -> None:
+def test_synchronization_is_reported() -> None:
     x = torch.ones(3, device="cuda")
     heard = _listen()
     x.nonzero(), x.cpu(), x.sum().item()

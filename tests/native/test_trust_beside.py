@@ -31,7 +31,7 @@ def _digest(path: Path) -> Path:
     return path.with_name(path.name + ".sha256")
 
 
-def test_nothing_follows_what_the_linker_made(bench: Bench) -> None:
+def test_the_linkers_output_is_not_followed(bench: Bench) -> None:
     path = _quietly()
     assert trust._MARK not in path.read_bytes()
     assert _digest(path).read_text() == hashlib.sha256(path.read_bytes()).hexdigest()
@@ -48,7 +48,7 @@ SPOILT: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 
 @pytest.mark.parametrize("what", SPOILT)
-def test_what_is_not_to_be_trusted_is_built_again(what: str, bench: Bench) -> None:
+def test_untrusted_libraries_are_built_again(what: str, bench: Bench) -> None:
     path, (spoil, said) = _quietly(), SPOILT[what]
     spoil(path)
     assert said in build.flaw(path)

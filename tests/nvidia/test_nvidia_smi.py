@@ -108,7 +108,7 @@ def test_details_as_text_and_as_xml_say_the_same(sections: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("words", "code", "said"), RECORD["refusals"], ids=lambda value: str(value)[:40])
-def test_what_cannot_be_answered_is_refused_in_nvidias_words(
+def test_invalid_queries_raise_nvidias_errors(
     words: list[str], code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command.inventory, "now", lambda settings, needs_load: MOMENT.gpus)

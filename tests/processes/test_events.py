@@ -150,7 +150,7 @@ def test_a_crash_is_still_one() -> None:
 
 
 @child(CPU)
-def test_what_is_on_cuda_is_so_elsewhere_and_not_copied_there() -> None:
+def test_sent_tensors_are_on_cuda_and_not_copied() -> None:
     x = torch.ones(3, device="cuda")
     assert peer()(to_cuda_and_add, x) == ([2.0] * 3, True)
     assert x.tolist() == [2.0] * 3
@@ -162,7 +162,7 @@ def test_what_is_on_cuda_is_so_elsewhere_and_not_copied_there() -> None:
 
 
 @child(VIRTUAL.but(devices=2), CPU, MPS_FAITHFUL)
-def test_who_waits_for_what_cannot_be_sent_is_told() -> None:
+def test_the_receiver_of_an_unsendable_tensor_gets_an_error() -> None:
     queue = SPAWN.Queue()
     queue.put(torch.ones(2, device="cuda", requires_grad=True) * 2)
     with pytest.raises(RuntimeError, match="Cowardly refusing to serialize non-leaf tensor which requires_grad"):

@@ -75,7 +75,7 @@ def _maps() -> str:
 
 
 @forged
-def test_nothing_but_our_memory_is_mapped() -> None:
+def test_only_our_memory_is_mapped() -> None:
     sent = peer()(send)[:8]
     with tempfile.NamedTemporaryFile() as file:
         file.write(b"x" * 8192)
@@ -91,7 +91,7 @@ def test_nothing_but_our_memory_is_mapped() -> None:
 
 
 @forged
-def test_nothing_is_mapped_out_of_bounds() -> None:
+def test_no_mapping_is_out_of_bounds() -> None:
     device, handle, size, offset, *rest = peer()(send)[:8]
     process, file, identity, start, length = _piece(handle)
     before = _maps().count("memfd:torchdevice_cuda")

@@ -103,7 +103,7 @@ def test_of_every_size_on_every_device(device: str, megabytes: int) -> None:
 
 
 @shared
-def test_what_arrives() -> None:
+def test_received_tensors() -> None:
     x = torch.ones(3, 4, device="cuda:1").t()[1:]
     # The receiver's books know nothing of it.
     assert peer()(describe, x) == ["Tensor", "cuda:1", False, True, False, (3, 3), (1, 4), 1, 0]
@@ -116,7 +116,7 @@ def test_what_arrives() -> None:
 
 
 @shared
-def test_what_comes_back() -> None:
+def test_returned_tensors() -> None:
     x = peer()(made, 3.0)
     assert x.tolist() == [3.0] * 4
     other = peer()(made, 4.0, "cuda:1")
@@ -178,7 +178,7 @@ def test_memory_lives_until_the_other_lets_go() -> None:
 
 
 @shared
-def test_what_was_let_go_serves_when_memory_is_short() -> None:
+def test_released_memory_is_reused_when_memory_is_short() -> None:
     torch.cuda.ipc_collect()
     torch.cuda.empty_cache()
     x = torch.empty(30 << 20, dtype=torch.uint8, device="cuda")
@@ -226,7 +226,7 @@ def test_sending_it_often_costs_nothing_that_stays() -> None:
 
 
 @shared
-def test_nothing_that_is_written_meanwhile_is_lost() -> None:
+def test_concurrent_writes_are_kept() -> None:
     torch.cuda.empty_cache()
     tensors = sorted((torch.zeros(1 << 18, device="cuda") for _ in range(40)), key=torch.Tensor.data_ptr)
     # Two in one segment: it moves when the one is sent, while the other is being computed in.
@@ -304,7 +304,7 @@ def test_a_system_without_shared_memory() -> None:
 
 
 @shared
-def test_what_was_received_is_not_sent_on() -> None:
+def test_a_received_tensor_cannot_be_sent_again() -> None:
     x = torch.ones(4, device="cuda")
     with pytest.raises(Failed, match="Attempted to send CUDA tensor received from another process"):
         peer()(again, x, "send")

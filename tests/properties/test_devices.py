@@ -51,7 +51,7 @@ def found(where: Place, number: int) -> list[list[Any]]:
 @pytest.mark.native
 @pytest.mark.mps
 @pytest.mark.parametrize("where", EVERYWHERE, ids=str)
-def test_what_does_not_name_cuda_is_as_in_stock_torch(where: Place, number: int) -> None:
+def test_requests_without_cuda_are_as_in_stock_torch(where: Place, number: int) -> None:
     stock, here = found(STOCK, number), found(where, number)
     pairs = [(one, other) for one, other in zip(stock, here, strict=True) if not names_cuda(one[1])]
     if where.driver == "mps":
@@ -64,7 +64,7 @@ def test_what_does_not_name_cuda_is_as_in_stock_torch(where: Place, number: int)
 @pytest.mark.native
 @pytest.mark.mps
 @pytest.mark.parametrize("where", EVERYWHERE, ids=str)
-def test_what_names_cuda_is_as_on_cuda(where: Place, number: int) -> None:
+def test_requests_for_cuda_are_as_on_cuda(where: Place, number: int) -> None:
     rows = [row for row in found(where, number) if names_cuda(row[1])]
     assert {row[2] for row in rows} == {"made", "AcceleratorError", "RuntimeError", "ValueError"}
     wrong = [row for row in rows if row[2 : 2 + len(expected(row[1]))] != expected(row[1])]

@@ -111,7 +111,7 @@ def load() -> None:
 
 
 @pytest.mark.native
-def test_what_is_loaded_is_counted(file: Path) -> None:
+def test_loads_are_counted(file: Path) -> None:
     in_child(load, VIRTUAL.but(report=str(file)))
     line = load.__code__.co_firstlineno
     found = counts(read(file))

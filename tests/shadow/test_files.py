@@ -185,7 +185,7 @@ def test_variables_win() -> None:
 
 
 @child(CPU)
-def test_nothing_is_tuned_unless_enabled() -> None:
+def test_no_tuning_unless_enabled() -> None:
     assert error(lambda: tunable.tune_gemm_in_file("untuned0.csv")) == ("AssertionError", "TunableOp is not enabled")
 
 

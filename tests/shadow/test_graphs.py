@@ -77,7 +77,7 @@ def test_the_end_without_a_beginning_has_cudas_code() -> None:
 
 
 @child(CPU)
-def test_nothing_is_being_captured() -> None:
+def test_no_capture_is_underway() -> None:
     assert torch.cuda.is_current_stream_capturing() is False
 
 

@@ -32,7 +32,7 @@ def whole() -> int:
 
 @bound
 @child(*PLACES)
-def test_what_may_be_asked_for() -> None:
+def test_allowed_numbers_of_multiprocessors() -> None:
     assert torch.cuda.green_contexts.SUPPORTED is True
     for size in (1, whole(), True):
         assert type(created(size)) is torch._C._CUDAGreenContext

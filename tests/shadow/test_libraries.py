@@ -137,7 +137,7 @@ def test_deleters_of_storages_stay() -> None:
 
 
 @child(VIRTUAL)
-def test_which_tensors_cudnn_takes() -> None:
+def test_tensors_that_cudnn_accepts() -> None:
     """cuDNN accepts GPU tensors that are not empty, of every dtype, as on an H200."""
     taken = torch.cudnn_is_acceptable
     for dtype in (torch.float16, torch.float32, torch.bfloat16, torch.int32, torch.complex64):

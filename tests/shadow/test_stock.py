@@ -60,7 +60,7 @@ def refusal(name: str) -> tuple[str, str]:
 
 
 @child(CPU)
-def test_what_a_later_module_asks_of_torch_c_fails_by_name_when_it_is_used() -> None:
+def test_a_missing_torch_c_name_of_a_later_module_fails_when_used() -> None:
     module: dict[str, Any] = {"__name__": "torch.cuda.later"}
     try:
         with release_to_come():

@@ -134,7 +134,7 @@ def test_private_names_are_found_where_torch_reads_them(tmp_path: Path) -> None:
     )
 
 
-def test_what_the_log_does_not_have_fails(tmp_path: Path) -> None:
+def test_a_name_outside_the_log_fails(tmp_path: Path) -> None:
     """A log has what a release brought; what comes to it later is said with how bad it is, and fails the tool."""
     before, after, log = tmp_path / "surface-1.0.json", tmp_path / "surface-2.0.json", tmp_path / "gaps.json"
     names: dict[str, Any] = {"kept": {"kind": "function", "signature": "(a)"}, "old": {"kind": "data"}}

@@ -48,7 +48,7 @@ def test_streams_in_backward() -> None:
 
 
 @child(*EVERYWHERE)
-def test_how_fast_the_gpu_is() -> None:
+def test_speed_of_the_gpu() -> None:
     from torch._inductor import utils
 
     bandwidth = getattr(utils, "get_device_dram_gbps", None) or utils.get_gpu_dram_gbps

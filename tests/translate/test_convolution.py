@@ -42,7 +42,7 @@ def test_cudnn_is_chosen(dimensions: int) -> None:
     assert _chosen(dimensions, transposed=True) == "CudnnTranspose"
 
 
-def test_where_cudnn_has_none() -> None:
+def test_convolutions_without_cudnn() -> None:
     assert _chosen(2, groups=4) == "CudaDepthwise2d"
     assert _chosen(2, groups=4, last=["input"]) == "Cudnn"
     assert _chosen(2, torch.bfloat16) == "Slow2d", "before capability 8.0"

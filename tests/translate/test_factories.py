@@ -111,7 +111,7 @@ def test_constructor(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DENSE)
-def test_what_a_constructor_makes_is_where_it_was_asked_for(name: str) -> None:
+def test_a_constructor_uses_the_requested_device(name: str) -> None:
     make = constructor(name)
     assert on_cuda(make(device="cuda"))
     assert not on_cuda(make())

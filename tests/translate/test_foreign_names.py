@@ -135,7 +135,7 @@ def test_draws_of_both_names_are_the_same() -> None:
 
 
 @everywhere
-def test_what_is_there_is_not_moved() -> None:
+def test_tensors_on_the_device_are_not_moved() -> None:
     x = torch.ones(2, device="cuda")
     assert x.to("mps") is x
 
@@ -222,7 +222,7 @@ def test_a_training_program_of_a_mac() -> None:
 
 # ------------------------------------------------------------- a move between the CPU and the GPU copies
 @child(*ACCELERATING)
-def test_what_went_to_the_gpu_unasked_is_copied_to_it(place: Place) -> None:
+def test_tensors_redirected_to_the_gpu_are_copied_to_it(place: Place) -> None:
     for move in (lambda x: x.cuda(), lambda x: x.to("cuda"), lambda x: x.to("mps"), lambda x: x.to(device=0)):
         x = torch.zeros(2)
         y = move(x)

@@ -103,7 +103,7 @@ def test_copies_between_cuda_and_cpu_are_copies() -> None:
     assert there.to("cuda", copy=True) is not there
 
 
-def test_what_is_there_stays() -> None:
+def test_moves_to_the_own_device_return_the_tensor() -> None:
     there, here = torch.zeros(3, device="cuda"), torch.zeros(3)
     for stays in (
         there.cuda(),

@@ -174,7 +174,7 @@ def test_bad_requests_get_the_errors_of_torch_and_cuda(call: str, bad: str) -> N
 @child(CPU, as_in=STOCK)
 @pytest.mark.parametrize("bad", NO_REQUESTS)
 @pytest.mark.parametrize("call", [call for call in CALLS if call != "to"])
-def test_what_is_no_request_gets_the_error_of_torch(call: str, bad: str) -> list[str]:
+def test_invalid_requests_raise_torchs_error(call: str, bad: str) -> list[str]:
     with pytest.raises(TypeError) as raised:
         CALLS[call](NO_REQUESTS[bad])
     return str(raised.value).splitlines()[:1]
@@ -217,7 +217,7 @@ def move_to_cuda() -> None:
     torch.zeros(1, device="cuda").cuda().cpu()
 
 
-def test_nothing_is_logged_by_default() -> None:
+def test_no_logging_by_default() -> None:
     done = outcome(move_to_cuda, CPU)
     done.checked()
     assert "goes to" not in done.err

@@ -134,7 +134,7 @@ def test_without_a_device(place: Place, maker: str) -> None:
     assert kind(UNASKED[maker]()) == home(place, override=False)
 
 
-def test_what_has_a_model_is_where_it_is() -> None:
+def test_like_factories_use_their_models_device() -> None:
     assert kind(torch.zeros_like(on_the_cpu())) == "cpu"
     assert kind(torch.normal(on_the_cpu(), 1.0)) == "cpu"
     assert kind(torch.randperm(3, generator=torch.Generator())) == "cpu"

@@ -156,7 +156,7 @@ def test_a_number_is_the_accelerator(accelerator: str) -> None:
     assert translator(accelerator, A).device(0).type == accelerator
 
 
-def test_what_names_the_accelerator() -> None:
+def test_requests_that_name_the_accelerator() -> None:
     made = translator("cuda", A)
     for request in ("cuda", 0, "cpu", "mps"):
         made.device(request)  # it is known once the request has been worked out

@@ -151,7 +151,7 @@ def test_the_second_toggle_turns_it_off(place: Place) -> None:
 
 
 @accelerating
-def test_what_turns_the_toggle_off_is_on_the_cpu() -> None:
+def test_the_request_that_toggles_off_is_on_the_cpu() -> None:
     torch.zeros(1, device="cpu:-1")
     assert real(torch.zeros(1, device="cpu:-1")) == "cpu"
 

@@ -110,7 +110,7 @@ def test_a_patch_changes_what_it_says(where: str) -> None:
 
 @pytest.mark.native
 @pytest.mark.mps
-def test_what_a_patch_says_is_changed_somewhere() -> None:
+def test_declared_names_are_changed() -> None:
     seen = {(target, by) for rows in everything().values() for target, by, _, _ in rows}
     said = in_child(declared, STOCK.when("after"))
     if hasattr(sys, "monitoring"):

@@ -79,7 +79,7 @@ def _making(x: torch.Tensor) -> torch.Tensor:
 
 
 @child(*EVERYWHERE, as_in=STOCK)
-def test_what_scripted_code_makes_and_moves() -> float:
+def test_factories_and_moves_in_scripted_code() -> float:
     return round(torch.jit.script(_making)(torch.ones(3)).item(), 4)
 
 

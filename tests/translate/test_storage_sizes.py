@@ -54,7 +54,7 @@ def test_bytes_that_fit_stay(way: str) -> list[Any]:
 
 @child(*EVERYWHERE, as_in=STOCK)
 @pytest.mark.parametrize("way", list(WAYS))
-def test_nothing_and_back(way: str) -> list[Any]:
+def test_resizing_to_zero_and_back(way: str) -> list[Any]:
     x = torch.ones(9, device=_device())
     WAYS[way](x, 0)
     emptied = [x.untyped_storage().nbytes(), x.untyped_storage().data_ptr(), list(x.shape)]
@@ -83,7 +83,7 @@ def _refused(x: torch.UntypedStorage, size: Any) -> str:
 
 
 @child(CPU, VIRTUAL, MPS, as_in=STOCK)
-def test_what_is_no_size() -> list[str]:
+def test_invalid_sizes() -> list[str]:
     storage = torch.ones(4, device=_device()).untyped_storage()
     return [_refused(storage, size) for size in ("1", 1.5, True, None)]
 

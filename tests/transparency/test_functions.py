@@ -204,7 +204,7 @@ NO_DEVICE: dict[str, Callable[[], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("call", NO_DEVICE)
-def test_nothing_is_not_a_device(call: str) -> tuple[str, str]:
+def test_none_is_not_a_device(call: str) -> tuple[str, str]:
     made = NO_DEVICE[call]()
     return str(made.device), str(made.dtype)
 

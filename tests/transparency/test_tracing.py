@@ -258,7 +258,7 @@ def test_the_graph_names_the_functions() -> list[Any]:
     return targets
 
 
-def test_what_is_not_compiled() -> list[float]:
+def test_uncompiled_functions() -> list[float]:
     torch._dynamo.reset()
 
     @torch.compiler.disable

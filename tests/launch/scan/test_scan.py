@@ -56,7 +56,7 @@ def test_a_file_without_cuda_is_not_parsed() -> None:
 
 @child(CPU, VIRTUAL)
 @pytest.mark.parametrize("identity", SAMPLES)
-def test_what_is_said_is_so(place: Place, identity: str) -> None:
+def test_findings_are_true(place: Place, identity: str) -> None:
     rule = SAMPLES[identity]
     assert rule.sample is not None
     what = rule.verdict(place.settings["driver"]).what

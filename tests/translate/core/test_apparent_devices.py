@@ -44,7 +44,7 @@ def test_memory_is_known_through_whatever_shares_it() -> None:
     assert torch.eye(2).to_sparse() not in known
 
 
-def test_what_has_died_is_swept_out() -> None:
+def test_dead_tensors_are_dropped() -> None:
     known = Memories()
     known.limit = 3
     kept = on_gpu()
@@ -103,7 +103,7 @@ def test_memory_that_is_asked_for(apparent_devices: ApparentDevices) -> None:
     assert apparent_devices.is_cpu(before)
 
 
-def test_what_was_made_of_a_tensor_is_where_that_is(apparent_devices: ApparentDevices) -> None:
+def test_results_report_their_inputs_device(apparent_devices: ApparentDevices) -> None:
     cuda, cpu = apparent_devices.add_cuda(on_gpu()), apparent_devices.add_cpu(on_gpu())
     made = [on_gpu() for _ in range(3)]
     assert apparent_devices.carry(cuda, made[0]) is made[0]

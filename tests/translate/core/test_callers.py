@@ -56,7 +56,7 @@ def test_modules_that_hand_on_requests_are_torchs(entry: str) -> None:
 @pytest.mark.parametrize(
     "module", ["torchdevice_cuda", "torchdevice_cuda.translate", "multiprocessing.queues", "torch.multiprocessing"]
 )
-def test_what_carries_requests_asks_for_whoever_called_it(module: str) -> None:
+def test_forwarding_modules_act_for_their_caller(module: str) -> None:
     assert callers.verdicts[module] is None
     assert asked_by(module, callers.asked_by_program) is True
     assert asked_by("torch.optim", lambda: None) is None
@@ -83,7 +83,7 @@ def bottom(module: str, function: Callable[[], Any]) -> Any:
     return found[0]
 
 
-def test_where_nobody_else_called_it_is_the_programs() -> None:
+def test_a_request_without_another_caller_is_the_programs() -> None:
     assert bottom("torchdevice_cuda.x", callers.asked_by_program) is True
     assert bottom("torch.optim", callers.asked_by_program) is False
 
@@ -145,7 +145,7 @@ def test_the_outermost_module_counts() -> None:
 
 
 # ------------------------------------------------------------------------------ disguises
-def test_who_is_told_the_truth() -> None:
+def test_torch_modules_see_real_device() -> None:
     told = {
         "torch": True,
         "torch.nn": True,

@@ -31,7 +31,7 @@ def test_traits_are_the_drivers_and_what_is_in_force() -> None:
     assert context_of(Redirecting).traits == Trait.SUBSTITUTE | Trait.ACCELERATES | Trait.REDIRECTS
 
 
-def test_which_devices_are_the_accelerator() -> None:
+def test_devices_of_the_accelerator() -> None:
     there = context_of(Apart)
     assert there.gpu == {torch.device("meta"), *(torch.device("meta", index) for index in range(3))}
     assert there.on_gpu(torch.ones(1, device="meta")) is True
@@ -44,7 +44,7 @@ def test_which_devices_are_the_accelerator() -> None:
     assert context_of(Hidden).gpu == {torch.device("meta"), torch.device("meta", 0)}
 
 
-def test_what_they_share_is_as_the_settings_say() -> None:
+def test_the_context_follows_the_settings() -> None:
     made = context_of(Apart, float64="cpu")
     assert (made.precision.choice, made.precision.accelerator) == ("cpu", torch.device("meta"))
     assert made.precision._partial
@@ -56,7 +56,7 @@ def test_what_they_share_is_as_the_settings_say() -> None:
     assert (made.left, made.wrapped) == (None, {})
 
 
-def test_what_is_sent_does_not_stay_unless_it_is_said() -> None:
+def test_sent_tensors_do_not_stay_by_default() -> None:
     assert contextvars.Context().run(stays_on_cpu.get) is False
 
 

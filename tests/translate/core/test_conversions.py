@@ -32,7 +32,7 @@ def resolved(name: str, tensor: torch.Tensor, *args: Any, choice: str = "downcas
         return resolve(TypeError(NO_DOUBLE), tensor, args, kwargs)
 
 
-def test_which_methods_only_convert() -> None:
+def test_methods_that_only_convert() -> None:
     for name, dtype in CONVERSIONS.items():
         if dtype is not None:
             assert getattr(HOST, name)().dtype is dtype
@@ -143,7 +143,7 @@ def test_other_errors_are_raised(error: Exception, name: str, tensor: torch.Tens
     assert raised.value.__suppress_context__
 
 
-def test_where_the_error_is_chosen_it_is_raised() -> None:
+def test_the_setting_raise_raises() -> None:
     error = TypeError(NO_DOUBLE)
     with pytest.raises(TypeError) as raised:
         on_refusal(context_of(Apart, float64="raise"), "double")(error, META, (), {})

@@ -90,7 +90,7 @@ def test_a_function_with_a_closure() -> None:
     assert as_program(outer("mine"))() == "mine"
 
 
-def test_who_calls_decides() -> None:
+def test_the_caller_decides() -> None:
     function = by_caller(of_torch())
     value = Lying(True)
     assert function(value, 3, named=4) == ("answer", 3, 4)

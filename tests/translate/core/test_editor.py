@@ -95,7 +95,7 @@ def test_names_are_those_under_which_programs_find_them(owner: types.ModuleType)
     assert dotted(Editor(), "set") == dotted(Editor, "set")
 
 
-def test_what_was_changed_by_other_means_is_told_and_taken_back() -> None:
+def test_a_change_by_other_means_is_logged_and_undone() -> None:
     editor, taken = Editor(), []
     editor.by = "one"
     editor.undone("torch.name", lambda: taken.append("back"))

@@ -73,7 +73,7 @@ def test_names_of_kernels_and_types() -> None:
         "Passed CPU tensor to MPS op: x",
     ],
 )
-def test_what_mps_says_of_tensors_elsewhere(said: str) -> None:
+def test_mps_messages_about_tensors_on_other_devices(said: str) -> None:
     assert in_cudas_words(said) == f"{SAME}, but found at least two devices, cuda:0 and cpu!"
     assert in_cudas_words(f"not at the beginning: {said}") == f"not at the beginning: {said}"
 

@@ -140,7 +140,7 @@ def test_it_is_discouraged_once(host: Context, monkeypatch: pytest.MonkeyPatch) 
 
 
 # ----------------------------------------------------------------------------- instances
-def test_whose_instances_tensors_are_on_the_host(host: Context) -> None:
+def test_isinstance_of_legacy_types_on_the_host(host: Context) -> None:
     made, marks = of(host), host.translator.marks
     there = marks.add(torch.ones(2))
     assert isinstance(there, made)
@@ -153,7 +153,7 @@ def test_whose_instances_tensors_are_on_the_host(host: Context) -> None:
     assert not isinstance(marks.add(torch.eye(2).to_sparse()), made)
 
 
-def test_whose_instances_tensors_are_on_a_gpu_apart(apart: Context) -> None:
+def test_isinstance_of_legacy_types_on_a_separate_gpu(apart: Context) -> None:
     made, apparent_devices = of(apart), apart.translator.apparent_devices
     there = torch.ones(2, device="meta")
     assert not isinstance(there, made), "it is the CPU's to the program"

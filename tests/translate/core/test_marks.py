@@ -31,7 +31,7 @@ def test_an_object_is_known_while_it_lives() -> None:
     assert known.holds(other) is False
 
 
-def test_what_has_died_is_swept_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dead_tensors_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(marks, "_SWEEP_ABOVE", 4)
     known, fifth = References(), Thing()
     living = [Thing() for _ in range(2)]
@@ -111,7 +111,7 @@ def test_memory_that_has_gone_is_forgotten() -> None:
     assert known._storages == {}
 
 
-def test_what_has_no_memory_of_its_own_is_marked_alone() -> None:
+def test_tensors_without_storage_are_marked_themselves() -> None:
     known = Marks()
     sparse, meta = torch.eye(2).to_sparse(), torch.ones(2, device="meta")
     for each in (sparse, meta):

@@ -121,7 +121,7 @@ def test_memory_that_is_full_is_the_current_devices(host: Context, monkeypatch: 
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.trace. is deprecated")
-def test_what_is_traced_is_moved_by_torch_alone(host: Context) -> None:
+def test_torch_moves_traced_tensors(host: Context) -> None:
     move, seen = mover(host), []
 
     def function(x: torch.Tensor) -> torch.Tensor:
@@ -136,7 +136,7 @@ def test_what_is_traced_is_moved_by_torch_alone(host: Context) -> None:
 
 
 # ----------------------------------------------------------------- memory of the GPU's own
-def test_where_only_cuda_goes_to_the_gpu_torch_moves() -> None:
+def test_torch_moves_under_faithful() -> None:
     faithful = context_of(Apart, policy="faithful")
     move, there = mover(faithful), on_gpu()
     assert move(there, True, META, (), {}) is there
@@ -172,7 +172,7 @@ def test_a_move_elsewhere_changes_no_belief(apart: Context) -> None:
     assert move(host, False, CPU, (torch.int8,), {}).dtype is torch.int8
 
 
-def test_what_crosses(apart: Context) -> None:
+def test_moves_between_devices(apart: Context) -> None:
     crosses, apparent_devices = crossing(apart), apart.translator.apparent_devices
     one, host = on_gpu(), torch.ones(2)
     assert (crosses(one, True), crosses(one, False)) == (True, False)
@@ -197,7 +197,7 @@ def test_host_data_enters_where_the_table_says(apart: Context) -> None:
     assert faithful(host) is host
 
 
-def test_what_enters_is_logged(apart: Context, caplog: pytest.LogCaptureFixture) -> None:
+def test_entering_tensors_are_logged(apart: Context, caplog: pytest.LogCaptureFixture) -> None:
     enter = entering(apart)
     with caplog.at_level("INFO", "torchdevice_cuda"):
         enter(torch.ones(2))

@@ -26,7 +26,7 @@ def made(choice: str, partial: bool = True) -> Precision:
 
 
 # ---------------------------------------------------------------------------------- admit
-def test_what_the_device_has_goes_there() -> None:
+def test_supported_dtypes_go_to_the_device() -> None:
     for dtype in (torch.float32, torch.int64, torch.complex64):
         there = made("downcast").admit(torch.ones(2, dtype=dtype))
         assert (there.device.type, there.dtype) == ("meta", dtype)
@@ -35,7 +35,7 @@ def test_what_the_device_has_goes_there() -> None:
 
 
 @pytest.mark.parametrize("dtype", NARROW)
-def test_what_it_has_not(dtype: torch.dtype, counted: list[tuple[Any, ...]]) -> None:
+def test_unsupported_dtypes(dtype: torch.dtype, counted: list[tuple[Any, ...]]) -> None:
     name, narrow = str(dtype).removeprefix("torch."), str(NARROW[dtype]).removeprefix("torch.")
     with pytest.warns(UserWarning) as said:
         there = made("downcast").admit(torch.ones(2, dtype=dtype))
@@ -66,7 +66,7 @@ def test_a_line_is_warned_of_once_and_counted_each_time(counted: list[tuple[Any,
     assert len([row for row in counted if len(row) == 3]) == 4
 
 
-def test_which_errors_are_refusals() -> None:
+def test_errors_that_are_refusals() -> None:
     error = TypeError(NO_DOUBLE)
     assert [made(choice).is_refusal(error) for choice in ("downcast", "cpu", "raise")] == [True, True, False]
     assert made("downcast").is_refusal(TypeError(NO_FLOAT8)) is False

@@ -28,7 +28,7 @@ def registered(function: Any, module: str = "program", **options: Any) -> Patch:
     return of_module(module)[-1]
 
 
-def test_what_a_patch_says_of_itself() -> None:
+def test_declaration_of_a_patch() -> None:
     def changes(context: Context) -> None:
         """Because of
         a reason.
@@ -63,7 +63,7 @@ def test_for_whom_a_patch_is() -> None:
     assert [without.wanted(traits) for traits in (both, native, both | Trait.DISGUISED)] == [True, False, False]
 
 
-def test_which_names_it_covers() -> None:
+def test_names_that_a_pattern_covers() -> None:
     one = registered(lambda context: None)
     for name in ("torch.one", "torch.a.two", "torch.several_1.two"):
         assert one.covers(name), name
@@ -98,7 +98,7 @@ def test_patches_are_applied_in_order_and_undone_backwards(program: Any) -> None
     assert (program.one, program.two) == (1, 2)
 
 
-def test_what_others_change_is_no_row(program: Any) -> None:
+def test_changes_of_others_are_no_rows(program: Any) -> None:
     context = context_of()
     context.editor.by = "somebody else"
     context.editor.set(program, "two", 3)

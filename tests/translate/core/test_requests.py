@@ -67,7 +67,7 @@ def test_requests_are_read_as_torch_reads_them(asked: Any, device: str) -> None:
 
 
 @pytest.mark.parametrize("asked", [True, 1.5, None, [], torch.float32, object()])
-def test_what_is_no_request(asked: Any) -> None:
+def test_arguments_that_are_no_requests(asked: Any) -> None:
     assert names_a_device(asked) is False
     with pytest.raises(Exception) as ours:  # noqa: PT011 (torch's own, whichever that is)
         as_device(asked)
@@ -122,7 +122,7 @@ def test_subclasses_of_texts_name_the_accelerator_too(host: Translator) -> None:
     assert not host.names_accelerator(Text("cpu"))
 
 
-def test_what_is_meant_for_now_is_not_kept(apart: Translator) -> None:
+def test_toggling_requests_are_not_cached(apart: Translator) -> None:
     token = cpu_is_meant.set(True)
     try:
         assert apart.device("cpu") == CPU
@@ -135,7 +135,7 @@ def test_what_is_meant_for_now_is_not_kept(apart: Translator) -> None:
 
 
 # -------------------------------------------------------------------------------- policies
-def test_which_policy_is_in_force() -> None:
+def test_the_policy_in_force() -> None:
     assert (translator().policy, translator().default_target) == ("faithful", None)
     assert (translator(Apart).policy, translator(Apart).default_target) == ("accelerate", META)
     faithful = translator(Apart, policy="faithful")
@@ -146,7 +146,7 @@ def test_which_policy_is_in_force() -> None:
     assert faithful.device("cuda") == META
 
 
-def test_where_no_device_is_visible_nothing_is_redirected() -> None:
+def test_no_redirect_without_a_visible_device() -> None:
     class Hidden(Apart):
         def device_count(self) -> int:
             return 0
@@ -197,7 +197,7 @@ def test_a_module_asks_once(apart: Translator) -> None:
 
 
 # ------------------------------------------------------------------------------- no device
-def test_where_requests_for_no_device_go(apart: Translator, host: Translator) -> None:
+def test_targets_of_requests_without_a_device(apart: Translator, host: Translator) -> None:
     assert apart.applies_default_target() is True
     assert host.applies_default_target() is False
     assert asked_by("torch.optim", apart.applies_default_target) is False
@@ -206,7 +206,7 @@ def test_where_requests_for_no_device_go(apart: Translator, host: Translator) ->
         assert apart.applies_default_target() is False
 
 
-def test_the_same_for_a_frame(apart: Translator, host: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_targets_of_requests_by_a_frame(apart: Translator, host: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = sys._getframe()
     assert apart.injects_for(frame) is True
     assert host.injects_for(frame) is False
@@ -265,7 +265,7 @@ def test_staying_on_the_cpu(apart: Translator) -> None:
 
 
 # --------------------------------------------------------------------------------- apparent devices
-def test_what_the_program_believes(apart: Translator, host: Translator) -> None:
+def test_apparent_devices_of_requests(apart: Translator, host: Translator) -> None:
     assert apart.tracks_apparent_devices is True
     assert apart.believes_in_cpu() is True
     apart.apparent_devices.add_cuda(torch.ones(1, device="meta"))
@@ -293,7 +293,7 @@ def test_requests_are_counted_with_their_place() -> None:
     assert unnamed == {(1, "no device", "cuda:0 (meta:0)"), (1, "no device", "cpu")}
 
 
-def test_how_devices_are_shown(apart: Translator, host: Translator) -> None:
+def test_shown_devices(apart: Translator, host: Translator) -> None:
     assert host._shown(CPU) == "cpu"
     assert apart._shown(CPU) == "cpu"
     assert apart._shown(torch.device("meta", 1)) == "cuda:1 (meta:1)"
@@ -302,7 +302,7 @@ def test_how_devices_are_shown(apart: Translator, host: Translator) -> None:
     assert apart._shown(torch.device("cuda", 1)) == "cuda:1"
 
 
-def test_nothing_is_counted_unless_a_report_is_wanted(host: Translator) -> None:
+def test_no_counting_without_a_report(host: Translator) -> None:
     host.count("cuda", CPU)
     host.count_unnamed(torch.ones(1))
     assert host.counters is None
