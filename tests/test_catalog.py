@@ -239,7 +239,7 @@ OF_GPUS = re.compile(
     r"|cudnn|miopen|^torch\.batch_norm_|PackedSequence\.(cuda|pin)|^torch\.Tensor\.record_stream|^torch\.Event\."
     r"|semi_structured|wrap_triton|^torch\.nn\.SyncBatchNorm\.forward|^torch\.indices_copy"
     # FBGEMM's kernels need AVX2.
-    + (r"|^torch\.fbgemm_" if platform.machine() in ("aarch64", "arm64") else "")
+    + (r"|^torch\.(fbgemm_|quantized_\w+_cell)" if platform.machine() in ("aarch64", "arm64") else "")
 )
 
 
