@@ -1,4 +1,4 @@
-"""What a CUDA program looks at first."""
+"""Print the properties that a CUDA program looks at first."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""The same seed draws the same numbers as on a GPU: those below were printed by an NVIDIA H200.
+"""Draw the numbers that a GPU draws from this seed: those below were printed by an NVIDIA H200.
 
 python -m torchdevice_cuda --driver virtual examples/same_seed.py
 """

@@ -35,11 +35,11 @@ class BuildWithPth(build_py):
         self.copy_file(PTH, str(Path(self.build_lib, PTH)), preserve_mode=False)
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
-        """What ``run`` makes."""
+        """Return the files that ``run`` creates."""
         return [*super().get_outputs(include_bytecode), str(Path(self.build_lib, PTH))]
 
     def get_source_files(self) -> list[str]:
-        """What a source distribution has to hold."""
+        """Return the files of a source distribution."""
         return [*super().get_source_files(), PTH, "sitecustomize.py", "_build/backend.py"]
 
 

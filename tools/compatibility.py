@@ -29,7 +29,7 @@ WORDS = {"passed": "works", "failed": "fails", "skipped": "not run"}
 
 
 class Outcomes:
-    """What pytest says of each program on each place, the worst of its phases."""
+    """Pytest's outcome of each program on each driver, the worst of its phases."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[str, str], str] = {}

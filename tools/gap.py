@@ -171,7 +171,7 @@ def c_names(torch_c: types.ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def c_entry(value: Any) -> dict[str, Any]:
-    """What is recorded of one: C++ has no signatures to compare."""
+    """Return the record of one name: C++ functions have no signatures to compare."""
     if not isinstance(value, type):
         return {"kind": kind_of(value)}
     return {"kind": "class", "members": [member for member in dir(value) if not member.startswith("__")]}
@@ -189,7 +189,7 @@ def asked_of_c(root: Path) -> dict[str, str]:
 
 
 def unanswered(root: Path) -> Iterator[tuple[str, str]]:
-    """Those that are not there, or are and only say that they are not."""
+    """List the names that are missing, or exist only to raise."""
     import torch
 
     refusing = getattr(sys.modules.get("torchdevice_cuda.shadow.absent"), "Refusing", ())
@@ -253,7 +253,7 @@ def compare_with_installed(args: argparse.Namespace) -> int:
 
 
 def told_news(since: Path, surface: Path) -> list[gap_log.Gap]:
-    """What a release has changed, said line by line."""
+    """Describe a release's changes line by line."""
     told = [gap_log.Gap(*row) for row in news(json.loads(since.read_text()), json.loads(surface.read_text()))]
     for what, where in told:
         print(f"{what} since {since.stem}: {where}", flush=True)

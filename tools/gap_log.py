@@ -44,7 +44,7 @@ def written(file: Path, release: str, found: list[Gap]) -> str:
 
 
 def regressions(file: Path, release: str, found: list[Gap]) -> list[str]:
-    """What the log does not have of a release, the worst first."""
+    """List the gaps of a release that are not in the log, the worst first."""
     known = {(row["what"], row["where"]) for row in read(file).get(release, [])}
     order = ("high", "medium", "low")
     rows = sorted((gap.row for gap in set(found) - known), key=lambda row: (order.index(row["severity"]), row["where"]))
@@ -52,6 +52,6 @@ def regressions(file: Path, release: str, found: list[Gap]) -> list[str]:
 
 
 def mended(file: Path, release: str, found: list[Gap]) -> list[str]:
-    """What the log has of a release that is no gap any more."""
+    """List the gaps of a release in the log that are closed."""
     rows = read(file).get(release, [])
     return [f"{row['what']}: {row['where']}" for row in rows if (row["what"], row["where"]) not in set(found)]

@@ -142,7 +142,7 @@ KNOWN: dict[tuple[str, str], str] = {}
 
 
 class Failed(Exception):
-    """What ended a command, or kept an environment from being made."""
+    """A failed command or environment."""
 
 
 # ---------------------------------------------------------------------- commands
@@ -234,7 +234,7 @@ def installed(version: str, python: str, folder: Path, log: Path) -> Place:
 
 # ------------------------------------------------------------------------ running
 def checked(check: Check, place: Place, log: Path) -> dict[str, Any]:
-    """What became of a check: whether its steps succeeded, what they said, how long they took."""
+    """Run a check; return whether its steps succeeded, their figures, and how long they took."""
     began, why = time.monotonic(), ""
     with log.open("wb") as output:
         for step in check.steps:
@@ -268,7 +268,7 @@ class Matrix:
         self._write()
 
     def keep_check(self, row: str, name: str, result: dict[str, Any]) -> None:
-        """The same of one of its checks."""
+        """Store the result of one of its checks."""
         self.rows[row]["checks"][name] = result
         self._write()
 
@@ -278,7 +278,7 @@ class Matrix:
         beside.replace(self.file)
 
     def done(self, row: str, name: str, now: str) -> bool:
-        """Whether a check has been run on these files."""
+        """Return whether a check has been run on these files."""
         result = self.rows.get(row, {}).get("checks", {}).get(name)
         return result is not None and result["commit"] == now
 
@@ -325,7 +325,7 @@ class Matrix:
         return ("known", known) if why else ("PASSES", f"no longer fails: {known}")
 
     def _behind(self, row: str, name: str) -> str:
-        """Which figure is below that of another version by more than it has to be, where figures are what counts."""
+        """Return the figure that is below that of another version by more than expected, if figures are compared."""
         if not CHECKS[name].compared:
             return ""
         spared = OTHERWISE.get(".".join(self.rows[row]["torch"].split(".")[:2]), 0)

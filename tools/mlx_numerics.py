@@ -142,7 +142,7 @@ def call(op: Any, witness: Witness, *args: Any) -> None:
 
 
 def over_samples(witness: Witness, only: set[str] | None, dtypes: list[str], count: int) -> None:
-    """Whatever torch's own samples of its operators lead to."""
+    """Measure the operators in torch's own operator samples."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     for op, name in itertools.product(op_db, dtypes):

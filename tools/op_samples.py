@@ -59,7 +59,7 @@ class Refused(Exception):
 
 
 def checking(options: argparse.Namespace, device: Device) -> Callable[[Any], dict[str, Any]]:
-    """What goes through one operator after another, as the command line of ``op_sweep`` says."""
+    """Return the check that goes through the operators, as the command line of ``op_sweep`` says."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     dtype = getattr(torch, options.dtype)
@@ -113,7 +113,7 @@ def check(op: Any, dtype: torch.dtype, count: int, device: Device) -> tuple[str,
 
 
 def _in(wide: torch.dtype, narrow: torch.dtype) -> Callable[[Any], Any]:
-    """What makes narrow things wide: tensors, and arguments that are types."""
+    """Return a function that widens tensors and dtype arguments."""
 
     def widen(value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.dtype == narrow:
@@ -124,7 +124,7 @@ def _in(wide: torch.dtype, narrow: torch.dtype) -> Callable[[Any], Any]:
 
 
 def _own(op: Any, sample: Any, grads: bool) -> Outcome | None:
-    """What the CPU's kernels give in half precision, where they take it."""
+    """Return the CPU kernels' result in half precision, if they take it."""
     try:
         return run(op, sample, "cpu", grads)
     except Exception:
@@ -132,7 +132,7 @@ def _own(op: Any, sample: Any, grads: bool) -> Outcome | None:
 
 
 def halved(expected: Outcome, got: Outcome, own: Outcome | None, dtype: torch.dtype, statistics: bool) -> Outcome:
-    """What was computed in float32, in half precision.
+    """Round a float32 result to half precision.
 
     An operator that is made of others rounds in between, on a GPU too. So where the CPU's kernels are further from what
     is true, and the device not as far, what the device gives will do.
@@ -168,7 +168,7 @@ def halved(expected: Outcome, got: Outcome, own: Outcome | None, dtype: torch.dt
 
 
 def sure(op: Any, sample: Any, grads: bool, expected: Outcome) -> Outcome:
-    """What the CPU gives; where that is NaN and in double precision it is not, the latter, rounded.
+    """Return the CPU's result; if it is NaN and the one in double precision is not, the latter, rounded.
 
     The gradient of renorm compares a norm taken in double precision with elements that are not, and divides by their
     number.
@@ -240,7 +240,7 @@ def run(op: Any, sample: Any, device: str, grads: bool, seed: int = 0) -> Outcom
 
 
 def same(one: Outcome, other: Outcome) -> bool:
-    """Whether two CPU runs with different seeds agree; if not, the operator is random."""
+    """Return whether two CPU runs with different seeds agree; if not, the operator is random."""
     try:
         torch.testing.assert_close(one, other, equal_nan=True)
     except (AssertionError, TypeError):
@@ -249,7 +249,7 @@ def same(one: Outcome, other: Outcome) -> bool:
 
 
 def tolerance(expected: torch.Tensor, device: Device) -> dict[str, float]:
-    """How close a result must be; nothing said is torch's own measure."""
+    """Return the tolerance of a result; without one, torch's own."""
     dtype = expected.dtype
     if device.narrows and dtype in NARROW:
         return {"rtol": 2e-3, "atol": 2e-3}  # computed in half the precision

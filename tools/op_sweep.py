@@ -73,7 +73,7 @@ def watch(program: Sequence[str], options: argparse.Namespace) -> list[Record]:
 
 
 def summary(records: list[Record], title: str, routes: Sequence[str] = ()) -> str:
-    """What failed and why, the counts, and how many took which of the routes, where the records say so."""
+    """Summarize failures with reasons, the counts, and the routes if the records have them."""
     count = collections.Counter(r["status"] for r in records)
     lines = [f"{r['op']}: {r['detail']}" for r in records if r["status"] == "fail"]
     compared = count["pass"] + count["fail"]

@@ -30,7 +30,7 @@ _STAND_IN = re.compile(r"lib[at]san|libubsan|operator new|operator delete")
 
 
 class Sanitizer(NamedTuple):
-    """What the compiler is told, what is loaded first, and the options that the runtime reads."""
+    """A sanitizer: compiler flags, preloaded libraries, and the options that its runtime reads."""
 
     flags: str
     libraries: tuple[str, ...]

@@ -157,7 +157,7 @@ class Run:
             raise SystemExit(f"{self.suite} cannot be read:\n{log.read_text(errors='replace')[-2000:]}")
 
     def results(self, tests: Sequence[str], log: IO[bytes]) -> Iterator[dict[str, Any]]:
-        """What becomes of each."""
+        """Run the tests and yield each outcome."""
         left = collections.deque(tests)
         while left:
             before = len(left)
@@ -210,14 +210,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _lines(record: Path) -> Iterator[dict[str, Any]]:
-    """What is written of it: a process that is ended may leave half a line."""
+    """Return the written lines: a process that is ended may leave half a line."""
     for line in record.read_text().splitlines(keepends=True) if record.exists() else ():
         if line.endswith("\n"):
             yield json.loads(line)
 
 
 def _latest(results: Path) -> list[dict[str, Any]]:
-    """What became of each test in the end."""
+    """Return the last outcome of each test."""
     return list({line["test"]: line for line in _lines(results)}.values())
 
 
@@ -233,13 +233,13 @@ class Line:
     used: bool = False
 
     def names(self, test: str, driver: str) -> bool:
-        """Whether it speaks of a test."""
+        """Return whether it names a test."""
         return driver in self.drivers and any(fnmatch.fnmatchcase(test, pattern) for pattern in self.tests)
 
 
 @dataclasses.dataclass
 class Expectations:
-    """What ``tests/upstream`` says of a file."""
+    """The expectations of ``tests/upstream`` for a file."""
 
     lines: list[Line]
     least: Mapping[str, int]  # how many pass, by driver
@@ -259,7 +259,7 @@ class Expectations:
         return cls(lines, least)
 
     def complaints(self, results: Iterable[Mapping[str, Any]], driver: str, *, whole: bool) -> Iterator[str]:
-        """Where the results are otherwise, one line for each."""
+        """List the results that differ from the expectations, one line each."""
         passed = 0
         for result in results:
             test, outcome = result["test"].partition("::")[2], result["outcome"]
@@ -297,7 +297,7 @@ def _run(run: Run, tests: Sequence[str], results: Path, jobs: int, *, once: bool
                         print(f"{done}/{len(tests)} {result['test']}: {result['outcome']}", flush=True)
 
     def alone() -> None:
-        """What fails among others may fail because of them: what it does by itself counts."""
+        """Run failed tests alone, since others may have caused the failure: the result alone counts."""
         failed = [line["test"] for line in _latest(results) if line["outcome"] == "failed" and line["test"] in tests]
         with results.with_suffix(".alone.log").open("ab") as output, results.open("a") as file:
             for result in itertools.chain.from_iterable(run.results([test], output) for test in failed):

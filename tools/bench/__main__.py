@@ -81,7 +81,7 @@ BENCHES: dict[str, Bench] = {
 
 @dataclasses.dataclass
 class Figure:
-    """What the rounds found for one thing."""
+    """The rounds' measurements of one thing."""
 
     bench: str
     what: str
@@ -89,7 +89,7 @@ class Figure:
 
     @property
     def name(self) -> str:
-        """How budgets call it."""
+        """Return its name in budgets."""
         return f"{self.bench}: {self.what}"
 
     @property
@@ -99,7 +99,7 @@ class Figure:
 
 
 class Budget(NamedTuple):
-    """How large figures of a pattern may be, and what noise may add, as a share of it."""
+    """The largest allowed figure of a pattern, and the share of it that noise may add."""
 
     pattern: str
     limit: float
@@ -148,7 +148,7 @@ def measure(benches: Iterable[str], rounds: int) -> list[Figure]:
 
 
 def budgets(text: str) -> list[Budget]:
-    """What ``budgets.toml`` says, the first that fits a figure being its own."""
+    """Read ``budgets.toml``; the first budget that fits a figure applies."""
     data = tomllib.loads(text)
     return [
         Budget(row["figure"], float(row["limit"]), float(row.get("margin", data["margin"]))) for row in data["budget"]
@@ -173,7 +173,7 @@ def verdict(figure: Figure, known: Iterable[Budget]) -> str:
 
 
 def unmet(figures: Iterable[Figure], known: list[Budget], benches: Iterable[str]) -> list[str]:
-    """What ``--check`` fails for: figures over budget, and budgets that no figure answers to."""
+    """List the failures of ``--check``: figures over budget, and budgets without a figure."""
     figures = list(figures)
     wrong = [f"over its budget: {each.name}, {each.median:.2f}" for each in figures if "OVER" in verdict(each, known)]
     asked = set(benches)
@@ -204,7 +204,7 @@ def table(figures: Iterable[Figure], known: list[Budget]) -> str:
 
 
 def circumstances(rounds: int) -> Row:
-    """When and on what it was measured."""
+    """Describe the time and the machine of the measurement."""
     import torch
 
     return {

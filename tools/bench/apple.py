@@ -1,4 +1,4 @@
-"""What the mps driver costs: operators the GPU has, active against inactive, and operators that it has not.
+"""Measure the mps driver's cost: operators that the GPU has, active against inactive, and operators that it lacks.
 
     TORCHDEVICE_EMULATE_MPS=1 python tools/bench/apple.py [--rounds 5] [--elements 256] [--only sum] [--json]
 
@@ -107,7 +107,7 @@ def factories(device: str) -> Calls:
 
 
 def unasked(device: str) -> Calls:
-    """The same without naming a device, where the policy sends that to the GPU; inactive, the device is named."""
+    """Run it without naming a device, where the policy redirects that to the GPU; inactive, the device is named."""
     where = {} if device == "cuda" else {"device": device}
     layer = nn.Linear(64, 64, **where)
     x = torch.rand(64, 64, **where)
@@ -209,7 +209,7 @@ def table(title: str, rows: dict[str, tuple[float, float]]) -> str:
 
 
 def rows(title: str, found: dict[str, tuple[float, float]]) -> list[dict[str, object]]:
-    """The same for a program: the mean ratio, and each that is worse than it by a tenth."""
+    """Return the rows for a program: the mean ratio, and each that is a tenth worse."""
     ratios = {name: after / before for name, (before, after) in found.items()}
     middle = mean(list(ratios.values()))
     worse = {name: ratio for name, ratio in ratios.items() if ratio > middle * 1.1}

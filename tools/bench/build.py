@@ -1,4 +1,4 @@
-"""What building the native device costs, beside one compile of ``#include <torch/extension.h>``.
+"""Measure a build of the native device, beside one compilation of ``#include <torch/extension.h>``.
 
     python tools/bench/build.py [--json] [--jobs 2] [--only core]
 

@@ -1,4 +1,4 @@
-"""What all_reduce and a step of DDP cost on the virtual GPU beside Gloo's on CPU tensors, in one run, in turns.
+"""Measure all_reduce and a DDP step on the virtual GPU, in turns with Gloo's on CPU tensors.
 
     python tools/bench/collectives.py [--json] [--ranks 2] [--calls 10000]
 
@@ -83,7 +83,7 @@ def compare_steps(gloo: Any) -> dict[str, Any]:
 
 
 def memory(calls: int) -> dict[str, Any]:
-    """What many calls leave behind."""
+    """Measure the memory that many calls leave behind."""
     tensor, process = torch.ones(1000, device="cuda"), psutil.Process()
     found = []
     for count in (calls // 10, calls):

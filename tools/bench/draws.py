@@ -1,4 +1,4 @@
-"""What random numbers cost on the virtual GPU and on the CPU, both measured in one run.
+"""Measure random numbers on the virtual GPU and on the CPU in one run.
 
     python tools/bench/draws.py [--json] [--threads 1] [--only rand,dropout]
 

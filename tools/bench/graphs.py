@@ -1,4 +1,4 @@
-"""What a step costs when it is replayed from a CUDA graph, beside the same step run eagerly.
+"""Measure a step replayed from a CUDA graph, beside the step run eagerly.
 
     python tools/bench/graphs.py [--json] [--threads 1] [--only "tiny operators,gpt"] [--driver virtual]
 
@@ -128,7 +128,7 @@ def captured(program: Program) -> Callable[[], torch.Tensor]:
 
 
 def states() -> tuple[torch.Tensor, torch.Tensor]:
-    """What random numbers come from: on the cpu driver some come from the CPU's generator."""
+    """Return the states of the generators: on the cpu driver some numbers come from the CPU's."""
     return torch.cuda.get_rng_state(), torch.get_rng_state()
 
 

@@ -1,4 +1,4 @@
-"""What half precision costs on the virtual GPU beside float32, both measured in one run.
+"""Measure half precision on the virtual GPU beside float32 in one run.
 
     python tools/bench/half.py [--json] [--threads 1] [--only mm,resnet18]
 

@@ -1,4 +1,4 @@
-"""What it costs a program on the Apple GPU to be told that its tensors are CUDA's.
+"""Measure the cost of tensors that report CUDA on the Apple GPU.
 
     python tools/bench/identity.py [--cycles 5] [--repeats 1000] [--policy accelerate] [--json]
 

@@ -1,4 +1,4 @@
-"""What kernels of CUDA C++ cost on the host, beside NumPy and PyTorch's own product.
+"""Measure CUDA C++ kernels on the host, beside NumPy and PyTorch's own product.
 
     python tools/bench/kernels.py [--json] [--threads 1] [--only add,matmul,barriers]
 

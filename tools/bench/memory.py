@@ -1,4 +1,4 @@
-"""What memory of the machine the virtual GPU takes beside the CPU: processes of their own, in turns.
+"""Measure the machine's memory that the virtual GPU uses beside the CPU, in separate processes, in turns.
 
     python tools/bench/memory.py [--json] [--only start,tensors,block,step]
 
@@ -83,7 +83,7 @@ def serve(name: str, device: str) -> None:
 
 
 def taken(name: str, device: str) -> int:
-    """What a process of its own said, in KiB."""
+    """Return a separate process's report, in KiB."""
     command = [sys.executable, __file__, "--serve", name, device]
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 

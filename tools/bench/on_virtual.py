@@ -1,4 +1,4 @@
-"""What the benches of the virtual GPU have in common: their options, and how a table is printed."""
+"""Code that the benches of the virtual GPU share: their options and their tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report costs: training steps with and without one, in two processes that take turns.
+"""Measure the cost of a report: training steps with and without one, in two processes that take turns.
 
     python tools/bench/report.py [--steps 30] [--threads 1] [--only resnet18,transformer]
 

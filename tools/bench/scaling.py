@@ -1,4 +1,4 @@
-"""What an addition costs on the virtual GPU when there is much else: devices, streams, tensors, threads.
+"""Measure an addition on the virtual GPU beside many devices, streams, tensors or threads.
 
     python tools/bench/scaling.py [--json] [--only devices,streams,tensors,threads]
 
@@ -92,7 +92,7 @@ def grown(name: str, add: Callable[[], list[object]]) -> dict[str, object]:
 
 
 def crowded() -> dict[str, object]:
-    """How much an addition loses to other threads that add, beside what the CPU's loses: one interpreter serves all."""
+    """Measure how much an addition slows down beside other threads that add, and the CPU's."""
     cpu, virtual = (crowd_us(device) / addition_us(device) for device in ("cpu", "cuda"))
     return {"what": f"{THREADS} threads, beside the CPU's loss", "cpu": cpu, "virtual": virtual, "ratio": virtual / cpu}
 

@@ -1,4 +1,4 @@
-"""What torchdevice_cuda costs at start-up.
+"""Measure the start-up cost of torchdevice_cuda.
 
     python tools/bench/startup.py [--runs 100] [--torch-runs 15]
 
@@ -50,7 +50,7 @@ def make_environment(folder: Path, *, shim: bool, see: Iterable[str | Path]) -> 
 
 
 def our_packages() -> list[str]:
-    """Where this python's installed packages are."""
+    """Return the folder of this Python's installed packages."""
     return list(dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib")))
 
 
@@ -108,7 +108,7 @@ def table(title: str, cases: list[Case]) -> str:
 
 
 def data(title: str, cases: list[Case]) -> list[dict[str, object]]:
-    """The same for a program: each case's median beside the first one's."""
+    """Return the figures for a program: each case's median beside that of the first."""
     stock = statistics.median(cases[0].wall)
     return [
         {

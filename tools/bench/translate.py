@@ -1,4 +1,4 @@
-"""What translation costs per call.
+"""Measure the cost of translation per call.
 
     python tools/bench/translate.py [--generations 6] [--rounds 12] [--driver cpu] [--calls 1000000] [--json]
 
@@ -182,7 +182,7 @@ def measure(processes: list[Process], rounds: int) -> None:
 
 
 def holds(row: Row, stock: float, active: float) -> str:
-    """Whether a row is within its bar."""
+    """Return whether a row is within its bar."""
     if not row.bar:
         return ""
     within = active - stock <= float(row.bar) if row.bar[0] == "+" else active / stock <= float(row.bar)
@@ -202,7 +202,7 @@ def measure_generation(rounds: int, driver: str) -> list[dict[str, float]]:
 
 
 def ratios_of(found: list[dict[str, float]]) -> dict[str, float]:
-    """How each kind of process compares with stock, over the generations of a row."""
+    """Compare each kind of process with stock, over the generations of a row."""
     return {
         kind: statistics.median(
             times[kind] / statistics.mean((times["stock"], times["stock again"])) for times in found

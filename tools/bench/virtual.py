@@ -1,4 +1,4 @@
-"""What an operator costs on the virtual GPU beyond what it costs on the CPU, both measured in one run.
+"""Measure an operator on the virtual GPU beside the CPU, in one run.
 
     python tools/bench/virtual.py [--json] [--threads 1] [--only add,cat]
 

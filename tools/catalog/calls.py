@@ -25,7 +25,7 @@ MOST, OBJECTS = 110, 3
 
 
 def choices(parameter: Parameter, depth: int) -> list[Maker]:
-    """What a parameter may be given."""
+    """List the values to try for a parameter."""
     found: list[Maker] = []
     for kind in parameter.classes:
         if kind in recipes.by_class():
@@ -44,7 +44,7 @@ def choices(parameter: Parameter, depth: int) -> list[Maker]:
 
 
 def orders(sizes: list[int]) -> Iterator[tuple[int, ...]]:
-    """Which choice for each parameter: all of one kind, then one otherwise than the others, then two."""
+    """Yield a choice for each parameter: all of one kind, then one different from the others, then two."""
     seen = set()
     many = max(sizes, default=1)
     first = tuple(0 for _ in sizes)
@@ -177,7 +177,7 @@ def calls(entry: Callable_, device: str, chosen: str | None = None) -> Iterator[
 
 
 def sampled(chosen: str | None) -> bool:
-    """Whether a call may be one with PyTorch's own samples."""
+    """Return whether a call may use PyTorch's own samples."""
     return chosen is None or chosen.startswith(("sample", "module"))
 
 
@@ -195,7 +195,7 @@ def of_class(entry: Callable_, target: Any, device: str, chosen: str | None) -> 
 
 
 def stepped(optimizer: Any) -> Any:
-    """What an optimizer makes of its parameters."""
+    """Run an optimizer's step and return its parameters."""
     optimizer.step(lambda: torch.tensor(1.0))
     return [p.detach() for group in optimizer.param_groups for p in group["params"]]
 

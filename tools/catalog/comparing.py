@@ -1,4 +1,4 @@
-"""What a call came to, in few words; and whether two calls came to the same."""
+"""Summaries of calls, and their comparison."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def text(value: str) -> str:
 
 
 def summary(value: Any, depth: int = 0) -> Any:
-    """What a result is like: types, shapes, dtypes, places and numbers."""
+    """Summarize a result: types, shapes, dtypes, devices and numbers."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -114,7 +114,7 @@ def is_tensor(a: Any) -> bool:
 def close(
     a: Any, b: Any, *, drawn: bool = False, kinds: bool = False, signs: bool = True, written: bool = True
 ) -> bool:
-    """Whether two summaries are the same, wherever their tensors are; numbers within what kernels may differ by.
+    """Return whether two summaries are equal on any devices, with numbers within the tolerance of kernels.
 
     Numbers that were drawn at random, or differ from run to run, are compared by dtype, shape and range. With
     ``kinds``, of what is no tensor the kind is compared alone; without ``signs``, numbers by their absolute values; and
@@ -145,7 +145,7 @@ def is_number(a: Any) -> bool:
 
 
 def alike(a: Any, b: Any, signs: bool = True) -> bool:
-    """Whether the numbers of two tensors are the same, as far as a GPU's matrix units compute them alike."""
+    """Return whether the numbers of two tensors are equal, as far as a GPU's matrix units compute them alike."""
     if isinstance(a, dict) and isinstance(b, dict):
         # Sums of many: what cancels in the first is known no better than the second.
         room = 1e-3 + 2e-3 * max((abs(x) for x in (*a["sums"], *b["sums"]) if is_number(x)), default=0.0)
@@ -164,7 +164,7 @@ def alike(a: Any, b: Any, signs: bool = True) -> bool:
 
 
 def within(a: Any, b: Any) -> bool:
-    """Whether drawn numbers lie where a reference's do, give or take three times its range and size.
+    """Return whether drawn numbers are in a reference's range, widened by three times its range and size.
 
     Of some, those at the ends are left out: where tails are heavy, one of a few is far from the others.
     """
@@ -183,7 +183,7 @@ def within(a: Any, b: Any) -> bool:
 
 
 def places(a: Any) -> list[str]:
-    """Where a result's tensors are, and the devices that it names."""
+    """Return the devices of a result's tensors, and the devices that it names."""
     if is_tensor(a):
         return [a[3]]
     if isinstance(a, list) and a[:1] == ["device"] and isinstance(a[1], str):  # and no entry of a dictionary's
@@ -203,7 +203,7 @@ def same(
     written: bool = True,
     ordered: bool = True,
 ) -> bool:
-    """Whether two calls came to the same: the same error, or the same result."""
+    """Return whether two calls have the same error or the same result."""
     if "error" in a or "error" in b:
         return words(a.get("error")) == words(b.get("error"))
     first, second = (each["result"] if ordered else in_order(each["result"]) for each in (a, b))

@@ -44,7 +44,7 @@ def written(kind: str) -> Callable[[str], Any]:
 
 
 class Scaled(torch.autograd.Function):
-    """What a trace keeps as an operator of Python's."""
+    """A Python operator that a trace keeps."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, by: float) -> Any:

@@ -1,4 +1,4 @@
-"""What came of a callable on a driver: from its call there, the one on stock torch and the one on a real GPU."""
+"""The verdict on a callable on a driver, from its calls there, on stock torch and on a real GPU."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNORDERED = re.compile(r"get_safe_globals$|ConcreteModuleType\.get_constants$")
 
 
 def how(name: str) -> dict[str, bool]:
-    """How a callable's results are compared."""
+    """Choose how a callable's results are compared."""
     return {
         "written": not UNDEFINED.search(name),
         "signs": not SIGNLESS.search(name),
@@ -48,13 +48,13 @@ def short(row: Row) -> str:
 
 
 def spoilt(row: Row) -> bool:
-    """Whether a call says nothing of the callable: its process ended, or had been left in disorder."""
+    """Return whether a call says nothing of the callable: its process ended, or was in disorder before."""
     error = row.get("error", "")
     return "Crash" in error or bool(measuring.LEFT_BEHIND.search(error))
 
 
 def reference(name: str, key: str | None, stock: Row, gpu: dict[str, Any]) -> Row | None:
-    """What a real GPU came to in the same call, if that is known."""
+    """Return a real GPU's result of the call, if it is known."""
     row = gpu["answers"].get(name)
     if row is None or key is None or row["cuda"]["call"] != key or spoilt(row["cuda"]):
         return None

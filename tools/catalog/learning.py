@@ -33,7 +33,7 @@ SUPPORTS: dict[str, tuple[Callable[[str], dict[str, Any]], Callable[[str], Any]]
 
 
 def likely(name: str) -> Call:
-    """How likely a distribution makes a value that it may take."""
+    """Return the log-probability that a distribution gives a value in its support."""
     give, value = SUPPORTS[name]
     return lambda d: getattr(DISTRIBUTIONS, name)(**give(d)).log_prob(value(d))
 
@@ -59,7 +59,7 @@ def nested(d: str) -> Any:
 
 
 def event(d: str) -> Any:
-    """What a profiler tells of an operator, of the CPU's part of it."""
+    """Return a profiler's event of an operator on the CPU."""
     with torch.autograd.profiler.profile() as made:
         numbers(d, 3, 3).sin()
     return next(each for each in made.function_events if each.device_type == torch.autograd.DeviceType.CPU)

@@ -76,7 +76,7 @@ def public(module: Any) -> list[str]:
 
 
 def belongs(value: Any, declared: bool) -> bool:
-    """Whether a value of a module's is torch's: not what it has imported from elsewhere."""
+    """Return whether a module's value is torch's own, not an import."""
     home = getattr(value, "__module__", None) or ""
     return declared or home.partition(".")[0] in ("torch", "") or home == "builtins"
 
@@ -125,7 +125,7 @@ def listed() -> list[Callable_]:
 
 
 def resolve(name: str) -> Any:
-    """What a full name stands for, and the class it is a method of, if one."""
+    """Resolve a full name to its object, and the class that it is a method of, if any."""
     parts = name.split(".")
     value = importlib.import_module(parts[0])
     for place, part in enumerate(parts[1:], 2):

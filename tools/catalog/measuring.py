@@ -105,7 +105,7 @@ def restore(device: str) -> None:
 
 
 def departures() -> set[tuple[str, str]]:
-    """What has left the accelerator so far, and where it went."""
+    """Return the fallbacks so far, with their backends."""
     if "torchdevice_cuda" not in sys.modules:
         return set()
     from torchdevice_cuda.report.departures import departures as counted
@@ -114,7 +114,7 @@ def departures() -> set[tuple[str, str]]:
 
 
 def made(call: Any, device: str) -> dict[str, Any]:
-    """What a call comes to."""
+    """Make a call and summarize its result."""
     import torch
     from comparing import failure, summary
 
@@ -137,7 +137,7 @@ def made(call: Any, device: str) -> dict[str, Any]:
 
 @functools.cache
 def offsets() -> bool:
-    """Whether the GPU's generator says how many numbers it has drawn."""
+    """Return whether the GPU's generator reports its offset."""
     import torch
 
     try:
@@ -185,7 +185,7 @@ def attempt(entry: Any, device: str, chosen: str | None, skipped: list[str], beg
 
 
 def work(names_file: str, out: str, device: str) -> None:
-    """What a child does: a chunk of callables, one line for each as soon as it is known."""
+    """Call a chunk of callables in a child, and write one line for each at once."""
     import torch
     from listing import Callable_
 
@@ -283,7 +283,7 @@ def _chunk(driver: str, chunk: list[dict[str, Any]]) -> dict[str, dict[str, Any]
 
 @dataclasses.dataclass
 class Process:
-    """What came of a process: what it found, the callable and the call that it was at, and how it ended."""
+    """The result of a process: its findings, the callable and call that it was at, and how it ended."""
 
     found: Found
     ended: str | None
@@ -337,7 +337,7 @@ def _process(driver: str, rows: list[dict[str, Any]], folder: Path) -> Process:
 
 
 def patience(out: Path) -> int:
-    """How long a process may do nothing, by the last line that it wrote."""
+    """Return how long a process may be idle, by the last line that it wrote."""
     lines = out.read_text().splitlines()
     return STARTS if not lines else IMPORTS if '"key": null' in lines[-1] or '"name"' in lines[-1] else PATIENCE
 
@@ -365,7 +365,7 @@ def left_out(name: str) -> str:
 
 
 def rows_for(entries: list[Any], chosen: dict[str, str] | None) -> list[dict[str, Any]]:
-    """What a run is asked: the calls that were chosen. Without a choice, or where it has none, one is looked for."""
+    """Write the rows of a run: the chosen calls. Without a choice, or if a callable has none, the run looks for one."""
     return [
         {"entry": dataclasses.asdict(entry), "call": (chosen or {}).get(entry.name)}
         for entry in entries

@@ -1,4 +1,4 @@
-"""What a callable takes: from its signature, schemas or docstring, or the table that torch keeps for overriding."""
+"""Parameters of a callable: from its signature, schemas or docstring, or torch's table of overridable functions."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def of_signature(target: Any) -> list[Parameter] | None:
 
 
 def takes_any(target: Any) -> bool:
-    """Whether it takes as many arguments as one likes."""
+    """Return whether it takes any number of arguments."""
     try:
         return any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(target).parameters.values())
     except (TypeError, ValueError):

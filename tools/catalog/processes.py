@@ -22,7 +22,7 @@ SOON = datetime.timedelta(seconds=5)
 
 
 def collected(method: str, make: Callable[[Any, Any], list[Any]]) -> Call:
-    """What a collective writes, from a tensor and a place for it."""
+    """Return a call of a collective on a tensor and an output."""
 
     def call(d: str) -> Any:
         out = torch.zeros(3, device=d)
@@ -66,7 +66,7 @@ def passed(any_source: bool = False) -> Call:
 
 
 def between(send: Callable[[Any, Any], Any], receive: Callable[[Any, Any], Any]) -> Call:
-    """What the functions for two processes send and receive, one in each of two threads."""
+    """Return a call of point-to-point functions, one in each of two threads."""
 
     def call(d: str) -> Any:
         from torch.distributed import distributed_c10d

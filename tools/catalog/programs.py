@@ -16,7 +16,7 @@ Call = Callable[[str], Any]
 
 
 def with_file(write: Callable[[Any], Any], read: Callable[[Any], Any]) -> Any:
-    """What comes back from a file that was written."""
+    """Write a file and return its contents."""
     buffer = io.BytesIO()
     write(buffer)
     buffer.seek(0)

@@ -74,7 +74,7 @@ def quantised(name: str, d: str) -> Any:
 
 
 def taken(name: str, d: str) -> Any:
-    """What a quantised module is called with."""
+    """Return the argument of a quantized module."""
     shape = FLOATS[name][1]
     if name in EMBEDS:
         return values.indices(*shape)(d)

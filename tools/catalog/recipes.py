@@ -113,7 +113,7 @@ def shape_environment(d: str) -> Any:
 
 
 def context(d: str) -> Any:
-    """What a function of autograd keeps between its ways."""
+    """Return the context that an autograd function keeps from forward to backward."""
     kept = numbers(d, 3, 3).requires_grad_().exp()
     return kept.grad_fn
 

@@ -1,4 +1,4 @@
-"""What a real GPU makes of the calls: the record that statuses are measured against."""
+"""The record of calls on a real GPU, with which drivers are compared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ THEN = "then "
 
 
 def of_cuda(namespace: str) -> bool:
-    """Whether a namespace has no meaning without CUDA."""
+    """Return whether a namespace has no meaning without CUDA."""
     return namespace.split(".")[1:2] == ["cuda"]
 
 
@@ -40,7 +40,7 @@ def calls_of(gpu: dict[str, Any]) -> dict[str, str]:
 def runs(
     drivers: list[str], folder: Path, jobs: int, seconds: float, every: int = 1, known: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    """What stock torch on the CPU and then each driver makes of the same calls.
+    """Run the calls on stock torch on the CPU, then on each driver.
 
     Runs in the folder are kept; what they did not come to, had no arguments for, or crashed in is tried again.
     """

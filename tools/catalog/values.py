@@ -351,7 +351,7 @@ SUITS["number"] = SUITS["float"]
 
 
 def suited(found: list[Maker], text: str, classes: tuple[type, ...]) -> list[Maker]:
-    """Those of some values that are of a type, before the others."""
+    """Return values, those of the requested type first."""
     plain = text.removeprefix("Optional[").removesuffix("]") if text.startswith("Optional[") else text
     test = SUITS.get(plain)
     if test is None and classes and not any(kind is object for kind in classes):

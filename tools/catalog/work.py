@@ -1,4 +1,4 @@
-"""What a child of the catalog does: calls a chunk of callables on a device."""
+"""Run a child of the catalog: call a chunk of callables on a device."""
 
 import sys
 

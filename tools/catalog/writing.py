@@ -33,7 +33,7 @@ def patched(driver: str) -> set[str]:
 
 
 def meets(name: str, told: dict[str, Any]) -> str:
-    """How a callable meets devices: from its name, its parameters and what came of calling it."""
+    """Classify how a callable involves devices: by its name, its parameters and the results of its calls."""
     from torch.utils import _device
 
     try:
@@ -102,7 +102,7 @@ def counted(catalog: dict[str, Any], driver: str, **where: str) -> collections.C
 
 
 def shares(counts: collections.Counter[str]) -> tuple[int, int, float]:
-    """How many there are, how many were run, and what share of those works or is refused as CUDA does."""
+    """Count the callables, those that ran, and the share of those that works or is refused as on CUDA."""
     run = counts.total() - counts[NOT_RUN]
     return counts.total(), run, 100 * (run - counts[DIFFERS]) / max(1, run)
 
@@ -197,7 +197,7 @@ def not_run(catalog: dict[str, Any], driver: str) -> list[list[Any]]:
 
 
 def regressions(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """What worked in one catalog and does not in a later one."""
+    """List callables that worked in one catalog and do not in a later one."""
     good = {WORKS, FELL_BACK, REFUSED}
     lost = []
     for name, row in old["answers"].items():

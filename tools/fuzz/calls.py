@@ -1,4 +1,4 @@
-"""What a row of the operators' table gives, and the table itself."""
+"""The table of operators, and the calls that a row yields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether two sides gave the same."""
+"""Comparison of the results of two sides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What networks are made of: convolutions, pools, norms, losses, attention."""
+"""Parts of networks: convolutions, pools, norms, losses, attention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reference gave, in a file: a comparison with it needs neither its machine nor its release of torch."""
+"""Results of a reference in a file: a comparison with it needs neither its machine nor its release of torch."""
 
 from __future__ import annotations
 

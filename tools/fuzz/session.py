@@ -40,7 +40,7 @@ _OF_LAYOUTS = ("as_strided", "view_dtype", "register_hook", "retain_grad")
 
 @dataclasses.dataclass
 class Settings:
-    """What programs are like."""
+    """Properties of the generated programs."""
 
     #: the reference and the device, as rows of explained differences name them
     pair: str
@@ -61,7 +61,7 @@ class Finding:
 
 @dataclasses.dataclass
 class Counts:
-    """What a run has done."""
+    """Counts of a run."""
 
     programs: int = 0
     operators: int = 0
@@ -322,7 +322,7 @@ class Session:
 
 
 class _Truth:
-    """What a step gives in float32 where the program is in half precision; computed when it is asked for."""
+    """A step's result in float32 if the program is in half precision; computed on demand."""
 
     def __init__(self, session: Session, step: Step, before: dict[str, torch.Tensor] | None) -> None:
         self._session, self._step, self._before = session, step, before

@@ -22,7 +22,7 @@ HALVES = (torch.float16, torch.bfloat16)
 
 @dataclasses.dataclass
 class Observation:
-    """What is seen of a result."""
+    """The observed properties of a result."""
 
     kind: str
     dtype: str = ""

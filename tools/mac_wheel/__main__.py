@@ -1,4 +1,4 @@
-"""What our code believes of a Mac, against the wheels for macOS, on any machine.
+"""Compare our code's assumptions about a Mac with the wheels for macOS, on any machine.
 
     python tools/mac_wheel [--json FILE] [--newest] [--torch VERSION ...] [--native]          # needs ".[mac]"
 

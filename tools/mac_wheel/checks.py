@@ -20,7 +20,7 @@ REFUSALS, BETWEEN, DOUBLE, OPERATORS = "refusals", "said in between", "the doubl
 
 @dataclasses.dataclass
 class Result:
-    """What came out of a check: what it looked at, how many, and what is wrong."""
+    """The result of a check: its subject, the number of its items, and the faults."""
 
     check: str
     subject: str
@@ -69,7 +69,7 @@ def torch_c(facts: TorchFacts, uses: Iterable[Use], may_lack: Collection[str]) -
 
 
 def torch_mps(facts: TorchFacts, uses: Iterable[Use], may_lack: Collection[str]) -> Result:
-    """What we name of torch.mps is there, and takes the keywords that we give it."""
+    """Check that the names of torch.mps that we use exist and take the keywords that we pass."""
     signatures = _signatures({name: text for name, text in facts.python.items() if name.endswith(".py")})
     wrong, looked_at = [], set()
     for use in uses:
@@ -130,7 +130,7 @@ def operators(facts: TorchFacts, known: Mapping[str, str]) -> list[Result]:
 def refusals_said(
     every: Sequence[TorchFacts], patterns: Sequence[re.Pattern[str]], between: Mapping[str, str]
 ) -> Result:
-    """What our table takes for a refusal is said by a release that we support; ``between`` lie others than these."""
+    """Check that a supported release contains each refusal of our table; ``between`` lists releases in between."""
     wrong = []
     for words in patterns:
         stale = texts.unsaid(words.pattern, [(facts.of_mps, facts.texts) for facts in every])
@@ -142,7 +142,7 @@ def refusals_said(
 
 
 def refusals_known(facts: TorchFacts, patterns: Sequence[re.Pattern[str]], known: Mapping[str, str]) -> Result:
-    """What looks like a refusal is in our table, or somebody has looked at it."""
+    """Check that each text that looks like a refusal is in our table or reviewed."""
     wrong = [f"{text!r} ({facts.of_mps[text][0]})" for text in texts.unmatched(facts.of_mps, patterns, known)]
     return Result("refusals that are said we know", facts.name, len(texts.refusal_like(facts.of_mps)), wrong)
 
@@ -183,7 +183,7 @@ PINS = (
 
 
 def pins(facts: TorchFacts) -> Result:
-    """What the double copies is as it was."""
+    """Check that the code that the emulated GPU copies is unchanged."""
     wrong = []
     for pin in PINS:
         there = any(pin.what in text for text in facts.of_mps) if pin.text else pin.what in facts.symbols

@@ -76,7 +76,7 @@ def lacking(needed: set[str], wheel: Wheel, others: Iterable[Wheel]) -> set[str]
 
 
 def _of_the_system() -> set[str]:
-    """What the C library of macOS has, as the compiler's own list says."""
+    """Return the names of macOS's C library, from the compiler's own list."""
     import ziglang
 
     found: set[str] = set()

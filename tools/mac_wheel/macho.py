@@ -1,4 +1,4 @@
-"""What a library for macOS says of itself: its symbols, its texts, who refers to which, tables of Python's methods.
+"""Read a library for macOS: its symbols, texts, references, and tables of Python methods.
 
 Read with LIEF, which knows the format. The rest is what no library has: which texts the code of a function refers to.
 Code for arm64 makes an address of two parts, the page (``adrp``) and the place in it (``add``).
@@ -68,7 +68,7 @@ class Library:
         return sorted((at, name) for name, at in self.addresses.items() if begin <= at < end)
 
     def _instructions(self, index: int) -> tuple[int, numpy.ndarray]:
-        """Where a function begins, and its instructions: it ends where another begins."""
+        """Return a function's address and its instructions, which end where the next function begins."""
         begin, start, code = self._functions[index][0], self._starts[_CODE], self._bytes[_CODE]
         beyond = bisect.bisect_right(self._functions, begin, key=lambda function: function[0])
         end = self._functions[beyond][0] if beyond < len(self._functions) else start + len(code)
@@ -100,7 +100,7 @@ class Library:
                     yield _decoded(texts[at : texts.index(b"\0", at)])
 
     def arguments_of(self, names: Iterable[str]) -> dict[str, int | None]:
-        """How many arguments Python's methods of C take, those that are in a table; ``None`` if it does not say."""
+        """Return the number of arguments of Python methods in C that are in a table; ``None`` if it is not stated."""
         texts, start = self._bytes[_TEXTS], self._starts[_TEXTS]
         at = {start + texts.find(b"\0%b\0" % name.encode()) + 1: name for name in names if name in self.texts}
         found: dict[str, int | None] = {}

@@ -1,4 +1,4 @@
-"""What our sources take for granted of a Mac: collected from them, so that the lists cannot grow old."""
+"""Our sources' assumptions about a Mac, collected from them, so that the lists stay current."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def torch_c(root: Path = PACKAGE) -> list[Use]:
 
 
 def torch_mps(root: Path = PACKAGE, targets: Iterable[str] = ()) -> list[Use]:
-    """What our code names of ``torch.mps``, events' methods included; ``targets`` are those of patches."""
+    """List the names of ``torch.mps`` in our code, methods of events included; ``targets`` are those of patches."""
     found = [Use(target, "a patch's target") for target in targets if target.startswith("torch.mps.")]
     for where, tree in _modules(root):
         # An event that is kept in an attribute is one under every holder's name.
@@ -115,7 +115,7 @@ def metal(root: Path = PACKAGE) -> tuple[list[Use], list[Use]]:
 
 
 def mlx(root: Path = PACKAGE / "fallback") -> list[Use]:
-    """What is named of ``mlx.core``, which every function that computes with it takes as ``mx``."""
+    """List the names of ``mlx.core``, which every function that computes with it takes as ``mx``."""
     found = []
     for where, tree in _modules(root):
         found += [
@@ -127,7 +127,7 @@ def mlx(root: Path = PACKAGE / "fallback") -> list[Use]:
 
 
 def mlx_by_table(functions: Iterable[object], root: Path = PACKAGE / "fallback" / "mlx_ops") -> list[Use]:
-    """The same of the functions that find theirs by a name from a table: ``getattr(mx, name)`` in a closure."""
+    """List the names of ``mlx.core`` that functions take from a table: ``getattr(mx, name)`` in a closure."""
     sites = {str(path): _by_name(path) for path in root.glob("*.py")}
     found = []
     for function in functions:
@@ -160,7 +160,7 @@ def _by_name(path: Path) -> dict[int, list[tuple[str, str, ast.Call | None]]]:
 
 
 def words_of_the_double(root: Path = _CSRC) -> list[Use]:
-    """What our device says where it is an Apple GPU only; a single word is a name, and no text."""
+    """List the texts of our device that only the Apple GPU has; a single word is a name, not a text."""
     found = []
     for path in sorted(path for pattern in _OF_THE_DOUBLE for path in root.rglob(pattern)):
         text = re.sub(r"//.*", "", _mps_half(path.read_text(encoding="utf-8")))

@@ -46,7 +46,7 @@ def reviewed(path: Path) -> dict[str, dict[str, str]]:
 
 
 def refusal_like(texts: Iterable[str]) -> list[str]:
-    """Those that look as if something was refused."""
+    """List texts that look like refusals."""
     return sorted(text for text in texts if " " in text and REFUSES.search(text) and not _INTERNAL.search(text))
 
 
@@ -68,13 +68,13 @@ def pieces(pattern: str) -> list[str]:
 
 
 def says(words: re.Pattern[str] | str, text: str) -> bool:
-    """Whether a text, or one that begins or ends with what is put in while the program runs, is one of a pattern's."""
+    """Return whether a text, or one that starts or ends with inserted values, matches a pattern."""
     around = itertools.product(("", "x"), ("", "9"))
     return any(re.search(words, f"{before}{text}{after}") for before, after in around)
 
 
 def occurs(pattern: str, of_mps: Mapping[str, Collection[str]], texts: Collection[str]) -> bool:
-    """Whether a pattern without choices is said: by a text, by pieces in one function, or by torch of any device."""
+    """Return whether a pattern without choices occurs: in a text, in pieces in one function, or for any device."""
     if any(says(pattern, text) for text in of_mps):
         return True
     parts = sorted(pieces(pattern), key=len)
@@ -88,7 +88,7 @@ def occurs(pattern: str, of_mps: Mapping[str, Collection[str]], texts: Collectio
 
 
 def _said(part: str, texts: Collection[str]) -> bool:
-    """Whether a text has these words, or one ends with the first of them and another begins with the last."""
+    """Return whether a text has these words, or one ends with the first of them and another begins with the last."""
     everything = "\0".join(["", *texts, ""])
     # Of few letters there is always one.
     halves = [(part[: blank.start()], part[blank.start() :]) for blank in re.finditer(" ", part)]

@@ -1,4 +1,4 @@
-"""What a wheel of torch for macOS says about MPS, as far as our code depends on it."""
+"""Facts about MPS in a torch wheel for macOS, as far as our code depends on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a set of cases is, and which there are.
+"""Sets of cases: their definition and their list.
 
 A set is a module of ``tests/recorded`` with
 

@@ -33,7 +33,7 @@ class Difference:
 
 @dataclasses.dataclass
 class Comparison:
-    """What came of comparing a set."""
+    """The result of comparing a set."""
 
     cases: int = 0
     #: Cases that are as recorded in every fact.

@@ -1,4 +1,4 @@
-"""Where cases run: stock torch on the CPU, a real GPU, or a driver; each in child processes."""
+"""The devices that cases run on: stock torch on the CPU, a real GPU, or a driver; each in child processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAUNCHER = "RECORD_LAUNCHER"
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """How a program is started there."""
+    """The command that starts a program on a device."""
 
     name: str
     options: tuple[str, ...] = ()

@@ -50,7 +50,7 @@ def run_cases(cases: CaseSet, names: list[str], path: Path) -> None:
 
 
 class Process(Protocol):
-    """What runs a unit of cases."""
+    """The process that runs a unit of cases."""
 
     def poll(self) -> int | None:
         """Return the exit status, once there is one."""

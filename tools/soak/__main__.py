@@ -119,7 +119,7 @@ class Soak:
         return child, work
 
     def _finish(self, child: subprocess.Popen[bytes], work: Path, seconds: float) -> tuple[int, str, str]:
-        """How a process ended, once it has; whatever it started must have ended with it."""
+        """Wait for a process and return how it ended; the processes that it started must have ended, too."""
         try:
             child.wait(max(seconds, 1))
         except subprocess.TimeoutExpired:

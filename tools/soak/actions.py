@@ -1,4 +1,4 @@
-"""What the processes of the soak do, over and over: each action leaves nothing behind but warm caches."""
+"""Actions that the processes of the soak repeat: each leaves only warm caches behind."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def end(ending: str) -> None:
 
 
 def figures() -> dict[str, float]:
-    """What this process holds."""
+    """Return the resources that this process holds."""
     import actions
     import psutil
     import torch

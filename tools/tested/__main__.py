@@ -1,4 +1,4 @@
-"""How well the tests test: what of the package they run, and whether they notice when it is changed.
+"""Measure the tests: the code that they run, and whether they notice changes of it.
 
     pip install "coverage>=7.13"
     python tools/tested coverage                            # the default suite, then lines and branches of each file

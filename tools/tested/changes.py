@@ -1,4 +1,4 @@
-"""What may be changed in a file of Python so that a test ought to notice: one small thing at a time."""
+"""Mutations of a Python file that a test should notice: one small change at a time."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def changes(source: bytes) -> list[Change]:
 
 
 def compiles(source: bytes, change: Change) -> bool:
-    """Whether a change can be made: where texts stand side by side, only all of them are an expression."""
+    """Return whether a change compiles: of adjacent strings, only all together are an expression."""
     try:
         ast.parse(change.applied(source))
     except SyntaxError:

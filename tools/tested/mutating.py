@@ -1,4 +1,4 @@
-"""Whether the tests notice when the package is changed: one small change at a time, and the tests that ran its line.
+"""Test whether the tests notice changes of the package: one small change at a time, and the tests that ran its line.
 
 A mutant is a copy of the tree with one change. Files of tests are run on it one after another, the likeliest first,
 until one fails: then the mutant is caught. They are those that the record of coverage names for the line, or some that
@@ -57,7 +57,7 @@ def mutants(places: Iterable[str]) -> list[Mutant]:
 
 
 class Unchanged(NamedTuple):
-    """What a file of tests does where nothing is changed."""
+    """The result of a test file without changes."""
 
     seconds: float
     #: what of it fails: it would catch everything
@@ -65,7 +65,7 @@ class Unchanged(NamedTuple):
 
 
 def unchanged(files: Iterable[str], jobs: int) -> dict[str, Unchanged]:
-    """What files of tests do where nothing is changed."""
+    """Run test files without changes."""
 
     def run(server: Server, test: str) -> Unchanged:
         done = server.pytest(["-rfE", test])
@@ -78,7 +78,7 @@ def unchanged(files: Iterable[str], jobs: int) -> dict[str, Unchanged]:
 
 
 class Tests:
-    """Which files of tests are run on a mutant: of some, the likeliest; and how long they take."""
+    """Test files to run on a mutant, the likeliest first, and their duration."""
 
     def __init__(self, durations: Mapping[str, float]) -> None:
         self._durations = durations
@@ -103,7 +103,7 @@ class Tests:
         return chosen
 
     def patience(self, test: str) -> float:
-        """How long a file of tests may take with a change, which may make it hang."""
+        """Return the time limit of a test file with a change, which may make it hang."""
         return 30 + 5 * self._durations[test]
 
 
@@ -164,7 +164,7 @@ class Examination:
         return ""
 
     def of(self, mutant: Mutant, files: list[str]) -> dict[str, Any]:
-        """What comes of a mutant."""
+        """Run the tests on a mutant and return the outcome."""
         source = (recording.ROOT / mutant.file).read_bytes()
         self._tree.write(mutant.file, mutant.change.applied(source))
         by = self._noticing(files)
@@ -182,7 +182,7 @@ class Examination:
 def examine(
     chosen: Sequence[Mutant], seconds: float, jobs: int = 1, named: Sequence[str] = ()
 ) -> Iterator[dict[str, Any]]:
-    """What comes of each mutant, with tests of about so many seconds; several at a time, each in a tree of its own.
+    """Examine each mutant with tests of about so many seconds; several at a time, each in its own tree.
 
     ``named`` are files of tests to take instead of those that the record of coverage has for a line.
     """
@@ -224,6 +224,6 @@ def sample(found: list[Mutant], size: int | None, seed: int) -> list[Mutant]:
 
 
 def known(results: Path) -> dict[str, dict[str, Any]]:
-    """What came of mutants in earlier runs, the last of each."""
+    """Return the outcomes of mutants in earlier runs, the last of each."""
     lines = results.read_text("utf-8").splitlines() if results.exists() else []
     return {row["mutant"]: row for row in map(json.loads, lines)}

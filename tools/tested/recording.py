@@ -1,4 +1,4 @@
-"""What the tests run of the package: lines and branches, in every process that they start, by file of tests.
+"""Record the lines and branches that the tests run, in every process that they start, by test file.
 
 Coverage begins wherever ``COVERAGE_PROCESS_START`` names a configuration: in new processes by the ``.pth`` file that it
 installs, in forks because ``forking.py`` has it begin. Each file of tests is the context of what it ran.
@@ -68,7 +68,7 @@ def configure() -> Path:
 
 
 def durations() -> dict[str, float]:
-    """How long each file of tests took, of those that were recorded."""
+    """Return the duration of each recorded test file."""
     return json.loads(DURATIONS.read_text("utf-8")) if DURATIONS.exists() else {}
 
 
@@ -88,7 +88,7 @@ def record(names: Iterable[str], jobs: int) -> Iterator[tuple[str, Finished]]:
 
 
 def coverage(*arguments: str) -> str:
-    """What a command of coverage's says."""
+    """Run a command of coverage and return its output."""
     command = [sys.executable, "-m", "coverage", *arguments, f"--rcfile={configure()}"]
     environment = {key: value for key, value in os.environ.items() if key != "COVERAGE_PROCESS_START"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
