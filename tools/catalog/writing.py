@@ -1,4 +1,4 @@
-"""The catalog: how each callable meets devices, what we do with it, what came of calling it; and its page."""
+"""The catalog: for each callable its use of devices, our changes and the verdict of its calls; and its page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = [WORKS, FELL_BACK, REFUSED, DIFFERS, NOT_RUN]
 
 
 def patched(driver: str) -> set[str]:
-    """The names that we change for a driver."""
+    """List the names that are patched for a driver."""
     place = measuring.DRIVERS[driver]
     command = [sys.executable, "-m", "torchdevice_cuda", "--patches", *place.options]
     text = subprocess.run(command, env=place.make_environment(), capture_output=True, text=True).stdout
@@ -55,7 +55,7 @@ def meets(name: str, told: dict[str, Any]) -> str:
 
 
 def mlx_operators() -> set[str]:
-    """The operators that MLX can compute."""
+    """List the operators that MLX can compute."""
     sys.path.insert(0, str(ROOT))
     from torchdevice_cuda.fallback.mlx_ops import TABLE
 
@@ -63,7 +63,7 @@ def mlx_operators() -> set[str]:
 
 
 def measured(drivers: list[str], folder: Path, gpu: dict[str, Any], jobs: int, every: int = 1) -> dict[str, Any]:
-    """Runs everything, and judges it."""
+    """Run all calls and judge the results."""
     found = recording.runs(drivers, folder, jobs, float("inf"), every, recording.calls_of(gpu))
     changed = {driver: patched(driver) for driver in drivers}
     mlx = mlx_operators()
@@ -125,18 +125,19 @@ def table(head: list[str], rows: list[list[Any]]) -> str:
 
 
 def page(catalog: dict[str, Any]) -> str:
-    """docs/coverage.md."""
+    """Write docs/coverage.md."""
     about = catalog["about"]
     parts = [
-        "# What works, callable by callable",
-        f"PyTorch {about['torch']}: {len(catalog['answers'])} public functions, classes and methods. Each is "
-        "called on stock torch, on the CPU, with PyTorch's own samples or arguments made from the types and names of "
-        "its parameters, and then on each driver with the same arguments on the GPU. `python tools/record` runs this "
-        "and writes this page; nothing in it is typed by hand. `mps` is the emulated Apple GPU.",
-        f"*Works*: it came to the same as on a real GPU ({about['gpu']}) where that was recorded, else as on stock: "
-        "type, shape, dtype, place and numbers of the result, or the type and words of the error. Of numbers drawn at "
-        "random, or different from run to run, dtype, shape and range are compared. *By fallback*: the same, with an "
-        "operator that left the Apple GPU for MLX or the CPU. *Refused like CUDA*: the real GPU raised the same. "
+        "# Coverage of PyTorch's callables",
+        f"PyTorch {about['torch']}: {len(catalog['answers'])} public functions, classes and methods. Each is called on "
+        "stock torch on the CPU, with PyTorch's own samples or with arguments made from the types and names of its "
+        "parameters, and then on each driver with these arguments on the GPU. `python tools/record page` writes this "
+        "page from the record. `mps` is the emulated Apple GPU.",
+        f"*Works*: the result equals that of a real GPU ({about['gpu']}) if it was recorded, else that of stock torch: "
+        "type, shape, dtype, device and numbers, or the type and message of the error. Of random numbers, and of "
+        "numbers that differ from run to run, dtype, shape and range are compared. *By fallback*: it works, with an "
+        "operator that fell back from the Apple GPU to MLX or the CPU. *Refused like CUDA*: the real GPU raised the "
+        "same error. "
         "*Not run*: below, by reason.",
     ]
     rows = []
@@ -160,8 +161,8 @@ def page(catalog: dict[str, Any]) -> str:
     parts.append(table(["called with torch", *releases], made))
     if len(releases) > 1:
         parts.append(
-            "The calls are of several runs, put together: those with the release of the GPU's record were made on the "
-            "GPU's machine, with its CUDA build of torch."
+            "The calls come from several runs: those with the torch release of the GPU's record were made on the GPU's "
+            "machine, with its CUDA build."
         )
     for driver in catalog["about"]["drivers"]:
         spaces = []
@@ -176,13 +177,13 @@ def page(catalog: dict[str, Any]) -> str:
             if row["drivers"][driver]["status"] == DIFFERS
         ]
         if wrong:
-            parts += [f"What differs on {driver}:", table(["callable", "how"], wrong)]
-        parts += [f"What was not run on {driver}:", table(["reason", "callables", "which"], not_run(catalog, driver))]
+            parts += [f"Differences on {driver}:", table(["callable", "how"], wrong)]
+        parts += [f"Not run on {driver}:", table(["reason", "callables", "which"], not_run(catalog, driver))]
     return "\n\n".join(parts) + "\n"
 
 
 def not_run(catalog: dict[str, Any], driver: str) -> list[list[Any]]:
-    """Reasons, and the names that they are for; of many, how many in each namespace: the record has the names."""
+    """List reasons with their callables; of many callables, the number in each namespace."""
     reasons: dict[str, list[str]] = {}
     for name, row in catalog["answers"].items():
         if row["drivers"][driver]["status"] == NOT_RUN:
