@@ -37,31 +37,31 @@ def deactivate() -> None:
 
 
 def is_active() -> bool:
-    """Whether this process is under torchdevice_cuda."""
+    """Return whether this process is under torchdevice_cuda."""
     from . import activation
 
     return activation.is_active()
 
 
 def driver() -> Driver:
-    """What stands in for the GPU in this process."""
+    """Return the driver that implements the GPU in this process."""
     from . import activation
 
     return activation.driver()
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What ``%load_ext torchdevice_cuda`` does: activate, and have ``%%torchdevice_report``."""
+    """Run ``%load_ext torchdevice_cuda``: activate, and add ``%%torchdevice_report``."""
     _notebooks().load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """What ``%unload_ext torchdevice_cuda`` does: all of that undone."""
+    """Run ``%unload_ext torchdevice_cuda``: undo that."""
     _notebooks().unload(shell)
 
 
 def _notebooks() -> Any:
-    """What IPython looks for in here, though it stands above everything else: so nothing here imports it by name."""
+    """Return the module of IPython's extension, imported by name since it is in a higher layer."""
     import importlib
 
     return importlib.import_module(f"{__name__}.integrations.ipython")

@@ -20,7 +20,7 @@ NEWEST_KNOWN = (2, 15)
 
 @dataclasses.dataclass(frozen=True)
 class Build:
-    """What the default Linux wheel of a torch release, from this one on, is built with."""
+    """The libraries of a torch release's default Linux wheel, from this release on."""
 
     since: tuple[int, int]
     cuda: str
@@ -58,7 +58,7 @@ def torch_release(version: str) -> tuple[int, int]:
 
 
 def is_too_old(version: str) -> bool:
-    """Whether a torch release lacks what we stand on."""
+    """Return whether a torch release is older than we support."""
     return torch_release(version) < MINIMUM
 
 
@@ -89,7 +89,7 @@ def cusparselt_version(version: str) -> int:
 
 # ------------------------------------------------------------ names that come and go
 def accelerator_error() -> type[RuntimeError]:
-    """What CUDA raises for its own errors: a type of torch's since 2.8, a plain ``RuntimeError`` before."""
+    """Return the type of CUDA's own errors: a type of torch since 2.8, a plain ``RuntimeError`` before."""
     import torch._C
 
     found: type[RuntimeError] = getattr(torch._C, "AcceleratorError", RuntimeError)
@@ -97,7 +97,7 @@ def accelerator_error() -> type[RuntimeError]:
 
 
 def no_raw_graph(version: str, kept: bool) -> str:
-    """What CUDA says of a graph that was not captured, and may not have been made to be kept."""
+    """Return CUDA's message for a graph that was not captured, or not created to be kept."""
     if torch_release(version) >= (2, 14):
         return (
             "No cudaGraph_t is available: either capture_end() has not been called, or the underlying cudaGraph_t was "
@@ -120,22 +120,22 @@ PARTS_OF_A_GPU_IN_ORDER: tuple[str, tuple[str, ...]] = (
 
 
 def green_context_takes_keywords(version: str) -> bool:
-    """Whether a green context is created with keywords: since 2.12."""
+    """Return whether a green context is created with keywords: since 2.12."""
     return torch_release(version) >= (2, 12)
 
 
 def green_context_stream_count(version: str) -> int:
-    """How many streams a green context has: an H200 gave 16 to 2.11, and torch has 32 of them since 2.12."""
+    """Return the number of streams of a green context: 16 on an H200 with 2.11; torch has 32 since 2.12."""
     return 32 if torch_release(version) >= (2, 12) else 16
 
 
 def counts_rejections(version: str) -> bool:
-    """Whether statistics of memory count what was rejected before it was tried: since 2.13."""
+    """Return whether statistics of memory count what was rejected before it was tried: since 2.13."""
     return torch_release(version) >= (2, 13)
 
 
 def raw_sizes_are_signed(version: str) -> bool:
-    """Whether CUDA refuses negative sizes of raw memory: since 2.13. Before, they were unsigned numbers to it."""
+    """Return whether CUDA refuses negative sizes of raw memory: since 2.13. Before, it read them as unsigned."""
     return torch_release(version) >= (2, 13)
 
 
@@ -163,12 +163,12 @@ def methods_of_later_graphs(version: str) -> list[str]:
 
 
 def instantiates_by_itself(version: str) -> bool:
-    """Whether torch's Python ends a capture in parts, makes it ready, and replays only what is."""
+    """Return whether torch's Python ends a capture in parts, makes it ready, and replays only what is."""
     return torch_release(version) >= (2, 14)
 
 
 def generators_are_built_in() -> bool:
-    """Whether torch makes generators of the devices that it was built for alone, as 2.6 does, and asks no hooks."""
+    """Return whether torch creates generators only of devices that it was built for, as 2.6 does, without hooks."""
     import torch._C
 
     try:
@@ -196,7 +196,7 @@ NOT_EVERYWHERE: dict[str, str] = {
 
 
 def named(name: str) -> Any | None:
-    """What torch has under one of the names above, ``None`` in a release that does not."""
+    """Return the object that torch has under one of the names above; ``None`` in a release without it."""
     import torch
 
     if name not in NOT_EVERYWHERE:
@@ -206,12 +206,12 @@ def named(name: str) -> Any | None:
 
 
 def present(owner: Any, names: Iterable[str]) -> list[str]:
-    """Those of an owner's names that this release has: lists here are of all releases."""
+    """Return the names of an owner that this release has: the lists here cover all releases."""
     return [name for name in names if hasattr(owner, name)]
 
 
 def event_reducer() -> Callable[[Any], Any] | None:
-    """What takes an event apart for another process, in a release that has it: private since torch 2.15."""
+    """Return the function that pickles an event for another process, if there is one: private since torch 2.15."""
     from torch.multiprocessing import reductions
 
     found = present(reductions, ("reduce_event", "_reduce_event"))
@@ -254,7 +254,7 @@ FOLDED_BY_DYNAMO = ("constant_fold_functions", "constant_fold_functions_need_gua
 
 # ------------------------------------------------------------------ the dispatcher
 def knows_dispatch_key(key: str) -> bool:
-    """Whether torch has a dispatch key of this name: those for sparse tensors on MPS came after 2.6, one by one."""
+    """Return whether torch has a dispatch key of this name: those of sparse tensors on MPS came after 2.6."""
     import torch
 
     try:
@@ -265,14 +265,14 @@ def knows_dispatch_key(key: str) -> bool:
 
 
 def kernels_can_be_called() -> bool:
-    """Whether a kernel can call the one that it overrides: ``torch.library.get_kernel``, since 2.10."""
+    """Return whether a kernel can call the one that it overrides: ``torch.library.get_kernel``, since 2.10."""
     import torch
 
     return hasattr(torch.library, "get_kernel")
 
 
 def effect_of(operator: Any) -> Any | None:
-    """What kind of side effect an operator was registered to have: in a table of their own until 2.9."""
+    """Return the kind of side effect that an operator was registered with: in a separate table until 2.9."""
     from torch._higher_order_ops import effects
 
     if hasattr(effects, "_get_effect"):
@@ -288,7 +288,7 @@ def register_effect(operator: Any, effect: Any) -> None:
 
 
 def reduction_number(boxed: Any) -> int | None:
-    """Which reduction an argument of a collective operator is; ``None`` in releases that do not tell Python."""
+    """Return the reduction of a collective operator's argument; ``None`` in releases that hide it from Python."""
     return int(boxed.op()) if hasattr(boxed, "op") else None
 
 

@@ -56,7 +56,7 @@ def _raise(failure: BaseException) -> NoReturn:
 
 
 class _State:
-    """What activation has done so far, in the order it did it; undone backwards."""
+    """The steps of activation so far, in order; they are undone in reverse."""
 
     def __init__(self, chosen: settings.Settings, failing: Failing) -> None:
         self.settings = chosen
@@ -81,7 +81,7 @@ _barrier: finder.Barrier | None = None
 
 
 def is_active() -> bool:
-    """Whether this process is under torchdevice_cuda (torch itself may not be imported yet)."""
+    """Return whether this process is under torchdevice_cuda (torch itself may not be imported yet)."""
     shim = sys.modules.get(_SHIM)
     return _state is not None or (shim is not None and shim.is_pending())
 
@@ -179,7 +179,7 @@ def driver() -> drivers.Driver:
 
 
 def collector() -> report.Collector:
-    """What counts for reports; where nobody asked for one before, from now on, and without the program's requests."""
+    """Return the collector of reports; a new one counts from now on, without the program's requests."""
     chosen = driver()
     assert _state is not None
     if _state.collector is None:
@@ -188,7 +188,7 @@ def collector() -> report.Collector:
 
 
 def changes() -> list[Row]:
-    """What is changed in torch now: each target, the file that changes it, and why; imports torch."""
+    """List the current changes of torch: target, file and reason; imports torch."""
     driver()
     return [] if _state is None or _state.patches is None else _state.patches.rows()
 
@@ -208,7 +208,7 @@ def _torch_version() -> str | None:
 
 
 def _failure(error: Exception) -> Exception:
-    """What is raised for an error, in one line that names the thing."""
+    """Return the exception for an error, in one line that names its subject."""
     if isinstance(error, (ActivationError, DriverUnavailable)):
         return error
     version = _torch_version()
@@ -248,7 +248,7 @@ def _choose(state: _State) -> finder.Files:
 
 
 def _stock_path() -> list[str]:
-    """Where torch.cuda lies in the installed torch."""
+    """Return the path of torch.cuda in the installed torch."""
     spec = importlib.machinery.PathFinder.find_spec("torch")
     locations = spec.submodule_search_locations if spec is not None else None
     return [str(Path(entry, "cuda")) for entry in locations or ()]
@@ -277,7 +277,7 @@ def _bring_up(state: _State) -> drivers.Driver:
 
 
 def _finish(state: _State, torch: ModuleType) -> None:
-    """What needs a complete torch: the patches outside torch.cuda."""
+    """Apply the patches outside torch.cuda, which need a complete torch."""
     _check_version(torch.__version__)
     chosen = _bring_up(state)
     counters = report.Counters() if state.counted else None
@@ -382,7 +382,7 @@ def _loaded() -> list[str]:
 
 
 def _set_by_cpp(name: str, value: Any) -> bool:
-    """Whether torch's C++ put this on the module, once, while torch was imported: the ``*Tensor`` classes."""
+    """Return whether torch's C++ put this on the module, once, while torch was imported: the ``*Tensor`` classes."""
     return name.endswith("Tensor") and type(value).__name__ == "tensortype"
 
 

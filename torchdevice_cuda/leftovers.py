@@ -105,7 +105,7 @@ def scratch(prefix: str) -> Iterator[Scratch]:
 
 
 def identity(pid: int) -> str | None:
-    """What tells a process from a later one with the same number, by the system's own count; ``None`` if it is gone."""
+    """Identify a process among those with its number, by the system's own count; ``None`` if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

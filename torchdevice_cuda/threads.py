@@ -1,4 +1,4 @@
-"""Which threads besides the calling one are running code that uses torch, and whether that one captures a graph."""
+"""Find other threads that run code that uses torch, and whether the calling thread captures a graph."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _uses_torch(frame: FrameType) -> bool:
 
 
 def _is_torchs(value: Any) -> bool:
-    """Whether it is a module, class, function or object of torch's; nothing of the value's own is called."""
+    """Return whether it is a module, class, function or object of torch's; nothing of the value's own is called."""
     if isinstance(value, ModuleType):
         return _is_of(value.__dict__.get("__name__"), _PACKAGES)
     kinds = value.__mro__ if type(value) is type else type(value).__mro__
@@ -66,7 +66,7 @@ def _is_torchs(value: Any) -> bool:
 
 
 def captures() -> bool:
-    """Whether this thread is capturing a CUDA graph: what records it would stay behind."""
+    """Return whether this thread is capturing a CUDA graph: what records it would stay behind."""
     cuda = sys.modules.get("torch.cuda")
     # A torch that could not be imported has only some of its names.
     begun = getattr(cuda, "is_initialized", None)

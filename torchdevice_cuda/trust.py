@@ -68,7 +68,7 @@ def _check(status: os.stat_result, path: Path, *, shared: bool = False, above: b
 
 
 def _is_private(group: int, owner: int) -> bool:
-    """Whether a group has no member but the owner and root, as far as the list of accounts says.
+    """Return whether a group has no member but the owner and root, as far as the list of accounts says.
 
     Many systems give each user a group, which can write what the user creates.
     """
@@ -84,7 +84,7 @@ def _is_private(group: int, owner: int) -> bool:
 
 
 def _is_unmapped(user: int) -> bool:
-    """Whether `user` stands for all that have no number in this user namespace: /, in a container without root."""
+    """Return whether `user` stands for all without a number in this user namespace: /, in a container without root."""
     try:
         with open("/proc/sys/kernel/overflowuid", "rb") as file:
             if int(file.read()) != user:

@@ -54,13 +54,13 @@ def reaching_us(environ: _Environ) -> _Environ:
 
 
 def _shim_reaches_children() -> bool:
-    """Whether the shim is installed, or on ``PYTHONPATH`` as a whole: in both its ``.pth`` lies beside it."""
+    """Return whether the shim is installed, or on ``PYTHONPATH`` as a whole: in both its ``.pth`` lies beside it."""
     spec = PathFinder.find_spec("torchdevice_cuda_shim")
     return spec is not None and spec.origin is not None and Path(spec.origin).with_suffix(".pth").exists()
 
 
 def _package_reaches_children() -> bool:
-    """Whether children find torchdevice_cuda by themselves; not so when it was found in the current directory."""
+    """Return whether children find torchdevice_cuda by themselves; false if it was found in the current directory."""
     if PathFinder.find_spec(PACKAGE.name) is not None:
         return True
     # An editable install may have a finder of its own.

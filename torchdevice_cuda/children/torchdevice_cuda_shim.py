@@ -100,7 +100,7 @@ def _misspelt() -> str:
 
 
 def is_pending() -> bool:
-    """Whether the import of torch will activate torchdevice_cuda."""
+    """Return whether the import of torch will activate torchdevice_cuda."""
     return _watch is not None and _watch.pending
 
 
@@ -183,7 +183,7 @@ def end(name: str, text: str, error: BaseException) -> None:
 
 
 class Ended(KeyboardInterrupt):
-    """How a session of pytest ends with one line: it takes SystemExit for a fault of its own.
+    """End a session of pytest with one line: pytest takes SystemExit for a fault of its own.
 
     Any Exception it shows with a traceback while it collects tests, its own Exit too.
     """

@@ -1,4 +1,4 @@
-"""What a CUDA GPU does where the CPU's kernels do otherwise, as data: one row per operator (``operators.toml``).
+"""GPU behavior that differs from CPU kernels, as data: one row per operator (``operators.toml``).
 
 The native device is compiled from these files; nothing reads them while a program runs.
 """

@@ -145,7 +145,7 @@ def _plain_names(source: str) -> list[str]:
 
 
 def _is_plain_c(found: list[tokens.Token], at: int) -> bool:
-    """Whether a declaration is of ``extern "C"``, or in a block of it."""
+    """Return whether a declaration is of ``extern "C"``, or in a block of it."""
     depth, i = 0, at
     while i >= 0:
         text = found[i].text

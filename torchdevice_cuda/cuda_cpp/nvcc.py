@@ -138,7 +138,7 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
 
 
 def checked() -> bool:
-    """Whether kernels are compiled so that every use of memory is looked at: TORCHDEVICE_KERNEL_CHECKS=1."""
+    """Return whether kernels are compiled so that every use of memory is looked at: TORCHDEVICE_KERNEL_CHECKS=1."""
     said = os.environ.get(variables.KERNEL_CHECKS, "")
     try:
         return bool(said) and variables.read_switch(said)

@@ -126,7 +126,7 @@ def rewritten(tokens: list[Token], checked: bool = False) -> list[str]:
 
 
 def _in_attribute(tokens: list[Token], at: int) -> bool:
-    """Whether a name is an attribute's: the C++ library writes ``__attribute__((__noinline__))`` itself."""
+    """Return whether a name is an attribute's: the C++ library writes ``__attribute__((__noinline__))`` itself."""
     return tokens[at].text == "__noinline__" and tokens[before(tokens, at)].text == "("
 
 
@@ -175,7 +175,7 @@ def _depths(tokens: list[Token]) -> list[int]:
 
 
 def _is_scope(tokens: list[Token], at: int) -> bool:
-    """Whether a brace opens a namespace, a class or extern "C"."""
+    """Return whether a brace opens a namespace, a class or extern "C"."""
     i = before(tokens, at)
     while i >= 0 and tokens[i].text not in (";", "{", "}", ")"):
         if tokens[i].text in ("namespace", "struct", "class", "union", "enum", "extern"):
@@ -308,6 +308,6 @@ def _declared(tokens: list[Token], words: list[int]) -> Iterator[int]:
 
 
 def is_below(*roots: Path) -> Callable[[str], bool]:
-    """Whether a file is in one of the folders."""
+    """Return whether a file is in one of the folders."""
     starts = tuple(f"{root}/" for root in roots)
     return lambda file: file.startswith(starts)

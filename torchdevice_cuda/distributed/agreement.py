@@ -132,7 +132,7 @@ class CollectiveFingerprints:
     # ------------------------------------------------------------------- failures
     @property
     def has_failed(self) -> bool:
-        """Whether a rank has reported a failure."""
+        """Return whether a rank has reported a failure."""
         return bool(self._words[0])
 
     @property

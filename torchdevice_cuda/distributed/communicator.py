@@ -166,7 +166,7 @@ class Communicator(ProcessGroupGloo):
         self._options._timeout = timeout
 
     def _set_enable_nan_check(self, enable_nan_check: bool) -> None:
-        """Whether numbers are looked at before they are sent; what the compiled part does alone is not."""
+        """Return whether numbers are looked at before they are sent; what the compiled part does alone is not."""
         if enable_nan_check == (self._unchecked is not None):
             return
         if self._unchecked is not None:

@@ -93,7 +93,7 @@ def check_alike(tensors: Sequence[torch.Tensor]) -> None:
 
 
 def dense(tensor: torch.Tensor) -> bool:
-    """Whether its elements fill a piece of memory, in whatever order."""
+    """Return whether its elements fill a piece of memory, in whatever order."""
     return torch.ops.aten.is_non_overlapping_and_dense(tensor)  # type: ignore[no-any-return]
 
 

@@ -80,7 +80,7 @@ def content(results: Sequence[Result], chosen: settings.Settings, overrides: Map
 
 # ------------------------------------------------------------------------------ no names
 def _personal() -> Iterator[tuple[re.Pattern[str], str]]:
-    """What names a person or a machine, and what stands there instead. Longer things first: they hold the shorter."""
+    """Return texts that identify a person or a machine, with replacements; longer ones, which contain others, first."""
     home = os.path.expanduser("~")
     for path in dict.fromkeys((os.path.realpath(home), home)):
         if len(path) > 1 and os.path.isabs(path):
@@ -97,7 +97,7 @@ def _personal() -> Iterator[tuple[re.Pattern[str], str]]:
 
 
 def anonymous(value: Any) -> Any:
-    """The same without home folders, names of users, and the machine's name."""
+    """Return a copy without home folders, user names and the machine's name."""
     replaced = list(_personal())
 
     def clean(part: Any) -> Any:

@@ -82,7 +82,7 @@ _SIGNALLED = 128
 
 
 class RequestError(Exception):
-    """What was asked for cannot be done."""
+    """A request that cannot be fulfilled."""
 
 
 def request(words: Sequence[str]) -> tuple[list[Check], str | None]:
@@ -217,7 +217,7 @@ def _is_installed(name: str) -> bool:
 
 
 def environment(check: Check, chosen: settings.Settings, overrides: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """That of a check: the settings in force, but for those that it fixes."""
+    """Return the environment of a check: the current settings, except those that it fixes."""
     if check.untouched:
         return children.reaching_us(dict(os.environ))
     fixed: dict[str, Any] = {**_QUIET, **check.settings}

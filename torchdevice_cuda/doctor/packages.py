@@ -1,4 +1,4 @@
-"""What is installed, by its metadata: nothing is imported."""
+"""Installed packages, by their metadata: nothing is imported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _installed() -> dict[str, list[metadata.Distribution]]:
 
 
 def version(name: str) -> str | None:
-    """That of a package; None where it is not installed."""
+    """Return the version of a package; None if it is not installed."""
     found = _installed().get(name)
     return found[0].version if found else None
 
@@ -56,7 +56,7 @@ def rivals() -> list[str]:
 
 
 def backends() -> list[str]:
-    """What torch loads by itself when it is imported: name and package."""
+    """Return the backends that torch loads at its import: name and package."""
     return [f"{one.name} ({one.value})" for one in metadata.entry_points(group="torch.backends")]
 
 
@@ -73,6 +73,6 @@ def for_another_torch(torch: str) -> list[tuple[str, str]]:
 
 
 def nvidia() -> tuple[int, int]:
-    """How many packages of NVIDIA's libraries there are, and their bytes."""
+    """Return the number of packages of NVIDIA's libraries, and their bytes."""
     found = [one for name, (one, *_) in _installed().items() if name.startswith(_NVIDIA) and name != "nvidia-ml-py"]
     return len(found), sum(file.size or 0 for one in found for file in one.files or ())

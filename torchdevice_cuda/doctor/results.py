@@ -1,4 +1,4 @@
-"""What came of the checks."""
+"""Results of the checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OK, NOTED, FAILED, SKIPPED = "ok", "noted", "failed", "skipped"
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What came of one question."""
+    """The result of one question."""
 
     question: str
     verdict: str
@@ -25,7 +25,7 @@ class Answer:
 
 @dataclasses.dataclass
 class Result:
-    """What came of one check."""
+    """The result of one check."""
 
     name: str
     why: str

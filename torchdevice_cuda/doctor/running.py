@@ -114,7 +114,7 @@ class Process:
         self.result.answers.append(Answer(self._asking or moment, FAILED, time.monotonic() - self._since, words))
 
     def _resumes(self) -> bool:
-        """Whether another process is to go on; where this one was at no question, another would come no further."""
+        """Return whether another process should continue; if this one was at no question, it would get no further."""
         return self.check.resumes and bool(self._asking) and self._faults < _FAULTS
 
     # ------------------------------------------------------------------- ending

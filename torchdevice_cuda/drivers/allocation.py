@@ -349,5 +349,5 @@ def backend(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def caches(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the environment lets freed memory be kept."""
+    """Return whether the environment lets freed memory be kept."""
     return "1" not in (environment.get(f"PYTORCH_NO_{name}_MEMORY_CACHING") for name in ("CUDA", "HIP"))

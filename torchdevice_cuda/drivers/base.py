@@ -99,12 +99,12 @@ class Driver(abc.ABC):
 
     @property
     def can_capture(self) -> bool:
-        """Whether graphs can be captured: whether what is computed goes through code of ours."""
+        """Return whether graphs can be captured: whether what is computed goes through code of ours."""
         return False
 
     @property
     def pools_graphs(self) -> bool:
-        """Whether graphs have memory from pools of ours, which can be looked at and taken back."""
+        """Return whether graphs have memory from pools of ours, which can be looked at and taken back."""
         return False
 
     def graph(self) -> NativeGraph | None:
@@ -152,11 +152,11 @@ class Driver(abc.ABC):
         return None
 
     def emulates_bf16(self) -> bool:
-        """Whether bfloat16 tensors compute on this device although its capability does not promise it."""
+        """Return whether bfloat16 tensors compute on this device although its capability does not promise it."""
         return True
 
     def can_access_peer(self, device: int, peer: int) -> bool:
-        """Whether one device reads another's memory directly: all of a host's do, none reads itself as a peer."""
+        """Return whether one device reads another's memory directly: all of a host do, except their own."""
         return device != peer
 
     def check(self, index: int) -> int:
@@ -221,7 +221,7 @@ class Driver(abc.ABC):
             self.publication = None
 
     def initialized(self) -> bool:
-        """Whether this process has brought the device up."""
+        """Return whether this process has brought the device up."""
         return self._initialized_by == os.getpid()
 
     def ask(self) -> None:
@@ -230,11 +230,11 @@ class Driver(abc.ABC):
             self._asked_by = os.getpid()
 
     def in_bad_fork(self) -> bool:
-        """Whether this process was forked from one that had already used the device, or asked the runtime for it."""
+        """Return whether this process was forked from one that had used the device, or queried the runtime for it."""
         return any(who is not None and who != os.getpid() for who in (self._initialized_by, self._asked_by))
 
     def has_context(self, device: int) -> bool:
-        """Whether this process has done something on a device; asking about it is not doing."""
+        """Return whether this process has done something on a device; asking about it is not doing."""
         return self.initialized()
 
     def use(self, device: int) -> None:  # noqa: B027 (most drivers keep no account of it)

@@ -38,11 +38,11 @@ class StreamMethods:
         return self._state().handle
 
     def is_capturing(self) -> bool:
-        """Whether a graph is being captured on this stream."""
+        """Return whether a graph is being captured on this stream."""
         return active().streams.is_capturing(self.stream_id, self.device_index)
 
     def query(self) -> bool:
-        """Whether all work given to this stream is done."""
+        """Return whether all work given to this stream is done."""
         return active().streams.query(self.stream_id, self.device_index)
 
     def synchronize(self) -> None:
@@ -115,7 +115,7 @@ class EventMethods:
         active().streams.wait(self._event, *stream_of(stream))
 
     def query(self) -> bool:
-        """Whether all work captured by the event is done; True for an event never recorded."""
+        """Return whether all work captured by the event is done; True for an event never recorded."""
         return active().streams.query_event(self._event)
 
     def synchronize(self) -> None:
@@ -168,7 +168,7 @@ class _StreamMeta(_AsC):
 
 
 def is_cuda_request(device: Any) -> bool:
-    """Whether a device argument means the CUDA device: named so, or left to the accelerator."""
+    """Return whether a device argument means the CUDA device: named so, or left to the accelerator."""
     if device is None or isinstance(device, int):
         return True
     return torch.device(device).type == "cuda"

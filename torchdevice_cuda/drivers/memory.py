@@ -96,7 +96,7 @@ class Memory(abc.ABC):
 
     @property
     def caching(self) -> bool:
-        """Whether freed memory is kept for reuse."""
+        """Return whether freed memory is kept for reuse."""
         return self._caching
 
     def set_caching(self, on: bool) -> None:

@@ -59,11 +59,11 @@ class Capture:
         self.is_handed_on: Callable[[], bool] = lambda: False
 
     def minds_this_thread(self) -> bool:
-        """Whether the calling thread is one that the capture keeps from unsafe calls."""
+        """Return whether the calling thread is one that the capture keeps from unsafe calls."""
         return self.mode == GLOBAL or (self.mode == THREAD_LOCAL and self.thread == threading.get_ident())
 
     def takes(self, stream: StreamState) -> bool:
-        """Whether a stream takes part."""
+        """Return whether a stream takes part."""
         return stream.key in self.streams
 
     def fail(self, code: int) -> Exception:
@@ -77,7 +77,7 @@ class Capture:
         clock[stream.key] = clock.get(stream.key, 0) + 1
 
     def unjoined(self) -> bool:
-        """Whether a stream has work that the first one does not come behind."""
+        """Return whether a stream has work that the first one does not come behind."""
         end = self.streams[self.origin.key]
         return any(clock.get(key, 0) > end.get(key, 0) for key, clock in self.streams.items())
 
@@ -136,7 +136,7 @@ class Streams(abc.ABC):
 
     @abc.abstractmethod
     def query(self, stream_id: int, device: int) -> bool:
-        """Whether all work of a stream is done."""
+        """Return whether all work of a stream is done."""
 
     @abc.abstractmethod
     def synchronize(self, stream_id: int, device: int) -> None:
@@ -151,7 +151,7 @@ class Streams(abc.ABC):
 
     @abc.abstractmethod
     def is_capturing(self, stream_id: int, device: int) -> bool:
-        """Whether a graph is being captured on a stream."""
+        """Return whether a graph is being captured on a stream."""
 
     # ------------------------------------------------------------------- events
     @abc.abstractmethod
@@ -184,7 +184,7 @@ class Streams(abc.ABC):
 
     @abc.abstractmethod
     def query_event(self, event: EventState) -> bool:
-        """Whether the event has completed; an event never recorded has."""
+        """Return whether the event has completed; an event never recorded has."""
 
     @abc.abstractmethod
     def synchronize_event(self, event: EventState) -> None:

@@ -21,7 +21,7 @@ is_cpu: Callable[[torch.Tensor], bool] = vars(torch._C.TensorBase)["is_cpu"].__g
 
 
 def is_stranger(value: Any) -> bool:
-    """Whether an argument is, or has in it, a tensor of the CPU that is no mere number: those may be anywhere."""
+    """Return whether an argument is, or contains, a CPU tensor that is not a scalar, which may be on any device."""
     if isinstance(value, torch.Tensor):
         return is_cpu(value) and value.dim() > 0
     return isinstance(value, (list, tuple)) and any(map(is_stranger, value))
@@ -44,7 +44,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def compares_itself(op: Operator) -> bool:
-    """Whether CUDA's operator looks at devices before it looks for a kernel."""
+    """Return whether CUDA's operator looks at devices before it looks for a kernel."""
     row = rows().get(op.name())
     return row is not None and "kIterates" in row.flags and "kDeviceCheck" not in row.flags
 

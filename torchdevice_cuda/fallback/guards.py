@@ -168,7 +168,7 @@ class Guard:
         return kind
 
     def _answers(self, kind: str) -> bool:
-        """Whether something is to be done about a refusal of this kind."""
+        """Return whether something is to be done about a refusal of this kind."""
         return kind != NO_DOUBLE or self._place_double is not None
 
     def _subject(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Subject:

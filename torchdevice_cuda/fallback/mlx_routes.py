@@ -53,7 +53,7 @@ ON_CPU: Step = ("CPU", None)
 
 
 def installed() -> bool:
-    """Whether MLX is there; importing it is left to the first call that could use it."""
+    """Return whether MLX is there; importing it is left to the first call that could use it."""
     try:
         return importlib.util.find_spec("mlx.core") is not None
     except (ImportError, ValueError):  # no MLX, or a module of the program's own by that name
@@ -92,7 +92,7 @@ class Budget:
         self._started, self._spent = time.monotonic(), 0.0
 
     def allows(self, seconds: float = 0.0) -> bool:
-        """Whether so much more stays within what measuring may cost."""
+        """Return whether so much more stays within what measuring may cost."""
         return self._spent + seconds <= ALLOWANCE + SHARE * (time.monotonic() - self._started)
 
     def spend(self, seconds: float) -> None:

@@ -47,7 +47,7 @@ def _callable(op: Operator) -> Callable[..., Any]:
 
 
 def _makes_tensors(schema: torch._C.FunctionSchema) -> bool:
-    """Whether an overload takes tensors and writes into none; TorchScript has others, for numbers."""
+    """Return whether an overload takes tensors and writes into none; TorchScript has others, for numbers."""
     takes = any("Tensor" in str(argument.type) for argument in schema.arguments)
     return takes and not any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
 

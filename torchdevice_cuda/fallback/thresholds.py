@@ -37,7 +37,7 @@ def size_class(elements: int) -> int:
 
 
 def wins(pair: Pair) -> bool:
-    """Whether MLX won by enough."""
+    """Return whether MLX won by enough."""
     return pair[1] < WINS_BELOW * pair[0]
 
 
@@ -90,7 +90,7 @@ class Figures:
         return self._known.get(key)
 
     def expected(self, key: Key) -> bool:
-        """Whether MLX is expected to win where this machine has not been measured: as it did in the next smaller class
+        """Return whether MLX is expected to win on an unmeasured machine: as it did in the next smaller class
         that has been, else as shipped.
         """
         name, dtype, size = key

@@ -17,7 +17,7 @@ def _refuse(what: str) -> NoReturn:
 
 
 def refusing(name: str) -> Callable[..., Any]:
-    """What stands in the place of a function of CuPy's."""
+    """Return a function that refuses in place of one of CuPy's."""
 
     def refused(*args: Any, **kwargs: Any) -> Any:
         _refuse(f"cupy.{name}")
@@ -26,5 +26,5 @@ def refusing(name: str) -> Callable[..., Any]:
 
 
 def allocate(size: int) -> Any:
-    """What CuPy asks for memory."""
+    """Allocate memory for CuPy."""
     _refuse("cupy")

@@ -38,7 +38,7 @@ def over(interface: dict[str, Any], owner: Any) -> Any:
 
 
 class Arrays:
-    """What is changed in the simulator."""
+    """Changes of the simulator."""
 
     def __init__(self, on_gpu: Callable[[torch.Tensor], bool], exports: bool) -> None:
         """``exports``: whether tensors can be made over the arrays' memory."""

@@ -40,7 +40,7 @@ class Shadow:
         self._lock = threading.RLock()
 
     def files(self) -> Files:
-        """What is served; decided at the first call."""
+        """Return the served files; they are determined at the first call."""
         with self._lock:
             if self._files is None:
                 self._files = self._decide()

@@ -33,7 +33,7 @@ class Shown:
 
 
 class _Extension:
-    """What is loaded into one shell."""
+    """The parts that are loaded into one shell."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -63,7 +63,7 @@ class _Extension:
 
 
 def _quiet(error: BaseException) -> BaseException:
-    """The same error, of which the shell shows one line: it has shown the rest."""
+    """Return an error of which the shell shows one line, since it has shown the rest."""
     error._render_traceback_ = lambda: [f"{type(error).__name__}: as above, in the cell of %%{MAGIC}"]  # type: ignore[attr-defined]
     return error
 

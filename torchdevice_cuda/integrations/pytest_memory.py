@@ -1,4 +1,4 @@
-"""What tests do on the device, one by one: the most memory that each held, what it left, and what left the GPU."""
+"""Memory use and fallbacks of each test: its peak, the memory that it left, and its fallbacks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN = 10
 
 
 class _Use:
-    """What was on the devices when a test began."""
+    """The state of the devices when a test began."""
 
     def __init__(self) -> None:
         self.held = _held()
@@ -26,7 +26,7 @@ class _Use:
         self.peak = 0
 
     def look(self) -> None:
-        """What the test itself has held at most; others may have left something before it."""
+        """Update the peak of the test itself; earlier tests may have left memory allocated."""
         self.peak = max(self.peak, _figures("peak") - self.held)
 
 

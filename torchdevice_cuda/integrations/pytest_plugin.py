@@ -135,7 +135,7 @@ def _is_emulated() -> bool:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """What is asked for; which driver it is shows with the first import of torch."""
+    """Return the requested settings; the driver is chosen at the first import of torch."""
     if not config.option.torchdevice:
         return None
     given: dict[str, Any] = _given(config.option)

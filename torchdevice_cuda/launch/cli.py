@@ -28,7 +28,7 @@ class UsageError(Exception):
 
 @dataclasses.dataclass
 class Request:
-    """What the command line asks for."""
+    """A parsed command line."""
 
     overrides: dict[str, str] = dataclasses.field(default_factory=dict)
     #: or: script, module, command, stdin, nvidia-smi, gpus, or one of the table's, without its dashes

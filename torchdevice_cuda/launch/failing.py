@@ -1,4 +1,4 @@
-"""How a program ends that cannot have the CUDA it was started for: as under the shim, one line and exit status 2."""
+"""The end of a program that cannot have CUDA: as under the shim, one line and exit status 2."""
 
 from __future__ import annotations
 

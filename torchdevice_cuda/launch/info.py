@@ -1,4 +1,4 @@
-"""What the command line says of itself: ``--info`` what was chosen and why, ``--patches`` what is changed in torch."""
+"""The texts of ``--info``, the choices and their reasons, and of ``--patches``, the changes of torch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _activated(overrides: Mapping[str, str]) -> Driver:
 
 
 def patches(overrides: Mapping[str, str]) -> str:
-    """What is changed in torch for the chosen driver, in columns: the target, where it is written, why."""
+    """List the changes of torch for the chosen driver in columns: target, file, reason."""
     driver = _activated(overrides)
     head = ("target", "file", "why")
     rows = [head, *activation.changes()]
@@ -42,7 +42,7 @@ def patches(overrides: Mapping[str, str]) -> str:
 
 
 def text(overrides: Mapping[str, str]) -> str:
-    """What came of activating here: the driver and why it, versions, settings, devices."""
+    """Activate and describe the result: the driver and the reason, versions, settings, devices."""
     driver = _activated(overrides)
     sections = [
         ("driver", [("name", driver.name), *_reasons(driver), *driver.describe()]),

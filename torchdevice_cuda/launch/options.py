@@ -18,7 +18,7 @@ FORMATS = ("text", "json", "sarif")
 
 @dataclasses.dataclass(frozen=True)
 class Action:
-    """What is done instead of running a program."""
+    """An option that replaces running a program."""
 
     flag: str
     help: str
@@ -137,7 +137,7 @@ def _lines(rows: list[tuple[str, str]], width: int) -> Iterator[str]:
 
 
 def completion(shell: str) -> str:
-    """What makes a shell complete the options of ``torchdevice-cuda``; ImportError where shtab is not installed."""
+    """Return a shell's completion script for ``torchdevice-cuda``; ImportError if shtab is not installed."""
     import shtab
 
     parser = argparse.ArgumentParser(prog=NAME, add_help=False)

@@ -124,7 +124,7 @@ def drop_first_entry() -> None:
 
 
 def _first_entry_is_wanted() -> bool:
-    """Whether python puts an entry for the program first on the path; -P and -I keep it from doing so."""
+    """Return whether python puts an entry for the program first on the path; -P and -I keep it from doing so."""
     return not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated)
 
 
@@ -140,7 +140,7 @@ def _put_first_entry(entry: str) -> None:
 
 
 def _is_importable_from(path: str) -> bool:
-    """Whether the import system takes the path for a folder or an archive of modules."""
+    """Return whether the import system takes the path for a folder or an archive of modules."""
     for hook in sys.path_hooks:
         try:
             hook(path)
@@ -181,7 +181,7 @@ def _run(execute: Callable[[], Any]) -> None:
 
 
 def _missing_hook(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
-    """What the interpreter does for a program that has deleted ``sys.excepthook``."""
+    """Do what the interpreter does if a program has deleted ``sys.excepthook``."""
     print("sys.excepthook is missing", file=sys.stderr)
     sys.__excepthook__(kind, value, traceback)
 

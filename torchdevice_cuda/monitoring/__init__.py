@@ -1,4 +1,4 @@
-"""What the processes of a user tell each other of the GPUs that they believe in.
+"""Data that a user's processes share about the GPUs that they see.
 
 A process that uses a device publishes what it holds, in a small file that others read whenever they like. There is
 nothing to start, no thread, and nothing that is done for an operator.

@@ -1,4 +1,4 @@
-"""Where the files of running processes are: one folder for a user, which nobody else can write."""
+"""The files of running processes: one folder per user, which no other user can write."""
 
 from __future__ import annotations
 

@@ -108,6 +108,6 @@ def publish(driver: str, devices: Sequence[dict[str, Any]], resident_since: int 
 
 
 def _is_alive(name: str) -> bool:
-    """Whether a file's name tells of a process that runs here."""
+    """Return whether a file's name tells of a process that runs here."""
     pid, _, rest = name.partition("-")
     return pid.isdecimal() and str(leftovers.identity(int(pid))) == rest.partition("-")[0]

@@ -1,4 +1,4 @@
-"""What the user's running processes tell of the GPUs that they use, and how busy they are."""
+"""Read the GPUs and the load that the user's running processes publish."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _resident(pid: int) -> int:
 
 
 class Load:
-    """How busy processes are: the processor time that they took between two looks.
+    """The load of processes: their processor time between two readings.
 
     A device computes while a kernel of it runs, on however many cores: 100 is one core or more all the time.
     """

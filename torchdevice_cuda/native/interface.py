@@ -52,7 +52,7 @@ class NativeEvent(Protocol):
         """Hold later work of the stream until the event completes; the same of a graph."""
 
     def query(self) -> bool:
-        """Whether it has completed."""
+        """Return whether it has completed."""
 
     def synchronize(self) -> None:
         """Wait for it."""
@@ -85,10 +85,10 @@ class NativeGraph(Protocol):
         """Count a generator's draws as the graph's."""
 
     def holds_current_stream(self) -> bool:
-        """Whether the capture began on the thread's current stream."""
+        """Return whether the capture began on the thread's current stream."""
 
     def takes_current_stream(self) -> bool:
-        """Whether the thread's current stream takes part in the capture."""
+        """Return whether the thread's current stream takes part in the capture."""
 
 
 class Native(NativeMemory, Device, Protocol):
@@ -119,7 +119,7 @@ class Native(NativeMemory, Device, Protocol):
         """How many devices are installed."""
 
     def in_bad_fork(self) -> bool:
-        """Whether this process was forked from one that had used the device."""
+        """Return whether this process was forked from one that had used the device."""
 
     def mark_used(self) -> None:
         """From here on a forked child may not use the device."""
@@ -128,7 +128,7 @@ class Native(NativeMemory, Device, Protocol):
         """Note that something was done on a device."""
 
     def has_context(self, device: int) -> bool:
-        """Whether this process has done something on a device."""
+        """Return whether this process has done something on a device."""
 
     def publish_at(self, address: int) -> None:
         """Tell how much of each device is held, in the unsigned 64-bit cells there; 0: tell nobody."""
@@ -169,7 +169,7 @@ class Native(NativeMemory, Device, Protocol):
         """One group more, or fewer, collects its calls: then none of them is plain."""
 
     def time_collectives(self, on: bool) -> None:
-        """Whether works that are made from now on say how long they took."""
+        """Return whether works that are made from now on say how long they took."""
 
     def watch_group(
         self,
@@ -190,7 +190,7 @@ class Native(NativeMemory, Device, Protocol):
         """End that."""
 
     def send_tensors(self, on: bool) -> None:
-        """Whether ``torch.distributed.rpc`` takes the device's tensors. Missing where PyTorch has no TensorPipe."""
+        """Return whether ``torch.distributed.rpc`` takes the device's tensors. Missing if PyTorch has no TensorPipe."""
 
     # ---------------------------------------------------------- between processes
     def send_storage(self, storage: int) -> tuple[Any, ...]:
@@ -216,7 +216,7 @@ class Native(NativeMemory, Device, Protocol):
         """Set it; the one before."""
 
     def stream_query(self, device: int, stream: int) -> bool:
-        """Whether all its work is done."""
+        """Return whether all its work is done."""
 
     def stream_synchronize(self, device: int, stream: int) -> None:
         """Wait for its work."""
@@ -241,7 +241,7 @@ class Native(NativeMemory, Device, Protocol):
 
     # ------------------------------------------------------------------- graphs
     def captures_underway(self) -> bool:
-        """Whether a graph is being captured, on whatever stream."""
+        """Return whether a graph is being captured, on whatever stream."""
 
     def begin_foreign_call(self, device: int, memory: list[tuple[int, int]]) -> bool:
         """Begin to record a call of somebody else's code over this memory, addresses and sizes; false: no capture."""
@@ -251,7 +251,7 @@ class Native(NativeMemory, Device, Protocol):
 
     # ---------------------------------------------------------------- profilers
     def is_profiled(self) -> bool:
-        """Whether what the device does is being written down."""
+        """Return whether what the device does is being written down."""
 
     def describe_devices(self, properties: str) -> None:
         """What traces say of the devices: JSON objects with commas between."""
@@ -286,7 +286,7 @@ class Native(NativeMemory, Device, Protocol):
         gqa: bool,
         debug: bool,
     ) -> bool:
-        """Whether a fused kernel (a number of ``SDPBackend``) takes these tensors; with ``debug`` it warns why not."""
+        """Return whether a fused kernel (an ``SDPBackend`` number) takes these tensors; ``debug`` warns why not."""
 
     def fail_assertion(self, device: int, place: str, condition: str, cause: str = "") -> None:
         """A kernel's assertion has failed: the line is written to standard error, and the device is lost."""

@@ -83,7 +83,7 @@ class NativeMemory(Protocol):
         """How the devices are to allocate; every option is named."""
 
     def set_caching(self, on: bool) -> None:
-        """Whether freed memory is kept."""
+        """Return whether freed memory is kept."""
 
     def watch_host(self, groups: Sequence[tuple[int, str, str]]) -> None:
         """Control groups to look at besides the machine: a limit, the files with what is used and what is cached."""
@@ -122,7 +122,7 @@ class NativeMemory(Protocol):
         """
 
     def owns_device_memory(self, storage: int) -> bool:
-        """Whether a storage frees memory of the device's allocator."""
+        """Return whether a storage frees memory of the device's allocator."""
 
     def free_under(self, storage: int) -> None:
         """Free it, while the storage goes on pointing there."""

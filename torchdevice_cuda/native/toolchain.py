@@ -135,7 +135,7 @@ def _how_to_install() -> str:
 
 
 def _only_asks(found: str) -> bool:
-    """Whether a compiler of macOS is none: without the command line tools, it opens a dialog that offers them."""
+    """Return whether a macOS compiler is a stub: without the command line tools, it opens a dialog that offers them."""
     if platform.system() != "Darwin" or Path(found).parent != Path("/usr/bin"):
         return False
     asked = ["/usr/bin/xcode-select", "-p"]

@@ -1,4 +1,4 @@
-"""What a program did on the GPU and where its requests went: counted, and told at exit, in a file or in a notebook."""
+"""The report: counts of a program's work on the GPU and of its requests, written at exit to a file or a notebook."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Device(Protocol):
         """End."""
 
     def is_counted(self) -> bool:
-        """Whether it does."""
+        """Return whether the device counts."""
 
     def read_counts(self, clear: bool = False) -> dict[str, Any]:
         """Rows, memory, and the lines that they name by number; to begin again if asked to."""
@@ -51,7 +51,7 @@ class Device(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class About:
-    """What a report says of where it was made."""
+    """The circumstances of a report."""
 
     driver: str
     gpu: Callable[[], str]
@@ -61,7 +61,7 @@ class About:
 
 
 class Collector:
-    """What one activation counts; ``counters`` has the requests, if they are counted."""
+    """The counts of one activation; ``counters`` has the requests, if they are counted."""
 
     def __init__(self, about: About, counters: Counters | None, device: Device | None, hidden: list[str]) -> None:
         self._about, self._counters, self._device = about, counters, device
@@ -79,7 +79,7 @@ class Collector:
         return merged(self._now(clear=False), self._earlier)
 
     def take(self) -> Document:
-        """What was counted since this was called last; the whole report has it all the same."""
+        """Return the counts since the last call; the whole report includes them, too."""
         now = self._now(clear=True)
         self._earlier = [merged(now, self._earlier)]
         for each in (self._counters, departures, unsupported):

@@ -1,4 +1,4 @@
-"""What left the accelerator, or lost precision on it: counted with the reason, so that a report can say so."""
+"""Fallbacks, and losses of precision, counted with their reasons for the report."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class FallbackCounters:
         self.timed = False
 
     def time(self, on: bool) -> None:
-        """Whether to time those of operators that are registered from now on."""
+        """Return whether to time those of operators that are registered from now on."""
         self.timed = on
 
     def spend(self, row: Row, seconds: float) -> None:
@@ -48,17 +48,17 @@ class FallbackCounters:
             self._seconds[row] = self._seconds.get(row, 0.0) + seconds
 
     def first_at(self, row: Row, file: str, line: int) -> None:
-        """Where the program was at a departure; the first is kept."""
+        """Store the call site of a fallback, if it is the first."""
         with self._lock:
             self._sites.setdefault(row, f"{file}:{line}")
 
     def seconds(self, row: Row) -> float:
-        """How long those of a kind have taken, where they were timed."""
+        """Return the total time of fallbacks of a kind, if they were timed."""
         with self._lock:
             return self._seconds.get(row, 0.0)
 
     def site(self, row: Row) -> str:
-        """Where the first of a kind was; empty if nobody looked."""
+        """Return the call site of the first of a kind; empty if it was not recorded."""
         with self._lock:
             return self._sites.get(row, "")
 
@@ -84,7 +84,7 @@ class FallbackCounters:
             self._sites.clear()
 
     def forget(self) -> None:
-        """The same in a forked child, where another thread of the parent may have had the lock."""
+        """Replace the lock in a forked child, where another thread of the parent may have held it."""
         self._lock = threading.RLock()
         self.clear()
 
@@ -94,7 +94,7 @@ departures = FallbackCounters()
 
 
 def timed(function: Callable[..., Any], row: Row) -> Callable[..., Any]:
-    """The same function, that adds its time to what departures of a kind have taken, if somebody wants to know."""
+    """Wrap a function to add its time to that of fallbacks of a kind, if timing is on."""
     if not departures.timed:
         return function
 

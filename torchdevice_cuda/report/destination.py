@@ -1,4 +1,4 @@
-"""Where a report goes: a file, which appears whole or not at all, or a stream, which is open from the start."""
+"""The destination of a report: a file, which appears whole or not at all, or a stream, open from the start."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def complain(named: str, error: OSError) -> None:
 
 
 def beside(named: str, process: int) -> str:
-    """Where another process of the same program writes its own; a stream takes them one after the other."""
+    """Return the path for another process of the program; a stream takes reports one after the other."""
     if named == STANDARD_ERROR or _is_stream(named):
         return named
     stem, suffix = os.path.splitext(named)
@@ -80,7 +80,7 @@ def beside(named: str, process: int) -> str:
 
 
 def _has_standard_error() -> bool:
-    """Whether the program has left it open. What cannot be written would make the interpreter's last flush fail."""
+    """Return whether the program has left it open. A failed write would fail the interpreter's last flush."""
     if sys.stderr is None or sys.stderr.closed:
         return False
     try:
@@ -130,7 +130,7 @@ def _probe(named: str) -> None:
 
 
 def _room(folder: str) -> None:
-    """Whether a file can be made in a folder, and filled; nothing stays there that could be taken for a report."""
+    """Return whether a file can be created and filled in a folder; no file stays that looks like a report."""
     leftovers.remove(folder, _PREFIX)
     descriptor, name = tempfile.mkstemp(prefix=_PREFIX, dir=folder)
     try:

@@ -1,4 +1,4 @@
-"""What a report says, as data: the schema of ``--report out.json``, and how reports of several processes become one.
+"""The data of a report: the schema of ``--report out.json``, and the merging of several processes' reports.
 
 Every renderer (text, page, notebook) shows a :class:`Document` and nothing else.
 """
@@ -33,7 +33,7 @@ class Site:
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What the device did on behalf of a line: a kernel, a copy, or a call in which the host waits for the device."""
+    """The device's work for a line: a kernel, a copy, or a call in which the host waits for the device."""
 
     kind: str
     name: str
@@ -130,7 +130,7 @@ class Document:
     memory: tuple[Memory, ...] = ()
 
     def is_empty(self) -> bool:
-        """Whether nothing was counted."""
+        """Return whether nothing was counted."""
         return not (self.work or self.requests or self.departures or self.unsupported)
 
     def to_json(self) -> str:
@@ -139,7 +139,7 @@ class Document:
 
 
 def from_json(text: str) -> Document:
-    """What :meth:`Document.to_json` wrote; ValueError for anything else."""
+    """Read the data that :meth:`Document.to_json` wrote; ValueError for anything else."""
     try:
         read = json.loads(text)
         if read.pop("schema") != SCHEMA:

@@ -1,4 +1,4 @@
-"""When a report is written: as the process ends, in each of the ways in which Python has a say.
+"""Write a report as the process ends, at each exit that Python notices.
 
 There is none where Python has no say: ``os._exit``, SIGKILL, an abort or a crash.
 """
@@ -24,13 +24,13 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 class Contents(Protocol):
-    """What a report is made of."""
+    """The contents of a report."""
 
     def document(self) -> Document:
         """All of it so far."""
 
     def process(self, state: str = "ended") -> Process:
-        """Whose it is."""
+        """Return the process that it describes."""
 
     def stop(self) -> None:
         """Count no more."""

@@ -44,7 +44,7 @@ class ProcessTree:
         self._note: str | None = None
 
     def is_first(self) -> bool:
-        """Whether this process is the one that writes the report."""
+        """Return whether this process is the one that writes the report."""
         return self._first and os.getpid() == self._owner
 
     def begin(self, process: Process) -> None:
@@ -84,7 +84,7 @@ class ProcessTree:
         return dataclasses.replace(whole, processes=(*whole.processes, *silent)) if silent else whole
 
     def end(self) -> None:
-        """Nobody is waited for any more."""
+        """Stop waiting for children."""
         if not self.is_first():
             return
         if self._before is None:
@@ -120,7 +120,7 @@ class ProcessTree:
             trust.write(Path(path), text.encode(), folder, 0o600)
 
     def _is_awaited(self) -> bool:
-        """Whether the first process still lives."""
+        """Return whether the first process still lives."""
         return _has_living_owner(os.path.basename(self._folder))
 
 

@@ -123,7 +123,7 @@ def cells(document: Document) -> str:
 
 
 def fragment(document: Document, template: str) -> str:
-    """What a template makes of a report. Whatever comes from the program is escaped."""
+    """Render a template with a report. All text of the program is escaped."""
     import jinja2
 
     files = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
@@ -140,7 +140,7 @@ def fragment(document: Document, template: str) -> str:
 
 
 def bar(document: Document) -> list[Part]:
-    """Where the time went: on the GPU by operator, and elsewhere."""
+    """Return the shares of time: on the GPU by operator, and elsewhere."""
     if not document.sees_device:
         return []
     whole = sum(process.seconds for process in document.processes) or 1e-9

@@ -67,7 +67,7 @@ class Table:
 
 @dataclasses.dataclass
 class Sum:
-    """What lines or operators add up to."""
+    """The sum over lines or operators."""
 
     calls: int = 0
     seconds: float = 0.0
@@ -98,12 +98,12 @@ def sums(rows: Iterable[Work], key: Callable[[Work], object]) -> dict[object, Su
 
 
 def computed(document: Document) -> list[Work]:
-    """What ran on the device: kernels and copies."""
+    """List the work on the device: kernels and copies."""
     return [row for row in document.work if row.kind in (KERNEL, COPY)]
 
 
 def operators(document: Document) -> Table:
-    """What ran on the GPU, by operator."""
+    """Sum up the work on the GPU by operator."""
     rows = computed(document)
     total = sum(row.seconds for row in rows)
     calls = sum(row.calls for row in rows)
@@ -127,7 +127,7 @@ def operators(document: Document) -> Table:
 
 
 def lines(document: Document) -> Table:
-    """The same by line of the program."""
+    """Sum up the work on the GPU by line of the program."""
     found = sums(document.work, lambda row: row.site)
     return Table(
         "lines",
@@ -254,7 +254,7 @@ _STATES = {
 
 
 def processes(document: Document) -> Table:
-    """Who the report is of; worth a table where there were several."""
+    """List the processes of the report; a table is useful if there were several."""
     return Table(
         "processes",
         f"Processes: {len(document.processes):,}",
@@ -291,7 +291,7 @@ def all_of(document: Document) -> list[Table]:
 
 
 def heading(document: Document) -> list[str]:
-    """What a report is of, in two lines; then what it cannot say."""
+    """Describe the subject of a report in two lines; then its limits."""
     gpu = f", {document.gpu}" if document.gpu else ""
     first = document.processes[0].command if document.processes else ""
     said = [

@@ -42,7 +42,7 @@ def plain(document: Document, most: int = sys.maxsize) -> str:
 
 
 def has_rich() -> bool:
-    """Whether rich is installed."""
+    """Return whether rich is installed."""
     return importlib.util.find_spec("rich") is not None
 
 
@@ -76,5 +76,5 @@ def _rich(document: Document, width: int | None) -> str:
 
 
 def for_terminal(document: Document, colours: bool, width: int | None = None) -> str:
-    """What ``--report -`` prints; ``colours`` if somebody looks."""
+    """Write the text of ``--report -``; with ``colours`` for a terminal."""
     return _rich(document, width) if colours and has_rich() else plain(document, SHOWN)

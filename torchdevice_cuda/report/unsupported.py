@@ -11,12 +11,12 @@ unsupported = Counters()
 
 
 class _Place:
-    """Where the program is; who looks at its frames says so."""
+    """The program's call site, set by the code that looks at its frames."""
 
     find: Callable[[], tuple[str, int]] | None = None
 
     def forget(self) -> None:
-        """Nobody says any more."""
+        """Clear the call site."""
         self.find = None
 
 

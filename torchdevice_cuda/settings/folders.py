@@ -36,7 +36,7 @@ def _read(variable: str) -> Path | None:
 
 
 def cache_dir() -> Path:
-    """Where what was built and learned is kept: ``$TORCHDEVICE_CACHE_DIR``, or the user's cache folder."""
+    """Return the folder of built libraries and measurements: ``$TORCHDEVICE_CACHE_DIR``, or the user's cache folder."""
     named = _read(CACHE_DIR)
     if named is not None:
         return named
@@ -68,10 +68,10 @@ def _below_own_home(path: Path) -> Path:
 
 
 def runtime_dir() -> Path | None:
-    """Where running processes tell of themselves, if ``$TORCHDEVICE_RUNTIME_DIR`` says so."""
+    """Return the folder in which running processes publish their devices, if ``$TORCHDEVICE_RUNTIME_DIR`` names one."""
     return _read(RUNTIME_DIR)
 
 
 def memory_dir() -> Path:
-    """Where processes of this machine share files that need not outlive them: memory, or the folder for such files."""
+    """Return the folder for files that processes of this machine share while they run: in memory, if possible."""
     return _MEMORY if sys.platform == "linux" and os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())

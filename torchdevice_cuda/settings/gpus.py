@@ -19,7 +19,7 @@ Capability = tuple[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """What all GPUs of a compute capability have in common: of a multiprocessor, and of a block that opts in."""
+    """Properties that all GPUs of a compute capability share: of a multiprocessor, and of a block that opts in."""
 
     threads: int
     shared_kib: int
@@ -56,7 +56,7 @@ class Gpu:
 
     @property
     def architecture(self) -> Architecture:
-        """What follows from its capability."""
+        """Return the properties that follow from its capability."""
         return ARCHITECTURES[self.capability]
 
 

@@ -39,5 +39,5 @@ def write(names: tuple[str, ...]) -> str:
 
 
 def is_of(module: object, names: tuple[str, ...]) -> bool:
-    """Whether a module belongs to one of them."""
+    """Return whether a module belongs to one of these libraries."""
     return isinstance(module, str) and any(module == name or module.startswith(f"{name}.") for name in names)

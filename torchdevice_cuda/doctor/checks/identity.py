@@ -112,7 +112,7 @@ def errors() -> Finding:
 
 
 def _has_numpy() -> bool:
-    """Whether NumPy is installed: without it torch refuses for another reason."""
+    """Return whether NumPy is installed: without it torch refuses for another reason."""
     return importlib.util.find_spec("numpy") is not None
 
 

@@ -1,4 +1,4 @@
-"""What is installed, found and set here, and what of it would be better otherwise. torch is not imported."""
+"""Check what is installed, found and set, and advise. torch is not imported."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _is_cuda_build(installed: toolchain.Torch) -> bool:
 
 @question
 def compiled_part() -> Finding:
-    """That of the virtual GPU."""
+    """Return the compiled part of the virtual GPU."""
     found = inventory.part("cuda")
     if found.path is None:
         if sys.platform == "darwin" and platform.machine() == "arm64":

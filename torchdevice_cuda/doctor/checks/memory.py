@@ -59,7 +59,7 @@ def peaks() -> Finding:
 
 @question
 def peaks_inside_operators() -> Finding:
-    """Which a driver may not see: a figure, no verdict."""
+    """Measure peaks inside operators, which a driver may not see: a figure, no verdict."""
     tensor = torch.ones(8 * _MIB, device="cuda")
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()

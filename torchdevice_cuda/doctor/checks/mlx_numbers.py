@@ -1,4 +1,4 @@
-"""What MLX computes in the GPU's place, against the CPU: every operator of the table that there are arguments for."""
+"""Compare MLX's results with the CPU's: every operator of the table that has sample arguments."""
 
 from __future__ import annotations
 

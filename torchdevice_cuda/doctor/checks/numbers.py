@@ -1,4 +1,4 @@
-"""What the GPU lacks and programs do not know that it lacks: dtypes, addresses, operators. Results are the CPU's."""
+"""Check dtypes, addresses and operators that the GPU lacks, unknown to programs: the results are the CPU's."""
 
 from __future__ import annotations
 

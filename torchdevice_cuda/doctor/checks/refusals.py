@@ -36,7 +36,7 @@ def _row(error: Exception) -> str:
 
 
 def _ask(probe: Probe) -> dict[str, Any]:
-    """What came of one call; raises where that is wrong, or in words that nobody knows."""
+    """Make one call and return its outcome; raise if it is wrong, or if its message is unknown."""
     try:
         known = probe.call(_here)
     except (RuntimeError, TypeError) as error:

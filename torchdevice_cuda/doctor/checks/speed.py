@@ -1,4 +1,4 @@
-"""How long the operators of MLX's table take on the GPU, through MLX and on the CPU: what thresholds can be set from.
+"""Time the operators of MLX's table on the GPU, through MLX and on the CPU, as a basis for thresholds.
 
 Sizes and figures are those of ``tools/bench/mlx.py``: seconds, the best of a few, by operator, dtype and size class;
 copies into MLX's arrays and back included, those between GPU and CPU not. Each operator and size is a question of its
@@ -112,7 +112,7 @@ add("in all", _in_all)
 
 @question
 def a_large_product() -> Finding:
-    """What a GPU is for."""
+    """Time a large matrix product, the purpose of a GPU."""
     host = torch.rand(1024, 1024)
     on_cpu, on_gpu = _on_cpu(lambda: host @ host), _on_gpu(torch.mm, (host, host))
     return {"seconds on the CPU": on_cpu, "on the GPU": on_gpu}

@@ -26,7 +26,7 @@ _ALONE = "--reference"
 
 
 def _values(*shape: int, scale: float = 1.0) -> torch.Tensor:
-    """The same on every device, to the last bit."""
+    """Return values that are equal on every device, to the last bit."""
     count = torch.Size(shape).numel()
     return torch.tensor([scale * (index * 37 % 101 - 50) / 50 for index in range(count)]).reshape(shape)
 
@@ -79,7 +79,7 @@ def _to_cuda(value: nn.Module | torch.Tensor) -> object:
 
 
 def _reference() -> list[float]:
-    """What stock torch computes on the CPU."""
+    """Return stock torch's result on the CPU."""
     environment = {**os.environ, "TORCHDEVICE_AUTO": "0"}
     command = [sys.executable, "-m", str(__spec__.name), _ALONE]
     done = subprocess.run(

@@ -17,7 +17,7 @@ _NVIDIA = ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version")
 
 
 def has_nvidia_driver() -> bool:
-    """Whether NVIDIA's driver is installed, so that a CUDA GPU may answer."""
+    """Return whether NVIDIA's driver is installed, so that a CUDA GPU may answer."""
     return any(os.path.exists(path) for path in _NVIDIA)
 
 

@@ -188,7 +188,7 @@ class HostStreams(CapturingStreams):
         again: Callable[[EventState, int, int], None],
         note: Callable[[EventState, StreamState], bool],
     ) -> bool:
-        """Whether what is done with an event is part of a capture: its order is, and the program's own event is."""
+        """Return whether an action on an event is part of a capture: its order is, and the program's own event is."""
         if not self.captures.underway and event.captured is None:
             return False
         capture = self.captures.of(state)

@@ -118,7 +118,7 @@ class MpsDriver(RecordingDriver):
         return self._count
 
     def in_bad_fork(self) -> bool:
-        """Whether this process was forked from one that had used the GPU."""
+        """Return whether this process was forked from one that had used the GPU."""
         ask = named("torch._C._mps_is_in_bad_fork")
         return super().in_bad_fork() or (ask is not None and bool(ask()))
 

@@ -58,7 +58,7 @@ class Recording:
             self._release(self._id)
 
     def signalled(self) -> bool:
-        """Whether all work before it is done."""
+        """Return whether all work before it is done."""
         import torch
 
         return bool(torch._C._mps_queryEvent(self._id))
@@ -99,7 +99,7 @@ class MpsStreams(HostStreams):
         self._drain()
 
     def _idle(self) -> bool:
-        """Whether the queue has run dry: an event that is recorded now signals within a moment.
+        """Return whether the queue has run dry: an event that is recorded now signals within a moment.
 
         One that has not is kept, and while it has not signalled nothing is added: who asks in a loop does not fill the
         queue. Once it has, work may have been added since, so that another has to tell.
@@ -191,7 +191,7 @@ class MpsStreams(HostStreams):
 
 
 def _signals(recording: Recording, patience: float) -> bool:
-    """Whether a signal arrives before the patience is at an end."""
+    """Return whether a signal arrives before the patience is at an end."""
     last, pause = time.monotonic() + patience, _SHORTEST_S
     while not recording.signalled():
         if time.monotonic() > last:

@@ -101,7 +101,7 @@ class Draws:
         self._add = add
 
     def knows(self, generator: torch.Generator) -> bool:
-        """Whether its draws are the graph's."""
+        """Return whether its draws are the graph's."""
         return _name(generator) in self._followed
 
     def of(self, generator: torch.Generator) -> _Followed:

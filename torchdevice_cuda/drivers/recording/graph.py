@@ -113,11 +113,11 @@ class RecordedGraph:
         return [node.name for node in self._nodes if node.name]
 
     def holds_current_stream(self) -> bool:
-        """Whether the capture began on the thread's current stream."""
+        """Return whether the capture began on the thread's current stream."""
         return self._recording is not None and self._stream() is self._recording.capture.origin
 
     def takes_current_stream(self) -> bool:
-        """Whether the thread's current stream takes part in the capture."""
+        """Return whether the thread's current stream takes part in the capture."""
         return self._recording is not None and self._recording.capture.takes(self._stream())
 
 

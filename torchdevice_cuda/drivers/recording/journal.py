@@ -38,11 +38,11 @@ class Journal:
         self._values[storage._cdata] = storage
 
     def owns(self, tensor: torch.Tensor) -> bool:
-        """Whether it is the capture's own."""
+        """Return whether it is the capture's own."""
         return memory_of(tensor)._cdata in self._own
 
     def is_value(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor was made in the capture, and nothing of the GPU's went into it."""
+        """Return whether a tensor was made in the capture, and nothing of the GPU's went into it."""
         return memory_of(tensor)._cdata in self._values
 
     def spoil(self, tensor: torch.Tensor) -> None:

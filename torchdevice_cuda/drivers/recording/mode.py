@@ -68,7 +68,7 @@ def one_call() -> Iterator[None]:
 
 
 def is_carrying() -> bool:
-    """Whether that is so."""
+    """Return whether that is so."""
     return _here.carrying
 
 
@@ -96,7 +96,7 @@ class Recorder(TorchDispatchMode):
         torch._C._push_on_torch_dispatch_stack(self)
 
     def is_here(self) -> bool:
-        """Whether the calling thread has it entered."""
+        """Return whether the calling thread has it entered."""
         return _here.recorder is self or any(mode is self for mode in modes())
 
     def leave(self) -> None:
@@ -140,10 +140,10 @@ def refuse_unseen(what: str) -> None:
 
 
 def is_recorded() -> bool:
-    """Whether what the calling thread computes goes into a graph."""
+    """Return whether what the calling thread computes goes into a graph."""
     return any(isinstance(mode, Recorder) for mode in modes())
 
 
 def only_recorded() -> bool:
-    """Whether nobody but captures of ours looks at what the calling thread computes."""
+    """Return whether nobody but captures of ours looks at what the calling thread computes."""
     return all(isinstance(mode, Recorder) for mode in modes())

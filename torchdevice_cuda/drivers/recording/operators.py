@@ -99,7 +99,7 @@ class Facts:
         return None if self.generator is None else self.argument(self.generator, args, kwargs)
 
     def waits_in(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether CUDA's kernel would make the host wait in this call."""
+        """Return whether CUDA's kernel would make the host wait in this call."""
         if self.name == "aten::equal":
             return args[0] is not args[1] and args[0].shape == args[1].shape
         if self.indexes:

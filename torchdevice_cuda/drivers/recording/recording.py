@@ -132,14 +132,14 @@ class Recording:
         return self._recorded(call, facts, generator, stream)
 
     def _concerns(self, given: list[torch.Tensor], kwargs: dict[str, Any]) -> bool:
-        """Whether a call computes on the GPU."""
+        """Return whether a call computes on the GPU."""
         if is_carrying() or any(tensor.device.type == self._real for tensor in given):
             return True
         asked = kwargs.get("device")
         return asked.type == self._real if isinstance(asked, torch.device) else self._shared and not given
 
     def _is_hosts(self, tensor: torch.Tensor) -> bool:
-        """Whether memory is the host's: the CPU's beside a GPU, pinned memory where they are the same."""
+        """Return whether memory is the host's: the CPU's beside a GPU, pinned memory where they are the same."""
         return tensor.is_pinned() if self._shared else tensor.device.type == "cpu"
 
     def _recorded(

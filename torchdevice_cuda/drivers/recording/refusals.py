@@ -78,7 +78,7 @@ class Refusals:
 
 
 def _waits(args: Arguments, kwargs: Keywords) -> bool:
-    """Whether ``copy_(self, src, non_blocking)`` is to wait."""
+    """Return whether ``copy_(self, src, non_blocking)`` is to wait."""
     return not (args[2] if len(args) > 2 else kwargs.get("non_blocking"))
 
 

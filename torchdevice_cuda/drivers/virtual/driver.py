@@ -142,7 +142,7 @@ class VirtualDriver(HostDriver):
         return super().in_bad_fork() or ("_module" in self.__dict__ and self._module.in_bad_fork())
 
     def has_context(self, device: int) -> bool:
-        """Whether something was done on a device, here or in torch's C++."""
+        """Return whether something was done on a device, here or in torch's C++."""
         return self._module.has_context(device)
 
     def use(self, device: int) -> None:

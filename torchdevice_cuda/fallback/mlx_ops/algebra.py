@@ -137,7 +137,7 @@ def _convolution(
 
 
 def _even_windows(x: torch.Tensor, output_size: Sequence[int]) -> bool:
-    """Whether every window has the same size and none overlap."""
+    """Return whether every window has the same size and none overlap."""
     return x.dim() >= 4 and all(n > 0 and size % n == 0 for size, n in zip(x.shape[-3:], output_size, strict=True))
 
 

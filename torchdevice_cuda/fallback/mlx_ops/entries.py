@@ -63,7 +63,7 @@ def tensors(values: Iterable[Any]) -> list[torch.Tensor]:
 
 
 def fits(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether an entry computes these arguments as torch does."""
+    """Return whether an entry computes these arguments as torch does."""
     found = tensors((*args, *kwargs.values()))
     if mlx() is None or not found:
         return False
@@ -83,7 +83,7 @@ def run(entry: Entry, *args: Any, **kwargs: Any) -> Any:
 
 
 def same(*values: Any, **named: Any) -> bool:
-    """Whether all tensors are of one dtype: MLX promotes otherwise than torch does."""
+    """Return whether all tensors are of one dtype: MLX promotes otherwise than torch does."""
     return len({tensor.dtype for tensor in tensors((*values, *named.values()))}) == 1
 
 
@@ -102,7 +102,7 @@ def unary(mlx_name: str) -> Function:
 
 
 def has_axes(x: torch.Tensor, *values: Any, **named: Any) -> bool:
-    """Whether there is an axis to go along, and the result is of the array's own dtype."""
+    """Return whether there is an axis to go along, and the result is of the array's own dtype."""
     return x.dim() > 0 and named.get("dtype") is None
 
 

@@ -1,4 +1,4 @@
-"""What the installed torch has, read from its files: nothing of it is imported."""
+"""The names of the installed torch, read from its files without importing it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _lacking() -> frozenset[str]:
 
 
 def leaves_the_apple_gpu(name: str) -> bool:
-    """Whether a function of torch is one whose operator goes elsewhere on an Apple GPU."""
+    """Return whether a torch function's operator falls back on an Apple GPU."""
     for prefix, spelled in _PREFIXES.items():
         if name.startswith(prefix):
             return spelled + name.removeprefix(prefix) in _lacking()

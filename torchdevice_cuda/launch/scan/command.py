@@ -33,11 +33,11 @@ _Read = tuple[list[Use], str | None]
 
 
 class ScanError(Exception):
-    """Nothing can be scanned, and why."""
+    """An error that prevents the scan."""
 
 
 class Result(NamedTuple):
-    """What was found."""
+    """The findings of a scan."""
 
     driver: str
     found: list[tuple[str, Use]]

@@ -1,4 +1,4 @@
-"""What becomes of a use of CUDA on each driver. A rule has a sample, which the tests run on the drivers themselves.
+"""Rules: the effect of a use of CUDA on each driver. A rule has a sample, which the tests run on the drivers.
 
 A name that is in no rule and that ``torch.cuda`` publishes works: all of it is served.
 """
@@ -21,7 +21,7 @@ ALL = (CUDA, *ELSEWHERE)
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What becomes of a use, and what to do about it."""
+    """The effect of a use, and the advice."""
 
     what: str
     advice: str = ""

@@ -57,7 +57,7 @@ class Gpu:
 
     @property
     def bus_id(self) -> str:
-        """Where it is on the bus, as NVML writes it."""
+        """Return its bus id, as NVML writes it."""
         return f"00000000:{self.device.bus:02X}:00.0"
 
 
@@ -87,7 +87,7 @@ def now(settings: Settings, with_load: bool = True) -> list[Gpu]:
 
 
 def _expected(index: int, settings: Settings) -> monitoring.Device:
-    """What a program would find that is started now."""
+    """Return the device that a program started now would see."""
     memory = chosen_memory(settings) or machine.share(settings.devices)
     label = LABEL if settings.driver in ("cpu", "mps") else VIRTUAL_LABEL
     return host_facts(index, memory, settings, label).to_monitoring_device(index)

@@ -265,7 +265,7 @@ class Library:
 
 # ------------------------------------------------------------------------ ctypes
 def _of(argument: Any) -> Any:
-    """What an argument refers to: programs pass ``byref(x)``, ``pointer(x)`` or an array."""
+    """Return the object that an argument refers to: programs pass ``byref(x)``, ``pointer(x)`` or an array."""
     if hasattr(argument, "_obj"):
         return argument._obj
     return argument.contents if hasattr(argument, "contents") else argument
@@ -288,7 +288,7 @@ def _write(buffer: Any, size: Any, text: str) -> None:
 
 
 def _fill(argument: Any, **values: Any) -> None:
-    """Those fields that the structure has: later versions have more."""
+    """Set the fields that the structure has: later versions have more."""
     target = _of(argument)
     names = {field[0] for field in target._fields_}
     for name, value in values.items():
@@ -324,7 +324,7 @@ def _sensed(gpu: Gpu) -> int:
 
 
 def is_nvml(name: object) -> bool:
-    """Whether this is what programs call the library."""
+    """Return whether this is a name by which programs load the library."""
     return isinstance(name, (str, bytes, os.PathLike)) and os.path.basename(os.fsdecode(name)).startswith(
         ("libnvidia-ml.", "nvml.dll")
     )

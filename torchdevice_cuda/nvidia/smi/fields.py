@@ -1,4 +1,4 @@
-"""What ``--query-gpu`` and ``--query-compute-apps`` can be asked for: one row a field, with its unit and its source.
+"""Fields of ``--query-gpu`` and ``--query-compute-apps``: one row per field, with its unit and its source.
 
 A field that NVIDIA's tool has and no host can answer is ``[N/A]``, as on a GPU without the sensor.
 """

@@ -94,7 +94,7 @@ def _no_metric() -> Refusal:
 
 
 def _separated(request: Request, moment: Moment, heads: list[list[str]], rows: list[list[object]]) -> str:
-    """The same between commas: the names and the units, unless they are not wanted, then the figures."""
+    """Yield lines of comma-separated values: names and units, unless they are unwanted, then figures."""
     kept = [row for row, word in ((0, "noheader"), (1, "nounit")) if heads and word not in request.format]
     lines = [f"#{_stamps(request, row)}" + ", ".join(column[row] for column in heads) for row in kept]
     lines += [f"{_stamp(request, moment)} " + ", ".join(map(str, row)) for row in rows]
@@ -112,7 +112,7 @@ def _cells(row: Sequence[object], first: int) -> str:
 
 
 def _first(request: Request) -> int:
-    """How wide the first column is: wider behind a time."""
+    """Return the width of the first column: it is wider after a time."""
     return 7 if request.stamps else 5
 
 

@@ -40,7 +40,7 @@ def folder() -> Path:
 
 
 def is_ours(directory: str) -> bool:
-    """Whether the ``nvidia-smi`` of a folder is this one."""
+    """Return whether the ``nvidia-smi`` of a folder is this one."""
     with contextlib.suppress(OSError), open(Path(directory, _NAME), "rb") as file:
         return _MARK.encode() in file.read(4096)
     return False

@@ -1,4 +1,4 @@
-"""What a command line of ``nvidia-smi`` asks for."""
+"""Parse a command line of ``nvidia-smi``."""
 
 from __future__ import annotations
 

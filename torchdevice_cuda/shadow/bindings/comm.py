@@ -20,7 +20,7 @@ Streams = Sequence[torch._C.Stream | None]
 
 
 def on_device(tensor: torch.Tensor) -> bool:
-    """Whether a tensor lives on the driver's device: what ``is_cuda`` says of it on CUDA."""
+    """Return whether a tensor lives on the driver's device: what ``is_cuda`` says of it on CUDA."""
     return tensor.device.type == active().device_type
 
 

@@ -113,7 +113,7 @@ def _cuda_init() -> None:
 
 
 def _cuda_isInBadFork() -> bool:
-    """Whether this process was forked from one that had used the device."""
+    """Return whether this process was forked from one that had used the device."""
     return active().in_bad_fork()
 
 
@@ -151,12 +151,12 @@ def _cuda_maybeExchangeDevice(device: int) -> int:
 
 
 def _cuda_canDeviceAccessPeer(device: int, peer: int) -> bool:
-    """Whether one device reads another's memory directly."""
+    """Return whether one device reads another's memory directly."""
     return active().can_access_peer(device, peer)
 
 
 def _cuda_hasPrimaryContext(device: int) -> bool:
-    """Whether a device is in use by this process."""
+    """Return whether a device is in use by this process."""
     driver = active()
     if not 0 <= device < driver.device_count():
         raise RuntimeError(f"hasPrimaryContext expects a valid device index, but got device_index={device}")

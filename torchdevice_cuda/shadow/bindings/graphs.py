@@ -184,7 +184,7 @@ class _CUDAGraph(pybind.PybindObject):
 
     @property
     def _has_graph_exec(self) -> bool:
-        """Whether there is something to replay."""
+        """Return whether there is something to replay."""
         return self.__instantiated
 
     def pool(self) -> tuple[int, int]:

@@ -82,7 +82,7 @@ def _cuda_set_cudnn_benchmark_limit(limit: int) -> None:
 
 
 def _cuda_get_conv_benchmark_empty_cache() -> bool:
-    """Whether benchmarking a convolution may empty the memory cache."""
+    """Return whether benchmarking a convolution may empty the memory cache."""
     return _benchmark_empty_cache
 
 

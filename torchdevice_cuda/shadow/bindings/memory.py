@@ -119,7 +119,7 @@ def _cuda_cudaCachingAllocator_enable(value: bool) -> None:
 
 
 def _cuda_cudaCachingAllocator_is_enabled() -> bool:
-    """Whether freed memory may be kept."""
+    """Return whether freed memory may be kept."""
     return active().memory.caching
 
 
@@ -213,7 +213,7 @@ def _cuda_record_memory_history_legacy(
 
 
 def _cuda_isHistoryEnabled() -> bool:
-    """Whether a history is kept."""
+    """Return whether a history is kept."""
     return _history
 
 
@@ -235,7 +235,7 @@ def _cuda_getMemoryMetadata() -> str:
 
 
 def _cuda_memoryMetadataSupported() -> bool:
-    """Whether that text is kept: the native allocator of CUDA does."""
+    """Return whether that text is kept: the native allocator of CUDA does."""
     return active().memory.settings.backend == NATIVE
 
 
@@ -350,7 +350,7 @@ def _cuda_releasePool(device: int, pool: PoolId) -> None:
 
 
 def _cuda_checkPoolLiveAllocations(device: int, pool: PoolId, expected: set[int]) -> bool:
-    """Whether exactly these addresses are live in a pool."""
+    """Return whether exactly these addresses are live in a pool."""
     live = {
         block["address"]
         for segment in active().memory.snapshot(pool)["segments"]

@@ -49,7 +49,7 @@ def _nccl_init_rank(num_ranks: int, unique_id: bytes, rank: int) -> NoReturn:
 
 # --------------------------------------------------------------------------- checks
 def distinct(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether the tensors can be on one device each.
+    """Return whether the tensors can be on one device each.
 
     Tensors that do not say which device they are on (the ``cpu`` driver) are dealt out, one to a device, while
     devices last: a machine with one device can no more reduce over two than CUDA could.

@@ -29,7 +29,7 @@ _ids = itertools.count(1)
 
 
 def _profiled() -> bool:
-    """Whether torch's profiler runs."""
+    """Return whether torch's profiler runs."""
     return torch._C._autograd._profiler_enabled()
 
 

@@ -51,7 +51,7 @@ def _free_And_Remove_DeleterFn(storage_ptr: int) -> None:
 
 
 def _has_Standard_Deleter(storage_ptr: int) -> bool:
-    """Whether CUDA's caching allocator owns a storage's memory; where the host's does, it never is."""
+    """Return whether CUDA's caching allocator owns a storage's memory; where the host's does, it never is."""
     return active().pools_graphs and graph_memory("_has_Standard_Deleter").owns_device_memory(storage_ptr)
 
 
@@ -66,7 +66,7 @@ def _construct_CUDA_Tensor_From_Storage_And_Metadata(
 def _tensors_data_ptrs_at_indices_equal(
     tensors: Sequence[torch.Tensor], data_ptrs: Sequence[int | None], indices: Sequence[int]
 ) -> bool:
-    """Whether the tensors at these positions lie at these addresses; positions without an address are skipped."""
+    """Return whether the tensors at these positions have these addresses; positions without one are skipped."""
     return all(data_ptrs[i] is None or tensors[i].data_ptr() == data_ptrs[i] for i in indices)
 
 

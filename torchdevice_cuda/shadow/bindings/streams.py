@@ -187,7 +187,7 @@ def _cuda_setStream(stream_id: int, device_index: int, device_type: int) -> None
 
 
 def _cuda_isCurrentStreamCapturing() -> bool:
-    """Whether a graph is being captured on the current stream."""
+    """Return whether a graph is being captured on the current stream."""
     driver = active()
     device = driver.current_device()
     return driver.streams.is_capturing(driver.streams.current(device), device)

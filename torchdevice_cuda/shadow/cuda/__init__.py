@@ -30,7 +30,7 @@ _queued_calls.clear()
 
 # ---------------------------------------------------------------------- availability
 def is_available() -> bool:
-    """Whether there is a device. Unless NVML is to be asked, a process that is forked later cannot use it."""
+    """Return whether there is a device. Unless NVML is to be asked, a process that is forked later cannot use it."""
     if is_of(sys._getframe(1).f_globals.get("__name__"), active().settings.hide_from):
         return False  # what this library chooses for CUDA cannot run here
     if _nvml_based_avail() and torch.cuda._device_count_nvml() >= 0:

@@ -14,5 +14,5 @@ def _ensure_supported() -> NoReturn:
 
 
 def _is_locality_software_supported() -> bool:
-    """Whether NVIDIA's driver could be asked for the domains of a device's memory: there is none, so it has one."""
+    """Return whether NVIDIA's driver reports memory domains of a device: without a driver, it has one domain."""
     return False

@@ -15,7 +15,7 @@ stock.execute(globals())
 
 
 def is_available(tensors: Iterable[torch.Tensor]) -> bool:
-    """Whether the collectives can take these tensors: dense, contiguous, on the device, one to each."""
+    """Return whether the collectives can take these tensors: dense, contiguous, on the device, one to each."""
     tensors = list(tensors)
     usable = all(not tensor.is_sparse and tensor.is_contiguous() and on_device(tensor) for tensor in tensors)
     return usable and distinct(tensors)

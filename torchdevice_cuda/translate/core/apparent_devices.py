@@ -99,7 +99,7 @@ class ApparentDevices:
                         self.known_cpu.note(memory)
 
     def is_cpu(self, tensor: torch.Tensor) -> bool:
-        """Whether the program believes that a tensor on the accelerator is the CPU's."""
+        """Return whether the program believes that a tensor on the accelerator is the CPU's."""
         if not self.cuda_named:
             return True
         memory = _memory(tensor)
@@ -111,7 +111,7 @@ class ApparentDevices:
         return not self.cuda_named or self.known_cpu.holds(memory)
 
     def is_known_cuda(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor was made for CUDA; of results of operators that is not known."""
+        """Return whether a tensor was made for CUDA; of results of operators that is not known."""
         return tensor in self._known_cuda
 
     def carry(self, source: torch.Tensor, made: torch.Tensor) -> torch.Tensor:

@@ -58,7 +58,7 @@ verdicts = _Verdicts()
 
 
 def asked_by_program() -> bool:
-    """Whether the code that called into torchdevice_cuda asks for the program."""
+    """Return whether the code that called into torchdevice_cuda asks for the program."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         verdict = verdicts[frame.f_globals.get("__name__")]
@@ -90,7 +90,7 @@ def site() -> tuple[str, int]:
 
 
 def asks_first(known: list[weakref.ref[Any]]) -> bool:
-    """Whether a request is the first that a module makes for itself as it is made; ``known`` is the module before.
+    """Return whether a request is the first that a module makes in its constructor; ``known`` is the previous module.
 
     The program asked once: ``nn.Linear(2, 2, device=...)`` asks for its weight and for its bias.
     """

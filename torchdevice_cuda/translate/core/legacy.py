@@ -63,7 +63,7 @@ class TensorType(type):
         return _is_kind(instance, cls.dtype, layout) and cls._holds(instance)
 
     def _holds(cls, instance: torch.Tensor) -> bool:
-        """Whether a tensor of its kind is CUDA's to the program."""
+        """Return whether a tensor of its kind is CUDA's to the program."""
         translator = cls._translator
         if Trait.CPU_TENSORS in translator.driver.traits:
             return instance in translator.marks or cls.is_sparse

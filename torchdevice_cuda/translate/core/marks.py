@@ -38,7 +38,7 @@ class References:
             self.sweep()
 
     def holds(self, value: Any) -> bool:
-        """Whether an object is known: it, and not another at the address of one that has died."""
+        """Return whether an object is known: it, and not another at the address of one that has died."""
         reference = self.refs.get(id(value))
         return reference is not None and reference() is value
 

@@ -19,7 +19,7 @@ Keywords = dict[str, Any]
 
 
 def crossing(context: Context) -> Callable[[torch.Tensor, bool], bool]:
-    """Whether a tensor on the GPU that is to stay there goes from the CPU to CUDA, or back, as the program sees it."""
+    """Return whether a tensor that stays on the GPU moves between the CPU and CUDA as the program sees it."""
     translator, on_gpu = context.translator, context.on_gpu
 
     def crosses(tensor: torch.Tensor, wants_gpu: bool) -> bool:

@@ -40,7 +40,7 @@ class Override:
 
     @property
     def on(self) -> bool:
-        """Whether explicit requests for the CPU are meant."""
+        """Return whether explicit requests for the CPU are meant."""
         return self._on
 
     def toggle(self) -> bool:

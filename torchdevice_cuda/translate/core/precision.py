@@ -31,7 +31,7 @@ class Precision:
         self._warned: set[tuple[str, int]] = set()
 
     def is_refusal(self, error: BaseException) -> bool:
-        """Whether an error says that the device has no float64, and something is to be done about it."""
+        """Return whether an error says that the device has no float64, and something is to be done about it."""
         return self.choice != "raise" and refusal(error) == NO_DOUBLE
 
     def admit(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -44,11 +44,11 @@ class Patch:
         return path.relative_to(_ROOT).as_posix() if path.is_relative_to(_ROOT) else str(path)
 
     def wanted(self, traits: Trait) -> bool:
-        """Whether it is for a driver with these traits."""
+        """Return whether it is for a driver with these traits."""
         return self.traits in traits and not self.without & traits
 
     def covers(self, target: str) -> bool:
-        """Whether a name in torch is among its targets."""
+        """Return whether a name in torch is among its targets."""
         return any(_pattern(declared).fullmatch(target) for declared in self.targets)
 
 

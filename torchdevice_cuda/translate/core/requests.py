@@ -134,17 +134,17 @@ class Translator:
         return f"cuda:{index} ({device.type}:{index})"
 
     def names_accelerator(self, asked: Any) -> bool:
-        """Whether a request that has been translated names the accelerator by any name; an integer always does."""
+        """Return whether a translated request names the accelerator by any name; an integer always does."""
         if asked.__class__ is str or asked.__class__ is torch.device:
             return asked in self._gpu_requests
         return isinstance(asked, str) and asked in self._gpu_requests or as_device(asked).type in ACCELERATORS
 
     def believes_in_cpu(self) -> bool:
-        """Whether all that is on the accelerator is the CPU's to the program, which has not asked for CUDA yet."""
+        """Return whether the program sees all accelerator tensors as the CPU's, since it has not requested CUDA yet."""
         return self.tracks_apparent_devices and not self.apparent_devices.cuda_named
 
     def applies_default_target(self) -> bool:
-        """Whether requests for no device go to the accelerator here and now.
+        """Return whether requests for no device go to the accelerator here and now.
 
         Not while the program has chosen a device for a block, not in a forked child (an accelerator does not survive a
         fork) and not in a worker that prepares data.
@@ -169,7 +169,7 @@ class Translator:
         )
 
     def _stays_on_cpu(self) -> bool:
-        """Whether this process prepares data or was forked: requests for the CPU are meant there."""
+        """Return whether this process prepares data or was forked: requests for the CPU are meant there."""
         return self.default_target is not None and (
             (self.forked and self.driver.in_bad_fork()) or _worker._worker_info is not None
         )
@@ -217,7 +217,7 @@ def as_device(asked: Any) -> torch.device:
 
 
 def names_a_device(asked: Any) -> bool:
-    """Whether torch would read this as a device; what it would not is left to torch, whose error says so."""
+    """Return whether torch would read this as a device; what it would not is left to torch, whose error says so."""
     if isinstance(asked, (str, torch.device, bytes)):
         return True
     return hasattr(asked, "__index__") and not isinstance(asked, (bool, torch.Tensor))

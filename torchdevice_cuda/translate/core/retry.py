@@ -38,7 +38,7 @@ def rescued(
 
 
 def _is_foreign(asked: Any) -> bool:
-    """Whether a request is one that torch refuses and the table does not."""
+    """Return whether a request is one that torch refuses and the table does not."""
     if isinstance(asked, torch.device):
         return asked.type == "mps"
     return isinstance(asked, str) and (asked == TOGGLE or asked.partition(":")[0] == "mps")

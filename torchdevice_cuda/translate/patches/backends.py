@@ -55,7 +55,7 @@ def fft_plan_cache(context: Context) -> None:
 
 @patch("torch._C._is_flash_attention_available", traits=Trait.SUBSTITUTE)
 def attention(context: Context) -> None:
-    """Whether fused attention is compiled in is asked of the CUDA part of torch; the host has its own fused kernel."""
+    """torch queries its CUDA part for compiled fused attention; the host has its own fused kernel."""
     if named("torch._C._is_flash_attention_available") is not None:
         context.editor.set(torch._C, "_is_flash_attention_available", lambda: True)
 

@@ -140,7 +140,7 @@ class _Done:
         self._threads: int | None = threads
 
     def is_set(self) -> bool:
-        """Whether the DataLoader is done."""
+        """Return whether the DataLoader is done."""
         if self._threads is not None:
             torch.set_num_threads(self._threads)
             self._threads = None

@@ -38,7 +38,7 @@ _BETWEEN = frozenset({"torch.library", "torch._library.custom_ops"})
 
 
 def _by_torch() -> bool:
-    """Whether it is torch that registers a kernel, with a function of ours between."""
+    """Return whether it is torch that registers a kernel, with a function of ours between."""
     frame: FrameType | None = _frame(2)
     while frame is not None and frame.f_globals.get("__name__") in _BETWEEN:
         frame = frame.f_back

@@ -110,7 +110,7 @@ def _staying(restore: Restore) -> Restore:
 
 
 def _names_another_device(map_location: Any) -> bool:
-    """Whether it is a device, and not CUDA. Another text may be a tag that a program has registered a function for."""
+    """Return whether it is a device other than CUDA. Other text may be a tag with a registered function."""
     if not isinstance(map_location, (str, torch.device)) or str(map_location).startswith("cuda"):
         return False
     try:

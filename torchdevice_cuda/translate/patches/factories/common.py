@@ -55,13 +55,13 @@ def constructors() -> dict[str, tuple[Any, str, Function]]:
 
 
 def takes_generator(name: str) -> bool:
-    """Whether every form of a function can be given a generator, as only random functions can."""
+    """Return whether every form of a function can be given a generator, as only random functions can."""
     schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
     return any(argument.name == "generator" for schema in schemas for argument in schema.arguments)
 
 
 def injection(translator: Translator, name: str) -> Callable[[Arguments, Keywords], bool] | None:
-    """Whether a call that names no device is to be given one; ``None`` if never."""
+    """Return whether a call that names no device is to be given one; ``None`` if never."""
     if translator.default_target is None or name in LIKE or name in ENTRANCES:
         return None
     overridable = name in OVERRIDABLE

@@ -30,7 +30,7 @@ _dispatch_modes = torch._C._len_torch_dispatch_stack
 
 
 def is_traced() -> bool:
-    """Whether somebody but a graph that is captured looks at what the thread computes."""
+    """Return whether somebody but a graph that is captured looks at what the thread computes."""
     return _dispatch_modes() != 0 and not only_recorded()
 
 
