@@ -26,7 +26,7 @@ def known_operators() -> set[str]:
 def rules(value: Any) -> Iterator[str]:
     """The rules that a row names."""
     if isinstance(value, dict):
-        yield from (item for key, item in value.items() if key in ("if", "refuse", "mixed_types"))
+        yield from (item for key, item in value.items() if key in ("if", "refuse", "compare", "mixed_types"))
     if isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from rules(item)
@@ -50,12 +50,26 @@ def test_errors_are_used() -> None:
 
 
 def test_families_are_the_codes() -> None:
-    header = (OPERATORS / "widening.h").read_text()
+    header = (OPERATORS / "rows.h").read_text()
     families = re.search(r"enum class Family[^{]*\{([^}]*)\}", header)
     assert families is not None
     known = {re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower() for name in re.findall(r"^  (\w+),", families[1], re.M)}
     given = [row["widened"] for row in ROWS.values() if "widened" in row]
     assert {one if isinstance(one, str) else one["when"] for one in given} <= known
+
+
+def test_flags_are_the_codes() -> None:
+    """Those that a row has by another key, too: ``waits = false`` is kNeverWaits."""
+    header = (OPERATORS / "rows.h").read_text()
+    flags = re.search(r"enum RowFlag[^{]*\{([^}]*)\}", header)
+    assert flags is not None
+    by_value = {"divides_integers", "divides_integers_by_mode", "waits", "never_waits"}
+    constants = {"k" + name.title().replace("_", "") for name in {*contract.FLAGS, *by_value}}
+    assert set(re.findall(r"^  (\w+) =", flags[1], re.M)) == constants
+    wrong = {
+        name: row[flag] for name, row in ROWS.items() for flag in contract.FLAGS if row.get(flag, True) is not True
+    }
+    assert wrong == {}
 
 
 def test_every_key_is_written(tmp_path: Path) -> None:
@@ -70,7 +84,7 @@ def test_every_key_is_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[mm]\ntake = []\n", "mm has take; what a row may say: asserts, contiguous"),
+        ("[mm]\ntake = []\n", "mm has take; what a row may say: asks_grad, asserts"),
         ('[mm]\nwaits = true\n[bmm]\nsame = ["mm"]\n', "mm has two rows"),
     ],
 )

@@ -105,3 +105,9 @@ def test_words_of_the_double(tmp_path: Path) -> None:
         """)
     )
     assert [use.name for use in ours.words_of_the_double(tmp_path)] == ['MPS "says" so', "both say so"]
+
+
+def test_words_of_rows() -> None:
+    """Those of an operator with two limits, too."""
+    found = [use.name for use in ours.words_of_rows()]
+    assert len(found) > 5 and found.count("index_reduce for MPS does not support torch.long dtype") == 1

@@ -59,7 +59,8 @@ def results(found: dict[str, wheels.Wheel]) -> Iterator[checks.Result]:
     known = texts.reviewed(HERE / "reviewed.txt")
     may_lack = _compat.NOT_EVERYWHERE
     targets = [target for patch in patches.registered() for target in patch.targets]
-    torch_c, torch_mps, words = ours.torch_c(), ours.torch_mps(targets=targets), ours.words_of_the_double()
+    torch_c, torch_mps = ours.torch_c(), ours.torch_mps(targets=targets)
+    words = ours.words_of_the_double() + ours.words_of_rows()
     patterns = [evidence.words for evidence in refusals.TABLE]
     yield checks.python_files(found[INSTALLED], Path(torch.__file__).parents[1])
     every = []

@@ -170,6 +170,14 @@ def words_of_the_double(root: Path = _CSRC) -> list[Use]:
     return [use for use in found if " " in use.name.strip()]
 
 
+def words_of_rows() -> list[Use]:
+    """List what rows of the contract have our device say where it is an Apple GPU."""
+    from torchdevice_cuda import contract
+
+    rows = contract.read_operators().values()
+    return [Use(one["words"], "contract/operators.toml") for row in rows for one in row.get("mps_refuses", ())]
+
+
 def _mps_half(text: str) -> str:
     """A source as the compiler sees it where the device is an Apple GPU; blank lines for the others."""
     out, standing = [], [True]

@@ -1,6 +1,7 @@
 """GPU behavior that differs from CPU kernels, as data: one row per operator (``operators.toml``).
 
-The native device is compiled from these files; nothing reads them while a program runs.
+The native device is compiled from these files. While a program runs, they are read when it first captures a graph on a
+driver that has no native device.
 """
 
 from __future__ import annotations
@@ -12,27 +13,22 @@ from typing import Any
 from .._compat import read_toml
 
 _FOLDER = Path(__file__).resolve().parent
-#: What a row may say; ``operators.toml`` says what each means.
-KEYS = frozenset(
-    {
-        "takes",
-        "refuses",
-        "kernel",
-        "refuse",
-        "mixed_types",
-        "widened",
-        "nondeterministic",
-        "waits",
-        "asserts",
-        "words",
-        "list_kernel",
-        "refuses_cpu_number",
-        "mixes_devices",
-        "indexes",
-        "divides_integers",
-        "never_draws",
-        "contiguous",
-    }
+#: What holds of an operator or does not: keys that are true; ``operators.toml`` explains each.
+FLAGS = (
+    "asks_grad",
+    "indexes",
+    "mixes_devices",
+    "never_draws",
+    "only_moves",
+    "only_reads",
+    "stays_composite",
+    "takes_any_memory",
+    "uses_cpu_kernel",
+)
+#: What a row may say.
+KEYS = frozenset(FLAGS).union(
+    "asserts compare contiguous divides_integers kernel list_kernel mixed_types mps_refuses nondeterministic refuse "
+    "refuses refuses_cpu_number takes waits widened words".split()
 )
 
 

@@ -11,14 +11,6 @@ from .. import contract
 
 Row = dict[str, Any]
 _CUDA = "/pytorch/aten/src/ATen/native/cuda/"
-_UNLESS = {
-    "integral": "kIntegralTypes",
-    "complex": "kComplexTypes",
-    "promotes": "kPromotes",
-    "converts": "kConverts",
-    "other_norms": "kOtherNorms",
-    "other_sums": "kOtherSums",
-}
 
 
 def write_tables(folder: Path) -> None:
@@ -54,59 +46,75 @@ def _rule(name: str | None) -> str:
     return "nullptr" if name is None else "&rules::" + name.replace("(", "<").replace(")", ">")
 
 
+def _braces(*words: str) -> str:
+    return f"{{{', '.join(words)}}}"
+
+
 def _row(*words: str) -> str:
-    return f"{{{', '.join(words)}}},"
+    return f"{_braces(*words)},"
 
 
-def _taken(operator: str, row: Row) -> Iterator[str]:
-    if "takes" in row or "refuses" in row:
-        types = _set(row["takes"]) if "takes" in row else f"~({_set(row['refuses'])})"
-        yield _row(_text(operator), types, _text(row.get("kernel")), _rule(row.get("refuse")))
+def _operator(operator: str, row: Row) -> Iterator[str]:
+    """Write the fields of ``Row`` in rows.h, in their order."""
+    yield _row(
+        _text(operator),
+        _set(_flags(row)),
+        str(sum(1 << position for position in row.get("contiguous", ()))),
+        _set(row["takes"]) if "takes" in row else f"~(Types{{0}} | {_set(row.get('refuses', []))})",
+        _text(row.get("kernel")),
+        _rule(row.get("refuse")),
+        _rule(row.get("mixed_types")),
+        _wide(row),
+        _list_kernel(row),
+        _nondeterministic(row),
+        _waits(row),
+        _rule(row.get("compare")),
+    )
 
 
-def _mixed_types(operator: str, row: Row) -> Iterator[str]:
-    if "mixed_types" in row:
-        yield _row(_text(operator), _rule(row["mixed_types"]))
+def _flags(row: Row) -> list[str]:
+    found = [flag for flag in contract.FLAGS if row.get(flag) is True]
+    if "divides_integers" in row:
+        found.append("divides_integers" + ("_by_mode" if row["divides_integers"] == "mode" else ""))
+    if "waits" in row:
+        found.append("waits" if row["waits"] else "never_waits")
+    return found
 
 
-def _widened(operator: str, row: Row) -> Iterator[str]:
+def _wide(row: Row) -> str:
     if "widened" not in row:
-        return
+        return "{}"
     given = row["widened"] if isinstance(row["widened"], dict) else {"when": row["widened"]}
-    family = _constant(given["when"])[1:]
     weight = _set(given["rounded"]) if "rounded" in given else str(given.get("weight", 0))
     types = _set(given.get("types", ["halves"]))
-    yield _row(_text(operator), f"Family::{family}", types, _text(given.get("results")), weight)
+    return _braces(types, f"Family::{_constant(given['when'])[1:]}", _text(given.get("results")), weight)
 
 
-def _overloads(operator: str, given: Any) -> list[str]:
-    named = given.get("overloads") if isinstance(given, dict) else None
-    return [f"{operator}.{overload}" for overload in named] if named else [operator]
+def _list_kernel(row: Row) -> str:
+    given = row.get("list_kernel")
+    if given is None:
+        return "0"
+    return _set(["takes_lists", *(["takes_any_lists"] if given is True else [f"unless_{n}" for n in given["unless"]])])
 
 
-def _nondeterministic(operator: str, row: Row) -> Iterator[str]:
+def _overloads(given: Row) -> str:
+    return _text(f" {' '.join(given['overloads'])} " if "overloads" in given else None)
+
+
+def _nondeterministic(row: Row) -> str:
     given = row.get("nondeterministic")
     if given is None:
-        return
+        return "{}"
     given = given if isinstance(given, dict) else {"caller": given}
+    caller = _text(given["caller"])
     if "before" in given:
-        yield f"#if !HOSTDEVICE_TORCH_SINCE({given['before'].replace('.', ', ')})"
-    for name in _overloads(operator, given):
-        yield _row(_text(name), _text(given["caller"]), _rule(given.get("if")))
-    if "before" in given:
-        yield "#endif"
+        caller = f"HOSTDEVICE_TORCH_SINCE({given['before'].replace('.', ', ')}) ? nullptr : {caller}"
+    return _braces(caller, _overloads(given), _rule(given.get("if")))
 
 
-def _waits(operator: str, row: Row) -> Iterator[str]:
+def _waits(row: Row) -> str:
     given = row.get("waits")
-    if given:
-        for name in _overloads(operator, given):
-            yield _row(_text(name), _rule(given.get("if") if isinstance(given, dict) else None))
-
-
-def _never_waits(operator: str, row: Row) -> Iterator[str]:
-    if row.get("waits") is False:
-        yield f"{_text(operator)},"
+    return _braces(_overloads(given), _rule(given.get("if"))) if isinstance(given, dict) else "{}"
 
 
 def _asserts(operator: str, row: Row) -> Iterator[str]:
@@ -136,31 +144,15 @@ def _words(operator: str, row: Row) -> Iterator[str]:
         )
 
 
-def _list_kernel(operator: str, row: Row) -> Iterator[str]:
-    given = row.get("list_kernel")
-    if given is not None:
-        unless = ["kNothing"] if given is True else [_UNLESS[name] for name in given["unless"]]
-        yield _row(_text(operator), " | ".join(unless) or "0")
-
-
 def _refuses_cpu_number(operator: str, row: Row) -> Iterator[str]:
     for given in row.get("refuses_cpu_number", ()):
         yield _row(_text(operator), str(given["argument"]), _text(given.get("words")))
 
 
-def _contiguous(operator: str, row: Row) -> Iterator[str]:
-    if "contiguous" in row:
-        yield _row(_text(operator), str(sum(1 << place for place in row["contiguous"])))
-
-
-def _names(key: str, value: object = True) -> Callable[[str, Row], Iterator[str]]:
-    """Write the full names of operators whose rows have this value; the in-place form too."""
-
-    def write(operator: str, row: Row) -> Iterator[str]:
-        if row.get(key) == value:
-            yield f'"aten::{operator}", "aten::{operator}_",'
-
-    return write
+def _mps_refuses(operator: str, row: Row) -> Iterator[str]:
+    for given in row.get("mps_refuses", ()):
+        types = _set(given["types"]) if "types" in given else f"~({_set(given['but'])})"
+        yield _row(_text(operator), types, _text(given["words"]))
 
 
 def _kernel_names() -> Iterator[str]:
@@ -170,20 +162,9 @@ def _kernel_names() -> Iterator[str]:
 
 
 _TABLES: dict[str, Callable[[str, Row], Iterator[str]]] = {
-    "taken": _taken,
-    "mixed_types": _mixed_types,
-    "widened": _widened,
-    "nondeterministic": _nondeterministic,
-    "waits": _waits,
-    "never_waits": _never_waits,
+    "rows": _operator,
     "asserts": _asserts,
     "words": _words,
-    "list_kernel": _list_kernel,
     "refuses_cpu_number": _refuses_cpu_number,
-    "contiguous": _contiguous,
-    "mixes_devices": _names("mixes_devices"),
-    "indexes": _names("indexes"),
-    "divides_integers": _names("divides_integers", "always"),
-    "divides_integers_by_mode": _names("divides_integers", "mode"),
-    "never_draws": _names("never_draws"),
+    "mps_refuses": _mps_refuses,
 }

@@ -247,6 +247,7 @@ void register_direct_kernels() {
   registrar.on_host_typed("empty.memory_format", TORCH_FN(empty_memory_format));
   registrar.on_host_typed("empty_strided", TORCH_FN(empty_strided));
   registrar.impl_typed("copy_", TORCH_FN(copy_));
+  claim(kDense, "copy_", /*computes_as_cpu=*/true);
   registrar.on_host_typed("view", TORCH_FN(view));
   registrar.on_host_typed("as_strided", TORCH_FN(as_strided));
   registrar.on_host_typed("_reshape_alias", TORCH_FN(reshape_alias));

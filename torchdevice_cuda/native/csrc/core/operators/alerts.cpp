@@ -3,9 +3,9 @@
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <cstring>
 #include <string>
 
-#include "compat.h"
 #include "operators/facts.h"
 #include "operators/registration.h"
 #include "operators/rules.h"
@@ -20,52 +20,24 @@ namespace {
 
 using torch::jit::Stack;
 
-// max_unpool is missing: the CPU's kernels say it themselves.
-constexpr Nondeterministic kNondeterministic[] = {
-#include "contract/nondeterministic.inc"
-};
-// Besides what PyTorch itself says of an operator: that its result, or its result's shape, depends on elements.
-constexpr Waiting kWaiting[] = {
-#include "contract/waits.inc"
-};
-constexpr const char* kNeverWaiting[] = {
-#include "contract/never_waits.inc"
-};
-constexpr Waiting kAlways = {"*"}, kForIndices = {"*", &rules::waits_for_indices};
+constexpr Waiting kAlways, kForIndices = {nullptr, &rules::waits_for_indices};
 
-// As rows have it: without the underscore of the in-place form, with the overload.
-std::string row_name(const c10::OperatorHandle& op) {
-  std::string name = aten_name(op.schema().name(), "");
-  if (!name.empty() && name.back() == '_') name.pop_back();
-  const auto& overload = op.schema().overload_name();
-  return name.empty() || overload.empty() ? name : name + "." + overload;
-}
-
-bool is_named(const char* row, const std::string& name) {
-  return name == row || name.substr(0, name.find('.')) == row;
-}
-
-template <class Row, size_t kRows>
-const Row* find_in(const Row (&rows)[kRows], const std::string& name) {
-  for (const auto& row : rows)
-    if (is_named(row.name, name)) return &row;
-  return nullptr;
+bool is_among(const char* overloads, const c10::OperatorHandle& op) {
+  return !overloads || std::strstr(overloads, (" " + op.schema().overload_name() + " ").c_str());
 }
 
 }  // namespace
 
-const Nondeterministic* find_nondeterministic(const c10::OperatorHandle& op) {
-  const std::string name = row_name(op);
-  return kIsCuda && !name.empty() ? find_in(kNondeterministic, name) : nullptr;
+const Nondeterministic* find_nondeterministic(const c10::OperatorHandle& op, const Row& row) {
+  const auto& found = row.nondeterministic;
+  return kIsCuda && found.caller && is_among(found.overloads, op) ? &found : nullptr;
 }
 
-const Waiting* find_waiting(const c10::OperatorHandle& op) {
-  const std::string name = row_name(op);
-  if (!kIsCuda || name.empty()) return nullptr;
-  for (const char* never : kNeverWaiting)
-    if (is_named(never, name)) return nullptr;
-  if (is_indexing(op.schema().name())) return &kForIndices;
-  if (const auto* found = find_in(kWaiting, name)) return found;
+// Besides what rows say, PyTorch tags operators whose result, or its shape, depends on elements.
+const Waiting* find_waiting(const c10::OperatorHandle& op, const Row& row) {
+  if (!kIsCuda || row.is(kNeverWaits) || aten_name(op.schema().name(), "").empty()) return nullptr;
+  if (row.is(kIndexes)) return &kForIndices;
+  if (row.is(kWaits) && is_among(row.waits.overloads, op)) return &row.waits;
   const bool told = op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape);
   return told ? &kAlways : nullptr;
 }

@@ -90,19 +90,19 @@ C10_NOINLINE void divide_by_one_for_zero(Stack& stack, size_t base) {
 
 C10_NOINLINE void check_type(const Facts& f, c10::ScalarType type, bool first) {
   check_computes(type);
-  for (const auto* limit : f.limits) TORCH_CHECK(!(first && limit->refused(type)), limit->words);
+  for (const auto* limit : f.limits) TORCH_CHECK(!(first && holds(limit->refused, type)), limit->words);
 }
 
 // Types with which it is not simply the CPU's kernel that computes: CUDA's has none for them, or it is a wider type's.
 C10_NOINLINE void look_at_types(
     std::optional<Widening>& wide, const Facts& f, Types types, Stack& stack, size_t base, c10::DeviceIndex index) {
-  if (f.mixed) f.mixed->check(stack, base);
-  if (f.taken) check_taken(*f.taken, stack, base);
+  if (f.row->mixed_types) f.row->mixed_types(stack, base);
+  check_taken(*f.row, stack, base);
   // Of several types the CPU's kernel makes what CUDA's does: a wider one, or an error.
-  if (!(types & f.widened) || (!f.wide->mixes() && are_mixed(stack, base))) return;
+  if (!(types & f.widened) || (!f.row->wide.mixes() && are_mixed(stack, base))) return;
   size_t inputs = f.args.size();
   while (inputs > 1 && f.args[inputs - 1].written) inputs--;  // outputs come last
-  wide.emplace(*f.wide, index);
+  wide.emplace(*f.row, index);
   if (!wide->ask(stack, base, inputs, f.dtypes)) wide.reset();
 }
 
@@ -210,7 +210,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   const bool told = kIsCuda && is_profiled() && f.launches;
   // By the tensors as they came: their aliases are all on the CPU.
   const bool awaited = told && waits(f, *stack, base);
-  const char* kernel = told && f.list ? list_kernel(*f.list, f, *stack, base) : nullptr;
+  const char* kernel = told && f.row->list_kernel ? list_kernel(f, *stack, base) : nullptr;
   Aliases aliases(index, f.keep_alive);
   if (!f.keep_alive) aliases.keep_lazy();
   for (auto i : f.interesting) {
@@ -373,7 +373,7 @@ void change_list(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
   if (is_profiled() && !may_be_captured() && !DeviceWork::underway()) {
     const Facts& f = shared_facts(op);
     const size_t base = stack->size() - f.args.size();
-    kernel = list_kernel(*f.list, f, *stack, base);
+    kernel = list_kernel(f, *stack, base);
     if (kernel) launch.begin(op.schema().name(), (*stack)[base].toTensorList().get(0).device().index());
   }
   op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), stack);

@@ -26,7 +26,7 @@ void check_as_metal(const c10::OperatorHandle& op, const Facts& f, const torch::
       if (t.device().type() == kType || (t.dim() == 0 && !f.args[i].written)) return;
       if (f.iterates) two_devices(device(0), t.device());
       TORCH_CHECK(
-          !takes_any_memory(op.schema().name()), op.operator_name(),
+          !f.row->is(kTakesAnyMemory), op.operator_name(),
           " would crash the process on a Mac: it takes the CPU's memory for the GPU's");
       TORCH_CHECK(false, "Passed CPU tensor to MPS op");
     });
@@ -47,30 +47,6 @@ constexpr NoNumber kNoNumbers[] = {
 // CUDA's wrapper of an operator on sparse tensors, as error messages call it.
 std::string sparse_method(const c10::OperatorHandle& op) {
   return "wrapper_SparseCUDA_" + op.schema().overload_name() + "_" + aten_name(op.schema().name(), "");
-}
-
-// Operators that look at the devices of two arguments themselves, before anybody else does.
-void check_named(const Facts& f, const torch::jit::Stack& stack, size_t base) {
-  const auto given = [&](size_t i) -> const at::Tensor* {
-    const bool there = i < f.args.size() && stack[base + i].isTensor() && stack[base + i].toTensor().defined();
-    return there ? &stack[base + i].toTensor() : nullptr;
-  };
-  const at::Tensor *first = given(0), *second = given(1);
-  if (!first || !second) return;
-  if (f.name == "masked_fill")
-    TORCH_CHECK(
-        first->device() == second->device(), "expected self and mask to be on the same device, but got mask on ",
-        second->device(), " and self on ", first->device());
-  if (first->device().type() != kType) return;
-  const bool slow = f.name.rfind("slow_conv", 0) == 0 || f.name.rfind("_slow_conv", 0) == 0;
-  if (!slow && f.name != "convolution" && f.name != "_convolution" && f.name != "mkldnn_convolution") return;
-  const at::Tensor *input = first, *weight = second, *bias = given(slow ? 3 : 2);
-  TORCH_CHECK(
-      input->device() == weight->device(), "Input type (", input->toString(), ") and weight type (", weight->toString(),
-      ") should be the same");
-  TORCH_CHECK(
-      !bias || input->device() == bias->device(), "Input type (", input->toString(), ") and bias type (",
-      bias->toString(), ") should be the same");
 }
 
 void check_numbers(const Facts& f, const torch::jit::Stack& stack, size_t base) {
@@ -125,7 +101,7 @@ void check_devices(
     check_as_metal(op, f, stack, base);
     return;
   }
-  check_named(f, stack, base);
+  if (f.row->compare) f.row->compare(stack, base);
   if (f.device_check) {
     std::optional<c10::Device> common;
     for (auto i : f.check_order) {

@@ -1,26 +1,18 @@
-// Which types CUDA's kernels take where the CPU's take others, and how they refuse the rest.
+// Which types CUDA's kernels take where the CPU's take others, how they refuse the rest, and several types in one call.
 #pragma once
 
 #include <ATen/core/stack.h>
 
-#include <string_view>
-
-#include "operators/types.h"
+#include "operators/rows.h"
 
 namespace hostdevice {
 
-struct TakenRow {
-  const char* op;
-  Types taken;
-  const char* kernel;  // as it calls itself when it refuses
-  // Refuses in other words, or returns where it depends on more than the type and there is nothing to refuse.
-  void (*refuse)(c10::ScalarType type, const torch::jit::Stack& stack, size_t base) = nullptr;
-};
-
-// The operator's row; null where the CPU's kernel takes no more than CUDA's.
-const TakenRow* find_taken_row(std::string_view name);
+inline constexpr Types kFractions = kHalves | kFloats | kComplexHalf | kComplex;
 
 // Raises if CUDA's kernel has no code for the type of the arguments, which start at `base`.
-void check_taken(const TakenRow& row, const torch::jit::Stack& stack, size_t base);
+void check_taken(const Row& row, const torch::jit::Stack& stack, size_t base);
+
+// Whether tensors among the arguments, which start at `base`, have several types. Single numbers do not count.
+bool are_mixed(const torch::jit::Stack& stack, size_t base);
 
 }  // namespace hostdevice

@@ -2,9 +2,6 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
-#include <unordered_map>
-#include <unordered_set>
-
 #include "operators/assertions.h"
 #include "operators/op_table.h"
 #include "operators/registration.h"
@@ -13,60 +10,6 @@ namespace hostdevice {
 namespace {
 
 using c10::DispatchKey;
-using Names = std::unordered_set<std::string>;
-
-const Names& mixing_ops() {
-  static const auto* ops = new Names{
-#include "contract/mixes_devices.inc"
-  };
-  return *ops;
-}
-const Names& indexing_ops() {
-  static const auto* ops = new Names{
-#include "contract/indexes.inc"
-  };
-  return *ops;
-}
-
-// Divisions of whole numbers, by the second argument. Others divide truly, unless they are given a rounding mode: those
-// overloads have it in their name (Tensor_mode, Scalar_mode, out_mode ...).
-bool divides_integers(const c10::FunctionSchema& schema) {
-  static const auto* always = new Names{
-#include "contract/divides_integers.inc"
-  };
-  static const auto* with_mode = new Names{
-#include "contract/divides_integers_by_mode.inc"
-  };
-  if (always->count(schema.name())) return true;
-  return with_mode->count(schema.name()) && schema.overload_name().find("mode") != std::string::npos;
-}
-
-// Operators that draw only for a dropout which they are never called with here: nothing moves the generator.
-bool never_draws(const c10::FunctionSchema& schema) {
-  static const auto* ops = new Names{
-#include "contract/never_draws.inc"
-  };
-  return ops->count(schema.name()) != 0;
-}
-
-// Arguments, as bits by position, that the CPU's kernel takes for contiguous: where they are not, as an expanded
-// weight, it reads what lies behind them. CUDA's kernels go by strides.
-uint32_t read_as_contiguous(const std::string& name) {
-  static const auto* rows = new std::unordered_map<std::string, uint32_t>{
-#include "contract/contiguous.inc"
-  };
-  const auto found = rows->find(name);
-  return found == rows->end() ? 0 : found->second;
-}
-
-// Operators whose kernel at the device's key is more than the CPU's: none of the boxed ones.
-bool has_own_kernel(const std::string& name) {
-  static const auto* same = new Names{"copy_",       "add.Tensor",  "sub.Tensor",   "mul.Tensor", "div.Tensor",
-                                      "add_.Tensor", "mul_.Tensor", "relu",         "mm",         "bmm",
-                                      "addmm",       "clone",       "fill_.Scalar", "zero_",      "sum.dim_IntList"};
-  return is_claimed(kDense, name) && !same->count(name);
-}
-
 // A type travels as a number; only the schema as it was written says what it is.
 bool is_type(const c10::Argument& argument) {
   c10::TypePtr type = argument.real_type();
@@ -74,28 +17,24 @@ bool is_type(const c10::Argument& argument) {
   return type->kind() == c10::TypeKind::ScalarTypeType;
 }
 
-// With which types of arguments it is not simply the CPU's kernel that computes, and what does.
-void add_types(Facts& f, const c10::FunctionSchema& schema) {
-  if (schema.name().compare(0, kAten.size(), kAten) != 0) return;
-  f.name = schema.name().substr(kAten.size());
-  if (f.name.back() == '_') f.name.pop_back();
-  f.wide = find_wide_row(f.name);
-  f.taken = find_taken_row(f.name);
-  f.mixed = find_mixed_row(f.name);
-  f.list = find_list_row(f.name);
-  if (f.mixed) f.exclusive = kFractions;
-  if (f.wide) f.widened = widened(*f.wide);
+// Divisions of whole numbers, by the second argument. Others divide truly, unless they are given a rounding mode: those
+// overloads have it in their name (Tensor_mode, Scalar_mode, out_mode ...).
+bool divides_integers(const Row& row, const std::string& overload) {
+  return row.is(kDividesIntegers) || (row.is(kDividesIntegersByMode) && overload.find("mode") != std::string::npos);
+}
+
+// With which types of arguments it is not simply the CPU's kernel that computes.
+void add_types(Facts& f) {
+  const Row& row = *f.row;
+  if (row.mixed_types) f.exclusive = kFractions;
+  f.widened = widened(row.wide);
   // The narrow type may be one that is asked for.
-  if (f.wide && f.wide->family == Family::Crossing && !f.dtypes.empty()) f.widened = types_of(at::kFloat);
-  f.special = f.widened | (f.taken ? ~f.taken->taken : 0);
-  f.contiguous = read_as_contiguous(f.name);
+  if (f.widened && row.wide.family == Family::Crossing && !f.dtypes.empty()) f.widened = types_of(at::kFloat);
+  f.special = f.widened | ~row.takes;
+  f.contiguous = row.contiguous;
 }
 
 }  // namespace
-
-bool is_indexing(const std::string& name) {
-  return indexing_ops().count(name) != 0;
-}
 
 Kind kind_of(const c10::TypePtr& given) {
   c10::TypePtr type = given;
@@ -124,6 +63,9 @@ Kind kind_of(const c10::TypePtr& given) {
 std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
   auto f = std::make_unique<Facts>();
   const auto& schema = op.schema();
+  f->name = row_name(schema.name());
+  const Row& row = find_row(f->name);
+  f->row = &row;
   const auto& arguments = schema.arguments();
   std::vector<uint16_t> positional;
   bool has_generator = false;
@@ -152,25 +94,25 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
     if (type == c10::TypeKind::NumberType || type == c10::TypeKind::BoolType) f->reads_back = true;
     if (r.alias_info() && !r.alias_info()->isWrite()) f->view = true;
   }
-  f->divides = divides_integers(schema);
-  f->asks_grad = schema.name() == "aten::_sparse_mm_reduce_impl" || schema.name() == "aten::_fused_sdp_choice";
+  f->divides = divides_integers(row, schema.overload_name());
+  f->asks_grad = row.is(kAsksGrad);
   f->composite = !op.hasKernelForDispatchKey(DispatchKey::CPU) &&
       op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
   if (!kIsCuda) {
-    f->any_type = only_moves(schema.name());
+    f->any_type = row.is(kOnlyMoves);
     for (const auto& limit : kLimits)
-      if (schema.name() == limit.name) f->limits.push_back(&limit);
+      if (f->name == limit.op) f->limits.push_back(&limit);
   }
-  f->mixes = mixing_ops().count(schema.name()) != 0;
-  f->indexing = is_indexing(schema.name());
-  f->waiting = find_waiting(op);
+  f->mixes = row.is(kMixesDevices);
+  f->indexing = row.is(kIndexes);
+  f->waiting = find_waiting(op, row);
   f->reads_back = f->reads_back && !f->waiting;  // once is enough
-  f->nondeterministic = find_nondeterministic(op);
+  f->nondeterministic = find_nondeterministic(op, row);
   f->tells = f->waiting || f->nondeterministic;
-  f->only_reads = schema.name() == "aten::_local_scalar_dense";
+  f->only_reads = row.is(kOnlyReads);
   f->launches = !f->view && !op.hasTag(at::Tag::inplace_view) &&
       (f->writes || f->tensor_returns || f->returns == 0 || f->reads_back || f->waiting);
-  f->seeded = !has_generator && op.hasTag(at::Tag::nondeterministic_seeded) && !never_draws(schema);
+  f->seeded = !has_generator && op.hasTag(at::Tag::nondeterministic_seeded) && !row.is(kNeverDraws);
   const std::string name = aten_name(schema.name(), schema.overload_name());
   if (const auto* row = name.empty() ? nullptr : find_op_row(name.c_str())) {
     f->device_check = (row->flags & kDeviceCheck) != 0;
@@ -178,10 +120,10 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
     f->iterates = (row->flags & kIterates) != 0;
     f->method = row->method;
   }
-  if (kIsCuda) add_types(*f, schema);
+  if (kIsCuda) add_types(*f);
   f->asserts = kIsCuda && may_assert(f->name);
   f->straight = !f->asserts && !f->seeded && !f->divides && !f->keep_alive && !f->asks_grad && !f->contiguous &&
-      !has_own_kernel(name);
+      !computes_otherwise(kDense, name);
   return f;
 }
 

@@ -13,9 +13,8 @@
 #include "operators/alerts.h"
 #include "operators/dtypes.h"
 #include "operators/launches.h"
-#include "operators/mixed_types.h"
 #include "operators/refusals.h"
-#include "operators/types.h"
+#include "operators/rows.h"
 #include "operators/widening.h"
 
 namespace c10 {
@@ -37,6 +36,8 @@ struct ArgFact {
 };
 
 struct Facts {
+  const Row* row = nullptr;  // never null when made
+  std::string name;          // as rows have it; empty if it is not one of PyTorch's own
   std::vector<ArgFact> args;
   std::vector<uint16_t> interesting;  // positions whose kind is not Other
   std::vector<uint16_t> check_order;  // outputs first, then the positional tensors
@@ -65,19 +66,12 @@ struct Facts {
   std::vector<const Limit*> limits;
   Types special = 0;  // types of arguments with which it is not simply the CPU's kernel that computes
   Types widened = 0;
-  const WideRow* wide = nullptr;
-  const TakenRow* taken = nullptr;
-  const MixedRow* mixed = nullptr;
-  const ListRow* list = nullptr;
   Types exclusive = 0;           // types of which it does not take several
   uint32_t contiguous = 0;       // arguments that the CPU's kernel reads as if they were, as bits by position
   std::vector<uint16_t> dtypes;  // positions of arguments that are types
   std::string method;
-  std::string name;  // as tables have it: without namespace, overload and the underscore of the in-place form
 };
 
-// Whether an operator takes index tensors, which may live on the CPU.
-bool is_indexing(const std::string& name);
 Kind kind_of(const c10::TypePtr& type);
 std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op);
 

@@ -19,21 +19,6 @@ using torch::jit::Stack;
 
 constexpr const char* kMultiTensorApply = "multi_tensor_apply_kernel";
 
-// An argument, or what is computed with it, is of such a type.
-constexpr uint8_t kIntegralTypes = 1, kComplexTypes = 2;
-// Integers would become floating-point numbers: CUDA looks at the types of scalars and tensors together.
-constexpr uint8_t kPromotes = 4;
-// A list may have another type than the others.
-constexpr uint8_t kConverts = 8;
-// Of another order than 1, 2, infinity and maybe 0; or than 1, 2.
-constexpr uint8_t kOtherNorms = 16, kOtherSums = 32;
-// Nothing does: whoever calls it has sorted the lists.
-constexpr uint8_t kNothing = 64;
-
-constexpr ListRow kListRows[] = {
-#include "contract/list_kernel.inc"
-};
-
 // What a call has been given, by kind.
 struct ListCall {
   std::vector<std::vector<Tensor>> lists;
@@ -65,24 +50,24 @@ ListCall list_call(const Facts& f, const Stack& stack, size_t base) {
 bool has_types(const std::vector<Tensor>& list, uint8_t unless) {
   return std::any_of(list.begin(), list.end(), [&](const Tensor& t) {
     const auto type = t.scalar_type();
-    return ((unless & kIntegralTypes) && at::isIntegralType(type, true)) ||
-        ((unless & kComplexTypes) && at::isComplexType(type));
+    return ((unless & kUnlessIntegral) && at::isIntegralType(type, true)) ||
+        ((unless & kUnlessComplex) && at::isComplexType(type));
   });
 }
 
 bool is_other_order(const Scalar& ord, uint8_t unless) {
   const double p = ord.toDouble();
   const bool one_or_two = p == 1 || p == 2;
-  if (unless & kOtherSums) return !one_or_two;
+  if (unless & kUnlessOtherSums) return !one_or_two;
   return !one_or_two && !(HOSTDEVICE_ZERO_NORM_AT_ONCE && p == 0) && p != std::numeric_limits<double>::infinity();
 }
 
-bool takes_at_once(const ListRow& row, ListCall g) {
+bool takes_at_once(uint8_t unless, ListCall g) {
   const std::vector<Tensor>& first = g.lists.front();
-  if (has_types(first, row.unless)) return false;
-  if (row.unless & (kOtherNorms | kOtherSums)) {
+  if (has_types(first, unless)) return false;
+  if (unless & (kUnlessOtherNorms | kUnlessOtherSums)) {
     // The order is of the result, not of the types.
-    if (!g.scalars.empty() && is_other_order(g.scalars.front(), row.unless)) return false;
+    if (!g.scalars.empty() && is_other_order(g.scalars.front(), unless)) return false;
     g.scalars.clear();
   }
   // A scalar to the power of each: nothing is asked of its type.
@@ -96,27 +81,22 @@ bool takes_at_once(const ListRow& row, ListCall g) {
   const std::vector<at::TensorList> lists(g.lists.begin(), g.lists.end());
   for (const auto& list : lists)
     if (list.size() != first.size()) return false;
-  if (row.unless & kConverts)
+  if (unless & kUnlessConverts)
     return at::native::_check_tensors_share_device_and_dtype(lists, true) &&
         at::native::_check_tensors_share_sizes_and_strides(lists);
-  const bool promotes = (row.unless & kPromotes) && !g.scalar_first;
+  const bool promotes = (unless & kUnlessPromotes) && !g.scalar_first;
   return at::native::can_use_fast_route(lists, g.scalars, promotes);
 }
 
 }  // namespace
 
-const ListRow* find_list_row(const std::string& name) {
-  for (const auto& row : kListRows)
-    if (name == row.name) return &row;
-  return nullptr;
-}
-
-const char* list_kernel(const ListRow& row, const Facts& f, const Stack& stack, size_t base) {
+const char* list_kernel(const Facts& f, const Stack& stack, size_t base) {
   ListCall g = list_call(f, stack, base);
   if (g.lists.empty()) return nullptr;
   const auto& first = g.lists.front();
   if (std::all_of(first.begin(), first.end(), [](const Tensor& t) { return t.numel() == 0; })) return nullptr;
-  return (row.unless & kNothing) || takes_at_once(row, std::move(g)) ? kMultiTensorApply : nullptr;
+  const uint8_t kind = f.row->list_kernel;
+  return (kind & kTakesAnyLists) || takes_at_once(kind, std::move(g)) ? kMultiTensorApply : nullptr;
 }
 
 }  // namespace hostdevice

@@ -5,17 +5,15 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
-#include <set>
-#include <unordered_set>
 #include <vector>
 
 #include "operators/alias.h"
 #include "operators/boxed.h"
 #include "operators/facts.h"
 #include "operators/install.h"
-#include "operators/launches.h"
 #include "operators/op_table.h"
 #include "operators/parts.h"
+#include "operators/rows.h"
 #include "runtime/device.h"
 
 namespace hostdevice {
@@ -25,8 +23,9 @@ using c10::DispatchKey;
 using c10::DispatchKeySet;
 using torch::jit::Stack;
 
-std::map<DispatchKey, std::set<std::string>>& claims() {
-  static auto* c = new std::map<DispatchKey, std::set<std::string>>;
+// By operator: whether the CPU's kernel computes it after all.
+std::map<DispatchKey, std::map<std::string, bool>>& claims() {
+  static auto* c = new std::map<DispatchKey, std::map<std::string, bool>>;
   return *c;
 }
 
@@ -107,13 +106,9 @@ void refuse(const c10::OperatorHandle& op, DispatchKeySet, Stack*) {
       "' backend. The virtual GPU computes with the CPU's kernels, and the CPU has none for this operator.");
 }
 
-// What only the CPU computes, and what CUDA then says. The first is attention's kernel here, whatever its name; the
-// rest have no CUDA kernel because nothing is computed.
-bool is_cpus_alone(const std::string& name, uint16_t flags) {
-  if (!kIsCuda || !flags) return false;
-  for (const char* used : {"_scaled_dot_product_flash_attention_for_cpu", "_make_dep_token"})
-    if (starts_with(name, used)) return false;
-  return true;
+// What only the CPU computes, and what CUDA then says.
+bool is_cpus_alone(const std::string& operator_name, uint16_t flags) {
+  return kIsCuda && flags && !find_row(row_name(operator_name)).is(kUsesCpuKernel);
 }
 struct Alone final : c10::OperatorKernel {
   explicit Alone(DispatchKey key) : key_(key) {}
@@ -128,44 +123,8 @@ struct Alone final : c10::OperatorKernel {
 // Composites that stay composites: they make views or fresh tensors on the device of their arguments by themselves,
 // or only look at metadata.
 bool stays_composite(const c10::OperatorHandle& op) {
-  static const auto* names = new std::unordered_set<std::string>{
-      "aten::lift",
-      "aten::lift_fresh",
-      "aten::_fw_primal",
-      "aten::_make_dual",
-      "aten::detach_",
-      "aten::_lazy_clone",
-      "aten::_test_parallel_materialize",
-      "aten::is_same_size",
-      "aten::_pin_memory",
-      "aten::is_pinned",
-      "aten::copy_",
-      "aten::_print",
-      "aten::is_coalesced",
-      "aten::sparse_dim",
-      "aten::dense_dim",
-      "aten::zero",
-      "aten::resize",
-      "aten::resize_as",
-      "aten::resize_as_",
-      "aten::_cudnn_rnn",
-      "aten::_assert_scalar",
-      "aten::_functional_assert_scalar",
-      "aten::_assert_tensor_metadata",
-      "aten::_has_same_storage_numel",
-      "aten::_nested_tensor_from_tensor_list",
-      "aten::_new_zeros_with_same_feature_meta",
-      "aten::_scaled_dot_product_fused_attention_overrideable",
-      "aten::_scaled_dot_product_fused_attention_overrideable_backward",
-      "aten::unsafe_split",
-      "aten::unsafe_split_with_sizes",
-      "aten::_unsafe_view",
-      "aten::_coalesced",
-      "aten::copy_sparse_to_sparse",
-      "aten::_pack_padded_sequence"};
   const auto& schema = op.schema();
-  if (names->count(schema.name())) return true;
-  if (op.hasTag(at::Tag::inplace_view)) return true;
+  if (find_row(row_name(schema.name())).is(kStaysComposite) || op.hasTag(at::Tag::inplace_view)) return true;
   // What it is made of draws as the GPU does.
   if (op.hasTag(at::Tag::nondeterministic_seeded)) return true;
   bool tensors = false;
@@ -182,8 +141,7 @@ bool stays_composite(const c10::OperatorHandle& op) {
 // Lists that are changed in place, tensor by tensor; on a GPU maybe at once.
 bool changes_list(const c10::OperatorHandle& op) {
   const std::string& full = op.schema().name();
-  return full.back() == '_' && op.schema().returns().empty() &&
-      find_list_row(full.substr(kAten.size(), full.size() - kAten.size() - 1));
+  return full.back() == '_' && op.schema().returns().empty() && find_row(row_name(full)).list_kernel != 0;
 }
 
 // ---- the boxed kernel, wherever it is wanted ----------------------------------------------------------------------
@@ -308,11 +266,16 @@ bool has_signature(const char* name, const c10::FunctionSchema& signature) {
       !c10::findSchemaDifferences(op->schema().cloneWithRealTypes(), signature.cloneWithRealTypes()).has_value();
 }
 
-void claim(DispatchKey key, const std::string& name) {
-  claims()[key].insert(name);
+void claim(DispatchKey key, const std::string& name, bool computes_as_cpu) {
+  claims()[key][name] = computes_as_cpu;
 }
 bool is_claimed(DispatchKey key, const std::string& name) {
   return claims()[key].count(name) != 0;
+}
+bool computes_otherwise(DispatchKey key, const std::string& name) {
+  const auto& found = claims()[key];
+  const auto claimed = found.find(name);
+  return claimed != found.end() && !claimed->second;
 }
 
 torch::Library& Registrar::library() {
@@ -365,7 +328,7 @@ void register_boxed_kernels() {
     for (size_t i = 0; i < libraries.size(); i++) {
       const auto& k = kKeys[i];
       if (is_claimed(k.device, name)) continue;
-      if (row && is_cpus_alone(name, row->flags & k.alone_flag)) {
+      if (row && is_cpus_alone(full.name, row->flags & k.alone_flag)) {
         libraries[i]->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Alone>(k.device)));
         continue;
       }

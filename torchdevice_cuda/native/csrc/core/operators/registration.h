@@ -27,8 +27,10 @@ std::string aten_name(const std::string& name, const std::string& overload);
 
 // Operators that have a kernel of their own at a key, so that the boxed one stays away. Only install() writes, in one
 // thread, so there is no lock.
-void claim(c10::DispatchKey key, const std::string& name);
+void claim(c10::DispatchKey key, const std::string& name, bool computes_as_cpu = false);
 bool is_claimed(c10::DispatchKey key, const std::string& name);
+// Whether that kernel is more than a quick way to the CPU's.
+bool computes_otherwise(c10::DispatchKey key, const std::string& name);
 
 // Whether Python wrote a kernel, named "space/operator.overload/CPU"; set once, before anything asks.
 extern std::function<bool(const std::string&)> g_is_written;
@@ -78,15 +80,16 @@ class Registrar {
     add(name, &call_by_stack<F>, count_arguments<Function>(), false);
   }
 
-  template <bool kComparesItself = false, class Function, Function* kFunction>
+  // A direct one calls the CPU's kernel, and compares devices itself.
+  template <bool kDirect = false, class Function, Function* kFunction>
   void impl_typed(const char* name, c10::CompileTimeFunctionPointer<Function, kFunction> kernel) {
     using F = c10::CompileTimeFunctionPointer<Function, kFunction>;
     const auto op = is_recorded() ? find_aten(name) : std::nullopt;
     if (op.has_value())
-      library().impl(name, Recorded<F, kComparesItself>{*op, key_});
+      library().impl(name, Recorded<F, kDirect>{*op, key_});
     else
       library().impl(name, kernel);
-    claim(key_, name);
+    claim(key_, name, kDirect);
   }
   template <class F>
   void on_host_typed(const char* name, F kernel) {

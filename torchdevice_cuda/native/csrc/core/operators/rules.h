@@ -15,6 +15,7 @@
 
 #include "operators/boxed.h"
 #include "operators/types.h"
+#include "runtime/device.h"
 
 namespace hostdevice::rules {
 
@@ -22,6 +23,10 @@ using at::ScalarType;
 using at::Tensor;
 using torch::jit::Stack;
 using Arguments = std::vector<c10::IValue>;
+
+inline bool has(const Stack& stack, size_t at) {
+  return at < stack.size() && stack[at].isTensor() && stack[at].toTensor().defined();
+}
 
 // ---- nondeterministic, waits: whether a call is such ---------------------------------------------------------------
 
@@ -96,6 +101,29 @@ inline bool waits_for_indices(const Stack& stack, size_t base) {
   const bool adds = stack.size() - base > 3 && stack[base + 3].toBool();
   if (number && masks && !adds) return false;
   return counts || copies || number;
+}
+
+// ---- compare: arguments whose devices an operator compares before anything else does --------------------------------
+
+// masked_fill(self, mask, value)
+inline void compare_mask(const Stack& stack, size_t base) {
+  const auto self = stack[base].toTensor().device(), mask = stack[base + 1].toTensor().device();
+  TORCH_CHECK(
+      self == mask, "expected self and mask to be on the same device, but got mask on ", mask, " and self on ", self);
+}
+
+// convolution(input, weight, bias, ...), slow_conv_dilated2d(input, weight, kernel_size, bias, ...)
+template <size_t kBias>
+void compare_input(const Stack& stack, size_t base) {
+  if (!has(stack, base) || stack[base].toTensor().device().type() != kType) return;
+  const Tensor& input = stack[base].toTensor();
+  for (const size_t i : {size_t{1}, kBias}) {
+    if (!has(stack, base + i)) continue;
+    const Tensor& other = stack[base + i].toTensor();
+    TORCH_CHECK(
+        input.device() == other.device(), "Input type (", input.toString(), ") and ", i == 1 ? "weight" : "bias",
+        " type (", other.toString(), ") should be the same");
+  }
 }
 
 // ---- asserts: whether it is this kernel that computes -------------------------------------------------------------
@@ -244,10 +272,6 @@ inline void refuse_histc(ScalarType type, const Stack&, size_t) {
 }
 
 // ---- mixed_types: what CUDA says of arguments of several types ------------------------------------------------------
-
-inline bool has(const Stack& stack, size_t at) {
-  return at < stack.size() && stack[at].isTensor() && stack[at].toTensor().defined();
-}
 
 // As a pointer to elements is asked for: one argument decides, others have to be alike.
 template <size_t kFirst, size_t... kOthers>

@@ -27,6 +27,8 @@ inline constexpr Types kIntegers = types_of(
     c10::ScalarType::Long, c10::ScalarType::Int, c10::ScalarType::Short, c10::ScalarType::Char, c10::ScalarType::Byte);
 
 inline constexpr Types kByte = types_of(c10::ScalarType::Byte);
+inline constexpr Types kLong = types_of(c10::ScalarType::Long);
+inline constexpr Types kFloat = types_of(c10::ScalarType::Float);
 inline constexpr Types kWideUnsigned =
     types_of(c10::ScalarType::UInt16, c10::ScalarType::UInt32, c10::ScalarType::UInt64);
 inline constexpr Types kHalf = types_of(c10::ScalarType::Half);

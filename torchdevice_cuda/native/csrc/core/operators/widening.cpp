@@ -6,10 +6,8 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <string_view>
 
-#include "operators/mixed_types.h"
-#include "operators/rows.h"
+#include "operators/dtypes.h"
 #include "runtime/allocator.h"
 
 namespace hostdevice {
@@ -21,10 +19,6 @@ using at::Tensor;
 constexpr const char* kFamilies[] = {
     "product", "convolution", "convolution_gradient", "attention", "attention_gradient"};
 constexpr size_t kMeasured = std::size(kFamilies);
-
-constexpr WideRow kWideRows[] = {
-#include "contract/widened.inc"
-};
 
 std::array<std::atomic<Types>, kMeasured>& quick() {
   static std::array<std::atomic<Types>, kMeasured> types{};
@@ -106,13 +100,8 @@ double as_kept(const c10::Scalar& number, ScalarType narrow) {
   return narrow == ScalarType::Half ? static_cast<float>(c10::Half(wide)) : static_cast<float>(c10::BFloat16(wide));
 }
 
-const WideRow* find_wide_row(std::string_view name) {
-  static const auto* rows = new RowsByName<WideRow>(by_name(kWideRows));
-  return find_row(*rows, name);
-}
-
-Types widened(const WideRow& row) {
-  return row.family >= Family::Mixed ? row.types : row.types & ~quick()[static_cast<size_t>(row.family)].load();
+Types widened(const WidenedTypes& wide) {
+  return wide.family >= Family::Mixed ? wide.types : wide.types & ~quick()[static_cast<size_t>(wide.family)].load();
 }
 
 void keep_narrow(const std::string& family, const std::string& type) {
@@ -149,7 +138,7 @@ bool Widening::ask_numbers(torch::jit::Stack& stack, size_t base, size_t inputs)
     const bool rounded = by_both || !t.device().is_cpu();
     if (t.dim() == 0 && rounded && t.is_floating_point() && t.scalar_type() != narrow) v = t.to(narrow);
   }
-  if (wider) sum_ = number_sum(row_.op, types_, stack, base);
+  if (wider) sum_ = number_sum(op_, types_, stack, base);
   return wider || by_both;
 }
 
