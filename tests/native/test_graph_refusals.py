@@ -108,6 +108,7 @@ FAILING: dict[str, tuple[Callable[[Scene], object], int]] = {
     "bool": (lambda s: bool(s.x[0] > 0), 900),
     "nonzero": (lambda s: s.x.nonzero(), 900),
     "mask": (lambda s: s.x[s.x > 0], 900),
+    "to sparse": (lambda s: s.x.to_sparse(), 900),
     "equal": (lambda s: torch.equal(s.x, s.x + 1), 900),
     "repr": (lambda s: repr(s.x), 900),
     "the device": (lambda s: torch.cuda.synchronize(), 900),

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
+from ... import contract
+
 if TYPE_CHECKING:
     from torch._ops import OpOverload
 
@@ -22,9 +24,6 @@ _MAKING_ROOM = frozenset(
 #: What operators write without their schema saying so: the batch norms of before torch 2.0, and those of several
 #: processes.
 _WRITTEN_UNSAID = frozenset({"running_mean", "running_var"})
-_INDEXING = frozenset(
-    "index index_put index_put_ _index_put_impl_ _index_put_impl _unsafe_index _unsafe_index_put".split()
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +57,7 @@ class Facts:
         schema, tags = op._schema, op.tags
         names = tuple(argument.name for argument in schema.arguments)
         bare = schema.name.removeprefix("aten::")
+        row = _read_rows().get(bare.removesuffix("_"), {})
         waits = torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags
         return cls(
             op.name(),
@@ -70,8 +70,8 @@ class Facts:
             ),
             names.index("generator") if "generator" in names else None,
             torch.Tag.nondeterministic_seeded in tags or "generator" in names,
-            waits or f"{bare}.{op._overloadname}" in _WAITING,
-            bare in _INDEXING,
+            waits or row.get("waits") is True or bare == _CHECKING_ERRORS,
+            row.get("indexes", False),
             torch.Tag.inplace_view in tags,
             bare in _MAKING_ROOM,
             bare in _COPYING,
@@ -115,13 +115,13 @@ class Facts:
 #: The types of indices that choose elements by being true.
 MASKS = (torch.bool, torch.uint8)
 _COPYING = frozenset({"_to_copy", "copy_", "_copy_from", "_copy_from_and_resize"})
-#: Besides what PyTorch itself says: CUDA's kernels of these look at elements on the host.
-_WAITING = frozenset(
-    (
-        "_linalg_check_errors.default _linalg_eigh.default _linalg_svd.default cholesky.default linalg_eig.default "
-        "linalg_matrix_exp.default"
-    ).split()
-)
+#: What it is made of waits: it reads the errors of others on the host.
+_CHECKING_ERRORS = "_linalg_check_errors"
+
+
+@functools.cache
+def _read_rows() -> dict[str, dict[str, Any]]:
+    return contract.read_operators()
 
 
 @functools.cache
