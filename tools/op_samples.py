@@ -12,11 +12,14 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from torchdevice_cuda import contract
+
 #: Results that the operator leaves undefined: uninitialised memory.
 UNDEFINED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
+_ROWS = contract.read_operators()
 #: Whose results a GPU gives in other shapes, which the set operators of tools/record has, or takes others of equal
 #: elements for: tests/native/test_ties.py has those.
-OTHERWISE = {"native_batch_norm", "_native_batch_norm_legit", "sort", "argsort", "mode", "topk", "kthvalue"}
+OTHERWISE = {"native_batch_norm", "_native_batch_norm_legit", *(name for name, row in _ROWS.items() if "ties" in row)}
 #: Whose results a GPU lays out otherwise than the CPU; the set operators has those, too. What a processor's library
 #: of Fourier transforms does is its own affair.
 LAID_OUT = {f"fft.{way}fft{dims}" for way in ("", "i", "r", "ir", "h", "ih") for dims in ("", "2", "n")} | {
@@ -32,8 +35,12 @@ NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 WIDE = {narrow: wide for wide, narrow in NARROW.items()}
 #: What a GPU computes in float32, whatever the CPU's kernels do, or where they refuse.
 HALVES = (torch.float16, torch.bfloat16)
-#: Statistics that a GPU keeps in float32.
-STATISTICS = {"native_layer_norm", "_batch_norm_with_update"}
+#: Operators with results that a GPU keeps in float32: statistics.
+STATISTICS = {
+    name
+    for name, row in _ROWS.items()
+    if isinstance(row.get("widened"), dict) and "w" in row["widened"].get("results", "")
+}
 
 Outcome = tuple[list[Any], list[Any]]
 

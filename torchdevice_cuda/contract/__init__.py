@@ -28,7 +28,7 @@ FLAGS = (
 #: What a row may say.
 KEYS = frozenset(FLAGS).union(
     "asserts compare contiguous divides_integers kernel list_kernel mixed_types mps_refuses nondeterministic refuse "
-    "refuses refuses_cpu_number takes waits widened words".split()
+    "refuses refuses_cpu_number takes ties waits widened words".split()
 )
 
 
