@@ -5,6 +5,7 @@
     python tools/record compare oracle --driver virtual       # what differs from the record, and is not expected to
     python tools/record compare oracle --driver virtual --only amp
     python tools/record page                                  # docs/coverage.md, from the catalog
+    python tools/record coverage                              # docs/operators.md: rows of the contract, and records
 
 It needs torch and this repository, nothing else; ``list`` says what a set needs beside them.
 """
@@ -25,7 +26,7 @@ ROOT = HERE.parents[1]
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != HERE]
 sys.path += [str(HERE.parent), str(ROOT / "tests")]
 
-from record import comparison, running, store, table  # noqa: E402
+from record import comparison, row_coverage, running, store, table  # noqa: E402
 from record.case_sets import CaseSet, choose_cases, list_sets, load_set  # noqa: E402
 from record.places import PLACES, Place  # noqa: E402
 
@@ -53,6 +54,9 @@ def parse_arguments() -> argparse.Namespace:
         command.add_argument("--jobs", type=int, default=1, help="processes at a time")
         command.add_argument("--patience", type=float, default=300.0, help="seconds for a case")
     commands.add_parser("page").add_argument("page", type=Path, nargs="?", default=ROOT / "docs" / "coverage.md")
+    coverage = commands.add_parser("coverage")
+    coverage.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    coverage.add_argument("--page", action="store_true", help="write the page alone, from what was noted before")
     child = commands.add_parser("child")
     child.add_argument("set")
     child.add_argument("path", type=Path, nargs="?")
@@ -69,6 +73,11 @@ def main() -> int:
         return print_sets()
     if options.command == "page":
         load_set("catalog").module.write_page(options.page)
+        return 0
+    if options.command == "coverage":
+        if not options.page:
+            row_coverage.record_called(options.jobs)
+        row_coverage.write_page()
         return 0
     cases = load_set(options.set)
     if own := cases.say(f"{options.command}_set"):

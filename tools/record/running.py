@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from record.case_sets import Case, CaseSet
+from record.noting import note_operators
 from record.places import Place
 
 MAIN = Path(__file__).with_name("__main__.py")
@@ -40,7 +41,7 @@ def run_cases(cases: CaseSet, names: list[str], path: Path) -> None:
                 reset()
             start = time.perf_counter()
             try:
-                with warnings.catch_warnings():
+                with warnings.catch_warnings(), note_operators():
                     warnings.simplefilter("ignore")
                     answer = json.loads(json.dumps(case.run()))
             except Exception as error:
