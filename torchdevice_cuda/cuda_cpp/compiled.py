@@ -51,14 +51,14 @@ extern "C" __attribute__((visibility("default"))) const char* host_cuda_words(in
 
 
 def _symbol(expression: str) -> str:
-    """What the launching function of a kernel is called in the library."""
+    """Return the name of a kernel's launching function in the library."""
     if re.fullmatch(r"\w+", expression):
         return f"host_cuda_launch_{expression}"
     return f"host_cuda_launch_{hashlib.sha256(expression.encode()).hexdigest()[:16]}"
 
 
 class CompileError(Exception):
-    """What the compiler said."""
+    """The compiler's errors."""
 
 
 def compile_library(source: str, file: str, expressions: Sequence[str], options: Sequence[str]) -> bytes:
@@ -100,7 +100,7 @@ def _explain(why: str) -> None:
 
 
 def _sources() -> str:
-    """Which version of our headers and of the translator this is."""
+    """Return the version of our headers and of the translator."""
     here = Path(__file__).parent
     found = [path for path in sorted(here.rglob("*")) if path.suffix in (".h", ".py", ".cuh")]
     found.append(here.parent / "native" / "csrc" / "core" / "bindings" / "kernel_abi.h")
@@ -220,12 +220,12 @@ class Rtc:
         return _SUCCESS
 
     def nvrtcGetProgramLog(self, program: Any, log: Any) -> int:
-        """What the compiler said."""
+        """Return the compiler's output."""
         log.value = self._programs[program.value]["log"]
         return _SUCCESS
 
     def nvrtcGetCUBINSize(self, program: Any, size: Any) -> int:
-        """How large the library is."""
+        """Return the size of the library."""
         size._obj.value = len(self._programs[program.value]["code"])
         return _SUCCESS
 
@@ -235,7 +235,7 @@ class Rtc:
         return _SUCCESS
 
     def nvrtcGetPTXSize(self, program: Any, size: Any) -> int:
-        """What older releases of PyTorch ask for; with the zero at its end."""
+        """Return the size of the PTX, with the zero at its end, which older releases of PyTorch request."""
         size._obj.value = len(_as_text(self._programs[program.value]["code"])) + 1
         return _SUCCESS
 
@@ -245,7 +245,7 @@ class Rtc:
         return _SUCCESS
 
     def nvrtcGetLoweredName(self, program: Any, name: bytes, lowered: Any) -> int:
-        """What the kernel is called in the library."""
+        """Return the kernel's name in the library."""
         lowered._obj.value = name
         return _SUCCESS
 
@@ -318,11 +318,11 @@ class Runtime:
         return _SUCCESS
 
     def name_of(self, function: Any) -> str:
-        """What a kernel was asked for by."""
+        """Return the name by which a kernel was requested."""
         return self._functions[function.value][2]
 
     def cuFuncSetAttribute(self, function: Any, attribute: int, value: int) -> int:
-        """How much shared memory a launch may ask for."""
+        """Set how much shared memory a launch may use."""
         result: int = self._functions[function.value][1].host_cuda_allow(value)
         return result
 

@@ -11,7 +11,7 @@ WHY = "CUDA C++ is compiled for the host's cores"
 
 
 class Leaving:
-    """What is told that a launch leaves the GPU; whoever knows the settings puts it here."""
+    """The callback for launches that leave the GPU; code that knows the settings sets it."""
 
     told: Callable[[str, str, str], None] | None = None
 
@@ -37,7 +37,7 @@ class Copies:
         self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The same tensor on the host."""
+        """Return the tensor's copy on the host."""
         storage = tensor.untyped_storage()
         key = storage.data_ptr()
         if key not in self._copies:
@@ -49,6 +49,6 @@ class Copies:
         return held
 
     def bring_back(self) -> None:
-        """What the kernel has written is the tensors' now."""
+        """Copy the kernel's results back into the tensors."""
         for whole, copy in self._copies.values():
             whole.copy_(copy)

@@ -110,7 +110,7 @@ def launch(
     *,
     takes_host: bool,
 ) -> Any:
-    """What ``torch._C._cuda_jiterator_compile_and_launch_kernel`` gives.
+    """Return the result of ``torch._C._cuda_jiterator_compile_and_launch_kernel``.
 
     ``takes_host``: tensors of the device are the CPU's, so that these are taken.
     """
@@ -157,7 +157,7 @@ def launch(
 def launch_on_copies(
     code: str, name: str, by_reference: bool, outputs: int, tensors: Sequence[torch.Tensor], extras: dict[str, Any]
 ) -> Any:
-    """The same on a GPU whose memory is not the host's: on copies, whose results come back."""
+    """Launch on host copies, if the GPU has memory of its own, and copy the results back."""
     device = _device(tensors, takes_host=False) if tensors else None
     copies.leaving(f"jiterator {name}")
     held = [copies.to_host(tensor) for tensor in tensors]

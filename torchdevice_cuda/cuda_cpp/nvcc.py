@@ -38,7 +38,7 @@ def compiler() -> list[str]:
 
 
 def version_text(version: str) -> str:
-    """What ``nvcc --version`` says."""
+    """Return the text of ``nvcc --version``."""
     return (
         "nvcc: NVIDIA (R) Cuda compiler driver\n"
         "(torchdevice_cuda: CUDA C++ is translated for the host's compiler)\n"
@@ -148,12 +148,12 @@ def checked() -> bool:
 
 
 def shape() -> list[str]:
-    """What all code of ours is compiled with. Checked, every access to memory calls a function of ours."""
+    """Return the flags for all generated code. With checks, every memory access calls a function of ours."""
     return [*native(), *QUIET, "-fPIC", *([*_CHECKED, f"-fdebug-prefix-map={os.getcwd()}=."] if checked() else [])]
 
 
 def standard(words: list[str]) -> list[str]:
-    """Which C++, where the program does not say."""
+    """Return the C++ standard, unless the program names one."""
     return [] if any(word.startswith("-std=") for word in words) else ["-std=c++17"]
 
 

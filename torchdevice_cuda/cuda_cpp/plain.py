@@ -1,4 +1,4 @@
-"""Which kernels are plain: nothing that they reach asks which thread it is, or waits for others.
+"""Find plain kernels: no code that they reach queries which thread it is, or waits for other threads.
 
 Their threads are a loop, without stacks of their own, that the compiler may vectorise. Whoever can ask is known: the
 program's own functions, which are all in front of us, and the names below, of our headers. What a name reaches is all
@@ -26,7 +26,7 @@ def _asks(name: str) -> bool:
 
 
 class Reach:
-    """What the functions of a source mention."""
+    """The names that the functions of a source mention."""
 
     def __init__(self, tokens: list[Token], kernels: list[tuple[int, int]]) -> None:
         self._tokens = tokens

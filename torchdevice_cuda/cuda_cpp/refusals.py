@@ -1,4 +1,4 @@
-"""What of CUDA cannot be run here, by name: it is refused when it is compiled, with its line."""
+"""CUDA names that cannot run here: they are refused at compilation, with their lines."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ FOLDERS = {
 
 
 def check(tokens: list[Token], where: str) -> Iterator[str]:
-    """What is refused of a source, each with its line."""
+    """List the refused names of a source, each with its line."""
     for at, token in enumerate(tokens):
         if token.kind != "name":
             continue

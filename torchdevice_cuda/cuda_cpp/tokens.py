@@ -69,7 +69,7 @@ def before(tokens: list[Token], at: int) -> int:
 
 
 def closing(tokens: list[Token], at: int) -> int:
-    """Where the bracket that opens at a place is closed; the end if it is not."""
+    """Return the position of the closing bracket; the end if there is none."""
     depth = 0
     for i in range(at, len(tokens)):
         if tokens[i].kind == "mark":
@@ -83,7 +83,7 @@ def closing(tokens: list[Token], at: int) -> int:
 
 
 def opening(tokens: list[Token], at: int) -> int:
-    """Where the bracket that closes at a place is opened, or -1."""
+    """Return the position of the opening bracket, or -1."""
     depth = 0
     for i in range(at, -1, -1):
         if tokens[i].kind == "mark":

@@ -69,7 +69,7 @@ def chunks(preprocessed: str) -> Iterator[Chunk]:
 
 
 def translate(preprocessed: str, is_foreign: Callable[[str], bool], checked: bool = False) -> str:
-    """The same in C++. Files that are `foreign` (headers of the system, PyTorch's, ours) are left as they are.
+    """Translate a source to C++. `foreign` files (headers of the system, PyTorch's, ours) are left as they are.
 
     The chunks of the program's are joined before they are read: a kernel may include another file in its midst.
     """
@@ -163,7 +163,7 @@ def kernels(tokens: list[Token]) -> Iterator[Kernel]:
 
 
 def _depths(tokens: list[Token]) -> list[int]:
-    """How many functions or lambdas each token is in. Braces of namespaces, classes and extern "C" do not count."""
+    """Count the functions or lambdas around each token. Braces of namespaces, classes and extern "C" do not count."""
     depths, stack = [], []
     for at, token in enumerate(tokens):
         if token.kind == "mark" and token.text == "{":
@@ -203,7 +203,7 @@ def _launch(tokens: list[Token], texts: list[str], at: int) -> None:
 
 
 def _callee(tokens: list[Token], at: int) -> int:
-    """Where the expression begins that is launched."""
+    """Return the beginning of the launched expression."""
     i = before(tokens, at)
     if i >= 0 and tokens[i].text in (">", ">>", ">>>"):
         depth = 0
@@ -272,7 +272,7 @@ def _without_alignment(kind: str) -> str:
 
 
 def _declaration(tokens: list[Token], at: int) -> int:
-    """Where the statement begins that a token is in."""
+    """Return the beginning of the statement that a token is in."""
     start, i = at, before(tokens, at)
     while i >= 0 and tokens[i].text not in (";", "{", "}", ":"):
         start = i
@@ -281,7 +281,7 @@ def _declaration(tokens: list[Token], at: int) -> int:
 
 
 def _declared(tokens: list[Token], words: list[int]) -> Iterator[int]:
-    """Where the names are that a declaration declares."""
+    """Return the positions of the names that a declaration declares."""
     angle, i, last = 0, 0, -1
     while i < len(words):
         text = tokens[words[i]].text

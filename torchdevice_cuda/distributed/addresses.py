@@ -1,4 +1,4 @@
-"""Which of a host's addresses other hosts find it by.
+"""Find the address of a host by which other hosts reach it.
 
 Gloo takes the one of the host's name, which is often the loopback's. NCCL takes an interface that leads out.
 """

@@ -50,7 +50,7 @@ _PATIENCE = 0.25
 
 
 class Kind(IntEnum):
-    """What a rank does, in the words that PyTorch compares calls with."""
+    """A rank's call, in the terms by which PyTorch compares calls."""
 
     #: Known to the compiled part.
     ALLREDUCE = 1
@@ -113,7 +113,7 @@ def _name_ranks(ranks: list[int]) -> str:
 
 
 class CollectiveFingerprints:
-    """What the ranks of a group say that they do, in memory of this host."""
+    """The fingerprints of the ranks' calls in a group, in memory of this host."""
 
     def __init__(self, memory: mmap.mmap, rank: int, size: int) -> None:
         self.memory = memory
@@ -126,7 +126,7 @@ class CollectiveFingerprints:
 
     @property
     def address(self) -> int:
-        """Where the words are, for the compiled part."""
+        """Return the address of the fingerprints, for the compiled part."""
         return ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
 
     # ------------------------------------------------------------------- failures

@@ -143,7 +143,7 @@ class ProcessGroupNCCL(Communicator):
         return self.reduce_scatter_tensor_coalesced([output], [input], opts)
 
     def reduce_scatter_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
-        """The same for several."""
+        """Reduce and scatter several tensors."""
         opts = opts or ReduceScatterOptions()
         kind = kind_of(opts.reduceOp)
         outputs = [rules.real(tensor, kind) for tensor in outputs]
@@ -261,7 +261,7 @@ class ProcessGroupNCCL(Communicator):
         return self.allgather_into_tensor_coalesced([output], [input], opts)
 
     def allgather_into_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
-        """The same for several."""
+        """Gather several tensors."""
         opts = opts or AllgatherOptions()
         self.check(*inputs, *outputs)
         lent, brought = self.carrier.lend(outputs), self.carrier.lend(inputs)
@@ -387,6 +387,6 @@ class ProcessGroupNCCL(Communicator):
         raise NotImplementedError("ProcessGroupNCCL does not support recvAnysource")
 
     def barrier(self, opts: Any = None) -> Any:
-        """Nobody goes on before all are there."""
+        """Wait until all ranks have arrived."""
         self.moves(Kind.BARRIER)
         return self.work([_gloo.barrier(self.host, _options(BarrierOptions, opts or BarrierOptions()))])

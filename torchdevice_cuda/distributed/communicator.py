@@ -1,4 +1,4 @@
-"""What a process group of NCCL answers besides collectives, and what its collectives have in common."""
+"""The methods of an NCCL process group besides collectives, and the code that its collectives share."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Communicator(ProcessGroupGloo):
     nccl_version: ClassVar[tuple[int, int, int]]
 
     def _shutdown(self) -> None:
-        """How torch 2.6 ends a group of NCCL's; Gloo's ends with its object."""
+        """End a group as NCCL's does in torch 2.6; Gloo's ends with its object."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Communicator(ProcessGroupGloo):
 
     @property
     def host(self) -> Backend:
-        """What is called."""
+        """Return the host's process group."""
         return self.checking or self
 
     # ------------------------------------------------------------------ questions
@@ -111,7 +111,7 @@ class Communicator(ProcessGroupGloo):
 
     @property
     def uid(self) -> int:
-        """Which of the process's groups it is, in the order in which they were made."""
+        """Return the number of the group in the process, in the order of creation."""
         return self._number
 
     def name(self) -> str:
@@ -128,7 +128,7 @@ class Communicator(ProcessGroupGloo):
     get_runtime_nccl_version = get_build_nccl_version
 
     def comm_split_count(self) -> int:
-        """How many groups were split off."""
+        """Return the number of groups that were split off."""
         return self._splits
 
     def count_split(self) -> None:
@@ -143,7 +143,7 @@ class Communicator(ProcessGroupGloo):
         return None if place is None else type(self)(store, place, len(ranks), options)
 
     def perform_nocolor_split(self, device: torch.device) -> None:
-        """What NCCL wants of ranks that are in no part; the host wants nothing."""
+        """Do nothing: NCCL needs the call from ranks that are in no part; the host does not."""
         self.count_split()
 
     def eager_connect_single_device(self, device: torch.device | None = None) -> None:
@@ -153,7 +153,7 @@ class Communicator(ProcessGroupGloo):
         return True
 
     def get_error(self) -> ErrorType:
-        """What NCCL's watchdog has seen: errors come to whoever waits."""
+        """Return the error of NCCL's watchdog: here errors reach the waiting call."""
         from torch._C._distributed_c10d import ErrorType  # 2.6 has neither it nor who asks
 
         return ErrorType.SUCCESS
@@ -184,18 +184,18 @@ class Communicator(ProcessGroupGloo):
         """NCCL's groups of calls: the host begins each at once."""
 
     def _group_end(self) -> None:
-        """Nothing was held back."""
+        """Do nothing: no call was held back."""
 
     @property
     def mem_allocator(self) -> Any:
-        """What NCCL would allocate registered memory with."""
+        """Return the allocator of registered memory that NCCL would use."""
         raise RuntimeError("NCCL mem allocator is not supported in this NCCL version")
 
     def register_mem_pool(self, pool: Any, symm: bool = False) -> None:
         """Memory that NCCL would have to know."""
 
     def deregister_mem_pool(self, pool: Any) -> None:
-        """Nothing was registered."""
+        """Do nothing: no memory was registered."""
 
     # ----------------------------------------------------------------- coalescing
     def _start_coalescing(self) -> None:
@@ -235,17 +235,17 @@ class Communicator(ProcessGroupGloo):
             self._agreement.reduces(kind, asked.dtype, asked.buffer.numel(), asked.number, root, tensors)
 
     def moves(self, kind: Kind, count: int = 0, root: int | None = None, tensors: int = 1) -> None:
-        """The same of so many bytes."""
+        """Raise if another rank does something else; the host is about to move so many bytes."""
         if self._agreement is not None and self.checking is None:
             self._agreement.moves(kind, count, root, tensors)
 
     def sends(self, to: int, count: int) -> None:
-        """The same of bytes for one rank."""
+        """Raise if the other rank expects something else; the host is about to send bytes to it."""
         if self._agreement is not None and self.checking is None and to != self.rank():
             self._agreement.sends(to, count)
 
     def wants(self, source: int, count: int) -> None:
-        """The same of bytes of one rank."""
+        """Raise if the other rank sends something else; the host is about to receive bytes of it."""
         if self._agreement is not None and self.checking is None and source != self.rank():
             self._agreement.wants(source, count)
 

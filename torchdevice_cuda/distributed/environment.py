@@ -49,7 +49,7 @@ _OLD = {
 
 
 class Environment(NamedTuple):
-    """What acts."""
+    """The variables that have an effect."""
 
     #: Numbers that are sent or reduced are looked at first: there is to be no NaN among them.
     checks_nan: bool

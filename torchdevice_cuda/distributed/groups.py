@@ -1,4 +1,4 @@
-"""Which process group has which backend of ours, and what is on its way to one."""
+"""The backends of process groups, and calls in flight to one."""
 
 from __future__ import annotations
 

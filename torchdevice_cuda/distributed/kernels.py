@@ -27,7 +27,7 @@ Left = Callable[[str], None] | None
 
 
 class Call(NamedTuple):
-    """How a backend is called for an operator: its method, the arguments by the operator's names, the options."""
+    """The call of a backend for an operator: its method, the arguments by the operator's names, the options."""
 
     method: str
     arguments: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What a program configures NCCL with. It is kept, shown and copied; nothing of it concerns the host."""
+"""NCCL's options. They are stored, shown and copied, without effect on the host."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ def flat(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def kind_of(op: Any) -> Any:
-    """Which reduction it is."""
+    """Return the kind of a reduction."""
     return op if isinstance(op, _Kind) else op.__getstate__()[0]
 
 
 def _factor_of(op: Any) -> Any:
-    """What each rank's numbers are multiplied by first, if anything."""
+    """Return the factor by which each rank's numbers are multiplied first, if any."""
     factor = None if isinstance(op, _Kind) else op.__getstate__()[1]
     return factor.item() if isinstance(factor, torch.Tensor) else factor
 
@@ -61,7 +61,7 @@ class Reduction:
         self.buffer = buffer
 
     def settled(self) -> Finish | None:
-        """What is left to do for the tensor itself to have the result."""
+        """Return the step that writes the result into the tensor itself."""
         if self.buffer is self._own and not self._divides:
             return None
 

@@ -1,4 +1,4 @@
-"""What NCCL takes and what it refuses, in PyTorch's words: which tensors, which types, which reductions."""
+"""NCCL's rules with PyTorch's messages: accepted tensors, dtypes and reductions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _in_a_format(tensor: torch.Tensor) -> bool:
 
 
 def check_sent(tensor: torch.Tensor) -> None:
-    """What is sent to one other rank may be transposed."""
+    """Check a tensor that is sent to one other rank, which may be transposed."""
     if tensor.layout is not torch.strided:
         raise ValueError("Tensors must be CUDA and dense")
     if not tensor.is_contiguous() and not _in_a_format(tensor):
@@ -105,7 +105,7 @@ def check_type(dtype: torch.dtype) -> None:
 
 
 def parts(dtype: torch.dtype) -> torch.dtype:
-    """What a complex type is sent as."""
+    """Return the real dtype as which a complex one is sent."""
     return _PARTS.get(dtype, dtype)
 
 
@@ -192,7 +192,7 @@ def _sizes(tensor: torch.Tensor) -> str:
 
 
 def check_splits(tensor: torch.Tensor, splits: Sequence[int], size: int, even: bool) -> list[int]:
-    """How many elements each rank sends or gets."""
+    """Check how many elements each rank sends or gets."""
     rows = tensor.shape[0] if tensor.dim() else 1
     if splits:
         if len(splits) != size:

@@ -1,4 +1,4 @@
-"""What stands in for the GPU. ``active()`` is the driver of this process while torchdevice_cuda is active."""
+"""Drivers implement the GPU. ``active()`` is the driver of this process while torchdevice_cuda is active."""
 
 from __future__ import annotations
 

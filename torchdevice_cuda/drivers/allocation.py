@@ -1,4 +1,4 @@
-"""What a program chooses of the allocator's behaviour: ``PYTORCH_CUDA_ALLOC_CONF``, read as CUDA reads it.
+"""A program's allocator options: ``PYTORCH_CUDA_ALLOC_CONF``, read as CUDA reads it.
 
 One reader for every driver and every release: a snapshot shows the settings on all of them, and only a CUDA build of
 torch knows those that are CUDA's own. Errors are CUDA's, down to those of the C++ library's number readers.
@@ -27,7 +27,7 @@ VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How memory is to be allocated. Sizes are in bytes."""
+    """Allocator options. Sizes are in bytes."""
 
     text: str = ""
     backend: str = NATIVE
@@ -115,7 +115,7 @@ class _Tokens:
         return token == "True"
 
     def past_value(self, at: int) -> int:
-        """Where the value ends that begins there: a word, or a list."""
+        """Return the end of the value that begins there: a word, or a list."""
         if self[at] != "[":
             return at
         while at < len(self._tokens) and self._tokens[at] != "]":
@@ -271,7 +271,7 @@ def _entries(tokens: _Tokens, whose: str) -> Iterator[tuple[str, int]]:
 
 
 def read(text: str, before: Settings, *, backend: str | None = None) -> Settings:
-    """What a text of the program's says, after what was said before; ``backend`` is the one in use.
+    """Read a text of the program, after earlier ones; ``backend`` is the one in use.
 
     Some options go back to their defaults where a text does not name them, others stay: as CUDA's do. It reads what all
     accelerators have first, then its own; of several errors a program hears of the one that is found first so.
@@ -305,7 +305,7 @@ def _read(text: str, before: Settings, backend: str | None, whose: str) -> tuple
 
 
 def _warnings(now: Settings, keys: list[str]) -> Iterator[str]:
-    """What CUDA says of settings that do not go together."""
+    """Return CUDA's warnings about options that conflict."""
     if {"pinned_max_round_threshold_mb", "pinned_max_cached_size_mb"} <= {
         *keys
     } and now.pinned_rounded > now.pinned_kept:
@@ -325,7 +325,7 @@ def _chosen(environment: Mapping[str, str]) -> str | None:
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
-    """What the environment says. CUDA reads it before anybody could hear a warning."""
+    """Read the environment. CUDA reads it too early for warnings."""
     text = _chosen(environment)
     if text is None:
         return Settings()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def _marking_children(driver: Driver) -> Callable[[], None]:
-    """What a forked child runs: its device is not up. Holds the driver weakly, fork handlers live for ever."""
+    """Return the fork handler that marks a child's device as uninitialized; it holds the driver weakly."""
     reference = weakref.ref(driver)
 
     def mark() -> None:
@@ -44,7 +44,7 @@ def _marking_children(driver: Driver) -> Callable[[], None]:
 
 @dataclasses.dataclass(frozen=True)
 class Offer:
-    """What a driver says about itself on this machine: how to make it, ``None`` if it cannot work, and why.
+    """A driver's offer on this machine: how to create it, ``None`` if it cannot work, and the reason.
 
     Some machines have no GPU of a kind; ``is_fault`` says that it ought to work here and does not, which users want to
     be told.
@@ -56,7 +56,7 @@ class Offer:
 
 
 class Driver(abc.ABC):
-    """What stands in for the GPU. Its module has a function ``offer(settings, torch_c) -> Offer``."""
+    """The implementation of the GPU. Its module has a function ``offer(settings, torch_c) -> Offer``."""
 
     name: str
     #: torch's type of the device that a "cuda" tensor really lives on ("cpu", "mps", "cuda")
@@ -118,24 +118,24 @@ class Driver(abc.ABC):
 
     @property
     def rescue(self) -> Rescue | None:
-        """What has torch's own functions tell of calls that failed; ``None`` where nothing compiled is at hand."""
+        """Return the function that installs handlers of failed torch calls; ``None`` without compiled code."""
         return None if self.native is None else self.native.rescue
 
     # ------------------------------------------------------------------ devices
     @abc.abstractmethod
     def facts(self, index: int) -> DeviceProperties:
-        """What device ``index`` is; the index is valid."""
+        """Return the properties of device ``index``, which is valid."""
 
     @abc.abstractmethod
     def device_count(self) -> int:
-        """How many devices the program sees."""
+        """Return the number of devices that the program sees."""
 
     def physical(self, index: int) -> int:
-        """Which of the machine's devices goes by a number: ``CUDA_VISIBLE_DEVICES`` may hide some."""
+        """Return the machine's number of a device: ``CUDA_VISIBLE_DEVICES`` may hide some."""
         return index
 
     def physical_count(self) -> int:
-        """How many devices the machine has, those too that the program may not see."""
+        """Return the number of the machine's devices, hidden ones included."""
         return self.device_count()
 
     def physical_uuids(self) -> list[str]:
@@ -143,12 +143,12 @@ class Driver(abc.ABC):
         return [self.told(index).uuid for index in range(self.device_count())]
 
     def told(self, index: int) -> monitoring.Device:
-        """What other processes are told of a device."""
+        """Return the properties of a device that are published to other processes."""
         return self.facts(index).to_monitoring_device(self.physical(index))
 
     @property
     def resident_since(self) -> int | None:
-        """Where the memory of the devices is the process's own: what it had before. Others can see it themselves."""
+        """Return the process's memory before the first use, if device memory is its resident memory."""
         return None
 
     def emulates_bf16(self) -> bool:
@@ -197,7 +197,7 @@ class Driver(abc.ABC):
         self.publish()
 
     def start(self) -> None:  # noqa: B027 (most drivers need nothing)
-        """What a driver does of its own when it is brought up."""
+        """Initialize the driver's own parts."""
 
     def publish(self) -> None:
         """Tell the user's other processes what this one holds, for ``nvidia-smi`` to show."""
@@ -250,7 +250,7 @@ class Driver(abc.ABC):
         return lambda: None
 
     def state_offset(self, generator: torch.Generator) -> int:
-        """How far a generator has advanced, in CUDA's units."""
+        """Return a generator's offset, in CUDA's units."""
         return generator.get_offset()
 
     def set_state_offset(self, generator: torch.Generator, offset: int) -> None:

@@ -128,7 +128,7 @@ _device: Callable[[Tensor], torch.device] = vars(torch._C.TensorBase)["device"].
 
 
 def _wide(x: Tensor) -> Tensor:
-    """What statistics are computed of: half precision is not enough."""
+    """Widen the input of statistics: half precision is not enough."""
     return _as(x, torch.float32) if x.dtype in _NARROW else x
 
 

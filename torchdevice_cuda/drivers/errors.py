@@ -64,12 +64,12 @@ BAD_FORK = (
 
 
 def error_text(code: int) -> str:
-    """What ``cudaGetErrorString`` says about an error code."""
+    """Return the text of ``cudaGetErrorString`` for an error code."""
     return CODES.get(code, _UNKNOWN)[1]
 
 
 def words_of(code: int) -> str:
-    """What the runtime says about an error code, and what torch says behind it."""
+    """Return the runtime's message for an error code, with torch's addition."""
     name, text = CODES.get(code, _UNKNOWN)
     if code == 101:
         return f"{text}\nGPU device may be out of range, do you have enough GPUs?"

@@ -23,7 +23,7 @@ CEvent: Any = torch._C.Event
 
 
 class StreamMethods:
-    """What a stream does, for objects that have torch.Stream's ``stream_id`` and ``device_index``."""
+    """Methods of a stream, for objects that have torch.Stream's ``stream_id`` and ``device_index``."""
 
     stream_id: int
     device_index: int
@@ -93,7 +93,7 @@ def stream_of(stream: Any) -> tuple[int, int]:
 
 
 class EventMethods:
-    """What an event does, over an :class:`EventState`."""
+    """Methods of an event, over an :class:`EventState`."""
 
     _event: EventState
     _interprocess: bool

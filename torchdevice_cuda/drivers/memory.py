@@ -17,15 +17,15 @@ OutOfMemoryObserver = Callable[[int, int, int, int], None]
 
 
 def _nothing() -> None:
-    """What is to be done where the books are kept elsewhere."""
+    """Do nothing: the statistics are kept elsewhere."""
 
 
 def _ignore(device: int, size: int) -> None:
-    """Nobody is told."""
+    """Discard the update."""
 
 
 class Recording(NamedTuple):
-    """What is wanted of a history: what is recorded, and of what with the program's stack."""
+    """Options of a history: the recorded events, and those with the program's stack."""
 
     #: ``None`` ends it; ``"state"`` keeps the last event alone
     enabled: str | None
@@ -43,7 +43,7 @@ class Recording(NamedTuple):
 
 
 class _OfThread(threading.local):
-    """What a thread says of its allocations."""
+    """The metadata of a thread's allocations."""
 
     metadata = ""
 
@@ -69,7 +69,7 @@ class Memory(abc.ABC):
     # ----------------------------------------------------------------- settings
     @property
     def settings(self) -> allocation.Settings:
-        """How memory is allocated: as the environment says until the program says otherwise."""
+        """Return the allocator options: the environment's until the program sets others."""
         if self._settings is None:
             self.apply(allocation.from_environment())
         assert self._settings is not None
@@ -80,7 +80,7 @@ class Memory(abc.ABC):
         self.apply(self.read(text))
 
     def read(self, text: str) -> allocation.Settings:
-        """What settings say that the program gives; those before stay where CUDA keeps them."""
+        """Read options of the program; earlier ones stay where CUDA keeps them."""
         return allocation.read(text, self.settings, backend=self.settings.backend)
 
     def apply(self, settings: allocation.Settings) -> None:
@@ -91,7 +91,7 @@ class Memory(abc.ABC):
 
     @property
     def shown_split(self) -> int:
-        """What statistics show as the largest block that is cut: as it was when the device came up."""
+        """Return the largest block that is split, for statistics: the value when the device was initialized."""
         return 0 if self.settings.backend == allocation.ASYNC else self._first_split
 
     @property
@@ -105,7 +105,7 @@ class Memory(abc.ABC):
 
     @property
     def metadata(self) -> str:
-        """What the calling thread says of what it allocates."""
+        """Return the metadata of the calling thread's allocations."""
         return self._of_thread.metadata
 
     def set_metadata(self, text: str) -> None:
@@ -149,7 +149,7 @@ class Memory(abc.ABC):
         """Keep, or stop keeping, a history of allocations."""
 
     def frames_at(self, address: int) -> list[dict[str, Any]] | None:
-        """Where the block at an address was allocated; ``None`` where that was not recorded."""
+        """Return the stack that allocated the block at an address; ``None`` if it was not recorded."""
         return None
 
     @abc.abstractmethod
@@ -186,7 +186,7 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def pool_holders(self, device: int, pool: PoolId) -> int:
-        """How many hold a pool."""
+        """Return the number of owners of a pool."""
 
     def set_pool_options(  # noqa: B027 (only an allocator that cuts blocks has something to do)
         self, device: int, pool: PoolId, *, use_on_oom: bool, no_split: bool

@@ -1,4 +1,4 @@
-"""Which driver a process gets, and why."""
+"""Select the driver of a process, with the reason."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _say(driver: str, faults: list[str]) -> None:
 
 
 def _line(error: Exception) -> str:
-    """What an error says, in one line; the type where it says nothing of itself."""
+    """Return an error in one line, with its type if the message alone is unclear."""
     words = " ".join(str(error).split())
     return words if isinstance(error, RuntimeError) and words else f"{type(error).__name__}: {words}"
 
 
 def offer(name: str, settings: Settings, torch_c: ModuleType) -> Offer:
-    """What a driver says about itself on this machine; ``torch_c`` exists before torch.cuda does."""
+    """Return a driver's offer on this machine; ``torch_c`` exists before torch.cuda does."""
     made: Offer = importlib.import_module(DRIVERS[name]).offer(settings, torch_c)
     return made
 

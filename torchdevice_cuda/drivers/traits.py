@@ -1,4 +1,4 @@
-"""What a driver's devices are like, as far as it decides how torch has to be changed for them.
+"""Traits: properties of a driver's devices that decide how torch has to be changed for them.
 
 A driver declares its traits; a patch says which ones it is for. Neither knows the other's name.
 """

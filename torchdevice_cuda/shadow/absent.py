@@ -41,7 +41,7 @@ class Refusing(type):
 
 
 def stand_in(name: str) -> type:
-    """What takes the place of a name that we do not have; using it raises."""
+    """Return a stub for a name that is not implemented; using it raises."""
     return Refusing(name, (), {"__module__": _MODULE, "__doc__": f"Not available: {name}.", "_absent": name})
 
 

@@ -45,13 +45,13 @@ class CudaDriver(Driver):
         raise RuntimeError("on a real CUDA device torch.cuda itself answers for streams")
 
     def device_count(self) -> int:
-        """What CUDA counts."""
+        """Return CUDA's device count."""
         import torch
 
         return torch.cuda.device_count()
 
     def current_device(self) -> int:
-        """What CUDA says."""
+        """Return CUDA's current device."""
         import torch
 
         return torch.cuda.current_device()
@@ -63,7 +63,7 @@ class CudaDriver(Driver):
         torch.cuda.set_device(index)
 
     def in_bad_fork(self) -> bool:
-        """What CUDA says."""
+        """Return CUDA's answer."""
         import torch
 
         return torch.cuda._is_in_bad_fork()
@@ -106,7 +106,7 @@ class CudaDriver(Driver):
 
 
 def offer(settings: Settings, torch_c: ModuleType) -> Offer:
-    """Where torch is built with CUDA and sees a GPU; or where it was asked for and is to see none."""
+    """Offer the driver if torch is built with CUDA and sees a GPU, or if it was requested with all GPUs hidden."""
     if settings.visible_devices is not None:
         os.environ[_VARIABLE] = settings.visible_devices  # CUDA reads it itself, when it is first asked for anything
     built = bool(getattr(torch_c, "_has_cuda", False))

@@ -1,1 +1,1 @@
-"""What drivers that compute on the host's processor share."""
+"""Code that drivers share whose GPU is the host's processor."""

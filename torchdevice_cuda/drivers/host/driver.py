@@ -1,4 +1,4 @@
-"""What the drivers whose GPU is the host's own processor have in common: how many devices, and what each is."""
+"""The base of drivers whose GPU is the host's own processor: the number of devices and their properties."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class HostDriver(Driver):
         return self._load(device)
 
     def memory_utilization(self, device: int) -> int:
-        """The same: on a host nothing computes without its memory."""
+        """Return the utilization: on a host nothing computes without its memory."""
         return self.utilization(device)
 
     def temperature(self, device: int) -> int:

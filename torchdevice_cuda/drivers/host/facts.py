@@ -1,4 +1,4 @@
-"""What the host is: its processor, from the sources each system has, any of which may be absent; NVIDIA's driver."""
+"""Properties of the host: its processor, from each system's sources, any of which may be absent; NVIDIA's driver."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def clock_khz() -> int:
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0)) or 1
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""How much memory the machine gives this process: of its own, or of the control groups that the process is in."""
+"""The memory that this process may use: the machine's, or that of the process's control groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Group(NamedTuple):
 
 
 class _Version(NamedTuple):
-    """Where a version of control groups has its files."""
+    """The files of a version of control groups."""
 
     folder: str
     limit: str
@@ -39,7 +39,7 @@ def _number(path: Path) -> int | None:
 
 
 def groups(own: Path = _SELF, root: Path = _ROOT) -> list[Group]:
-    """Those of this process and above it that have a limit; none where the system has no control groups.
+    """Return this process's control groups, and those above, that have a limit; none if the system has no groups.
 
     In a container the path may be that of the host, of which the container sees the last part alone, as the root.
     """
@@ -77,7 +77,7 @@ def limit() -> int:
 
 
 def available() -> int:
-    """What of it nobody has taken."""
+    """Return the part of it that is not in use."""
     left = [_memory().available]
     for group in groups():
         used = _number(Path(group.usage))

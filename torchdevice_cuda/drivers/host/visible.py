@@ -32,5 +32,5 @@ def _index(entry: str, count: int) -> int | None:
 
 
 def visible_count(count: int, text: str | None) -> int:
-    """How many devices a program sees."""
+    """Return the number of devices that a program sees."""
     return len(visible_devices(count, text))

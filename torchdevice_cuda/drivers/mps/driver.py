@@ -48,7 +48,7 @@ def emulate(memory: int, build: bool) -> Native:
 
 
 def _compiled_calls(build: bool) -> tuple[Rescue | None, str]:
-    """What has torch's functions tell of calls that failed, or why there is nothing: then Python stands around them.
+    """Load the library that handles failed torch calls, or return the reason why not: then Python wraps the calls.
 
     A second to build, where nothing else has to be: what is said of it is for those who look.
     """
@@ -123,12 +123,12 @@ class MpsDriver(RecordingDriver):
         return super().in_bad_fork() or (ask is not None and bool(ask()))
 
     def utilization(self, device: int) -> int:
-        """What the GPU's driver says, of all programs together; the emulated GPU is the host."""
+        """Return the GPU driver's figure for all programs together; the emulated GPU is the host."""
         found = self._load(device) if self.settings.emulate_mps else metal.utilization()
         return super().utilization(device) if found is None else found
 
     def memory_utilization(self, device: int) -> int:
-        """The same: nothing computes without memory, and nobody says more."""
+        """Return the utilization: nothing computes without memory, and there is no other figure."""
         return self.utilization(device)
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 (one driver lives as long as the process)
@@ -153,7 +153,7 @@ class MpsDriver(RecordingDriver):
         return apply_settings(real, self.settings)
 
     def describe(self) -> list[tuple[str, str]]:
-        """How operators with limits are watched, too: with nothing compiled each call costs 0.1 us more."""
+        """Add how operators with limits are watched: without a compiled library each call costs 0.1 us more."""
         watched = "by compiled code" if self._rescue is not None else f"by Python: {self._why_none}"
         return [*super().describe(), ("refusals are met", watched)]
 
@@ -196,7 +196,7 @@ class MpsDriver(RecordingDriver):
         return generator_states.offset(generator)
 
     def set_state_offset(self, generator: torch.Generator, offset: int) -> None:
-        """The same."""
+        """Move a generator to an offset."""
         generator_states.set_offset(generator, offset)
 
     def generator_state(self, generator: torch.Generator) -> torch.Tensor:
@@ -209,7 +209,7 @@ class MpsDriver(RecordingDriver):
 
 
 def offer(settings: Settings, torch_c: ModuleType) -> Offer:
-    """Where torch sees an Apple GPU, or one is to be emulated."""
+    """Offer the driver if torch sees an Apple GPU, or if one is emulated."""
     if settings.emulate_mps:
         from ...native import build
 

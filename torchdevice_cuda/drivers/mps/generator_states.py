@@ -25,7 +25,7 @@ def _own(generator: Any) -> Any:
 
 
 def offset(generator: torch.Generator) -> int:
-    """How far a generator has advanced, in CUDA's units."""
+    """Return a generator's offset, in CUDA's units."""
     return int(_own(generator).get_offset()) * _UNIT
 
 

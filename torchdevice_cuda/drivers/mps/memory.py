@@ -31,14 +31,14 @@ _UNITS = {"bytes": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "KiB": 1 << 1
 
 
 class Books(NamedTuple):
-    """What torch's allocator has written down, and how to start its peaks again: torch's own functions for that."""
+    """The statistics of torch's allocator, and torch's functions that reset their peaks."""
 
     read: Callable[[int], dict[str, Any]]
     reset_peak: Callable[[int], None]
 
     @classmethod
     def of_torch(cls) -> Books | None:
-        """Those of the running torch; none before 2.9."""
+        """Return those of the running torch; none before 2.9."""
         read, reset = named("torch._C._accelerator_getDeviceStats"), named("torch._C._accelerator_resetPeakStats")
         return cls(read, reset) if read is not None and reset is not None else None
 
@@ -74,7 +74,7 @@ class MpsMemory(ProcessMemory):
             self._apply_fraction(1.0)
 
     def start(self) -> None:
-        """Nothing to start from: torch.mps counts from zero itself."""
+        """Do nothing: torch.mps counts from zero itself."""
 
     @functools.cached_property
     def observe(self) -> Callable[[], None]:  # type: ignore[override]  # an attribute, made at first use
@@ -104,7 +104,7 @@ class MpsMemory(ProcessMemory):
         return gauge
 
     def stats(self, device: int) -> dict[str, Any]:
-        """What tensors hold as allocated, active and requested bytes; what Metal holds for the process as reserved."""
+        """Return tensors' bytes as allocated, active and requested, and Metal's bytes for the process as reserved."""
         stats = super().stats(device)
         for pool in ("all", "large_pool"):
             stats["reserved_bytes"][pool] = self._reserved.as_dict()
@@ -124,7 +124,7 @@ class MpsMemory(ProcessMemory):
         self._reserved.reset_accumulated()
 
     def total(self) -> int:
-        """What the device has: as much as Metal recommends to use, or the configured size if that is less."""
+        """Return the device's memory: Metal's recommended limit, or the configured size if that is less."""
         recommended = self._recommended() or metal.gpu().working_set or 0
         return min(self._limit or recommended, recommended)
 
@@ -174,7 +174,7 @@ class MpsMemory(ProcessMemory):
             self._requests[0].add(-1)
 
     def snapshot(self, pool: PoolId | None = None, with_traces: bool = True) -> dict[str, Any]:
-        """What living tensors hold, each in a segment of its own, and in one more, without an address, all the rest."""
+        """Return living tensors, each in a segment of its own, and all the rest in one more, without an address."""
         found = super().snapshot(pool, with_traces)
         if pool is None:
             with self._lock:

@@ -1,4 +1,4 @@
-"""What the Apple GPU is: asked of Metal through pyobjc, of IOKit's registry, of torch and of the system, in that order.
+"""Properties of the Apple GPU from Metal through pyobjc, from IOKit's registry, torch and the system, in that order.
 
 Every source may be absent (pyobjc is not installed, the command is not there, a name is new): the next one answers.
 """
@@ -26,7 +26,7 @@ _SHARE_OF_MEMORY = 0.75  # of main memory, which is what Metal recommends on mac
 
 @dataclasses.dataclass(frozen=True)
 class GpuFacts:
-    """What is known of the GPU; ``None`` where no source says."""
+    """Properties of the GPU; ``None`` if no source has them."""
 
     name: str
     cores: int
@@ -37,7 +37,7 @@ class GpuFacts:
 
     @property
     def uuid(self) -> uuid.UUID:
-        """The same in every process of this machine."""
+        """Return a UUID that is the same in every process of this machine."""
         if self.registry_id is None:
             return hostfacts.device_uuid(0)
         return uuid.uuid5(uuid.NAMESPACE_OID, f"metal.{self.registry_id:x}")
@@ -58,7 +58,7 @@ def _ask(device: Any, name: str) -> Any | None:
 
 
 def _said_by(command: list[str]) -> str:
-    """What a command of the system prints, nothing where it is not there."""
+    """Return the output of a system command, empty if there is no such command."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout
     except (OSError, subprocess.SubprocessError):
@@ -84,7 +84,7 @@ def l2_cache() -> int:
 
 
 def _torch_says(name: str) -> Any | None:
-    """What a function of torch's MPS backend says; ``None`` where this torch lacks it or finds no GPU."""
+    """Call a function of torch's MPS backend; ``None`` if this torch lacks it or finds no GPU."""
     import torch
 
     ask = named(f"torch._C.{name}")
@@ -103,7 +103,7 @@ def main_memory_share() -> int | None:
 
 @functools.cache
 def gpu() -> GpuFacts:
-    """What the GPU is, from the best source for each fact."""
+    """Return the GPU's properties, each from the best source."""
     device = _metal_device()
     unified = _ask(device, "hasUnifiedMemory")
     return GpuFacts(

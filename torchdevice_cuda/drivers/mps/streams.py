@@ -179,7 +179,7 @@ class MpsStreams(HostStreams):
                 self._timed.popleft()
 
     def _milliseconds(self, recording: Recording) -> float | None:
-        """When a completed recording completed, on the GPU's clock."""
+        """Return the completion time of a completed recording, on the GPU's clock."""
         with self._metal_lock:
             if not recording.asked and self._anchor is not None:
                 recording.asked = True

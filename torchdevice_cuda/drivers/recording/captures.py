@@ -18,7 +18,7 @@ CAPTURED_EVENT, WRONG_THREAD = 907, 908
 
 
 class Captures:
-    """Those of a driver's streams. Where there is none, everybody pays for a look at :attr:`underway`."""
+    """The captures of a driver's streams. Without one, every call costs a look at :attr:`underway`."""
 
     def __init__(self) -> None:
         self.underway: list[Capture] = []
@@ -40,7 +40,7 @@ class Captures:
             raise cuda_error(ILLEGAL_STATE)
 
     def end(self, capture: Capture) -> Exception | None:
-        """What is wrong with how it ends, if anything is; it has ended then, too."""
+        """End the capture; return the error, if it is invalid."""
         with self._lock:
             capture.ended = True
             if capture in self.underway:

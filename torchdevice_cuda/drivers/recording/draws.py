@@ -84,7 +84,7 @@ class _Followed:
 
 
 def _name(generator: Any) -> int:
-    """What two objects for one generator have in common."""
+    """Return a key that two objects for one generator share."""
     name: int = generator._cdata
     return name
 
@@ -105,7 +105,7 @@ class Draws:
         return _name(generator) in self._followed
 
     def of(self, generator: torch.Generator) -> _Followed:
-        """What is known of one; one that was not known is, from here on."""
+        """Return the state of a generator, which is tracked from now on."""
         found = self._followed.get(_name(generator))
         if found is None:
             found = self._followed[_name(generator)] = _Followed(generator, self._add)

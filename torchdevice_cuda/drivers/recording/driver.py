@@ -1,4 +1,4 @@
-"""What the drivers have in common whose graphs are recorded here."""
+"""The base of drivers whose graphs are recorded in Python."""
 
 from __future__ import annotations
 

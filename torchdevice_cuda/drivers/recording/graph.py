@@ -33,7 +33,7 @@ def refuse_in_capture(capture: Capture | None, what: str) -> None:
 
 
 def refuse_seeding(capture: Capture | None, generator: torch.Generator, seed: int | None) -> None:
-    """The same of seeds: only the one that a generator has may be given to it again."""
+    """Refuse seeds during capture: only a generator's current one may be set again."""
     if seed is None:
         refuse_in_capture(capture, "Cannot call CUDAGeneratorImpl::seed")
     elif capture is not None and seed % (1 << 64) != generator.initial_seed():

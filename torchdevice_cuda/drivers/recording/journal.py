@@ -19,7 +19,7 @@ def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
 
 
 class Journal:
-    """What a capture has written to. Memory is named by its storage, which is held meanwhile."""
+    """The memory that a capture has written to, by storage. The storages are kept alive meanwhile."""
 
     def __init__(self) -> None:
         self._own: dict[int, torch.UntypedStorage] = {}
@@ -33,7 +33,7 @@ class Journal:
         self._own[storage._cdata] = storage
 
     def note_value(self, tensor: torch.Tensor) -> None:
-        """What is in a tensor may be the host's: it stays."""
+        """Keep a tensor whose value may be the host's."""
         storage = memory_of(tensor)
         self._values[storage._cdata] = storage
 

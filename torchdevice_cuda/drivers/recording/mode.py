@@ -36,7 +36,7 @@ class Recording(Protocol):
 
 
 class _Here(threading.local):
-    """What the calling thread is doing."""
+    """The activity of the calling thread."""
 
     carrying = False
     foreign = False

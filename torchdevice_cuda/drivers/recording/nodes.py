@@ -13,7 +13,7 @@ _detach, _copy = torch._C.TensorBase.detach, torch._C.TensorBase.copy_
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """What is done, and what it is called."""
+    """An action and its name."""
 
     name: str
     run: Callable[[], object]

@@ -1,4 +1,4 @@
-"""What of an operator's schema matters to who records its calls."""
+"""The parts of an operator's schema that matter for recording its calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WRITTEN_UNSAID = frozenset({"running_mean", "running_var"})
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What a call of an operator reads, writes and waits for."""
+    """The reads, writes and synchronization of an operator's call."""
 
     name: str
     #: the names of all arguments, in order
@@ -78,7 +78,7 @@ class Facts:
         )
 
     def argument(self, place: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What stands at a place of the schema; ``None`` if nothing is given."""
+        """Return the argument at a position of the schema; ``None`` if it is missing."""
         return args[place] if place < len(args) else kwargs.get(self.names[place])
 
     def writes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:

@@ -1,4 +1,4 @@
-"""What a capture makes of each call: it is made, and written down to be made again."""
+"""Capture: each call is made, and recorded to be made again."""
 
 from __future__ import annotations
 

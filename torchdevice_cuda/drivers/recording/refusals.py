@@ -1,4 +1,4 @@
-"""What CUDA refuses while a graph is captured, as far as it shows in the operators that are called."""
+"""CUDA's refusals during capture, as far as the called operators show them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLLECTIVES = ("c10d::", "_c10d_functional::", "_c10d_functional_autograd::")
 
 
 class Refusals:
-    """Those of one capture. ``shared``: nothing tells the GPU's memory from the host's."""
+    """The refusals of one capture. ``shared``: GPU memory and host memory cannot be told apart."""
 
     def __init__(self, capture: Capture, journal: Journal, draws: Draws, shared: bool, accelerates: bool) -> None:
         self._capture, self._journal, self._draws = capture, journal, draws
@@ -60,7 +60,7 @@ class Refusals:
             self._refuse_copy(hosts, args, kwargs)
 
     def _refuse_copy(self, hosts: list[torch.Tensor], args: Arguments, kwargs: Keywords) -> None:
-        """The same of a copy between the host and the GPU."""
+        """Refuse a copy between the host and the GPU."""
         asked = kwargs.get("device")
         leaves = isinstance(asked, torch.device) and asked.type == "cpu"
         if leaves or not all(tensor.is_pinned() for tensor in hosts):
@@ -69,7 +69,7 @@ class Refusals:
             raise self._capture.fail(UNSUPPORTED)
 
     def _refuse_pinned_copy(self, facts: Facts, args: Arguments, kwargs: Keywords) -> None:
-        """The same where pinned memory is all that is known to be the host's."""
+        """Refuse a copy if only pinned memory is known to be the host's."""
         if facts.name != "aten::copy_" or not _waits(args, kwargs):
             return
         one, other = args[0], args[1]

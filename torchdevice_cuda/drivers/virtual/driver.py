@@ -175,7 +175,7 @@ class VirtualDriver(HostDriver):
 
 
 def offer(settings: Settings, torch_c: ModuleType) -> Offer:
-    """Where the native device loads, built for that if need be."""
+    """Offer the driver if the native device loads, compiled first if needed."""
     from ...native import build
 
     try:

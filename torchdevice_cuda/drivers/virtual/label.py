@@ -1,3 +1,3 @@
-"""What is said of the processor's name where it is a virtual GPU; known to monitors, which load no device."""
+"""The suffix of the processor's name on a virtual GPU; for monitors, which load no device."""
 
 LABEL = "virtual GPU, CUDA compatible"

@@ -28,7 +28,7 @@ class NativeStreams(Streams):
         return handle
 
     def state(self, stream_id: int, device: int) -> StreamState:
-        """What a stream is."""
+        """Return the state of a stream."""
         self._valid(device)
         if stream_id == DEFAULT_STREAM:
             return StreamState(device, DEFAULT_STREAM, LEAST_PRIORITY, handle=0)

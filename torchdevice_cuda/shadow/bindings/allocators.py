@@ -100,7 +100,7 @@ def _cuda_cudaHostAllocator() -> int:
 
 
 def graph_memory(what: str) -> Native:
-    """What does such things to the memory of graphs, or the error that there are no pools here."""
+    """Return the interface to the memory of graphs, or raise if there are no pools."""
     driver = active()
     if driver.native is None or not driver.pools_graphs:
         raise RuntimeError(
@@ -112,7 +112,7 @@ def graph_memory(what: str) -> Native:
 
 
 def _cuda_getCheckpointState(device: int, pool: PoolId) -> _cuda_CUDAAllocator_AllocatorState:
-    """What a pool looks like now."""
+    """Return the current state of a pool."""
     state = object.__new__(_cuda_CUDAAllocator_AllocatorState)
     state._kept = graph_memory("_cuda_getCheckpointState").checkpoint_pool(device, *pool)
     return state

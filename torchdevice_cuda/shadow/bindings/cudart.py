@@ -25,7 +25,7 @@ _streams: set[int] = set()
 
 
 def cudaGetErrorString(error: pybind.PybindEnum) -> str:
-    """What an error code means."""
+    """Return the text of an error code."""
     accepts = "(arg0: torch._C._cudart.cudaError) -> str"
     pybind.check(isinstance(error, cudaError), "cudaGetErrorString", accepts, error)
     return error_text(int(error))

@@ -51,7 +51,7 @@ def _fact(name: str) -> property:
 
 
 class _CudaDeviceProperties:
-    """What a device is: read-only, one object per device."""
+    """Device properties: read-only, one object per device."""
 
     # Properties of these names, and of all other facts, are made below.
     name: str
@@ -118,7 +118,7 @@ def _cuda_isInBadFork() -> bool:
 
 
 def _cuda_getDeviceCount() -> int:
-    """How many devices there are. CUDA counts them by starting: a process that is forked later cannot use them."""
+    """Return the number of devices. CUDA initializes to count them: a process forked later cannot use them."""
     active().ask()
     return active().device_count()
 
@@ -146,7 +146,7 @@ def _cuda_exchangeDevice(device: int) -> int:
 
 
 def _cuda_maybeExchangeDevice(device: int) -> int:
-    """The same, but without making a context on a device not yet in use; devices here need none."""
+    """Set the current device without creating a context on an unused device; devices here need none."""
     return active().exchange_device(_whole(device, "maybeExchangeDevice"))
 
 

@@ -194,7 +194,7 @@ class _CUDAGraph(pybind.PybindObject):
         return self.__pool
 
     def pools(self) -> list[tuple[int, int]]:
-        """The same, and pools that were kept for it."""
+        """Return its pool and the pools that were kept for it."""
         if not self.__ended or self.__pool is None:
             raise RuntimeError("Called CUDAGraph::pools() without a preceding successful capture.")
         return [self.__pool, *(pool for _, pool in self.__retained)]
@@ -226,13 +226,13 @@ class _CUDAGraph(pybind.PybindObject):
             Path(debug_path).write_text(_dot(self.__recorded.names()))
 
     def raw_cuda_graph(self) -> int:
-        """What names the captured graph to CUDA's own functions; there is none here that takes it."""
+        """Return the handle of the captured graph for CUDA's own functions; none here takes it."""
         if not self.__raw_is_live:
             raise RuntimeError(no_raw_graph(torch.__version__, self.__keeps))
         return id(self.__recorded)
 
     def raw_cuda_graph_exec(self) -> int:
-        """The same for what is replayed."""
+        """Return the handle of the executable graph."""
         if not self.__instantiated:
             raise RuntimeError("You cannot access the raw cudaGraphExec_t instance until instantiate() has been called")
         return id(self)

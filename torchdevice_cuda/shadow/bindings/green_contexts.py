@@ -35,7 +35,7 @@ _NOT_POPPED = (
 
 
 class _Thread(threading.local):
-    """What a thread has made current, the last at the end, and the device that was current before."""
+    """A thread's stack of current contexts, and the device that was current before."""
 
     def __init__(self) -> None:
         self.contexts: list[tuple[_CUDAGreenContext, int]] = []

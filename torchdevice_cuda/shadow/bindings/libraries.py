@@ -69,7 +69,7 @@ _benchmark_empty_cache = True
 
 
 def _cuda_get_cudnn_benchmark_limit() -> int:
-    """How many algorithms benchmarking would try; 0 for all."""
+    """Return the number of algorithms that benchmarking would try; 0 for all."""
     return _benchmark_limit
 
 

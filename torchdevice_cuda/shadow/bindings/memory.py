@@ -218,7 +218,7 @@ def _cuda_isHistoryEnabled() -> bool:
 
 
 def _cuda_allocationTraceback(address: int) -> list[dict[str, Any]] | None:
-    """Where the block at an address was allocated, if that was recorded."""
+    """Return the stack that allocated the block at an address, if it was recorded."""
     return active().memory.frames_at(address)
 
 
@@ -289,11 +289,11 @@ class _MemPool:
 
     @property
     def allocator(self) -> _cuda_CUDAAllocator | None:
-        """Where the pool takes its memory from."""
+        """Return the allocator of the pool."""
         return self._allocator
 
     def use_count(self) -> int:
-        """How many hold the pool."""
+        """Return the number of owners of the pool."""
         return self._memory.pool_holders(self._device, self._id)
 
 
@@ -340,7 +340,7 @@ def _cuda_endAllocateToPool(device: int, pool: PoolId) -> None:
 
 
 def _cuda_endAllocateCurrentStreamToPool(device: int, pool: PoolId) -> None:
-    """The same, under the name of torch 2.6."""
+    """Stop allocating to the pool, under the name of torch 2.6."""
     active().memory.leave_pool(device, pool)
 
 

@@ -49,7 +49,7 @@ def _end(recorded: record_function | None) -> None:
 
 
 def _ranges() -> list[record_function | None]:
-    """What this thread has pushed; ``None`` for a range that no one listened to."""
+    """Return this thread's pushed ranges; ``None`` for a range without a listener."""
     ranges: list[record_function | None] = _thread.__dict__.setdefault("ranges", [])
     return ranges
 

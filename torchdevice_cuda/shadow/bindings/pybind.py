@@ -1,4 +1,4 @@
-"""What torch's C++ bindings look like from Python: enums, argument errors, submodules.
+"""torch's C++ bindings as seen from Python: enums, argument errors, submodules.
 
 Programs meet these looks (``repr`` of an enum member, ``__members__``, the type of an error), so the Python
 stand-ins share them. Not a module of ``torch._C`` names itself.
@@ -88,7 +88,7 @@ def submodule(name: str, doc: str, members: Mapping[str, Any]) -> types.ModuleTy
 
 
 def wrong_arguments(function: str, accepts: str, *arguments: object) -> TypeError:
-    """What a C++ binding raises for arguments of the wrong type."""
+    """Return a C++ binding's error for arguments of the wrong type."""
     given = ", ".join(map(repr, arguments))
     return TypeError(
         f"{function}(): incompatible function arguments. The following argument types are supported:\n"

@@ -162,12 +162,12 @@ def _cuda_getCurrentStream(device: int) -> tuple[int, int, int]:
 
 
 def _cuda_getDefaultStream(device: int) -> tuple[int, int, int]:
-    """The same of the device's default stream."""
+    """Return the ids of the device's default stream."""
     return _packed(0, _valid(device, "getDefaultStream"))
 
 
 def _cuda_getStreamFromExternal(handle: int, device: int) -> tuple[int, int, int]:
-    """The same of a stream made elsewhere."""
+    """Return the ids of a stream made elsewhere."""
     device = _valid(device, "getStreamFromExternal")
     return _packed(active().streams.external(device, handle) if handle else 0, device)
 
