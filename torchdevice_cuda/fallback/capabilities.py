@@ -1,4 +1,4 @@
-"""Which operators the backend lacks, and which it turned out to lack for a dtype."""
+"""Operators that the backend lacks, and dtypes that it refused at run time."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def limited(key: str) -> list[str]:
 
 
 class Refusals:
-    """What the device refused at run time, by operator, dtype and device, so that it is not asked twice.
+    """The device's refusals at run time, by operator, dtype and device, so that a call is refused only once.
 
     A limit of shapes or options is one call's, not the operator's, and is not remembered.
     """
@@ -105,7 +105,7 @@ class Refusals:
         self._key: str | None = None
 
     def of(self, name: str) -> dict[Subject, str]:
-        """What was refused of one operator, and how; the same dictionary each time, also for what is yet to come."""
+        """Return the refusals of one operator: always the same dictionary, which later ones are added to."""
         with self._lock:
             return self._known.setdefault(name, {})
 
@@ -136,7 +136,7 @@ class Refusals:
             self._key = None
 
     def _stored(self, key: str) -> dict[Refused, str]:
-        """What other processes have found refused; nothing where the file holds anything else."""
+        """Read the refusals of other processes; empty if the file has other contents."""
         found: dict[Refused, str] = {}
         try:
             for name, dtype, device, kind in stored.load(FILE, key) or ():

@@ -97,7 +97,7 @@ def seeded(generator: torch.Generator | None, device: torch.device) -> torch.Gen
 
 @dataclasses.dataclass(frozen=True)
 class Passage:
-    """What happens at the border, each time an operator leaves the device."""
+    """The transfer of an operator's arguments and results, at each fallback."""
 
     #: counts a departure; how many there were before
     count: Callable[[], int] = lambda: 1
@@ -173,7 +173,7 @@ def _plain(shape: Shape, device: torch.device, passage: Passage, call: Callable[
 
 
 def _writing(shape: Shape, device: torch.device, passage: Passage, call: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for operators that write into their arguments, return them, or draw random numbers."""
+    """Return a kernel for operators that write into their arguments, return them, or draw random numbers."""
     names, written, outs, results = shape.names, shape.written, shape.outs, shape.results
 
     def compute(*args: Any, **kwargs: Any) -> Any:

@@ -29,7 +29,7 @@ def is_stranger(value: Any) -> bool:
 
 @functools.cache
 def rows() -> dict[str, Row]:
-    """What torch's own table of operators says of each; read when something is refused."""
+    """Return torch's own table of operators; read at the first refusal."""
     from ..native import op_table
 
     return {f"aten::{row.name}": row for row in op_table.rows(op_table.yaml_path())}

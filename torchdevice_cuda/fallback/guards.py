@@ -68,7 +68,7 @@ def functions(doubles: bool) -> Iterator[tuple[Any, str, Callable[..., Any]]]:
 
 
 class Guard:
-    """What happens to calls that the device refuses."""
+    """The handling of calls that the device refuses."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Guard:
         return wrapper
 
     def handler(self, name: str, rescue: Rescue) -> tuple[Handler, bool]:
-        """What looks at a C function's calls to the same end, and whether before each: good calls cost nothing then."""
+        """Return a handler of a C function's failed calls, and whether it runs before each call."""
         known = refusals.of(name)
 
         def handler(function: Any, args: tuple[Any, ...], named: dict[str, Any] | None, error: Any) -> Any:

@@ -34,7 +34,7 @@ class FallbackError(NotImplementedError):
 
 
 class Chain:
-    """What an operator without a kernel does, by the ``fallback`` and ``mlx`` settings.
+    """The fallback of an operator without a kernel, by the ``fallback`` and ``mlx`` settings.
 
     ``allocated`` is called when memory of the device was taken for results; ``site`` gives file and line of the
     program's code that is being executed; ``translated`` gives an error the words that the program is to see;
@@ -81,7 +81,7 @@ class Chain:
             warnings.warn_explicit(f"{name} runs on {where}: {why}", UserWarning, file, line)
 
     def passage(self, name: str, where: str) -> cpu.Passage:
-        """What an operator without a kernel does at the border."""
+        """Return the transfer for an operator without a kernel."""
         # Where leaving is an error, every time is the first.
         count = (lambda: 0) if self._setting == "error" else departures.counter(name, where, NO_KERNEL)
         announce = functools.partial(self.announce, name, where, NO_KERNEL)

@@ -85,7 +85,7 @@ def _is_written(argument: torch._C.Argument) -> bool:
 
 
 class Budget:
-    """What measuring has cost, and who measures: one at a time, as two would slow each other down."""
+    """The cost of measurements so far, and the thread that measures: one at a time, as two would disturb each other."""
 
     def __init__(self) -> None:
         self.busy = threading.Lock()
@@ -111,7 +111,7 @@ class Routes:
         self._budget = Budget()
 
     def of(self, shape: Shape) -> Route | None:
-        """What decides about each call of an operator; ``None`` for one that MLX has no part in."""
+        """Return the route of an operator's calls; ``None`` for one that MLX lacks."""
         name = functional(shape.op) if self._setting != "off" and not shape.draws else None
         if name is None:
             return None
@@ -151,7 +151,7 @@ class Choice:
         self._timed: dict[Subject, tuple[int, thresholds.Pair]] = {}
 
     def route(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step:
-        """Where one call goes."""
+        """Choose the backend of one call."""
         dtype, size = None, 0
         for value in args:
             if value.__class__ is list:
@@ -171,7 +171,7 @@ class Choice:
         return self._by_mlx if verdict else self._consider(subject)
 
     def _consider(self, subject: Subject) -> Step:
-        """Where a call goes whose class this process has not decided about yet."""
+        """Choose the backend of a call whose class this process has not decided about yet."""
         figures = self._figures()
         if figures is None:
             self._verdicts[subject] = False
@@ -232,7 +232,7 @@ class Choice:
 
 
 def _through(entry: mlx_ops.Entry, shape: Shape, left: Callable[[str, str, str], None]) -> Inner:
-    """What computes an operator through MLX for tensors of the CPU, and on the CPU where MLX cannot."""
+    """Return a function that computes an operator of CPU tensors through MLX, and on the CPU if MLX cannot."""
     op, name = shape.op, shape.op.name()
 
     def compute(*args: Any, **kwargs: Any) -> Any:

@@ -31,7 +31,7 @@ def overload(name: str) -> Operator:
 
 
 def _callable(op: Operator) -> Callable[..., Any]:
-    """What computes an operator: torch's function of that name, where no other overload can be meant by it.
+    """Return an operator's callable: torch's function of that name, if no other overload can be meant by it.
 
     Arguments that have their default are left out of a call; torch's functions read ``reduction=Mean`` as none.
     """
@@ -61,7 +61,7 @@ def _asked(op: Operator, *args: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """What of an operator's schema matters here: who is written to, and what each result is."""
+    """The parts of an operator's schema that matter here: written arguments, and the kind of each result."""
 
     op: Operator
     #: what computes the operator, given its arguments in the schema's order

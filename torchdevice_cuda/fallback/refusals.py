@@ -1,4 +1,4 @@
-"""What the Apple GPU's backend says when it cannot do something: the evidence that an error is one of compatibility.
+"""Messages of the Apple GPU's backend for unsupported calls: the evidence that an error is one of compatibility.
 
 An error is one of compatibility only if its type and its words are in this table. Everything else (wrong shapes, wrong
 arguments, out of memory) is an error of the program's and nobody's business here.

@@ -21,7 +21,7 @@ _META = "_ZN2at6native17resize_bytes_metaEPN3c1011StorageImplENS1_6SymIntE"
 
 
 class _Shrinking(NamedTuple):
-    """What takes a storage, by its address, down to 0 bytes."""
+    """The function that shrinks a storage, by its address, to 0 bytes."""
 
     free: Callable[[int], None]
     forget: Callable[[int], None]

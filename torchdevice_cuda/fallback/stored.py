@@ -1,4 +1,4 @@
-"""What was learned about this machine, kept for later processes: small JSON files in the cache, one entry per machine.
+"""Measurements of this machine, stored for later processes: small JSON files in the cache, one entry per machine.
 
 A file holds ``{key: value}``. The key names everything the value depends on; what stands under another key is another
 machine's and never looked at. Nobody has to be able to write: a cache that cannot be read or written is an empty one.
@@ -21,7 +21,7 @@ _log = logging.getLogger("torchdevice_cuda")
 
 
 def host() -> str:
-    """What any figure of this machine depends on: torch, the system's version and the chip."""
+    """Return the versions that any figure of this machine depends on: torch, the system and the chip."""
     system = f"macOS {platform.mac_ver()[0]}" if platform.mac_ver()[0] else f"{platform.system()} {platform.release()}"
     return f"torch {torch.__version__}, {system}, {processor_name()}"
 
@@ -40,7 +40,7 @@ def _all(name: str) -> dict[str, Any]:
 
 
 def load(name: str, key: str) -> Any:
-    """What is stored in a file for a key; ``None`` if nothing is."""
+    """Return a file's value for a key; ``None`` if there is none."""
     return _all(name).get(key)
 
 

@@ -1,4 +1,4 @@
-"""How long operators took through MLX and on the CPU, by dtype and size class: who goes first.
+"""Times of operators through MLX and on the CPU, by dtype and size class: the faster one is used.
 
 Figures come from three places, the nearer before the farther: what this process measured (``mlx_routes``), what
 earlier processes or ``tools/bench/mlx.py`` measured on this machine, and the sizes shipped with the package for MLX's
@@ -48,7 +48,7 @@ def kind() -> str:
 
 
 def machine() -> str:
-    """What the figures depend on: MLX and its device, torch, the system and the chip."""
+    """Return the versions that the figures depend on: MLX and its device, torch, the system and the chip."""
     mx = mlx()
     version = "none" if mx is None else getattr(mx, "__version__", "of no version")
     return f"mlx {version} on {kind()}, {stored.host()}"
@@ -86,7 +86,7 @@ class Figures:
             return {}
 
     def measured(self, key: Key) -> Pair | None:
-        """What was measured on this machine."""
+        """Return the measurement on this machine."""
         return self._known.get(key)
 
     def expected(self, key: Key) -> bool:

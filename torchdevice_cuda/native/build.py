@@ -106,7 +106,7 @@ def _say(line: str) -> None:
 
 
 def _terminal(say: Callable[[str], None]) -> TextIO | None:
-    """Where a bar is drawn: on a terminal, unless lines go elsewhere."""
+    """Return the terminal for the progress bar, unless lines go elsewhere."""
     return sys.stderr if say is _say and sys.stderr is not None and sys.stderr.isatty() else None
 
 
@@ -137,7 +137,7 @@ class _Refused(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where a loaded library is from, and where to keep what is learned about it."""
+    """The origin of a loaded library, and the folder for measurements with it."""
 
     path: Path
     #: The distribution that it came with; empty where it was compiled here.

@@ -111,7 +111,7 @@ def _count_jobs(units: int) -> int:
 
 
 def _pace(cache: Path) -> float:
-    """How much longer compiling took here the last time than where units were weighed; 1 where nothing is known."""
+    """Return how much longer the last build took here than where units were timed; 1 if unknown."""
     try:
         notes = sorted(cache.glob(f"*/{_PACE}"), key=lambda path: path.stat().st_mtime)
         found = float(sealing.read_note(notes[-1]))
@@ -181,7 +181,7 @@ def _compile_units(
 
 
 def _told(unit: Unit) -> list[str]:
-    """How a unit is compiled: compiled headers serve units that are compiled alike."""
+    """Return a unit's flags: compiled headers serve units with equal flags."""
     return [unit.level, *unit.flags]
 
 

@@ -1,4 +1,4 @@
-"""Which operators of half precision this processor is quick at: measured once, and kept in the library's cache folder.
+"""Find half-precision operators that are fast on this processor: measured once, cached beside the library.
 
 Where it has no instructions for a type, torch's kernels for the CPU take up to two hundred times as long as in float32.
 The device then computes in float32 and rounds once, which is how CUDA accumulates. Where it has them, its own are

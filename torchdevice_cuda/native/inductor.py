@@ -188,7 +188,7 @@ def _to_host(value: Any, mode: Any, kind: str) -> Any:
 
 
 def _memory(tensor: Any) -> tuple[int, int]:
-    """Where a tensor's elements are, and how many bytes from the first to the last."""
+    """Return the address of a tensor's elements, and the bytes from the first to the last."""
     if tensor.numel() == 0:
         return 0, 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
@@ -262,7 +262,7 @@ class _OnDevice:
             raise
 
     def _assert(self, error: RuntimeError) -> None:
-        """What compiled code for a GPU asserts in its kernels, code for the CPU raises.
+        """Turn errors of compiled CPU code into the device-side assertions of compiled GPU code.
 
         There are no results to go on with, so that the device is waited for at once.
         """
@@ -273,7 +273,7 @@ class _OnDevice:
             self._native.synchronize(self._index)
 
     def _again(self, arguments: list[Any], results: list[Any]) -> Callable[[], None]:
-        """The same call with what is in memory then; its results go where these are."""
+        """Return a call that repeats this one on the memory's later contents and writes to the same results."""
         places = [_memory(r) if isinstance(r, self._tensor) else None for r in results]
 
         def again() -> None:

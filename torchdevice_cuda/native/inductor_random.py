@@ -12,7 +12,7 @@ from typing import Any
 
 
 class _Lent(threading.local):
-    """What this thread's compiled code has put aside."""
+    """State that this thread's compiled code has saved."""
 
     #: The state that the program left, a tensor; nothing where no seed is lent.
     of_program: Any = None

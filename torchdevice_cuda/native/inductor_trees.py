@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclasses.dataclass
 class Trees:
-    """What inductor asked for, and why it cannot be had, if so."""
+    """Inductor's request for graph trees, and the reason if they are unavailable."""
 
     declined: str | None
     index: int
@@ -24,7 +24,7 @@ class Trees:
 
     @classmethod
     def asked_for(cls, gm: Any, example_inputs: Sequence[Any], kwargs: dict[str, Any], index: int) -> Trees | None:
-        """What is known of a graph for CUDA, if trees are wanted. The CPU's graph is compiled without them."""
+        """Return the request of a graph for CUDA, if trees are enabled. The CPU's graph is compiled without them."""
         from torch._inductor import config
         from torch._inductor.cudagraph_utils import get_placeholder_info
 

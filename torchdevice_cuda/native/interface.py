@@ -1,4 +1,4 @@
-"""What the compiled module offers, as its Python callers see it: ``csrc/core/bindings`` and those of parts, in types.
+"""Types of the compiled module's functions for Python callers: ``csrc/core/bindings`` and those of parts.
 
 A ``device`` is an index; streams are named by ``(device, id)``; a private pool by its two numbers.
 """
@@ -116,7 +116,7 @@ class Native(NativeMemory, Device, Protocol):
         """Leave a family of operators of half precision to the CPU's own kernels; before any operator is called."""
 
     def device_count(self) -> int:
-        """How many devices are installed."""
+        """Return the number of installed devices."""
 
     def in_bad_fork(self) -> bool:
         """Return whether this process was forked from one that had used the device."""
@@ -137,7 +137,7 @@ class Native(NativeMemory, Device, Protocol):
         """Let so many of the installed devices be seen."""
 
     def know_written(self, written: set[str]) -> None:
-        """Where it is written down which kernels Python wrote; the set itself is looked at later."""
+        """Pass the set of kernels written in Python; it is read later."""
 
     def get_device(self) -> int:
         """The thread's current device."""
@@ -194,7 +194,7 @@ class Native(NativeMemory, Device, Protocol):
 
     # ---------------------------------------------------------- between processes
     def send_storage(self, storage: int) -> tuple[Any, ...]:
-        """What another process needs to map a storage, by its address: the eight values of ``_share_cuda_``."""
+        """Return the eight values of ``_share_cuda_``, by which another process maps the storage at an address."""
 
     def receive_storage(self, *sent: Any) -> torch.UntypedStorage | int:
         """The storage that those eight values tell of, or CUDA's code for why it cannot be had."""
@@ -254,7 +254,7 @@ class Native(NativeMemory, Device, Protocol):
         """Return whether what the device does is being written down."""
 
     def describe_devices(self, properties: str) -> None:
-        """What traces say of the devices: JSON objects with commas between."""
+        """Return the devices for traces: JSON objects, separated by commas."""
 
     def pause_profiling(self, paused: bool) -> None:
         """Stop writing down what the device does, or go on, in a profile that runs."""
@@ -298,4 +298,4 @@ class Native(NativeMemory, Device, Protocol):
         """CUDA's code of why the device is lost; 0 while it is not."""
 
     def set_multiprocessors(self, count: int, threads: int) -> None:
-        """How many a GPU claims to have, and threads on each: which numbers a large draw gives depends on it."""
+        """Set the number of multiprocessors and threads on each, on which the numbers of large draws depend."""

@@ -1,4 +1,4 @@
-"""What is there of the compiled part, without compiling, loading or importing anything: for those who ask."""
+"""List the compiled parts without compiling, loading or importing anything."""
 
 from __future__ import annotations
 

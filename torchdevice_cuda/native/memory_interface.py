@@ -28,7 +28,7 @@ class NativeMemory(Protocol):
         """Limit this process to a share of the device."""
 
     def get_fraction(self, device: int) -> float:
-        """That share."""
+        """Return the fraction."""
 
     def empty_cache(self, pool_a: int = 0, pool_b: int = 0) -> None:
         """Give segments that nothing uses back to the host: everywhere, or of a pool that nobody holds any more."""
@@ -74,13 +74,13 @@ class NativeMemory(Protocol):
         """Do not show frames of files whose names begin so."""
 
     def set_metadata(self, text: str) -> None:
-        """What the calling thread says of what it allocates."""
+        """Set the metadata of the calling thread's allocations."""
 
     def get_metadata(self) -> str:
-        """That."""
+        """Return the metadata of the calling thread's allocations."""
 
     def configure(self, chosen: dict[str, Any]) -> None:
-        """How the devices are to allocate; every option is named."""
+        """Set the allocator options; every option is named."""
 
     def set_caching(self, on: bool) -> None:
         """Return whether freed memory is kept."""
@@ -89,7 +89,7 @@ class NativeMemory(Protocol):
         """Control groups to look at besides the machine: a limit, the files with what is used and what is cached."""
 
     def host_left(self) -> int:
-        """What the machine can give now."""
+        """Return the memory that the machine can give now."""
 
     def pool_no_split(self, device: int, a: int, b: int) -> None:
         """Leave a pool's blocks whole."""
@@ -104,7 +104,7 @@ class NativeMemory(Protocol):
         """One holder less."""
 
     def pool_use_count(self, device: int, a: int, b: int) -> int:
-        """How many hold it."""
+        """Return the number of its owners."""
 
     def pool_begin(self, device: int, a: int, b: int, this_thread_only: bool) -> None:
         """Send allocations to a private pool, as one more holder of it."""
@@ -113,7 +113,7 @@ class NativeMemory(Protocol):
         """Stop sending them there."""
 
     def checkpoint_pool(self, device: int, pool_a: int, pool_b: int) -> object:
-        """How a pool is cut, and what of it is handed out."""
+        """Save a pool's blocks and their allocations."""
 
     def restore_pool(self, checkpoint: object, stale: Sequence[int], live: Sequence[int]) -> None:
         """Make it so again: the first storages free nothing any more, the others own what is handed out where they are.
@@ -134,7 +134,7 @@ class NativeMemory(Protocol):
         """Let it be looked at again."""
 
     def forbid_tensor(self, tensor: torch.Tensor, message: str) -> None:
-        """The same of a tensor, which loses its storage."""
+        """Raise the message on access to a tensor, which loses its storage."""
 
     def host_stats(self) -> dict[str, Any]:
         """Statistics of pinned memory."""

@@ -1,4 +1,4 @@
-"""Where libraries are kept, by what they depend on."""
+"""Paths of libraries, by the inputs of their build."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Place(NamedTuple):
     path: Path
 
     def of_part(self, kind: str, part: str) -> Path:
-        """Where the library of a part is, or is to be: beside the core that it belongs to."""
+        """Return the path of a part's library, which may not exist yet: beside its core."""
         return self.path if part == CORE else self.path.with_name(_name_file(f"{part}-{self.key_of(kind, part)}"))
 
     def key_of(self, kind: str, part: str) -> str:
-        """What the library of a part is known by."""
+        """Return the key of a part's library."""
         return self.key if part == CORE else find_part_key(kind, part, self.key)
 
 
@@ -73,7 +73,7 @@ def _name_file(stem: str) -> str:
 
 
 def torch_version() -> str:
-    """That of the torch that libraries are built for."""
+    """Return the version of the torch that libraries are built for."""
     return toolchain.installed_torch().version
 
 

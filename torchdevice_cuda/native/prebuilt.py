@@ -36,7 +36,7 @@ class NotShipped(Exception):
 
 
 def sources_digest() -> str:
-    """What the sources are known by, all of them."""
+    """Return the digest of all sources."""
     digest = hashlib.sha256()
     for name, path in compilation.sources():
         with open(path, "rb") as file:
@@ -50,7 +50,7 @@ def python_abi() -> str:
 
 
 def name_entry(kind: str, part: str) -> str:
-    """What the manifest calls the library of a part."""
+    """Return the manifest's name of a part's library."""
     return kind if part == parts.CORE else f"{kind}/{part}"
 
 
@@ -90,7 +90,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 def _difference(manifest: dict[str, Any], torch: toolchain.Torch) -> str:
-    """What a library of another key is for."""
+    """Describe the target of a library with another key."""
     if manifest["torch"] != torch.version:
         return f"is for torch {manifest['torch']}, and {torch.version} is installed"
     if manifest["python"] != python_abi():

@@ -121,7 +121,7 @@ class Compilers:
             raise
 
     def log(self) -> str:
-        """What was run and what it said."""
+        """Return the commands and their output."""
         return "".join(self._said)
 
 

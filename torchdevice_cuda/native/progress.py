@@ -1,4 +1,4 @@
-"""How far a build is, and how long it still takes: a bar on a terminal, a line now and then elsewhere.
+"""Progress and remaining time of a build: a bar on a terminal, occasional lines elsewhere.
 
 The estimate is what each unit took where it was measured, times how much longer things take here. That is known from
 the units that have ended, and from those that run for longer than was thought; before there are any, from the last
@@ -42,22 +42,22 @@ class Estimate:
 
     @property
     def done(self) -> int:
-        """How many units are."""
+        """Return the number of finished units."""
         return len(self._took)
 
     @property
     def running(self) -> list[str]:
-        """Those that are being compiled, the oldest first."""
+        """Return the units that are being compiled, the oldest first."""
         return list(self._running)
 
     def pace(self) -> float:
-        """How much longer things take here than where units were weighed."""
+        """Return how much slower this machine is than the one on which units were timed."""
         now = self._clock()
         running = ((now - since) / self._weights[name] for name, since in list(self._running.items()))
         return max([self._known(), *running])
 
     def _known(self) -> float:
-        """The same, by those that have ended."""
+        """Return the pace by finished units."""
         if not self._took:
             return self._before
         return sum(self._took.values()) / sum(self._weights[name] for name in self._took)

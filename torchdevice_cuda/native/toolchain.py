@@ -1,4 +1,4 @@
-"""What the native device is compiled with: the installed torch, a compiler, and what the compiler is told."""
+"""The tools that compile the native device: the installed torch, a compiler and its flags."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BuildError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Torch:
-    """What a build needs to know of the installed torch; found without importing it."""
+    """Properties of the installed torch that a build needs; found without importing it."""
 
     root: Path
     version: str
@@ -157,7 +157,7 @@ def _extra_flags() -> list[str]:
 
 
 def compile_flags(kind: str, torch: Torch) -> list[str]:
-    """What the compiler is told besides where things are."""
+    """Return the compiler flags other than paths."""
     return [
         f"-std={_compat.cxx_standard(torch.version)}",
         "-fPIC",
@@ -178,7 +178,7 @@ def compile_flags(kind: str, torch: Torch) -> list[str]:
 
 
 def compile_paths(torch: Torch, scratch: Path) -> list[str]:
-    """Where things are. None of it ends up in the library: it names its sources by their place in the package."""
+    """Return the compiler's paths. None is in the library, which names its sources by their paths in the package."""
     python = Path(sysconfig.get_path("include"))
     foreign = (torch.include, torch.include / "torch" / "csrc" / "api" / "include", python)
     shown = {SOURCES: "csrc", torch.include: "torch/include", python: "python", scratch: "units"}
@@ -201,7 +201,7 @@ _EXPORTS = "{ global: PyInit_*; torchdevice_*; *10hostdevice*; local: *; };\n"
 
 
 def link_flags(name: str, scratch: Path | None = None, *, with_torch: bool = True) -> list[str]:
-    """What the linker is told besides where things are. Parts know the core by its `name`, wherever it lies."""
+    """Return the linker flags other than paths. Parts find the core by its `name`, in any folder."""
     libraries = _TORCH_LIBRARIES if with_torch else ()
     if platform.system() == "Darwin":
         # Symbols of the interpreter itself are resolved when the library is loaded.
@@ -216,7 +216,7 @@ def link_flags(name: str, scratch: Path | None = None, *, with_torch: bool = Tru
 
 
 def tune(cxx: str) -> list[str]:
-    """What makes a compiler quicker, and nothing of what it makes different: GCC collects its garbage less often."""
+    """Return flags that make a compiler faster without changing its output: GCC collects garbage less often."""
     name = Path(cxx).name
     if "g++" not in name or "clang" in name:
         return []
@@ -224,7 +224,7 @@ def tune(cxx: str) -> list[str]:
 
 
 def link_paths(torch: Torch, cxx: str) -> list[str]:
-    """Where the libraries are that the linker looks into."""
+    """Return the folders of the linker's libraries."""
     return [f"-L{torch.root / 'lib'}", *_shared_cxx_library(cxx)]
 
 

@@ -1,4 +1,4 @@
-"""What an entry of the table is, how it is computed, and the limits that several entries share."""
+"""Entries of the table, their computation, and the limits that several entries share."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def same(*values: Any, **named: Any) -> bool:
 
 
 def plain(*values: Any, **named: Any) -> bool:
-    """The same, for numbers that do not promote: a float beside integers would."""
+    """Return whether the dtypes agree and no scalar promotes them, as a float beside integers would."""
     found = tensors((*values, *named.values()))
     integral = any(not tensor.is_floating_point() for tensor in found)
     numbers = [value for value in (*values, *named.values()) if isinstance(value, (int, float, complex))]
@@ -97,7 +97,7 @@ def plain(*values: Any, **named: Any) -> bool:
 
 
 def unary(mlx_name: str) -> Function:
-    """What MLX has under a name, of one array."""
+    """Return MLX's function of a name, for one array."""
     return lambda mx, x: getattr(mx, mlx_name)(x)
 
 

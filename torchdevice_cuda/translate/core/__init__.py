@@ -1,1 +1,1 @@
-"""What the patches stand on: the registry and the undo log, the context they share, requests, policy, marks."""
+"""The base of the patches: the registry and the undo log, the shared context, requests, policy, marks."""

@@ -1,4 +1,4 @@
-"""What the program believes of tensors on the accelerator where requests for the CPU go there, too.
+"""The devices that tensors on the accelerator report if requests for the CPU go there, too.
 
 Known is what the program asked for: a tensor that was made or moved for the CPU (or for no device), and one that was
 for CUDA. It is known by its memory, so that views, ``detach()``, parameters and what ``x.data = y`` gives are believed
@@ -27,7 +27,7 @@ _HOLDING = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
 def _memory(tensor: torch.Tensor) -> Any:
-    """What stands for a tensor's memory: its storage, of which there is one object; or itself, if it has none."""
+    """Return the key of a tensor's memory: its storage, of which there is one object; or itself, if it has none."""
     try:
         if tensor.__class__ in _HOLDING:
             return tensor.untyped_storage()
@@ -61,7 +61,7 @@ class Memories(References):
 
 
 class ApparentDevices:
-    """What the program believes of the tensors on the accelerator."""
+    """The devices that tensors on the accelerator report to the program."""
 
     def __init__(self, on_gpu: Callable[[torch.Tensor], bool]) -> None:
         #: Memory that the program wanted on the CPU.
@@ -81,7 +81,7 @@ class ApparentDevices:
         return tensor
 
     def add_cuda_memory(self, memory: Any) -> None:
-        """The same for memory."""
+        """Record memory as CUDA's."""
         self._known_cuda.note(memory)
         if not self.cuda_named:
             self._settle()
@@ -107,7 +107,7 @@ class ApparentDevices:
         return reference is not None and reference() is memory
 
     def is_cpu_memory(self, memory: Any) -> bool:
-        """The same of a storage."""
+        """Return whether a storage reports the CPU."""
         return not self.cuda_named or self.known_cpu.holds(memory)
 
     def is_known_cuda(self, tensor: torch.Tensor) -> bool:

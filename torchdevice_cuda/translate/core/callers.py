@@ -1,4 +1,4 @@
-"""Who is asking: the program, or torch itself. Every look at the frames of callers is here.
+"""The caller of a request: the program, or torch itself. All inspection of callers' frames is here.
 
 Code of torch sees the real device and means what it says. A program's request often passes through torch on its way
 (``nn.Linear(3, 3)`` calls ``torch.empty``): modules that ask on behalf of the program are listed here.
@@ -84,7 +84,7 @@ def program_site() -> tuple[str, int] | None:
 
 
 def site() -> tuple[str, int]:
-    """The same, or where torch itself began."""
+    """Return the program's call site, or the one where torch itself began."""
     frame, _ = _program_frame(sys._getframe(1))
     return frame.f_code.co_filename, frame.f_lineno
 
@@ -110,7 +110,7 @@ def asks_first(known: list[weakref.ref[Any]]) -> bool:
 
 # ------------------------------------------------------------------------------- disguises
 class _Insiders(dict[str | None, bool]):
-    """Whether code of a module is told what a tensor really is, remembered by the module's name.
+    """Whether code of a module sees a tensor's real device, cached by the module's name.
 
     torch and torchdevice_cuda are; torch.cuda is ours and sees what the program sees.
     """

@@ -1,4 +1,4 @@
-"""What the patches of one activation share."""
+"""The context that the patches of one activation share."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def leaf(
 
 
 def on_refusal(context: Context, name: str) -> OnRefusal:
-    """What to do about an error of a method that converts, moves or makes a tensor: float64 finds another way."""
+    """Handle an error of a method that converts, moves or creates a tensor: float64 takes another path."""
     precision, translated = context.precision, context.errors.translated
     raw: Callable[..., torch.Tensor] = getattr(torch._C.TensorBase, name)
     implied, makes_new = CONVERSIONS.get(name), name.startswith("new_")

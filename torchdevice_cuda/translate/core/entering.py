@@ -16,7 +16,7 @@ Enter = Callable[[torch.Tensor], torch.Tensor]
 
 
 def entering(context: Context) -> Enter:
-    """What becomes of a CPU tensor that a program made without naming a device: it goes where the table says."""
+    """Move a CPU tensor that a program created without naming a device, according to the policy."""
     translator, precision, believe = context.translator, context.precision, context.translator.apparent_devices.add_cpu
     move = torch._C.TensorBase.to
 

@@ -58,7 +58,7 @@ PLAIN_ERRORS = frozenset({RuntimeError, TypeError, ValueError, IndexError})
 
 
 class Errors:
-    """How errors of the accelerator are translated."""
+    """The translation of the accelerator's errors."""
 
     def __init__(self, driver: Driver, words: bool, on_cpu: Callable[[], bool] = lambda: False) -> None:
         self._driver = driver

@@ -41,7 +41,7 @@ class CudaGenerator(_Generator):  # type: ignore[misc]
 
     @classmethod
     def over(cls, generator: Any, shown: torch.device) -> Any:
-        """The same generator, saying ``shown``; itself where its object is not laid out as is known.
+        """Return the generator with ``shown`` as its device; itself if its object's layout is unknown.
 
         torch makes the object of a default generator itself, and of its own class; C++ gives no way to make another
         around the same generator. So two objects, it and a new one of the CPU, exchange what they hold: one pointer
@@ -123,7 +123,7 @@ class CudaGenerator(_Generator):  # type: ignore[misc]
         return self
 
     def _first(self) -> CudaGenerator:
-        """Who draws for this one."""
+        """Return the generator that draws for this one."""
         return self if self._leader is None else self._leader
 
     def _followers(self) -> list[CudaGenerator]:

@@ -92,7 +92,7 @@ class HostTensorType(TensorType):
         return cls._enter(cls._host(*args, **kwargs), args)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        """What went to the accelerator unasked is of the CPU's type; what operators made may be, too."""
+        """Count redirected tensors as the CPU's type; operator results may count, too."""
         return _is_kind(instance, cls.dtype, torch.strided) and cls._holds(instance)
 
     def _holds(cls, instance: torch.Tensor) -> bool:
@@ -103,7 +103,7 @@ class HostTensorType(TensorType):
 
 
 def attributes(host: Any) -> dict[str, Any]:
-    """What torch's C++ gives such a class: all that ``torch.Tensor`` and its base have, and its own answers."""
+    """Return the attributes that torch's C++ gives such a class: those of ``torch.Tensor``, its base and its own."""
     members = {**vars(torch.Tensor.__base__), **vars(torch.Tensor)}
     for name in ("__dict__", "__weakref__", "__new__"):
         members.pop(name, None)  # a class's own

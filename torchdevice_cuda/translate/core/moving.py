@@ -43,7 +43,7 @@ def copying(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
 
 
 def _mover_apart(context: Context) -> Callable[..., torch.Tensor]:
-    """The same where the accelerator has memory of its own.
+    """Return the mover for an accelerator with memory of its own.
 
     Where requests for the CPU go to the GPU too, a move between the two still copies: a program changes the one and
     goes on with the other.

@@ -1,4 +1,4 @@
-"""Where a request goes: the redirection table as one pure function, and the ``cpu:-1`` override as a small state.
+"""The target of a request: the policy table as one pure function, and the ``cpu:-1`` override as a small state.
 
 | the program asks for | accelerator MPS | accelerator CUDA | CPU only |
 |----------------------|-----------------|------------------|----------|
@@ -56,7 +56,7 @@ class Override:
 
 
 def destination(request: Request, accelerator: str, policy: str, override: bool) -> Request:
-    """Where a request goes on a machine whose accelerator is of this type (``cpu``: none).
+    """Return the target of a request on a machine whose accelerator is of this type (``cpu``: none).
 
     The index of a CUDA request is kept for real CUDA devices; MPS and the CPU have one device each. Device types other
     than the CPU and the two accelerators pass through.

@@ -93,7 +93,7 @@ class Applied:
         self.patches = tuple(patches)
 
     def rows(self) -> list[Row]:
-        """What is changed in torch, by whom and why."""
+        """List the changes of torch, with file and reason."""
         by = {patch.name: patch for patch in self.patches}
         rows = (
             Row(change.target, by[change.by].file, by[change.by].why)

@@ -73,12 +73,12 @@ class Translator:
             os.register_at_fork(after_in_child=_in_child(self))
 
     def device(self, asked: Any) -> torch.device:
-        """Where a request goes; torch's and CUDA's own errors for what is no device or does not exist."""
+        """Return the target of a request; raise torch's or CUDA's own error for an invalid device."""
         known = self.cache.get(asked) if isinstance(asked, (str, torch.device)) else None
         return known if known is not None else self.resolve(asked)
 
     def resolve(self, asked: Any) -> torch.device:
-        """The same, worked out from scratch."""
+        """Resolve a request without the cache."""
         if isinstance(asked, str) and asked == TOGGLE:
             if asks_first(self._toggled_for):
                 self.override.toggle()
@@ -158,7 +158,7 @@ class Translator:
         )
 
     def injects_for(self, frame: FrameType) -> bool:
-        """The same for a request made by this frame, as far as that can be told at once; ``False`` says nothing."""
+        """Return whether the default target applies to a request by this frame, if that is known at once."""
         return bool(
             verdicts[frame.f_globals.get("__name__")]
             and self.default_target is not None
@@ -193,7 +193,7 @@ class Translator:
 
 
 def _in_child(translator: Translator) -> Callable[[], None]:
-    """What a forked child runs: it decides anew. Holds the translator weakly, fork handlers live for ever."""
+    """Return the fork handler that resets the cache in a child; it holds the translator weakly."""
     reference = weakref.ref(translator)
 
     def forked() -> None:

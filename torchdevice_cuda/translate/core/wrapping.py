@@ -1,4 +1,4 @@
-"""How a C function of torch is wrapped so that nothing else about it changes.
+"""Wrap a C function of torch so that nothing else about it changes.
 
 A wrapper has the original's name, documentation and (lack of a) signature, pickles by reference, is known to
 TorchScript, to ``torch.compile`` and to ``with torch.device(...)`` as the original is, and is what torch functions
@@ -78,7 +78,7 @@ def dispatch_torch_function(
 
 
 def hand(method: Function, self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The same for a method of a tensor: ``NotImplemented``, or what came of it."""
+    """Dispatch a tensor method: return ``NotImplemented``, or the result."""
     return dispatch_torch_function(method, (self,), (self, *args), kwargs)
 
 
@@ -96,7 +96,7 @@ def copy_metadata(wrapper: Function, original: Function) -> Function:
 
 
 def scripted(function: Any) -> Any:
-    """What TorchScript is to compile for a function: for a wrapper the function of torch that is innermost."""
+    """Return the function that TorchScript compiles: for a wrapper, torch's innermost function."""
     prepare = vars(function).get(_SCRIPTED) if isinstance(function, types.FunctionType) else None
     return function if prepare is None else prepare()
 

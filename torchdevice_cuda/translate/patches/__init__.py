@@ -1,4 +1,4 @@
-"""What is changed in torch, by torch's own names: everything that happens to a name is in one file."""
+"""The changes of torch, by torch's own names: all changes of a name are in one file."""
 
 from __future__ import annotations
 

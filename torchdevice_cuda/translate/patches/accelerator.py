@@ -20,7 +20,7 @@ from ..core.wrapping import copy_metadata
 
 
 def _functions(driver: Driver) -> dict[str, Callable[..., Any]]:
-    """What each C name does, over the driver.
+    """Return the implementation of each C name over the driver.
 
     ``torch.compile`` calls some of them while it traces, and takes every frame that names the global ``torch`` for one
     to trace: what they need of torch is bound here.

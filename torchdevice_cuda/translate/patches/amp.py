@@ -45,7 +45,7 @@ _is_on, _dtype_of = torch._C.is_autocast_enabled, torch._C.get_autocast_dtype  #
 
 
 class _Own(threading.local):
-    """What the program set for the CPU itself, per thread as autocast is."""
+    """The program's own autocast state for the CPU, per thread as autocast is."""
 
     enabled = False
     dtype = torch.bfloat16

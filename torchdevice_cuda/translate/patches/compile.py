@@ -53,7 +53,7 @@ def _as_it_is(call: Function) -> Function:
 
 
 def _recorded(call: Function) -> Function:
-    """The same for what an emulated Apple GPU calls, around the CPU's code: that takes a seed of the GPU's along."""
+    """Wrap the CPU code that an emulated Apple GPU calls, which takes a seed of the GPU."""
 
     def __call__(inputs: Any) -> Any:
         recording = recording_here() if _watched() else None

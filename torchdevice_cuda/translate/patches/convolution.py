@@ -1,4 +1,4 @@
-"""Which library convolves, and how the result lies in memory: what torch asks before a convolution is computed."""
+"""The library and the memory format of a convolution, which torch queries before it computes one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _spread(values: Any, dimensions: int) -> list[Any]:
 
 
 def _suggested(input: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
-    """How cuDNN's results lie: channels together as soon as one argument has them so, of float64 never."""
+    """Return the memory format of cuDNN's result: channels last if one argument is, but never for float64."""
     wanted = _CHANNELS_LAST.get(weight.dim())
     if wanted is None or torch.float64 in (input.dtype, weight.dtype):
         return torch.contiguous_format

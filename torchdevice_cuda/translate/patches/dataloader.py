@@ -48,7 +48,7 @@ def _mapped(value: Any, change: Change, depth: int = 0) -> Any:
 
 
 def _object_mapped(value: Any, change: Change, depth: int = 0) -> Any:
-    """The same for an object such as a dataset: a shallow copy of it where one of its attributes changes."""
+    """Map an object such as a dataset: a shallow copy of it if one of its attributes changes."""
     found = _mapped(value, change)
     attributes = getattr(value, "__dict__", None)
     if found is not value or not isinstance(attributes, dict) or isinstance(value, type) or depth > _MAX_DEPTH:
@@ -105,7 +105,7 @@ def datasets(context: Context) -> None:
 
 @patch(*(f"{_ITERATORS}.{kind.__name__}._next_data" for kind in (_ONE, _MANY)), traits=Trait.ACCELERATES)
 def batches(context: Context) -> None:
-    """What workers, collating and pinning made enters the program like any data from outside: where the table says.
+    """Batches of workers, collating and pinning enter the program like any outside data: the policy moves them.
 
     A pinned batch goes on answering that it is: the Apple GPU's memory is the host's.
     """

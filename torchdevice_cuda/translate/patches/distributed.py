@@ -34,7 +34,7 @@ def barriers(context: Context) -> None:
 
         @property
         def device(self) -> Any:
-            """Where the tensor is made."""
+            """Return the device on which the tensor is created."""
             return device.__get__(self)
 
         @device.setter
@@ -106,7 +106,7 @@ def nccl(context: Context) -> None:
 
 
 def _carrier(context: Context) -> Carrier:
-    """How the driver's tensors get to the host."""
+    """Return the carrier of the driver's tensors to the host."""
     from ...distributed.carriers import Aliased, Copied, Same
 
     if Trait.HOST_MEMORY not in context.traits:
@@ -180,7 +180,7 @@ def kernels(context: Context) -> None:
     traits=Trait.SUBSTITUTE,
 )
 def methods(context: Context) -> None:
-    """What a group asks its backend for in C++ finds the Gloo group that NCCL's is made of."""
+    """Calls in C++ of a group's backend reach the Gloo group inside NCCL's."""
     if not _usable():
         return
     from torch._C._distributed_c10d import ProcessGroup

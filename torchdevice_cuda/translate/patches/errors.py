@@ -140,7 +140,7 @@ def out_of_memory(context: Context) -> None:
 
 
 class InFlight:
-    """Which class catches the error in flight where the program wants to catch that memory ran out."""
+    """The class that catches the error in flight where the program catches an out-of-memory error."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory

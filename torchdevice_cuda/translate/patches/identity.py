@@ -1,4 +1,4 @@
-"""What a tensor says it is: ``x.device``, ``x.is_cuda``, ``repr(x)``.
+"""The device that a tensor reports: ``x.device``, ``x.is_cuda``, ``repr(x)``.
 
 ``x.device`` is a property that looks at who asks: one look at the caller's module. Nothing else about tensors changes.
 """
@@ -64,7 +64,7 @@ def _is_really(self: Any) -> bool:
 
 
 def _believed(context: Context) -> dict[str, Callable[[Any], Any]]:
-    """The same where tensors that the program believes to be the CPU's are on the GPU, too."""
+    """Return the reported device if tensors that report the CPU are on the GPU, too."""
     believed_cpu = context.translator.apparent_devices.is_cpu
 
     def device(self: Any) -> Any:

@@ -28,7 +28,7 @@ def classes(context: Context) -> None:
 
 
 def _entering(context: Context) -> Callable[[torch.Tensor, tuple[Any, ...]], torch.Tensor]:
-    """What becomes of a tensor that was made of these arguments; one around a storage stays with it."""
+    """Move a tensor created from these arguments; one around a storage stays with it."""
     enter = entering(context)
 
     def entered(made: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
@@ -50,7 +50,7 @@ def host_classes(context: Context) -> None:
 
 @patch("torch.Tensor.__new__", traits=Trait.ACCELERATES)
 def construction(context: Context) -> None:
-    """The same for ``torch.Tensor(2, 3)``, of which many a parameter is made; subclasses make themselves."""
+    """``torch.Tensor(2, 3)`` creates many parameters and follows the policy; subclasses construct themselves."""
     enter, original = _entering(context), torch.Tensor.__new__
 
     def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:

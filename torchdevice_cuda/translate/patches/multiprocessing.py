@@ -124,7 +124,7 @@ def sent_tensors(context: Context) -> None:
 
 
 def _failed(words: str) -> NoReturn:
-    """What could not be sent, where it was waited for."""
+    """An error of sending, raised in the receiver."""
     raise RuntimeError(words)
 
 
@@ -217,7 +217,7 @@ def shared_memory(context: Context) -> None:
 
 @patch("torch.storage.UntypedStorage.share_memory_", traits=Trait.UNSHARED)
 def shared_storages(context: Context) -> None:
-    """The same of a storage, which torch before 2.12 looks for in the CPU's memory."""
+    """torch before 2.12 looks for sent storages in the CPU's memory."""
     original: Function = torch.UntypedStorage.share_memory_
     device, kind = vars(torch._C.StorageBase)["device"].__get__, context.driver.device_type
 

@@ -40,7 +40,7 @@ def data_parallel(context: Context) -> None:
     f"{_CLASS}.forward", f"{_MODULE}.data_parallel", f"{_MODULE}.data_parallel.data_parallel", traits=Trait.DISGUISED
 )
 def data_parallel_disguised(context: Context) -> None:
-    """The same comparison: it is told that its parameters live on CUDA."""
+    """The comparison sees that its parameters are on CUDA."""
     context.editor.set(DataParallel, "forward", as_program(DataParallel.forward))
     for owner in (parallel, sys.modules[f"{_MODULE}.data_parallel"]):
         context.editor.set(owner, "data_parallel", as_program(owner.data_parallel))

@@ -97,7 +97,7 @@ def tagging(context: Context) -> None:
 
 
 def _staying(restore: Restore) -> Restore:
-    """How a storage is restored that is to stay on the CPU."""
+    """Restore a storage that stays on the CPU."""
 
     def stay(storage: Any, location: str) -> Any:
         before = cpu_is_meant.set(True)

@@ -1,4 +1,4 @@
-"""How fast the GPU is and how much it has to do, for those who estimate or count: compilers, checkpointing, flops."""
+"""The speed and the work of the GPU, for code that estimates or counts: compilers, checkpointing, flops."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ _SHOWING: tuple[tuple[Any, str], ...] = (
 
 @patch(*(f"torch.storage.{owner.__name__}.{name}" for owner, name in _SHOWING), traits=Trait.DISGUISED)
 def names(context: Context) -> None:
-    """How a storage prints, its index, the name of its type, and ``isinstance(s, torch.cuda.FloatStorage)``."""
+    """A storage prints, has an index, a type name, and ``isinstance(s, torch.cuda.FloatStorage)`` as on CUDA."""
     for owner, name in _SHOWING:
         context.editor.set(owner, name, as_program(vars(owner)[name]))
 

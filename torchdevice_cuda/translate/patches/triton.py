@@ -97,7 +97,7 @@ def in_graphs(context: Context) -> None:
 
 
 def _place(context: Context) -> Any:
-    """Where kernels run."""
+    """Return the place where kernels run."""
     from ...triton.launching import Place
     from ...triton.memory import Copies, Memory, of_living_tensors
 
@@ -183,7 +183,7 @@ def drivers(context: Context) -> None:
 
 
 def _driver(context: Context, for_any_gpu: Function, launches: list[Any]) -> Function:
-    """How triton's driver is made, over a GPU that is emulated."""
+    """Create Triton's driver over an emulated GPU."""
 
     def launcher(source: Any, metadata: Any) -> Any:
         try:

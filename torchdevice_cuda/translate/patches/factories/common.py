@@ -1,4 +1,4 @@
-"""Which functions of torch make tensors, and what is known of each."""
+"""The functions of torch that create tensors, and their properties."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _CPU = torch.device("cpu")
 
 
 def drawing_on_cpu(context: Context, name: str, original: Function) -> Callable[[Arguments, Keywords], Any]:
-    """What a random factory gives for a generator of the CPU where its request goes to the accelerator unasked.
+    """Return a random factory for a CPU generator whose request is redirected to the accelerator.
 
     It is drawn on the CPU and moved there; ``NotImplemented`` if that is not the case.
     """

@@ -120,7 +120,7 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
 
 
 def _on_refusal(context: Context, name: str, original: Function) -> Callable[[Exception, Arguments, Keywords], Any]:
-    """What to do about an error of a factory: another dtype, the CPU, or another error."""
+    """Handle an error of a factory: another dtype, the CPU, or another error."""
     precision, translated = context.precision, context.errors.translated
     random = takes_generator(name)
 

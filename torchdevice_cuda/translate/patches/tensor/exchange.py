@@ -17,7 +17,7 @@ _LEAVING = ("numpy", "__dlpack__", "__dlpack_device__")
 
 @patch(*(f"torch.Tensor.{name}" for name in _LEAVING), traits=Trait.ACCELERATES)
 def leaving(context: Context) -> None:
-    """Where the CPU is redirected a program cannot bring a tensor there itself: numpy and DLPack do it for it."""
+    """If the CPU is redirected, a program cannot move a tensor there itself: numpy and DLPack do it."""
     accelerator = context.driver.device_type
     to_cpu = torch._C.TensorBase.cpu  # torch.Tensor.cpu is redirected
     for name in _LEAVING:
@@ -46,7 +46,7 @@ def array_interface(context: Context) -> None:
 
 @patch("torch.Tensor.numpy", traits=Trait.DISGUISED, without=Trait.ACCELERATES)
 def numpy_refusal(context: Context) -> None:
-    """Where ``x.numpy()`` is refused for a tensor on the GPU, the refusal names the device that the program knows."""
+    """A refused ``x.numpy()`` of a GPU tensor names the device that the program knows."""
     original = torch.Tensor.numpy
     real = context.driver.device_type
 

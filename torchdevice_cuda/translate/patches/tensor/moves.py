@@ -67,7 +67,7 @@ def to(context: Context) -> None:
 
 
 def _cuda_target(translator: Translator, device: Any) -> torch.device:
-    """Where ``Tensor.cuda(device)`` goes, or CUDA's error for what is none of its devices."""
+    """Return the target of ``Tensor.cuda(device)``, or raise CUDA's error for an invalid device."""
     asked = "cuda" if device is None else device
     target = translator.device(asked)
     if as_device(asked).type != "cuda":

@@ -51,7 +51,7 @@ _METHODS = ("pin_memory", "is_pinned")
 
 @patch(*(f"torch.Tensor.{name}" for name in _METHODS), traits=Trait.REDIRECTS, without=Trait.TRANSLATED)
 def pinning_apart(context: Context) -> None:
-    """What went to the accelerator unasked is brought back to be pinned, and ``mps`` names the accelerator."""
+    """Redirected tensors are moved back to be pinned, and ``mps`` names the accelerator."""
     translator, on_gpu = context.translator, context.on_gpu
     for name in _METHODS:
         original = getattr(torch.Tensor, name)
