@@ -1,4 +1,4 @@
-"""How tensors of the accelerator get to the host's process group and back, on each kind of device.
+"""Move accelerator tensors to the host's process group and back, on each kind of device.
 
 A carrier lends tensors to the host, and makes the work that the program waits for of the host's. ``finish`` is what is
 left to do when the host is done: it writes what was lent.
@@ -30,7 +30,7 @@ _CPU = torch.device("cpu")
 
 
 def _settled(work: Work) -> bool:
-    """Whether its results are there. Callbacks of its future run before it counts as done, and may ask for them."""
+    """Return whether its results exist. Callbacks of its future run before it counts as done, and may read them."""
     try:
         return bool(work.get_future().done())
     except RuntimeError:  # what is sent or received has no future
@@ -38,7 +38,7 @@ def _settled(work: Work) -> bool:
 
 
 class Call(NamedTuple):
-    """What the host was asked for by one call of the program's."""
+    """The host's work for one call of the program."""
 
     parts: list[Work]
     outputs: Tensors = ()
@@ -142,7 +142,7 @@ class Aliased(Carrier):
         return self.native.captures_underway()
 
     def begin(self, tensors: Tensors, call: Callable[[], Any]) -> Any:
-        """What is captured is done, so that all ranks are there, and undone when the capture ends."""
+        """Run a captured collective, so that all ranks take part; it is undone when the capture ends."""
         if not tensors:
             return call()
         device = tensors[0].get_device()
@@ -175,7 +175,7 @@ class Same(Carrier):
     """The device is the CPU: tensors are the host's already."""
 
     def lend(self, tensors: Tensors) -> list[torch.Tensor]:
-        """The same, past autograd."""
+        """Lend tensors, detached from autograd."""
         return [_detach(tensor) for tensor in tensors]
 
     def work(self, call: Call) -> Work:

@@ -173,7 +173,7 @@ def _refused() -> Iterator[tuple[str, str]]:
 
 
 def _refusing(op: Operator, key: str) -> Kernel:
-    """What refuses an operator at a dispatch key."""
+    """Return a kernel that refuses an operator at a dispatch key."""
     words = _WORDS.get(op.name())
     if words is None and op.name().startswith(_MIOPEN):
         words = _NO_MIOPEN.format(name=op.overloadpacket.__name__)
@@ -195,7 +195,7 @@ def _of_quantised() -> Iterator[str]:
 
 
 def _computing_quantised(op: Operator, on_cpu: Kernel, believed_cpu: Callable[[torch.Tensor], bool]) -> Kernel:
-    """What computes one of those where CUDA does, or the program believes its tensors to be the CPU's."""
+    """Return a kernel for a quantized operator that CUDA has, or whose tensors report the CPU."""
     if _OF_CUDA in op.name():
         return on_cpu
     refuse = _asking(op, "CUDA")

@@ -189,7 +189,7 @@ def rendered(document: Document, named: str) -> str:
 
 
 def _is_watched() -> bool:
-    """Whether somebody looks at standard error."""
+    """Return whether standard error is a terminal."""
     try:
         return sys.stderr is not None and sys.stderr.isatty()
     except ValueError:  # it is closed

@@ -16,7 +16,7 @@ from .absent import lacking_in, provide
 
 
 def root() -> Path:
-    """Where ``torch.cuda`` lies in the installed torch."""
+    """Return the folder of ``torch.cuda`` in the installed torch."""
     return Path(sys.modules["torch"].__path__[0], "cuda")
 
 

@@ -1,4 +1,4 @@
-"""What wrapper tensors have in common: the class, its operators, and what computes with them on the CPU."""
+"""The base of wrapper tensors: the class, its operators, and their computation on the CPU."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class WrapperTensor(torch.Tensor):
 
     @property
     def data(self) -> torch.Tensor:
-        """The same tensor, without its history."""
+        """Return the tensor without its history."""
         return self.detach()
 
     @data.setter

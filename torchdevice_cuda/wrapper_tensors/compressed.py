@@ -130,7 +130,7 @@ def _moved(self: CompressedTensor, **kwargs: Any) -> torch.Tensor:
 
 
 def _ask(func: Kernel) -> Kernel:
-    """What a tensor of the CPU answers, be it an error."""
+    """Return a CPU tensor's answer, or raise its error."""
     return lambda self, *args: func(cpu.to_cpu(self, device_of(self)), *args)
 
 

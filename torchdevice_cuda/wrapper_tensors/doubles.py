@@ -132,7 +132,7 @@ class HostDoubleTensor(WrapperTensor):
 
     @property
     def data(self) -> torch.Tensor:
-        """The same tensor, without its history: what is written there is not counted as written here."""
+        """Return the tensor without its history: writes to it do not count as writes to this one."""
         return HostDoubleTensor(self._host, self._home)
 
     @data.setter
@@ -311,7 +311,7 @@ def _on_host(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _written_on_host(func: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """The same for a method that writes into its tensor, of which no gradient is wanted."""
+    """Call a method that writes into its tensor, without a gradient."""
     if not isinstance(self, HostDoubleTensor):
         return _base.copy_(self, _on_host(func, (self, *args), kwargs))
     args, kwargs = tree_map(functools.partial(_brought, self._home.device), (args, kwargs))

@@ -33,7 +33,7 @@ _OURS = 1 << 61
 
 
 class Members(NamedTuple):
-    """What a nested tensor consists of: all elements of its storage, on the GPU, and where in them each part is."""
+    """The contents of a nested tensor: all elements of its storage, on the GPU, and the position of each part."""
 
     elements: torch.Tensor
     sizes: torch.Tensor
@@ -87,7 +87,7 @@ class StridedNestedTensor(WrapperTensor):
 
     @property
     def layout(self) -> torch.layout:  # type: ignore[override]
-        """What the program asked for."""
+        """Return the layout that the program requested."""
         return torch.strided
 
     @property
@@ -104,11 +104,11 @@ class StridedNestedTensor(WrapperTensor):
         return self._shell().stride() if dim is None else self._shell().stride(dim)
 
     def data_ptr(self) -> int:
-        """Where the elements are."""
+        """Return the address of the elements."""
         return self._members.elements.data_ptr()
 
     def untyped_storage(self) -> torch.UntypedStorage:
-        """That of the elements."""
+        """Return the storage of the elements."""
         return self._members.elements.untyped_storage()
 
     # mypy takes the keywords of special methods for nameless.
@@ -232,7 +232,7 @@ _FUNCTIONS: dict[str, Kernel] = {
 
 # ------------------------------------------------------------------------------ operators
 def _sizes(self: StridedNestedTensor) -> tuple[Any, ...]:
-    """What C++ compares to know whether a gradient fits; the program never sees it.
+    """Return the sizes that C++ compares to check a gradient; the program never sees them.
 
     The size of an irregular dimension is a symbol, the same for the same sizes, with which nothing can be computed.
     """

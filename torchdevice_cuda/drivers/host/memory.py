@@ -203,7 +203,7 @@ class ProcessMemory(Memory):
         return max(0, min(machine.available(), total - used)), total
 
     def in_use(self, device: int) -> int:
-        """What the whole machine holds."""
+        """Return the memory in use on the whole machine."""
         free, total = self.info(device)
         return total - free
 
@@ -391,7 +391,7 @@ class ProcessMemory(Memory):
         }
 
     def reset_host_peak(self) -> None:
-        """Nothing is pinned: no peak to reset."""
+        """Do nothing: without pinned memory there is no peak."""
 
     def reset_host_accumulated(self) -> None:
-        """Nothing is pinned: no sums to reset."""
+        """Do nothing: without pinned memory there are no sums."""

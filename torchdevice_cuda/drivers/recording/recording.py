@@ -218,12 +218,12 @@ class _Life:
     tensors: list[torch.Tensor] = dataclasses.field(default_factory=list)
 
     def is_held_by_others(self) -> bool:
-        """Whether there is more than our tensors and the object that is asked."""
+        """Return whether more than our tensors and the given object hold it."""
         count: int = torch._C._storage_Use_Count(self.storage._cdata)
         return count > len(self.tensors) + 1
 
     def can_move(self) -> bool:
-        """Whether all of its tensors are what ``set_`` makes of them again."""
+        """Return whether ``set_`` can restore all of its tensors."""
         return not any(tensor.is_conj() or tensor.is_neg() or tensor.is_quantized for tensor in self.tensors)
 
     def move(self, storage: torch.UntypedStorage) -> None:

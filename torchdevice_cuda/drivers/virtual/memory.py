@@ -29,7 +29,7 @@ def _zeroed(stats: Any) -> Any:
 
 
 def _as_async(stats: dict[str, Any]) -> dict[str, Any]:
-    """What cudaMallocAsync tells of it: what is used, to the byte, and what it holds; nothing of blocks."""
+    """Return cudaMallocAsync's statistics: the bytes in use and reserved, without blocks."""
     shown: dict[str, Any] = _zeroed(stats)
     for name, source in _ASYNC_BOOKS.items():
         unit = _ASYNC_UNIT if name == "reserved_bytes" else 1
@@ -248,6 +248,6 @@ class NativeMemory(Memory):
         return torch._C.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {size / 2**30:.2f} GiB.")
 
     def in_use(self, device: int) -> int:
-        """What this process holds of the device: nobody else can use it."""
+        """Return this process's memory on the device, which no other process can use."""
         free, total = self.info(device)
         return total - free

@@ -44,7 +44,7 @@ def device_count() -> int:
 
 
 def _check_bf16_tensor_supported(device: "Device") -> bool:
-    """Whether a device without bfloat16 computes in it as the host does."""
+    """Return whether a device without bfloat16 computes in it, as the host does."""
     return active().emulates_bf16()
 
 

@@ -110,7 +110,7 @@ def asks_first(known: list[weakref.ref[Any]]) -> bool:
 
 # ------------------------------------------------------------------------------- disguises
 class _Insiders(dict[str | None, bool]):
-    """Whether code of a module sees a tensor's real device, cached by the module's name.
+    """A cache by module name of whether the module's code sees a tensor's real device.
 
     torch and torchdevice_cuda are; torch.cuda is ours and sees what the program sees.
     """
