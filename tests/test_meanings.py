@@ -229,6 +229,7 @@ def test_an_accepted_setting_acts(place: Place, field: str) -> None:
 
 
 def test_every_setting_that_acts_is_probed() -> None:
+    assert set(PROBES) == set(ACTING) - set(ALONE)
     probed = {(field, place.driver) for place, fields in GROUPS for field in fields if field in place.settings}
     probed |= {("visible_devices", driver) for driver in HIDING} | {("report", driver) for driver in PLACES}
     assert probed == set(PAIRS) - set(pairs(Ignored)) - set(pairs(Refused))
