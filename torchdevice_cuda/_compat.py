@@ -68,22 +68,22 @@ def _build(version: str) -> Build:
 
 
 def cuda_version(version: str) -> str:
-    """The CUDA version that goes with a torch release, such as ``12.8``."""
+    """Return the CUDA version that goes with a torch release, such as ``12.8``."""
     return _build(version).cuda
 
 
 def nccl_version(version: str) -> tuple[int, int, int]:
-    """The NCCL version that goes with a torch release."""
+    """Return the NCCL version that goes with a torch release."""
     return _build(version).nccl
 
 
 def cudnn_version(version: str) -> tuple[int, int, int]:
-    """The cuDNN version that goes with a torch release."""
+    """Return the cuDNN version that goes with a torch release."""
     return _build(version).cudnn
 
 
 def cusparselt_version(version: str) -> int:
-    """The cuSPARSELt version that goes with a torch release, as one number."""
+    """Return the cuSPARSELt version that goes with a torch release, as one number."""
     return _build(version).cusparselt
 
 
@@ -157,7 +157,7 @@ _METHODS_OF_GRAPHS = {
 
 
 def methods_of_later_graphs(version: str) -> list[str]:
-    """The methods of graphs that a release does not have yet."""
+    """Return the methods of graphs that a release does not have yet."""
     release = torch_release(version)
     return [name for since, names in _METHODS_OF_GRAPHS.items() if since > release for name in names]
 
@@ -219,7 +219,7 @@ def event_reducer() -> Callable[[Any], Any] | None:
 
 
 def cudnn_users() -> list[ModuleType]:
-    """The modules that hold cuDNN's C module; torch 2.10 and older import one with the first recurrent layer.
+    """Return the modules that hold cuDNN's C module; torch 2.10 and older import one with the first recurrent layer.
 
     Objects with settings wrap the modules proper: newer releases have one for recurrent layers, too.
     """
@@ -293,11 +293,11 @@ def reduction_number(boxed: Any) -> int | None:
 
 
 def nccl_groups(module: ModuleType) -> tuple[str, ...]:
-    """The classes that ``torch.distributed`` makes groups of NCCL with: one until 2.14, three since."""
+    """Return the classes that ``torch.distributed`` makes groups of NCCL with: one until 2.14, three since."""
     first = "ProcessGroupNCCL"
     return (first, f"{first}2", f"{first}Lazy") if hasattr(module, "_create_nccl2_process_group") else (first,)
 
 
 def cxx_standard(version: str) -> str:
-    """The C++ standard that torch's headers are written in: they use C++20's since 2.12."""
+    """Return the C++ standard that torch's headers are written in: they use C++20's since 2.12."""
     return "c++20" if torch_release(version) >= (2, 12) else "c++17"

@@ -87,7 +87,7 @@ def is_active() -> bool:
 
 
 def current_settings() -> settings.Settings:
-    """The settings in force."""
+    """Return the settings in force."""
     if _state is None:
         raise RuntimeError("torchdevice_cuda is not active in this process: call torchdevice_cuda.activate()")
     return _state.settings
@@ -170,7 +170,7 @@ def deactivate() -> None:
 
 
 def driver() -> drivers.Driver:
-    """The driver in use; imports torch, which it takes to choose one."""
+    """Return the driver in use; imports torch, which it takes to choose one."""
     if _state is None:
         raise RuntimeError("torchdevice_cuda is not active in this process: call torchdevice_cuda.activate()")
     import torch  # noqa: F401  (its import makes the choice)
@@ -202,7 +202,7 @@ def _check_needs() -> None:
 
 
 def _torch_version() -> str | None:
-    """The version of the torch that is imported, or was about to be."""
+    """Return the version of the torch that is imported, or was about to be."""
     version: str | None = getattr(sys.modules.get("torch.version"), "__version__", None)
     return version
 

@@ -47,7 +47,7 @@ def export(
 
 
 def reaching_us(environ: _Environ) -> _Environ:
-    """The environment, in which children find torchdevice_cuda."""
+    """Return the environment, in which children find torchdevice_cuda."""
     if not _package_reaches_children():
         environ["PYTHONPATH"] = os.pathsep.join(filter(None, [environ.get("PYTHONPATH"), str(PACKAGE.parent)]))
     return environ

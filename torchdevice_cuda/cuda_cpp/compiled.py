@@ -230,7 +230,7 @@ class Rtc:
         return _SUCCESS
 
     def nvrtcGetCUBIN(self, program: Any, code: Any) -> int:
-        """The library."""
+        """Return the library."""
         code.raw = self._programs[program.value]["code"]
         return _SUCCESS
 
@@ -240,7 +240,7 @@ class Rtc:
         return _SUCCESS
 
     def nvrtcGetPTX(self, program: Any, code: Any) -> int:
-        """The library as text, of which PyTorch takes what is before a zero."""
+        """Return the library as text, of which PyTorch takes what is before a zero."""
         code.value = _as_text(self._programs[program.value]["code"])
         return _SUCCESS
 

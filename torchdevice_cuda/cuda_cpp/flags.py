@@ -113,7 +113,7 @@ class Command:
 
 
 def read(words: list[str]) -> Command:
-    """The command line in parts; raises where a flag is not known."""
+    """Return the command line in parts; raises where a flag is not known."""
     command = Command()
     rest = list(words)
     while rest:

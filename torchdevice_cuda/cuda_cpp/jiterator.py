@@ -35,7 +35,7 @@ _BLOCK = 256
 
 
 def _source(code: str, name: str, by_reference: bool, inputs: int, outputs: int, extras: int, element: str) -> str:
-    """The function, and a kernel that calls it for every element."""
+    """Return the function, and a kernel that calls it for every element."""
     headers = "".join(f"#include <{header}>\n" for header in _C10)
     given = [f"i{k}[host_cuda_at]" for k in range(inputs)] + [f"T(e{k})" for k in range(extras)]
     results = [f"o{k}[host_cuda_at]" for k in range(outputs)]
@@ -87,7 +87,7 @@ def _number(value: Any, dtype: torch.dtype) -> list[Any]:
 
 
 def _device(tensors: Sequence[torch.Tensor], takes_host: bool) -> torch.device:
-    """The one that all tensors are on."""
+    """Return the one that all tensors are on."""
     device = tensors[0].device
     if device.type == "cpu" and not takes_host:
         raise RuntimeError("CUDAGuardImpl initialized with non-CUDA DeviceType: cpu")

@@ -33,7 +33,7 @@ _CHECKED = ("-fsanitize=bounds", "-fsanitize=thread", "-g1")
 
 
 def compiler() -> list[str]:
-    """The host's C++ compiler, as PyTorch's build functions choose it."""
+    """Return the host's C++ compiler, as PyTorch's build functions choose it."""
     return os.environ.get("CXX", "c++").split()
 
 
@@ -114,7 +114,7 @@ def run_compiler(words: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
-    """The source without directives, over our headers."""
+    """Return the source without directives, over our headers."""
     before = scratch / "before.h"
     headers = torch_headers(source.resolve(), _folders(command.reading))
     lines = [f"#if __has_include(<{name}>)\n#include <{name}>\n#endif\n" for name in headers]
@@ -178,7 +178,7 @@ def compile_source(source: Path, command: flags.Command, output: str) -> None:
 
 
 def main(words: list[str] | None = None) -> int:
-    """The command line."""
+    """Run the command line."""
     version = os.environ.get("TORCHDEVICE_TOOLKIT_VERSION", "13.0")
     try:
         command = flags.read(sys.argv[1:] if words is None else words)

@@ -72,7 +72,7 @@ class Reach:
         return found
 
     def _named(self, at: int) -> str:
-        """The name of the function whose body begins here, or nothing."""
+        """Return the name of the function whose body begins here, or nothing."""
         tokens, i = self._tokens, before(self._tokens, at)
         while i >= 0 and tokens[i].text in ("const", "noexcept", "override", "final"):
             i = before(tokens, i)

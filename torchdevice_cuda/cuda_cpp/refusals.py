@@ -77,7 +77,7 @@ def check(tokens: list[Token], where: str) -> Iterator[str]:
 
 
 def _assembly(tokens: list[Token], at: int) -> str:
-    """The text of an assembly statement."""
+    """Return the text of an assembly statement."""
     while True:
         at = after(tokens, at)
         if at >= len(tokens) or tokens[at].text == ";":

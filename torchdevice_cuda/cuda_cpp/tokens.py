@@ -53,7 +53,7 @@ def tokenize(text: str, line: int = 1) -> list[Token]:
 
 
 def after(tokens: list[Token], at: int) -> int:
-    """The place of the next token that is no space; the end if there is none."""
+    """Return the place of the next token that is no space; the end if there is none."""
     at += 1
     while at < len(tokens) and tokens[at].kind == "space":
         at += 1
@@ -61,7 +61,7 @@ def after(tokens: list[Token], at: int) -> int:
 
 
 def before(tokens: list[Token], at: int) -> int:
-    """The place of the token before that is no space, or -1."""
+    """Return the place of the token before that is no space, or -1."""
     at -= 1
     while at >= 0 and tokens[at].kind == "space":
         at -= 1

@@ -49,7 +49,7 @@ class Chunk:
 
 
 def chunks(preprocessed: str) -> Iterator[Chunk]:
-    """The text by file."""
+    """Return the text by file."""
     current = Chunk("", 1, False, "", "")
     lines: list[str] = []
     systems: set[str] = set()  # the mark of a system's file is also on macros of one, in whatever file they are used
@@ -97,7 +97,7 @@ def translate(preprocessed: str, is_foreign: Callable[[str], bool], checked: boo
 
 
 def rewritten(tokens: list[Token], checked: bool = False) -> list[str]:
-    """The text that each token becomes. Checked kernels are no plain loops: their threads say who they are."""
+    """Return the text that each token becomes. Checked kernels are no plain loops: their threads say who they are."""
     texts = [token.text for token in tokens]
     found = list(kernels(tokens))
     tainted = plain.Reach(tokens, [(kernel.body, kernel.end) for kernel in found])

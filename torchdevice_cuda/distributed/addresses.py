@@ -26,7 +26,7 @@ def options(timeout: timedelta) -> Any:
 
 
 def _where() -> dict[str, str] | None:
-    """The interface that NCCL was told to take, or the address by which the first rank's host is reached."""
+    """Return the interface that NCCL was told to take, or the address by which the first rank's host is reached."""
     if os.environ.get("GLOO_SOCKET_IFNAME"):
         return None
     named = os.environ.get("NCCL_SOCKET_IFNAME", "").removeprefix("=")

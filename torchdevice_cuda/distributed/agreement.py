@@ -270,7 +270,7 @@ def _stride(size: int) -> int:
 
 
 def join(store: Store, rank: int, size: int, owner: Any, keys: Sequence[str] = ()) -> CollectiveFingerprints | None:
-    """The memory of a group, whose ranks all call this; ``None`` for ranks of another host than the first.
+    """Return the memory of a group, whose ranks all call this; ``None`` for ranks of another host than the first.
 
     The last of them deletes ``keys``, which they have all read by then.
     """

@@ -40,7 +40,7 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _root(opts: Any) -> int:
-    """The rank that has the data, or gets it. ``rootTensor`` is of the days when a process had several GPUs."""
+    """Return the rank that has the data, or gets it. ``rootTensor`` is of the days when a process had several GPUs."""
     return int(opts.rootRank + getattr(opts, "rootTensor", 0))
 
 
@@ -54,7 +54,7 @@ def _options(kind: Callable[[], Any], given: Any, **changed: Any) -> Any:
 
 
 def _all(steps: Sequence[Finish | None]) -> Finish | None:
-    """The steps that there are, as one."""
+    """Return the steps that there are, as one."""
     taken = [step for step in steps if step is not None]
     if len(taken) < 2:
         return taken[0] if taken else None

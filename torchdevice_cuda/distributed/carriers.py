@@ -123,22 +123,22 @@ class Aliased(Carrier):
         return self._aliases(tensors)  # type: ignore[no-any-return]
 
     def coalesce(self, change: int) -> None:
-        """The compiled part leaves all calls to Python meanwhile."""
+        """Let Python handle all calls meanwhile."""
         self.native.count_coalescing(change)
 
     def watch(self, backend: Any, agreement: CollectiveFingerprints) -> Callable[[], None]:
-        """The compiled part looks at the same memory."""
+        """Pass the memory to the compiled part, which compares calls there, too."""
         known = agreement
         place = (known.memory, known.address, known.rank, known.size, HEAD, known.stride, RING)
         known.group = self.native.watch_group(backend, *place, known.stride - TEXT, TEXT)
         return partial(self.native.forget_group, known.group)
 
     def time(self, on: bool) -> None:
-        """The compiled part's do."""
+        """Time the compiled part's work."""
         self.native.time_collectives(on)
 
     def captures(self) -> bool:
-        """The compiled part knows."""
+        """Return whether the compiled part is capturing."""
         return self.native.captures_underway()
 
     def begin(self, tensors: Tensors, call: Callable[[], Any]) -> Any:
@@ -161,13 +161,13 @@ class Aliased(Carrier):
         return work
 
     def work(self, call: Call) -> Work:
-        """The compiled part's: it waits for the parts as their own backend does, and shows device tensors."""
+        """Return the compiled part's work: it waits as the parts' own backend does, and shows device tensors."""
         group = 0 if call.agreement is None else call.agreement.group
         made: Work = self.native.carried_work(call.parts, call.outputs, call.finish, group, call.arrives)
         return made
 
     def has_pending(self) -> bool:
-        """The compiled part knows."""
+        """Return whether the compiled part has unfinished work."""
         return self.native.count_pending_collectives() > 0
 
 
@@ -179,7 +179,7 @@ class Same(Carrier):
         return [_detach(tensor) for tensor in tensors]
 
     def work(self, call: Call) -> Work:
-        """The host's own work where it is all there is; else it is done before the call returns."""
+        """Return the host's own work if it is the only part; otherwise finish it before the call returns."""
         if len(call.parts) == 1 and call.finish is None:
             (part,) = call.parts
             self._begun = [one for one in self._begun if not one[0].is_completed()] + [(part, not call.arrives)]
@@ -199,7 +199,7 @@ class Copied(Carrier):
         return [_to(_detach(tensor), _CPU) for tensor in tensors]
 
     def work(self, call: Call) -> Work:
-        """The copies are brought back."""
+        """Return work that copies the results back."""
 
         def back() -> None:
             if call.finish is not None:

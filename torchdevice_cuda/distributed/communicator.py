@@ -106,7 +106,7 @@ class Communicator(ProcessGroupGloo):
     # ------------------------------------------------------------------ questions
     @property
     def options(self) -> Any:
-        """The options that it was made with."""
+        """Return the options that it was made with."""
         return self._options
 
     @property
@@ -122,7 +122,7 @@ class Communicator(ProcessGroupGloo):
 
     @classmethod
     def get_build_nccl_version(cls) -> tuple[int, int, int]:
-        """The version that this release of torch is built with."""
+        """Return the version that this release of torch is built with."""
         return cls.nccl_version
 
     get_runtime_nccl_version = get_build_nccl_version
@@ -136,7 +136,7 @@ class Communicator(ProcessGroupGloo):
         self._splits += 1
 
     def split(self, store: Store, ranks: Sequence[int], options: Any) -> Communicator | None:
-        """The group of some ranks of this one, for those that are in it."""
+        """Return the group of some ranks of this one, for those that are in it."""
         self.count_split()
         ranks = sorted(ranks)
         place = ranks.index(self.rank()) if self.rank() in ranks else None

@@ -58,7 +58,7 @@ class Environment(NamedTuple):
 
 
 def read() -> Environment:
-    """The variables, when a group is made."""
+    """Return the variables, when a group is made."""
     for name in _FLAGS:
         _flag(name)
     for name in _NUMBERS:
@@ -70,7 +70,7 @@ def read() -> Environment:
 
 
 def _value(name: str) -> tuple[str, str] | None:
-    """The name that is set, and its value."""
+    """Return the name that is set, and its value."""
     if name in os.environ:
         return name, os.environ[name]
     old = _OLD.get(name, "")

@@ -33,5 +33,5 @@ def taken(group: Any, backend: Any) -> bool:
 
 
 def backend_of(group: Any) -> ProcessGroupNCCL | None:
-    """The backend of ours that a group has, if it has one."""
+    """Return the backend of ours that a group has, if it has one."""
     return _backends.get(group)

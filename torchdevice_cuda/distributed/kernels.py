@@ -79,7 +79,7 @@ _ONE_BY_ONE = {
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
-    """The tensors of arguments, in their order."""
+    """Return the tensors of arguments, in their order."""
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
@@ -105,7 +105,7 @@ def _plain(backend: Any, call: Call, args: Sequence[Any], options: tuple[Any, ..
 
 
 def kernel(name: str, device: torch.device, carrier: Carrier, left: Left) -> Callable[..., Any]:
-    """The kernel of one collective operator, for tensors of one type of device; ``left`` is told when it runs."""
+    """Return the kernel of one collective operator for one device type; it calls ``left`` when it runs."""
     call = _CALLS[name]
     schema = getattr(torch.ops.c10d, name).default._schema
     places = {argument.name: place for place, argument in enumerate(schema.arguments)}

@@ -41,7 +41,7 @@ _COMPLEX = frozenset({_Kind.SUM, _Kind.AVG, _Kind.PREMUL_SUM})
 
 
 def only(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The one tensor of a list."""
+    """Return the one tensor of a list."""
     if len(tensors) != 1:
         raise RuntimeError(_SINGLE)
     return tensors[0]
@@ -125,7 +125,7 @@ def real(tensor: torch.Tensor, kind: Any) -> torch.Tensor:
 
 
 def gloo_kind(kind: Any, dtype: torch.dtype) -> Any:
-    """The reduction that Gloo is asked for; it knows no averages, and adds booleans up as numbers."""
+    """Return the reduction that Gloo is asked for; it knows no averages, and adds booleans up as numbers."""
     if dtype is torch.bool:
         if kind == _Kind.SUM:
             return _Kind.MAX
@@ -147,7 +147,7 @@ def gloo_kind(kind: Any, dtype: torch.dtype) -> Any:
 
 
 def computed(dtype: torch.dtype) -> torch.dtype:
-    """The type in which the host reduces."""
+    """Return the type in which the host reduces."""
     if dtype in _FLOAT8:
         return torch.float32
     return torch.uint8 if dtype is torch.bool else dtype
@@ -162,7 +162,7 @@ def check_root(
     size: int,
     root: int,
 ) -> list[torch.Tensor]:
-    """The list that only the root of a gather or scatter has; raise where it is not as it should be."""
+    """Return the list that only the root of a gather or scatter has; raise where it is not as it should be."""
     words = f"ProcessGroupNCCL::{call}: "
     if not 0 <= root < size:
         raise ValueError(f"{words}invalid root rank: {root}")

@@ -25,7 +25,7 @@ def split(
     group_desc: str | None = None,
     device_types: Sequence[torch.device] | None = None,
 ) -> Any:
-    """The group of some ranks of a group; ``None`` for the others, which call this too."""
+    """Return the group of some ranks of a group; ``None`` for the others, which call this too."""
     ranks = sorted(ranks)
     description = group_desc or f"{group.group_desc}:split:{backend.comm_split_count()}"
     backend.count_split()

@@ -11,7 +11,7 @@ DEVICE = "mps"
 
 @functools.cache
 def bring_up() -> str:
-    """The device as torch names it; an emulated one is put in its place first, where that is asked for."""
+    """Return the device as torch names it; an emulated one is put in its place first, where that is asked for."""
     chosen = settings.load()
     if chosen.emulate_mps:
         from ..drivers.mps import driver

@@ -42,7 +42,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """The system and the chip."""
+    """Return the system and the chip."""
     try:
         import psutil
     except ImportError:  # which the first check says

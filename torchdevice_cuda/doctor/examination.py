@@ -86,7 +86,7 @@ class RequestError(Exception):
 
 
 def request(words: Sequence[str]) -> tuple[list[Check], str | None]:
-    """The checks that the words after ``--doctor`` name (none: all), and the file."""
+    """Return the checks that the words after ``--doctor`` name (none: all), and the file."""
     files = [word for word in words if word.endswith(_FILE)]
     wanted = [word for word in words if word not in files]
     for word in wanted:

@@ -46,7 +46,7 @@ def version(name: str) -> str | None:
 
 
 def places(name: str) -> list[str]:
-    """The folders that hold a package, each once."""
+    """Return the folders that hold a package, each once."""
     return list(dict.fromkeys(str(one.locate_file("")) for one in _installed().get(name, [])))
 
 

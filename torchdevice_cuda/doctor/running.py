@@ -146,7 +146,7 @@ class Process:
         return Path(f"{self._answers}{STACK}")
 
     def _place(self) -> str:
-        """The innermost line of Python that it was at, as it wrote down itself."""
+        """Return the innermost line of Python that it was at, as it wrote down itself."""
         lines = _end_of(self._stack())[self._stacked :].split("most recent call first")[-1].splitlines()
         at = next((line.strip() for line in lines if line.strip().startswith("File ")), "")
         return f", at {at}" if at else ""

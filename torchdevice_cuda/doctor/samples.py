@@ -30,7 +30,7 @@ Arguments = tuple[Any, ...]
 
 
 def flat(value: Any) -> list[torch.Tensor]:
-    """The tensors of a result."""
+    """Return the tensors of a result."""
     return [value] if isinstance(value, torch.Tensor) else [item for part in value for item in flat(part)]
 
 

@@ -12,14 +12,14 @@ _active: Driver | None = None
 
 
 def active() -> Driver:
-    """The driver in use."""
+    """Return the driver in use."""
     if _active is None:
         raise RuntimeError("torchdevice_cuda is not active in this process: call torchdevice_cuda.activate()")
     return _active
 
 
 def installed() -> Driver | None:
-    """The driver in use, or ``None``."""
+    """Return the driver in use, or ``None``."""
     return _active
 
 

@@ -283,7 +283,7 @@ def read(text: str, before: Settings, *, backend: str | None = None) -> Settings
 
 
 def _read(text: str, before: Settings, backend: str | None, whose: str) -> tuple[Settings, list[str]]:
-    """The settings, and which keys were given."""
+    """Return the settings, and which keys were given."""
     tokens = _Tokens(text)
     now = dataclasses.replace(before, text=text, max_split=NEVER, collect_above=0.0, divisions=(0,) * _INTERVALS)
     for at in range(len(tokens)):  # what others may not be smaller than comes first, wherever it stands
@@ -342,7 +342,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
 
 
 def backend(environment: Mapping[str, str] = os.environ) -> str:
-    """The allocator that the environment names. CUDA looks for that alone when it is loaded, whatever else is there."""
+    """Return the allocator that the environment names. CUDA reads only this option at load time."""
     text = _chosen(environment)
     found = text is not None and re.search(rf"(?:^|,)\s*backend\s*:\s*{ASYNC}\s*(?:,|$)", text)
     return ASYNC if found else NATIVE

@@ -90,12 +90,12 @@ class Driver(abc.ABC):
     @property
     @abc.abstractmethod
     def memory(self) -> Memory:
-        """The memory of its devices."""
+        """Return the memory of its devices."""
 
     @property
     @abc.abstractmethod
     def streams(self) -> Streams:
-        """The streams of its devices."""
+        """Return the streams of its devices."""
 
     @property
     def can_capture(self) -> bool:
@@ -113,7 +113,7 @@ class Driver(abc.ABC):
 
     @property
     def native(self) -> Native | None:
-        """The compiled device behind it, for drivers with the trait ``NATIVE``."""
+        """Return the compiled device behind it, for drivers with the trait ``NATIVE``."""
         return None
 
     @property
@@ -139,7 +139,7 @@ class Driver(abc.ABC):
         return self.device_count()
 
     def physical_uuids(self) -> list[str]:
-        """The names of those, as NVML has them."""
+        """Return the names of those, as NVML has them."""
         return [self.told(index).uuid for index in range(self.device_count())]
 
     def told(self, index: int) -> monitoring.Device:
@@ -160,13 +160,13 @@ class Driver(abc.ABC):
         return device != peer
 
     def check(self, index: int) -> int:
-        """The index itself if there is such a device, else CUDA's error."""
+        """Return the index if there is such a device; otherwise raise CUDA's error."""
         if not 0 <= index < self.device_count():
             raise invalid_ordinal()
         return index
 
     def current_device(self) -> int:
-        """The calling thread's current device."""
+        """Return the calling thread's current device."""
         return getattr(self._thread, "device", 0)
 
     def set_device(self, index: int) -> None:
@@ -225,7 +225,7 @@ class Driver(abc.ABC):
         return self._initialized_by == os.getpid()
 
     def ask(self) -> None:
-        """The runtime is asked for its devices, which it looks for by starting: no fork may use it from here on."""
+        """Note that the runtime was queried for its devices, which initializes it: no fork may use it afterwards."""
         if self._asked_by is None:
             self._asked_by = os.getpid()
 
@@ -243,7 +243,7 @@ class Driver(abc.ABC):
     # --------------------------------------------------------------------- random
     @abc.abstractmethod
     def generators(self) -> tuple[torch.Generator, ...]:
-        """The default random generator of each device."""
+        """Return the default random generator of each device."""
 
     def show_generators_as(self, shown: Callable[[torch.Generator], torch.Generator]) -> Callable[[], None]:
         """Pass the default generators through this before the program sees them; what is returned ends that."""
@@ -287,7 +287,7 @@ class Driver(abc.ABC):
 
     # -------------------------------------------------------------------- monitors
     def users(self, device: int) -> dict[int, int]:
-        """The processes of the user that hold memory of a device, and how many bytes each."""
+        """Return the processes of the user that hold memory of a device, and how many bytes each."""
         uuid = self.told(device).uuid
         return {each.pid: each.held[uuid] for each in monitoring.processes() if each.held.get(uuid)}
 

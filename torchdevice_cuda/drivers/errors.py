@@ -80,7 +80,7 @@ def words_of(code: int) -> str:
 
 
 def cuda_error(code: int) -> Exception:
-    """The ``torch.AcceleratorError`` that torch raises when a CUDA call returns this code."""
+    """Return the ``torch.AcceleratorError`` that torch raises when a CUDA call returns this code."""
     kind = accelerator_error()
     late = "" if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0") else _LATE
     error = kind(f"CUDA error: {words_of(code)}\n{late}{_DEBUGGING}")
@@ -90,10 +90,10 @@ def cuda_error(code: int) -> Exception:
 
 
 def invalid_ordinal() -> Exception:
-    """The error for a device index that does not exist."""
+    """Return the error for a device index that does not exist."""
     return cuda_error(101)
 
 
 def bad_fork() -> RuntimeError:
-    """The error for using CUDA in a child forked from a process that already used it."""
+    """Return the error for using CUDA in a child forked from a process that already used it."""
     return RuntimeError(BAD_FORK)

@@ -34,7 +34,7 @@ class StreamMethods:
 
     @property
     def native_handle(self) -> int:
-        """The stream's handle as an integer."""
+        """Return the stream's handle as an integer."""
         return self._state().handle
 
     def is_capturing(self) -> bool:
@@ -100,7 +100,7 @@ class EventMethods:
 
     @property
     def event_id(self) -> int:
-        """The event's handle as an integer, 0 before it is recorded."""
+        """Return the event's handle as an integer, 0 before it is recorded."""
         return self._event.handle
 
     def record(self, stream: Any = None) -> None:
@@ -175,7 +175,7 @@ def is_cuda_request(device: Any) -> bool:
 
 
 def requested_index(device: Any) -> int:
-    """The device index a request means: the one it names, else the current device."""
+    """Return the device index a request means: the one it names, else the current device."""
     index = device if isinstance(device, int) or device is None else torch.device(device).index
     return active().current_device() if index is None else active().check(index)
 
@@ -215,7 +215,7 @@ class GenericEvent(EventMethods, CEvent, metaclass=_EventMeta):  # type: ignore[
 
     @property
     def device(self) -> torch.device:
-        """The CUDA device; without an index until the event is recorded."""
+        """Return the CUDA device; without an index until the event is recorded."""
         index = self._event.device
         return torch.device("cuda") if index is None else torch.device("cuda", index)
 

@@ -114,7 +114,7 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def stats(self, device: int) -> dict[str, Any]:
-        """The nested statistics of ``torch.cuda.memory_stats_as_nested_dict``."""
+        """Return the nested statistics of ``torch.cuda.memory_stats_as_nested_dict``."""
 
     @abc.abstractmethod
     def reset_peak(self, device: int) -> None:
@@ -154,7 +154,7 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def fraction(self, device: int) -> float:
-        """The share of a device's memory that this process may take."""
+        """Return the share of a device's memory that this process may take."""
 
     @abc.abstractmethod
     def set_fraction(self, fraction: float, device: int) -> None:
@@ -162,7 +162,7 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def host_stats(self) -> dict[str, Any]:
-        """The nested statistics of pinned host memory."""
+        """Return the nested statistics of pinned host memory."""
 
     @abc.abstractmethod
     def reset_host_peak(self) -> None:
@@ -207,7 +207,7 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def out_of_memory(self, size: int, device: int) -> Exception:
-        """The error for a request of ``size`` bytes that does not fit, counted."""
+        """Return the error for a request of ``size`` bytes that does not fit, counted."""
 
     def translated(self, error: BaseException, device: int = 0) -> BaseException:
         """CUDA's out-of-memory error for the device's own, counted; any other error is returned as it is."""

@@ -46,7 +46,7 @@ def _unavailable(name: str, why: str) -> DriverUnavailable:
 
 
 def select(settings: Settings, torch_c: ModuleType) -> Driver:
-    """The driver for these settings on this machine; :class:`DriverUnavailable` where the one asked for cannot work.
+    """Return the driver for these settings on this machine, or raise :class:`DriverUnavailable` for the named one.
 
     Settings that mean nothing on it are named in the log; one that would mislead is an error.
     """
@@ -72,7 +72,7 @@ def _checked(driver: Driver, settings: Settings) -> Driver:
 
 
 def select_after(driver: Driver, error: Exception, settings: Settings, torch_c: ModuleType) -> Driver:
-    """The driver to use where one that was chosen did not come up: the next that ``auto`` knows, if it chose."""
+    """Return the driver to use where one that was chosen did not come up: the next that ``auto`` knows, if it chose."""
     if isinstance(error, DevicesAlreadyInstalled):
         raise error
     if settings.driver != "auto":
@@ -86,7 +86,7 @@ def select_after(driver: Driver, error: Exception, settings: Settings, torch_c: 
 def _first(
     names: list[str], settings: Settings, torch_c: ModuleType, passed_over: list[str], faults: list[str]
 ) -> Driver:
-    """The first of the drivers that can be made, with what was said of those before it."""
+    """Return the first of the drivers that can be made, with what was said of those before it."""
     for name in names:
         driver, offered = _made(name, settings, torch_c)
         if driver is not None:

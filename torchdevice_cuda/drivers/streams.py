@@ -67,7 +67,7 @@ class Capture:
         return stream.key in self.streams
 
     def fail(self, code: int) -> Exception:
-        """The error of a call that the capture does not survive."""
+        """Return the error of a call that the capture does not survive."""
         self.broken = True
         return cuda_error(code)
 
@@ -107,7 +107,7 @@ class Streams(abc.ABC):
     # ------------------------------------------------------------------- making
     @abc.abstractmethod
     def new(self, device: int, priority: int = 0) -> int:
-        """The next stream of the device's pool for this priority; its id."""
+        """Return the next stream of the device's pool for this priority; its id."""
 
     @abc.abstractmethod
     def external(self, device: int, handle: int) -> int:
@@ -115,12 +115,12 @@ class Streams(abc.ABC):
 
     @abc.abstractmethod
     def state(self, stream_id: int, device: int) -> StreamState:
-        """The stream with this id; ids of the pool exist before anyone asked for them, as on CUDA."""
+        """Return the stream with this id; ids of the pool exist before anyone asked for them, as on CUDA."""
 
     # ------------------------------------------------------------------ current
     @abc.abstractmethod
     def current(self, device: int) -> int:
-        """The calling thread's current stream on a device."""
+        """Return the calling thread's current stream on a device."""
 
     @abc.abstractmethod
     def set_current(self, stream_id: int, device: int) -> None:
@@ -163,7 +163,7 @@ class Streams(abc.ABC):
         return self.event(timing)
 
     def event_name(self, event: EventState) -> bytes:
-        """The name by which other processes open an event that has its handle."""
+        """Return the name by which other processes open an event that has its handle."""
         return event.handle.to_bytes(IPC_HANDLE_SIZE, "little")
 
     def open_event(self, name: bytes, device: int) -> EventState:

@@ -43,17 +43,17 @@ _STUBBED = frozenset({"kaiser_window"})
 
 
 def with_kernel(key: str) -> frozenset[str]:
-    """The operators that have a kernel at a dispatch key."""
+    """Return the operators that have a kernel at a dispatch key."""
     return frozenset(torch._C._dispatch_get_registrations_for_dispatch_key(key))
 
 
 def keys() -> list[str]:
-    """The backend's dispatch keys that the running torch knows."""
+    """Return the backend's dispatch keys that the running torch knows."""
     return [key for key in _ON_CPU if knows_dispatch_key(key)]
 
 
 def missing(key: str) -> list[str]:
-    """The operators of the running torch that the CPU computes and a dispatch key's backend does not."""
+    """Return the operators of the running torch that the CPU computes and a dispatch key's backend does not."""
     composite = frozenset().union(*map(with_kernel, _COMPOSITE.get(key, _COMPOSITE_SPARSE)))
 
     def wanted(name: str) -> bool:
@@ -71,7 +71,7 @@ def missing(key: str) -> list[str]:
 
 
 def _with_out(name: str) -> str:
-    """The operator that writes into ``out`` what this one returns, if there is one."""
+    """Return the operator that writes into ``out`` what this one returns, if there is one."""
     base, _, overload = name.partition(".")
     return f"{base}.{overload}_out" if overload else f"{base}.out"
 

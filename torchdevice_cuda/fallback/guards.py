@@ -150,16 +150,16 @@ class Guard:
         return kernel
 
     def _known(self, known: Mapping[Subject, str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-        """The kind of refusal that a call is known to meet, if something is to be done about it."""
+        """Return the kind of refusal that a call is known to meet, if something is to be done about it."""
         kind = known.get(self._subject(args, kwargs))
         return kind if kind is not None and self._answers(kind) else None
 
     def _refused(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], error: RuntimeError | TypeError
     ) -> str | None:
-        """The kind of refusal that an error is, remembered; ``None`` if it is none that something is to be done about.
+        """Return the kind of refusal of an error and cache it; ``None`` if it is not one that is handled.
 
-        Nor if the device was not asked at all.
+        Also ``None`` if the device was not called at all.
         """
         kind, subject = refusal(error), self._subject(args, kwargs)
         if kind is None or not self._answers(kind) or subject[0] is None:
@@ -172,7 +172,7 @@ class Guard:
         return kind != NO_DOUBLE or self._place_double is not None
 
     def _subject(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Subject:
-        """The dtype that the device is asked to compute in, ``None`` if it is not asked; and the device."""
+        """Return the dtype that the device is asked to compute in, ``None`` if it is not asked; and the device."""
         values = (*args, *kwargs.values())
         found = next((v.dtype for v in values if isinstance(v, torch.Tensor) and v.device == self._device), None)
         asked = next((v for v in values if isinstance(v, torch.dtype)), found)

@@ -88,7 +88,7 @@ class Chain:
         return cpu.Passage(count, announce, self._allocated, self.translated)
 
     def kernel(self, op: Operator) -> Callable[..., Any]:
-        """The kernel of one operator."""
+        """Return the kernel of one operator."""
         name, shape = op.name(), Shape.of(op)
         on_cpu = timed(cpu.carried(shape, self.device, self.passage(name, "CPU")), (name, "CPU", NO_KERNEL))
         route = self.routes.of(shape)
@@ -190,7 +190,7 @@ def _asking(op: Operator, key: str) -> Kernel:
 
 
 def _of_quantised() -> Iterator[str]:
-    """The operators of PyTorch's library of quantised ones that the CPU has for tensors that are not quantised."""
+    """List the operators of PyTorch's quantized library that the CPU has for tensors that are not quantized."""
     yield from sorted(name for name in with_kernel("CPU") - with_kernel("MPS") if name.startswith("quantized::"))
 
 

@@ -61,7 +61,7 @@ def installed() -> bool:
 
 
 def functional(op: Operator) -> str | None:
-    """The name in MLX's table of what an operator computes, be it the ``out=`` or the in-place form of an entry."""
+    """Return the name of an operator in MLX's table, also for the ``out=`` or in-place form of an entry."""
     schema = op._schema
     plain = schema.name.removeprefix("aten::")
     full = f"{plain}.{schema.overload_name}" if schema.overload_name else plain
@@ -248,7 +248,7 @@ def _through(entry: mlx_ops.Entry, shape: Shape, left: Callable[[str, str, str],
 
 
 def _given(shape: Shape, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that an entry knows: not those that are only written to."""
+    """Return the arguments that an entry knows: not those that are only written to."""
     return {key: value for key, value in kwargs.items() if key not in shape.written} if shape.written else kwargs
 
 

@@ -24,7 +24,7 @@ _ASKING = frozenset({"aten::_sparse_mm_reduce_impl"})
 
 
 def overload(name: str) -> Operator:
-    """The operator object of ``namespace::name.overload``; the namespace is ``aten`` where there is none."""
+    """Return the operator object of ``namespace::name.overload``; the namespace is ``aten`` where there is none."""
     namespace, _, rest = name.rpartition("::")
     base, _, which = rest.partition(".")
     return cast("Operator", getattr(getattr(getattr(torch.ops, namespace or "aten"), base), which or "default"))

@@ -109,7 +109,7 @@ TABLE: tuple[Evidence, ...] = (
 
 
 def refusal(error: BaseException) -> str | None:
-    """The kind of refusal that an error is, ``None`` for an error that is none."""
+    """Return the kind of refusal that an error is, ``None`` for an error that is none."""
     text = str(error)
     for evidence in TABLE:
         if isinstance(error, evidence.type) and evidence.words.search(text):

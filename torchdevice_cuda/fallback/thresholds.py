@@ -32,7 +32,7 @@ Pair = tuple[float, float]
 
 
 def size_class(elements: int) -> int:
-    """The class of a number of elements."""
+    """Return the class of a number of elements."""
     return elements.bit_length()
 
 
@@ -42,7 +42,7 @@ def wins(pair: Pair) -> bool:
 
 
 def kind() -> str:
-    """The kind of device that MLX computes on: ``gpu`` or ``cpu``, ``none`` without MLX."""
+    """Return the kind of device that MLX computes on: ``gpu`` or ``cpu``, ``none`` without MLX."""
     mx = mlx()
     return "none" if mx is None else str(mx.default_device().type).rpartition(".")[2]
 
@@ -62,7 +62,7 @@ def defaults(device: str) -> dict[str, dict[str, int]]:
 
 
 def _rows(found: Any) -> Iterator[tuple[Key, Pair]]:
-    """The figures in what a file holds for a machine."""
+    """Return the figures in what a file holds for a machine."""
     for row in found or ():
         name, dtype, size, on_cpu, on_mlx = row
         yield (str(name), str(dtype), int(size)), (float(on_cpu), float(on_mlx))

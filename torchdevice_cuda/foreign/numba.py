@@ -45,7 +45,7 @@ class Arrays:
         self._on_gpu, self._exports = on_gpu, exports
 
     def interface(self, value: Any) -> dict[str, Any] | None:
-        """The interface of what is in the device's memory; of our tensors even where they say ``cpu``."""
+        """Return the interface of what is in the device's memory; of our tensors even where they say ``cpu``."""
         if isinstance(value, torch.Tensor) and self._on_gpu(value):
             with torch.no_grad():
                 bare = value.detach()
@@ -124,7 +124,7 @@ class Arrays:
 
 
 def _told(array: Any) -> dict[str, Any]:
-    """The interface of one of the simulator's arrays, as numba's own have it."""
+    """Return the interface of one of the simulator's arrays, as numba's own have it."""
     inner = array._ary
     address = inner.__array_interface__["data"][0] if inner.size else 0
     return {

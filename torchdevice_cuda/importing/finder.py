@@ -47,7 +47,7 @@ class Shadow:
             return self._files
 
     def spec(self, name: str) -> importlib.machinery.ModuleSpec | None:
-        """The spec that serves a module, or ``None`` to leave it to stock."""
+        """Return the spec that serves a module, or ``None`` to leave it to stock."""
         if name != self.root and not name.startswith(f"{self.root}."):
             return None
         file = self.files().get(name)
@@ -65,7 +65,7 @@ class Shadow:
         return spec
 
     def stock_spec(self, name: str) -> importlib.machinery.ModuleSpec | None:
-        """The spec of the stock module of this name."""
+        """Return the spec of the stock module of this name."""
         parents = [Path(entry).parent for entry in self._stock_path()]
         below = name.removeprefix(self.root.rpartition(".")[0]).strip(".").split(".")[:-1]
         return importlib.machinery.PathFinder.find_spec(name, [str(Path(parent, *below)) for parent in parents])
@@ -144,7 +144,7 @@ class ShadowFinder:
     def _watched(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The spec the other finders give, with the callback run once its module has been executed."""
+        """Return the spec the other finders give, with the callback run once its module has been executed."""
         looking = (threading.get_ident(), fullname)
         if looking in self._looking:
             return None

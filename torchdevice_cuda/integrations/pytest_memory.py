@@ -31,7 +31,7 @@ class _Use:
 
 
 def _books() -> Driver | None:
-    """The driver, where it has been used and its books are exact: the process's own memory is not a test's."""
+    """Return the driver, where it has been used and its books are exact: the process's own memory is not a test's."""
     driver = drivers.installed()
     if driver is None or Trait.NATIVE not in driver.traits or not driver.initialized():
         return None
@@ -121,7 +121,7 @@ class Books:
                 self._left.append((int(str(found[_LEFT])), report.nodeid))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """The tests that held most, and all that left something."""
+        """Print the tests with the highest peaks, and all that left memory."""
         tables = (
             (f"most device memory (of {len(self._peaks)} tests that used some)", self._peaks, _SHOWN),
             ("device memory that tests left behind", self._left, len(self._left)),

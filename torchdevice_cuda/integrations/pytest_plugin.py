@@ -30,7 +30,7 @@ _LIMIT = "--torchdevice-memory-limit"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options."""
+    """Add the options."""
     group = parser.getgroup("torchdevice", "CUDA without a CUDA GPU (torchdevice_cuda)")
     group.addoption("--torchdevice", action="store_true", help="run tests for CUDA on what this machine has instead")
     for flag, field in _SETTINGS:

@@ -112,7 +112,7 @@ def _setting(request: Request, word: str, rest: list[str]) -> None:
 
 
 def version_text() -> str:
-    """The text of ``--version``; torch's version comes from its metadata, as importing it takes seconds."""
+    """Return the text of ``--version``; torch's version comes from its metadata, as importing it takes seconds."""
     import platform
     from importlib import metadata
 

@@ -77,7 +77,7 @@ def _versions() -> list[Row]:
 
 
 def _changed(chosen: settings.Settings, overrides: Mapping[str, str]) -> Iterable[Row]:
-    """The settings that are not at their default, and where each was set."""
+    """Return the settings that are not at their default, and where each was set."""
     default = settings.Settings()
     for option in settings.OPTIONS:
         value = getattr(chosen, option.field)

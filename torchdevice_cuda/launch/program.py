@@ -86,7 +86,7 @@ def run_stdin(name: str, args: Sequence[str]) -> None:
 
 
 def prepare_interactive(name: str, args: Sequence[str]) -> ModuleType:
-    """The ``__main__`` of an interactive session."""
+    """Return the ``__main__`` of an interactive session."""
     sys.argv = [name, *args]
     _put_program_entry("")
     return fresh_main()
@@ -105,7 +105,7 @@ def fresh_main() -> ModuleType:
 
 # ---------------------------------------------------------------------------- sys.path
 def _absolute(path: str) -> str:
-    """The path as python makes it absolute: joined, not normalised."""
+    """Return the path as python makes it absolute: joined, not normalised."""
     return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
 
 

@@ -10,7 +10,7 @@ from ..settings import folders
 
 
 def folder() -> Path:
-    """The folder of this user; whether it exists or not."""
+    """Return the folder of this user, which may not exist."""
     return folders.runtime_dir() or folders.memory_dir() / f"torchdevice-cuda-{os.geteuid()}"
 
 

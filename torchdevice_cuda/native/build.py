@@ -156,7 +156,7 @@ def origin(kind: str) -> Origin:
 
 
 def _shipped(kind: str, part: str, place: Place) -> tuple[prebuilt.Shipped | None, str]:
-    """The library that came compiled, or why there is none; empty where none came."""
+    """Return the library that came compiled, or why there is none; empty where none came."""
     try:
         return prebuilt.find(prebuilt.name_entry(kind, part), place.key_of(kind, part), place.torch), ""
     except prebuilt.NotShipped as error:
@@ -173,7 +173,7 @@ def library(
     force: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> Path:
-    """The compiled module of a part of `kind`, one of :data:`KINDS`.
+    """Return the compiled module of a part of `kind`, one of :data:`KINDS`.
 
     With ``build=False`` nothing is compiled: BuildError says that it is not there. ``say`` gets progress lines
     (standard error by default).
@@ -189,7 +189,7 @@ def libraries(
     force: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> dict[str, Path]:
-    """The compiled modules of several parts, of all of them by default: those that are missing are built together."""
+    """Return the compiled modules of several parts, by default of all; missing ones are built together."""
     with _failing_as_build_errors():
         place = whereabouts(kind)
         named = list(parts.parts_of(kind)) if wanted is None else list(wanted)
@@ -223,7 +223,7 @@ def _provide(
     refused: _Refused | None = None,
     say: Callable[[str], None] = _say,
 ) -> dict[str, tuple[int, bool]]:
-    """The cached libraries' descriptors, and whether each was built for that. One that was `refused` will not do.
+    """Return the cached libraries' descriptors, and whether each was just built. One that was `refused` is not used.
 
     `otherwise` says why none came compiled.
     """
@@ -296,7 +296,7 @@ def _build(kind: str, missing: list[str], place: Place, cxx: str, say: Callable[
 
 
 def _usable(path: Path, refused: _Refused | None) -> tuple[int | None, str]:
-    """The library's descriptor, or why there is none."""
+    """Return the library's descriptor, or why there is none."""
     try:
         opened = sealing.open_library(path)
     except Untrusted as error:
@@ -399,7 +399,7 @@ def _load(kind: str, part: str, place: Place, build: bool, say: Callable[[str], 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m torchdevice_cuda.native.build", description=__doc__)
     parser.add_argument("--as", dest="kind", choices=KINDS, default="cuda", help="what is built (default: cuda)")
     parser.add_argument("--part", default=CORE, help="which part of it (default: core)")

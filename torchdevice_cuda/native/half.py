@@ -104,7 +104,7 @@ def _probes() -> dict[str, tuple[_Probe, tuple[_Shapes, _Shapes]]]:
 
 
 def _measure() -> list[str]:
-    """The families and types that are quick, as ``family.type``."""
+    """Return the families and types that are quick, as ``family.type``."""
     import torch
 
     def quick_at(function: _Probe, shapes: _Shapes, name: str) -> bool:

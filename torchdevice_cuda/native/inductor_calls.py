@@ -125,7 +125,7 @@ class DeviceCalls:
         return _stand_in(self._native, operator, places, self._index)
 
     def _place(self, name: str, given: dict[str, Any], bases: Sequence[Any]) -> Any:
-        """The index of the device that an argument is on, one for each tensor of a list."""
+        """Return the index of the device that an argument is on, one for each tensor of a list."""
         if name in given:
             return self._device(given[name])
         if f"_{name}_length" in given:
@@ -179,7 +179,7 @@ def _library() -> Any:
 
 
 def _stand_in(native: Native, operator: Any, places: tuple[Any, ...], index: int) -> Any:
-    """The operator of ours for one of the program's, its arguments on these devices.
+    """Return the operator of ours for one of the program's, its arguments on these devices.
 
     Its name depends on nothing else: inductor keeps compiled graphs for other processes.
     """

@@ -41,7 +41,7 @@ class Trees:
         return cls(_why_not(gm, example_inputs), index, placeholders, list(traces), options)
 
     def around(self, call: Callable[..., Any], compiled: Any) -> Callable[..., Any]:
-        """The call as a tree of graphs, or itself, with a word in inductor's logs."""
+        """Return the call as a tree of graphs, or itself, with a word in inductor's logs."""
         from torch._inductor import config
         from torch._inductor.compile_fx import cudagraphify
         from torch._inductor.cudagraph_utils import log_cudagraph_skip_and_bump_counter
@@ -105,7 +105,7 @@ def _why_not(gm: Any, example_inputs: Sequence[Any]) -> str | None:
 
 
 def _running_backward(call: Callable[..., Any], forward_index: Any) -> Callable[..., Any]:
-    """The call, which tells the trees of its forward pass that backward has begun."""
+    """Return the call, which tells the trees of its forward pass that backward has begun."""
     from torch._inductor.cudagraph_trees import get_manager
 
     index = None if forward_index is None else forward_index.value

@@ -79,7 +79,7 @@ class NativeGraph(Protocol):
         """Forget them, and let go of the pool."""
 
     def names(self) -> list[str]:
-        """The operators, in order."""
+        """Return the operators, in order."""
 
     def register_generator(self, generator: torch.Generator) -> None:
         """Count a generator's draws as the graph's."""
@@ -140,7 +140,7 @@ class Native(NativeMemory, Device, Protocol):
         """Pass the set of kernels written in Python; it is read later."""
 
     def get_device(self) -> int:
-        """The thread's current device."""
+        """Return the thread's current device."""
 
     def set_device(self, index: int) -> None:
         """Set it."""
@@ -197,7 +197,7 @@ class Native(NativeMemory, Device, Protocol):
         """Return the eight values of ``_share_cuda_``, by which another process maps the storage at an address."""
 
     def receive_storage(self, *sent: Any) -> torch.UntypedStorage | int:
-        """The storage that those eight values tell of, or CUDA's code for why it cannot be had."""
+        """Return the storage that those eight values tell of, or CUDA's code for why it cannot be had."""
 
     def release_counter(self, counter: bytes, offset: int) -> None:
         """Let go of a storage that was sent, without having mapped it."""
@@ -207,10 +207,10 @@ class Native(NativeMemory, Device, Protocol):
 
     # ------------------------------------------------------------------ streams
     def stream_new(self, device: int, priority: int) -> int:
-        """The next stream of the pool."""
+        """Return the next stream of the pool."""
 
     def stream_current(self, device: int) -> int:
-        """The thread's current stream."""
+        """Return the thread's current stream."""
 
     def stream_set(self, device: int, stream: int) -> int:
         """Set it; the one before."""
@@ -247,7 +247,7 @@ class Native(NativeMemory, Device, Protocol):
         """Begin to record a call of somebody else's code over this memory, addresses and sizes; false: no capture."""
 
     def end_foreign_call(self, device: int, again: Callable[[], object] | None) -> None:
-        """The call was made, and this makes it again; ``None`` if it failed."""
+        """End the call; ``again`` repeats it in a replay, ``None`` if it failed."""
 
     # ---------------------------------------------------------------- profilers
     def is_profiled(self) -> bool:
@@ -266,13 +266,13 @@ class Native(NativeMemory, Device, Protocol):
 
     # ------------------------------------------------------------------- random
     def default_generator(self, device: int) -> torch.Generator:
-        """The device's own generator."""
+        """Return the device's own generator."""
 
     def next_seed(self, device: int, count: int = 1) -> int:
         """A seed drawn from it."""
 
     def set_capability(self, major: int, minor: int, cudnn: int) -> None:
-        """The compute capability that the GPU claims and cuDNN's version: which fused kernels attention has."""
+        """Set the reported compute capability and cuDNN's version, on which the fused attention kernels depend."""
 
     def takes_attention(
         self,

@@ -21,7 +21,7 @@ class Part(NamedTuple):
 
 
 def part(kind: str) -> Part:
-    """The library of this kind for the torch that is installed; BuildError where there can be none."""
+    """Return the library of this kind for the torch that is installed; BuildError where there can be none."""
     place = build.whereabouts(kind)
     otherwise = ""
     try:

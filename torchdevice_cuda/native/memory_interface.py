@@ -68,7 +68,7 @@ class NativeMemory(Protocol):
         """Keep a history, or stop keeping one."""
 
     def frames_at(self, address: int) -> list[dict[str, Any]] | None:
-        """The stack that was recorded with the block at an address."""
+        """Return the stack that was recorded with the block at an address."""
 
     def hide_frames(self, path: str) -> None:
         """Do not show frames of files whose names begin so."""

@@ -45,7 +45,7 @@ def sources_digest() -> str:
 
 
 def python_abi() -> str:
-    """The Python that a library is for: it is linked to that one's interface, which differs by minor version."""
+    """Return the Python that a library is for: it is linked to that one's interface, which differs by minor version."""
     return str(sysconfig.get_config_var("SOABI") or "")
 
 
@@ -55,7 +55,7 @@ def name_entry(kind: str, part: str) -> str:
 
 
 def find(entry: str, key: str, torch: toolchain.Torch) -> Shipped:
-    """The library that the manifest calls so, if it is what would be compiled here; NotShipped says why not."""
+    """Return the library that the manifest calls so, if it is what would be compiled here; NotShipped says why not."""
     try:
         spec = importlib.util.find_spec(PACKAGE)
     except (ImportError, ValueError):

@@ -126,7 +126,7 @@ class Compilers:
 
 
 def _listen(process: subprocess.Popen[bytes]) -> str:
-    """The end of what a compiler says, when it has ended. Nothing goes through a disk, which may be what is full."""
+    """Return the end of a compiler's output, after it has ended. The disk, which may be full, is not used."""
     said, end = b"", time.monotonic() + toolchain.PATIENCE_S
     assert process.stdout is not None
     with selectors.DefaultSelector() as selector:

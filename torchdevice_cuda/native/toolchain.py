@@ -56,7 +56,7 @@ class Torch:
 
 
 def installed_torch() -> Torch:
-    """The torch that ``import torch`` gives."""
+    """Return the torch that ``import torch`` gives."""
     try:
         spec = importlib.util.find_spec("torch")
     except ValueError:  # something else has that name
@@ -103,7 +103,7 @@ def _pybind_abi(root: Path) -> str:
 
 
 def compiler() -> str:
-    """The C++ compiler: $CXX, or the first of the usual names that is on the path."""
+    """Return the C++ compiler: $CXX, or the first of the usual names that is on the path."""
     named = os.environ.get("CXX", "").strip()
     for candidate in (named,) if named else ("g++", "clang++", "c++"):
         found = shutil.which(candidate)
@@ -229,7 +229,7 @@ def link_paths(torch: Torch, cxx: str) -> list[str]:
 
 
 def _shared_cxx_library(cxx: str) -> list[str]:
-    """The C++ library that torch uses, by its file.
+    """Return the C++ library that torch uses, by its file.
 
     Some compilers link it statically unless told so; two copies of it in one process do not share their locales, and
     the first number that is formatted ends the process.

@@ -54,7 +54,7 @@ def version(ours: str, torch: str) -> str:
 
 
 def tag() -> str:
-    """The Python and the platform that run now, as wheels name them."""
+    """Return the Python and the platform that run now, as wheels name them."""
     interpreter = f"cp{sys.version_info.major}{sys.version_info.minor}"
     abi = re.match(r"cpython-(\d+t?)", prebuilt.python_abi())
     platform = re.sub(r"[^a-z0-9]", "_", sysconfig.get_platform().lower())
@@ -110,7 +110,7 @@ def _recorded(name: str, content: bytes) -> str:
 
 
 def _put(files: Mapping[str, bytes], folder: Path, name: str) -> Path:
-    """The archive, whole or not at all."""
+    """Write the archive, whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".wheel-", delete=False) as made:
         try:

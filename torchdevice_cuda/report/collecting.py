@@ -179,7 +179,7 @@ class Collector:
 
 
 def _since(document: Document, seconds: float) -> Document:
-    """The report of a stretch of time that began so much later, on its own clock."""
+    """Return the report of a stretch of time that began so much later, on its own clock."""
     memory = tuple(
         dataclasses.replace(
             one,

@@ -175,7 +175,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def rendered(document: Document, named: str) -> str:
-    """The whole text: a page for ``.html``, data for ``.json``, tables elsewhere."""
+    """Return the whole text: a page for ``.html``, data for ``.json``, tables elsewhere."""
     lower = named.lower()
     if lower.endswith((".html", ".htm")):
         from .page import page

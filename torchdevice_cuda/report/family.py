@@ -77,7 +77,7 @@ class ProcessTree:
         return True
 
     def gathered(self, own: Document) -> Document:
-        """The first process's report with those of all others, and with a word on those that left none."""
+        """Return the first process's report with those of all others, and with a word on those that left none."""
         self._collect()
         silent = tuple(self._silent.values())
         whole = merged(own, self._parts)

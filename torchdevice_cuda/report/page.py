@@ -113,12 +113,12 @@ class Curve:
 
 
 def page(document: Document) -> str:
-    """The whole page."""
+    """Return the whole page."""
     return fragment(document, "page.html.jinja")
 
 
 def cells(document: Document) -> str:
-    """The tables alone, for a notebook, whose page it is."""
+    """Return the tables alone, for a notebook, whose page it is."""
     return fragment(document, "notebook.html.jinja")
 
 
@@ -165,7 +165,7 @@ def bar(document: Document) -> list[Part]:
 
 
 def curve(one: Memory, several: bool) -> Curve:
-    """The most that was allocated in each step of time."""
+    """Return the most that was allocated in each step of time."""
     end = max(one.curve[-1][0], one.peak_at, 1e-6)
     start = min(one.curve[0][0], one.peak_at)
     span, most = max(end - start, 1e-6), max(one.peak, 1)

@@ -212,7 +212,7 @@ def _left(rows: Sequence[Departure], key: str, title: str) -> Table:
 
 
 def memory(document: Document) -> Table:
-    """The peak of each device of each process, and the lines that held it."""
+    """Return the peak of each device of each process, and the lines that held it."""
     several = len({row.process for row in document.memory}) > 1
     rows = []
     for one in document.memory:

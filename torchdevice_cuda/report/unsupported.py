@@ -30,6 +30,6 @@ def met(what: str, why: str) -> None:
 
 
 def not_supported(what: str, why: str) -> NotImplementedError:
-    """The error for such a call."""
+    """Return the error for such a call."""
     met(what, why)
     return NotImplementedError(why)

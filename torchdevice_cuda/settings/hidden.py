@@ -21,7 +21,7 @@ ALL_OF_THEM, NOBODY = "default", "none"
 
 
 def read(text: str) -> tuple[str, ...]:
-    """The names of a list, in order and once."""
+    """Return the names of a list, in order and once."""
     names: list[str] = []
     entries = [entry.strip() for entry in text.split(",")]
     if entries == [NOBODY]:
@@ -34,7 +34,7 @@ def read(text: str) -> tuple[str, ...]:
 
 
 def write(names: tuple[str, ...]) -> str:
-    """The list again."""
+    """Write the list."""
     return ",".join(names) or NOBODY
 
 

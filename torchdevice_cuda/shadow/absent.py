@@ -22,7 +22,7 @@ _provided: list[str] = []
 
 
 def refusal(name: str) -> NotImplementedError:
-    """The error for using a name that we do not have."""
+    """Return the error for using a name that we do not have."""
     version = getattr(sys.modules.get("torch.version"), "__version__", "")
     met(f"torch._C.{name}", f"torch {version} has it, and this version of torchdevice_cuda does not")
     return NotImplementedError(
@@ -46,7 +46,7 @@ def stand_in(name: str) -> type:
 
 
 def lacking_in(error: AttributeError | ImportError) -> str | None:
-    """The name of ``torch._C`` whose absence is this error."""
+    """Return the name of ``torch._C`` whose absence is this error."""
     if isinstance(error, AttributeError):
         return error.name if error.obj is sys.modules[_MODULE] else None
     found = _IMPORT.match(str(error))

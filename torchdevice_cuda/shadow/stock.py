@@ -21,7 +21,7 @@ def root() -> Path:
 
 
 def file_of(module: str) -> Path:
-    """The file of a module of ``torch.cuda``, which need not exist in every release."""
+    """Return the file of a module of ``torch.cuda``, which need not exist in every release."""
     path = root().joinpath(*module.split(".")[2:])
     return path / "__init__.py" if path.is_dir() else path.with_name(f"{path.name}.py")
 

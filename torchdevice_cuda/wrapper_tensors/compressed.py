@@ -28,7 +28,7 @@ Members = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def indices(layout: torch.layout) -> tuple[Operator, Operator]:
-    """The operators that give the compressed and the plain indices of a tensor."""
+    """Return the operators that give the compressed and the plain indices of a tensor."""
     if layout in (torch.sparse_csr, torch.sparse_bsr):
         return _aten.crow_indices.default, _aten.col_indices.default
     return _aten.ccol_indices.default, _aten.row_indices.default

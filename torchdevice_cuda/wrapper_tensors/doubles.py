@@ -160,7 +160,7 @@ class HostDoubleTensor(WrapperTensor):
         return self._host.data_ptr()
 
     def untyped_storage(self) -> torch.UntypedStorage:
-        """The host's memory, as a storage of its own: torch's compiler takes tensors of one storage for views."""
+        """Return the host's memory as a separate storage: torch's compiler takes tensors of one storage for views."""
         held = self._host.untyped_storage()
         if type(self._host) is not torch.Tensor:
             return held
@@ -267,7 +267,7 @@ class _Rebuilt:
 
 
 def _left(func: Any, value: HostDoubleTensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of a method that may leave our class: its gradient comes back to it."""
+    """Return the result of a method that may leave our class: its gradient comes back to it."""
     made = func(value.detach(), *args, **kwargs)
     if not isinstance(made, torch.Tensor) or isinstance(made, HostDoubleTensor):
         return func(value, *args, **kwargs)  # the name of a type; or one of ours again, or the tensor itself

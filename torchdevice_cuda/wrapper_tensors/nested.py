@@ -96,7 +96,7 @@ class StridedNestedTensor(WrapperTensor):
         return self.size()
 
     def size(self, dim: int | None = None) -> Any:
-        """The size of a dimension that has one."""
+        """Return the size of a dimension that has one."""
         return self._shell().size() if dim is None else self._shell().size(dim)
 
     def stride(self, dim: int | None = None) -> Any:
@@ -243,7 +243,7 @@ def _sizes(self: StridedNestedTensor) -> tuple[Any, ...]:
 
 
 def _common(sizes: list[int]) -> Any:
-    """The size that all parts have in a dimension, else a symbol."""
+    """Return the size that all parts have in a dimension, else a symbol."""
     if sizes.count(sizes[0]) == len(sizes):
         return sizes[0]
     return torch._C._get_nested_int(_OURS + hash(tuple(sizes)) % _OURS, 1)
@@ -285,7 +285,7 @@ def _dropout(self: StridedNestedTensor, p: float, train: bool | None) -> tuple[t
 def _from_padded(
     padded: torch.Tensor, offsets: torch.Tensor, dummy: StridedNestedTensor, *rest: Any, **kwargs: Any
 ) -> Any:
-    """The gradient of ``to_padded_tensor``, as C++ asks for it of those that it leaves to Python."""
+    """Return the gradient of ``to_padded_tensor``, as C++ asks for it of those that it leaves to Python."""
     return _aten._nested_from_padded(padded, dummy._members.sizes)
 
 

@@ -44,7 +44,7 @@ def _delegates() -> dict[str, str]:
 
 
 def refusing(op: Operator) -> str | None:
-    """The operator that CUDA has no kernel for when it is asked for one of quantised tensors; ``None`` if it has."""
+    """Return the operator on quantized tensors for which CUDA has no kernel; ``None`` if it has one."""
     name = op.name()
     if op.namespace == "quantized":
         return None if name in _CUDNN else name
@@ -92,7 +92,7 @@ class QuantizedTensor(WrapperTensor):
         return self._host.data_ptr()
 
     def untyped_storage(self) -> torch.UntypedStorage:
-        """The host's."""
+        """Return the host's storage."""
         return self._host.untyped_storage()
 
     def __deepcopy__(self, memo: Any) -> QuantizedTensor:

@@ -30,7 +30,7 @@ _BUDGET_S, _SHARE_S, _ROUNDS = 8.0, 0.02, 5
 
 
 def _best(call: Callable[[], Any]) -> float | None:
-    """The best time of a few; ``None`` where it cannot be had."""
+    """Return the best time of a few; ``None`` where it cannot be had."""
     best, spent = math.inf, 0.0
     try:
         call()  # what is compiled for it is, now
@@ -47,7 +47,7 @@ def _best(call: Callable[[], Any]) -> float | None:
 
 
 def _on_cpu(call: Callable[[], Any]) -> float | None:
-    """The better of one thread and all of them: on busy cores threads wait for each other."""
+    """Return the better of one thread and all of them: on busy cores threads wait for each other."""
     threads, found = torch.get_num_threads(), []
     for number in (1, threads):
         torch.set_num_threads(number)

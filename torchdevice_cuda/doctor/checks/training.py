@@ -54,7 +54,7 @@ def _model() -> nn.Module:
 
 
 def _losses(move: Callable[[nn.Module | torch.Tensor], object], amp: bool = False) -> list[float]:
-    """The losses of a few steps of AdamW."""
+    """Return the losses of a few steps of AdamW."""
     model = _model()
     move(model)
     inputs, labels = _values(_BATCH, 3, 16, 16), torch.arange(_BATCH) % 10

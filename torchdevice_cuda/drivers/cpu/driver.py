@@ -95,5 +95,5 @@ class CpuDriver(RecordingDriver, HostDriver):
 
 
 def offer(settings: Settings, torch_c: ModuleType) -> Offer:
-    """The last resort."""
+    """Offer the driver as the last resort."""
     return Offer(CpuDriver, "the CPU is always there")

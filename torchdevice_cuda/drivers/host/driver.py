@@ -22,7 +22,7 @@ LABEL = "CUDA compatible"
 def host_facts(
     physical: int, memory: int, settings: Settings, label: str = LABEL, integrated: int = 1
 ) -> DeviceProperties:
-    """The processor's facts under CUDA's names; known before any device is, and without torch.
+    """Return the processor's facts under CUDA's names; known before any device is, and without torch.
 
     Shared memory is the host's, too: a kernel can have as much as the claimed capability promises.
     """
@@ -42,7 +42,7 @@ def host_facts(
 
 
 def chosen_memory(settings: Settings) -> int | None:
-    """The memory that each device is to have, if the user said so."""
+    """Return the memory that each device is to have, if the user said so."""
     return settings.memory or (None if settings.profile is None else settings.profile.memory)
 
 
@@ -61,7 +61,7 @@ class HostDriver(Driver):
         self._count = visible_count(settings.devices, self._visible)
 
     def device_count(self) -> int:
-        """The configured number of devices, less those the program may not see.
+        """Return the configured number of devices, less those the program may not see.
 
         As on CUDA that is settled by the first use: many a program sets the variable after it has imported torch.
         """
@@ -71,14 +71,14 @@ class HostDriver(Driver):
         return self._count
 
     def physical_count(self) -> int:
-        """The configured number."""
+        """Return the configured number."""
         return self.settings.devices
 
     def physical_uuids(self) -> list[str]:
         return [f"GPU-{hostfacts.device_uuid(index)}" for index in range(self.settings.devices)]
 
     def physical(self, index: int) -> int:
-        """The device that goes by this number."""
+        """Return the device that goes by this number."""
         return visible_devices(self.settings.devices, self._visible)[index]
 
     def _show(self, count: int) -> None:
@@ -90,7 +90,7 @@ class HostDriver(Driver):
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 (one driver lives as long as the process)
     def facts(self, index: int) -> DeviceProperties:
-        """The processor's facts under CUDA's names, with the memory the driver gives it."""
+        """Return the processor's facts under CUDA's names, with the memory the driver gives it."""
         return host_facts(self.physical(index), self.memory.info(index)[1], self.settings, self.label, self.integrated)
 
     # -------------------------------------------------------------------- monitors
@@ -103,11 +103,11 @@ class HostDriver(Driver):
         return self.utilization(device)
 
     def temperature(self, device: int) -> int:
-        """The hottest processor sensor, where the system shows one."""
+        """Return the hottest processor sensor, where the system shows one."""
         found = hostfacts.temperature()
         return super().temperature(device) if found is None else found
 
     @property
     def memory_of_each(self) -> int | None:
-        """The memory that each device is to have: as chosen, or as the GPU has that it is to be taken for."""
+        """Return the memory that each device is to have: as chosen, or as the GPU has that it is to be taken for."""
         return chosen_memory(self.settings)

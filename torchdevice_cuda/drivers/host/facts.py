@@ -23,7 +23,7 @@ def has_nvidia_driver() -> bool:
 
 @functools.cache
 def processor_name() -> str:
-    """The processor's marketing name, else its architecture."""
+    """Return the processor's marketing name, else its architecture."""
     if sys.platform.startswith("linux"):
         try:
             for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
@@ -44,7 +44,7 @@ def processor_name() -> str:
 
 @functools.cache
 def clock_khz() -> int:
-    """The processor's clock in kHz, as CUDA's ``clock_rate`` counts."""
+    """Return the processor's clock in kHz, as CUDA's ``clock_rate`` counts."""
     import psutil
 
     try:
@@ -77,7 +77,7 @@ def last_level_cache() -> int:
 
 
 def temperature() -> int | None:
-    """The hottest sensor of the processor in degrees Celsius, where the system shows one."""
+    """Return the hottest sensor of the processor in degrees Celsius, where the system shows one."""
     import psutil
 
     try:

@@ -72,7 +72,7 @@ def _memory() -> Any:
 
 
 def limit() -> int:
-    """The most that this process can have: the machine's memory, or a group's."""
+    """Return the most that this process can have: the machine's memory, or a group's."""
     return int(min([_memory().total, *(group.limit for group in groups())]))
 
 
@@ -95,6 +95,6 @@ _UNIT = 64 << 20
 
 @functools.cache
 def share(count: int) -> int:
-    """The memory of each of ``count`` devices where none was chosen: the same for as long as the process lives."""
+    """Return the default memory of each of ``count`` devices, constant for the life of the process."""
     claimed = min(_SHARE * limit(), _SHARE_OF_LEFT * available()) / count
     return max(_UNIT, int(claimed) // _UNIT * _UNIT)

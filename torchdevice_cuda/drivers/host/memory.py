@@ -40,7 +40,7 @@ def _as_id(pool: Sequence[int]) -> PoolId:
 
 
 def high_water_mark() -> int | None:
-    """The most main memory this process ever held, where the system says so.
+    """Return the most main memory this process ever held, where the system says so.
 
     ``getrusage`` would say on Linux what the process held that started this one, if that was more.
     """
@@ -62,7 +62,7 @@ class Gauge:
         self.current = self.peak = self.allocated = self.freed = 0
 
     def set(self, value: int) -> None:
-        """The figure now."""
+        """Set the figure."""
         step = value - self.current
         self.allocated += max(0, step)
         self.freed += max(0, -step)
@@ -70,7 +70,7 @@ class Gauge:
         self.peak = max(self.peak, value)
 
     def add(self, step: int) -> None:
-        """The figure has moved by so much."""
+        """Add to the figure."""
         self.set(self.current + step)
 
     def reset_peak(self) -> None:
@@ -283,7 +283,7 @@ class ProcessMemory(Memory):
             del entries[: -self._history_limit]
 
     def snapshot(self, pool: PoolId | None = None, with_traces: bool = True) -> dict[str, Any]:
-        """The raw blocks as segments of one block each; resident memory has no segments to show."""
+        """Return the raw blocks as segments of one block each; resident memory has no segments to show."""
         with self._lock:
             segments = [
                 {

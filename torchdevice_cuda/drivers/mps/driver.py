@@ -88,7 +88,7 @@ class MpsDriver(RecordingDriver):
 
     @property
     def native(self) -> Native | None:
-        """The compiled device, where the Apple GPU is an emulated one."""
+        """Return the compiled device, where the Apple GPU is an emulated one."""
         return self._native
 
     @property
@@ -110,7 +110,7 @@ class MpsDriver(RecordingDriver):
 
     @functools.cached_property
     def memory(self) -> MpsMemory:
-        """The device's memory; made at first use, when torch is complete."""
+        """Return the device's memory; made at first use, when torch is complete."""
         return MpsMemory(self._count, self.settings.memory, self._books)
 
     def device_count(self) -> int:
@@ -133,7 +133,7 @@ class MpsDriver(RecordingDriver):
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 (one driver lives as long as the process)
     def facts(self, index: int) -> DeviceProperties:
-        """The GPU as Metal describes it, under CUDA's names: a core is a multiprocessor."""
+        """Return the GPU as Metal describes it, under CUDA's names: a core is a multiprocessor."""
         gpu = metal.gpu()
         name = _EMULATED_NAME if self.settings.emulate_mps else gpu.name
         real = DeviceProperties(

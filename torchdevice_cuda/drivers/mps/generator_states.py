@@ -20,7 +20,7 @@ _ALL = 1 << 64
 
 
 def _own(generator: Any) -> Any:
-    """The generator as torch has it, where the program sees another."""
+    """Return the generator as torch has it, where the program sees another."""
     return getattr(generator, "own", generator)
 
 

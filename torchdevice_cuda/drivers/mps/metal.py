@@ -66,7 +66,7 @@ def _said_by(command: list[str]) -> str:
 
 
 def _registry_cores() -> int | None:
-    """The number of GPU cores, which only IOKit's registry knows."""
+    """Return the number of GPU cores, which only IOKit's registry knows."""
     found = _CORES.search(_said_by(_IOREG))
     return int(found[1]) if found else None
 
@@ -93,7 +93,7 @@ def _torch_says(name: str) -> Any | None:
 
 
 def main_memory_share() -> int | None:
-    """The share of main memory that Metal would recommend, where psutil is installed."""
+    """Return the share of main memory that Metal would recommend, where psutil is installed."""
     try:
         import psutil
     except ImportError:

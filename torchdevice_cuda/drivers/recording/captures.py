@@ -27,7 +27,7 @@ class Captures:
         self._lock = threading.Lock()
 
     def of(self, stream: StreamState) -> Capture | None:
-        """The capture that a stream takes part in, if any."""
+        """Return the capture that a stream takes part in, if any."""
         return next((capture for capture in self.underway if capture.takes(stream)), None)
 
     def begin(self, capture: Capture) -> None:
@@ -63,7 +63,7 @@ class Captures:
             capture.leave()
 
     def stream_here(self, device: int) -> int:
-        """The stream of a thread that has chosen none: where it computes for a capture, that of the capture."""
+        """Return the stream of a thread that has chosen none: where it computes for a capture, that of the capture."""
         for capture in self.underway:
             if capture.origin.device == device and capture.thread != threading.get_ident() and capture.is_handed_on():
                 return capture.origin.stream_id

@@ -51,7 +51,7 @@ class _Followed:
             self._add(Node("", place.mark))
 
     def before(self) -> None:
-        """The generator is about to be drawn from: has somebody changed its state?"""
+        """Check, before the generator is drawn from, whether its state was changed."""
         state = self.generator.get_state()
         content = _content(state)
         if content == self._last:
@@ -72,7 +72,7 @@ class _Followed:
         self._note(self._last)
 
     def skip(self) -> None:
-        """The host has drawn from it: what a replay draws comes behind that, wherever it begins."""
+        """Advance past the host's draws: a replay draws after them, wherever it begins."""
         self._last = _content(self.generator.get_state())
         self._note(self._last)
 
@@ -112,6 +112,6 @@ class Draws:
         return found
 
     def end(self) -> None:
-        """The generators are as they were before the capture."""
+        """Restore the generators' states from before the capture."""
         for followed in self._followed.values():
             followed.end()

@@ -33,7 +33,7 @@ class RecordingDriver(Driver):
         return RecordedGraph(self, self.streams.captures)
 
     def capture(self) -> Capture | None:
-        """The capture that the calling thread's current stream takes part in."""
+        """Return the capture that the calling thread's current stream takes part in."""
         streams = self.streams
         if not streams.captures.underway:
             return None

@@ -109,7 +109,7 @@ class RecordedGraph:
             self._nodes = []
 
     def names(self) -> list[str]:
-        """The operators, in order."""
+        """Return the operators, in order."""
         return [node.name for node in self._nodes if node.name]
 
     def holds_current_stream(self) -> bool:

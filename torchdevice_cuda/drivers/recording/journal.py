@@ -9,7 +9,7 @@ import torch
 
 
 def memory_of(tensor: torch.Tensor) -> torch.UntypedStorage:
-    """The memory that a tensor lies in."""
+    """Return the memory that a tensor lies in."""
     return tensor.untyped_storage()
 
 

@@ -112,12 +112,12 @@ class Recorder(TorchDispatchMode):
 
 
 def modes() -> list[Any]:
-    """The dispatch modes that the calling thread has entered."""
+    """Return the dispatch modes that the calling thread has entered."""
     return [torch._C._get_dispatch_stack_at(place) for place in range(torch._C._len_torch_dispatch_stack())]
 
 
 def recording_here() -> Recording | None:
-    """The capture that what the calling thread does is part of, if it is of one."""
+    """Return the capture that what the calling thread does is part of, if it is of one."""
     for mode in [] if _here.foreign else reversed(modes()):
         if isinstance(mode, Recorder) and mode.recording.stream() is not None:
             return mode.recording

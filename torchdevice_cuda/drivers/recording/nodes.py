@@ -69,7 +69,7 @@ def calling(
 
 
 def flat(value: Any) -> Iterator[Any]:
-    """The results of a call, one by one."""
+    """Return the results of a call, one by one."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from flat(item)

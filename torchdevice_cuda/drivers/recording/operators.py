@@ -82,11 +82,11 @@ class Facts:
         return args[place] if place < len(args) else kwargs.get(self.names[place])
 
     def writes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-        """The tensors that a call writes to."""
+        """Return the tensors that a call writes to."""
         return [t for place in self.written for t in tensors(self.argument(place, args, kwargs))]
 
     def in_order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a copy that is done when it returns: what comes behind it in a graph finds it done."""
+        """Return the arguments of a blocking copy: later nodes of a graph find it done."""
         place = self.names.index("non_blocking") if "non_blocking" in self.names else None
         if place is None:
             return args, kwargs
@@ -95,7 +95,7 @@ class Facts:
         return args, {**kwargs, "non_blocking": False} if "non_blocking" in kwargs else kwargs
 
     def generator_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Generator | None:
-        """The generator that a call is given."""
+        """Return the generator that a call is given."""
         return None if self.generator is None else self.argument(self.generator, args, kwargs)
 
     def waits_in(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -126,7 +126,7 @@ def _read_rows() -> dict[str, dict[str, Any]]:
 
 @functools.cache
 def writing(op: Operator, key: str) -> Operator | None:
-    """The overload that computes the same into memory it is given, if the device has a kernel for it."""
+    """Return the overload that computes the same into memory it is given, if the device has a kernel for it."""
     wanted = [(argument.name, str(argument.type)) for argument in op._schema.arguments]
     if len(op._schema.returns) != 1 or str(op._schema.returns[0].type) != "Tensor":
         return None
@@ -140,7 +140,7 @@ def writing(op: Operator, key: str) -> Operator | None:
 
 
 def tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in an argument or a result."""
+    """Return the tensors in an argument or a result."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):

@@ -59,7 +59,7 @@ class _Call:
         return torch.zeros_like(tensor) if self._is_index(tensor) else tensor
 
     def new(self, results: list[Any]) -> list[tuple[int, torch.Tensor]]:
-        """The results in memory that was not there before, and their places."""
+        """Return the results in memory that was not there before, and their places."""
         before = {memory_of(tensor)._cdata for tensor in self.given}
         found = [(place, value) for place, value in enumerate(results) if isinstance(value, torch.Tensor)]
         return [(place, value) for place, value in found if memory_of(value)._cdata not in before]
@@ -92,13 +92,13 @@ class Recording:
         self.nodes.append(Node(name, work))
 
     def put_back(self) -> None:
-        """The program's memory and generators are as they were."""
+        """Restore the program's memory and generators."""
         self._draws.end()
         share(self._journal.put_back(), self._used)
         self._used.clear()
 
     def stream(self) -> StreamState | None:
-        """The calling thread's stream, if it takes part."""
+        """Return the calling thread's stream, if it takes part."""
         if self.capture.ended:
             return None
         device = self.capture.origin.device
@@ -234,7 +234,7 @@ class _Life:
 
 
 def _lives(own: Iterable[torch.UntypedStorage], used: list[tuple[int, torch.Tensor]]) -> list[_Life]:
-    """The lives of memory that was made in the capture, in the order in which they begin."""
+    """Return the lives of memory that was made in the capture, in the order in which they begin."""
     found = {storage._cdata: _Life(storage, len(used), -1) for storage in own}
     for place, tensor in used:
         life = found.get(tensor.untyped_storage()._cdata)

@@ -56,7 +56,7 @@ class VirtualDriver(HostDriver):
 
     @property
     def native(self) -> Native | None:
-        """The compiled device, installed in this process; ``None`` where the program may see none."""
+        """Return the compiled device, installed in this process; ``None`` where the program may see none."""
         return self._module if self._installs else None
 
     @functools.cached_property
@@ -105,17 +105,17 @@ class VirtualDriver(HostDriver):
 
     @functools.cached_property
     def streams(self) -> NativeStreams:
-        """The device's streams."""
+        """Return the device's streams."""
         return NativeStreams(self._module, self._count)
 
     @functools.cached_property
     def memory(self) -> NativeMemory:
-        """The device's memory."""
+        """Return the device's memory."""
         return NativeMemory(self._module, self._count)
 
     @property
     def can_capture(self) -> bool:
-        """The device records what it is given."""
+        """Return true: the device can record its work."""
         return True
 
     @property
@@ -160,7 +160,7 @@ class VirtualDriver(HostDriver):
         return super().unregister_host_memory(address)
 
     def current_device(self) -> int:
-        """The calling thread's current device, as torch's C++ keeps it."""
+        """Return the calling thread's current device, as torch's C++ keeps it."""
         return self._module.get_device()
 
     def set_device(self, index: int) -> None:

@@ -242,7 +242,7 @@ class NativeMemory(Memory):
         self._native.attach_out_of_memory_observer(observer)
 
     def out_of_memory(self, size: int, device: int) -> Exception:
-        """The allocator words and counts its own errors; this one is for requests that never reach it."""
+        """Return the error for requests that never reach the allocator, which creates and counts its own errors."""
         import torch
 
         return torch._C.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {size / 2**30:.2f} GiB.")

@@ -58,7 +58,7 @@ class NativeStreams(Streams):
         self._native.synchronize(self._valid(device))
 
     def watch_synchronization(self, mode: int) -> None:
-        """The kernels tell."""
+        """Let the kernels report synchronization."""
         self._native.watch_synchronization(mode)
 
     def is_capturing(self, stream_id: int, device: int) -> bool:
@@ -72,7 +72,7 @@ class NativeStreams(Streams):
         return EventState(timing, native=self._native.Event(interprocess=True))
 
     def event_name(self, event: EventState) -> bytes:
-        """The name by which other processes open it."""
+        """Return the name by which other processes open it."""
         name: bytes = event.native.name
         return name
 

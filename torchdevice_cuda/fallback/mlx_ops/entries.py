@@ -52,7 +52,7 @@ class UnfitError(ValueError):
 
 
 def tensors(values: Iterable[Any]) -> list[torch.Tensor]:
-    """The tensors among arguments, those in lists too."""
+    """Return the tensors among arguments, those in lists too."""
     found: list[torch.Tensor] = []
     for value in values:
         if isinstance(value, torch.Tensor):

@@ -17,7 +17,7 @@ _PREFIXES = {"torch.linalg.": "linalg_", "torch.special.": "special_", "torch.ff
 
 @functools.cache
 def published() -> frozenset[str]:
-    """The names of ``torch.cuda``, its modules too; none where torch is not installed."""
+    """Return the names of ``torch.cuda``, its modules too; none where torch is not installed."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return frozenset()

@@ -47,14 +47,14 @@ class Result(NamedTuple):
 
 
 def chosen_driver(settings: Settings) -> str:
-    """The driver that is meant: ``auto`` is what this kind of machine gets without an NVIDIA GPU."""
+    """Return the driver that is meant: ``auto`` is what this kind of machine gets without an NVIDIA GPU."""
     if settings.driver != "auto":
         return settings.driver
     return MPS if sys.platform == "darwin" or settings.emulate_mps else VIRTUAL
 
 
 def run(paths: Sequence[str], form: str, settings: Settings) -> tuple[str, int]:
-    """The text to print and the exit status: 1 where something is unsupported."""
+    """Return the text to print and the exit status: 1 where something is unsupported."""
     if form not in FORMATS:
         hint = suggest_value(form, FORMATS)
         raise ScanError(f"--format={form!r} cannot be read; allowed: {', '.join(FORMATS)}{hint}")
@@ -107,7 +107,7 @@ def _all_uses(files: Sequence[str], driver: str) -> Iterator[_Read]:
 
 
 def _shown(results: Iterator[_Read], count: int) -> Iterator[_Read]:
-    """The results, with progress on a terminal."""
+    """Return the results, with progress on a terminal."""
     shows = sys.stderr is not None and sys.stderr.isatty()
     last = 0.0
     for done, result in enumerate(results):

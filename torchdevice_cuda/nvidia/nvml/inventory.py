@@ -95,7 +95,7 @@ def _expected(index: int, settings: Settings) -> monitoring.Device:
 
 @functools.cache
 def cuda_version() -> str:
-    """The CUDA that the installed torch goes with."""
+    """Return the CUDA that the installed torch goes with."""
     try:
         return _compat.cuda_version(metadata.version("torch"))
     except metadata.PackageNotFoundError:

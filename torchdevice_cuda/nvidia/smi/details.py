@@ -32,7 +32,7 @@ _SECTION_OF = {
 
 
 def version() -> str:
-    """The text of ``--version``."""
+    """Return the text of ``--version``."""
     driver, cuda = inventory.driver_version(), inventory.cuda_version()
     rows = [
         ("NVIDIA-SMI version", driver),

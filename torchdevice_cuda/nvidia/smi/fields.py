@@ -25,7 +25,7 @@ class Moment:
 
     @property
     def stamp(self) -> str:
-        """The time of the look, as the tool writes it."""
+        """Return the time of the look, as the tool writes it."""
         return time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(self.at)) + f".{int(self.at * 1000) % 1000:03d}"
 
 
@@ -223,7 +223,7 @@ _ALIASES_OF_USER = {"name": "process_name", "used_memory": "used_gpu_memory"}
 
 
 def find(name: str, fields: Mapping[str, Field], aliases: Mapping[str, str]) -> Field | None:
-    """The field of a name, if there is one."""
+    """Return the field of a name, if there is one."""
     return fields.get(aliases.get(name, name))
 
 

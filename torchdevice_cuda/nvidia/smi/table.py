@@ -24,7 +24,7 @@ _PROCESSES = """\
 
 
 def text(moment: Moment) -> str:
-    """The whole of it."""
+    """Return the whole table."""
     when = time.strftime("%a %b %e %H:%M:%S %Y", time.localtime(moment.at))
     version, cuda = inventory.driver_version(), inventory.cuda_version()
     title = f" NVIDIA-SMI {version:<22} Driver Version: {version:<14} CUDA Version: {cuda:<8}"

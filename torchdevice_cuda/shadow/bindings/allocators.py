@@ -65,12 +65,12 @@ _allocator = _cuda_CUDAAllocator()
 
 
 def _cuda_getAllocator() -> _cuda_CUDAAllocator:
-    """The allocator in use."""
+    """Return the allocator in use."""
     return _allocator
 
 
 def _cuda_getAllocatorBackend() -> str:
-    """The kind of allocator."""
+    """Return the kind of allocator."""
     return backend()
 
 
@@ -87,7 +87,7 @@ def _cuda_changeCurrentAllocator(allocator: _cuda_CUDAAllocator) -> NoReturn:
 
 
 def not_replaced() -> RuntimeError:
-    """The error for asking that device memory come from functions of the program's own."""
+    """Return the error for asking that device memory come from functions of the program's own."""
     return RuntimeError(
         f"the {active().name!r} driver of torchdevice_cuda takes device memory from the host's allocator, which a "
         "pluggable CUDA allocator cannot replace"
@@ -128,6 +128,6 @@ def _cuda_setCheckpointPoolState(
 
 
 def _cuda_cudaCachingAllocator_set_allocator_settings(settings: str) -> None:
-    """The allocator's settings, under the name of torch 2.9 and older."""
+    """Set the allocator's options, under the name of torch 2.9 and older."""
     parse: Callable[[str], None] = named("torch._C._accelerator_setAllocatorSettings") or active().memory.configure
     parse(settings)

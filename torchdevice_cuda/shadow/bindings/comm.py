@@ -25,7 +25,7 @@ def on_device(tensor: torch.Tensor) -> bool:
 
 
 def place_of(index: int) -> torch.device:
-    """The device that stands for ``cuda:index``."""
+    """Return the device that stands for ``cuda:index``."""
     driver = active()
     driver.check(index)
     # A bare "cpu" and not "cpu:1": every device of the cpu driver is the same memory.
@@ -33,7 +33,7 @@ def place_of(index: int) -> torch.device:
 
 
 def index_of(tensor: torch.Tensor, otherwise: int) -> int:
-    """The index of a tensor's device; ``otherwise`` where its device has none, -1 where it is not on the device."""
+    """Return the index of a tensor's device; ``otherwise`` if the device has none, -1 for another device."""
     if not on_device(tensor):
         return -1
     return otherwise if tensor.device.index is None else tensor.device.index
@@ -68,7 +68,7 @@ def _non_negative(index: int) -> int:
 
 # ------------------------------------------------------------------------ broadcast
 def _broadcast(tensor: torch.Tensor, devices: Sequence[int]) -> list[torch.Tensor]:
-    """The tensor itself on its own device, a copy on every other."""
+    """Return the tensor itself on its own device, a copy on every other."""
     results = []
     for position, index in enumerate(devices):
         _non_negative(index)
@@ -96,7 +96,7 @@ def _broadcast_out(tensor: torch.Tensor, out: Sequence[torch.Tensor]) -> list[to
 def _broadcast_coalesced(
     tensors: Sequence[torch.Tensor], devices: Sequence[int], buffer_size: int
 ) -> list[list[torch.Tensor]]:
-    """The tensors themselves on the first device, copies on every other. Host copies gain nothing from a buffer."""
+    """Return the tensors themselves on the first device, copies on every other; a buffer would save nothing here."""
     if any(index_of(tensor, otherwise=devices[0]) != devices[0] for tensor in tensors):
         raise RuntimeError(f"All tensors must be on devices[0]: {devices[0]}")
     copies = [[tensor.to(place_of(index), copy=True) for tensor in tensors] for index in devices[1:]]
@@ -172,7 +172,7 @@ def _scatter_out(
 
 # --------------------------------------------------------------------------- gather
 def _gathered_shape(tensors: Sequence[torch.Tensor], dim: int) -> tuple[list[int], int]:
-    """The shape of the tensors joined along a dimension, and that dimension counted from the front."""
+    """Return the shape of the tensors joined along a dimension, and that dimension counted from the front."""
     if not tensors:
         raise RuntimeError("Expected at least one tensor to gather from")
     dim = _wrap(dim, tensors[0])
@@ -211,7 +211,7 @@ def _gather_out(tensors: Sequence[torch.Tensor], out: torch.Tensor, dim: int) ->
 
 
 def _gather(tensors: Sequence[torch.Tensor], dim: int, destination_index: int | None) -> torch.Tensor:
-    """The tensors joined along a dimension, on a device; -1 is the host."""
+    """Return the tensors joined along a dimension, on a device; -1 is the host."""
     expected, dim = _gathered_shape(tensors, dim)
     first = tensors[0]
     if destination_index == -1:

@@ -35,7 +35,7 @@ class _CUuuid:
 
     @property
     def bytes(self) -> list[int]:
-        """The sixteen bytes."""
+        """Return the sixteen bytes."""
         return list(self._uuid.bytes)
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class _CudaDeviceProperties:
 
     @property
     def uuid(self) -> _CUuuid:
-        """The device's UUID."""
+        """Return the device's UUID."""
         return self._uuid
 
     def __repr__(self) -> str:
@@ -91,7 +91,7 @@ _properties: dict[DeviceProperties, _CudaDeviceProperties] = {}
 
 
 def _get_device_properties(device: int) -> _CudaDeviceProperties:
-    """The properties of a device; the same object each time."""
+    """Return the properties of a device; the same object each time."""
     facts = active().facts(active().check(device))
     known = _properties.get(facts)
     if known is None:
@@ -131,7 +131,7 @@ def _whole(value: object, what: str) -> int:
 
 
 def _cuda_getDevice() -> int:
-    """The calling thread's current device."""
+    """Return the calling thread's current device."""
     return active().current_device()
 
 
@@ -197,12 +197,12 @@ def _cuda_clear_flag() -> None:
 
 
 def _cuda_getArchFlags() -> str:
-    """The architectures code is built for: the one the device claims."""
+    """Return the architectures code is built for: the one the device claims."""
     return " ".join(architectures(active()))
 
 
 def _cuda_getCompiledVersion() -> int:
-    """The CUDA version as one number, 12080 for 12.8."""
+    """Return the CUDA version as one number, 12080 for 12.8."""
     major, _, minor = (torch.version.cuda or cuda_version(torch.__version__)).partition(".")
     return int(major) * 1000 + int(minor) * 10
 

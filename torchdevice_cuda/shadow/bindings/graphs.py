@@ -46,7 +46,7 @@ def _graph_pool_handle() -> tuple[int, int]:
 
 
 def capture_unavailable() -> RuntimeError:
-    """The error for starting a capture on a driver that has no graphs."""
+    """Return the error for starting a capture on a driver that has no graphs."""
     return RuntimeError(
         f"CUDA graphs cannot be captured with torchdevice_cuda's {active().name!r} driver. Run this code without a "
         "graph (call the captured function directly in place of graph.replay()), or with another driver"
@@ -121,7 +121,7 @@ class _CUDAGraph(pybind.PybindObject):
         self.__raw_is_live = self.__keeps
 
     def capture_end_pre(self) -> None:
-        """The first part of it, after which torch's hooks may look at what was captured."""
+        """End the first part of a capture, after which torch's hooks may look at the captured graph."""
         self.__stop_recording()
 
     def __stop_recording(self) -> None:
@@ -144,7 +144,7 @@ class _CUDAGraph(pybind.PybindObject):
             )
 
     def capture_end_post(self) -> None:
-        """The other part."""
+        """End the second part of a capture."""
         if not self.__ended:
             raise cuda_error(_ILLEGAL_STATE)
         self.__raw_is_live = self.__keeps
@@ -188,7 +188,7 @@ class _CUDAGraph(pybind.PybindObject):
         return self.__instantiated
 
     def pool(self) -> tuple[int, int]:
-        """The id of the memory that belongs to what was captured."""
+        """Return the id of the memory that belongs to what was captured."""
         if not self.__ended or self.__pool is None:
             raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
         return self.__pool
@@ -239,7 +239,7 @@ class _CUDAGraph(pybind.PybindObject):
 
     @staticmethod
     def get_currently_capturing_graph() -> _CUDAGraph:
-        """The graph that is being captured on the current stream."""
+        """Return the graph that is being captured on the current stream."""
         return _CUDAGraph.__captured()
 
     @staticmethod

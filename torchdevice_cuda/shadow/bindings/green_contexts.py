@@ -45,7 +45,7 @@ _thread = _Thread()
 
 
 def green_context_unavailable() -> RuntimeError:
-    """The error for asking for one where torch makes it without its own bindings."""
+    """Return the error for asking for one where torch makes it without its own bindings."""
     return RuntimeError(
         "Green contexts divide the multiprocessors of an NVIDIA GPU: from torch 2.14 on they are made by NVIDIA's own "
         f"library, and the {active().name!r} driver of torchdevice_cuda has none. Use streams in place of contexts"

@@ -35,7 +35,7 @@ _LAST_FOR_OLD_DEVICES, _NEWER_NEED = (9, 10, 2), (7, 5)
 
 # ---------------------------------------------------------------------------- cuDNN
 def getRuntimeVersion() -> tuple[int, int, int]:
-    """The version of cuDNN that goes with this release of torch and the claimed compute capability."""
+    """Return the version of cuDNN that goes with this release of torch and the claimed compute capability."""
     version = cudnn_version(torch.__version__)
     if active().settings.claimed_capability < _NEWER_NEED:
         return min(version, _LAST_FOR_OLD_DEVICES)
@@ -43,12 +43,12 @@ def getRuntimeVersion() -> tuple[int, int, int]:
 
 
 def getCompileVersion() -> tuple[int, int, int]:
-    """The version torch would have been compiled against: the same."""
+    """Return the version torch would have been compiled against: the same."""
     return getRuntimeVersion()
 
 
 def _cudnn_version_int() -> int:
-    """The version as one number, 91002 for 9.10.2."""
+    """Return the version as one number, 91002 for 9.10.2."""
     major, minor, patch = getRuntimeVersion()
     return major * 10000 + minor * 100 + patch
 
@@ -171,7 +171,7 @@ def _cuda_getHipblasltVersion() -> NoReturn:
 
 # ----------------------------------------------------------------------- cuSPARSELt
 def _cusparselt_version_int() -> int:
-    """The version that goes with this release of torch."""
+    """Return the version that goes with this release of torch."""
     return cusparselt_version(torch.__version__)
 
 

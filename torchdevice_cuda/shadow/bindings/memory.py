@@ -63,7 +63,7 @@ def _cuda_resetPeakHostMemoryStats() -> None:
 
 
 def _cuda_getMemoryFraction(device: int) -> float:
-    """The share of a device's memory this process may take."""
+    """Return the share of a device's memory this process may take."""
     return active().memory.fraction(active().check(device))
 
 
@@ -230,7 +230,7 @@ def _cuda_setMemoryMetadata(text: str) -> None:
 
 
 def _cuda_getMemoryMetadata() -> str:
-    """The text recorded with the calling thread's allocations."""
+    """Return the text recorded with the calling thread's allocations."""
     return active().memory.metadata
 
 
@@ -284,7 +284,7 @@ class _MemPool:
 
     @property
     def id(self) -> PoolId:
-        """The pool's id."""
+        """Return the pool's id."""
         return self._id
 
     @property
@@ -312,7 +312,7 @@ class _MemPoolContext:
 
     @staticmethod
     def active_pool() -> _MemPool | None:
-        """The pool that is active, if there is one."""
+        """Return the pool that is active, if there is one."""
         return _MemPoolContext._active[-1] if _MemPoolContext._active else None
 
 

@@ -22,7 +22,7 @@ Communicators = Sequence[object]
 
 
 def _nccl_version() -> int:
-    """The version that this release of torch comes with, packed as torch packs it."""
+    """Return the version that this release of torch comes with, packed as torch packs it."""
     major, minor, patch = nccl_version(torch.__version__)
     return major << 32 | minor << 16 | patch
 
@@ -138,7 +138,7 @@ _OPERATIONS: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
 
 
 def _reduced(inputs: Sequence[torch.Tensor], op: int) -> torch.Tensor:
-    """The inputs combined, on the first one's device, in their own dtype."""
+    """Return the inputs combined, on the first one's device, in their own dtype."""
     if not 0 <= op < len(_OPERATIONS):
         raise RuntimeError(f"NCCL Error 4: invalid argument: there is no reduction {op}")
     first = inputs[0].device

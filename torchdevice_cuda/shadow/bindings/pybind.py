@@ -42,12 +42,12 @@ class PybindEnum:
 
     @property
     def value(self) -> int:
-        """The number."""
+        """Return the number."""
         return self.__value
 
     @property
     def name(self) -> str:
-        """The member's name; ``???`` for a number that has none."""
+        """Return the member's name; ``???`` for a number that has none."""
         return next((name for name, member in self.__members__.items() if member.value == self.__value), "???")
 
     def __int__(self) -> int:

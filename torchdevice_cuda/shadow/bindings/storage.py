@@ -78,7 +78,7 @@ _next_handle = 1
 
 
 def _untyped(storage: object) -> torch.UntypedStorage:
-    """The bytes of a storage on the driver's device, or CUDA's error."""
+    """Return the bytes of a storage on the driver's device, or CUDA's error."""
     untyped = getattr(storage, "_untyped_storage", storage)
     if not isinstance(untyped, torch.UntypedStorage):
         raise TypeError(f"expected a storage, but got {type(storage).__name__}")
@@ -134,7 +134,7 @@ def _descriptor(handle: int, function: str) -> int:
 
 
 def _view(storage: torch.UntypedStorage) -> memoryview:
-    """The bytes of a host storage."""
+    """Return the bytes of a host storage."""
     return memoryview((ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())).cast("B")
 
 

@@ -58,7 +58,7 @@ class _CudaStreamBase(StreamMethods, torch._C.Stream):
 
     @property
     def cuda_stream(self) -> int:
-        """The stream's handle, as an integer; 0 is the default stream's."""
+        """Return the stream's handle, as an integer; 0 is the default stream's."""
         return self._state().handle
 
     @property
@@ -68,7 +68,7 @@ class _CudaStreamBase(StreamMethods, torch._C.Stream):
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
-        """The least and the greatest priority."""
+        """Return the least and the greatest priority."""
         return LEAST_PRIORITY, GREATEST_PRIORITY
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
@@ -123,12 +123,12 @@ class _CudaEventBase(EventMethods, torch._C.Event):  # type: ignore[override]
 
     @property
     def device(self) -> torch.device | None:  # type: ignore[override]
-        """The device the event was recorded on; ``None`` before."""
+        """Return the device the event was recorded on; ``None`` before."""
         return None if self._event.device is None else torch.device("cuda", self._event.device)
 
     @property
     def cuda_event(self) -> int:
-        """The event's handle, as an integer; 0 before it is recorded."""
+        """Return the event's handle, as an integer; 0 before it is recorded."""
         return self._event.handle
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
@@ -173,7 +173,7 @@ def _cuda_getStreamFromExternal(handle: int, device: int) -> tuple[int, int, int
 
 
 def _cuda_getCurrentRawStream(device: int) -> int:
-    """The handle of the calling thread's current stream."""
+    """Return the handle of the calling thread's current stream."""
     device = _valid(device, "getCurrentRawStream")
     streams = active().streams
     return streams.state(streams.current(device), device).handle

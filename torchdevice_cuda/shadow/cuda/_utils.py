@@ -22,12 +22,12 @@ _rtc, _runtime = compiled.Rtc(), compiled.Runtime()
 
 
 def _get_nvrtc_library() -> compiled.Rtc:
-    """The functions of NVRTC that compile a kernel."""
+    """Return the functions of NVRTC that compile a kernel."""
     return _rtc
 
 
 def _get_cuda_library() -> compiled.Runtime:
-    """The functions of the driver that load and launch it."""
+    """Return the functions of the driver that load and launch it."""
     return _runtime
 
 

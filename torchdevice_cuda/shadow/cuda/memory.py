@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def list_gpu_processes(device: "Device" = None) -> str:
-    """The processes of the user that use a device, with their memory."""
+    """Return the processes of the user that use a device, with their memory."""
     device = _get_device_index(device, optional=True)
     users = active().users(device)
     if is_initialized():

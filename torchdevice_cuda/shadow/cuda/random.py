@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _index_of(device: int | str | torch.device) -> int:
-    """The index of the generator that a device argument means."""
+    """Return the index of the generator that a device argument means."""
     if isinstance(device, str):
         device = torch.device(device)
     elif isinstance(device, int):
@@ -25,7 +25,7 @@ def _index_of(device: int | str | torch.device) -> int:
 
 
 def get_rng_state(device: int | str | torch.device = "cuda") -> Tensor:
-    """The state of a device's generator, as a tensor of bytes on the CPU."""
+    """Return the state of a device's generator, as a tensor of bytes on the CPU."""
     _lazy_init()
     return active().generator_state(torch.cuda.default_generators[_index_of(device)])
 

@@ -69,7 +69,7 @@ def asked_by_program() -> bool:
 
 
 def _program_frame(frame: FrameType) -> tuple[FrameType, bool]:
-    """The innermost frame of the program from here on outwards, else the outermost of all; and whether it is its."""
+    """Return the innermost frame of the program, else the outermost of all; and whether it is the program's."""
     while (frame.f_globals.get("__name__") or "").partition(".")[0] in LIBRARY_PACKAGES:
         if frame.f_back is None:
             return frame, False

@@ -28,7 +28,7 @@ def _narrowed(value: Any) -> Any:
 
 
 def _without_devices(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """The arguments of a conversion less the device: a name, an object, or the index of one."""
+    """Return the arguments of a conversion less the device: a name, an object, or the index of one."""
     named = args and (
         isinstance(args[0], (torch.device, int)) or (isinstance(args[0], str) and "Tensor" not in args[0])
     )

@@ -20,7 +20,7 @@ class Change:
 
 
 def dotted(owner: Any, name: str) -> str:
-    """The name under which a program finds an attribute: ``torch.Tensor.to``."""
+    """Return the name under which a program finds an attribute: ``torch.Tensor.to``."""
     if isinstance(owner, types.ModuleType):
         return f"{owner.__name__}.{name}"
     kind = owner if isinstance(owner, type) else type(owner)

@@ -57,7 +57,7 @@ class CudaGenerator(_Generator):  # type: ignore[misc]
 
     @property
     def own(self) -> Any:
-        """The generator as torch has it; of those that share a state, the one that draws."""
+        """Return the generator as torch has it; of those that share a state, the one that draws."""
         return super() if self._leader is None else self._leader.own
 
     # ------------------------------------------------------------------- states
@@ -82,7 +82,7 @@ class CudaGenerator(_Generator):  # type: ignore[misc]
         return self
 
     def initial_seed(self) -> int:
-        """The seed that it has."""
+        """Return the seed that it has."""
         return int(self.own.initial_seed())
 
     def seed(self) -> int:

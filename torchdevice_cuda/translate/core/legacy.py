@@ -21,7 +21,7 @@ PREFIXES = ("BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int"
 
 
 def dtypes(module: str) -> dict[str, torch.dtype]:
-    """The data type of each type of a module, by its full name: ``torch.cuda.FloatTensor``."""
+    """Return the data type of each type of a module, by its full name: ``torch.cuda.FloatTensor``."""
     return {f"{module}.{prefix}Tensor": getattr(torch, f"{prefix}Tensor").dtype for prefix in PREFIXES}
 
 
@@ -76,7 +76,7 @@ def _is_kind(instance: Any, dtype: torch.dtype, layout: torch.layout) -> bool:
 
 
 def _on_cuda(device: Any) -> Any:
-    """The device that a constructor is asked for, ``cuda`` where it is not said."""
+    """Return the device that a constructor is asked for, ``cuda`` where it is not said."""
     kind = "cuda" if device is None else torch.device(device).type
     if kind != "cuda":
         raise RuntimeError(f"legacy constructor expects device type: cuda but device type: {kind} was passed")
@@ -112,7 +112,7 @@ def attributes(host: Any) -> dict[str, Any]:
 
 
 def legacy_class(translator: Translator, name: str, module: str, host: Any) -> type:
-    """The class of a name in ``torch.cuda`` or ``torch.cuda.sparse``, over the one of the CPU."""
+    """Return the class of a name in ``torch.cuda`` or ``torch.cuda.sparse``, over the one of the CPU."""
     own = {"__module__": module, "is_cuda": True, "_host": host, "_translator": translator}
     return TensorType(name, (), attributes(host) | own)
 

@@ -31,12 +31,12 @@ def crossing(context: Context) -> Callable[[torch.Tensor, bool], bool]:
 
 
 def _copied(copy: Any) -> Any:
-    """The argument ``copy`` of a move that has to copy; what is no boolean is left for torch to refuse."""
+    """Return the argument ``copy`` of a move that has to copy; what is no boolean is left for torch to refuse."""
     return True if copy is False else copy
 
 
 def copying(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
-    """The arguments of ``to`` after the device, for a move that gives another tensor in any case."""
+    """Return the arguments of ``to`` after the device, for a move that gives another tensor in any case."""
     if len(args) >= _BEFORE_COPY:
         return (*args[: _BEFORE_COPY - 1], _copied(args[_BEFORE_COPY - 1]), *args[_BEFORE_COPY:]), kwargs
     return args, {**kwargs, "copy": _copied(kwargs.get("copy", False))}

@@ -76,7 +76,7 @@ def destination(request: Request, accelerator: str, policy: str, override: bool)
 
 
 def default_policy(redirects: bool, allow_redirects: bool, chosen: str | None) -> str:
-    """The policy in force: the one chosen, else redirects where they are demanded or are the driver's default."""
+    """Return the policy in force: the chosen one, else ``accelerate`` if it is demanded or the driver's default."""
     if chosen is not None:
         return chosen
     return ACCELERATE if allow_redirects or redirects else FAITHFUL

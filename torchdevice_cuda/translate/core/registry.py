@@ -39,7 +39,7 @@ class Patch:
 
     @property
     def file(self) -> str:
-        """The file that it is in, as people name it."""
+        """Return the file that it is in, as people name it."""
         path = Path(self.apply.__code__.co_filename)
         return path.relative_to(_ROOT).as_posix() if path.is_relative_to(_ROOT) else str(path)
 
@@ -81,7 +81,7 @@ def patch(*targets: str, traits: Trait, without: Trait = NONE) -> Callable[[Appl
 
 
 def of_module(module: str) -> tuple[Patch, ...]:
-    """The patches that a module registered, in the order in which they stand there."""
+    """Return the patches that a module registered, in the order in which they stand there."""
     return tuple(_registry.get(module, ()))
 
 

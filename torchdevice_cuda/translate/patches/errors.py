@@ -158,7 +158,7 @@ class InFlight:
         return RuntimeError if str(error) == self._latest else torch._C.OutOfMemoryError
 
     def attributes_of(self, module: ModuleType) -> Callable[[str], Any]:
-        """The ``__getattr__`` of a module that has lost the class to this."""
+        """Return the ``__getattr__`` of a module that has lost the class to this."""
         original = vars(module).get("__getattr__")
 
         def __getattr__(name: str) -> Any:

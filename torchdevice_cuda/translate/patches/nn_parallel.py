@@ -78,7 +78,7 @@ class HostGather:
 
     @staticmethod
     def apply(target_device: Any, dim: int, *inputs: torch.Tensor) -> torch.Tensor:
-        """The inputs, one behind the other along a dimension; scalars become a vector."""
+        """Return the inputs, one behind the other along a dimension; scalars become a vector."""
         if dim == 0 and all(tensor.dim() == 0 for tensor in inputs):
             warnings.warn(
                 "Was asked to gather along dimension 0, but all input tensors were scalars; will instead unsqueeze "
@@ -105,7 +105,7 @@ class DeviceGather(HostGather):
 
     @staticmethod
     def apply(target_device: Any, dim: int, *inputs: torch.Tensor) -> torch.Tensor:
-        """The inputs, one behind the other along a dimension; -1 is the CPU."""
+        """Return the inputs, one behind the other along a dimension; -1 is the CPU."""
         gathered = HostGather.apply(target_device, dim, *inputs)
         if not isinstance(target_device, (int, str, torch.device)):
             target_device = torch.cuda.current_device()  # as torch reads what names no device

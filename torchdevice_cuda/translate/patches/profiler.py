@@ -106,7 +106,7 @@ def device_profiled(context: Context) -> None:
 
 
 def _properties(driver: Driver) -> str:
-    """The members of Kineto's ``deviceProperties``, with commas between."""
+    """Return the members of Kineto's ``deviceProperties``, with commas between."""
     shown = []
     for index in range(driver.device_count()):
         facts = driver.facts(index)

@@ -35,7 +35,7 @@ def is_traced() -> bool:
 
 
 def _generator(driver: Driver, asked: Any) -> torch.Generator:
-    """The generator from which a random tensor for CUDA is drawn where CUDA's generator is not the CPU's."""
+    """Return the generator from which a random tensor for CUDA is drawn where CUDA's generator is not the CPU's."""
     generators = driver.generators()
     if len(generators) == 1:
         return generators[0]

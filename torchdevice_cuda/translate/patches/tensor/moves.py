@@ -202,7 +202,7 @@ def to_partial(context: Context) -> None:
     waits = Trait.RACING_COPIES in context.traits
 
     def translated(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
-        """The arguments of a move, with the real device, and without haste where copies race."""
+        """Return the arguments of a move, with the real device, and without haste where copies race."""
         asked = args[0] if args else kwargs.get("device")
         if asked is None or not names_a_device(asked):
             return args, kwargs
