@@ -62,7 +62,7 @@ class CompileError(Exception):
 
 
 def compile_library(source: str, file: str, expressions: Sequence[str], options: Sequence[str]) -> bytes:
-    """A library with the kernels that the expressions name, and all of ``extern "C"``."""
+    """Return a library with the kernels that the expressions name, and all of ``extern "C"``."""
     from ..native import half  # most programs compile none
 
     words = [option for option in options if not option.startswith(("--pch", "--std="))]
@@ -164,7 +164,7 @@ def _is_plain_c(found: list[tokens.Token], at: int) -> bool:
 
 # ------------------------------------------------------------- NVRTC
 def _as_text(library: bytes) -> bytes:
-    """A library where PTX is expected."""
+    """Wrap a library as text where PTX is expected."""
     return _TEXT + base64.b64encode(library)
 
 
@@ -194,7 +194,7 @@ class Rtc:
         return _SUCCESS
 
     def nvrtcAddNameExpression(self, program: Any, name: bytes) -> int:
-        """A kernel that is asked for, which may be an instance of a template."""
+        """Add a kernel to compile, which may be an instance of a template."""
         self._programs[program.value]["expressions"].append(name.decode())
         return _SUCCESS
 
@@ -210,7 +210,7 @@ class Rtc:
         return _SUCCESS
 
     def nvrtcGetErrorString(self, result: int, words: Any) -> int:
-        """A code's name."""
+        """Return a code's name."""
         words._obj.value = _NVRTC_WORDS.get(result, "NVRTC_ERROR unknown").encode()
         return _SUCCESS
 
@@ -305,7 +305,7 @@ class Runtime:
         return library
 
     def cuModuleGetFunction(self, function: Any, module: Any, name: bytes) -> int:
-        """A kernel of a library."""
+        """Return a kernel of a library."""
         library = self._libraries[module.value]
         try:
             found = getattr(library, _symbol(name.decode()))
@@ -337,7 +337,7 @@ class Runtime:
         return _INVALID_VALUE if result == 9 else result
 
     def cuGetErrorString(self, error: int, words: Any) -> int:
-        """A code in words."""
+        """Return a code in words."""
         known = {
             _INVALID_VALUE: b"invalid argument",
             _NOT_FOUND: b"named symbol not found",

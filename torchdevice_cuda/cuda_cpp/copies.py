@@ -25,7 +25,7 @@ leaving = Leaving()
 
 
 def to_host(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy on the host: `torch.Tensor.cpu` may be redirected."""
+    """Return a copy on the host: `torch.Tensor.cpu` may be redirected."""
     copied: torch.Tensor = torch._C.TensorBase.cpu(tensor.detach())
     return copied
 

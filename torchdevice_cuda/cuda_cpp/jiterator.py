@@ -77,7 +77,7 @@ def _kernel(code: str, name: str, by_reference: bool, inputs: int, outputs: int,
 
 
 def _number(value: Any, dtype: torch.dtype) -> list[Any]:
-    """A number given by name, as the kernel takes it."""
+    """Return a number given by name, as the kernel takes it."""
     if dtype.is_complex:
         held = complex(value)
         return [(ctypes.c_double * 2)(held.real, held.imag)]

@@ -33,7 +33,7 @@ _ARCHIVE = b"!<arch>\n"
 
 
 def _script(version: str) -> str:
-    """A shell's script: the interpreter is the one that made it, and looks at nothing of the program's."""
+    """Return a shell's script: the interpreter is the one that made it, and looks at nothing of the program's."""
     path = shlex.quote(str(_PACKAGES))
     return (
         "#!/bin/sh\n"

@@ -267,7 +267,7 @@ def _shared(tokens: list[Token], texts: list[str], at: int, *, in_function: bool
 
 
 def _without_alignment(kind: str) -> str:
-    """A type's text without what it says of alignment."""
+    """Return a type's text without what it says of alignment."""
     return re.sub(r"(?:alignas|__attribute__|__align__)\s*(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))", "", kind).strip()
 
 

@@ -20,7 +20,7 @@ noted = threading.local()
 
 
 def taken(group: Any, backend: Any) -> bool:
-    """A group gets a backend; whether it is ours, or one that checks calls of ours."""
+    """Register the backend of a group; return whether it is ours, or one that checks our calls."""
     ours: ProcessGroupNCCL | None = getattr(made, "backend", None)
     if ours is None or not (backend is ours or isinstance(backend, _ProcessGroupWrapper)):
         return backend_of(group) is not None

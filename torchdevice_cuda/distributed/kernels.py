@@ -84,7 +84,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 def _plain(backend: Any, call: Call, args: Sequence[Any], options: tuple[Any, ...], carrier: Carrier) -> Any:
-    """A call of a backend that is not ours, such as Gloo's, on the accelerator's tensors: its own rules hold."""
+    """Call a backend that is not ours, such as Gloo's, on the accelerator's tensors: its own rules hold."""
     given = _tensors(list(args))
     lent = carrier.lend(given)
     brought = [one.contiguous() if one.layout is torch.strided else one for one in lent]
@@ -159,7 +159,7 @@ _REDUCTIONS = {kind: ReduceOp(kind) for kind in _Kind.__members__.values() if ki
 
 
 def reduction(boxed: Any) -> Any:
-    """A reduction as backends take it. What the dispatcher does not tell was noted where Python called."""
+    """Return a reduction as backends take it. What the dispatcher does not tell was noted where Python called."""
     number = reduction_number(boxed)
     if number is None or _Kind(number) == _Kind.PREMUL_SUM:
         return getattr(groups.noted, "reduction", None) or _REDUCTIONS[_Kind.SUM]

@@ -37,7 +37,7 @@ class NCCLConfig:
             setattr(self, name, value)
 
     def unsafe_get_ptr(self) -> int:
-        """An address; nobody can read it here."""
+        """Return an address; nobody can read it here."""
         return id(self)
 
     def __copy__(self) -> NCCLConfig:

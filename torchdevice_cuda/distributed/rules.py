@@ -116,7 +116,7 @@ def check_float8(dtype: torch.dtype) -> None:
 
 
 def real(tensor: torch.Tensor, kind: Any) -> torch.Tensor:
-    """A complex tensor as its real and imaginary parts."""
+    """Return a complex tensor as its real and imaginary parts."""
     if not tensor.is_complex():
         return tensor
     if kind not in _COMPLEX:

@@ -122,5 +122,5 @@ def _told(found: Finding) -> tuple[str, dict[str, Any]]:
 
 
 def folder() -> str:
-    """A folder for files, which is gone when the check has ended: that of the answers."""
+    """Return a folder for files, which is gone when the check has ended: that of the answers."""
     return os.path.dirname(sys.argv[1])

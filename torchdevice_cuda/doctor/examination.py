@@ -54,7 +54,7 @@ class Progress:
 
 
 def table(results: Sequence[Result]) -> str:
-    """A line for each check, and below what is wrong."""
+    """Return a line for each check, and below what is wrong."""
     rows = [_HEAD, *((one.name, one.verdict, f"{one.seconds:.1f}", one.found) for one in results)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     room = max(40, shutil.get_terminal_size((120, 24)).columns - sum(widths) - 6)

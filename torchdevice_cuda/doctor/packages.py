@@ -24,7 +24,7 @@ _NVIDIA = "nvidia-"
 
 
 def spelled(name: str) -> str:
-    """A distribution's name as all its spellings have it."""
+    """Return a distribution's name as all its spellings have it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

@@ -28,7 +28,7 @@ class Probe:
 
 
 def _m(dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """A matrix that every decomposition takes."""
+    """Return a matrix that every decomposition takes."""
     made = torch.tensor([[4.0, 1.0, 0.5], [1.0, 3.0, 0.25], [0.5, 0.25, 2.0]])
     return made.to(dtype)
 

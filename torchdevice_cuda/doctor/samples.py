@@ -35,7 +35,7 @@ def flat(value: Any) -> list[torch.Tensor]:
 
 
 def square(count: int, batch: bool = False) -> torch.Tensor:
-    """A symmetric matrix that can be inverted."""
+    """Return a symmetric matrix that can be inverted."""
     side = max(2, math.isqrt(count))
     made = torch.rand(side, side) + side * torch.eye(side)
     return (made + made.T)[None] if batch else made + made.T

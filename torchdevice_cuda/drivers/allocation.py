@@ -64,7 +64,7 @@ class Settings:
 
 
 def signed(size: int) -> int:
-    """A size as the 64-bit number with a sign that CUDA shows it as."""
+    """Return a size as the 64-bit number with a sign that CUDA shows it as."""
     return size - 2**64 if size >= 2**63 else size
 
 
@@ -91,7 +91,7 @@ class _Tokens:
         return self._tokens[at]
 
     def size(self, at: int) -> int:
-        """A whole number, as C++ reads one: what follows its digits is not looked at, and minus wraps around."""
+        """Return a whole number, as C++ reads one: what follows its digits is not looked at, and minus wraps around."""
         found = re.match(r"[+-]?\d+", self[at], re.ASCII)
         if found is None:
             raise ValueError(_NO_NUMBER[0])
@@ -154,7 +154,7 @@ def _truth_of_nothing(tokens: _Tokens, at: int, before: Settings) -> dict[str, A
 
 
 def _least_segment(option: str, field: str) -> _Reader:
-    """A size that may not be smaller than a large segment."""
+    """Return a size that may not be smaller than a large segment."""
 
     def read(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
         least = before.large_segment // MIB

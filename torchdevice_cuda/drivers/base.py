@@ -108,7 +108,7 @@ class Driver(abc.ABC):
         return False
 
     def graph(self) -> NativeGraph | None:
-        """A graph that nothing has been captured into, if there can be one."""
+        """Return a graph that nothing has been captured into, if there can be one."""
         return None
 
     @property
@@ -258,7 +258,7 @@ class Driver(abc.ABC):
         generator.set_offset(offset)
 
     def generator_state(self, generator: torch.Generator) -> torch.Tensor:
-        """A generator's state, as CUDA's where it can be."""
+        """Return a generator's state, as CUDA's where it can be."""
         return generator.get_state()
 
     def seed(self, generator: torch.Generator, seed: int | None) -> None:

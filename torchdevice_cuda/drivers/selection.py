@@ -101,7 +101,7 @@ def _first(
 
 
 def _made(name: str, settings: Settings, torch_c: ModuleType) -> tuple[Driver | None, Offer]:
-    """A driver, or none and why not."""
+    """Return a driver, or none and why not."""
     try:
         offered = offer(name, settings, torch_c)
         if offered.make is None:

@@ -156,10 +156,10 @@ class Streams(abc.ABC):
     # ------------------------------------------------------------------- events
     @abc.abstractmethod
     def event(self, timing: bool) -> EventState:
-        """A new event, not yet recorded. The methods below are given only events that this one made."""
+        """Return a new event, not yet recorded. The methods below are given only events that this one made."""
 
     def interprocess_event(self, timing: bool) -> EventState:
-        """A new event that other processes may open, where the driver's events can be."""
+        """Return a new event that other processes may open, where the driver's events can be."""
         return self.event(timing)
 
     def event_name(self, event: EventState) -> bytes:
@@ -167,7 +167,7 @@ class Streams(abc.ABC):
         return event.handle.to_bytes(IPC_HANDLE_SIZE, "little")
 
     def open_event(self, name: bytes, device: int) -> EventState:
-        """Another process's event. Here it completes on that process's clock, which this one cannot watch."""
+        """Return another process's event. Here it completes on that process's clock, which this one cannot watch."""
         raise cuda_error(205)
 
     @abc.abstractmethod

@@ -151,7 +151,7 @@ class Refusals:
 
 
 def _plain(dtype: torch.dtype | None) -> str:
-    """A dtype's name, empty for none."""
+    """Return a dtype's name, empty for none."""
     return "" if dtype is None else str(dtype).removeprefix("torch.")
 
 

@@ -24,7 +24,7 @@ homes_of_quantized: dict[str, Any] = {}
 
 
 def to_cpu(value: Any, device: torch.device) -> Any:
-    """An argument with its tensors on the CPU and the device replaced by the CPU."""
+    """Return an argument with its tensors on the CPU and the device replaced by the CPU."""
     if isinstance(value, torch.Tensor):
         return value if is_cpu(value) else _to(value, _CPU)
     kind = value.__class__
@@ -36,7 +36,7 @@ def to_cpu(value: Any, device: torch.device) -> Any:
 
 
 def to_device(value: Any, device: torch.device) -> Any:
-    """A result on the device, in a dtype that the device has."""
+    """Return a result on the device, in a dtype that the device has."""
     if isinstance(value, torch.Tensor):
         if value.dtype in NARROW:
             home = homes_of_doubles.get(device.type)
@@ -88,7 +88,7 @@ def write_back(target: Any, source: Any) -> None:
 
 
 def seeded(generator: torch.Generator | None, device: torch.device) -> torch.Generator:
-    """A generator of the CPU that goes on where the device's is: the same seed there draws the same numbers here."""
+    """Return a CPU generator that continues the device's: equal seeds there draw equal numbers here."""
     seed = torch._C._VariableFunctions.randint(0, 2**31 - 1, (1,), device=device, generator=generator).item()
     made = torch._C.Generator()
     made.manual_seed(int(seed))
@@ -122,7 +122,7 @@ _SILENT = Passage()
 def carried(
     shape: Shape, device: torch.device, passage: Passage = _SILENT, inner: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """A function that computes an operator on the CPU for arguments on the device; its results are on the device.
+    """Return a function that computes an operator on the CPU for device arguments, with results on the device.
 
     ``inner`` computes in the operator's place, with the same arguments.
     """

@@ -85,7 +85,7 @@ class Guard:
         self._translated = translated
 
     def function(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that goes to the CPU where the device refuses."""
+        """Return a function that goes to the CPU where the device refuses."""
         known = refusals.of(name)
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -126,7 +126,7 @@ class Guard:
         return handler, bool(known)
 
     def operator(self, op: Operator, native: torch._C._SafeKernelFunction) -> Callable[..., Any]:
-        """A kernel that asks the backend's own, and goes to the CPU where that refuses."""
+        """Return a kernel that asks the backend's own, and goes to the CPU where that refuses."""
         passage = cpu.Passage(translated=self._translated)
         name, on_cpu = op.name(), cpu.carried(Shape.of(op), self._device, passage)
         known, keys = refusals.of(name), torch._C.DispatchKeySet(torch._C.DispatchKey.MPS)

@@ -27,7 +27,7 @@ class _Memory:
 
 
 def over(interface: dict[str, Any], owner: Any) -> Any:
-    """A numpy array over the memory that ``__cuda_array_interface__`` describes."""
+    """Return a numpy array over the memory that ``__cuda_array_interface__`` describes."""
     if interface.get("mask") is not None:
         raise NotImplementedError("Masked arrays are not supported")
     shape, strides = tuple(interface["shape"]), interface.get("strides")
@@ -71,7 +71,7 @@ class Arrays:
         return changed
 
     def _moved(self, ary: Any) -> Any:
-        """A whole array, in the device's memory: parts of one look at what is there already."""
+        """Return a whole array, in the device's memory: parts of one look at what is there already."""
         whole = ary if ary.base is None else ary.base
         plain = isinstance(ary, np.ndarray) and ary.dtype.kind in "biufc" and ary.size
         if not self._exports or not plain or not isinstance(whole, np.ndarray) or whole.nbytes != ary.nbytes:

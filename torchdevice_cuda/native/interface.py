@@ -43,7 +43,7 @@ class NativeEvent(Protocol):
 
     @staticmethod
     def open(name: bytes) -> NativeEvent | int:
-        """Another process's event, or CUDA's code for why it cannot be had."""
+        """Return another process's event, or CUDA's code for why it cannot be had."""
 
     def record(self, device: int, stream: int, external: bool = False) -> None:
         """Complete when all work now in the stream has; if external and captured, whenever the graph is replayed."""
@@ -269,7 +269,7 @@ class Native(NativeMemory, Device, Protocol):
         """Return the device's own generator."""
 
     def next_seed(self, device: int, count: int = 1) -> int:
-        """A seed drawn from it."""
+        """Return a seed drawn from it."""
 
     def set_capability(self, major: int, minor: int, cudnn: int) -> None:
         """Set the reported compute capability and cuDNN's version, on which the fused attention kernels depend."""

@@ -101,7 +101,7 @@ def _difference(manifest: dict[str, Any], torch: toolchain.Torch) -> str:
 
 
 def _open(path: Path, wanted: str, name: str) -> int:
-    """A descriptor of the file, which is the one that the manifest means. Installers may make it a link."""
+    """Return a descriptor of the file, which is the one that the manifest means. Installers may make it a link."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -13,7 +13,7 @@ _DOUBLES = ("float64", "complex128")
 
 
 def cell(value: object) -> str:
-    """A value on one line: names of files may hold line ends, and bytes that are no text."""
+    """Return a value on one line: names of files may hold line ends, and bytes that are no text."""
     text = str(value)
     return text if text.isprintable() else text.encode("unicode_escape", "backslashreplace").decode()
 
@@ -35,7 +35,7 @@ def size(count: int) -> str:
 
 
 def short(path: str) -> str:
-    """A site's file relative to where the program runs, where that is shorter."""
+    """Return a site's file relative to where the program runs, where that is shorter."""
     if not os.path.isabs(path):
         return path
     try:
@@ -46,7 +46,7 @@ def short(path: str) -> str:
 
 
 def shown(site: Site | str) -> str:
-    """A site as tables have it."""
+    """Return a site as tables have it."""
     return short(str(site))
 
 

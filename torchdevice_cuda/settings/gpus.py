@@ -109,7 +109,7 @@ GPUS: dict[str, Gpu] = {
 
 
 def spelled(text: str) -> str:
-    """A name as the table has it: people write ``RTX 4090``, ``rtx4090`` and ``A100_80``."""
+    """Return a name as the table has it: people write ``RTX 4090``, ``rtx4090`` and ``A100_80``."""
     plain = "".join(letter for letter in text.lower() if letter.isalnum())
     return next((key for key in GPUS if key.replace("-", "") == plain), text.strip().lower())
 

@@ -115,12 +115,12 @@ class CompressedTensor(WrapperTensor):
 
 
 def _again(self: CompressedTensor) -> CompressedTensor:
-    """Another tensor of the same members."""
+    """Return another tensor of the same members."""
     return CompressedTensor(self._members, self.shape, self._layout, self._kernel)
 
 
 def _moved(self: CompressedTensor, **kwargs: Any) -> torch.Tensor:
-    """Another dtype, or a tensor of the CPU."""
+    """Return a copy of another dtype, or on the CPU."""
     device = kwargs.pop("device", None) or device_of(self)
     dtype = kwargs.get("dtype") or self.dtype
     compressed, plain, values = self._members

@@ -53,7 +53,7 @@ def _refuse(value: torch.Tensor) -> NoReturn:
 
 
 def entered(value: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A copy of a tensor of the CPU in one of ours, with its gradients."""
+    """Return a copy of a tensor of the CPU in one of ours, with its gradients."""
     if isinstance(value, HostDoubleTensor):
         return value.clone()
     if value.layout is not torch.strided or value.is_nested:
@@ -156,7 +156,7 @@ class HostDoubleTensor(WrapperTensor):
         return self._host.tolist()
 
     def data_ptr(self) -> int:
-        """An address, as any tensor has one; of the host's memory."""
+        """Return an address, as any tensor has one; of the host's memory."""
         return self._host.data_ptr()
 
     def untyped_storage(self) -> torch.UntypedStorage:
@@ -284,7 +284,7 @@ def _narrowed(args: tuple[Any, ...], which: int) -> tuple[Any, ...]:
 
 
 def _brought(device: torch.device, value: Any) -> Any:
-    """An argument on the CPU, with its gradients."""
+    """Return an argument on the CPU, with its gradients."""
     if isinstance(value, HostDoubleTensor):
         return _left_for(value)
     if isinstance(value, torch.Tensor):
@@ -298,7 +298,7 @@ def _first(arguments: Any) -> HostDoubleTensor:
 
 
 def _on_host(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function of torch's that is made of others, on the CPU: its parts would be made on MPS."""
+    """Run a composite torch function on the CPU: its parts would be created on MPS."""
     device = _first((args, kwargs))._home.device
 
     def placed(value: Any) -> Any:
@@ -360,7 +360,7 @@ class DoubleHome(Home):
         return HostDoubleTensor(value, self)
 
     def _moving(self, op: Operator) -> Kernel:
-        """A copy of one of ours, in another dtype or on another device."""
+        """Return a copy of one of ours, in another dtype or on another device."""
 
         def move(self_: HostDoubleTensor, **kwargs: Any) -> Any:
             asked = kwargs.pop("device", None)

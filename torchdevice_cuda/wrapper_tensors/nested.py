@@ -53,7 +53,7 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def on_host(elements: torch.Tensor, *places: torch.Tensor) -> torch.Tensor:
-    """A nested tensor of the CPU."""
+    """Return a nested tensor of the CPU."""
     if places[0].dim():
         return cast("torch.Tensor", _aten._nested_view_from_buffer(elements, *places))
     return cast("torch.Tensor", _aten._nested_tensor_from_tensor_list([], dtype=elements.dtype, device=CPU))
@@ -125,7 +125,7 @@ class StridedNestedTensor(WrapperTensor):
         return cast("StridedNestedTensor", memo.setdefault(id(self), made))
 
     def _shell(self) -> torch.Tensor:
-        """A nested tensor of the CPU of the same sizes, which knows what to say of them; its elements are anything."""
+        """Return a nested CPU tensor of the same sizes, which answers questions about them; its elements are arbitrary."""
         elements = torch._C._VariableFunctions.empty(self._members.elements.shape, dtype=self.dtype, device=CPU)
         return on_host(elements, *self._members[1:])
 
@@ -181,7 +181,7 @@ homes: dict[str, NestedHome] = {}
 
 
 def moved(value: torch.Tensor, device: torch.device, error: Exception) -> torch.Tensor:
-    """A nested tensor of the CPU on a device that refused it, with its history; else ``error``."""
+    """Return a nested tensor of the CPU on a device that refused it, with its history; else ``error``."""
     home = homes.get(device.type)
     if home is None or not value.is_nested or value.layout is not torch.strided:
         raise error
@@ -215,7 +215,7 @@ def _attention(
 
 
 def _moved_with_history(func: Kernel, self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """A move to the CPU, part by part where a gradient is to come back: of the whole, C++ would move it."""
+    """Move to the CPU part by part if a gradient is to come back: C++ would move that of the whole."""
     made: torch.Tensor = func(self, *args, **kwargs)
     if isinstance(made, StridedNestedTensor) or not made.requires_grad:
         return made
@@ -259,12 +259,12 @@ def _is_contiguous(self: StridedNestedTensor, *format: Any) -> bool:
 
 
 def _again(self: StridedNestedTensor) -> StridedNestedTensor:
-    """Another tensor of the same members."""
+    """Return another tensor of the same members."""
     return StridedNestedTensor(self._members, self._home)
 
 
 def _moved(self: StridedNestedTensor, **kwargs: Any) -> torch.Tensor:
-    """A copy of another dtype, or on another device; of one piece, as on CUDA."""
+    """Return a copy of another dtype, or on another device; of one piece, as on CUDA."""
     if not self.is_contiguous():
         raise RuntimeError("NestedTensor must be contiguous to get buffer.")
     elements, *places = self._members
@@ -316,11 +316,11 @@ class NestedHome(Home):
         return _Visit(self)
 
     def made(self, host: torch.Tensor) -> StridedNestedTensor:
-        """A nested tensor of the CPU, on the GPU."""
+        """Return a nested tensor of the CPU, on the GPU."""
         return StridedNestedTensor(Members(_base.to(whole(host), self.device), *places_of(host)), self)
 
     def view(self, elements: torch.Tensor, *places: torch.Tensor) -> StridedNestedTensor:
-        """A nested tensor whose elements are those of another on the GPU."""
+        """Return a nested tensor whose elements are those of another on the GPU."""
         return StridedNestedTensor(Members(whole(elements), *places), self)
 
     def check(self, op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -350,7 +350,7 @@ class _Visit:
         self._origins: dict[int, torch.Tensor] = {}
 
     def bring(self, value: Any) -> Any:
-        """An argument as the CPU takes it."""
+        """Return an argument as the CPU takes it."""
         if isinstance(value, StridedNestedTensor):
             elements, *places = value._members
             host = self._hosts.get(elements.data_ptr())
@@ -367,7 +367,7 @@ class _Visit:
         return cpu.to_cpu(value, self._home.device)
 
     def place(self, value: Any) -> Any:
-        """A result as the program is to see it."""
+        """Return a result as the program is to see it."""
         if isinstance(value, (list, tuple)):
             items = [self.place(item) for item in value]
             return items if isinstance(value, list) else tuple(items)
@@ -396,7 +396,7 @@ def _empty(like: torch.Tensor) -> torch.Tensor:
 
 
 def _joined(home: NestedHome, parts: Sequence[torch.Tensor], options: dict[str, Any]) -> torch.Tensor:
-    """A nested tensor of others, which stay on the GPU; the CPU looks whether they fit each other."""
+    """Return a nested tensor of others, which stay on the GPU; the CPU looks whether they fit each other."""
     home.check(_aten._nested_tensor_from_tensor_list.default, (parts,), {})
     asked = options.pop("device", None) or home.device
     shell: torch.Tensor = _aten._nested_tensor_from_tensor_list([_empty(part) for part in parts], **options)

@@ -88,7 +88,7 @@ class QuantizedTensor(WrapperTensor):
         return made
 
     def data_ptr(self) -> int:
-        """An address, as any tensor has one; of the host's memory."""
+        """Return an address, as any tensor has one; of the host's memory."""
         return self._host.data_ptr()
 
     def untyped_storage(self) -> torch.UntypedStorage:
@@ -113,7 +113,7 @@ class QuantizedTensor(WrapperTensor):
 
 
 def _moved(self: QuantizedTensor, **kwargs: Any) -> torch.Tensor:
-    """A copy, here or on another device."""
+    """Return a copy, here or on another device."""
     asked = kwargs.pop("device", None)
     stays = asked is None or asked.type == self._home.device.type
     made: torch.Tensor = _aten._to_copy(self._host, device=CPU if stays else asked, **kwargs)

@@ -78,7 +78,7 @@ class CpuDriver(RecordingDriver, HostDriver):
             raise RuntimeError("RNG state is wrong size")
 
     def state_offset(self, generator: torch.Generator) -> int:
-        """A CPU generator counts no offset."""
+        """Raise: a CPU generator has no offset."""
         raise RuntimeError(
             "the 'cpu' driver of torchdevice_cuda draws from a CPU generator, which has a state but no offset"
         )

@@ -89,5 +89,5 @@ def temperature() -> int | None:
 
 
 def device_uuid(index: int) -> uuid.UUID:
-    """A UUID that is the same in every process of this machine, and another for each device."""
+    """Return a UUID that is the same in every process of this machine, and another for each device."""
     return uuid.uuid5(uuid.NAMESPACE_DNS, f"torchdevice-cuda.{platform.node()}.{index}")

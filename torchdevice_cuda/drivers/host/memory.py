@@ -35,7 +35,7 @@ def _zero() -> dict[str, int]:
 
 
 def _as_id(pool: Sequence[int]) -> PoolId:
-    """A pool's id; torch hands them over as lists, too."""
+    """Return a pool's id; torch hands them over as lists, too."""
     return pool[0], pool[1]
 
 
@@ -217,7 +217,7 @@ class ProcessMemory(Memory):
             trim(0)
 
     def allocate(self, size: int, device: int, stream: int) -> int:
-        """A raw block of host memory, refused with CUDA's error past the device's memory."""
+        """Return a raw block of host memory, refused with CUDA's error past the device's memory."""
         free, total = self.info(device)
         if size == 0:
             return 0

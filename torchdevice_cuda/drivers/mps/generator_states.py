@@ -40,7 +40,7 @@ def set_offset(generator: torch.Generator, wanted: int) -> None:
 
 
 def state(generator: torch.Generator) -> torch.Tensor:
-    """A generator's state as CUDA would give it; torch's own where the offset is beyond CUDA's."""
+    """Return a generator's state as CUDA would give it; torch's own where the offset is beyond CUDA's."""
     import torch
 
     advanced = offset(generator)

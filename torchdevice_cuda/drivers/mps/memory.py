@@ -148,7 +148,7 @@ class MpsMemory(ProcessMemory):
                 clear()
 
     def allocate(self, size: int, device: int, stream: int) -> int:
-        """A raw block: the memory of a tensor that is kept until the block is released."""
+        """Return a raw block: the memory of a tensor that is kept until the block is released."""
         if size == 0:
             return 0
         import torch
@@ -223,7 +223,7 @@ def _held() -> dict[int, int]:
 
 
 def _segment(address: int, size: int, used: int) -> dict[str, Any]:
-    """A segment of a snapshot, of which so much is in use."""
+    """Return a segment of a snapshot, of which so much is in use."""
     parts = ((address, used, "active_allocated"), (address + used, size - used, "inactive"))
     return {
         "device": 0,

@@ -52,7 +52,7 @@ def _metal_device() -> Any | None:
 
 
 def _ask(device: Any, name: str) -> Any | None:
-    """A property of Metal's device; ``None`` where this Metal does not have it."""
+    """Return a property of Metal's device; ``None`` where this Metal does not have it."""
     method = getattr(device, name, None)
     return method() if callable(method) else None
 

@@ -14,7 +14,7 @@ def memory_of(tensor: torch.Tensor) -> torch.UntypedStorage:
 
 
 def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
-    """A tensor over all of it."""
+    """Return a tensor over all of it."""
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 

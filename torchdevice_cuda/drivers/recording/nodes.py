@@ -20,7 +20,7 @@ class Node:
 
 
 def held(value: Any, keep: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """An argument as a graph keeps it: its tensors lie where they lie now, whatever becomes of the program's."""
+    """Return an argument as a graph keeps it: its tensors lie where they lie now, whatever becomes of the program's."""
     if isinstance(value, torch.Tensor):
         return keep(value)
     if isinstance(value, (list, tuple)):
@@ -29,7 +29,7 @@ def held(value: Any, keep: Callable[[torch.Tensor], torch.Tensor]) -> Any:
 
 
 def alias(tensor: torch.Tensor) -> torch.Tensor:
-    """Another tensor over the same memory."""
+    """Return another tensor over the same memory."""
     return _detach(tensor)
 
 
@@ -50,7 +50,7 @@ def calling(
     places: list[tuple[int, torch.Tensor]],
     writing: Callable[..., Any] | None,
 ) -> Callable[[], object]:
-    """A call whose results go where they went the first time: ``places`` says which of them, and where to.
+    """Return a call whose results go where they went the first time: ``places`` says which of them, and where to.
 
     ``writing`` does the same into memory that it is given as ``out``.
     """

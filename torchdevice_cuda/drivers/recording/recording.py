@@ -192,12 +192,12 @@ class Recording:
             return self._recorded(call, None, self._default_generator, stream)
 
     def _kept(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A tensor as the graph keeps it: numbers of the host's by value, all other memory where it lies."""
+        """Return a tensor as the graph keeps it: numbers of the host's by value, all other memory where it lies."""
         hosts = not self._shared and not is_carrying() and tensor.device.type == "cpu" and not tensor.is_pinned()
         return tensor.clone() if hosts else self._alias(tensor)
 
     def _alias(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Another tensor over the same memory, which the next node holds."""
+        """Return another tensor over the same memory, which the next node holds."""
         made = alias(tensor)
         self._used.append((len(self.nodes), made))
         return made

@@ -77,7 +77,7 @@ class NativeStreams(Streams):
         return name
 
     def open_event(self, name: bytes, device: int) -> EventState:
-        """Another process's event: its moment is in memory that both have, on the clock that both have."""
+        """Return another process's event: its moment is in memory that both have, on the clock that both have."""
         native = self._native.Event.open(name)
         if isinstance(native, int):
             raise cuda_error(native)

@@ -20,7 +20,7 @@ op("mm bmm mv dot", F32)(lambda mx, x, y: x @ y)
 
 
 def _added(product: Function) -> Function:
-    """A product with a factor, added to something with a factor."""
+    """Return a product with a factor, added to something with a factor."""
 
     def compute(mx: Any, x: Any, one: Any, other: Any, *, beta: float = 1, alpha: float = 1) -> Any:
         given = alpha * product(mx, one, other)

@@ -115,7 +115,7 @@ op("pow.Scalar", F32)(lambda mx, x, y: mx.power(_number(mx, x, y), y))
 
 
 def _scaled(mlx_name: str) -> Function:
-    """A sum or difference whose second term has a factor."""
+    """Return a sum or difference whose second term has a factor."""
 
     def compute(mx: Any, x: Any, y: Any, *, alpha: float = 1) -> Any:
         y = _number(mx, y, x)

@@ -168,7 +168,7 @@ MORE = next(rule for rule in RULES if rule.identity == "more-than-one")
 
 
 def of_device(text: str, driver: str) -> tuple[str, Verdict]:
-    """A device by its name."""
+    """Return the rule of a device, by its name."""
     if text in SEVERAL.names:
         rule = SEVERAL if driver in SEVERAL.on else MORE
         return rule.identity, rule.verdict(driver)
@@ -176,7 +176,7 @@ def of_device(text: str, driver: str) -> tuple[str, Verdict]:
 
 
 def of_name(name: str, driver: str) -> tuple[str, Verdict] | None:
-    """A name of torch, or of a library; ``None`` where nothing is to be said."""
+    """Return the rule of a name of torch or of a library; ``None`` if there is none."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         rule = BY_NAME.get(".".join(parts[:length]))

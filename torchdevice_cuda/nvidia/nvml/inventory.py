@@ -103,6 +103,6 @@ def cuda_version() -> str:
 
 
 def driver_version() -> str:
-    """A driver that goes with it."""
+    """Return a driver that goes with it."""
     major, minor = (int(part) for part in cuda_version().split(".")[:2])
     return next((name for cuda, name in _DRIVERS if (major, minor) >= cuda), _OLDEST_DRIVER)

@@ -79,7 +79,7 @@ class Function:
         self._call = call
 
     def __call__(self, *arguments: Any) -> Any:
-        """A code of NVML's, or a text where the function has one."""
+        """Return a code of NVML's, or a text where the function has one."""
         try:
             result = self._call(*arguments)
         except Failure as failure:

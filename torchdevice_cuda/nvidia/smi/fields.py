@@ -228,12 +228,12 @@ def find(name: str, fields: Mapping[str, Field], aliases: Mapping[str, str]) -> 
 
 
 def of_gpu(name: str) -> Field | None:
-    """A field of ``--query-gpu``."""
+    """Return a field of ``--query-gpu``."""
     return find(name, _OF_GPU, _ALIASES_OF_GPU)
 
 
 def of_user(name: str) -> Field | None:
-    """A field of ``--query-compute-apps``."""
+    """Return a field of ``--query-compute-apps``."""
     return find(name, _OF_USER, _ALIASES_OF_USER)
 
 

@@ -58,7 +58,7 @@ def _users(gpus: list[Gpu]) -> list[str]:
 
 
 def _shortened(text: str, width: int, end: bool = False) -> str:
-    """A name in a column: its beginning, or of a path its end."""
+    """Return a name in a column: its beginning, or of a path its end."""
     if len(text) <= width:
         return text
     return f"...{text[-(width - 3) :]}" if end else f"{text[: width - 3]}..."

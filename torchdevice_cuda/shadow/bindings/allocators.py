@@ -28,7 +28,7 @@ class _CUDAPluggableAllocator(_cuda_CUDAAllocator):
 
 
 def _setter(name: str) -> Callable[[_CUDAPluggableAllocator, int], None]:
-    """A method that takes the address of one more function."""
+    """Return a method that takes the address of one more function."""
 
     def setter(self: _CUDAPluggableAllocator, address: int) -> None:
         self.functions[name] = address
@@ -75,7 +75,7 @@ def _cuda_getAllocatorBackend() -> str:
 
 
 def _cuda_customAllocator(alloc_address: int, free_address: int) -> _CUDAPluggableAllocator:
-    """An allocator from two functions."""
+    """Return an allocator from two functions."""
     return _CUDAPluggableAllocator(alloc_address, free_address)
 
 
@@ -95,7 +95,7 @@ def not_replaced() -> RuntimeError:
 
 
 def _cuda_cudaHostAllocator() -> int:
-    """An address that stands for the allocator of pinned memory."""
+    """Return an address that stands for the allocator of pinned memory."""
     return id(_allocator)
 
 

@@ -44,7 +44,7 @@ def _shape(sizes: Sequence[int]) -> str:
 
 
 def _wrap(dim: int, tensor: torch.Tensor) -> int:
-    """A dimension counted from the front, or torch's IndexError."""
+    """Return a dimension counted from the front, or torch's IndexError."""
     bound = max(tensor.dim(), 1)
     if not -bound <= dim < bound:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})")

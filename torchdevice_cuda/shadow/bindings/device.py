@@ -124,7 +124,7 @@ def _cuda_getDeviceCount() -> int:
 
 
 def _whole(value: object, what: str) -> int:
-    """An integer argument, as torch's C functions check theirs."""
+    """Return an integer argument, as torch's C functions check theirs."""
     if type(value) is not int:
         raise RuntimeError(f"invalid argument to {what}")
     return value

@@ -36,12 +36,12 @@ _capturing: list[_CUDAGraph] = []
 
 
 def next_pool_id() -> tuple[int, int]:
-    """A memory pool id that no graph or ``MemPool`` of this process has had; the two share one sequence on CUDA."""
+    """Return a pool id that no graph or ``MemPool`` of this process has had; both share one sequence on CUDA."""
     return 0, next(_pool_ids)
 
 
 def _graph_pool_handle() -> tuple[int, int]:
-    """A fresh memory pool id for graphs to share."""
+    """Return a fresh memory pool id for graphs to share."""
     return next_pool_id()
 
 
@@ -281,7 +281,7 @@ def _no_conditional_nodes() -> NotImplementedError:
 
 
 def _dot(names: list[str]) -> str:
-    """A chain of calls: one stream after the other, in the order in which they were recorded."""
+    """Return a chain of calls: one stream after the other, in the order in which they were recorded."""
     nodes = [f'"graph_1_node_{i}"[style="bold" shape="octagon" label="{i}\\n{name}"];' for i, name in enumerate(names)]
     edges = [f'"graph_1_node_{i}" -> "graph_1_node_{i + 1}";' for i in range(len(names) - 1)]
     body = "\n".join([*nodes, *edges])

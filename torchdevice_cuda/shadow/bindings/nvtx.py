@@ -34,7 +34,7 @@ def _profiled() -> bool:
 
 
 def _begin(message: str) -> record_function | None:
-    """A range in the running profiler's trace, or ``None`` where none runs."""
+    """Return a range in the running profiler's trace, or ``None`` where none runs."""
     if not _profiled():
         return None
     from torch.autograd.profiler import record_function

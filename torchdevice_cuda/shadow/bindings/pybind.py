@@ -72,7 +72,7 @@ class PybindEnum:
 
 
 def enum(module: str, name: str, members: Mapping[str, int]) -> type[PybindEnum]:
-    """A C++ enum with these members."""
+    """Return a C++ enum with these members."""
     made: type[PybindEnum] = type(name, (PybindEnum,), {"__module__": module, "__doc__": f"Values of ``{name}``."})
     made.__members__ = {member: made(value) for member, value in members.items()}
     for member, value in made.__members__.items():
@@ -81,7 +81,7 @@ def enum(module: str, name: str, members: Mapping[str, int]) -> type[PybindEnum]
 
 
 def submodule(name: str, doc: str, members: Mapping[str, Any]) -> types.ModuleType:
-    """A module inside ``torch._C``."""
+    """Return a module inside ``torch._C``."""
     module = types.ModuleType(name, doc)
     module.__dict__.update(members)
     return module

@@ -58,7 +58,7 @@ def _has_Standard_Deleter(storage_ptr: int) -> bool:
 def _construct_CUDA_Tensor_From_Storage_And_Metadata(
     metadata: dict[str, Any], storage: torch.UntypedStorage | torch.TypedStorage
 ) -> torch.Tensor:
-    """A tensor over a storage, laid out as ``metadata`` says."""
+    """Return a tensor over a storage, laid out as ``metadata`` says."""
     made = torch.empty(0, dtype=metadata["dtype"], device=storage.device)
     return made.set_(storage, metadata["storage_offset"], metadata["size"], metadata["stride"])
 

@@ -82,7 +82,7 @@ class _CudaEventBase(EventMethods, torch._C.Event):  # type: ignore[override]
     def __new__(
         cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
     ) -> Self:
-        """An event that belongs to no device until it is recorded."""
+        """Create an event that belongs to no device until it is recorded."""
         self = torch._C.Event.__new__(cls, "cpu")  # the C part is never used: it only makes this a torch.Event
         streams = active().streams
         made = streams.interprocess_event if interprocess else streams.event
@@ -93,7 +93,7 @@ class _CudaEventBase(EventMethods, torch._C.Event):  # type: ignore[override]
 
     @classmethod
     def from_ipc_handle(cls, device: torch.device | str | int, ipc_handle: bytes | str) -> Self:
-        """Another process's event, by its handle."""
+        """Return another process's event, by its handle."""
         if isinstance(ipc_handle, str):
             ipc_handle = ipc_handle.encode()
         if len(ipc_handle) != IPC_HANDLE_SIZE:
@@ -140,7 +140,7 @@ for _class in (_CudaStreamBase, _CudaEventBase):
 
 
 def _valid(device: int, what: str) -> int:
-    """A device index for the functions below, with the errors of theirs."""
+    """Return a device index for the functions below, with the errors of theirs."""
     if type(device) is not int:
         raise RuntimeError(f"invalid argument to {what}")
     count = active().device_count()
@@ -202,10 +202,10 @@ _blas_handle, _solver_handle = _Handle(), _Handle()
 
 
 def _cuda_getCurrentBlasHandle() -> int:
-    """A handle that stands for the host's BLAS."""
+    """Return a handle that stands for the host's BLAS."""
     return id(_blas_handle)
 
 
 def _cuda_getCurrentSolverHandle() -> int:
-    """A handle that stands for the host's LAPACK."""
+    """Return a handle that stands for the host's LAPACK."""
     return id(_solver_handle)

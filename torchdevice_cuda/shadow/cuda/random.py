@@ -81,7 +81,7 @@ def seed() -> None:
 
 
 def _checked(seed: int) -> int:
-    """A seed that fits CUDA's 64 bits, negative ones counted from the top."""
+    """Return a seed that fits CUDA's 64 bits, negative ones counted from the top."""
     if not -(1 << 63) <= seed < 1 << 64:
         raise ValueError("Overflow when unpacking long long")
     return seed

@@ -40,7 +40,7 @@ def _memory(tensor: torch.Tensor) -> Any:
 
 
 def _kinds(kind: Any) -> set[Any]:
-    """A class and all that are derived from it."""
+    """Return a class and all that are derived from it."""
     return {kind}.union(*(_kinds(derived) for derived in type.__subclasses__(kind)))
 
 

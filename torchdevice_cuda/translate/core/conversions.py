@@ -23,7 +23,7 @@ OnRefusal = Callable[[Exception, torch.Tensor, tuple[Any, ...], dict[str, Any]],
 
 
 def _narrowed(value: Any) -> Any:
-    """An argument, float64 replaced by float32 and complex128 by complex64."""
+    """Return an argument, float64 replaced by float32 and complex128 by complex64."""
     return NARROW.get(value, value) if isinstance(value, torch.dtype) else value
 
 
@@ -45,7 +45,7 @@ def leaf(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> torch.Tensor:
-    """A new tensor, made on the CPU and taken to the GPU: it is the one that is to have a gradient, not a copy."""
+    """Return a new tensor, created on the CPU and moved to the GPU, as the leaf that gets the gradient."""
     if not kwargs.get("requires_grad"):
         return admit(make(*args, **kwargs))
     return admit(make(*args, **{**kwargs, "requires_grad": False})).requires_grad_()
@@ -58,7 +58,7 @@ def on_refusal(context: Context, name: str) -> OnRefusal:
     implied, makes_new = CONVERSIONS.get(name), name.startswith("new_")
 
     def around(self: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-        """A conversion that the device has no code for (of float8, say), on the CPU."""
+        """Convert on the CPU if the device has no code for it (float8, for example)."""
         target = next((value for value in (*args, *kwargs.values()) if isinstance(value, torch.device)), self.device)
         args, kwargs = _without_devices(args, kwargs)
         return _to(raw(_to(self, _CPU), *args, **kwargs), target)

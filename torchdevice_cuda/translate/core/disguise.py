@@ -22,7 +22,7 @@ _frame = sys._getframe
 
 
 def disguised(context: Context, device: torch.device) -> torch.device:
-    """A device as the program is to see it, of something whose memory is not known."""
+    """Return a device as the program is to see it, of something whose memory is not known."""
     if device not in context.gpu:
         return device
     return CPU if context.translator.believes_in_cpu() else CUDA
@@ -35,7 +35,7 @@ def masked(
     believed_cpu: Callable[[Any], bool],
     otherwise: Any,
 ) -> property:
-    """A property of what lies on the accelerator: ``answer`` when the program asks, the real one when torch does.
+    """Return a property of accelerator objects: ``answer`` for the program, the real value for torch.
 
     ``otherwise`` is the answer for what the program believes to be on the CPU.
     """
@@ -49,7 +49,7 @@ def masked(
 
 
 def as_program(function: Any) -> types.FunctionType:
-    """A copy of a function of torch that is told what the program is told.
+    """Return a copy of a function of torch that is told what the program is told.
 
     Who asks is known by the module's name in its globals, so the copy has globals of its own with another name: a
     snapshot, since a function's globals must be a plain dictionary. Names that its module binds later are not seen.
@@ -62,7 +62,7 @@ def as_program(function: Any) -> types.FunctionType:
 
 
 def by_caller(original: types.FunctionType) -> Callable[..., Any]:
-    """A function of torch that tells the program what the program is to see, and torch the truth."""
+    """Return a function of torch that tells the program what the program is to see, and torch the truth."""
     shown = as_program(original)
 
     @functools.wraps(original)

@@ -42,7 +42,7 @@ _MIXED = "Expected all tensors to be on the same device, but found at least two 
 
 
 def in_cudas_words(text: str, on_cpu: bool = False) -> str:
-    """An error's text as CUDA would have it, or the CPU; any other text as it is."""
+    """Return an error's text as CUDA would have it, or the CPU; any other text as it is."""
     if "mps" not in text and "MPS" not in text:
         return text
     if text.startswith(_ELSEWHERE):

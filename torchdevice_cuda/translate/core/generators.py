@@ -34,7 +34,7 @@ class CudaGenerator(_Generator):  # type: ignore[misc]
 
     @classmethod
     def on(cls, target: torch.device, shown: torch.device) -> CudaGenerator:
-        """A new generator on ``target`` that says ``shown``."""
+        """Return a new generator on ``target`` that says ``shown``."""
         made: CudaGenerator = _Generator.__new__(cls, target)
         made._shown = shown
         return made
@@ -86,23 +86,23 @@ class CudaGenerator(_Generator):  # type: ignore[misc]
         return int(self.own.initial_seed())
 
     def seed(self) -> int:
-        """A new seed, from the system."""
+        """Set a new seed from the system and return it."""
         return int(self.own.seed())
 
     def manual_seed(self, seed: int) -> CudaGenerator:
-        """A new seed."""
+        """Set a new seed."""
         self.own.manual_seed(seed)
         return self
 
     def clone_state(self) -> CudaGenerator:
-        """A new generator in the same state."""
+        """Return a new generator in the same state."""
         made = CudaGenerator.on(device_of(self), self._shown)
         made.set_state(self.get_state())
         return made
 
     # ------------------------------------------------------------------- sharing
     def graphsafe_get_state(self) -> CudaGenerator:
-        """A generator that shares this one's state."""
+        """Return a generator that shares this one's state."""
         made = self.clone_state()
         made._follow(self._first())
         return made

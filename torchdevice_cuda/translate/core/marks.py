@@ -11,7 +11,7 @@ _SWEEP_ABOVE = 4096
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """A tensor's memory on the host; ``None`` for what has none of its own (sparse tensors, wrappers of others).
+    """Return a tensor's memory on the host; ``None`` for what has none of its own (sparse tensors, wrappers of others).
 
     What is no tensor has none either: a call with it goes on to torch's own error.
     """

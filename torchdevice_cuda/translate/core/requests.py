@@ -125,7 +125,7 @@ class Translator:
             self.count(None, made.device)
 
     def _shown(self, device: torch.device) -> str:
-        """A device in a report: what the program is told it is, then what it really is where that is something else."""
+        """Return a device as reports show it: the apparent one, then the real one if it differs."""
         if device.type == "cuda" and device.index is None:
             return f"cuda:{self.driver.current_device()}"
         if not self._disguised or device.type != self.accelerator:
@@ -206,7 +206,7 @@ def _in_child(translator: Translator) -> Callable[[], None]:
 
 
 def as_device(asked: Any) -> torch.device:
-    """A request as torch reads it. An integer is an accelerator's index, which here means CUDA's."""
+    """Return a request as torch reads it. An integer is an accelerator's index, which here means CUDA's."""
     if isinstance(asked, (str, torch.device)):
         return torch.device(asked)
     if isinstance(asked, bytes):

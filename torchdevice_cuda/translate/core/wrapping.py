@@ -83,7 +83,7 @@ def hand(method: Function, self: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def copy_metadata(wrapper: Function, original: Function) -> Function:
-    """A wrapper with the original's outward appearance.
+    """Return a wrapper with the original's outward appearance.
 
     TorchScript compiles the functions that it meets, Python of torch's among them, and asks each what to compile: the
     original, which is all that it would understand. In compiled code requests mean what they say.

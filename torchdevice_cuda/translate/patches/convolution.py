@@ -27,7 +27,7 @@ _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def _spread(values: Any, dimensions: int) -> list[Any]:
-    """A number for each dimension, of one for all."""
+    """Return a number for each dimension, of one for all."""
     return [*values] * dimensions if len(values) == 1 else [*values]
 
 

@@ -27,7 +27,7 @@ Change = Callable[[torch.Tensor], torch.Tensor]
 
 
 def _mapped(value: Any, change: Change, depth: int = 0) -> Any:
-    """A value with its tensors changed; what holds none of them, or only unchanged ones, is itself."""
+    """Return a value with its tensors changed; what holds none of them, or only unchanged ones, is itself."""
     if isinstance(value, torch.Tensor):
         return change(value)
     if depth > _MAX_DEPTH:

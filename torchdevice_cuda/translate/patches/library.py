@@ -62,7 +62,7 @@ def implementations(context: Context) -> None:
 
 
 def _once(kernel: Function, key: str) -> Function:
-    """A kernel that casts, and calls the operator again with CUDA's autocast off: then it is this one that is off."""
+    """Return a kernel that casts, and calls the operator again with CUDA's autocast off, which disables the kernel."""
     keys = torch._C.DispatchKeySet(torch._C._dispatch_key_parse(key))
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:

@@ -66,12 +66,12 @@ def sent_events(context: Context) -> None:
 
 
 def _like(made: torch.Tensor, requires_grad: bool, parameter: bool) -> torch.Tensor:
-    """A tensor as the one that was sent is: a parameter, or one that wants its gradient."""
+    """Return a tensor as the one that was sent is: a parameter, or one that wants its gradient."""
     return torch.nn.Parameter(made, requires_grad) if parameter else made.requires_grad_(requires_grad)
 
 
 def _rebuilt(tensor: torch.Tensor, requires_grad: bool, parameter: bool, on_cpu: bool = False) -> torch.Tensor:
-    """A tensor that another process sent from its GPU, on this one's where it has one to use."""
+    """Return a tensor that another process sent from its GPU, on this one's where it has one to use."""
     driver = drivers.installed()
     if driver is not None and not driver.in_bad_fork() and torch.utils.data.get_worker_info() is None:
         device = torch.device(driver.device_type)
@@ -82,7 +82,7 @@ def _rebuilt(tensor: torch.Tensor, requires_grad: bool, parameter: bool, on_cpu:
 
 
 def _entered(rebuild: Callable[..., torch.Tensor], arguments: tuple[Any, ...]) -> torch.Tensor:
-    """A tensor that another process sent from its CPU: it enters the program like any data from outside."""
+    """Return a tensor that another process sent from its CPU: it enters the program like any data from outside."""
     tensor = rebuild(*arguments)
     if not _enter or tensor.__class__ not in PLAIN:
         return tensor
@@ -124,7 +124,7 @@ def sent_tensors(context: Context) -> None:
 
 
 def _failed(words: str) -> NoReturn:
-    """An error of sending, raised in the receiver."""
+    """Return an error of sending, raised in the receiver."""
     raise RuntimeError(words)
 
 
@@ -159,7 +159,7 @@ def sent_errors(context: Context) -> None:
 
 
 def _marked(rebuild: Callable[..., torch.Tensor], arguments: tuple[Any, ...]) -> torch.Tensor:
-    """A tensor that was on CUDA where it came from."""
+    """Return a tensor that was on CUDA where it came from."""
     tensor = rebuild(*arguments)
     for marks in _marks:
         marks.add_moved(tensor)

@@ -47,7 +47,7 @@ def _maker(context: Context) -> Callable[[Any], torch.Generator] | None:
 
 
 def _generator_class(context: Context, original: type) -> type:
-    """A class that is torch's for every test, and whose calls have their device translated."""
+    """Return a class that is torch's for every test, and whose calls have their device translated."""
     own = _maker(context)
     make: Callable[[Any], torch.Generator] = own or original
     translator, is_translated = context.translator, Trait.TRANSLATED in context.traits
@@ -141,7 +141,7 @@ _IN_PLACE = ("bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_
 
 
 def draws_on_its_generator(context: Context, original: Function, in_place: bool = False) -> Function:
-    """A function that draws on the CPU where it is given a generator of the CPU, also for a tensor on the GPU."""
+    """Return a function that draws on the CPU if its generator is the CPU's, also for a tensor on the GPU."""
     real = context.driver.device_type
 
     def on_cpu(value: Any) -> Any:

@@ -37,13 +37,13 @@ def _register(
 
 
 def _untyped(storage: Any) -> torch.UntypedStorage:
-    """A storage of either kind as memory."""
+    """Return a storage of either kind as memory."""
     found: torch.UntypedStorage = getattr(storage, "_untyped_storage", storage)
     return found
 
 
 def believed(context: Context, storage: Any, on_cuda: bool) -> Any:
-    """A storage that was read for CUDA, or for the CPU; returned."""
+    """Return a storage that was read for CUDA, or for the CPU; returned."""
     apparent_devices = context.translator.apparent_devices
     if context.translator.default_target is not None:
         (apparent_devices.add_cuda_memory if on_cuda else apparent_devices.known_cpu.note)(_untyped(storage))

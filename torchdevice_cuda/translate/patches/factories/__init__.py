@@ -24,7 +24,7 @@ _CPU = torch.device("cpu")
 
 
 def on_separate(context: Context, name: str, original: Function) -> Function:
-    """A factory where the accelerator has memory of its own; under ``accelerate`` it is where tensors go unasked."""
+    """Return a factory for an accelerator with memory of its own, the default target under ``accelerate``."""
     translator, gpu, apparent_devices = context.translator, context.gpu, context.translator.apparent_devices
     injects, draw = injection(translator, name), drawing_on_cpu(context, name, original)
     like, overridable, redirects = name in LIKE, name in OVERRIDABLE, translator.default_target is not None
@@ -56,7 +56,7 @@ def on_separate(context: Context, name: str, original: Function) -> Function:
 
 
 def counted(context: Context, name: str, inner: Function) -> Function:
-    """A factory that counts what it made where the program named no device; named devices count themselves.
+    """Return a factory that counts what it made where the program named no device; named devices count themselves.
 
     What is made like another tensor is made where that one is: nothing is asked for.
     """

@@ -78,7 +78,7 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
 
 
 def on_host(context: Context, name: str, original: Function) -> Function:
-    """A factory where CUDA's memory is the host's: what is made for CUDA is marked as CUDA's."""
+    """Return a factory where CUDA's memory is the host's: what is made for CUDA is marked as CUDA's."""
     if name in LIKE:
         return _like_on_host(context, name, original)
     if name in _ADOPTING:
@@ -169,7 +169,7 @@ def _plain_on_host(context: Context, name: str, original: Function) -> Function:
 
 
 def _like_on_host(context: Context, name: str, original: Function) -> Function:
-    """A factory that makes a tensor like another: on CUDA if that one is, unless it is told otherwise."""
+    """Return a factory that makes a tensor like another: on CUDA if that one is, unless it is told otherwise."""
     marks, refs, ref = context.translator.marks, context.translator.marks.refs, weakref.ref
     slow_path, random = _slow_path(context, name, original), takes_generator(name)
 

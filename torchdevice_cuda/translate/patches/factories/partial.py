@@ -23,7 +23,7 @@ Believe = Callable[[torch.Tensor], torch.Tensor]
 
 
 def on_partial(context: Context, name: str, original: Function) -> Function:
-    """A factory: its device is translated, float64 and errors of the GPU are dealt with, memory peaks are seen."""
+    """Return a factory that translates its device, handles float64 and errors of the GPU, and records peaks."""
     translator, driver, known = context.translator, context.driver, context.translator.on_gpu
     like, overridable = name in LIKE, name in OVERRIDABLE
     on_refusal, slow_path = _on_refusal(context, name, original), _slow_path(context, name, original)

@@ -227,7 +227,7 @@ def to_partial(context: Context) -> None:
         return moved if moved is self else apparent_devices.add_cpu(moved)
 
     def redirected(self: torch.Tensor, args: Arguments, kwargs: Keywords) -> torch.Tensor:
-        """A move where requests for the CPU go to the GPU too."""
+        """Return a move where requests for the CPU go to the GPU too."""
         asked = args[0] if args else kwargs.get("device")
         if isinstance(asked, torch.Tensor) and on_gpu(asked):  # where the program believes it to be
             wants_gpu, rest = not apparent_devices.is_cpu(asked), (asked.dtype, *args[1:])
