@@ -309,7 +309,7 @@ def _activate_early(state: _State) -> None:
 
 
 def _decide_early(state: _State) -> finder.Files:
-    """Called while torch imports torch.cuda. What goes wrong must not break the program's import of torch."""
+    """Choose the driver while torch imports torch.cuda. An error must not break the program's import of torch."""
     try:
         return _choose(state)
     except Exception as error:

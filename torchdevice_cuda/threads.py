@@ -15,7 +15,7 @@ _STANDING = ("torch._inductor.compile_worker", "torch._inductor.async_compile")
 
 
 def using_torch() -> list[str]:
-    """Each of those threads, with the place in the program where it is.
+    """List those threads, with their places in the program.
 
     A call into torch's C++ leaves no frame of its own: a thread is known by the code that it is in, which names torch
     or holds something of torch's.

@@ -163,7 +163,7 @@ def _fail(error: BaseException) -> None:
 
 
 def say(name: str, text: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     if sys.stderr is not None:
         print(name + ": " + " ".join(text.split()), file=sys.stderr)
 

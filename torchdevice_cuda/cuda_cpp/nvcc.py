@@ -158,7 +158,7 @@ def standard(words: list[str]) -> list[str]:
 
 
 def native() -> list[str]:
-    """All of this processor: products and sums are contracted, as on a GPU, and half precision is quick."""
+    """Return flags for this processor: products and sums are contracted, as on a GPU, and half precision is fast."""
     return ["-march=native"] if platform.machine() in _NATIVE else []
 
 

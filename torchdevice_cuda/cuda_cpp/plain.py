@@ -53,7 +53,7 @@ class Reach:
                 self._anybody = self._anybody or not self._is_mere_name(i)
 
     def _is_mere_name(self, at: int) -> bool:
-        """Of a declaration or a namespace's alias, which asks nothing."""
+        """Return whether it is a declaration or a namespace's alias, which queries nothing."""
         i = before(self._tokens, at)
         return i >= 0 and self._tokens[i].text in ("namespace", "=", "using", "::", "struct", "void")
 
@@ -87,7 +87,7 @@ class Reach:
         return tokens[i].text if ends_type and tokens[j].text != "operator" else ""
 
     def is_plain(self, start: int, end: int) -> bool:
-        """Of a kernel's body, from one place to another."""
+        """Return whether a kernel's body, between two positions, is plain."""
         if self._anybody:
             return False
         words = {

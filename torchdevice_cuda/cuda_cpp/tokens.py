@@ -32,7 +32,7 @@ class Token(NamedTuple):
 
 
 def tokenize(text: str, line: int = 1) -> list[Token]:
-    """All of the text, in pieces; joined, they are the text again."""
+    """Split the text into tokens; joined, they are the text again."""
     tokens = []
     at, fresh = 0, True  # at the begin of a line there may be a directive
     while at < len(text):

@@ -142,7 +142,7 @@ class Kernel:
 
 
 def kernels(tokens: list[Token]) -> Iterator[Kernel]:
-    """Every kernel that has a body."""
+    """List the kernels that have a body."""
     for at, token in enumerate(tokens):
         if token.kind != "name" or token.text != "__global__":
             continue

@@ -75,7 +75,7 @@ class ProcessGroupNCCL(Communicator):
 
     # ------------------------------------------------------------------ reductions
     def allreduce(self, tensors: Tensors, opts: Any = None) -> Any:
-        """Every rank gets the reduction."""
+        """Reduce a tensor for every rank."""
         tensor = rules.only(tensors)
         if tensor.layout is not torch.strided:
             raise RuntimeError(
@@ -87,7 +87,7 @@ class ProcessGroupNCCL(Communicator):
         return self._reduce_all([tensor], opts)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
-        """Every rank gets the reductions, one for each tensor."""
+        """Reduce several tensors for every rank."""
         rules.check_alike(tensors)
         return self._reduce_all(tensors, opts or AllreduceOptions())
 
@@ -122,7 +122,7 @@ class ProcessGroupNCCL(Communicator):
         return [_gloo.reduce(self.host, [asked.buffer], made)]
 
     def reduce(self, tensors: Tensors, opts: Any = None) -> Any:
-        """One rank gets the reduction; the others keep what they have."""
+        """Reduce a tensor for one rank; the others keep their tensors."""
         opts = opts or ReduceOptions()
         tensor = rules.real(rules.only(tensors), kind_of(opts.reduceOp))
         rules.check(tensor)
@@ -135,7 +135,7 @@ class ProcessGroupNCCL(Communicator):
         return self.work(parts, [tensor], lent, asked.settled() if self.rank() == _root(opts) else None)
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
-        """Each rank gets its part of the reduction."""
+        """Reduce a tensor and give each rank its part."""
         if input.dtype != output.dtype:
             raise TypeError("input tensor must be the same type as the output tensor.")
         if input.numel() != output.numel() * self.size():
@@ -171,7 +171,7 @@ class ProcessGroupNCCL(Communicator):
         return self._gloo_allreduce(asked, opts, Kind.REDUCE_SCATTER, tensors), take
 
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> Any:
-        """Each rank gets the reduction of one tensor of each rank's list; they need not be of one size."""
+        """Reduce one tensor of each rank's list for each rank; they may differ in size."""
         opts = opts or ReduceScatterOptions()
         kind = kind_of(opts.reduceOp)
         output, given = rules.real(rules.only(outputs), kind), [rules.real(one, kind) for one in inputs[-1]]
@@ -194,7 +194,7 @@ class ProcessGroupNCCL(Communicator):
 
     # ------------------------------------------------------------------- moving
     def broadcast(self, tensors: Tensors, opts: Any = None) -> Any:
-        """Every rank gets what one has."""
+        """Send one rank's tensor to every rank."""
         opts = opts or BroadcastOptions()
         tensor = rules.only(tensors)
         self.check(tensor)
@@ -211,7 +211,7 @@ class ProcessGroupNCCL(Communicator):
         return [_gloo.broadcast(self.host, [given], _options(BroadcastOptions, opts, rootRank=root))]
 
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
-        """Every rank gets what all have, in a list; they need not be of one size."""
+        """Gather all ranks' tensors in every rank's list; they may differ in size."""
         opts = opts or AllgatherOptions()
         tensor, wanted = rules.only(inputs), list(outputs[-1])
         self.check(tensor)
@@ -252,7 +252,7 @@ class ProcessGroupNCCL(Communicator):
         raise NotImplementedError("ProcessGroupNCCL does not support allgather_coalesced")
 
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
-        """Every rank gets what all have, in one tensor."""
+        """Gather all ranks' tensors in one tensor of every rank."""
         rules.check(input, output)
         if input.dtype != output.dtype:
             raise TypeError("output tensor must have the same type as input tensor")
@@ -275,7 +275,7 @@ class ProcessGroupNCCL(Communicator):
         return self.work(parts, outputs, lent)
 
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
-        """One rank gets what all have."""
+        """Gather all ranks' tensors on one rank."""
         opts = opts or GatherOptions()
         tensor = rules.only(inputs)
         self.check(tensor)
@@ -289,7 +289,7 @@ class ProcessGroupNCCL(Communicator):
         return self.work(parts, wanted, lent)
 
     def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> Any:
-        """Each rank gets one of what one has."""
+        """Send each rank one of one rank's tensors."""
         opts = opts or ScatterOptions()
         tensor = rules.only(outputs)
         given = rules.check_root("scatter", "input", inputs, tensor, self.rank(), self.size(), opts.rootRank)
@@ -310,7 +310,7 @@ class ProcessGroupNCCL(Communicator):
         input_split_sizes: Sequence[int],
         opts: Any = None,
     ) -> Any:
-        """Each rank sends a piece of one tensor to each."""
+        """Send a piece of one tensor to each rank."""
         self.check(output, input)
         even = not output_split_sizes and not input_split_sizes
         received = rules.check_splits(output, output_split_sizes, self.size(), even)
@@ -341,7 +341,7 @@ class ProcessGroupNCCL(Communicator):
         )
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
-        """Each rank sends a tensor to each."""
+        """Send a tensor to each rank."""
         self.check(*outputs, *inputs)
         if any(tensor.device != outputs[0].device for tensor in (*outputs, *inputs)):
             raise RuntimeError("Tensors must be on the same device")
@@ -372,7 +372,7 @@ class ProcessGroupNCCL(Communicator):
         return self.work(parts, arrives=True)
 
     def recv(self, tensors: Tensors, src: int, tag: int = 0) -> Any:
-        """From one rank."""
+        """Receive a tensor from one rank."""
         tensor = rules.only(tensors)
         rules.check_sent(tensor)
         rules.check_type(rules.parts(tensor.dtype))

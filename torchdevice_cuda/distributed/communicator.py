@@ -132,7 +132,7 @@ class Communicator(ProcessGroupGloo):
         return self._splits
 
     def count_split(self) -> None:
-        """One more."""
+        """Count one more."""
         self._splits += 1
 
     def split(self, store: Store, ranks: Sequence[int], options: Any) -> Communicator | None:
@@ -192,7 +192,7 @@ class Communicator(ProcessGroupGloo):
         raise RuntimeError("NCCL mem allocator is not supported in this NCCL version")
 
     def register_mem_pool(self, pool: Any, symm: bool = False) -> None:
-        """Memory that NCCL would have to know."""
+        """Register memory, which only NCCL would need."""
 
     def deregister_mem_pool(self, pool: Any) -> None:
         """Do nothing: no memory was registered."""
@@ -203,7 +203,7 @@ class Communicator(ProcessGroupGloo):
         self.carrier.coalesce(1)
 
     def _end_coalescing(self) -> Any:
-        """One work for all that was begun since."""
+        """Return one work for all calls since coalescing began."""
         if self._coalesced is not None:
             self.carrier.coalesce(-1)
         parts, self._coalesced = self._coalesced or [], None

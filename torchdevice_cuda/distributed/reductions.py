@@ -15,7 +15,7 @@ _Kind: Any = ReduceOp.RedOpType
 
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:
-    """Its elements as they lie in memory."""
+    """Return its elements in the order of memory."""
     return tensor.as_strided((tensor.numel(),), (1,))
 
 

@@ -31,7 +31,7 @@ _HOMES = re.compile(r"(?<![\w.-])/(?:Users|home)/(?!Shared\b)[^/\s\"':]+")
 
 
 def versions() -> dict[str, str]:
-    """Of everything; importing it is left to the checks."""
+    """Return all versions; importing the packages is left to the checks."""
     found = {"torchdevice_cuda": __version__, "Python": sys.version}
     for name in _PACKAGES:
         try:
@@ -60,7 +60,7 @@ def machine() -> dict[str, Any]:
 
 
 def content(results: Sequence[Result], chosen: settings.Settings, overrides: Mapping[str, str], verdict: str) -> Any:
-    """All of it, without a name."""
+    """Return the whole document, anonymized."""
     values = ((option, getattr(chosen, option.field)) for option in settings.OPTIONS)
     written = {option.field: None if value is None else option.write(value) for option, value in values}
     names = ((option.field, name) for option in settings.OPTIONS for name in reversed(option.variables))

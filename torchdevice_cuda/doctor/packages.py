@@ -30,7 +30,7 @@ def spelled(name: str) -> str:
 
 @functools.cache
 def _installed() -> dict[str, list[metadata.Distribution]]:
-    """Every distribution on the path, by name; the first is the one that counts."""
+    """Return every distribution on the path, by name; the first one counts."""
     found: dict[str, list[metadata.Distribution]] = {}
     for one in metadata.distributions():
         name = one.metadata["Name"]

@@ -57,7 +57,7 @@ def mask(count: int) -> torch.Tensor:
 
 
 def integers(count: int) -> torch.Tensor:
-    """From 1 to 99."""
+    """Return integers from 1 to 99."""
     return torch.randint(1, 100, (count,))
 
 

@@ -47,7 +47,7 @@ class Settings:
     pinned_kept: int = NEVER
 
     def shown(self) -> dict[str, Any]:
-        """As a snapshot shows them."""
+        """Return the options as a snapshot shows them."""
         return {
             "PYTORCH_CUDA_ALLOC_CONF": self.text,
             "max_split_size": signed(self.max_split),
@@ -148,7 +148,7 @@ def _truth(field: str) -> _Reader:
 
 
 def _truth_of_nothing(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
-    """Of threads and frees of pinned memory that a host's own has not: CUDA's errors, and nothing to remember."""
+    """Read options of pinned memory without effect on a host: raise CUDA's errors, store nothing."""
     tokens.truth(at)
     return {}
 
@@ -191,13 +191,13 @@ def _threads(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
 
 
 def _reserve(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
-    """Of a segment that nothing is taken from here."""
+    """Read the size of a reserved segment, which is not used here."""
     _check(tokens.size(at) > 0, "Pinned reserve segment size has to be greater than 0")
     return {}
 
 
 def _divisions(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
-    """One number for all sizes, or ``[size:number,...,>:number]``: MiB, and > for all larger ones."""
+    """Read one number for all sizes, or ``[size:number,...,>:number]``: MiB, and > for all larger ones."""
     if tokens[at] != "[":
         parts = tokens.size(at)
         _check(_is_power(parts), "For roundups, the divisions has to be power of 2 ")
@@ -260,7 +260,7 @@ _CUDA: Mapping[str, _Reader] = {
 
 
 def _entries(tokens: _Tokens, whose: str) -> Iterator[tuple[str, int]]:
-    """Each key, and where its value begins. What stands between them is not looked at, as CUDA does not."""
+    """Yield each key and the beginning of its value. The text between them is ignored, as by CUDA."""
     at = 0
     while at < len(tokens):
         key = tokens[at]

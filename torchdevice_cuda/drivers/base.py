@@ -183,7 +183,7 @@ class Driver(abc.ABC):
         return previous
 
     def prepare(self) -> None:  # noqa: B027 (most drivers need nothing)
-        """Called once when torch is complete and before the patches: what needs all of torch to be there."""
+        """Do the work that needs all of torch: called once when torch is complete, before the patches."""
 
     # ------------------------------------------------------------- initialisation
     def initialize(self) -> None:
@@ -292,17 +292,17 @@ class Driver(abc.ABC):
         return {each.pid: each.held[uuid] for each in monitoring.processes() if each.held.get(uuid)}
 
     def _load(self, device: int) -> int:
-        """Percent of the time in which processes that use the device computed on the host, up to one core's."""
+        """Return the percentage of time in which the device's processes computed on the host, up to one core's."""
         uuid = self.told(device).uuid
         users = [process for process in monitoring.processes() if process.held.get(uuid)]
         return min(100, sum(monitoring.load.percents(users).values()))
 
     def utilization(self, device: int) -> int:
-        """Percent of the last sample period in which the device computed."""
+        """Return the percentage of the last sample period in which the device computed."""
         return self._no_sensor("utilization")
 
     def memory_utilization(self, device: int) -> int:
-        """Percent of the last sample period in which the device's memory was read or written."""
+        """Return the percentage of the last sample period in which the device's memory was read or written."""
         return self._no_sensor("memory_usage")
 
     def temperature(self, device: int) -> int:

@@ -123,7 +123,7 @@ class EventMethods:
         active().streams.synchronize_event(self._event)
 
     def elapsed_time(self, end_event: Any) -> float:
-        """Milliseconds from this event to another."""
+        """Return the milliseconds from this event to another."""
         other = getattr(end_event, "_event", None)
         if not isinstance(other, EventState):
             raise RuntimeError("expected other to be a torch.cuda.Event object")

@@ -178,11 +178,11 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def retain_pool(self, device: int, pool: PoolId) -> None:
-        """One holder of a pool more."""
+        """Add one owner of a pool."""
 
     @abc.abstractmethod
     def release_pool(self, device: int, pool: PoolId) -> None:
-        """One holder of a pool less; of a pool without holders memory can go back."""
+        """Remove one owner of a pool; the memory of a pool without owners can be freed."""
 
     @abc.abstractmethod
     def pool_holders(self, device: int, pool: PoolId) -> int:
@@ -210,9 +210,9 @@ class Memory(abc.ABC):
         """Return the error for a request of ``size`` bytes that does not fit, counted."""
 
     def translated(self, error: BaseException, device: int = 0) -> BaseException:
-        """CUDA's out-of-memory error for the device's own, counted; any other error is returned as it is."""
+        """Return CUDA's out-of-memory error for the device's own, counted; return any other error as it is."""
         return error
 
     @abc.abstractmethod
     def in_use(self, device: int) -> int:
-        """Bytes of the device in use by every process on the machine."""
+        """Return the bytes of the device in use by every process on the machine."""

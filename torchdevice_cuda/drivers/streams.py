@@ -192,4 +192,4 @@ class Streams(abc.ABC):
 
     @abc.abstractmethod
     def elapsed_ms(self, start: EventState, end: EventState) -> float:
-        """Milliseconds between two completed events of one device."""
+        """Return the milliseconds between two completed events of one device."""

@@ -110,7 +110,7 @@ class Refusals:
             return self._known.setdefault(name, {})
 
     def keep(self, device: str) -> None:
-        """From now on share what is refused with other processes, for this kind of device on this machine."""
+        """Share refusals with other processes from now on, for this kind of device on this machine."""
         with self._lock:
             self._key = f"{device}, {stored.host()}"
             for (name, dtype, on), kind in self._stored(self._key).items():

@@ -63,7 +63,7 @@ def place_quantized(value: torch.Tensor, device: torch.device, error: Exception)
 
 
 def _room(value: Any) -> Any:
-    """Memory on the CPU for what an operator will write into an argument, whatever is in that now."""
+    """Allocate CPU memory for an argument that an operator overwrites."""
     if isinstance(value, torch.Tensor):
         if value.layout is not torch.strided:
             return _to(value, _CPU)

@@ -50,13 +50,13 @@ def compares_itself(op: Operator) -> bool:
 
 
 def two_devices(one: torch.device, other: torch.device) -> str:
-    """CUDA's words for arguments on two devices; the GPU is named first."""
+    """Return CUDA's message for arguments on two devices; the GPU is named first."""
     devices = f"{one} and {other}" if other.type == "cpu" else f"{other} and {one}"
     return f"Expected all tensors to be on the same device, but found at least two devices, {devices}!"
 
 
 def mixed(op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RuntimeError | None:
-    """CUDA's error for arguments on two devices; ``None`` where CUDA does not compare them."""
+    """Return CUDA's error for arguments on two devices; ``None`` if CUDA does not compare them."""
     row = rows().get(op.name())
     if row is None or not {"kDeviceCheck", "kIterates"} & set(row.flags):
         return None

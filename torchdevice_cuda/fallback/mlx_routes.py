@@ -96,7 +96,7 @@ class Budget:
         return self._spent + seconds <= ALLOWANCE + SHARE * (time.monotonic() - self._started)
 
     def spend(self, seconds: float) -> None:
-        """Called by whoever holds ``busy``."""
+        """Add to the cost; the caller holds ``busy``."""
         self._spent += seconds
 
 
@@ -207,7 +207,7 @@ class Choice:
         return result
 
     def _compare(self, subject: Subject, figures: Figures, on_cpu: float, through_mlx: Callable[[], Any]) -> None:
-        """One round; the verdict is there after the last."""
+        """Time one round; the verdict follows the last."""
         failed = False
         started = time.perf_counter()
         try:

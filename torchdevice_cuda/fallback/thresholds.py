@@ -55,7 +55,7 @@ def machine() -> str:
 
 
 def defaults(device: str) -> dict[str, dict[str, int]]:
-    """From how many elements on MLX won, by operator and dtype, where somebody measured this kind of device."""
+    """Return the number of elements from which MLX was faster, by operator and dtype, for a measured kind of device."""
     with open(DEFAULTS, encoding="utf-8") as file:
         table: dict[str, dict[str, dict[str, dict[str, int]]]] = json.load(file)
     return table.get(device, {}).get("least", {})

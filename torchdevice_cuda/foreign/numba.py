@@ -57,7 +57,7 @@ class Arrays:
         return found if isinstance(found, dict) else None
 
     def of_arrays(self, module: ModuleType) -> dict[tuple[Any, str], Any]:
-        """Of the module with the simulator's arrays: owner and name, and the new value."""
+        """Return the changes of the module with the simulator's arrays: owner and name, and the new value."""
         kind = vars(module)["FakeCUDAArray"]
         init = kind.__init__
 
@@ -88,7 +88,7 @@ class Arrays:
         return moved
 
     def of_kernels(self, module: ModuleType) -> dict[tuple[Any, str], Any]:
-        """Of the module with the simulator's kernels."""
+        """Return the changes of the module with the simulator's kernels."""
         kind, array = vars(module)["FakeCUDAKernel"], vars(module)["FakeCUDAArray"]
         call = kind.__call__
 
@@ -105,7 +105,7 @@ class Arrays:
         return value if interface is None else array(over(interface, value))
 
     def of_module(self, module: ModuleType, array: Any) -> dict[tuple[Any, str], Any]:
-        """Of ``numba.cuda``: functions that numba has and its simulator lacks."""
+        """Return the changes of ``numba.cuda``: functions that numba has and its simulator lacks."""
 
         def from_cuda_array_interface(desc: dict[str, Any], owner: Any = None, sync: bool = True) -> Any:
             return array(over(desc, owner))

@@ -39,7 +39,7 @@ def _books() -> Driver | None:
 
 
 def _figures(figure: str) -> int:
-    """Bytes of tensors on all devices, now or at most."""
+    """Return the bytes of tensors on all devices, now or at the peak."""
     driver = _books()
     if driver is None:
         return 0

@@ -9,7 +9,7 @@ STATUS, INTERRUPTED = shim.STATUS, shim.INTERRUPTED
 
 
 def say(message: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     shim.say(NAME, message)
 
 

@@ -50,7 +50,7 @@ class Process:
 
 
 def processes() -> list[Process]:
-    """All of them, by number. Files of processes that are gone are taken away."""
+    """Return all of them, by number. Files of processes that have ended are removed."""
     folder = process_files.folder()
     found = []
     with contextlib.suppress(trust.Untrusted), trust.open_folder(folder, folder, private=True) as directory:

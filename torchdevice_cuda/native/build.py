@@ -151,7 +151,7 @@ _origins: dict[str, Origin] = {}
 
 
 def origin(kind: str) -> Origin:
-    """Of the library that this process has loaded."""
+    """Return the origin of the library that this process has loaded."""
     return _origins[parts.name_library(kind, CORE)]
 
 

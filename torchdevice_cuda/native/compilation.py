@@ -40,7 +40,7 @@ _HEADERS_S = 17.0
 
 
 def sources() -> list[tuple[str, str]]:
-    """Every file that a library is made of: its path in the package, and where it is. Asked for at every start."""
+    """Return every file of a library: its path in the package, and its full path. Called at every start."""
     roots = (SOURCES, _PACKAGE / "contract")
     found = [os.path.join(folder, name) for root in roots for folder, _, names in os.walk(root) for name in names]
     ours = [path for path in found if path.endswith(_SUFFIXES)]

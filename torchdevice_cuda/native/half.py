@@ -69,7 +69,7 @@ def identify_processor() -> str:
 
 
 def _probes() -> dict[str, tuple[_Probe, tuple[_Shapes, _Shapes]]]:
-    """One operator of each family, in two sizes.
+    """Return one operator of each family, in two sizes.
 
     The first is of some microseconds, or some milliseconds where nothing helps. The second, of which calls cost little,
     is for those that pass: it is what programs compute with.

@@ -39,7 +39,7 @@ class NativeEvent(Protocol):
     name: bytes  #: by which other processes open it; empty if they cannot
 
     def __init__(self, interprocess: bool = False) -> None:
-        """One that is not recorded yet; other processes may be allowed to open it."""
+        """Create one that is not recorded yet; other processes may be allowed to open it."""
 
     @staticmethod
     def open(name: bytes) -> NativeEvent | int:
@@ -58,7 +58,7 @@ class NativeEvent(Protocol):
         """Wait for it."""
 
     def elapsed_time(self, end: Any) -> float:
-        """Milliseconds to another event."""
+        """Return the milliseconds to another event."""
 
 
 class NativeGraph(Protocol):
@@ -122,7 +122,7 @@ class Native(NativeMemory, Device, Protocol):
         """Return whether this process was forked from one that had used the device."""
 
     def mark_used(self) -> None:
-        """From here on a forked child may not use the device."""
+        """Mark the device as used: a forked child may not use it afterwards."""
 
     def mark_context(self, device: int) -> None:
         """Note that something was done on a device."""
@@ -166,7 +166,7 @@ class Native(NativeMemory, Device, Protocol):
         """Have ``c10d::allreduce_`` done without Python where it is plain, and by this operator where it is not."""
 
     def count_coalescing(self, change: int) -> None:
-        """One group more, or fewer, collects its calls: then none of them is plain."""
+        """Count one group more, or fewer, that coalesces calls: then none of them is plain."""
 
     def time_collectives(self, on: bool) -> None:
         """Return whether works that are made from now on say how long they took."""
@@ -225,10 +225,10 @@ class Native(NativeMemory, Device, Protocol):
         """0: nothing is captured on it; 1: something is; 2: that has failed."""
 
     def stream_priority(self, device: int, stream: int) -> int:
-        """Its priority."""
+        """Return its priority."""
 
     def stream_handle(self, device: int, stream: int) -> int:
-        """Its handle."""
+        """Return its handle."""
 
     def synchronize(self, device: int) -> None:
         """Wait for all streams of a device."""
@@ -295,7 +295,7 @@ class Native(NativeMemory, Device, Protocol):
         """A kernel has ended the device's context: the device is lost, and this raises where launches wait."""
 
     def lost(self, device: int) -> int:
-        """CUDA's code of why the device is lost; 0 while it is not."""
+        """Return CUDA's code of why the device is lost; 0 if it is not."""
 
     def set_multiprocessors(self, count: int, threads: int) -> None:
         """Set the number of multiprocessors and threads on each, on which the numbers of large draws depend."""

@@ -41,5 +41,5 @@ def others() -> list[Path]:
 
 
 def size(folder: Path) -> int:
-    """Bytes of the files in it."""
+    """Return the bytes of the files in it."""
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())

@@ -98,10 +98,10 @@ class NativeMemory(Protocol):
         """Let others have a pool's free blocks when memory is short."""
 
     def pool_retain(self, device: int, a: int, b: int) -> None:
-        """One holder of a private pool more; the first makes it."""
+        """Add one owner of a private pool; the first creates it."""
 
     def pool_release(self, device: int, a: int, b: int) -> None:
-        """One holder less."""
+        """Remove one owner."""
 
     def pool_use_count(self, device: int, a: int, b: int) -> int:
         """Return the number of its owners."""

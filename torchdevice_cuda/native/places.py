@@ -78,7 +78,7 @@ def torch_version() -> str:
 
 
 def whereabouts(kind: str) -> Place:
-    """Of the library for the torch that is installed."""
+    """Return the path of the library for the installed torch."""
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
     if os.name != "posix":

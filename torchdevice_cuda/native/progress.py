@@ -37,7 +37,7 @@ class Estimate:
         self._waiting.remove(name)
 
     def ended(self, name: str) -> None:
-        """It is."""
+        """Note that a unit has ended."""
         self._took[name] = self._clock() - self._running.pop(name)
 
     @property
@@ -102,7 +102,7 @@ class Progress:
             self._tell(f"[{self.estimate.done}/{self._total}] {name}")
 
     def look(self) -> None:
-        """Called twice a second."""
+        """Update the output; called twice a second."""
         if self._terminal is not None:
             self._draw(self._terminal)
         elif self._clock() - self._said >= _SILENCE_S:

@@ -51,7 +51,7 @@ class Torch:
 
     @property
     def include(self) -> Path:
-        """Its headers."""
+        """Return the folder of its headers."""
         return self.root / "include"
 
 

@@ -75,7 +75,7 @@ class Collector:
         self._started = self._taken = time.monotonic()
 
     def document(self) -> Document:
-        """All of it so far."""
+        """Return the report so far."""
         return merged(self._now(clear=False), self._earlier)
 
     def take(self) -> Document:

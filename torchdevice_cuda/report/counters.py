@@ -33,7 +33,7 @@ class Counters:
             self._counts.clear()
 
     def count(self, asked: str, given: str, site: str) -> None:
-        """One more, in the words of requests: what was asked for, and what was given."""
+        """Count one more request: the requested and the resulting device."""
         with self._lock:
             row = (asked, given, site)
             if len(self._counts) >= MOST_ROWS and row not in self._counts:

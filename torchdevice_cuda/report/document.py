@@ -134,7 +134,7 @@ class Document:
         return not (self.work or self.requests or self.departures or self.unsupported)
 
     def to_json(self) -> str:
-        """As ``out.json`` has it."""
+        """Return the data of ``out.json``."""
         return json.dumps({"schema": SCHEMA, **dataclasses.asdict(self)}, indent=1) + "\n"
 
 
@@ -183,7 +183,7 @@ def _added(rows: Iterable[Row], key: Callable[[Row], Any], *sums: str) -> tuple[
 
 
 def merged(first: Document, others: Sequence[Document]) -> Document:
-    """One report of several; what is one process's alone (memory) stays apart, and the first one's times hold."""
+    """Merge reports; data of single processes (memory) stays apart, and the first one's times hold."""
     every = (first, *others)
     processes: dict[int, Process] = {}
     for one in every:
@@ -218,7 +218,7 @@ def merged(first: Document, others: Sequence[Document]) -> Document:
 
 
 def _highest(rows: Sequence[Memory]) -> tuple[Memory, ...]:
-    """One row for each device of a process: of several stretches of time that with the peak, and all of the curve."""
+    """Return one row for each device of a process: the stretch of time with the peak, and the whole curve."""
     found: dict[tuple[int, int], Memory] = {}
     for row in rows:
         key = (row.process, row.device)

@@ -27,7 +27,7 @@ class Contents(Protocol):
     """The contents of a report."""
 
     def document(self) -> Document:
-        """All of it so far."""
+        """Return the report so far."""
 
     def process(self, state: str = "ended") -> Process:
         """Return the process that it describes."""

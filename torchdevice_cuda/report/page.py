@@ -42,7 +42,7 @@ class Source:
 
 
 def annotated(document: Document) -> list[Source]:
-    """Every file that can be read and in which something cost time, a copy or a wait."""
+    """List every readable file with a line that cost time, a copy or a wait."""
     files: dict[str, dict[int, Sum]] = {}
     for site, each in sums(document.work, lambda row: row.site).items():
         if isinstance(site, Site) and site.file:

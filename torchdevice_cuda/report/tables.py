@@ -27,7 +27,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes as people read them."""
+    """Format bytes for people."""
     for least, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if count >= least:
             return f"{count / least:.1f} {unit}"
@@ -77,7 +77,7 @@ class Sum:
     site: Site | None = None
 
     def add(self, row: Work) -> None:
-        """One row more; the site is that of the first."""
+        """Add one row; the site is that of the first."""
         self.seconds += row.seconds
         self.bytes += row.bytes
         if row.kind == WAIT:
@@ -275,7 +275,7 @@ def processes(document: Document) -> Table:
 
 
 def all_of(document: Document) -> list[Table]:
-    """Every table that says something, in the order in which people ask."""
+    """List every table that is not empty, the most useful first."""
     doubles = [row for row in document.departures if row.what in _DOUBLES]
     others = [row for row in document.departures if row.what not in _DOUBLES]
     found = []

@@ -124,7 +124,7 @@ def nearest(text: str) -> list[str]:
 
 
 def table() -> str:
-    """Every profile, for people."""
+    """List every profile, for people."""
     head = ("profile", "name", "capability", "multiprocessors", "memory", "clock")
     rows = [
         (

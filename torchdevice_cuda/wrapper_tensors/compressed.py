@@ -50,7 +50,7 @@ class CompressedTensor(WrapperTensor):
     def __new__(
         cls, members: Members, size: Sequence[int], layout: torch.layout, kernel: Callable[[Operator], Kernel]
     ) -> CompressedTensor:
-        """Of compressed indices, plain indices and values on the GPU; ``kernel`` gives the kernel of an operator."""
+        """Create one from compressed indices, plain indices and values on the GPU; ``kernel`` finds kernels."""
         made = torch.Tensor._make_wrapper_subclass(
             cls,
             size,

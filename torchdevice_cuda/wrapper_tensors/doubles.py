@@ -106,7 +106,7 @@ class HostDoubleTensor(WrapperTensor):
 
     @staticmethod
     def __new__(cls, host: torch.Tensor, home: Home) -> HostDoubleTensor:
-        """Of one on the CPU, which it shares its memory with."""
+        """Create one over a CPU tensor, with which it shares its memory."""
         made = torch.Tensor._make_wrapper_subclass(
             cls,
             host.shape,
@@ -152,7 +152,7 @@ class HostDoubleTensor(WrapperTensor):
         return _left_for(self).numpy(force=force)
 
     def tolist(self) -> Any:
-        """Its numbers; torch's own takes no tensors of other classes."""
+        """Return its numbers; torch's own takes no tensors of other classes."""
         return self._host.tolist()
 
     def data_ptr(self) -> int:
@@ -293,7 +293,7 @@ def _brought(device: torch.device, value: Any) -> Any:
 
 
 def _first(arguments: Any) -> HostDoubleTensor:
-    """One of ours among arguments, wherever it is in them."""
+    """Return one of ours among arguments, at any depth."""
     return next(value for value in tree_iter(arguments) if isinstance(value, HostDoubleTensor))
 
 

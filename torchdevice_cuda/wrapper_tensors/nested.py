@@ -47,7 +47,7 @@ def places_of(nested: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.T
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """All elements of a tensor's storage, in one dimension."""
+    """Return all elements of a tensor's storage, in one dimension."""
     made = torch._C._VariableFunctions.empty(0, dtype=tensor.dtype, device=device_of(tensor))
     return made.set_(_base.untyped_storage(tensor))
 
@@ -68,7 +68,7 @@ class StridedNestedTensor(WrapperTensor):
 
     @staticmethod
     def __new__(cls, members: Members, home: NestedHome) -> StridedNestedTensor:
-        """Of elements on the GPU, which it shares its memory with."""
+        """Create one from elements on the GPU, with which it shares its memory."""
         keys = torch._C.DispatchKeySet(torch._C.DispatchKey.NestedTensor)
         zeros = (0,) * (_dim(members) or 1)
         made = torch.Tensor._make_wrapper_subclass(
@@ -125,7 +125,7 @@ class StridedNestedTensor(WrapperTensor):
         return cast("StridedNestedTensor", memo.setdefault(id(self), made))
 
     def _shell(self) -> torch.Tensor:
-        """Return a nested CPU tensor of the same sizes, which answers questions about them; its elements are arbitrary."""
+        """Return a nested CPU tensor of the same sizes, which answers questions about them; its elements are unset."""
         elements = torch._C._VariableFunctions.empty(self._members.elements.shape, dtype=self.dtype, device=CPU)
         return on_host(elements, *self._members[1:])
 
@@ -208,7 +208,7 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """As C++ computes it of others: the kernel that it chooses by the device knows no nested tensors."""
+    """Compute attention as C++ does for others: the kernel that it chooses by the device knows no nested tensors."""
     given = [value.contiguous() if value.is_nested else value for value in (query, key, value)]
     math: Kernel = torch._C._VariableFunctions._scaled_dot_product_attention_math
     return math(*given, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
@@ -276,7 +276,7 @@ def _moved(self: StridedNestedTensor, **kwargs: Any) -> torch.Tensor:
 
 
 def _dropout(self: StridedNestedTensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of each element by itself: the GPU's numbers are drawn on the GPU."""
+    """Drop each element by itself: the GPU's numbers are drawn on the GPU."""
     elements, *places = self._members
     made = cast("tuple[torch.Tensor, torch.Tensor]", _aten.native_dropout(elements, p, train))
     return self._home.view(made[0], *places), self._home.view(made[1], *places)
@@ -391,7 +391,7 @@ class _Visit:
 
 
 def _empty(like: torch.Tensor) -> torch.Tensor:
-    """One of the CPU, of the same shape."""
+    """Return an empty one of the same shape on the CPU."""
     return torch._C._VariableFunctions.empty(like.shape, dtype=like.dtype, device=CPU)
 
 

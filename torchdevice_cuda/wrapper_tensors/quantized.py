@@ -36,7 +36,7 @@ _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 
 @functools.cache
 def _delegates() -> dict[str, str]:
-    """Of operators that make room for their result, and leave the work to one that writes there: that one's name."""
+    """Return the name of the operator that does the work for one that only allocates its result."""
     from ..native import op_table
 
     operators = op_table.read(op_table.yaml_path())
@@ -76,7 +76,7 @@ class QuantizedTensor(WrapperTensor):
 
     @staticmethod
     def __new__(cls, host: torch.Tensor, home: Home) -> QuantizedTensor:
-        """Of one on the CPU, which it shares its memory with."""
+        """Create one over a CPU tensor, with which it shares its memory."""
         made = torch.Tensor._make_wrapper_subclass(
             cls,
             host.shape,
@@ -121,7 +121,7 @@ def _moved(self: QuantizedTensor, **kwargs: Any) -> torch.Tensor:
 
 
 def _empty(size: Any, like: QuantizedTensor, **kwargs: Any) -> torch.Tensor:
-    """One that nothing was written to; the CPU's where no device is named, as on CUDA."""
+    """Return an unwritten one; on the CPU if no device is named, as on CUDA."""
     asked = kwargs.pop("device", None)
     made: torch.Tensor = _aten.empty_quantized(size, like._host, device=CPU, **kwargs)
     return made if asked is None else made.to(asked)

@@ -34,7 +34,7 @@ def _is_about(milliseconds: float, what: str) -> None:
 
 
 def _becomes(true: Callable[[], bool], what: str) -> float:
-    """Milliseconds until it does."""
+    """Return the milliseconds until it does."""
     started = time.monotonic()
     while not true():
         expect(time.monotonic() - started < _DEADLINE_S, f"{what} stays false for {_DEADLINE_S:.0f} s")

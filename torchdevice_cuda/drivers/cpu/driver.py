@@ -43,7 +43,7 @@ class CpuDriver(RecordingDriver, HostDriver):
         return ProcessMemory(self._count, self.memory_of_each)
 
     def start(self) -> None:
-        """Memory that is "allocated" counts from here."""
+        """Start counting "allocated" memory."""
         self.memory.start()
 
     @property

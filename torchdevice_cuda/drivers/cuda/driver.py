@@ -70,7 +70,7 @@ class CudaDriver(Driver):
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 (one driver lives as long as the process)
     def facts(self, index: int) -> DeviceProperties:
-        """CUDA's own properties."""
+        """Return CUDA's own properties."""
         import uuid
 
         import torch
@@ -90,7 +90,7 @@ class CudaDriver(Driver):
         )
 
     def generators(self) -> tuple[torch.Generator, ...]:
-        """CUDA's own generators."""
+        """Return CUDA's own generators."""
         import torch
 
         torch.cuda.init()
@@ -101,7 +101,7 @@ class CudaDriver(Driver):
         generator.set_state(state)
 
     def describe(self) -> list[tuple[str, str]]:
-        """Memory figures are CUDA's."""
+        """Describe memory figures as CUDA's."""
         return [("memory figures", "CUDA's caching allocator")]
 
 

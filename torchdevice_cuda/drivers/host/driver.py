@@ -95,7 +95,7 @@ class HostDriver(Driver):
 
     # -------------------------------------------------------------------- monitors
     def utilization(self, device: int) -> int:
-        """Of the host, which computes."""
+        """Return the utilization of the host, which computes."""
         return self._load(device)
 
     def memory_utilization(self, device: int) -> int:

@@ -64,7 +64,7 @@ def cores() -> int:
 
 @functools.cache
 def last_level_cache() -> int:
-    """Bytes of the largest cache, 0 where the system does not say."""
+    """Return the bytes of the largest cache, 0 if unknown."""
     sizes = [0]
     for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         try:

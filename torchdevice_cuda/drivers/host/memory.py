@@ -82,7 +82,7 @@ class Gauge:
         self.allocated = self.freed = 0
 
     def as_dict(self) -> dict[str, int]:
-        """As CUDA's statistics show a figure."""
+        """Return a figure as CUDA's statistics show it."""
         return {"current": self.current, "peak": self.peak, "allocated": self.allocated, "freed": self.freed}
 
 
@@ -241,7 +241,7 @@ class ProcessMemory(Memory):
             self._trace("free_completed", block)
 
     def out_of_memory(self, size: int, device: int) -> Exception:
-        """CUDA's error for a request that does not fit, counted and told to the observers."""
+        """Return CUDA's error for a request that does not fit; count it and call the observers."""
         import torch
 
         free, total = self.info(device)
@@ -259,7 +259,7 @@ class ProcessMemory(Memory):
         )
 
     def translated(self, error: BaseException, device: int = 0) -> BaseException:
-        """CUDA's out-of-memory error for the one of torch's allocator on the host."""
+        """Return CUDA's out-of-memory error for that of torch's allocator on the host."""
         match = _HOST_FULL.search(str(error))
         return self.out_of_memory(int(match[1]), device) if match else error
 
@@ -337,7 +337,7 @@ class ProcessMemory(Memory):
             self._holders[device, _as_id(pool)] += 1
 
     def release_pool(self, device: int, pool: PoolId) -> None:
-        """One holder of a pool less; its blocks are not kept for reuse, so nothing is left to give back."""
+        """Remove one owner of a pool; its blocks are not kept for reuse, so nothing is left to free."""
         with self._lock:
             key = (device, _as_id(pool))
             left = self._holders.pop(key, 0) - 1
@@ -379,7 +379,7 @@ class ProcessMemory(Memory):
 
     # ---------------------------------------------------------------- pinned memory
     def host_stats(self) -> dict[str, Any]:
-        """All host memory is alike here: nothing is pinned, and the books say so."""
+        """Return empty statistics: no host memory is pinned."""
         times = {"total": 0, "max": 0, "min": 0, "count": 0, "avg": 0}
         gauges = ("allocations", "active_requests", "allocated_bytes", "active_bytes")
         return {

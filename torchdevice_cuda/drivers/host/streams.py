@@ -23,7 +23,7 @@ _NS_PER_S = 1_000_000_000
 
 
 def pool_stream_id(priority: int, index: int) -> int:
-    """CUDA's numbering of pooled streams: slot, then the priority's number, then a bit for "from a pool"."""
+    """Return CUDA's number of a pooled stream: slot, then the priority's number, then a bit for "from a pool"."""
     return index << 5 | (1 - priority) << 1 | 1
 
 

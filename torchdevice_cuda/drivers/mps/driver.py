@@ -93,7 +93,7 @@ class MpsDriver(RecordingDriver):
 
     @property
     def rescue(self) -> Rescue | None:
-        """Of a library of its own: a real Apple GPU has no compiled device, and the emulated one is to be like it."""
+        """Return the function of a separate library, as a real Apple GPU has no compiled device."""
         return self._rescue
 
     def prepare(self) -> None:
@@ -105,7 +105,7 @@ class MpsDriver(RecordingDriver):
 
     @functools.cached_property
     def streams(self) -> MpsStreams:
-        """CUDA's streams over the one queue."""
+        """Return CUDA's streams over the one queue."""
         return MpsStreams(self._count, lambda device: self.facts(device).clock_rate * 1000.0)
 
     @functools.cached_property
@@ -204,7 +204,7 @@ class MpsDriver(RecordingDriver):
         return generator_states.state(generator)
 
     def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
-        """Of either form."""
+        """Restore a state of either form."""
         generator_states.set_state(generator, state)
 
 

@@ -43,7 +43,7 @@ class Books(NamedTuple):
         return cls(read, reset) if read is not None and reset is not None else None
 
     def peaks(self) -> tuple[int, int] | None:
-        """Of allocated and of reserved bytes; none where the allocator keeps none."""
+        """Return the peaks of allocated and reserved bytes; none if the allocator has none."""
         try:
             told = self.read(0)
         except RuntimeError:  # until 2.12 it is no allocator that can be asked
@@ -187,7 +187,7 @@ class MpsMemory(ProcessMemory):
         return found
 
     def translated(self, error: BaseException, device: int = 0) -> BaseException:
-        """CUDA's out-of-memory error for the Apple GPU's."""
+        """Return CUDA's out-of-memory error for the Apple GPU's."""
         match = _REFUSED.search(str(error)) or _TOO_LARGE.search(str(error))
         return self.out_of_memory(int(float(match[1]) * _UNITS[match[2]]), 0) if match else error
 

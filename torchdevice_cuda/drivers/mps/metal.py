@@ -72,13 +72,13 @@ def _registry_cores() -> int | None:
 
 
 def utilization() -> int | None:
-    """Percent of the time in which the GPU computed, for whomever; ``None`` where its driver does not say."""
+    """Return the percentage of time in which the GPU computed, for all programs; ``None`` without a figure."""
     found = _BUSY.search(_said_by(_IOREG))
     return min(100, int(found[1])) if found else None
 
 
 def l2_cache() -> int:
-    """Bytes of the second-level cache of the fast cores; of the largest cache where the system has no such thing."""
+    """Return the bytes of the fast cores' second-level cache; of the largest cache if there is no such figure."""
     said = _said_by(_L2).strip()
     return int(said) if said.isdigit() else hostfacts.last_level_cache()
 

@@ -64,7 +64,7 @@ class Recording:
         return bool(torch._C._mps_queryEvent(self._id))
 
     def since(self, start: Recording) -> float:
-        """Milliseconds after another. To be asked once, when it has signalled: a second call does not return."""
+        """Return the milliseconds after another. Call it once, when it has signalled: a second call does not return."""
         import torch
 
         return float(torch._C._mps_elapsedTimeOfEvents(start._id, self._id))
@@ -150,7 +150,7 @@ class MpsStreams(HostStreams):
             event.completes_at = time.monotonic_ns()
 
     def elapsed_ms(self, start: EventState, end: EventState) -> float:
-        """Milliseconds of the GPU between two completed events; of the host where a sleeping stream held one up."""
+        """Return the GPU's milliseconds between two completed events; the host's if a sleeping stream delayed one."""
         on_host = super().elapsed_ms(start, end)
         if start.held_by_host or end.held_by_host or start.native is None or end.native is None:
             return on_host

@@ -66,7 +66,7 @@ class _Followed:
         self._last = content
 
     def after(self) -> None:
-        """It was."""
+        """Note the state after a draw."""
         self._is_drawn_from = True
         self._last = _content(self.generator.get_state())
         self._note(self._last)
@@ -77,7 +77,7 @@ class _Followed:
         self._note(self._last)
 
     def end(self) -> None:
-        """It is as it was before the capture, but for what the host drew; what was set last stays set in a replay."""
+        """Restore the state before the capture, apart from the host's draws; a replay sets the last set state again."""
         if self._is_drawn_from:
             self.before()
             self.generator.set_state(self.begin)

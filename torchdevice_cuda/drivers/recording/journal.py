@@ -28,7 +28,7 @@ class Journal:
         self._kept: dict[int, tuple[torch.UntypedStorage, torch.Tensor]] = {}
 
     def adopt(self, tensor: torch.Tensor) -> None:
-        """Memory that the capture was given: it is zeroed in the end, as memory is that nobody has written to."""
+        """Adopt memory that was allocated to the capture: it is zeroed at the end, as unwritten memory."""
         storage = memory_of(tensor)
         self._own[storage._cdata] = storage
 

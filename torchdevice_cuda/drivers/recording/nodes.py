@@ -34,7 +34,7 @@ def alias(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def writable(tensor: torch.Tensor) -> torch.Tensor:
-    """All elements of a tensor that lie in places of their own: an expanded one has some in one place."""
+    """Return all elements of a tensor with separate addresses: elements of an expanded one share some."""
     strides = tensor.stride() if tensor.layout is torch.strided else ()
     if 0 not in strides or not tensor.numel():
         return tensor

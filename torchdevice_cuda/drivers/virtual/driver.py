@@ -120,14 +120,14 @@ class VirtualDriver(HostDriver):
 
     @property
     def pools_graphs(self) -> bool:
-        """Its allocator is ours."""
+        """Return true: the allocator has pools."""
         return True
 
     def graph(self) -> NativeGraph | None:
         return self._module.Graph()
 
     def start(self) -> None:
-        """From here on a forked child may not use it."""
+        """Mark the device as used: a forked child may not use it afterwards."""
         if self._count:
             self.memory.start()
         self._module.mark_used()

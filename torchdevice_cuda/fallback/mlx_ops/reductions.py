@@ -12,7 +12,7 @@ from .entries import ANY, BOOL, F32, INTS, Function, check_between, check_sortab
 
 # ------------------------------------------------------------------------------------ reductions
 def _axes(dim: Any) -> Any:
-    """All axes for ``None`` and for none, as torch reads them."""
+    """Return all axes for ``None`` and for an empty list, as torch reads them."""
     return None if dim is None or (isinstance(dim, (list, tuple)) and not dim) else dim
 
 

@@ -97,7 +97,7 @@ def _uses(driver: str, file: str) -> _Read:
 
 
 def _all_uses(files: Sequence[str], driver: str) -> Iterator[_Read]:
-    """Of each file, in order. Parsing is the processor's work: where there are many, every core takes part."""
+    """Yield the uses of each file in order. Many files are parsed on all cores."""
     workers = min(os.cpu_count() or 1, _MOST_WORKERS)
     if len(files) < _MANY or workers == 1:
         yield from (_uses(driver, file) for file in files)

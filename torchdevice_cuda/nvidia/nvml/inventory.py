@@ -42,17 +42,17 @@ class Gpu:
 
     @property
     def used(self) -> int:
-        """Bytes in use. Processes have the whole of a virtual GPU each: together they may hold more than there is."""
+        """Return the bytes in use. Each process has a whole virtual GPU: together they may use more than it has."""
         return min(self.device.memory, sum(user.held for user in self.users))
 
     @property
     def free(self) -> int:
-        """Bytes that are not."""
+        """Return the free bytes."""
         return self.device.memory - self.used
 
     @property
     def busy(self) -> int:
-        """Percent of the time in which something computed on it."""
+        """Return the percentage of time in which a process computed on it."""
         return min(100, sum(user.busy for user in self.users))
 
     @property
@@ -62,7 +62,7 @@ class Gpu:
 
 
 def now(settings: Settings, with_load: bool = True) -> list[Gpu]:
-    """Every GPU. The load of a process that is seen for the first time takes a sixth of a second to tell."""
+    """List every GPU. Measuring the load of a new process takes a sixth of a second."""
     running = monitoring.processes()
     load = monitoring.load.percents(running) if with_load else {}
     temperature = hostfacts.temperature()

@@ -59,7 +59,7 @@ def _process(user: User) -> Tree:
 
 
 def _tree(gpu: Gpu, sections: Sequence[str]) -> Tree:
-    """All that is known of a GPU, or of the sections that were named."""
+    """Return all properties of a GPU, or those of the named sections."""
     device = gpu.device
     clocks: Tree = {
         ("Graphics", "graphics_clock"): _known(device.clock_mhz, "MHz"),
@@ -99,7 +99,7 @@ def _tree(gpu: Gpu, sections: Sequence[str]) -> Tree:
 
 
 def text(moment: Moment, sections: Sequence[str], xml: bool) -> str:
-    """All of it, or the sections that were named."""
+    """Return the whole text, or the named sections."""
     if not set(sections) <= set(_SECTIONS):
         raise Refusal("Failed to parse --display/-d flags")
     head: Tree = {

@@ -39,11 +39,11 @@ class Field:
 
     @property
     def head(self) -> str:
-        """Its name with the unit."""
+        """Return its name with the unit."""
         return f"{self.name} [{self.unit}]" if self.unit else self.name
 
     def text(self, of: Any, moment: Moment, units: bool) -> str:
-        """Its value."""
+        """Return its value."""
         value = None if self.value is None else self.value(of, moment)
         if value is None:
             return UNKNOWN
@@ -238,11 +238,11 @@ def of_user(name: str) -> Field | None:
 
 
 def names(of_users: bool) -> list[list[str]]:
-    """Every field, by all of its names."""
+    """Return every field, by all of its names."""
     fields, aliases = (_OF_USER, _ALIASES_OF_USER) if of_users else (_OF_GPU, _ALIASES_OF_GPU)
     return [[name, *(other for other, own in aliases.items() if own == name)] for name in fields]
 
 
 def users(gpus: list[Gpu]) -> list[tuple[Gpu, User]]:
-    """Each process with each GPU that it uses."""
+    """Yield each process with each GPU that it uses."""
     return [(gpu, user) for gpu in gpus for user in gpu.users]

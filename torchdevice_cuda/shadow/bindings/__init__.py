@@ -29,7 +29,7 @@ _OF_CUDA = ("_cuda_", "_nccl_", "_gds_")
 
 
 def names() -> dict[str, Any]:
-    """Every name and what it is bound to."""
+    """Return every name with its object."""
     found: dict[str, Any] = {}
     for module in MODULES:
         loaded = importlib.import_module(f"{__name__}.{module}")

@@ -80,7 +80,7 @@ def _cuda_customAllocator(alloc_address: int, free_address: int) -> _CUDAPluggab
 
 
 def _cuda_changeCurrentAllocator(allocator: _cuda_CUDAAllocator) -> NoReturn:
-    """Raises: once the device is in use, as on CUDA; before that, the host's own allocator cannot be replaced."""
+    """Raise: once the device is in use, as on CUDA; before that, the host's own allocator cannot be replaced."""
     if active().initialized():
         raise RuntimeError("Can't swap an already initialized allocator")
     raise not_replaced()

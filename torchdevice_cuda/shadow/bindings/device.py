@@ -185,7 +185,7 @@ def _cuda_sleep(cycles: int) -> None:
 
 
 def _cuda_busy_wait_for_flag() -> NoReturn:
-    """Raises: the host computes as it is told, and would wait for ever for what is told later (torch 2.10)."""
+    """Raise: the host computes eagerly, and would wait forever for a later call (torch 2.10)."""
     raise RuntimeError(
         f"torch.cuda._busy_wait_for_flag() keeps a stream busy until torch.cuda._clear_flag() runs in another; the "
         f"{active().name!r} driver of torchdevice_cuda has no work that waits. torch.cuda._sleep() keeps a stream busy"
@@ -224,7 +224,7 @@ def _cuda_set_sync_debug_mode(mode: int) -> None:
 
 
 def synchronizing() -> None:
-    """Called where CUDA would wait for a stream: says so if the program has asked for it."""
+    """Report a wait for a stream, if the program has enabled that."""
     words = "called a synchronizing CUDA operation"
     if _sync_debug_mode == 2:
         raise RuntimeError(words)

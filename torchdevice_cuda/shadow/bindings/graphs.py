@@ -253,21 +253,21 @@ class _CUDAGraph(pybind.PybindObject):
         raise RuntimeError("The current stream is not currently capturing.")
 
     def begin_capture_to_if_node(self, scalar_cuda_pred_tensor: torch.Tensor) -> None:
-        """Raises: there are no conditional nodes."""
+        """Raise: there are no conditional nodes."""
         self.__captured()
         raise _no_conditional_nodes()
 
     def begin_capture_to_while_node(self, scalar_cuda_pred_tensor: torch.Tensor) -> None:
-        """Raises: there are no conditional nodes."""
+        """Raise: there are no conditional nodes."""
         self.__captured()
         raise _no_conditional_nodes()
 
     def set_conditional_handle_for_current_node(self, scalar_cuda_pred_tensor: torch.Tensor) -> None:
-        """Raises: there are no conditional nodes."""
+        """Raise: there are no conditional nodes."""
         raise RuntimeError("No active CUDA graph conditional node.")
 
     def end_capture_to_conditional_node(self) -> None:
-        """Raises: there are no conditional nodes."""
+        """Raise: there are no conditional nodes."""
         self.__captured()
         raise _no_conditional_nodes()
 

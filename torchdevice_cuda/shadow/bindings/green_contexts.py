@@ -77,7 +77,7 @@ class _CUDAGreenContext(pybind.PybindObject):
 
     @staticmethod
     def create(*given: Any, **named: Any) -> _CUDAGreenContext:
-        """One with so many multiprocessors of a device."""
+        """Create one with so many multiprocessors of a device."""
         by_name = green_context_takes_keywords(torch.__version__)
         accepts, names = PARTS_OF_A_GPU_BY_NAME if by_name else PARTS_OF_A_GPU_IN_ORDER
         right = not given and named.keys() <= set(names)
@@ -114,7 +114,7 @@ class _CUDAGreenContext(pybind.PybindObject):
 
     @staticmethod
     def max_workqueue_concurrency(device_id: int | None = None) -> int:
-        """Raises: work queues are configured from CUDA 13.1 on, and no release of torch with these names has it."""
+        """Raise: work queues are configured from CUDA 13.1 on, and no release of torch with these names has it."""
         raise _no_queues("Workqueue configuration")
 
     def set_context(self) -> None:
@@ -147,7 +147,7 @@ class _CUDAGreenContext(pybind.PybindObject):
         streams.set_current(parent, self.__device)
 
     def Stream(self) -> torch.cuda.Stream:
-        """One of its streams, in turn."""
+        """Return one of its streams, in turn."""
         size = green_context_stream_count(torch.__version__)
         place = self.__asked % size
         self.__asked += 1

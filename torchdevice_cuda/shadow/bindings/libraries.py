@@ -101,7 +101,7 @@ _KIB = 1024
 
 
 def _configured(text: str | None) -> int | None:
-    """Bytes that CUBLAS_WORKSPACE_CONFIG asks for: pairs of KiB and count, such as ``:4096:2:16:8``."""
+    """Return the bytes of CUBLAS_WORKSPACE_CONFIG: pairs of KiB and count, such as ``:4096:2:16:8``."""
     if not text or not re.fullmatch(r"(:\d+:\d+)+", text):
         return None
     numbers = [int(number) for number in text[1:].split(":")]
@@ -117,7 +117,7 @@ def _checked_size(size: object, whose: str) -> int:
 
 
 def _cuda_getCublasWorkspaceSize() -> int:
-    """Bytes of workspace: set by the program, else by the environment, else what CUDA takes for such a device."""
+    """Return the workspace bytes: the program's, else the environment's, else CUDA's for such a device."""
     if "cublas" in _workspace:
         return _workspace["cublas"]
     configured = _configured(os.environ.get("CUBLAS_WORKSPACE_CONFIG"))  # cuBLAS's own variable, not a setting of ours
@@ -139,7 +139,7 @@ def _cuda_resetCublasWorkspaceSize() -> None:
 
 
 def _cuda_getCublasLtWorkspaceSize() -> int:
-    """Bytes of cuBLASLt's workspace: set by the program, else by the environment, else it shares cuBLAS's."""
+    """Return cuBLASLt's workspace bytes: the program's, else the environment's, else it shares cuBLAS's."""
     if "cublaslt" in _workspace:
         return _workspace["cublaslt"]
     kib = os.environ.get("CUBLASLT_WORKSPACE_SIZE", "")
@@ -176,7 +176,7 @@ def _cusparselt_version_int() -> int:
 
 
 def mm_search(*args: Any, **kwargs: Any) -> NoReturn:
-    """Raises: the search times kernels of an NVIDIA GPU."""
+    """Raise: the search times kernels of an NVIDIA GPU."""
     raise RuntimeError(
         f"cuSPARSELt searches for the fastest kernel of an NVIDIA GPU; the {active().name!r} driver of "
         "torchdevice_cuda has none. Check torch.backends.cusparselt.is_available() first"

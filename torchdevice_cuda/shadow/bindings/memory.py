@@ -138,7 +138,7 @@ def _cuda_unlock_mutex() -> None:
 
 # ------------------------------------------------------------------------- snapshots
 def _cuda_memorySnapshot(request: tuple[int, int] | tuple[int, int, bool] | None = None) -> dict[str, Any]:
-    """All memory, or that of the pool in ``(a, b, with traces)``; ``(0, 0)`` and ``None`` are all of it.
+    """Return all memory, or that of the pool in ``(a, b, with traces)``; ``(0, 0)`` and ``None`` are all of it.
 
     Until 2.7 torch asks for nothing, and a pool that is made active is meant.
     """
@@ -345,7 +345,7 @@ def _cuda_endAllocateCurrentStreamToPool(device: int, pool: PoolId) -> None:
 
 
 def _cuda_releasePool(device: int, pool: PoolId) -> None:
-    """One holder of the pool less; its memory stays with the tensors in it."""
+    """Remove one owner of the pool; its memory stays with the tensors in it."""
     active().memory.release_pool(device, pool)
 
 

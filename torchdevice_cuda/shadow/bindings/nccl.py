@@ -33,12 +33,12 @@ def _nccl_version_suffix() -> bytes:
 
 
 def _nccl_unique_id() -> bytes:
-    """Bytes by which the ranks of one communicator find each other."""
+    """Return bytes by which the ranks of one communicator find each other."""
     return os.urandom(_UNIQUE_ID_BYTES)
 
 
 def _nccl_init_rank(num_ranks: int, unique_id: bytes, rank: int) -> NoReturn:
-    """Raises: a communicator between processes needs NCCL itself."""
+    """Raise: a communicator between processes needs NCCL itself."""
     if len(unique_id) != _UNIQUE_ID_BYTES:
         raise RuntimeError(f"invalid unqiue_id (expected {_UNIQUE_ID_BYTES} bytes, got {len(unique_id)})")
     raise RuntimeError(

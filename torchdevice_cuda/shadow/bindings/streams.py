@@ -25,7 +25,7 @@ class _CudaStreamBase(StreamMethods, torch._C.Stream):
     """A stream of the driver."""
 
     def __new__(cls, priority: int = 0, **given: Any) -> Self:
-        """From the pool of the current device; or the stream with this id; or one made elsewhere, by its handle."""
+        """Create one from the current device's pool; or by its id; or by the handle of one made elsewhere."""
         for name in given:
             if name not in _NEW_ARGUMENTS:
                 raise TypeError(f"{name!r} is an invalid keyword argument for this function")
@@ -112,7 +112,7 @@ class _CudaEventBase(EventMethods, torch._C.Event):  # type: ignore[override]
         return self
 
     def ipc_handle(self) -> bytes:
-        """Bytes that name this event to another process; only for events made with ``interprocess=True``."""
+        """Return bytes that name this event to another process; only for events made with ``interprocess=True``."""
         if not self._interprocess:
             raise cuda_error(400)
         if self._event.timing:

@@ -98,12 +98,12 @@ def device_memory_used(device: "Device" = None) -> int:
 
 
 def memory_usage(device: "Device" = None) -> int:
-    """Percent of the last sample period in which a device's memory was read or written."""
+    """Return the percentage of the last sample period in which a device's memory was read or written."""
     return active().memory_utilization(_monitored(device))
 
 
 def utilization(device: "Device" = None) -> int:
-    """Percent of the last sample period in which a device computed."""
+    """Return the percentage of the last sample period in which a device computed."""
     return active().utilization(_monitored(device))
 
 

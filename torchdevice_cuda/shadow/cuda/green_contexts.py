@@ -9,7 +9,7 @@ stock.execute(globals())
 
 
 def _ensure_supported() -> NoReturn:
-    """From 2.14 on they are created through NVIDIA's library, which torch looks for first."""
+    """Raise: since 2.14 they are created through NVIDIA's library, which torch looks for first."""
     raise green_context_unavailable()
 
 

@@ -80,7 +80,7 @@ class Editor:
         table[key] = value
 
     def member(self, members: list[Any] | MutableSet[Any], value: Any) -> None:
-        """One more member of a list or a set, to be undone."""
+        """Add one member to a list or a set, to be undone."""
         if isinstance(members, list):
             members.append(value)
         else:

@@ -67,7 +67,7 @@ class Errors:
         self._on_cpu = on_cpu
 
     def translated(self, error: BaseException) -> BaseException:
-        """CUDA's error for the device's out-of-memory error; any other is returned as it is, in CUDA's words."""
+        """Return CUDA's error for the device's out-of-memory error; any other with CUDA's message."""
         if error.__class__ not in PLAIN_ERRORS or not error.args or error.args[0].__class__ is not str:
             return error
         if error.__class__ is RuntimeError:

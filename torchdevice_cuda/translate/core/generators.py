@@ -66,18 +66,18 @@ class CudaGenerator(_Generator):  # type: ignore[misc]
         return self.driver.generator_state(self)
 
     def set_state(self, new_state: torch.Tensor) -> CudaGenerator:
-        """Of CUDA's form, or of the device's own."""
+        """Restore a state of CUDA's form, or of the device's own."""
         if self.brings_home and isinstance(new_state, torch.Tensor):
             new_state = _to(new_state, _CPU)
         self.driver.set_generator_state(self, new_state)
         return self
 
     def get_offset(self) -> int:
-        """As CUDA counts it."""
+        """Return the offset in CUDA's units."""
         return self.driver.state_offset(self)
 
     def set_offset(self, offset: int) -> CudaGenerator:
-        """As CUDA counts it."""
+        """Set the offset in CUDA's units."""
         self.driver.set_state_offset(self, offset)
         return self
 

@@ -175,7 +175,7 @@ class Translator:
         )
 
     def stay_on_cpu(self) -> None:
-        """From now on leave what does not name CUDA on the CPU: for forked children and workers."""
+        """Leave requests that do not name CUDA on the CPU from now on: for forked children and workers."""
         self.policy, self.default_target = FAITHFUL, None
         self.cache.clear()
 

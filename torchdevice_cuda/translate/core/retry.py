@@ -57,7 +57,7 @@ def given_second_try(context: Context, target: str, function: Any, place: int | 
     device: Callable[[Any], torch.device] = context.translator.device
 
     def translated(asked: Any) -> Any:
-        """Of the kind that was given: errors about other arguments say what that was."""
+        """Return a value of the given kind: errors about other arguments name it."""
         return str(device(asked)) if isinstance(asked, str) else device(asked)
 
     def again(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, error: BaseException | None) -> Any:

@@ -54,7 +54,7 @@ MODULES = (
 
 
 def registered() -> tuple[Patch, ...]:
-    """Every patch there is, in order."""
+    """List every patch, in order."""
     names = [f"{__name__}.{module}" for module in MODULES]
     for name in names:
         importlib.import_module(name)

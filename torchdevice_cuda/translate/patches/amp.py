@@ -176,7 +176,7 @@ def _castable(value: Any) -> bool:
 
 
 def _cast_all(values: Any, dtype: torch.dtype) -> Any:
-    """Every castable tensor in an argument, lists included, in another precision."""
+    """Cast every castable tensor in an argument, lists included."""
     if _castable(values):
         return values.to(dtype)
     if isinstance(values, (list, tuple)):

@@ -147,7 +147,7 @@ class InFlight:
         self._latest: str | None = None  # the text of the error that was last given CUDA's words
 
     def out_of_memory(self) -> type[BaseException]:
-        """CUDA's class, or that of the GPU's own error if it is the one in flight."""
+        """Return CUDA's class, or that of the GPU's own error if it is in flight."""
         error = sys.exc_info()[1]
         if error is None or error.__class__ is not RuntimeError:
             return torch._C.OutOfMemoryError

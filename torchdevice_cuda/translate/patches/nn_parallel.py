@@ -55,7 +55,7 @@ class HostBroadcast:
 
     @staticmethod
     def apply(target_gpus: Sequence[Any], *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """One tensor per device and input, device by device."""
+        """Return one tensor per device and input, device by device."""
         first = [tensor.view_as(tensor) for tensor in inputs]
         copies = [[tensor.clone() for tensor in inputs] for _ in target_gpus[1:]]
         return tuple(tensor for row in (first, *copies) for tensor in row)
@@ -68,7 +68,7 @@ class HostScatter:
     def apply(
         target_gpus: Sequence[Any], chunk_sizes: Sequence[int] | None, dim: int, tensor: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        """One chunk per device."""
+        """Return one chunk per device."""
         chunks = tensor.chunk(len(target_gpus), dim) if chunk_sizes is None else tensor.split(list(chunk_sizes), dim)
         return tuple(chunk.clone() for chunk in chunks)
 
@@ -96,7 +96,7 @@ class DeviceScatter(HostScatter):
     def apply(
         target_gpus: Sequence[Any], chunk_sizes: Sequence[int] | None, dim: int, tensor: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        """One chunk per device."""
+        """Return one chunk per device."""
         return HostScatter.apply(target_gpus, chunk_sizes, dim, tensor.to("cuda"))
 
 

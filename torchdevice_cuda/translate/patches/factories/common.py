@@ -36,7 +36,7 @@ Keywords = dict[str, Any]
 
 
 def constructors() -> dict[str, tuple[Any, str, Function]]:
-    """Every function to wrap: ``{dotted name: (owner, attribute, function)}``."""
+    """Return every function to wrap: ``{dotted name: (owner, attribute, function)}``."""
     from torch.utils._device import _device_constructors
 
     owners: dict[int, tuple[Any, str]] = {
