@@ -107,7 +107,7 @@ def no_raw_graph(version: str, kept: bool) -> str:
     return f"You cannot access the raw cudaGraph_t instance {before}"
 
 
-#: What ``create`` of a green context takes, as C++ bindings say it, and the names; since 2.12, and before.
+#: The signature of a green context's ``create`` in C++ bindings, and its arguments; since 2.12, and before.
 PARTS_OF_A_GPU_BY_NAME: tuple[str, tuple[str, ...]] = (
     "(*, device_id: typing.SupportsInt | None = None, num_sms: typing.SupportsInt | None = None, workqueue_scope: "
     "str | None = None, workqueue_concurrency_limit: typing.SupportsInt | None = None) -> torch._C._CUDAGreenContext",
@@ -139,7 +139,7 @@ def raw_sizes_are_signed(version: str) -> bool:
     return torch_release(version) >= (2, 13)
 
 
-#: What the C++ class of CUDA graphs has since a release; programs look whether it is there.
+#: Methods that the C++ class of CUDA graphs has since a release; programs test for them.
 _METHODS_OF_GRAPHS = {
     (2, 8): ("instantiate", "raw_cuda_graph"),
     (2, 9): ("raw_cuda_graph_exec",),

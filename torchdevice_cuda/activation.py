@@ -46,7 +46,7 @@ class ActivationError(RuntimeError):
     """Activation was not possible; torch is as it was."""
 
 
-#: What becomes of a failure that shows while torch is imported: raises something, or returns to leave torch as it is.
+#: The handler of a failure during the import of torch: it raises, or returns to leave torch unchanged.
 #: Also of a build that the user interrupted, which is no Exception; then it raises.
 Failing = Callable[[BaseException], None]
 
@@ -347,7 +347,7 @@ def _finish_early(state: _State, torch: ModuleType) -> None:
             _end_interrupted(state, interruption)
             raise
     if error is not None:
-        # Without the lock: this thread has the import lock of torch, which whoever has the lock may be waiting for.
+        # Without the lock: this thread has the import lock of torch, for which the lock's owner may be waiting.
         _undo(state)
         _state = None
         failure = _failure(error)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-#: Seconds after which a file that nobody has locked is no longer one that is being made.
+#: Seconds after which an unlocked file is no longer being created.
 SETTLED_S = 60.0
 
 

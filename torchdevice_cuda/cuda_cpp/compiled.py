@@ -29,7 +29,7 @@ _AREA, _SCRATCH = "kernels", "torchdevice-kernels-"
 _from_cache: dict[bytes, Callable[[], bytes]] = {}
 _SUCCESS, _INVALID_VALUE, _NOT_FOUND = 0, 1, 500
 _COMPILATION, _BAD_NAME = 6, 8
-#: What a library begins with where PTX is expected, which is text and ends with a zero.
+#: The beginning of a library where PTX is expected, which is text and ends with a zero.
 _TEXT = b"// a library in base64: "
 _NVRTC_WORDS = {_COMPILATION: "NVRTC_ERROR_COMPILATION", _BAD_NAME: "NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID"}
 _ENTRY = """
@@ -122,7 +122,7 @@ def _build(scratch: Path, source: str, file: str, expressions: Sequence[str], co
         translated.write_text(translation.translate(text, foreign, nvcc.checked()), encoding="utf-8")
         told = [*nvcc.standard(command.compiling), "-O3", *nvcc.shape(), *command.compiling]
         made = translated.with_suffix(".o")
-        # Two steps: a linker that is told of checks would add the sanitizers' own libraries.
+        # Two steps: with the flags of checks, the linker would add the sanitizers' own libraries.
         for words in (
             [*told, "-fvisibility=hidden", "-c", str(translated), "-o", str(made)],
             ["-shared", str(made), "-o", str(library), "-lpthread", "-ldl"],

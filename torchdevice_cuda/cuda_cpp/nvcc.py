@@ -18,14 +18,14 @@ from .. import leftovers
 from ..settings import variables
 from . import flags, refusals, translation
 
-#: Headers of ours, found before any other.
+#: Our headers, found before all others.
 INCLUDE = Path(__file__).resolve().parent / "include"
-#: What a program that is to be compiled for the virtual GPU can ask for.
+#: The macro by which a program can test for the virtual GPU.
 MACRO = "TORCHDEVICE_CUDA"
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
 _TORCHS = ("torch/", "ATen/", "c10/", "pybind11/", "Python.h", "THC/")
 _MISSING = re.compile(r"fatal error: ([\w./-]+): No such file")
-# What the translated text would be warned of, and is not the program's doing.
+# Warnings about translated text that the program did not cause.
 QUIET = ("-Wno-unused-variable", "-Wno-unused-but-set-variable", "-Wno-attributes", "-Wno-unknown-pragmas")
 _NATIVE = ("x86_64", "AMD64")
 # The sanitizers' calls without their libraries: `include/host_cuda/checks.h` answers them. With the lines, to be named.

@@ -18,7 +18,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _DIRECTIVE = re.compile(r"\s*\#(?:[^\n\\]|\\.)*", re.DOTALL)
-#: What closes what.
+#: Closing brackets by their opening ones.
 CLOSING = {"(": ")", "[": "]", "{": "}"}
 OPENING = {closing: opening for opening, closing in CLOSING.items()}
 

@@ -31,11 +31,11 @@ from ..settings import folders
 #: Words at the beginning of the memory, of which the first says that the group has failed, and of each rank's part, of
 #: which the first counts the rank's calls and the second is the length of its failure's text.
 HEAD = 8
-#: How many of its last calls a rank shows, two words each. Who is further ahead is not compared with.
+#: How many of its last calls a rank shows, two words each. Ranks further ahead are not compared.
 RING = 1024
 #: Words of a failure's text.
 TEXT = 128
-#: The same of what is sent between two ranks, with the counter.
+#: How many calls between two ranks are shown, with the counter.
 _PAIR = 64
 _SENT, _WANTED = 0, 1
 #: The second word of a call: which call it is, counted in 16 bits, and 48 bits that say what it does.
@@ -78,7 +78,7 @@ _TYPES = {
     torch.float8_e4m3fn: 24,
 }
 _TYPE_NAMES = {number: str(dtype).removeprefix("torch.") for dtype, number in _TYPES.items()}
-#: What is moved has no type: bytes.
+#: Moved data has no dtype: bytes.
 _BYTES = 31
 
 
@@ -118,7 +118,7 @@ class CollectiveFingerprints:
     def __init__(self, memory: mmap.mmap, rank: int, size: int) -> None:
         self.memory = memory
         self.rank, self.size = rank, size
-        #: What the compiled part knows the group by, where it does.
+        #: The compiled part's key of the group, if it has one.
         self.group = 0
         self.stride = _stride(size)
         self._words = memoryview(memory).cast("Q")

@@ -31,7 +31,7 @@ from .reductions import Finish, Reduction, flat, kind_of
 Tensors = Sequence[torch.Tensor]
 #: Its methods, as C++ has them: a group's own are NCCL's.
 _gloo: Any = Backend
-#: Where a tensor is, whatever the program's default device is.
+#: Allocates on a tensor's device, whatever the program's default device is.
 _new_empty: Any = torch._C.TensorBase.new_empty
 
 

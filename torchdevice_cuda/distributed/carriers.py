@@ -95,7 +95,7 @@ class Carrier:
         """Wait for what was begun and may not be done: whoever synchronizes with the device waits for all of it."""
         begun, self._begun = self._begun, []
         for work, _ in begun:
-            # Its error is told to whoever waits for the work itself.
+            # Waiting for the work itself raises its error.
             with contextlib.suppress(RuntimeError):
                 if not _settled(work):
                     work.wait()
@@ -211,7 +211,7 @@ class Copied(Carrier):
         return super().work(call._replace(finish=back))
 
 
-#: How long a wait goes on without a look at the program's signals.
+#: Seconds of a wait between checks of the program's signals.
 _SLICE = timedelta(milliseconds=100)
 
 

@@ -45,7 +45,7 @@ class Communicator(ProcessGroupGloo):
     supports_coalescing = True
     supports_time_estimate = False
     supports_shrinking = False
-    #: What depends on the driver; set when it is known.
+    #: The parts that depend on the driver; set when it is known.
     carrier: ClassVar[Carrier]
     device_count: ClassVar[Callable[[], int]]
     nccl_version: ClassVar[tuple[int, int, int]]

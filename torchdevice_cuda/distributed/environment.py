@@ -35,7 +35,7 @@ _NUMBERS = (
     "TORCH_NCCL_COORD_CHECK_MILSEC",
     "TORCH_NCCL_RANKS_PER_ROOT",
 )
-#: What they were called before.
+#: Their old names.
 _OLD = {
     name: name.removeprefix("TORCH_")
     for name in (

@@ -71,7 +71,7 @@ _ATTRIBUTES = {
     "async_op": "asyncOp",
     "device_ids": "device_ids",
 }
-#: What Python cannot ask a backend for: it is asked for one at a time.
+#: Operators that Python cannot call on a backend for several tensors: it calls these for one at a time.
 _ONE_BY_ONE = {
     "allgather_into_tensor_coalesced": "_allgather_base",
     "reduce_scatter_tensor_coalesced": "_reduce_scatter_base",
@@ -166,7 +166,7 @@ def reduction(boxed: Any) -> Any:
     return _REDUCTIONS[_Kind(number)]
 
 
-#: Where operators are whose calls the compiled part leaves to Python.
+#: The namespace of operators for calls that the compiled part leaves to Python.
 _SLOW = "torchdevice_cuda"
 
 

@@ -9,7 +9,7 @@ from torch._C._distributed_c10d import Backend
 
 #: ``NCCL_CONFIG_UNDEF_INT``.
 _UNDEFINED = -(2**31)
-#: What ``NCCLConfig`` of the newest release has, and what it is before a program sets it.
+#: The fields of the newest release's ``NCCLConfig``, and their defaults.
 _CONFIG: dict[str, int | str | None] = {
     "blocking": _UNDEFINED,
     "cga_cluster_size": _UNDEFINED,

@@ -41,9 +41,9 @@ class Reduction:
         own = flat(tensor)
         wide = rules.computed(tensor.dtype)
         asked = rules.gloo_kind(kind, tensor.dtype)
-        #: What Gloo is asked for.
+        #: Gloo's reduction.
         self.op = ReduceOp(asked)
-        #: What NCCL would be asked for, which ranks have to agree on: it adds no booleans, and takes them for bytes.
+        #: NCCL's reduction, on which ranks have to agree: it adds no booleans, and takes them for bytes.
         self.number = int(kind if kind in (_Kind.AVG, _Kind.PREMUL_SUM) else asked)
         self.dtype = torch.uint8 if tensor.dtype is torch.bool else tensor.dtype
         self._size = size
@@ -57,7 +57,7 @@ class Reduction:
             buffer = buffer.mul(factor) if apart else buffer.mul_(factor)
         elif apart and buffer is self._own:
             buffer = buffer.clone()
-        #: What Gloo is given, and writes.
+        #: The buffer that Gloo reads and writes.
         self.buffer = buffer
 
     def settled(self) -> Finish | None:

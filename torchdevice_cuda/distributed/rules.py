@@ -23,7 +23,7 @@ _FACTORED = frozenset({torch.float16, torch.float32, torch.bfloat16, torch.float
 _SENT = (
     frozenset({torch.int8, torch.uint8, torch.int32, torch.int64, torch.bool}) | _FACTORED | _FLOAT8 | _FOREIGN_FLOAT8
 )
-#: How PyTorch's C++ names the types that are refused.
+#: The names of refused dtypes in PyTorch's C++.
 _NAMES = {
     torch.int16: "Short",
     torch.uint16: "UInt16",

@@ -72,7 +72,7 @@ def _end() -> None:
     if not groups:
         return
     carrier = groups[0].carrier
-    # A program that an error has ended, or Ctrl-C, waits for nobody.
+    # A program that has ended by an error or Ctrl-C does not wait.
     deadline = time.monotonic() + (0.0 if getattr(sys, "last_type", None) else _GRACE)
     while carrier.has_pending() and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -22,7 +22,7 @@ from .._version import __version__
 from ..drivers.host import facts
 from .results import Result
 
-#: What results may depend on.
+#: Packages that results may depend on.
 _PACKAGES = (
     "torch torchvision triton mlx mlx-metal mlx-cpu numpy psutil pyobjc-core pyobjc-framework-Metal "
     "pyobjc-framework-Cocoa torchdevice-cuda torchdevice-cuda-shim"

@@ -25,7 +25,7 @@ from .running import Process, run
 from .table import CHECKS, NAMES, START, Check
 
 _BAR = 24
-#: Where a check knows none.
+#: The default, if a check has none.
 _ADVICE = "put the file that is named below into an issue"
 _HEAD = ("check", "verdict", "seconds", "found")
 
@@ -73,7 +73,7 @@ def table(results: Sequence[Result]) -> str:
 
 #: More at a time would wait for each other.
 _TOGETHER = 4
-#: Where the native part may have to be compiled first.
+#: The limit if the native part may have to be compiled first.
 _BUILDING_S = 600.0
 #: Settings that are about what a program leaves behind, or would make every departure an error.
 _QUIET = {"report": None, "fallback": "allow", "log_level": "WARNING"}

@@ -19,7 +19,7 @@ class Answer:
     #: In words, one line; of a failure, what is wrong.
     found: str = ""
     figures: dict[str, Any] = dataclasses.field(default_factory=dict)
-    #: What to do about it.
+    #: The advice.
     advice: str = ""
 
 
@@ -34,9 +34,9 @@ class Result:
     found: str = "not reached"
     seconds: float = 0.0
     answers: list[Answer] = dataclasses.field(default_factory=list)
-    #: What its processes printed.
+    #: The output of its processes.
     output: str = ""
-    #: Where they were when they hung or crashed.
+    #: Their stacks when they hung or crashed.
     stack: str = ""
 
     def conclude(self, seconds: float) -> None:

@@ -39,7 +39,7 @@ class Process:
 
     def __init__(self, check: Check, environment: Mapping[str, str], folder: Path, limit: float | None = None) -> None:
         self.check, self.result = check, Result(check.name, check.why)
-        # What it printed before it crashed is wanted.
+        # Its output before a crash is needed.
         self._environment, self._folder = {**environment, "PYTHONUNBUFFERED": "1"}, folder
         self._limit = check.limit if limit is None else limit
         self._whole = max(_WHOLE_S, self._limit)

@@ -22,7 +22,7 @@ REBUILT: dict[str, Callable[[Any, Any], torch.Tensor]] = {
     "topk": lambda args, out: out[0],
     "kthvalue": lambda args, out: out[0],
 }
-#: How far from the CPU's a result may be: absolute below 1, relative above.
+#: The largest distance of a result from the CPU's: absolute below 1, relative above.
 TOLERANCE = {torch.float32: 2e-4, torch.complex64: 2e-4, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 #: Under which the check of speed tells a figure, in seconds but for the first three.
 COLUMNS = "operator, dtype, size class, CPU, MLX, GPU"
@@ -61,7 +61,7 @@ def integers(count: int) -> torch.Tensor:
     return torch.randint(1, 100, (count,))
 
 
-#: How operators are called that have no arguments of their own below: the first way that is one for them.
+#: Default calls of operators that have no arguments below: the first that fits is used.
 USUAL: tuple[Callable[[int], Arguments], ...] = (
     lambda n: (vector(n),),
     lambda n: (vector(n), vector(n)),

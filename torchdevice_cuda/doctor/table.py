@@ -21,7 +21,7 @@ class Check:
     program: str
     #: Seconds for one of its questions. What takes longer hangs.
     limit: float = 20
-    #: What the driver's devices have to be like, what they must not be, and why else there is nothing to ask.
+    #: The traits that the driver must have and must not have, and other reasons to skip it.
     traits: Trait = NONE
     without: Trait = NONE
     otherwise: str = ""

@@ -126,7 +126,7 @@ class _Tokens:
 
 
 # ------------------------------------------------------------------------------- values
-#: What a key's value says: from the tokens, where it begins and what was read before to fields and their values.
+#: A reader of a key's value: from the tokens, its beginning and the earlier values to fields and their values.
 _Reader = Callable[[_Tokens, int, Settings], dict[str, Any]]
 
 

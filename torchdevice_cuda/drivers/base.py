@@ -78,7 +78,7 @@ class Driver(abc.ABC):
         self.registered_host_memory: dict[int, int] = {}
         self._initialized_by: int | None = None
         self._asked_by: int | None = None
-        #: what other processes are told of this one
+        #: the properties and memory that are published to other processes
         self.publication: monitoring.Publication | None = None
         #: whether the device must be brought up before it is used: at first, and in a forked child. Hot paths look at
         #: this flag instead of asking for the process id.

@@ -14,12 +14,12 @@ from .errors import cuda_error
 DEFAULT_STREAM = 0
 LEAST_PRIORITY, GREATEST_PRIORITY = 0, -3
 IPC_HANDLE_SIZE = 64
-#: Which threads a capture keeps from unsafe calls.
+#: Threads whose unsafe calls a capture refuses.
 GLOBAL, THREAD_LOCAL, RELAXED = range(3)
 
 #: A stream by what it is, whatever number it is called by.
 Key = tuple[int, int]
-#: How much of every stream's work is done before what comes next: of forks and joins.
+#: How much of every stream's work is done before the next work: of forks and joins.
 Clock = dict[Key, int]
 
 _capture_ids = itertools.count(1)
@@ -127,7 +127,7 @@ class Streams(abc.ABC):
         """Make a stream the calling thread's current one on its device."""
 
     # ------------------------------------------------------------------ waiting
-    #: Waits for work of a device that is in none of these streams, such as collectives; set by whoever begins some.
+    #: Waits for a device's work outside these streams, such as collectives; set by the code that begins it.
     elsewhere: Callable[[], None] | None = None
 
     @abc.abstractmethod

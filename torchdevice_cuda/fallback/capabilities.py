@@ -12,7 +12,7 @@ from . import stored
 from .refusals import LASTING
 
 _log = logging.getLogger("torchdevice_cuda")
-#: Where refusals are kept on disk.
+#: The file of refusals on disk.
 FILE = "refusals.json"
 #: dtype and device of a call, and both with the operator's name
 Subject = tuple[torch.dtype | None, str]

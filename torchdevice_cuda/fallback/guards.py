@@ -53,7 +53,7 @@ _COMPUTING = "sum nansum mean prod cumsum cumprod softmax log_softmax norm float
 #: Methods that are written in Python and call the function of the same name.
 _HANDING_ON = frozenset({"norm", "unique", "unique_consecutive"})
 
-#: Where a tensor of the CPU goes.
+#: A function that moves a CPU tensor to its device.
 Placing = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -140,7 +140,7 @@ class Guard:
                     return native.call_boxed(keys, *args, **kwargs)
                 except (RuntimeError, TypeError) as error:
                     kind = refusal(error)
-                    # Whoever called the operator decides about float64.
+                    # The caller of the operator decides about float64.
                     if kind is None or kind == NO_DOUBLE:
                         raise
                 refusals.add(name, *self._subject(args, kwargs), kind)

@@ -82,7 +82,7 @@ class Chain:
 
     def passage(self, name: str, where: str) -> cpu.Passage:
         """Return the transfer for an operator without a kernel."""
-        # Where leaving is an error, every time is the first.
+        # If a fallback is an error, each one is announced.
         count = (lambda: 0) if self._setting == "error" else departures.counter(name, where, NO_KERNEL)
         announce = functools.partial(self.announce, name, where, NO_KERNEL)
         return cpu.Passage(count, announce, self._allocated, self.translated)
@@ -149,7 +149,7 @@ def _quantised(chain: Chain) -> torch.library.Library:
 
 # ------------------------------------- operators that CUDA refuses, too: in its words, for which a program may wait
 Kernel = Callable[..., Any]
-#: What is said of a library that CUDA's build of PyTorch comes without, and of what nobody has written.
+#: Messages about a library that CUDA builds of PyTorch lack, and about operators that are not implemented.
 _NO_MIOPEN = "{name}: ATen not compiled with MIOpen support"
 _WORDS = {
     "aten::miopen_rnn": "miopen_rnn : ATen not compiled with MIOpen support.",

@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 _log = logging.getLogger("torchdevice_cuda")
 _numel = torch._C.TensorBase.numel
 
-#: How often both are timed before the better is known; the first time includes MLX compiling its kernels.
+#: How often both are timed before one is chosen; the first time includes MLX's compilation.
 ROUNDS = 2
 #: Size classes below this one are the CPU's: nothing is gained there.
 SMALLEST = thresholds.size_class(64)
-#: What the CPU computes in less time than this is not worth anybody's while, in seconds.
+#: CPU calls that take fewer seconds are not worth a measurement.
 QUICK = 50e-6
-#: What measuring may cost: so many seconds, and this share of the time that the program runs.
+#: The budget of measurements: so many seconds, and this share of the program's time.
 ALLOWANCE, SHARE = 1.0, 0.02
-#: What MLX raises where it cannot compute something; the CPU then does, or raises torch's own error.
+#: MLX's errors for unsupported calls; the CPU then computes, or raises torch's own error.
 MLX_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, OverflowError)
 MLX_FAILED = "MLX could not compute it"
 
 #: dtype and size class of a call's tensors
 Subject = tuple[torch.dtype | None, int]
 Inner = Callable[..., Any]
-#: Where a call goes, and what computes it in the operator's place (``None``: the operator itself).
+#: The backend of a call, and the function that computes it (``None``: the operator itself).
 Step = tuple[str, Inner | None]
 Route = Callable[[tuple[Any, ...], dict[str, Any]], Step]
 ON_CPU: Step = ("CPU", None)

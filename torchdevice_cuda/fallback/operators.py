@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     #: An operator as the dispatcher knows it.
     Operator: TypeAlias = OpOverload[..., Any]
 
-#: Where torch keeps the functions that its operators are called by; calling one costs a third less than the operator.
+#: The functions by which torch's operators are called; calling one costs a third less than the operator.
 _BINDINGS = tuple(
     getattr(torch._C, name) for name in ("_VariableFunctions", "_special", "_linalg", "_fft", "_nn", "_sparse")
 )
@@ -93,7 +93,7 @@ class Shape:
         written: set[str] = set()
         outs: set[str] = set()
         for argument in schema.arguments:
-            # What is not written to can only be viewed, and a view of a copy is a tensor of its own.
+            # An argument that is not written to can only be viewed, and a view of a copy is a separate tensor.
             if argument.alias_info is not None and argument.alias_info.is_write:
                 written.add(argument.name)
                 if argument.is_out:

@@ -32,7 +32,7 @@ LIMIT = "a limit of Metal"
 #: What the GPU holds in the place of the dtypes that it refuses as ``NO_DOUBLE``, since Metal has no doubles: the same
 #: kind of number in half the bits. What the CPU computed in full precision comes back to the GPU in these.
 NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
-#: What a dtype or an operator is refused for is refused again.
+#: Refusals of a dtype or an operator, which will be repeated.
 LASTING = frozenset({NO_KERNEL, NO_DTYPE, NO_DOUBLE})
 
 #: In the order in which they are tried; ``RuntimeError`` includes ``NotImplementedError``.

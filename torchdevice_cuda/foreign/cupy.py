@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-#: What makes arrays and kernels without memory of its own; everything else allocates first.
+#: Functions that create arrays and kernels without allocating; all others allocate first.
 MAKERS = ("asarray", "from_dlpack", "RawKernel", "RawModule", "ElementwiseKernel", "ReductionKernel")
 
 

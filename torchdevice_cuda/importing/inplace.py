@@ -156,7 +156,7 @@ class Rewrite:
                         kept[id(new)] = old
                 elif isinstance(old, type) and isinstance(new, type):
                     succeeded[old] = new
-        # Old function objects stay the canonical ones: whoever compares or maps them by identity stays right.
+        # Old function objects stay the canonical ones, so that comparisons by identity still hold.
         for module in self.modules.values():
             for attribute, value in list(module.__dict__.items()):
                 if id(value) in kept and value is not kept[id(value)]:

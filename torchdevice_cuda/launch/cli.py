@@ -18,7 +18,7 @@ from . import failing, options, program
 NAME = failing.NAME
 _SMI = "nvidia-smi"
 FLAGS = {**options.FLAGS, **options.OLD_FLAGS}
-#: What is done instead of running a program, by the option that asks for it.
+#: Actions that replace running a program, by option.
 _ACTIONS = {action.flag: action for action in options.ACTIONS}
 
 

@@ -22,12 +22,12 @@ class Action:
 
     flag: str
     help: str
-    #: How its arguments are shown.
+    #: The text of its arguments in ``--help``.
     arguments: str = ""
     choices: tuple[str, ...] = ()
 
 
-#: What is shown first is what is needed first.
+#: The order of ``--help``: the first that a user needs comes first.
 ACTIONS = (
     Action("--info", "show what stands in for the GPU here, and why"),
     Action(

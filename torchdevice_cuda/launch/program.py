@@ -31,7 +31,7 @@ def run_script(path: str, args: Sequence[str]) -> None:
         # Python puts a folder or an archive on the path even where -P or -I keep script folders off it.
         _put_first_entry(full)
         fresh_main()
-        # What the interpreter itself calls for these: the frames of runpy in a traceback are genuine.
+        # The interpreter itself calls these: the frames of runpy in a traceback are genuine.
         _run(lambda: runpy._run_module_as_main("__main__", False))  # type: ignore[attr-defined]
         return
     loader: SourceFileLoader | SourcelessFileLoader

@@ -60,7 +60,7 @@ _log = logging.getLogger("torchdevice_cuda")
 _LOCK = "lock"
 # While another process builds, a line says so now and then.
 _WAITING_S = 15.0
-#: How folders with libraries are named.
+#: The pattern of library folders.
 FOLDER = re.compile(rf"({'|'.join(KINDS)})-[0-9a-f]{{20}}")
 # Beside a library that was just built and did not load: the digest of it. What built it once would build it again.
 _HOPELESS = "does-not-load"
@@ -329,7 +329,7 @@ def _sweep(folder: Path) -> None:
             continue
         if not FOLDER.fullmatch(left.parent.name):
             continue  # the cache may be in a folder with other things in it
-        # Whoever builds there has the lock.
+        # A running build holds the lock.
         lock = FileLock(left.parent / _LOCK, timeout=0)
         with contextlib.suppress(Timeout, OSError), open_folder(left.parent, left.parent.parent), lock:
             shutil.rmtree(left, ignore_errors=True)

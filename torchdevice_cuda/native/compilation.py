@@ -20,11 +20,11 @@ from .toolchain import SOURCES, BuildError, Torch
 
 _PACKAGE = SOURCES.parents[1]
 _SUFFIXES = (".cpp", ".h", ".jinja", ".toml")
-#: What writes C++.
+#: Generators of C++ code.
 _WRITERS = ("op_table.py", "contract_tables.py")
-#: What the compiler said, kept beside the library.
+#: The compiler's output, kept beside the library.
 LOG = "build.log"
-#: How the folder begins in which a build works. One that is there while nobody builds is left from a build that died.
+#: The prefix of a build's working folder. One without a running build is left from a build that died.
 SCRATCH = ".build-"
 _LOOK_S = 0.5
 #: Beside a library: how much longer it took than was to be expected.

@@ -46,7 +46,7 @@ def settle(module: Native, notes: Path) -> None:
         quick = note[len(_KEPT) :].split()
     else:
         quick = _measure()
-        # Where the library came compiled, nobody has made the folder.
+        # With a compiled wheel, the folder does not exist yet.
         with contextlib.suppress(OSError):
             sealing.make_folder(notes)
         sealing.write_note(kept, _KEPT + " ".join(quick))

@@ -23,7 +23,7 @@ Function = Callable[..., Any]
 
 #: In the words with which compiled code checks its indices.
 _OUT_OF_BOUNDS = "index out of bounds: "
-#: What profiles call a compiled graph on the device.
+#: The name of a compiled graph in profiles of the device.
 _COMPILED = "compiled code"
 
 
@@ -120,7 +120,7 @@ def _rewrite(gm: Any, mode: Any, calls: DeviceCalls, kind: str) -> None:
             # Code for the CPU enters no streams: it runs in order. Records and waits are calls, and stay.
             node.meta["custom"] = {name: said for name, said in node.meta["custom"].items() if name != "stream"}
         if "eager_input_vals" in node.meta:
-            # What the graph was traced with: inductor compiles the graphs that this one calls for it.
+            # The inputs of the trace: inductor compiles the graphs that this one calls for it.
             node.meta["eager_input_vals"] = pytree.tree_map(to_host, node.meta["eager_input_vals"])
         if node.op == "get_attr":
             value = getattr(gm, node.target, None)
@@ -135,7 +135,7 @@ def _rewrite(gm: Any, mode: Any, calls: DeviceCalls, kind: str) -> None:
         if node.op != "call_function":
             continue
         if str(node.target) == "streams.record_stream.default":
-            # What has run is done with its memory.
+            # A node that has run no longer needs its memory.
             for user in list(node.users):
                 user.args = map_arg(user.args, functools.partial(_but, node))
             gm.graph.erase_node(node)
@@ -153,7 +153,7 @@ def _rewrite(gm: Any, mode: Any, calls: DeviceCalls, kind: str) -> None:
             node.target, node.args, node.kwargs = aten.clone.default, (node.args[0],), {}
             continue
         node.args, node.kwargs = map_aggregate(node.args, host), map_aggregate(node.kwargs, host)
-    # What forward saved has the strides that its compiled code chose, not those with which backward was traced.
+    # Saved tensors have the strides that forward's compiled code chose, not those with which backward was traced.
     view_to_reshape(gm)
     gm.recompile()
 
@@ -225,7 +225,7 @@ class _OnDevice:
         captured = self._native.captures_underway() and self._native.begin_foreign_call(
             self._index, [_memory(t) for t in on_device]
         )
-        # What a graph is replayed with is kept by others, or nobody: it is not the graph that keeps it.
+        # A replay's inputs may be kept by others, or freed: the graph does not keep them.
         aliases = self._to_cpu(on_device, not captured)
         for place, alias in zip(places, aliases, strict=True):
             arguments[place] = alias

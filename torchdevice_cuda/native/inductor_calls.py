@@ -291,7 +291,7 @@ class _Call:
         operator: Any = functools.reduce(getattr, self._path, self._operators)
         made = operator(*positional, **kwargs)
         if self._is_collective:
-            # What is waited for is known by its storage, of which compiled code has an alias.
+            # Work is found by its storage, of which compiled code has an alias.
             for each in made if isinstance(made, (list, tuple)) else (made,):
                 getattr(getattr(self._operators, _COLLECTIVES), _WAIT)(each)
         return self._take(made, given, take)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 
-#: What looks at a call: the function, its arguments, by name too, and the error. ``NotImplemented`` leaves it as it is.
+#: A call's handler: the function, its arguments, by name too, and the error. ``NotImplemented`` keeps the error.
 Handler = Callable[[Any, tuple[Any, ...], dict[str, Any] | None, BaseException | None], Any]
 
 

@@ -35,7 +35,7 @@ _SHELL_SIGNALLED = 128  # a shell's status for a program that a signal ended, pl
 _KEPT_BYTES = 1 << 20  # of what one compiler says
 _SHOWN = 300
 _LOOK_S = 0.5
-#: What compilers and linkers say of an error, by the words that they use for nothing else.
+#: Texts that compilers and linkers print only for errors.
 _ERROR = re.compile(r"\berror:|undefined (reference|symbol)|multiple definition of|cannot find -l", re.IGNORECASE)
 
 

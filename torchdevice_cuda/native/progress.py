@@ -15,7 +15,7 @@ from typing import TextIO
 
 #: The linker's share, in the seconds that units are weighed in.
 _LINKING_S = 1.0
-#: Where nothing else is said for so long, a line says that it goes on.
+#: Seconds without output after which a line says that the build goes on.
 _SILENCE_S = 15.0
 #: A unit that is past its time will take this much yet of what it is past it; and never nothing.
 _OVERDUE, _REST_S = 0.5, 1.0

@@ -25,7 +25,7 @@ PATIENCE_S = 1800.0
 # first. So nothing says where they are, and one library serves every environment that has this torch.
 _TORCH_LIBRARIES = ("-lc10", "-ltorch_cpu", "-ltorch_python")
 
-# How pybind11 of older releases keeps modules of different compilers apart, and what it keeps them apart by.
+# pybind11 of older releases keeps modules of different compilers apart: its macro, and the name in a library.
 _NAMES_COMPILER = b"define PYBIND11_BUILD_ABI"
 _INTERNALS = re.compile(rb"__pybind11_internals_v\d+_gcc_libstdcpp(_cxxabi\d+)__")
 # c10::detail::torchCheckFail(char const*, char const*, unsigned, std::string const&) where std::string is the old one.
@@ -46,7 +46,7 @@ class Torch:
     root: Path
     version: str
     cxx11_abi: bool
-    #: What its pybind11 calls the compiler, where it matters: types of torch's are known to those of one name only.
+    #: The compiler's name in its pybind11, if it matters: modules of one name share torch's types.
     pybind_abi: str = ""
 
     @property
@@ -116,7 +116,7 @@ def compiler() -> str:
     )
 
 
-#: What installs a compiler, by the program that this machine's packages are installed with.
+#: The command that installs a compiler, by this machine's package manager.
 _INSTALLERS = {
     "apt-get": "apt-get install g++",
     "dnf": "dnf install gcc-c++",
@@ -161,7 +161,7 @@ def compile_flags(kind: str, torch: Torch) -> list[str]:
     return [
         f"-std={_compat.cxx_standard(torch.version)}",
         "-fPIC",
-        # Which names others see is decided when a library is linked.
+        # Exported names are chosen when a library is linked.
         *(["-fno-semantic-interposition"] if platform.system() == "Linux" else []),
         # A warning never ends a build: other compilers have other opinions. The tests want none.
         "-Wall",
@@ -187,9 +187,9 @@ def compile_paths(torch: Torch, scratch: Path) -> list[str]:
         f"-I{SOURCES / 'core'}",
         # Tables that are written for the build.
         f"-I{scratch}",
-        # Headers of a system: what is in them is not ours to be warned about.
+        # As system headers, which give no warnings.
         *(word for path in foreign for word in ("-isystem", str(path))),
-        # What some versions of torch lack; where they have it, theirs is found first.
+        # Headers that some versions of torch lack; where they have one, theirs is found first.
         "-idirafter",
         str(SOURCES / "missing"),
         *(f"-ffile-prefix-map={path}={name}" for path, name in shown.items()),

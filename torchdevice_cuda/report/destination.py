@@ -20,9 +20,9 @@ STANDARD_ERROR = "-"
 _DESCRIPTORS = ("/dev/std", "/dev/fd/", "/proc/")
 #: Seconds that the reader of a pipe has to make room: a process must not hang at its end for want of one.
 _PATIENCE = 5.0
-#: What files of ours beside a report are called: nobody else's name begins so.
+#: The beginning of the names of our files beside a report.
 _PREFIX = ".torchdevice-report-"
-#: What is written to see whether there is room; most reports are smaller.
+#: Bytes written to test for free space; most reports are smaller.
 _PROBE = b"\0" * 4096
 
 #: Streams that are held open until the report is written. The reader of a FIFO sees its end when we close it, so it
@@ -169,6 +169,6 @@ def _replace(named: str, data: bytes) -> None:
             os.unlink(temporary)
         if not os.path.exists(path):
             raise
-        # The folder is not ours to write, or the file is a mount of its own.
+        # The folder is not writable, or the file is a mount.
         with open(path, "wb") as file:
             file.write(data)

@@ -112,7 +112,7 @@ class AtExit:
             document = self._contents.document()
             if self._family.hand_in(document) or document.is_empty():
                 return
-            # Whoever would have put it into the whole is gone.
+            # The process that would have merged it has ended.
             named = destination.beside(named, os.getpid())
         # Times go on while nothing is counted.
         counted = dataclasses.replace(document, seconds=0.0, processes=())

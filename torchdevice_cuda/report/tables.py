@@ -149,7 +149,7 @@ def lines(document: Document) -> Table:
     )
 
 
-#: What a wait is called in a program, by what waits.
+#: The name of a wait in a program, by its cause.
 _WAITING = {
     "aten::_local_scalar_dense": ".item(), if tensor, float(tensor)",
     "aten::copy_": "a blocking copy",
@@ -245,7 +245,7 @@ def unsupported(document: Document) -> Table:
     )
 
 
-#: What is said of a process, by its state.
+#: The description of a process, by its state.
 _STATES = {
     "ended": "",
     "running": "is still running: not in this report",

@@ -42,7 +42,7 @@ def cache_dir() -> Path:
         return named
     import platformdirs
 
-    # Where a user has no home, some versions raise, and some leave "~", which would be made in the working folder.
+    # Without a home folder, some versions raise, and some leave "~", which would be created in the working folder.
     with contextlib.suppress(RuntimeError, OSError):
         found = platformdirs.user_cache_path("torchdevice-cuda", appauthor=False)
         if found.is_absolute():

@@ -16,7 +16,7 @@ REASONS = {
     "xformers": "its attention is compiled for CUDA or Triton's; torch's computes the same",
 }
 DEFAULT = tuple(REASONS)
-#: Words in a list: those of the table; nobody.
+#: Words in a list: the libraries of the table; none.
 ALL_OF_THEM, NOBODY = "default", "none"
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from .folders import CACHE_DIR, RUNTIME_DIR, SettingsError, expand
 
-#: What the names of our variables begin with; the second is that of one variable, so that its misspellings are seen.
+#: The prefixes of our variables; the second is that of one variable, so that its misspellings are found.
 PREFIXES = ("TORCHDEVICE_", "TORCH_ALLOW_REDIRECT")
 ON = ("1", "true", "yes", "on")
 OFF = ("0", "false", "no", "off")

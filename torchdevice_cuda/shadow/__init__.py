@@ -55,7 +55,7 @@ class Bindings:
             self._before[name] = self._torch_c.__dict__.get(name, _MISSING)
             setattr(self._torch_c, name, value)
             if isinstance(value, ModuleType):
-                # What such a submodule holds pickles by reference to it.
+                # Objects of such a submodule pickle by reference to it.
                 self._modules[value.__name__] = sys.modules.get(value.__name__)
                 sys.modules[value.__name__] = value
 

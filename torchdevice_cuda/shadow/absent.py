@@ -15,7 +15,7 @@ from ..report.unsupported import met
 
 _MODULE = "torch._C"
 _IMPORT = re.compile(rf"cannot import name '(\w+)' from '{re.escape(_MODULE)}'")
-# How CUDA's part of torch._C is named. Names of other parts that mention CUDA are in every build.
+# The names of CUDA's part of torch._C. Names of other parts that mention CUDA are in every build.
 _OF_CUDA = re.compile(r"_(?:cuda_|Cuda|CUDA|nccl_|gds_|cudnn_)")
 
 _provided: list[str] = []

@@ -76,7 +76,7 @@ class CompressedTensor(WrapperTensor):
         self._members, self._size = (compressed, plain, values), tuple(other.shape)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # What is saved is what any tensor of the layout saves: it can be read where torch makes them itself.
+        # It is saved as any tensor of the layout: stock torch can read it.
         return self._reduce_ex_internal(protocol)  # type: ignore[no-untyped-call]  # torch's, in a class of ours
 
     @classmethod

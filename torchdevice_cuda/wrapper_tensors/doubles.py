@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from ..fallback.operators import Operator
 
 _base = torch._C.TensorBase
-#: Methods whose result may be a tensor that is none of ours.
+#: Methods whose result may be a tensor of another class.
 _LEAVING = frozenset("to cpu float half bfloat16 cfloat chalf type type_as".split())
-#: Classes of torch's that hold tensors: such as ours are inside of them, and never beside.
+#: Classes of torch that hold tensors: wrapper tensors are inside of them, never beside.
 _OUTER = frozenset({"NestedTensor", "DTensor"})
 #: Functions that torch composes in another way where a tensor's class is not its own, of parts that CUDA refuses.
 _WHOLE = frozenset({"ctc_loss"})
@@ -186,7 +186,7 @@ class HostDoubleTensor(WrapperTensor):
         return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # Its bytes are saved as the GPU's, and as an ordinary tensor: it can be read where nobody knows of this class.
+        # It is saved as an ordinary tensor of the GPU: stock torch can read it.
         bytes_ = self._host.untyped_storage().to(device=self._home.device)
         storage = torch.TypedStorage(wrap_storage=bytes_, dtype=self.dtype, _internal=True)
         is_param = getattr(self, "_is_param", False)
@@ -198,7 +198,7 @@ class HostDoubleTensor(WrapperTensor):
             return made
         return torch._utils._rebuild_parameter, (_Rebuilt(made), self.requires_grad, {})
 
-    # What torch asks of a tensor that consists of others: modules keep a parameter's identity with it.
+    # torch asks this of a tensor that consists of others: modules keep a parameter's identity with it.
     def __tensor_flatten__(self) -> tuple[list[str], str]:
         return ["_host"], self._home.device.type
 

@@ -28,7 +28,7 @@ _aten = torch.ops.aten
 _base = torch._C.TensorBase
 #: torch's words where something is made of the sizes of irregular dimensions.
 NO_SIZES = "Internal error: NestedTensorImpl doesn't support sizes. Please file an issue."
-#: What tells the sizes of irregular dimensions from those of torch's own nested tensors, which are counted.
+#: Marks the sizes of irregular dimensions, unlike those of torch's own nested tensors, which are counted.
 _OURS = 1 << 61
 
 
@@ -117,7 +117,7 @@ class StridedNestedTensor(WrapperTensor):
         return shown
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # What is saved is what any nested tensor saves: it can be read where torch makes them itself.
+        # It is saved as any nested tensor: stock torch can read it.
         return self._reduce_ex_internal(protocol)  # type: ignore[no-untyped-call]  # torch's, in a class of ours
 
     def __deepcopy__(self, memo: Any) -> StridedNestedTensor:
@@ -161,7 +161,7 @@ class StridedNestedTensor(WrapperTensor):
             "_nested_tensor_size": lambda self: self._members.sizes,
             "_nested_tensor_strides": lambda self: self._members.strides,
             "_nested_tensor_storage_offsets": lambda self: self._members.offsets,
-            # What C++ asks of those that it leaves to Python, to hand it to ``_nested_from_padded_tensor``.
+            # C++ asks for this, to pass it to ``_nested_from_padded_tensor``.
             "_nested_get_offsets": lambda self: self._members.offsets,
             "_nested_get_jagged_dummy": _again,
             "_nested_get_ragged_idx": lambda self: 1,
@@ -297,7 +297,7 @@ MAKING = (
     "_nested_from_padded",
     "_nested_tensor_from_mask",
 )
-#: What the CPU computes with nested tensors and CUDA does not.
+#: Operators of nested tensors that the CPU has and CUDA has not.
 _NOT_CUDAS = frozenset({"aten::sum.dim_IntList", "aten::_nested_sum_backward"})
 #: Between devices on purpose.
 _BETWEEN = frozenset({"aten::copy_"})

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..fallback.operators import Operator
 
 _aten = torch.ops.aten
-#: What CUDA has of PyTorch's own library of quantised operators, from cuDNN; there is no list of it in a build without.
+#: cuDNN's operators in PyTorch's own quantized library; a build without CUDA has no list of them.
 _CUDNN = frozenset(
     f"quantized::{name}"
     for name in (
@@ -99,7 +99,7 @@ class QuantizedTensor(WrapperTensor):
         return cast("QuantizedTensor", memo.setdefault(id(self), self.clone()))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # What is saved is the CPU's: it can be read where nobody knows of this class.
+        # It is saved as a CPU tensor: stock torch can read it.
         return self._host.__reduce_ex__(protocol)
 
     @classmethod

@@ -23,7 +23,7 @@ from ..asking import Finding, NotHereError, advise, main, question
 _MIB = 1 << 20
 #: A build and its objects need less.
 _ROOM = 1 << 29
-#: Libraries of other versions that nobody would notice.
+#: Libraries whose wrong version goes unnoticed.
 _FEW_BYTES = 100 * _MIB
 _SHIM = "torchdevice-cuda-shim"
 _CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"

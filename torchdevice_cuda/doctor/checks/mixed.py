@@ -11,9 +11,9 @@ import torch
 from ..asking import Finding, Wrong, add, expect, main
 
 _CUDAS = "Expected all tensors to be on the same device"
-#: What operators say that look for themselves, on the Apple GPU and most of them on CUDA.
+#: The message of operators that check devices themselves, on the Apple GPU and mostly on CUDA.
 _OPERATORS = (_CUDAS, "on the same device", "should be the same", "is on cpu but expected on")
-#: What the Apple GPU says itself, which is shown to programs before Python 3.12.
+#: The Apple GPU's own message, which programs see before Python 3.12.
 _METALS = ("Passed CPU tensor to MPS op", "Placeholder storage has not been allocated on MPS device!")
 
 
@@ -25,7 +25,7 @@ def _matrix() -> torch.Tensor:
     return torch.eye(3, device="cuda") * 2
 
 
-#: What torchdevice_cuda stands in the way of, on every Python: in CUDA's words, and before anything gets to the GPU.
+#: Calls that torchdevice_cuda refuses on every Python, with CUDA's message, before they reach the GPU.
 GUARDED: dict[str, Callable[[], object]] = {
     "solve_triangular": lambda: torch.linalg.solve_triangular(_matrix(), torch.ones(3, 2), upper=True),
     "lu_solve": lambda: torch.linalg.lu_solve(*torch.linalg.lu_factor(_matrix()), torch.ones(3, 2)),
@@ -35,7 +35,7 @@ GUARDED: dict[str, Callable[[], object]] = {
     "ormqr": lambda: torch.ormqr(_gpu(3, 3), _gpu(3), torch.ones(3, 3)),
     "scatter_reduce": lambda: _gpu(3).scatter_reduce(0, torch.tensor([0, 1]), _gpu(2), "sum"),
 }
-#: What only the GPU's backend itself looks at.
+#: Calls that only the GPU's backend itself checks.
 OTHERS: dict[str, Callable[[], object]] = {
     "add": lambda: _gpu(2, 2) + torch.ones(2, 2),
     "matmul": lambda: _gpu(2, 2) @ torch.ones(2, 2),

@@ -95,7 +95,7 @@ def _not_asked(why: str) -> Finding:
     raise NotHereError(why)
 
 
-# By the calls, not by the table: a row that is missing there shows as words that nobody knows.
+# By the calls, not by the table: a missing row shows as an unknown message.
 for _words in dict.fromkeys([*PROBES, *(row.words.pattern for row in TABLE)]):
     _name = re.sub(r"\\(?!w|d|b)", "", _words).strip()
     _probes = PROBES.get(_words, "nobody has thought of a call")

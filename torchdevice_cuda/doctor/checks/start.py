@@ -26,7 +26,7 @@ def activation() -> Finding:
         "torch's commit": torch.version.git_version,
         "built": torch.__config__.show(),
         "changes in torch": len(activation.changes()),
-        # Its UUID is made from the machine's name, and is nobody's business.
+        # Its UUID is derived from the machine's name, which is private.
         "devices": [
             {name: value for name, value in dataclasses.asdict(driver.facts(index)).items() if name != "uuid"}
             for index in range(driver.device_count())

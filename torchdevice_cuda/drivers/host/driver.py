@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ...settings import Settings
 
 
-#: What is said of the processor's name.
+#: The suffix of the processor's name.
 LABEL = "CUDA compatible"
 
 

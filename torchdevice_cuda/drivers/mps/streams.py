@@ -28,7 +28,7 @@ from ..streams import EventState, StreamState
 _SHORTEST_S, _LONGEST_S = 20e-6, 1e-3  # between two questions; they grow from the one to the other
 _PATIENCE_S = 10.0  # for a signal. Then the whole queue is waited for, and what has not signalled by then never will
 _GRACE_S = 1.0
-#: What an idle queue is given to say so, and what it is given at most where that was too short.
+#: Seconds that an idle queue gets to report that it is idle, and the limit if they were too few.
 _MOMENT_S, _LONG_MOMENT_S = 2e-3, 20e-3
 #: By then the thread that listens for Metal has noted the time of an event that has signalled. An event that goes back
 #: to torch's pool before is handed out again, and the next to record it would be told of the old time.
@@ -77,7 +77,7 @@ class MpsStreams(HostStreams):
         super().__init__(device_count, cycles_per_second)
         # They are held while the interpreter runs: a signal's handler, on the same thread, may ask again meanwhile.
         self._metal_lock = threading.RLock()
-        #: What all times are measured from: recorded before every timed event, and never at the end of a measurement.
+        #: The start of all times: recorded before every timed event, and never at the end of a measurement.
         self._anchor: Recording | None = None
         self._anchored = False
         self._timed: collections.deque[Recording] = collections.deque()

@@ -22,7 +22,7 @@ _IN_CAPTURE = (
     "{} during CUDA graph capture. If you need this call to be captured, please file an issue. Current "
     "cudaStreamCaptureStatus: cudaStreamCaptureStatus{}"
 )
-#: What has been done to a call by the time that it is recorded: autograd's part, and autocast's.
+#: The parts of a call that are done before it is recorded: autograd's and autocast's.
 _DONE = [name for name in ("AutocastCPU", "AutocastCUDA", "AutocastMPS") if hasattr(torch._C.DispatchKey, name)]
 
 

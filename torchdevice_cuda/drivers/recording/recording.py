@@ -204,7 +204,7 @@ class Recording:
 
 
 _SET = torch._C.TensorBase.set_
-#: How much larger than what is asked for memory may be that is used again.
+#: How much larger than a request reused memory may be.
 _SLACK = 2
 
 

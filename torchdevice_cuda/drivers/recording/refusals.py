@@ -35,7 +35,7 @@ class Refusals:
     def __init__(self, capture: Capture, journal: Journal, draws: Draws, shared: bool, accelerates: bool) -> None:
         self._capture, self._journal, self._draws = capture, journal, draws
         self._shared = shared
-        #: whether data that nobody asked to be put there is on the GPU, too
+        #: whether redirected data is on the GPU, too
         self._accelerates = accelerates
 
     def check(self, facts: Facts, given: list[torch.Tensor], args: Arguments, kwargs: Keywords) -> None:

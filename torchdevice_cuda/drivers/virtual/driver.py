@@ -85,7 +85,7 @@ class VirtualDriver(HostDriver):
 
         gpu = self.settings.profile or gpus.GPUS[_DRAWS_AS]
         self._module.set_multiprocessors(gpu.multiprocessors, gpu.architecture.threads)
-        # Which fused kernels attention has goes by this; where nobody has chosen a GPU, there are all of them.
+        # This decides which fused attention kernels exist; without a chosen GPU, all do.
         capability = self.settings.capability or gpu.capability
         major, minor, patch = cudnn_version(torch.__version__)
         self._module.set_capability(*capability, major * 10_000 + minor * 100 + patch)

@@ -11,7 +11,7 @@ from ...native import op_table
 from ...native.toolchain import BuildError
 
 _COMPOSITE = "Composite"
-#: How functions of a module are called in the list of operators.
+#: The beginnings of operator names for the functions of a module.
 _PREFIXES = {"torch.linalg.": "linalg_", "torch.special.": "special_", "torch.fft.": "fft_", "torch.nn.functional.": ""}
 
 

@@ -28,7 +28,7 @@ _LEVELS = dict(zip(VERDICTS, ("error", "warning", "note", "none"), strict=True))
 _SECONDS_BETWEEN = 0.1
 #: From so many files on it pays to start processes.
 _MANY, _MOST_WORKERS = 200, 8
-#: What is found in a file, and why it was not read.
+#: The findings of a file, and the reason if it was not read.
 _Read = tuple[list[Use], str | None]
 
 

@@ -14,7 +14,7 @@ from ...settings.setting_support import CPU, CUDA, MPS, VIRTUAL
 WORKS, FALLBACK, DIFFERS, UNSUPPORTED = "works", "works by fallback", "differs", "unsupported"
 #: From the worst on.
 VERDICTS = (UNSUPPORTED, DIFFERS, FALLBACK, WORKS)
-#: What is not NVIDIA's hardware.
+#: Drivers without NVIDIA's hardware.
 ELSEWHERE = (MPS, VIRTUAL, CPU)
 ALL = (CUDA, *ELSEWHERE)
 

@@ -12,7 +12,7 @@ from .library import Library, is_nvml
 
 #: NVIDIA's bindings, and copies of them that others carry. Each loads the library by ``CDLL``, a name of its own.
 BINDINGS = ("pynvml", "pynvml.nvml", "py3nvml.py3nvml", "ray._private.thirdparty.pynvml")
-#: Drivers under which a real library is asked before ours: there may be a real GPU.
+#: Drivers under which a real library is called before ours: there may be a real GPU.
 _MAY_BE_REAL = ("auto", "cuda")
 WhenImported = Callable[[str, Callable[[ModuleType], None]], Callable[[], None]]
 

@@ -15,7 +15,7 @@ from .request import Refusal
 _COLUMN, _PROCESS_COLUMN = 55, 42
 #: By words and XML's tag: a value, or what is below.
 Tree = Mapping[tuple[str, str], Union[str, "Tree"]]
-#: What ``-d`` may name; those that a host knows nothing of are empty.
+#: Sections that ``-d`` may name; those that a host knows nothing of are empty.
 _SECTIONS = (
     "MEMORY UTILIZATION ECC TEMPERATURE POWER CLOCK COMPUTE PIDS PERFORMANCE SUPPORTED_CLOCKS PAGE_RETIREMENT "
     "ACCOUNTING ENCODER_STATS SUPPORTED_GPU_TARGET_TEMP VOLTAGE FBC_STATS ROW_REMAPPER RESET_STATUS"

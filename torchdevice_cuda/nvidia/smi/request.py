@@ -38,7 +38,7 @@ class Request:
     file: str | None = None
 
 
-#: What has one form alone, and takes no choice of GPUs and no repetition.
+#: Options with one form, without a choice of GPUs and without repetition.
 _SINGLE = ("list", "excluded")
 
 #: Options that take a value, by each of their spellings.

@@ -25,7 +25,7 @@ from . import pybind
 __all__ = ["_CUDAGreenContext", "_WorkqueueScope"]
 
 _SCOPES = {"device_ctx": 0, "balanced": 1}
-# How a green context shares the device's work queues with the others.
+# The ways in which a green context shares the device's work queues with others.
 _WorkqueueScope = pybind.enum("torch._C", "_WorkqueueScope", _SCOPES)
 _UNSIGNED = 1 << 32
 _NOT_POPPED = (

@@ -22,7 +22,7 @@ _ref = weakref.ref
 _storage: Callable[[torch.Tensor], Any] = torch._C.TensorBase.untyped_storage
 
 
-#: What has memory of its own.
+#: Tensor classes that own a storage.
 _HOLDING = frozenset({torch.Tensor, torch.nn.Parameter})
 
 

@@ -28,7 +28,7 @@ PASSING = (
 )
 #: Packages that carry what the program sends to another process, and hand over what it receives.
 CARRYING = ("multiprocessing", "torch.multiprocessing")
-#: Where modules make their own parameters.
+#: Modules whose constructors create their own parameters.
 _MODULES = "torch.nn.modules."
 #: What a module's code does with requests: ``True`` makes or hands on the program's, ``False`` makes torch's own,
 #: ``None`` asks for whoever called it: our code, and what carries tensors between processes.

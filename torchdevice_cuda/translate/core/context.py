@@ -51,7 +51,7 @@ class Context:
         self.pinned = Pinned(driver.registered_host_memory)
         self.errors = Errors(driver, words=Trait.DISGUISED in self.traits, on_cpu=self.translator.believes_in_cpu)
         self.precision = Precision(settings.float64, driver.device_type, partial=Trait.PARTIAL in self.traits)
-        #: Told what leaves the accelerator, where to and why; on a driver that lacks nothing, nobody is.
+        #: Called for each fallback, with its backend and reason; ``None`` on a driver without fallbacks.
         self.left: Callable[[str, str, str], None] | None = None
         #: Originals by id, with the wrappers that stand in their places.
         self.wrapped: dict[int, tuple[Any, Any]] = {}

@@ -18,7 +18,7 @@ _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-#: What is done about an error of a tensor's method: ``(error, tensor, args, kwargs)``.
+#: The handler of a tensor method's error: ``(error, tensor, args, kwargs)``.
 OnRefusal = Callable[[Exception, torch.Tensor, tuple[Any, ...], dict[str, Any]], torch.Tensor]
 
 

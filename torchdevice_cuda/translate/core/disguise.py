@@ -15,7 +15,7 @@ from .callers import inside
 if TYPE_CHECKING:
     from .context import Context
 
-#: What the program is told.
+#: Devices reported to the program.
 CUDA = torch.device("cuda", 0)
 CPU = torch.device("cpu")
 _frame = sys._getframe

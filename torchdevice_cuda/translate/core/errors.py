@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ...drivers import Driver
 
-#: Whose words are changed: errors of torch that say on which device something is.
+#: Errors of torch that name a device: their messages are changed.
 _SPEAKING = re.compile(
     r"Expected all tensors to be on the same device"
     r"|Expected a '\w+' device type for generator"
@@ -23,7 +23,7 @@ _SPEAKING = re.compile(
     r"|Tensor for (argument|out|\S+ )"
     r"|Expected \S+ tensor on device|is on \w+(:\d)?, (but expected|different from)"
 )
-#: How the device is named in them; as CUDA, and as the CPU to a program that has not asked for CUDA yet.
+#: The name of the device in them: CUDA, or the CPU for a program that has not requested CUDA yet.
 _WRAPPER, _TYPE = re.compile(r"\bwrapper_MPS_"), re.compile(r"\bMPS(\w+)Type\b")
 _NAMES = (
     (re.compile(r"\bmps(?=(:0)?\b)"), "cuda"),
@@ -36,7 +36,7 @@ _CPU_NAMES = (
     (_WRAPPER, "wrapper_CPU_"),
     (_TYPE, r"torch.\1Tensor"),
 )
-#: What MPS says where an operator of its own meets a tensor of the CPU; nothing is said of which argument it is.
+#: MPS's message if its own operator meets a CPU tensor; it does not name the argument.
 _ELSEWHERE = ("Placeholder storage has not been allocated on MPS device!", "Passed CPU tensor to MPS op")
 _MIXED = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
 

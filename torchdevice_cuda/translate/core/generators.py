@@ -24,11 +24,11 @@ class CudaGenerator(_Generator):  # type: ignore[misc]
     Drawing from the other meanwhile is the one thing that is not seen.
     """
 
-    #: Who knows of states, and whether tensors may be on the accelerator unasked; of the latest activation.
+    #: The driver, and whether tensors may be redirected to the accelerator; of the latest activation.
     driver: Driver
     brings_home = False
     _shown: torch.device
-    #: Whose state it shares, if it does.
+    #: The generator whose state it shares, if any.
     _leader: CudaGenerator | None = None
     _living: weakref.WeakSet[CudaGenerator] = weakref.WeakSet()
 

@@ -27,7 +27,7 @@ class References:
     """Objects that something is known of, kept weakly and by ``id``."""
 
     def __init__(self) -> None:
-        #: What is known; hot paths read and write it themselves and then see to :attr:`limit`.
+        #: Known tensors; hot paths read and write it themselves and then check :attr:`limit`.
         self.refs: dict[int, weakref.ref[Any]] = {}
         self.limit = _SWEEP_ABOVE
 

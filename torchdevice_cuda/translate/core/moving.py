@@ -81,7 +81,7 @@ def mover(context: Context) -> Callable[..., torch.Tensor]:
     def move_on_host(
         self: torch.Tensor, to_cuda: bool, target: torch.device, args: Arguments, kwargs: Keywords
     ) -> torch.Tensor:
-        # torch.jit.trace compares runs with clones that nobody marked, down to the line that a call comes from.
+        # torch.jit.trace compares runs with unmarked clones, down to the line of a call.
         if torch._C._get_tracing_state() is not None:
             return original(self, target, *args, **kwargs)
         # Between CUDA and the CPU a move copies, even if both are this memory; to where the tensor is, it does not.

@@ -13,7 +13,7 @@ from ..core.registry import patch
 from ..core.wrapping import Function, copy_metadata
 
 _ARGUMENTS = ("input", "weight", "bias", "stride", "padding", "dilation", "transposed", "output_padding", "groups")
-#: What PyTorch takes for CUDA where it was built without cuDNN, and what it takes with it.
+#: PyTorch's choice for CUDA without cuDNN, and with it.
 _WITH_CUDNN = {
     "Slow2d": "Cudnn",
     "SlowDilated2d": "Cudnn",

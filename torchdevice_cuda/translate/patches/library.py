@@ -33,7 +33,7 @@ def keys(context: Context) -> None:
     context.editor.set(torch._C, "_dispatch_key_for_device", copy_metadata(_dispatch_key_for_device, original))
 
 
-#: These register for whoever calls them.
+#: Modules that register kernels for their caller.
 _BETWEEN = frozenset({"torch.library", "torch._library.custom_ops"})
 
 

@@ -41,7 +41,7 @@ def availability(context: Context) -> None:
         context.editor.set(torch.backends.mps, name, copy_metadata(answer, original))
 
 
-#: What functions of torch.mps are to CUDA, for programs that call them where the accelerator is CUDA's.
+#: CUDA's counterparts of torch.mps functions, for programs that call them where the accelerator is CUDA's.
 _AS_CUDA: dict[str, Callable[..., Any]] = {
     "synchronize": lambda: torch.cuda.synchronize(),
     "empty_cache": lambda: torch.cuda.empty_cache(),

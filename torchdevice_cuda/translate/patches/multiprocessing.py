@@ -32,11 +32,11 @@ _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
 #: The name that multiprocessing gives the thread which pickles what was put into a queue.
 _FEEDER = "QueueFeederThread"
-#: How objects are taken apart for other processes, by their class.
+#: The functions that pickle objects for other processes, by class.
 _reducers: dict[Any, Any] = vars(ForkingPickler)["_extra_reducers"]
-#: What becomes of a CPU tensor that has come from another process, while redirection is in force.
+#: The handler of a CPU tensor from another process, while redirection is in force.
 _enter: list[Enter] = []
-#: What the program believes of tensors, then.
+#: The devices that tensors report to the program then.
 _apparent_devices: list[ApparentDevices] = []
 #: The tensors that are on CUDA, where CUDA's memory is the host's.
 _marks: list[Marks] = []
@@ -177,7 +177,7 @@ def sent_marks(context: Context) -> None:
     def reduce_tensor(tensor: torch.Tensor) -> Any:
         return (_marked, original(tensor)) if tensor in marks else original(tensor)
 
-    # Of results of operators nobody knows whose they are.
+    # The apparent device of operator results is unknown.
     _send_with(context, reduce_tensor, lambda _: True)
 
 

@@ -112,7 +112,7 @@ class DeviceGather(HostGather):
         return gathered.to("cpu" if target_device == -1 else target_device)
 
 
-#: What replaces torch's functions: where all devices are the host's memory, and where there is one apart from it.
+#: Replacements of torch's functions: if all devices are the host's memory, and if one is separate.
 _ON_HOST = {"Broadcast": HostBroadcast, "Scatter": HostScatter, "Gather": HostGather}
 _ON_DEVICE = {"Broadcast": HostBroadcast, "Scatter": DeviceScatter, "Gather": DeviceGather}
 

@@ -150,7 +150,7 @@ def pausing(context: Context) -> None:
     context.editor.set(profile, "toggle_collection_dynamic", functools.wraps(original)(toggle_collection_dynamic))
 
 
-#: How entries of a stack begin that start a program: ours, and those of ``python -m``.
+#: The beginnings of stack entries that start a program: ours, and those of ``python -m``.
 _STARTING = ("torchdevice_cuda/launch/", "torchdevice_cuda/__main__.py(", "bin/torchdevice-cuda(", "<frozen runpy>(")
 
 

@@ -25,7 +25,7 @@ _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
 _frame = sys._getframe
 _Generator: Any = torch._C.Generator
-#: The seed of a generator that nobody has given one.
+#: The default seed of a generator.
 _UNSEEDED = _Generator().initial_seed()
 
 

@@ -77,7 +77,7 @@ def _install_resizing(context: Context, resize: Callable[[Any, int], None]) -> N
     kind = context.driver.device_type
 
     def resize_(self: Any, size: Any, /) -> Any:
-        # What is no number is refused before the device is looked at.
+        # A value that is no number is refused before the device is checked.
         if device(self).type != kind or isinstance(size, bool) or not isinstance(size, numbers.Integral):
             return original(self, size)
         resize(self, int(size))
@@ -111,7 +111,7 @@ def resizing(context: Context) -> None:
 
 
 _SHARING = "torch.storage.UntypedStorage"
-#: What ``_new_shared_cuda`` is given: its name in CUDA's words, and the type.
+#: The arguments of ``_new_shared_cuda``: CUDA's name and the type of each.
 _SENT: tuple[tuple[str, type], ...] = (
     ("device", int),
     ("handle", bytes),
@@ -212,7 +212,7 @@ def identity(context: Context) -> None:
         context.editor.set(owner, "is_cuda", masked(on_cuda, on_gpu, True, on_cpu, False))
 
 
-#: What asks a storage for its device, and shows the answer to the program.
+#: Attributes that query a storage's device and show it to the program.
 _SHOWING: tuple[tuple[Any, str], ...] = (
     (module._StorageBase, "__repr__"),
     (module._StorageBase, "get_device"),

@@ -136,7 +136,7 @@ def _place(context: Context) -> Any:
                 work()
             again = work if captured else None
         except kind as error:
-            # The launch itself succeeds on a GPU; whoever waits for the device is told.
+            # The launch itself succeeds on a GPU; the next synchronization raises.
             code = getattr(error, "error_code", 0)
             if code not in ENDING:
                 raise

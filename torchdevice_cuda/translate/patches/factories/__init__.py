@@ -81,7 +81,7 @@ def counted(context: Context, name: str, inner: Function) -> Function:
 
 
 Maker = Callable[[Context, str, Function], Function]
-#: How a factory is wrapped, by the first traits that the driver has.
+#: The wrapper of a factory, by the first traits that the driver has.
 _MAKERS: tuple[tuple[Trait, Maker], ...] = (
     (Trait.CPU_TENSORS, on_host),
     (Trait.PARTIAL, on_partial),

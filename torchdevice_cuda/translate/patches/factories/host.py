@@ -66,7 +66,7 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
             return original(*args, **kwargs)
         if driver.needs_init:
             torch.cuda._lazy_init()
-        # Where calls are recorded (torch.export, make_fx) a generator of this process has no place.
+        # While calls are recorded (torch.export, make_fx), a generator of this process cannot be used.
         if random and kwargs.get("generator") is None and not is_traced():
             kwargs["generator"] = _generator(driver, "cuda" if asked is None else asked)
         try:

@@ -35,7 +35,7 @@ def conversions(context: Context) -> None:
     carry = context.translator.apparent_devices.carry if Trait.ACCELERATES in context.traits else None
     for name in (*CONVERSIONS, *_FROM_FLOAT8):
         original, after_refusal = getattr(torch.Tensor, name), on_refusal(context, name)
-        # What comes of it has to be looked at in neither case: it is no complex128, and no apparent device to carry.
+        # The result needs no check in either case: it is no complex128 and has no apparent device.
         looking = carry is None and name not in _TO_COMPLEX128 and functools.partial(_looking, after_refusal)
         if not (looking and rescued(context, torch.Tensor, name, original, looking)):
             install(context, torch.Tensor, name, _converting(original, after_refusal, carry), original)
