@@ -81,7 +81,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def _same_environment() -> Iterator[None]:
-    """A variable that a test leaves behind is read by the children of all tests after it."""
+    """Check that no test leaves a variable behind: the children of later tests would read it."""
     before = dict(os.environ)
     yield
     changed = {name for name, _ in before.items() ^ os.environ.items()} - WRITTEN

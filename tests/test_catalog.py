@@ -23,7 +23,7 @@ TOOL, CATALOG, PAGE = ROOT / "tools/catalog", ROOT / "tests/data/catalog.json.xz
 
 @pytest.fixture(scope="module")
 def parts() -> Any:
-    """The tool's own modules, by name."""
+    """Return the tool's own modules, by name."""
     sys.path.insert(0, str(TOOL))
     yield lambda name: importlib.import_module(name)
     sys.path.remove(str(TOOL))

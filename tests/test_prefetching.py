@@ -53,7 +53,7 @@ class Prefetcher:
 
 
 def _ahead(loader: list[tuple[torch.Tensor, torch.Tensor]]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """A generator that is one batch ahead (the one of timm)."""
+    """Return a generator that is one batch ahead (the one of timm)."""
     stream, first = torch.cuda.Stream(), True
     mean = torch.full((1, 3, 1, 1), 100.0, device="cuda")
     found = target = torch.empty(0)

@@ -23,7 +23,7 @@ CONTENT = b"\x7fELF code"
 
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache that other users can reach, in a folder of its own."""
+    """Return a cache that other users can reach, in a folder of its own."""
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o755)
         folder = Path(name) / "above" / "cache"

@@ -44,7 +44,7 @@ class Outcomes:
 
 
 def version(library: str) -> str:
-    """The installed release of a library."""
+    """Return the installed release of a library."""
     try:
         return importlib.metadata.version(DISTRIBUTIONS.get(library, library))
     except importlib.metadata.PackageNotFoundError:
@@ -63,7 +63,7 @@ def table(found: dict[tuple[str, str], str], libraries: dict[str, tuple[str, ...
 
 
 def written(page: str, torch: str, text: str) -> str:
-    """The page with this table: beside those of other releases, instead of an earlier one of this release."""
+    """Return the page with this table: beside those of other releases, instead of an earlier one of this release."""
     begin, end = f"<!-- clients: torch {torch} -->\n", "<!-- end of clients -->\n"
     block = f"{begin}\n### torch {torch}\n\n{text}\n{end}"
     if begin in page:
@@ -73,7 +73,7 @@ def written(page: str, torch: str, text: str) -> str:
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="tools/compatibility.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -67,7 +67,7 @@ def compared(surface: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]
 
 
 def read_of_cuda(root: Path) -> dict[tuple[str, str], str]:
-    """The private names that files below a folder read from torch.cuda's modules, each with a file that does."""
+    """Return the private names that files below a folder read from torch.cuda's modules, each with a file that does."""
     found: dict[tuple[str, str], str] = {}
     for file in sorted(root.rglob("*.py")):
         place = file.relative_to(root)
@@ -88,7 +88,7 @@ def kind_of(value: Any) -> str:
 
 
 def signature_of(value: Any) -> str | None:
-    """The signature as text; ``None`` where there is none."""
+    """Return the signature as text; ``None`` where there is none."""
     try:
         return str(inspect.signature(value))
     except (TypeError, ValueError):
@@ -96,7 +96,7 @@ def signature_of(value: Any) -> str | None:
 
 
 def without_annotations(signature: str) -> str:
-    """A signature's text with the names, kinds and defaults of its parameters, and nothing else."""
+    """Return a signature's text with the names, kinds and defaults of its parameters, and nothing else."""
     text = SHOWN.sub(lambda shown: repr(ADDRESS.sub("", shown[0])), signature)
     function = ast.parse(f"def function{text}: ...").body[0]
     assert isinstance(function, ast.FunctionDef)
@@ -143,7 +143,7 @@ def gaps(surface: dict[str, Any], names_only: bool = False) -> Iterator[tuple[st
 
 
 def record() -> dict[str, Any]:
-    """The surface of this process's torch.cuda: every module, and of its names those that are torch's."""
+    """Return the surface of this process's torch.cuda: every module, and of its names those that are torch's."""
     import torch
 
     found: dict[str, Any] = {}
@@ -178,7 +178,7 @@ def c_entry(value: Any) -> dict[str, Any]:
 
 
 def asked_of_c(root: Path) -> dict[str, str]:
-    """The names of CUDA's part that files below a folder ask ``torch._C`` for, each with a file that does."""
+    """Return the names of CUDA's part that files below a folder ask ``torch._C`` for, each with a file that does."""
     found: dict[str, str] = {}
     for file in sorted(root.rglob("*.py")):
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -200,7 +200,7 @@ def unanswered(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def recorded_before(version: str) -> Path | None:
-    """The newest recorded surface of an earlier release."""
+    """Return the newest recorded surface of an earlier release."""
 
     def numbers(text: str) -> tuple[int, ...]:
         return tuple(map(int, re.findall(r"\d+", text)[:3]))

@@ -33,12 +33,12 @@ class Gap(NamedTuple):
 
 
 def read(file: Path) -> dict[str, list[dict[str, str]]]:
-    """The log: of each release its gaps."""
+    """Return the log: of each release its gaps."""
     return dict(json.loads(file.read_text())) if file.exists() else {}
 
 
 def written(file: Path, release: str, found: list[Gap]) -> str:
-    """The log with the gaps of a release in place of those it had."""
+    """Return the log with the gaps of a release in place of those it had."""
     log = {**read(file), release: [gap.row for gap in sorted(set(found))]}
     return json.dumps(dict(sorted(log.items())), indent=1) + "\n"
 

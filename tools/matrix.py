@@ -69,7 +69,7 @@ class Check:
 
 
 def on_drivers(*arguments: str, drivers: Iterable[str] = DRIVERS) -> tuple[Step, ...]:
-    """A program of ours, or an option, on each driver."""
+    """Return a program of ours, or an option, on each driver."""
     given = {driver: ("-m", "torchdevice_cuda", "--driver", driver, *arguments) for driver in drivers}
     return tuple(Step(line, DRIVERS[driver]) for driver, line in given.items())
 
@@ -164,7 +164,7 @@ def command(line: Sequence[str], environment: Mapping[str, str], log: IO[bytes],
 
 
 def reason(text: str) -> str:
-    """The lines of a log that say what is wrong: those of pytest and pip, an exception's, or else the last."""
+    """Return the lines of a log that say what is wrong: those of pytest and pip, an exception's, or else the last."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [line for line in lines if re.match(r"(FAILED|ERROR)\b", line)]
     raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception): ", line)]
@@ -172,7 +172,7 @@ def reason(text: str) -> str:
 
 
 def commit() -> str:
-    """The commit that is checked out, and what else makes its files differ from it."""
+    """Return the commit that is checked out, and what else makes its files differ from it."""
     head, changed = (
         subprocess.run(["git", *line], cwd=ROOT, check=True, capture_output=True).stdout
         for line in (("rev-parse", "--short=10", "HEAD"), ("diff", "HEAD"))
@@ -181,7 +181,7 @@ def commit() -> str:
 
 
 def of_interpreter(python: str, expression: str) -> str:
-    """The value of an expression there, as text."""
+    """Return the value of an expression there, as text."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
     done = subprocess.run(
         [python, "-c", f"import platform; print({expression})"], capture_output=True, text=True, env=environment

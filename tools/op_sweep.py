@@ -23,7 +23,7 @@ One = Callable[[Any], Record]
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
-    """The options that every such tool has."""
+    """Return the options that every such tool has."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--samples", type=int, default=10)
@@ -93,7 +93,7 @@ def main(
     title: Callable[[argparse.Namespace], str],
     routes: Sequence[str] = (),
 ) -> int:
-    """The whole of such a tool, started as ``python program``; the exit status is 1 if anything failed.
+    """Return the whole of such a tool, started as ``python program``; the exit status is 1 if anything failed.
 
     ``prepare`` makes the device in the working process, and gives what is to be done with an operator.
     """

@@ -36,7 +36,7 @@ def prepare(options: argparse.Namespace) -> op_sweep.One:
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line."""
     parser = op_sweep.arguments(__doc__.splitlines()[0])
     return op_sweep.main([__file__], parser, prepare, lambda given: given.dtype, routes=("native", "MLX", "CPU"))
 

@@ -74,7 +74,7 @@ def environment(sanitizer: Sanitizer, log: Path) -> dict[str, str]:
 
 
 def reports(text: str) -> list[str]:
-    """The reports in what a sanitizer wrote."""
+    """Return the reports in what a sanitizer wrote."""
     starts = [found.start() for found in _BEGINS.finditer(text)]
     return [text[start:end] for start, end in itertools.pairwise([*starts, len(text)])]
 

@@ -142,7 +142,7 @@ class Run:
         return process
 
     def tests(self, words: str | None) -> list[str]:
-        """The tests of the file; those that pytest's ``-k`` leaves of them."""
+        """Return the tests of the file; those that pytest's ``-k`` leaves of them."""
         with tempfile.TemporaryDirectory() as folder:
             record, log = Path(folder, "record"), Path(folder, "log")
             with log.open("wb") as output:
@@ -321,7 +321,7 @@ def _run(run: Run, tests: Sequence[str], results: Path, jobs: int, *, once: bool
 
 
 def _chosen(run: Run, options: argparse.Namespace, results: Path) -> list[str]:
-    """The tests to run now. What there are, and how they were chosen, is written down beside the results."""
+    """Return the tests to run now. What there are, and how they were chosen, is written down beside the results."""
     if options.again:
         return [line["test"] for line in _latest(results) if line["outcome"] not in ORDINARY]
     tests = run.tests(options.words)
@@ -341,7 +341,7 @@ def _chosen(run: Run, options: argparse.Namespace, results: Path) -> list[str]:
 
 
 def _row(suite: str, found: Sequence[Mapping[str, Any]], how: Mapping[str, Any]) -> str:
-    """A line of the published table. The ratio is of what ran: a test that skips itself says nothing of us."""
+    """Return a line of the published table. The ratio is of what ran: a test that skips itself says nothing of us."""
     counts = collections.Counter(line["outcome"] for line in found)
     passed, skipped, part = counts["passed"], counts["skipped"], how["part"] or "all"
     ran = len(found) - skipped

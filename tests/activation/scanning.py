@@ -77,7 +77,7 @@ def _lazy(value: Any) -> bool:
 
 
 def autocast_kernels() -> set[str]:
-    """The operators that have a kernel for autocast on the CPU."""
+    """Return the operators that have a kernel for autocast on the CPU."""
     import torch
 
     has = torch._C._dispatch_has_kernel_for_dispatch_key

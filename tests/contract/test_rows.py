@@ -24,7 +24,7 @@ def known_operators() -> set[str]:
 
 
 def rules(value: Any) -> Iterator[str]:
-    """The rules that a row names."""
+    """Return the rules that a row names."""
     if isinstance(value, dict):
         yield from (item for key, item in value.items() if key in ("if", "refuse", "compare", "mixed_types"))
     if isinstance(value, dict | list):

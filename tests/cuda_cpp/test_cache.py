@@ -24,7 +24,7 @@ SOURCE = 'extern "C" __global__ void plus(int* x) { x[threadIdx.x] += %d; }'
 
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache that all may add to, as /tmp."""
+    """Return a cache that all may add to, as /tmp."""
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o755)
         folder = Path(name) / "cache"
@@ -38,7 +38,7 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The kernels that were compiled, by a compiler that is done at once."""
+    """Return the kernels that were compiled, by a compiler that is done at once."""
     done: list[str] = []
 
     def build(folder: Path, source: str, *_: Any) -> bytes:

@@ -39,7 +39,7 @@ def numbers(rank: int, dtype: torch.dtype, count: int = 6, turn: int = 0) -> tor
 
 
 def reduced(parts: list[torch.Tensor], op: str) -> torch.Tensor:
-    """The reduction, computed in a type that holds it."""
+    """Return the reduction, computed in a type that holds it."""
     dtype = parts[0].dtype
     wide = torch.complex128 if dtype.is_complex else torch.float64
     value = _OPS[op](torch.stack([part.to(wide) for part in parts]))
@@ -254,7 +254,7 @@ def _differs(pair: Pair) -> bool:
 
 
 def collect(rank: int, size: int, names: list[str]) -> list[str]:
-    """The collectives of which something else came, with both; of the types whose names are given."""
+    """Return the collectives of which something else came, with both; of the types whose names are given."""
     device, wrong, seen = "cuda", [], 0
     asked = [others(rank, size, device)]
     for name in names:

@@ -26,7 +26,7 @@ def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def alone(steps: int) -> list[float]:
-    """The losses in one process, on the CPU."""
+    """Return the losses in one process, on the CPU."""
     return _train(model(), steps, lambda x, y: (x, y), lambda loss: loss)
 
 

@@ -23,7 +23,7 @@ _BACKEND = "import sys; sys.path[:0] = sys.argv[3:]; import {0} as b; b.build_{1
 
 
 def tree(folder: Path, version: str | None = None) -> Path:
-    """The files that git knows or would know, as they are now; under another version, if that is asked for."""
+    """Return the files that git knows or would know, as they are now; under another version, if that is asked for."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -44,7 +44,7 @@ def tree(folder: Path, version: str | None = None) -> Path:
 
 
 def build(project: Path, kind: str, out: Path) -> Path:
-    """A wheel or an sdist, by the project's own backend, with the tester's setuptools."""
+    """Return a wheel or an sdist, by the project's own backend, with the tester's setuptools."""
     in_tree = (project / "_build").is_dir()
     code = _BACKEND.format("backend" if in_tree else "setuptools.build_meta", kind)
     out.mkdir(exist_ok=True)

@@ -26,7 +26,7 @@ OURS = torchdevice_cuda.__version__
 
 @pytest.fixture(autouse=True)
 def look_anew(tmp_path: Path, monkeypatch: Patch) -> Iterator[None]:
-    """An empty folder comes first on the path, and nothing is remembered of what is installed."""
+    """Put an empty folder first on the path, and forget the installed packages."""
     monkeypatch.syspath_prepend(str(tmp_path))
     packages._installed.cache_clear()
     yield

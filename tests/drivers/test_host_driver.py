@@ -196,7 +196,7 @@ def test_a_generators_state_comes_back() -> None:
 
 
 def cuda_state(*words: int) -> torch.Tensor:
-    """A state as a CUDA generator saves it: a seed, and an offset."""
+    """Return a state as a CUDA generator saves it: a seed, and an offset."""
     return torch.tensor(words, dtype=torch.int64).view(torch.uint8)
 
 

@@ -17,7 +17,7 @@ SECOND = 1_000_000_000
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A clock that sleeping moves, and nothing else."""
+    """Return a clock that sleeping moves, and nothing else."""
     made = SimpleNamespace(now=5 * SECOND, slept=[])
 
     def sleep(seconds: float) -> None:

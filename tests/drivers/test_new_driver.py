@@ -34,7 +34,7 @@ def test_torch_cuda_asks_the_driver(order: str) -> None:
 
 
 def train() -> list[float]:
-    """A training loop as programs write it: streams, events, amp, a checkpoint."""
+    """Train as programs do: streams, events, amp, a checkpoint."""
     import io
 
     import torch

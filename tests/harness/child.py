@@ -43,7 +43,7 @@ if REQUEST["settings"]:
 
 
 def find(reference: str) -> Callable[..., Any]:
-    """The function that a reference ``module:name`` names."""
+    """Return the function that a reference ``module:name`` names."""
     module, _, name = reference.partition(":")
     function: Callable[..., Any] = operator.attrgetter(name)(importlib.import_module(module))
     return function

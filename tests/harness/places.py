@@ -45,12 +45,12 @@ class Place:
 
     @property
     def driver(self) -> str | None:
-        """The driver that is activated, if one is."""
+        """Return the driver that is activated, if one is."""
         return self.settings.get("driver")
 
     @property
     def native(self) -> tuple[str, ...]:
-        """The compiled devices that have to be built before it can be used."""
+        """Return the compiled devices that have to be built before it can be used."""
         own = _NATIVE.get(self.driver or "")
         return self.needs if own is None else (own, *self.needs)
 
@@ -61,7 +61,7 @@ class Place:
 
     @property
     def marks(self) -> list[pytest.MarkDecorator]:
-        """The markers of a test that runs here."""
+        """Return the markers of a test that runs here."""
         needed = {
             "gpu": self.driver == "cuda",
             "mps": "mps" in self.native,
@@ -104,7 +104,7 @@ class Place:
 
 @functools.cache
 def cuda_of_build() -> str | None:
-    """The CUDA that torch is built with; read, since importing torch is for children."""
+    """Return the CUDA that torch is built with; read, since importing torch is for children."""
     spec = importlib.util.find_spec("torch")
     assert spec is not None
     assert spec.origin is not None

@@ -42,7 +42,7 @@ class Finished:
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
-    """The environment of a child: what is not a setting, and ``extra``."""
+    """Return the environment of a child: what is not a setting, and ``extra``."""
     kept = {key: value for key, value in os.environ.items() if key in _KEPT or not key.startswith(_SETTINGS)}
     # Children run from compiled files, as an installation does: some images forbid to write any, and then each of them
     # compiles the whole package anew.

@@ -174,7 +174,7 @@ def together(place: Place, functions: Sequence[Callable[..., Any]]) -> dict[str,
 def child(
     *places: Place, alone: bool = False, as_in: Place | None = None, seconds: float = SECONDS
 ) -> pytest.MarkDecorator:
-    """The body of a test runs in a child, in each of the places; also as a module's ``pytestmark``.
+    """Run the body of a test in a child of each configuration; also as a module's ``pytestmark``.
 
     ``alone``: it has a child of its own. ``as_in``: what it returns is to be what it returns in that place.
     """

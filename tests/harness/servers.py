@@ -95,7 +95,7 @@ class Server:
             self._process.wait()
 
     def _answer(self, timeout: float) -> int | None:
-        """The number on its next line, if one comes in time."""
+        """Return the number on its next line, if one comes in time."""
         assert self._process.stdout is not None
         end, line = time.monotonic() + timeout, b""
         while not line.endswith(b"\n"):

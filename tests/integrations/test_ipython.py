@@ -85,7 +85,7 @@ def test_a_process_that_is_active_already() -> None:
 
 
 def in_a_kernel(folder: str) -> list[dict[str, Any]]:
-    """The outputs of a notebook's last cell."""
+    """Return the outputs of a notebook's last cell."""
     import nbformat
     from nbclient import NotebookClient
 
@@ -107,7 +107,7 @@ def test_a_cell_in_a_notebook(tmp_path: Path) -> None:
 
 
 def in_a_kernel_that_builds(folder: str) -> list[dict[str, Any]]:
-    """The outputs of a cell that needs the device, where a compiler makes something that is none."""
+    """Return the outputs of a cell that needs the device, where a compiler makes something that is none."""
     import nbformat
     from nbclient import NotebookClient
 

@@ -21,7 +21,7 @@ CHOSEN = ("--torchdevice", "--torchdevice-driver", "virtual", "--torchdevice-gpu
 
 
 def suite(*options: str, **environment: str) -> Finished:
-    """A whole run of pytest."""
+    """Run pytest on the suite."""
     common = (*NAMED, "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", str(SUITE), "-rs", "--strict-markers")
     return run_forked("-m", "pytest", *common, *options, SUITE / "gpu_cases.py", environment=environment, check=False)
 
@@ -77,7 +77,7 @@ def test_invalid_options_are_named(options: list[str], said: str) -> None:
 
 
 def shimmed(**variables: str) -> dict[str, str]:
-    """The environment of a process that the shim puts under torchdevice_cuda."""
+    """Return the environment of a process that the shim puts under torchdevice_cuda."""
     path = f"{children.FOLDER}:{clean_environment()['PYTHONPATH']}"
     return {"PYTHONPATH": path, "TORCHDEVICE_AUTO": "1", **variables}
 

@@ -21,7 +21,7 @@ PROGRAMS = Path(__file__).with_name("programs")
 
 
 def environment(path: Sequence[Path] = (ROOT,), **changes: str) -> dict[str, str]:
-    """The environment of a child that finds only ``path``, and leaves nothing in the folders it is run in."""
+    """Return the environment of a child that finds only ``path``, and leaves nothing in the folders it is run in."""
     found = {"PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONDONTWRITEBYTECODE": "1", **changes}
     return {name: value for name, value in clean_environment(**found).items() if value or name != "PYTHONPATH"}
 
@@ -46,13 +46,13 @@ def alike(
 
 
 def write(path: Path, text: str) -> Path:
-    """A file with a text, and the folder that it is in."""
+    """Return a file with a text, and the folder that it is in."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
 
 
 def copy(program: str, folder: Path) -> str:
-    """A program of ours in another folder; its name."""
+    """Return a program of ours in another folder; its name."""
     shutil.copy(PROGRAMS / program, folder)
     return program

@@ -20,7 +20,7 @@ FINDER_AND_SETTINGS = (
 
 
 def run_with_child(folder: Path, child: str, *options: str, **changes: str) -> Finished:
-    """A program with the options, which runs ``child`` with -c."""
+    """Run a program with the options, which runs ``child`` with -c."""
     program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
     return python(*OURS, *options, "-c", program, folder=folder, env={**environment(), **changes})
 

@@ -22,7 +22,7 @@ HELLO = "import torch; print(torch.cuda.is_available(), torch.ones(3, device='cu
 
 @pytest.fixture
 def unbuilt(tmp_path: Path) -> dict[str, str]:
-    """A machine where the native device is not built and may not be."""
+    """Return a machine where the native device is not built and may not be."""
     return {"TORCHDEVICE_CACHE_DIR": str(tmp_path / "cache"), "TORCHDEVICE_BUILD": "0"}
 
 

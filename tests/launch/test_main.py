@@ -16,7 +16,7 @@ SHOW = (PROGRAMS / "show.py").read_text()
 
 @pytest.fixture
 def show(tmp_path: Path) -> Path:
-    """A folder with the program in every form python takes."""
+    """Return a folder with the program in every form python takes."""
     write(tmp_path / "show.py", SHOW)
     write(tmp_path / "package/__main__.py", SHOW)
     write(tmp_path / "package/__init__.py", "")

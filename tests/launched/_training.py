@@ -27,7 +27,7 @@ def make_model() -> nn.Module:
 
 
 def make_data() -> TensorDataset:
-    """A step takes the same samples however many processes share them."""
+    """Create data of which a step takes the same samples, however many processes share them."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(SAMPLES, 6, generator=generator)
     return TensorDataset(x, x.sum(1, keepdim=True).sin())
@@ -46,7 +46,7 @@ def report(parameters: Iterable[torch.Tensor], **facts: object) -> None:
 
 
 def expected() -> list[float]:
-    """The weights that one process gets on the CPU."""
+    """Return the weights that one process gets on the CPU."""
     model, data = make_model(), make_data()
     optimizer = optimizer_of(model)
     for _ in range(EPOCHS):

@@ -33,7 +33,7 @@ class Model(nn.Module):
         self.model = make_model()
 
     def forward(self, x: torch.Tensor, labels: torch.Tensor) -> dict[str, Any]:
-        """The loss."""
+        """Return the loss."""
         return {"loss": nn.functional.mse_loss(self.model(x), labels)}
 
 

@@ -10,7 +10,7 @@ _STRINGS = 0x5000
 
 
 def _place(register: int, at: int, target: int) -> bytes:
-    """The two instructions that put an address into a register."""
+    """Return the two instructions that put an address into a register."""
     pages = (target >> 12) - (at >> 12)
     page = 0x90000000 | (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5 | register
     return struct.pack("<II", page, 0x91000000 | (target & 0xFFF) << 10 | register << 5 | register)

@@ -34,7 +34,7 @@ def _places(tensors: Iterable[Any]) -> list[str]:
 
 
 def _refusal(make: Callable[[], object]) -> list[str]:
-    """The error that a call ends in."""
+    """Return the error that a call ends in."""
     try:
         return ["none", str(make())]
     except Exception as error:

@@ -12,7 +12,7 @@ from torchdevice_cuda import settings
 
 
 def cached_in(folder: Path, place: Place = MPS_FAITHFUL) -> Place:
-    """The place with its cache in an empty folder."""
+    """Return the place with its cache in an empty folder."""
     must_be_ready(place)
     for kind in ("mps", "calls"):
         for entry in settings.cache_dir().glob(f"{kind}-*"):

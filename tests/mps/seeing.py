@@ -12,19 +12,19 @@ from torchdevice_cuda.report.departures import departures
 
 
 def real(x: torch.Tensor) -> str:
-    """The type of the device that really holds a tensor."""
+    """Return the type of the device that really holds a tensor."""
     return torch._C.TensorBase.device.__get__(x).type
 
 
 def as_code_of(function: Callable[..., Any], module: str | None) -> Callable[..., Any]:
-    """The function as if a module of that name held it (or none at all): who asks decides what is answered."""
+    """Return the function as if a module of that name held it (or none at all): who asks decides what is answered."""
     return types.FunctionType(
         function.__code__, {"torch": torch} if module is None else {"torch": torch, "__name__": module}
     )
 
 
 def raised(function: Callable[[], object]) -> tuple[str, str] | None:
-    """The name and the words of the error that a call ends in, if it does."""
+    """Return the name and the words of the error that a call ends in, if it does."""
     try:
         function()
     except Exception as error:

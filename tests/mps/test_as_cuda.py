@@ -59,7 +59,7 @@ def test_the_default_generator_is_the_devices_own() -> None:
 
 
 def _holding(found: list[dict[str, Any]], t: torch.Tensor) -> list[str]:
-    """The kinds of the segments in which a tensor is."""
+    """Return the kinds of the segments in which a tensor is."""
     address = t.data_ptr()
     return [s["segment_type"] for s in found if s["address"] <= address < s["address"] + s["total_size"]]
 

@@ -96,7 +96,7 @@ OPERATORS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 
 
 def _outcome(operator: str, device: str) -> list[torch.Tensor | None]:
-    """The result and the gradients of the two matrices, if it has any."""
+    """Return the result and the gradients of the two matrices, if it has any."""
     x = _dense().to(device).to_sparse_csr().requires_grad_()
     y = torch.arange(8.0).reshape(4, 2).to(device).requires_grad_()
     made = OPERATORS[operator](x, y)

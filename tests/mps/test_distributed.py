@@ -22,7 +22,7 @@ def _device() -> str:
 
 
 def _settled(model: nn.Module) -> nn.Module:
-    """The model with weights that depend on nothing but their shapes."""
+    """Return the model with weights that depend on nothing but their shapes."""
     for parameter in model.parameters():
         values = numpy.random.RandomState(0).randn(*parameter.shape).astype("float32")
         parameter.data.copy_(torch.from_numpy(values))
@@ -82,7 +82,7 @@ def _collect(rank: int) -> dict[str, list[float]]:
 
 
 def _train(rank: int) -> tuple[list[float], list[float]]:
-    """The losses, and the sums of the weights at the end."""
+    """Return the losses, and the sums of the weights at the end."""
     device = _device()
     model = _settled(nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))).to(device)
     ddp = DistributedDataParallel(model, device_ids=[0] if device == "cuda" else None)

@@ -69,7 +69,7 @@ class Mlx:
 
 @pytest.fixture
 def mlx(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mlx:
-    """An MLX that answers at once with something recognisable; nothing is quick enough for the CPU."""
+    """Return an MLX that answers at once with something recognisable; nothing is quick enough for the CPU."""
     monkeypatch.setenv("TORCHDEVICE_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(mlx_routes, "QUICK", 0.0)
     clock = Clock()

@@ -27,7 +27,7 @@ KNOWN = ["cpu", "cpu"]
 
 
 def work() -> dict[str, Any]:
-    """A function that the device has, but not for every dtype, nor for every size: who was asked for it."""
+    """Return a function that the device has, but not for every dtype, nor for every size: who was asked for it."""
     asked: list[str] = []
 
     def sort(x: torch.Tensor) -> Any:

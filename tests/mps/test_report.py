@@ -48,7 +48,7 @@ def _read(file: Path) -> Document:
 
 @pytest.fixture(scope="module")
 def document(tmp_path_factory: pytest.TempPathFactory) -> Document:
-    """The report of a program that makes one request and leaves the GPU four times."""
+    """Return the report of a program that makes one request and leaves the GPU four times."""
     file = tmp_path_factory.mktemp("report") / "report.json"
     in_child(leave, MPS_FAITHFUL.but(report=str(file)))
     return _read(file)

@@ -107,7 +107,7 @@ def use_inductor() -> None:
 
 
 def bare(devices: int = 1, memory: int = 16 * GIB) -> Place:
-    """A child with virtual GPUs and nothing else of the product."""
+    """Return a child with virtual GPUs and nothing else of the product."""
     given = {"devices": devices, "memory": memory}
     name = f"bare, {devices} x {memory // MIB} MiB"
     return Place(name, order="after", setup=use_cuda, setup_with=given, needs=("cuda",))
@@ -119,14 +119,14 @@ COMPILING = Place("bare, compiling", setup=use_inductor, needs=("cuda",))
 
 
 def native() -> ModuleType:
-    """The native module of the virtual GPUs of this process."""
+    """Return the native module of the virtual GPUs of this process."""
     from torchdevice_cuda.native import build
 
     return build.load("cuda", build=False)
 
 
 def emptied() -> ModuleType:
-    """The native module, after what earlier tests have left on the devices is gone, and all figures of it."""
+    """Return the native module, after what earlier tests have left on the devices is gone, and all figures of it."""
     module = native()
     gc.collect()
     module.synchronize(-1)

@@ -11,7 +11,7 @@ from native.compilers import Bench
 
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """A compiler that makes something at once, and an empty cache, for this process and its children."""
+    """Return a compiler that makes something at once, and an empty cache, for this process and its children."""
     made = Bench(tmp_path)
     for name, value in made.environment().items():
         monkeypatch.setenv(name, value)

@@ -42,7 +42,7 @@ def prepare(options: argparse.Namespace) -> op_sweep.One:
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line."""
     parser = op_sweep.arguments(__doc__.splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "mps"), default="cuda")
     return op_sweep.main(["-m", "native.opinfo"], parser, prepare, lambda given: f"{given.device} {given.dtype}")

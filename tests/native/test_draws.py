@@ -34,7 +34,7 @@ def test_draws_equal_an_h200s(expression: str) -> None:
 
 # ------------------------------------------------------------------------------ the rules
 def _philox(seed: int, step: int, thread: int) -> list[int]:
-    """The four words that a thread reads at one step of its own."""
+    """Return the four words that a thread reads at one step of its own."""
     low, counter, key = 0xFFFFFFFF, [step, 0, thread, 0], [seed & 0xFFFFFFFF, seed >> 32]
     for _ in range(10):
         p, q = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
@@ -57,7 +57,7 @@ def _spread(count: int, threads: int, per_thread: int) -> Iterator[tuple[int, in
 
 @contextlib.contextmanager
 def _small_gpu() -> Iterator[None]:
-    """A GPU with SMALL threads in all, so that a launch of a few thousand has several steps."""
+    """Return a GPU with SMALL threads in all, so that a launch of a few thousand has several steps."""
     native().set_multiprocessors(1, SMALL)
     try:
         yield

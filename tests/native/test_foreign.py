@@ -21,7 +21,7 @@ pytestmark = pytest.mark.native
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library, compiled for the host alone."""
+    """Return the library, compiled for the host alone."""
     root = Path(torch.__file__).parent
     made = tmp_path_factory.mktemp("foreign") / "foreign.so"
     headers = (root / "include", root / "include/torch/csrc/api/include", sysconfig.get_path("include"))

@@ -84,7 +84,7 @@ class Scene:
 
 
 def told(body: Callable[[], object]) -> tuple[int, str] | tuple[str, str] | None:
-    """The code and words of a CUDA error; the type and words of another."""
+    """Return the code and words of a CUDA error; the type and words of another."""
     try:
         body()
     except torch.AcceleratorError as error:

@@ -120,7 +120,7 @@ def test_wide_copies_are_made_once_in_device_memory_and_given_back() -> None:
 
 
 def emptied_but(*kept: torch.Tensor) -> Any:
-    """The native module, with figures that start here."""
+    """Return the native module, with figures that start here."""
     module = native()
     module.empty_cache()
     module.reset_peak_stats(0)

@@ -148,7 +148,7 @@ def test_read_only_cache_without_a_library(mounting: None, no_gpu: None, tmp_pat
 # ------------------------------------------------------------------------------------------ no compiler
 @pytest.fixture
 def without_compiler(tmp_path: Path) -> dict[str, str]:
-    """An environment whose path has a shell and ninja."""
+    """Return an environment whose path has a shell and ninja."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("sh", "ninja", "env", "uname"):

@@ -34,7 +34,7 @@ def both(**options: Any) -> tuple[nn.LSTM, nn.LSTM]:
 
 
 def given(model: nn.LSTM) -> list[torch.Tensor]:
-    """An input that is no square, with its states."""
+    """Return an input that is no square, with its states."""
     steps, batch, kind = 5, 3, model.weight_ih_l0.dtype
     stacks = model.num_layers * (2 if model.bidirectional else 1)
     states = [(stacks, batch, model.proj_size or 8), (stacks, batch, 8)]

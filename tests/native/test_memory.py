@@ -19,7 +19,7 @@ on_little = child(bare(memory=256 * MIB))
 
 
 def _stat(name: str) -> Any:
-    """A figure of the first device, by the path to it."""
+    """Return a figure of the first device, by the path to it."""
     value = native().memory_stats(0)
     for part in name.split("."):
         value = value[part]
@@ -227,7 +227,7 @@ def test_more_than_anyone_has() -> None:
 
 @contextmanager
 def _recorded() -> Iterator[Any]:
-    """The native module, while the history of an empty device is recorded."""
+    """Return the native module, while the history of an empty device is recorded."""
     module = emptied()
     module.record_history(True, max_entries=1000)
     try:

@@ -17,7 +17,7 @@ aten = torch.ops.aten
 
 
 def _running() -> tuple[torch.Tensor, torch.Tensor]:
-    """The mean and the variance that batch normalisation keeps, at first."""
+    """Return the mean and the variance that batch normalisation keeps, at first."""
     mean = torch.zeros(3, device="cuda", dtype=torch.float64)
     return mean, torch.ones_like(mean)
 

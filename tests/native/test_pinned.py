@@ -46,7 +46,7 @@ def test_copies_to_pinned_memory_do_not_wait_for_the_stream(copy: str) -> None:
 
 
 def _copied_in_flight() -> tuple[torch.Tensor, int]:
-    """A tensor that is being copied to from pinned memory, which nobody holds any more, and where that was."""
+    """Return a tensor that is being copied to from pinned memory, which nobody holds any more, and where that was."""
     torch.cuda.synchronize()
     source, made = torch.ones(1).pin_memory(), torch.zeros(1, device="cuda")
     with torch.cuda.stream(torch.cuda.Stream()):

@@ -121,7 +121,7 @@ def _manifest(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]
 
 
 def _another(**facts: str) -> Callable[[Path], None]:
-    """A wheel that was made of, or for, something else: its key tells, the facts say what."""
+    """Return a wheel that was made of, or for, something else: its key tells, the facts say what."""
 
     def change(manifest: dict[str, Any]) -> None:
         manifest.update(facts)

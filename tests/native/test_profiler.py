@@ -38,7 +38,7 @@ def _on_device(run: Any) -> list[Any]:
 
 @functools.cache
 def _step() -> tuple[Any, dict[str, Any]]:
-    """A step of training with all that goes with it, profiled; and its trace."""
+    """Return a step of training with all that goes with it, profiled; and its trace."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     host, side = torch.randn(32, 64), torch.cuda.Stream()

@@ -62,7 +62,7 @@ def test_the_current_stream_is_per_thread() -> None:
 
 
 def _busy(milliseconds: int) -> torch.Stream:
-    """A stream that has that much to do."""
+    """Return a stream that has that much to do."""
     stream = torch.Stream("cuda")
     with stream:
         native().sleep(milliseconds * MILLISECOND)

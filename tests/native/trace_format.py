@@ -17,7 +17,7 @@ WIDER_NS = 2
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """A trace, as JSON has it."""
+    """Return a trace, as JSON has it."""
     trace: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
     return trace
 
@@ -57,7 +57,7 @@ def _tracks(events: list[Event]) -> dict[Track, list[Event]]:
 
 
 def _nesting(events: list[Event]) -> Iterator[str]:
-    """A slice is in another of its track or beside it; but a program's range begins in the function that opens it."""
+    """Check that slices of a track nest or follow each other; a range begins in the function that opens it."""
     for track, slices in _tracks([e for e in events if e.get("cat") != "user_annotation"]).items():
         open_until: list[tuple[int, str]] = []
         for event in sorted(slices, key=lambda e: (_ns(e), -_ns(e, "dur"))):
@@ -71,7 +71,7 @@ def _nesting(events: list[Event]) -> Iterator[str]:
 
 
 def _flows(events: list[Event]) -> Iterator[str]:
-    """An arrow has one start, an end, and a slice at each."""
+    """Check that an arrow has one start, an end, and a slice at each."""
     tracks = _tracks(events)
     ends: dict[tuple[str, Any], list[str]] = defaultdict(list)
     for event in events:

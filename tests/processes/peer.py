@@ -61,7 +61,7 @@ class Peer:
 
 @functools.cache
 def peer() -> Peer:
-    """The one that the tests of this process share."""
+    """Return the one that the tests of this process share."""
     made = Peer()
     atexit.register(made.stop)
     return made

@@ -33,7 +33,7 @@ _NAMED = {"device": _DEVICE, "dtype": _DTYPE, "non_blocking": _SWITCH, "copy": _
 
 
 def _begin(*forms: st.SearchStrategy[str]) -> st.SearchStrategy[list[str]]:
-    """The first arguments of a form, as many as there may be."""
+    """Return the first arguments of a form, as many as there may be."""
     return st.integers(0, len(forms)).flatmap(lambda number: st.tuples(*forms[:number]).map(list))
 
 

@@ -20,7 +20,7 @@ Call = Callable[[], object]
 
 
 def _g(*sizes: int) -> torch.Tensor:
-    """A tensor whose gradient is wanted."""
+    """Return a tensor whose gradient is wanted."""
     return torch.randn(*sizes, device=GPU, requires_grad=True)
 
 

@@ -32,7 +32,7 @@ def tensor(size: float) -> torch.Tensor:
 
 
 def picture() -> dict[str, Any]:
-    """The figures, and what memory is cut into; addresses are not compared, and neither is their order."""
+    """Return the figures, and what memory is cut into; addresses are not compared, and neither is their order."""
     stats = torch.cuda.memory_stats()
     segments = [
         [

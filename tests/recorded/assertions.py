@@ -158,7 +158,7 @@ AFTER: dict[str, Callable[[Scene], Any]] = {
 
 
 def raised(call: Call) -> str:
-    """The error's type, or ``ok``."""
+    """Return the error's type, or ``ok``."""
     try:
         call()
     except Exception as error:

@@ -19,7 +19,7 @@ STEPS = 3
 
 
 def build(device: str) -> tuple[nn.Module, torch.optim.Optimizer, torch.amp.GradScaler]:
-    """The model and what trains it, as they are before any step."""
+    """Return the model and what trains it, as they are before any step."""
     model = nn.Sequential(
         nn.Linear(8, 32), nn.BatchNorm1d(32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 4)
     ).to(device)
@@ -50,7 +50,7 @@ def train(
 
 @torch.no_grad()
 def evaluate(model: nn.Module, data: tuple[torch.Tensor, torch.Tensor]) -> float:
-    """The loss without dropout and in float32: the same on every device."""
+    """Return the loss without dropout and in float32: the same on every device."""
     inputs, labels = data
     model.eval()
     return nn.functional.cross_entropy(model(inputs), labels).item()

@@ -30,7 +30,7 @@ def outcome(call: Call) -> Any:
 
 
 def forms(number: float) -> dict[str, Any]:
-    """A number as a program may have it."""
+    """Return a number as a program may have it."""
     tensors = {
         f"{place} {str(dtype)[6:]}": torch.tensor(number, dtype=dtype, device=place)
         for place in ("cpu", "cuda")

@@ -34,7 +34,7 @@ MILD = frozenset({WORDS})
 
 
 def words(error: BaseException) -> list[str]:
-    """An error's type and first line."""
+    """Return an error's type and first line."""
     lines = str(error).strip().splitlines()
     return [type(error).__name__, lines[0][:160] if lines else ""]
 

@@ -41,7 +41,7 @@ def outcome(call: Callable[[], torch.Tensor]) -> list[Any]:
 
 
 def calls() -> dict[str, Callable[[], torch.Tensor]]:
-    """The calls by their names in the record."""
+    """Return the calls by their names in the record."""
     mm: Any = torch._scaled_mm
     a, b, one = matrix(32, 64), matrix(48, 64, 0.5).t(), torch.ones((), device="cuda")
     rows, columns = torch.ones(32, 1, device="cuda"), torch.ones(1, 48, device="cuda")
@@ -106,7 +106,7 @@ def of_blocks(mm: Any) -> dict[str, Callable[[], torch.Tensor]]:
 
 
 def by_name() -> dict[str, Callable[[], torch.Tensor]]:
-    """The calls of torch.nn.functional.scaled_mm, which names the kind of a scale."""
+    """Return the calls of torch.nn.functional.scaled_mm, which names the kind of a scale."""
     kinds, scaled = functional.ScalingType, functional.scaled_mm  # type: ignore[attr-defined]
     a, b, one = matrix(32, 64), matrix(48, 64, 0.5).t(), torch.ones((), device="cuda")
     wide, long = matrix(256, 256), matrix(128, 256, 0.5).t()

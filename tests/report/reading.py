@@ -12,7 +12,7 @@ Counts = dict[tuple[str, str, int], int]
 
 
 def read(file: Path) -> Document:
-    """A report as data, from a file ``.json``."""
+    """Return a report as data, from a file ``.json``."""
     return from_json(file.read_text(encoding="utf-8"))
 
 
@@ -22,7 +22,7 @@ def counts(document: Document) -> Counts:
 
 
 def reports(folder: Path) -> list[str]:
-    """The names of all that lies in a folder."""
+    """Return the names of all that lies in a folder."""
     return sorted(path.name for path in folder.iterdir())
 
 

@@ -35,7 +35,7 @@ NAMES = [
 
 
 def hostile(name: str) -> Document:
-    """A report in which everything that comes from a program has this name."""
+    """Return a report in which everything that comes from a program has this name."""
     site = Site(name, 1, name)
     return Document(
         driver="virtual",

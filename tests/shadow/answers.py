@@ -7,7 +7,7 @@ from typing import Any
 
 
 def error(function: Callable[[], Any]) -> tuple[str, str]:
-    """The name of the type of what a call raises, and its first line; a call that raises nothing has none."""
+    """Return the name of the type of what a call raises, and its first line; a call that raises nothing has none."""
     try:
         function()
     except Exception as raised:
@@ -16,5 +16,5 @@ def error(function: Callable[[], Any]) -> tuple[str, str]:
 
 
 def public(module: object) -> list[str]:
-    """The names of a module that are for others."""
+    """Return the names of a module that are for others."""
     return sorted(name for name in dir(module) if not name.startswith("_"))

@@ -21,7 +21,7 @@ TWO = CPU.but(devices=2)
 
 @contextmanager
 def file_with_data() -> Iterator[tuple[GdsFile, str]]:
-    """A file with five float32 and three int16."""
+    """Return a file with five float32 and three int16."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "data.bin")
         file = GdsFile(path, os.O_CREAT | os.O_RDWR)
@@ -119,7 +119,7 @@ GemmStridedBatchedTunableOp_float_NN,nn_4_3_5_B_2_ld_4_5_4
 
 @contextmanager
 def working_folder() -> Iterator[None]:
-    """A new folder to be in; those who use it have the process for themselves."""
+    """Return a new folder to be in; those who use it have the process for themselves."""
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

@@ -20,7 +20,7 @@ bound = pytest.mark.skipif(not (2, 10) <= RELEASE < (2, 14), reason="made by tor
 
 
 def created(size: Any, device: Any = None) -> Any:
-    """A context, in the way of the release."""
+    """Return a context, in the way of the release."""
     create: Any = torch.cuda.GreenContext.create
     return create(num_sms=size, device_id=device) if RELEASE >= (2, 12) else create(size, device)
 

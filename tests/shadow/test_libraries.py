@@ -17,7 +17,7 @@ from .answers import public
 
 # ------------------------------------------------------------------------ libraries
 def required(library: str) -> tuple[int, ...] | None:
-    """The version of one of NVIDIA's libraries that the installed torch requires, as a CUDA build does."""
+    """Return the version of one of NVIDIA's libraries that the installed torch requires, as a CUDA build does."""
     wanted = re.compile(rf"nvidia-{library}-cu\d+ *\(?==([\d.]+)")
     found = (wanted.match(line) for line in importlib.metadata.requires("torch") or ())
     return next((tuple(map(int, match[1].split("."))) for match in found if match), None)

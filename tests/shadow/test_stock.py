@@ -40,7 +40,7 @@ def later():
 
 @contextmanager
 def release_to_come() -> Iterator[None]:
-    """A stock ``torch.cuda`` with the module above."""
+    """Return a stock ``torch.cuda`` with the module above."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "torch", "cuda")
         root.mkdir(parents=True)

@@ -78,13 +78,13 @@ APART = {"vander", "complex", "from_file"}
 
 
 def listed() -> dict[str, Callable[..., torch.Tensor]]:
-    """The constructors that torch lists: of originals and wrappers, those that it offers."""
+    """Return the constructors that torch lists: of originals and wrappers, those that it offers."""
     offered = {id(value) for module in (torch, torch.fft, torch.nested) for value in vars(module).values()}
     return {function.__name__: function for function in _device_constructors() if id(function) in offered}
 
 
 def constructor(name: str) -> Callable[..., torch.Tensor]:
-    """A constructor with its arguments, less the device."""
+    """Return a constructor with its arguments, less the device."""
     found = listed()
     if name not in found and name not in UNLISTED:
         pytest.skip(f"this torch does not list {name}")

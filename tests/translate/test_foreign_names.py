@@ -17,18 +17,18 @@ everywhere = child(*EVERY)
 
 
 def real(x: torch.Tensor | torch.UntypedStorage) -> str:
-    """The type of the device that really holds a tensor or a storage."""
+    """Return the type of the device that really holds a tensor or a storage."""
     owner: Any = torch._C.TensorBase if isinstance(x, torch.Tensor) else torch._C.StorageBase
     return vars(owner)["device"].__get__(x).type
 
 
 def gpu(place: Place) -> str:
-    """The type of the accelerator's tensors; on the ``cpu`` driver the CPU's."""
+    """Return the type of the accelerator's tensors; on the ``cpu`` driver the CPU's."""
     return {"virtual": "cuda"}.get(place.driver or "", place.driver or "")
 
 
 def home() -> torch.Tensor:
-    """A tensor that is on the CPU whatever the policy."""
+    """Return a tensor that is on the CPU whatever the policy."""
     return torch._C._VariableFunctions.ones(2)
 
 
@@ -256,7 +256,7 @@ BAD: dict[str, Callable[[], object]] = {
 
 
 def error_of(bad: str, name: str) -> list[str]:
-    """The error of a call, its words as they are where ``mps`` is ``name``."""
+    """Return the error of a call, its words as they are where ``mps`` is ``name``."""
     with pytest.raises(Exception) as raised:  # noqa: PT011  (its type is compared)
         BAD[bad]()
     return [type(raised.value).__name__, str(raised.value).splitlines()[0].replace(name, "GPU")]

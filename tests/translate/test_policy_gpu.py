@@ -31,7 +31,7 @@ REQUESTS: dict[str, tuple[Any, str]] = {
 
 
 def on_the_cpu() -> torch.Tensor:
-    """A tensor that is on the CPU whatever the policy."""
+    """Return a tensor that is on the CPU whatever the policy."""
     return torch._C.TensorBase.cpu(torch.ones(2))
 
 

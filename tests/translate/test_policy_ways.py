@@ -23,12 +23,12 @@ Asked = dict[str, Any]
 
 
 def real(x: torch.Tensor) -> str:
-    """The type of the device that really holds a tensor."""
+    """Return the type of the device that really holds a tensor."""
     return torch._C.TensorBase.device.__get__(x).type
 
 
 def gpu(place: Place) -> str:
-    """The type of the accelerator's tensors."""
+    """Return the type of the accelerator's tensors."""
     return "mps" if place.driver == "mps" else "cuda"
 
 
@@ -121,7 +121,7 @@ def test_every_cell(place: Place, request_: str, way: str) -> None:
 
 @contextlib.contextmanager
 def _override() -> Iterator[torch.Tensor]:
-    """The tensor that turned the override on; it is turned off at the end."""
+    """Return the tensor that turned the override on; it is turned off at the end."""
     try:
         yield torch.zeros(1, device="cpu:-1")
     finally:

@@ -131,7 +131,7 @@ def test_every_patch_says_why() -> None:
 
 
 def traits() -> dict[str, list[str]]:
-    """The traits that patches ask for, and those that drivers and the policy have."""
+    """Return the traits that patches ask for, and those that drivers and the policy have."""
     from torchdevice_cuda import settings
     from torchdevice_cuda.drivers.cpu.driver import CpuDriver
     from torchdevice_cuda.drivers.cuda.driver import CudaDriver

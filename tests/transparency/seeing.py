@@ -12,7 +12,7 @@ CUDA = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def steady(text: str) -> str:
-    """A text without addresses, and with the device called by one name."""
+    """Return a text without addresses, and with the device called by one name."""
     return re.sub(r"0x[0-9a-f]+", "0x", text).replace("cuda", "cpu")
 
 

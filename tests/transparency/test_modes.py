@@ -18,7 +18,7 @@ pytestmark = child(CPU, CPU.when("after dynamo").rarely(), as_in=STOCK)
 
 
 def _named(func: Any) -> str:
-    """A function by the attribute of torch that it is: the identity that programs compare with."""
+    """Return a function by the attribute of torch that it is: the identity that programs compare with."""
     for owner, prefix in ((torch, "torch"), (torch.Tensor, "Tensor"), (torch.fft, "fft"), (torch.nn.functional, "F")):
         name = getattr(func, "__name__", "")
         if getattr(owner, name, None) is func:
@@ -53,7 +53,7 @@ class _Alike:
 
 
 def _calls(x: torch.Tensor, moves: bool = True) -> dict[str, list[Any]]:
-    """The classes and shapes of what calls give."""
+    """Return the classes and shapes of what calls give."""
     results = {
         "zeros_like": torch.zeros_like(x),
         "rand_like": torch.rand_like(x, dtype=torch.float64),

@@ -94,7 +94,7 @@ class Figure:
 
     @property
     def median(self) -> float:
-        """The one that counts."""
+        """Return the one that counts."""
         return statistics.median(self.found)
 
 
@@ -107,7 +107,7 @@ class Budget(NamedTuple):
 
 
 def parsed(text: str) -> list[Row]:
-    """The rows of a bench: one JSON list, or a JSON object in each line."""
+    """Return the rows of a bench: one JSON list, or a JSON object in each line."""
     text = text.strip()
     if text.startswith("["):
         rows: list[Row] = json.loads(text)
@@ -116,7 +116,7 @@ def parsed(text: str) -> list[Row]:
 
 
 def figures_of(bench: str, rows: Iterable[Row]) -> Iterator[tuple[str, float]]:
-    """The figures in the rows of a bench, by name."""
+    """Return the figures in the rows of a bench, by name."""
     columns = BENCHES[bench].columns
     for row in rows:
         title = " ".join(str(row[key]) for key in ("what", "size") if key in row)
@@ -156,7 +156,7 @@ def budgets(text: str) -> list[Budget]:
 
 
 def budget_of(figure: Figure, known: Iterable[Budget]) -> Budget | None:
-    """The budget of a figure, if it has one."""
+    """Return the budget of a figure, if it has one."""
     return next((budget for budget in known if fnmatch.fnmatchcase(figure.name, budget.pattern)), None)
 
 
@@ -227,7 +227,7 @@ def write(page: Path, text: str, told: Row) -> None:
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="tools/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

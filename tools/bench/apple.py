@@ -133,7 +133,7 @@ def lacking(device: str) -> dict[str, tuple[Callable[..., object], tuple]]:
 
 
 def best_us(function: Callable[[], object], budget: float) -> float:
-    """The fastest of some batches within a time budget, in microseconds a call."""
+    """Return the fastest of some batches within a time budget, in microseconds a call."""
     function()
     started = time.perf_counter()
     function()
@@ -148,7 +148,7 @@ def best_us(function: Callable[[], object], budget: float) -> float:
 
 
 def mean(ratios: list[float]) -> float:
-    """The geometric mean."""
+    """Return the geometric mean."""
     return math.exp(sum(map(math.log, ratios)) / max(1, len(ratios)))
 
 

@@ -34,7 +34,7 @@ def draws(device: str, size: int) -> dict[str, Callable[[], object]]:
 
 
 def best_us(functions: list[Callable[[], object]], size: int, clock: Callable[[], float]) -> list[float]:
-    """The fastest of some runs of each, in microseconds a call."""
+    """Return the fastest of some runs of each, in microseconds a call."""
     number, repeats = max(1, 1_000_000 // size), 9 if size < 1_000_000 else 5
     best = [float("inf")] * len(functions)
     for _ in range(repeats):

@@ -43,7 +43,7 @@ def tiny() -> Program:
 
 
 def training(model: nn.Module, x: torch.Tensor, y: torch.Tensor, amp: bool = False, fused: bool = False) -> Program:
-    """A training step, with mixed precision and scaled gradients if asked for."""
+    """Return a training step, with mixed precision and scaled gradients if asked for."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, capturable=True, fused=fused)
     scaler = torch.amp.GradScaler("cuda", enabled=amp, init_scale=1024.0)
 
@@ -92,7 +92,7 @@ class Gpt(nn.Module):
 
 
 def gpt(amp: bool = False) -> Program:
-    """A small GPT."""
+    """Return a small GPT."""
     torch.manual_seed(0)
     model = Gpt().cuda()
     x = torch.randint(256, (4, 64), device="cuda")
@@ -109,7 +109,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
 
 
 def captured(program: Program) -> Callable[[], torch.Tensor]:
-    """The program's step as a graph; it is run some times before."""
+    """Return the program's step as a graph; it is run some times before."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -138,7 +138,7 @@ def set_states(kept: tuple[torch.Tensor, torch.Tensor]) -> None:
 
 
 def draws_of_its_own(step: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """The step, with random numbers that nobody else draws from."""
+    """Return the step, with random numbers that nobody else draws from."""
     torch.manual_seed(1)
     state = states()
 

@@ -24,7 +24,7 @@ TYPES = (torch.float32, *HALVES)
 
 
 def both_ways(function: Callable[..., torch.Tensor], *shapes: Sequence[int]) -> Callable[[torch.dtype], list[Callable]]:
-    """The function on tensors of these shapes, and its backward pass."""
+    """Return the function on tensors of these shapes, and its backward pass."""
 
     def make(dtype: torch.dtype) -> list[Callable[[], object]]:
         torch.manual_seed(0)
@@ -78,14 +78,14 @@ class GPT(nn.Module):
 
 
 def gpt(dtype: torch.dtype) -> Callable[[], object]:
-    """A step of it: next words."""
+    """Return a step of it: next words."""
     torch.manual_seed(0)
     text = torch.randint(512, (4, 128), device="cuda")
     return training(GPT().cuda(), text, text.roll(-1, 1), dtype)
 
 
 def resnet18(dtype: torch.dtype) -> Callable[[], object]:
-    """A step of ResNet-18."""
+    """Return a step of ResNet-18."""
     torch.manual_seed(0)
     return training(
         resnet18_model().cuda(), torch.rand(8, 3, 96, 96, device="cuda"), torch.randint(10, (8,), device="cuda"), dtype
@@ -93,7 +93,7 @@ def resnet18(dtype: torch.dtype) -> Callable[[], object]:
 
 
 def training(model: nn.Module, x: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> Callable[[], object]:
-    """A training step as programs write it; in float32 without autocast."""
+    """Return a training step as programs write it; in float32 without autocast."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     scaler = torch.amp.GradScaler("cuda", enabled=dtype == torch.float16)
 

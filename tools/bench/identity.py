@@ -43,7 +43,7 @@ def best(statement: str, names: dict[str, Any], repeats: int) -> float:
 
 
 def measure(cycles: int, repeats: int, policy: str) -> dict[str, dict[str, float]]:
-    """The best figures of each statement, active and stock."""
+    """Return the best figures of each statement, active and stock."""
     import torch
 
     import torchdevice_cuda

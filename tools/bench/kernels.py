@@ -49,7 +49,7 @@ def best(call: Callable[[], object], times: int = 5) -> float:
 
 
 def beside(what: str, ours: float, theirs: float) -> Row:
-    """A row with both times in milliseconds."""
+    """Return a row with both times in milliseconds."""
     return {"what": what, "ours_ms": round(ours, 2), "theirs_ms": round(theirs, 2), "ratio": round(ours / theirs, 2)}
 
 

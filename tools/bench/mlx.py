@@ -34,7 +34,7 @@ CLEARLY = 0.5  # of the CPU's time, for what other machines are to go by
 
 
 def both(on_cpu: Callable[[], Any], through_mlx: Callable[[], Any]) -> thresholds.Pair:
-    """The best times of both, taken in turn: what else the machine does meets both.
+    """Return the best times of both, taken in turn: what else the machine does meets both.
 
     The CPU gets the better of one thread and all of them: on busy cores its threads wait for each other.
     """
@@ -68,7 +68,7 @@ def measure(name: str, largest: int) -> dict[thresholds.Key, thresholds.Pair]:
 
 
 def least(found: dict[thresholds.Key, thresholds.Pair], below: float = thresholds.WINS_BELOW) -> int | None:
-    """The size from which on MLX always took less than a part of the CPU's time, ``None`` if there is none."""
+    """Return the size from which on MLX always took less than a part of the CPU's time, ``None`` if there is none."""
     size = None
     for key in sorted(found, reverse=True):
         if found[key][1] >= below * found[key][0]:
@@ -78,7 +78,7 @@ def least(found: dict[thresholds.Key, thresholds.Pair], below: float = threshold
 
 
 def found_by_doctor(path: str) -> tuple[str, dict[str, dict[thresholds.Key, thresholds.Pair]]]:
-    """The machine and the figures that the doctor wrote down."""
+    """Return the machine and the figures that the doctor wrote down."""
     checks = json.loads(Path(path).read_text(encoding="utf-8"))["checks"]
     told = [answer["figures"] for check in checks if check["name"] == "speed" for answer in check["answers"]]
     figures: dict[str, dict[thresholds.Key, thresholds.Pair]] = {}

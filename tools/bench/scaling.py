@@ -25,7 +25,7 @@ DEVICES, STREAMS, TENSORS, THREADS = 8, 64, 200_000, 4
 
 
 def addition_us(device: str, number: int = 2000, repeats: int = 15) -> float:
-    """The fastest of some runs, in microseconds a call."""
+    """Return the fastest of some runs, in microseconds a call."""
     a, b = torch.rand(4, device=device), torch.rand(4, device=device)
     best = float("inf")
     for _ in range(repeats):
@@ -82,7 +82,7 @@ def row(name: str, before: float, after: float) -> dict[str, object]:
 
 
 def grown(name: str, add: Callable[[], list[object]]) -> dict[str, object]:
-    """An addition before there is much else, and then."""
+    """Return an addition before there is much else, and then."""
     before = addition_us("cuda")
     kept = add()
     after = addition_us("cuda")

@@ -29,7 +29,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def make_environment(folder: Path, *, shim: bool, see: Iterable[str | Path]) -> Path:
-    """A virtual environment with the folders of ``see`` on its path, and the shim if asked for; its python."""
+    """Return a virtual environment with the folders of ``see`` on its path, and the shim if asked for; its python."""
     venv.create(folder, symlinks=True, with_pip=False)
     python = folder / "bin" / "python"
     site_packages = Path(sysconfig.get_path("purelib", "posix_prefix", {"base": str(folder)}))

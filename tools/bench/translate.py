@@ -212,7 +212,7 @@ def ratios_of(found: list[dict[str, float]]) -> dict[str, float]:
 
 
 def table(generations: list[list[dict[str, float]]]) -> tuple[str, bool]:
-    """The rows, and whether every bar holds."""
+    """Return the rows, and whether every bar holds."""
     lines = [
         f"{'':<36}{'stock':>10}{'active':>10}{'diff':>9}{'ratio':>8}{'bar':>7}{'':>6}{'stock again':>13}"
         f"{'set_default_device':>20}"

@@ -18,7 +18,7 @@ from torch import nn
 
 
 def best_us(function: Callable[[], object], number: int = 2000, repeats: int = 15) -> float:
-    """The fastest of some runs, in microseconds a call."""
+    """Return the fastest of some runs, in microseconds a call."""
     for _ in range(50):
         function()
     best = float("inf")
@@ -73,7 +73,7 @@ def operators(device: str) -> dict[str, Callable[[], object]]:
 
 
 def transformer(device: str) -> Callable[[], object]:
-    """A small transformer's training step."""
+    """Return a small transformer's training step."""
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(128, 4, 256, batch_first=True, dropout=0.0)
     model = nn.Sequential(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(128, 10)).to(device)
@@ -126,7 +126,7 @@ def resnet18_model() -> nn.Module:
 
 
 def resnet18(device: str) -> Callable[[], object]:
-    """A ResNet-18 training step on small images."""
+    """Return a ResNet-18 training step on small images."""
     torch.manual_seed(0)
     model = resnet18_model().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)

@@ -19,7 +19,7 @@ Step = Callable[[], object]
 
 
 def training(model: nn.Module, loss: Callable[[nn.Module], torch.Tensor]) -> Step:
-    """A step that ends with the number that programs print."""
+    """Return a step that ends with the number that programs print."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
     def step() -> float:
@@ -46,7 +46,7 @@ class Tagger(nn.Module):
 
 
 def lstm(device: str) -> Step:
-    """A tagger of two layers."""
+    """Return a tagger of two layers."""
     torch.manual_seed(0)
     text, tags = torch.randint(512, (16, 32), device=device), torch.randint(16, (16, 32), device=device)
     return training(
@@ -78,7 +78,7 @@ class UNet(nn.Module):
 
 
 def unet(device: str) -> Step:
-    """A step of a diffusion model: noise is drawn, mixed in, and to be found."""
+    """Return a step of a diffusion model: noise is drawn, mixed in, and to be found."""
     torch.manual_seed(0)
     images = torch.rand(4, 3, 32, 32, device=device)
 
@@ -91,7 +91,7 @@ def unet(device: str) -> Step:
 
 
 def loader(device: str) -> Step:
-    """An epoch that waits for its data: batches of a loader, copied from pinned memory where there is a GPU."""
+    """Return an epoch that waits for its data: batches of a loader, copied from pinned memory where there is a GPU."""
     torch.manual_seed(0)
     data = TensorDataset(torch.rand(256, 64), torch.randint(10, (256,)))
     batches = DataLoader(data, batch_size=16, pin_memory=device == "cuda")

@@ -103,7 +103,7 @@ def filled(name: str, target: Any, namespace: str, depth: int = 2) -> Iterator[F
 
 
 def one_of(owner: type, device: str, depth: int = 1) -> Any:
-    """An object of a class, the first that its constructor gives."""
+    """Return an object of a class, the first that its constructor gives."""
     last: Exception = TypeError(f"no {owner.__name__} was made")
     for _, make in itertools.islice(filled(owner.__name__, owner, "", depth), 40):
         try:

@@ -63,7 +63,7 @@ def of_tensor(value: Any) -> list[Any]:
 
 
 def text(value: str) -> str:
-    """A text without what differs from run to run, whatever device it names."""
+    """Return a text without what differs from run to run, whatever device it names."""
     value = CHECKOUT.sub("", value)
     return PLACE.sub("<device>", INSTALLED.sub("<path>", ADDRESS.sub("<address>", value)))
 
@@ -97,13 +97,13 @@ def summary(value: Any, depth: int = 0) -> Any:
 
 
 def failure(error: BaseException) -> str:
-    """An error's type and words."""
+    """Return an error's type and words."""
     first = str(error).strip().splitlines()[:1]
     return text(f"{type(error).__name__}: {first[0] if first else ''}"[:240])
 
 
 def words(error: str | None) -> str | None:
-    """An error less what depends on the build or on the release of Python."""
+    """Return an error less what depends on the build or on the release of Python."""
     return error and BUILD.sub("", error)
 
 
@@ -211,7 +211,7 @@ def same(
 
 
 def in_order(result: Any) -> Any:
-    """A collection that has no order of its own; of one that was cut off, how much there is."""
+    """Return a collection that has no order of its own; of one that was cut off, how much there is."""
     if not isinstance(result, list) or len(result) > MOST:
         return [result[0], len(result)] if isinstance(result, list) else result
     return [*result[:1], *sorted(result[1:], key=str)]

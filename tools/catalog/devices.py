@@ -20,7 +20,7 @@ def packed(d: str) -> list[Any]:
 
 
 def quantised_cell(name: str, gates: int) -> Call:
-    """A recurrent layer's step with weights of whole numbers, on the CPU: fbgemm computes it."""
+    """Return a recurrent layer's step with weights of whole numbers, on the CPU: fbgemm computes it."""
 
     def call(d: str) -> Any:
         w, b = torch.ones(3 * gates, 3, dtype=torch.int8), numbers("cpu", 3 * gates)
@@ -51,7 +51,7 @@ def cast_to(d: str) -> Any:
 
 
 def captured(d: str) -> Any:
-    """A graph with a capture in it, and what it writes to."""
+    """Return a graph with a capture in it, and what it writes to."""
     x = torch.ones(3, device=d)
     graph = torch.cuda.CUDAGraph(keep_graph=True)
     with torch.cuda.graph(graph):
@@ -66,7 +66,7 @@ def replayed(d: str) -> Any:
 
 
 def capturing(d: str) -> Any:
-    """A capture begun and ended by hand, on a stream of its own."""
+    """Return a capture begun and ended by hand, on a stream of its own."""
     graph, x = torch.cuda.CUDAGraph(), torch.ones(3, device=d)
     with torch.cuda.stream(torch.cuda.Stream()):
         torch.cuda.synchronize()
@@ -95,7 +95,7 @@ def timed(d: str) -> Any:
 
 
 def green(d: str) -> Any:
-    """A context with eight of the GPU's processors."""
+    """Return a context with eight of the GPU's processors."""
     return torch.cuda.GreenContext.create(num_sms=8, device_id=0)
 
 
@@ -123,7 +123,7 @@ def tuned(d: str) -> Any:
 
 
 def pluggable(d: str) -> Any:
-    """An allocator of a library's: the functions are looked up, and never called."""
+    """Return an allocator of a library's: the functions are looked up, and never called."""
     return torch.cuda.CUDAPluggableAllocator(ctypes.util.find_library("c") or "libc.so.6", "malloc", "free")
 
 

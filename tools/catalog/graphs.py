@@ -15,12 +15,12 @@ MUL = "aten::mul"
 
 
 def other(n: Any) -> Any:
-    """The node of a node's graph that comes first: the constant which it multiplies by."""
+    """Return the node of a node's graph that comes first: the constant which it multiplies by."""
     return list(n.inputs())[1].node()
 
 
 def fresh(graph: Any) -> Any:
-    """A node that is in no graph yet."""
+    """Return a node that is in no graph yet."""
     return graph.create(MUL, list(graph.inputs()) * 2, 1)
 
 
@@ -35,7 +35,7 @@ ATTRIBUTES: dict[str, Callable[[str], Any]] = {
 
 
 def read(kind: str) -> Callable[[str], Any]:
-    """An attribute of a node that has one of its kind."""
+    """Return an attribute of a node that has one of its kind."""
     return lambda d: getattr(getattr(scripting.node(d), f"{kind}_")("v", ATTRIBUTES[kind](d)), kind)("v")
 
 
@@ -65,7 +65,7 @@ def of_python(method: str) -> Callable[[str], Any]:
 
 
 def in_trace(method: str, make: Given = lambda state, d: []) -> Callable[[str], Any]:
-    """A method of the state that a trace has while it is made, within a scope."""
+    """Return a method of the state that a trace has while it is made, within a scope."""
 
     def call(d: str) -> Any:
         told = []
@@ -92,7 +92,7 @@ def archived(d: str) -> Any:
 
 
 def static(d: str) -> Any:
-    """A module for the static runtime, which has the CPU alone."""
+    """Return a module for the static runtime, which has the CPU alone."""
     return C._jit_to_static_module(torch.jit.freeze(scripting.scripted("cpu").eval())._c)
 
 

@@ -66,7 +66,7 @@ def reference(name: str, key: str | None, stock: Row, gpu: dict[str, Any]) -> Ro
 
 
 def status(name: str, driver: str, stock: Row, told: Row | None, gpu: dict[str, Any]) -> dict[str, str]:
-    """The status of a callable on a driver, what it was compared with, and what there is to say about it."""
+    """Return the status of a callable on a driver, what it was compared with, and what there is to say about it."""
     if why := measuring.left_out(name):
         return {"status": NOT_RUN, "why": why}
     if told is None:

@@ -66,7 +66,7 @@ def event(d: str) -> Any:
 
 
 def nvprof(d: str) -> str:
-    """A file as nvprof writes it, of a program that did nothing."""
+    """Return a file as nvprof writes it, of a program that did nothing."""
     tables = {
         "StringTable": "_id_, value", "CUPTI_ACTIVITY_KIND_MARKER": "_id_, id, timestamp, name",
         "CUPTI_ACTIVITY_KIND_RUNTIME": "_id_, cbid, correlationId, start, end",
@@ -134,7 +134,7 @@ def stepped(d: str) -> Any:
 
 
 def checkpointed(back: bool) -> Call:
-    """A checkpoint as autograd runs it, forth and back."""
+    """Return a checkpoint as autograd runs it, forth and back."""
 
     def call(d: str) -> Any:
         x = values.grows(d)
@@ -183,7 +183,7 @@ SCHEDULERS: dict[str, Callable[[Any], Any]] = {
 
 
 def scheduled(name: str) -> Call:
-    """A scheduler that goes on where another one was."""
+    """Return a scheduler that goes on where another one was."""
 
     def call(d: str) -> Any:
         held = values.sgd(d)

@@ -69,7 +69,7 @@ class Callable_:
 
 
 def public(module: Any) -> list[str]:
-    """The names that a module offers."""
+    """Return the names that a module offers."""
     declared = getattr(module, "__all__", None)
     names = list(declared) if declared else [name for name in vars(module) if not name.startswith("_")]
     return sorted({name for name in names if not name.startswith("_")})
@@ -82,7 +82,7 @@ def belongs(value: Any, declared: bool) -> bool:
 
 
 def methods(owner: type) -> Iterator[str]:
-    """The public methods that a class, or a class of torch above it that is not listed, defines."""
+    """Return the public methods that a class, or a class of torch above it that is not listed, defines."""
     for name, value in sorted(vars(owner).items()):
         if name.startswith("_") or isinstance(value, (property, types.GetSetDescriptorType)):
             continue

@@ -343,7 +343,7 @@ def patience(out: Path) -> int:
 
 
 def processor(pid: int | str) -> float:
-    """The seconds of the processor that a process and those that it started have had; none when it has gone."""
+    """Return the seconds of the processor that a process and those that it started have had; none when it has gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         started = {child for task in Path(f"/proc/{pid}/task").iterdir() for child in _started(task)}

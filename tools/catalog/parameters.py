@@ -33,7 +33,7 @@ class Parameter:
 
 
 def classes_in(hint: Any) -> tuple[type, ...]:
-    """The classes that an annotation names."""
+    """Return the classes that an annotation names."""
     if isinstance(hint, type) and not typing.get_args(hint):
         return (hint,)
     inner = typing.get_args(hint)
@@ -44,7 +44,7 @@ def classes_in(hint: Any) -> tuple[type, ...]:
 
 
 def of_signature(target: Any) -> list[Parameter] | None:
-    """The parameters of a Python function."""
+    """Return the parameters of a Python function."""
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError):
@@ -81,7 +81,7 @@ def takes_any(target: Any) -> bool:
 
 
 def split(text: str) -> list[str]:
-    """The parts between commas that are in no brackets."""
+    """Return the parts between commas that are in no brackets."""
     parts, depth, part = [], 0, ""
     for letter in text:
         depth += (letter in "[({<") - (letter in "])}>")
@@ -94,7 +94,7 @@ def split(text: str) -> list[str]:
 
 
 def of_docstring(target: Any) -> list[list[Parameter]]:
-    """The parameters of a function of pybind11, overload by overload."""
+    """Return the parameters of a function of pybind11, overload by overload."""
     import torch
 
     found = []
@@ -117,7 +117,7 @@ def of_docstring(target: Any) -> list[list[Parameter]]:
 
 @functools.lru_cache(4096)
 def of_schemas(name: str) -> list[list[Parameter]]:
-    """The parameters of an operator, overload by overload."""
+    """Return the parameters of an operator, overload by overload."""
     import torch
 
     namespace, _, short = name.rpartition(".")

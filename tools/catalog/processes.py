@@ -51,7 +51,7 @@ def couple() -> tuple[Any, Any]:
 
 
 def passed(any_source: bool = False) -> Call:
-    """A tensor that one of two sends and the other receives; or, from anyone, who has sent it."""
+    """Return a tensor that one of two sends and the other receives; or, from anyone, who has sent it."""
 
     def call(d: str) -> Any:
         first, second = couple()
@@ -111,7 +111,7 @@ def distributed(d: str) -> Any:
 
 
 def in_bucket(method: str, make: Given = lambda bucket, d: []) -> Call:
-    """A method of a bucket of gradients, which a hook is given."""
+    """Return a method of a bucket of gradients, which a hook is given."""
 
     def call(d: str) -> Any:
         made, told = torch.nn.parallel.DistributedDataParallel(values.net(d)), []
@@ -130,13 +130,13 @@ def in_bucket(method: str, make: Given = lambda bucket, d: []) -> Call:
 
 
 def nccl(d: str) -> Any:
-    """The part of the group that the GPU's collectives are, after one."""
+    """Return the part of the group that the GPU's collectives are, after one."""
     DIST.all_reduce(numbers(d, 3))
     return DIST.group.WORLD._get_backend(torch.device(d))
 
 
 def pooled(d: str) -> Any:
-    """A pool of memory that collectives know, and do no longer."""
+    """Return a pool of memory that collectives know, and do no longer."""
     backend = nccl(d)
     pool = torch.cuda.MemPool(backend.mem_allocator)
     with torch.cuda.use_mem_pool(pool):
@@ -147,7 +147,7 @@ def pooled(d: str) -> Any:
 
 
 def sharded(d: str) -> tuple[Any, Any]:
-    """A sharded module after a step, and its optimizer."""
+    """Return a sharded module after a step, and its optimizer."""
     made = DIST.fsdp.FullyShardedDataParallel(values.net(d), device_id=0)
     held = torch.optim.SGD(made.parameters(), lr=0.1, momentum=0.5)
     made(numbers(d, 3, 3)).sum().backward()
@@ -173,7 +173,7 @@ def kept(d: str) -> dict[str, Any]:
 
 
 def checkpoint(d: str) -> str:
-    """A folder with a checkpoint."""
+    """Return a folder with a checkpoint."""
     DIST.checkpoint.save(kept(d), checkpoint_id="kept")
     return "kept"
 
@@ -183,7 +183,7 @@ def reader(d: str) -> Any:
 
 
 def loading(d: str) -> tuple[Any, Any, Any, Any]:
-    """A reader, a planner, its plan and what is loaded into."""
+    """Return a reader, a planner, its plan and what is loaded into."""
     source, planner, state = reader(d), DIST.checkpoint.DefaultLoadPlanner(), {"weight": torch.zeros(3, device=d)}
     known = source.read_metadata()
     source.set_up_storage_reader(known, True)
@@ -224,7 +224,7 @@ def gathered(gather: Callable[[list[Any]], Any], d: str) -> Any:
 
 
 def consolidated(d: str) -> Any:
-    """The state of a sharded optimizer after a step, on the process that asks for it."""
+    """Return the state of a sharded optimizer after a step, on the process that asks for it."""
     made = DIST.optim.ZeroRedundancyOptimizer(values.trained(d).parameters(), torch.optim.SGD, lr=0.1, momentum=0.5)
     made.step()
     made.consolidate_state_dict(to=0)

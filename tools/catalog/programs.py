@@ -53,7 +53,7 @@ def interpreted(call: Callable[[Any, Any], Any]) -> Call:
 
 
 def tracer(d: str) -> tuple[Any, Any]:
-    """A tracer with what it traced."""
+    """Return a tracer with what it traced."""
     made, root = torch.fx.Tracer(), values.sequence(d)
     scripting.KEPT.append(made.trace(root))
     return made, root
@@ -75,7 +75,7 @@ def linked(method: str) -> Call:
 
 
 def named(kind: str) -> str:
-    """A name of an operator that is new."""
+    """Return a name of an operator that is new."""
     scripting.KEPT.append(kind)
     return f"catalog_{kind}{len(scripting.KEPT)}"
 

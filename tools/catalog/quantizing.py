@@ -36,7 +36,7 @@ WEIGHED = ("Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTrans
 
 
 def plain(kind: Any, *args: Any, device: str = "cpu") -> Any:
-    """A module with weights that are the same everywhere, of which none is drawn."""
+    """Return a module with weights that are the same everywhere, of which none is drawn."""
     takes = "device" in inspect.signature(kind).parameters
     made = torch.nn.utils.skip_init(kind, *args) if takes else kind(*args)
     for name, buffer in made.named_buffers():
@@ -56,7 +56,7 @@ def scheme(name: str) -> Any:
 
 
 def floats(name: str, d: str) -> Any:
-    """The module of floats that a quantised one stands for, with what its numbers were seen to be."""
+    """Return the module of floats that a quantised one stands for, with what its numbers were seen to be."""
     kind = getattr(torch.nn, name)
     args, shape = FLOATS[name]
     extra = ("sum",) if name == "EmbeddingBag" else ()
@@ -104,7 +104,7 @@ def referred(name: str) -> Call:
 
 
 def trains(name: str, d: str) -> Any:
-    """A module that trains for quantising."""
+    """Return a module that trains for quantising."""
     made = floats(name, d)
     made.qconfig = AO.default_embedding_qat_qconfig if name in EMBEDS else AO.get_default_qat_qconfig("fbgemm")
     return getattr(QAT, name).from_float(made).to(d)
@@ -130,7 +130,7 @@ PARTS: dict[str, tuple[tuple[Any, tuple[Any, ...]], ...]] = {
 
 
 def fused(name: str) -> Call:
-    """A module of several, run: its parts are numbered by how many dimensions they take."""
+    """Return a module of several, run: its parts are numbered by how many dimensions they take."""
 
     def call(d: str) -> Any:
         made = getattr(FUSED, name)(*(plain(kind, *args, device=d) for kind, args in PARTS[name])).eval()
@@ -177,14 +177,14 @@ DYNAMIC = {"": AO.default_dynamic_qconfig}
 
 
 def seen(d: str) -> Any:
-    """A module of TorchScript whose numbers were looked at."""
+    """Return a module of TorchScript whose numbers were looked at."""
     made = AO.prepare_jit(linear(d), BY_NAME)
     made(numbers(d, 3, 3))
     return made
 
 
 def attention(d: str) -> Any:
-    """An attention whose numbers were looked at, that can be quantised."""
+    """Return an attention whose numbers were looked at, that can be quantised."""
     made = plain(torch.nn.MultiheadAttention, 4, 2, device=d).eval()
     made.qconfig = AO.get_default_qconfig("fbgemm")
     found = torch.ao.nn.quantizable.MultiheadAttention.from_float(made)

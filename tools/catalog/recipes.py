@@ -273,7 +273,7 @@ def local_sgd(d: str) -> Any:
 
 @functools.cache
 def by_class() -> dict[Any, Maker]:
-    """The recipes by the classes themselves, for parameters that say theirs."""
+    """Return the recipes by the classes themselves, for parameters that say theirs."""
     found: dict[Any, Maker] = {}
     for name, make in RECIPES.items():
         try:

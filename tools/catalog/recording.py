@@ -25,7 +25,7 @@ def of_cuda(namespace: str) -> bool:
 
 
 def chosen(*sources: measuring.Found) -> dict[str, str]:
-    """The calls to be made again: the first source that has one decides."""
+    """Return the calls to be made again: the first source that has one decides."""
     return {name: row["call"] for source in reversed(sources) for name, row in source.items() if row.get("call")}
 
 

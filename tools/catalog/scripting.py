@@ -45,7 +45,7 @@ def node(d: str) -> Any:
 
 
 def compiled(d: str) -> Any:
-    """A function that TorchScript has run, so that it has a plan for it."""
+    """Return a function that TorchScript has run, so that it has a plan for it."""
     made = torch.jit.script(values.typed)
     for _ in range(3):  # it looks on first
         made(numbers(d, 3))
@@ -60,7 +60,7 @@ class Kind(enum.Enum):
 
 @functools.cache
 def interface() -> Any:
-    """An interface of TorchScript's: what a class that says it has it must have."""
+    """Return an interface of TorchScript's: what a class that says it has it must have."""
 
     class Applied:
         def forward(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[empty-body]

@@ -26,7 +26,7 @@ def dynamic() -> Any:
 
 
 def symbol(environment: Any) -> Any:
-    """A size that is five, as far as is known."""
+    """Return a size that is five, as far as is known."""
     return environment.create_symbol(5, source(), dynamic())
 
 
@@ -35,12 +35,12 @@ def size(environment: Any) -> Any:
 
 
 def real(environment: Any) -> Any:
-    """A number that is a half, as far as is known."""
+    """Return a number that is a half, as far as is known."""
     return environment.create_unspecified_symbol(0.5, source(), dynamic())
 
 
 def guarded(environment: Any) -> Any:
-    """The guards of a tensor with a size that was asked about."""
+    """Return the guards of a tensor with a size that was asked about."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import StatelessSymbolicContext
 

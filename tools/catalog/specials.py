@@ -168,7 +168,7 @@ def norms(d: str) -> tuple[Any, ...]:
 
 
 def shared_statistics(name: str) -> Callable[[str], Any]:
-    """The parts of a batch norm over several GPUs."""
+    """Return the parts of a batch norm over several GPUs."""
 
     def call(d: str) -> Any:
         x, a, b = norms(d)

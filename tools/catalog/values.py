@@ -127,12 +127,12 @@ class Pairs(torch.utils.data.Dataset):  # type: ignore[type-arg]
 
 
 def doubled(x: Any = None, *rest: Any) -> Any:
-    """A function that can be pickled and traced."""
+    """Return a function that can be pickled and traced."""
     return x * 2
 
 
 def typed(x: torch.Tensor) -> torch.Tensor:
-    """A function that can be scripted."""
+    """Return a function that can be scripted."""
     return x * 2
 
 
@@ -152,7 +152,7 @@ def saved(value: Any) -> Any:
 
 
 def written(name: str = "weights.pt") -> Any:
-    """A checkpoint's path."""
+    """Return a checkpoint's path."""
     torch.save({"weight": torch.ones(3)}, name)
     return name
 

@@ -41,7 +41,7 @@ OTHERS = ("mlx", "mlx-metal", "pyobjc-core", "pyobjc-framework-Metal")
 
 
 def have(requirements: Sequence[str], folder: Path) -> tuple[dict[str, wheels.Wheel], str]:
-    """The wheels, by what was asked for; why one is missing."""
+    """Return the wheels, by what was asked for; why one is missing."""
     found = {}
     folder.mkdir(parents=True, exist_ok=True)
     for requirement in requirements:
@@ -82,7 +82,7 @@ def results(found: dict[str, wheels.Wheel]) -> Iterator[checks.Result]:
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
     parser.add_argument("--native", action="store_true", help="also compile the native part for macOS; minutes")

@@ -35,7 +35,7 @@ class Result:
 
 
 def python_files(wheel: Wheel, installed: Path) -> Result:
-    """The Python of a wheel for macOS is that of the torch that is installed: what is tested here runs there."""
+    """Check that the Python files of a wheel for macOS are those of the installed torch."""
     wrong, names = [], [name for top in ("torch/", "torchgen/", "functorch/") for name in wheel.matching(top, ".py")]
     for name in names:
         here = installed / name
@@ -49,7 +49,7 @@ def python_files(wheel: Wheel, installed: Path) -> Result:
 
 
 def torch_c(facts: TorchFacts, uses: Iterable[Use], may_lack: Collection[str]) -> Result:
-    """The functions of torch._C that we name are there, and take what we give them."""
+    """Check that the functions of torch._C that we name exist and take our arguments."""
     stubs = {
         node.name: len(node.args.args)
         for node in ast.walk(ast.parse(facts.python["torch/_C/__init__.pyi"]))
@@ -115,7 +115,7 @@ def _signatures(files: Mapping[str, str]) -> dict[str, set[str]]:
 
 
 def operators(facts: TorchFacts, known: Mapping[str, str]) -> list[Result]:
-    """The operators with a kernel are those of our table."""
+    """Check that the operators with a kernel are those of our table."""
     results = []
     for key in sorted(facts.in_our_table.keys() | facts.registered.keys()):
         there, ours = facts.registered.get(key, set()), facts.in_our_table.get(key, set())
@@ -148,7 +148,7 @@ def refusals_known(facts: TorchFacts, patterns: Sequence[re.Pattern[str]], known
 
 
 def words_of_the_double(facts: TorchFacts, uses: Sequence[Use], known: Mapping[str, str]) -> Result:
-    """The errors of our double are in the words of this release."""
+    """Check that the emulated GPU's messages are those of this release."""
     wrong = []
     for use in uses:
         if texts.plain(use.name) not in known and not any(use.name in text for text in facts.texts):
@@ -232,7 +232,7 @@ def metal_library(wheel: Wheel) -> Result:
 
 
 def table(results: Sequence[Result]) -> str:
-    """The results for people: a line each, and below it what is wrong."""
+    """Return the results for people: a line each, and below it what is wrong."""
     wide = [max(len(cell) for cell in column) for column in zip(*((r.check, r.subject) for r in results), strict=True)]
     lines = []
     for r in results:
@@ -242,5 +242,5 @@ def table(results: Sequence[Result]) -> str:
 
 
 def as_json(results: Sequence[Result]) -> str:
-    """The results for programs."""
+    """Return the results for programs."""
     return json.dumps([{**dataclasses.asdict(r), "verdict": r.verdict} for r in results], indent=1) + "\n"

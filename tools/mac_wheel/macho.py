@@ -75,7 +75,7 @@ class Library:
         return begin, numpy.frombuffer(code, "<u4", (end - begin) // 4, begin - start)
 
     def texts_of(self, functions: str) -> dict[str, list[str]]:
-        """The texts that functions whose names match refer to, and by which."""
+        """Return the texts that functions whose names match refer to, and by which."""
         wanted, found = re.compile(functions), defaultdict(list)
         for index, (_, name) in enumerate(self._functions):
             if wanted.search(name):

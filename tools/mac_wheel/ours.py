@@ -98,7 +98,7 @@ def torch_mps(root: Path = PACKAGE, targets: Iterable[str] = ()) -> list[Use]:
 
 
 def metal(root: Path = PACKAGE) -> tuple[list[Use], list[Use]]:
-    """The functions of pyobjc's Metal that are called, and the selectors that Metal's device is asked with."""
+    """Return the functions of pyobjc's Metal that are called, and the selectors that Metal's device is asked with."""
     functions, selectors = [], []
     for where, tree in _modules(root):
         for node in ast.walk(tree):
@@ -179,7 +179,7 @@ def words_of_rows() -> list[Use]:
 
 
 def _mps_half(text: str) -> str:
-    """A source as the compiler sees it where the device is an Apple GPU; blank lines for the others."""
+    """Return a source as the compiler sees it where the device is an Apple GPU; blank lines for the others."""
     out, standing = [], [True]
     for line in text.splitlines():
         directive = line.split("//")[0].split()

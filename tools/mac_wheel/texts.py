@@ -22,12 +22,12 @@ _OPEN = re.compile(
 
 
 def plain(text: str) -> str:
-    """A text as the list of reviewed texts has it: blanks at its ends and breaks in it do not matter."""
+    """Return a text as the list of reviewed texts has it: blanks at its ends and breaks in it do not matter."""
     return " ".join(text.split())
 
 
 def reviewed(path: Path) -> dict[str, dict[str, str]]:
-    """The sections of a list, ``{title: {text: reason}}``: a reason in brackets stands above its texts."""
+    """Return the sections of a list, ``{title: {text: reason}}``: a reason in brackets stands above its texts."""
     sections: dict[str, dict[str, str]] = {}
     section, reason = "", ""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -63,7 +63,7 @@ def expanded(pattern: str) -> Iterator[tuple[str, frozenset[tuple[str, str]]]]:
 
 
 def pieces(pattern: str) -> list[str]:
-    """The parts of a pattern, without choices, that stand in it letter by letter."""
+    """Return the parts of a pattern, without choices, that stand in it letter by letter."""
     return [part for part in (re.sub(r"\\(.)", r"\1", part).strip() for part in _OPEN.split(pattern)) if len(part) > 3]
 
 
@@ -97,7 +97,7 @@ def _said(part: str, texts: Collection[str]) -> bool:
 
 
 def unsaid(pattern: str, said: Sequence[tuple[Mapping[str, Collection[str]], Collection[str]]]) -> list[str]:
-    """The choices of a pattern that none of the releases says in any combination; the whole if it has none."""
+    """Return the choices of a pattern that none of the releases says in any combination; the whole if it has none."""
     every, found = set[tuple[str, str]](), set[tuple[str, str]]()
     anything = False
     for one, taken in expanded(pattern):

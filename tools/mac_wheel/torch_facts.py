@@ -43,7 +43,7 @@ class TorchFacts:
 
 
 def read(wheel: Wheel, torch_c: Collection[str]) -> TorchFacts:
-    """The facts of a wheel; of ``torch._C`` those names."""
+    """Return the facts of a wheel; of ``torch._C`` those names."""
     cpu = wheel.library("torch/lib/libtorch_cpu.dylib")
     of_mps, texts = cpu.texts_of(_OF_MPS), cpu.texts
     symbols = frozenset(name for name in cpu.addresses if re.search(_OF_MPS, name))

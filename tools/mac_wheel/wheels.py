@@ -37,12 +37,12 @@ class Wheel:
 
     @property
     def release(self) -> tuple[int, ...]:
-        """The first two parts of its version."""
+        """Return the first two parts of its version."""
         return self.version.release[:2]
 
     @functools.cached_property
     def files(self) -> frozenset[str]:
-        """The paths of all that is in it."""
+        """Return the paths of all that is in it."""
         return frozenset(self._archive.namelist())
 
     def bytes(self, name: str) -> bytes:
@@ -54,7 +54,7 @@ class Wheel:
         return self.bytes(name).decode("utf-8")
 
     def matching(self, begin: str, end: str) -> Iterator[str]:
-        """The paths that begin and end so."""
+        """Return the paths that begin and end so."""
         return (name for name in sorted(self.files) if name.startswith(begin) and name.endswith(end))
 
     def library(self, name: str) -> Library:
@@ -81,7 +81,7 @@ def download(requirement: str, folder: Path) -> str:
 
 
 def find(requirement: str, folder: Path) -> Wheel | None:
-    """The newest wheel in a folder that a requirement allows."""
+    """Return the newest wheel in a folder that a requirement allows."""
     wanted, found = Requirement(requirement), dict[Version, Path]()
     for path in folder.glob("*.whl"):
         name, version, _, _ = parse_wheel_filename(path.name)

@@ -178,7 +178,7 @@ def _listing(folder: Path) -> list[str]:
 
 
 def table(rows: list[dict[str, Any]], endings: dict[str, dict[str, int]]) -> str:
-    """The figures, to be pasted into a page."""
+    """Return the figures, to be pasted into a page."""
     names = list(rows[0]["warm"]) if rows else []
     head = ["place", "rounds", "activations", "brief processes", *names]
     lines = [head, ["---"] * len(head)]

@@ -66,7 +66,7 @@ def mutants(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="tools/tested", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -41,7 +41,7 @@ class Change(NamedTuple):
     after: str
 
     def applied(self, source: bytes) -> bytes:
-        """The file with the change."""
+        """Return the file with the change."""
         return source[: self.begin] + self.after.encode() + source[self.end :]
 
 

@@ -84,11 +84,11 @@ class Tests:
         self._durations = durations
 
     def _possible(self, mutant: Mutant) -> Iterable[str]:
-        """The files that may notice a mutant."""
+        """Return the files that may notice a mutant."""
         return self._durations
 
     def of(self, mutant: Mutant, seconds: float) -> list[str]:
-        """The files, the likeliest first: those whose names have words of the file's, then the quickest.
+        """Return the files, the likeliest first: those whose names have words of the file's, then the quickest.
 
         Together they take no longer than so many seconds where nothing is changed, if there are several.
         """
@@ -155,7 +155,7 @@ class Examination:
         self._tree, self._server, self._tests, self._before = tree, server, tests, before
 
     def _noticing(self, files: Iterable[str]) -> str:
-        """The first file of tests that fails, if one does."""
+        """Return the first file of tests that fails, if one does."""
         for test in files:
             left_out = [f"--deselect={each}" for each in self._before[test].failing]
             done = self._server.pytest(["-x", *left_out, test], seconds=self._tests.patience(test))

@@ -50,7 +50,7 @@ skip_empty = true
 
 
 def files(paths: Iterable[str]) -> list[str]:
-    """The files of tests below some paths, as the repository names them."""
+    """Return the files of tests below some paths, as the repository names them."""
     found: list[Path] = []
     for path in paths:
         whole = ROOT / path
@@ -104,7 +104,7 @@ def combine() -> None:
 
 
 def figures(places: Iterable[str], missing: bool) -> str:
-    """The table of what was run, of some of the package or of all."""
+    """Return the table of what was run, of some of the package or of all."""
     shown = ["report", *(["--show-missing"] if missing else [])]
     named = [f"{PACKAGE / place}{'' if place.endswith('.py') else '/*'}" for place in places]
     return coverage(*shown, *([f"--include={','.join(named)}"] if named else []))

@@ -13,7 +13,7 @@ def data(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def settled(model: nn.Module) -> nn.Module:
-    """The model with weights that depend on nothing but their shapes."""
+    """Return the model with weights that depend on nothing but their shapes."""
     for number, parameter in enumerate(model.parameters()):
         parameter.data.copy_(torch.from_numpy(data(*parameter.shape, seed=number) * 0.2))
     return model

@@ -80,7 +80,7 @@ def _dimensions(sizes: list[int]) -> Any:
 
 
 def _argument(parameter: Parameter, value: Any) -> tuple[int, Any]:
-    """The address of what is passed, and what has to live as long."""
+    """Return the address of what is passed, and what has to live as long."""
     if parameter.reference == "&":
         assert isinstance(value, int), f"{parameter.name}: {value!r}"
         number = ctypes.c_long(value)

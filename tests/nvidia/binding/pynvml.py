@@ -52,7 +52,7 @@ def filled(function: str, kind: type, *arguments: object):
 
 
 def processes(device: object) -> tuple[int, int, list[tuple[int, int]]]:
-    """The code when there is no room, that when there is, and what was found."""
+    """Return the code when there is no room, that when there is, and what was found."""
     count = c_uint(0)
     function = load().nvmlDeviceGetComputeRunningProcesses_v3
     short = function(device, byref(count), None)

@@ -52,7 +52,7 @@ NOISE = (
 
 
 def quiet(text: str) -> str:
-    """A text without what tells nothing."""
+    """Return a text without what tells nothing."""
     for pattern, instead in NOISE:
         text = pattern.sub(instead, text)
     return text.strip()
@@ -64,7 +64,7 @@ def first_line(error: object) -> str:
 
 
 def raises(function: Callable[[], Any]) -> list[Any]:
-    """The type and the first line of the error, or what came instead."""
+    """Return the type and the first line of the error, or what came instead."""
     try:
         return ["no error", plain(function())]
     except Exception as error:
@@ -72,12 +72,12 @@ def raises(function: Callable[[], Any]) -> list[Any]:
 
 
 def kind(function: Callable[[], Any]) -> str:
-    """The type of the error alone, where the words tell of the machine or the release."""
+    """Return the type of the error alone, where the words tell of the machine or the release."""
     return str(raises(function)[0])
 
 
 def warned(function: Callable[[], Any]) -> list[Any]:
-    """The value, and the category and first line of each warning."""
+    """Return the value, and the category and first line of each warning."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         value = function()
@@ -91,7 +91,7 @@ def about(tensor: torch.Tensor) -> list[Any]:
 
 
 def numbers(tensor: torch.Tensor) -> Any:
-    """The numbers of a tensor, as a list."""
+    """Return the numbers of a tensor, as a list."""
     there = tensor.detach().cpu()
     if there.is_quantized:
         there = there.dequantize()
@@ -103,7 +103,7 @@ def numbers(tensor: torch.Tensor) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """Return a value as JSON has it."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):

@@ -14,7 +14,7 @@ from recorded.oracle.probing import raises, ramp
 
 
 def captured(work: Any, **options: Any) -> Any:
-    """A graph of some work, and what the work gave."""
+    """Return a graph of some work, and what the work gave."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, **options):
         out = work()
@@ -47,7 +47,7 @@ def stat(key: str) -> int:
 
 
 def filled(module: Any) -> Any:
-    """A module on the device, with parameters that are the same everywhere."""
+    """Return a module on the device, with parameters that are the same everywhere."""
     module = module.cuda()
     with torch.no_grad():
         for p in module.parameters():
@@ -62,5 +62,5 @@ def group(backend: str | None = "nccl", **options: Any) -> None:
 
 
 def one(*values: float) -> torch.Tensor:
-    """A tensor to send."""
+    """Return a tensor to send."""
     return torch.tensor(values or (1.0, 2.0), device="cuda")

@@ -14,7 +14,7 @@ _is_meta: Any = vars(torch._C.TensorBase)["is_meta"].__get__
 
 
 def on_gpu(size: int = 2) -> torch.Tensor:
-    """A tensor on what stands for the GPU here: torch's meta device."""
+    """Return a tensor on what stands for the GPU here: torch's meta device."""
     return torch.ones(size, device="meta")
 
 

@@ -37,7 +37,7 @@ class Lying:
         self.there, self.of_cpu = there, of_cpu
 
     def real(self) -> str:
-        """The real answer."""
+        """Return the real answer."""
         return "real"
 
     shown = masked(real, lambda self: self.there, "answer", lambda self: self.of_cpu, "otherwise")
@@ -61,7 +61,7 @@ def test_a_property_tells_the_program_and_torch_different_things() -> None:
 
 
 def of_torch(module: str = "torch.utils") -> Any:
-    """A function as torch's code would have it."""
+    """Return a function as torch's code would have it."""
     names: dict[str, Any] = {"__name__": module}
     exec("def asks(value, more=1, *, named=2):\n    'Ask.'\n    return value.shown, more, named", names)
     function = names["asks"]

@@ -35,7 +35,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def of(context: Context, name: str = "FloatTensor", sparse: bool = False) -> Any:
-    """A class of CUDA's."""
+    """Return a class of CUDA's."""
     module = "torch.cuda.sparse" if sparse else "torch.cuda"
     return legacy_class(context.translator, name, module, getattr(torch.sparse if sparse else torch, name))
 

@@ -42,7 +42,7 @@ def context() -> Iterator[Context]:
 
 
 def wrapped(context: Context, owner: Any, name: str) -> Any:
-    """A wrapper in the place of an original."""
+    """Return a wrapper in the place of an original."""
     original = getattr(owner, name)
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:

@@ -30,7 +30,7 @@ def children(*codes: str, **environment: str) -> list[Any]:
 
 
 def started(code: str, **environment: str) -> subprocess.Popen[str]:
-    """Another process like this one."""
+    """Return another process like this one."""
     command = [*launcher(), "-c", "import torch\n" + code]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env={**os.environ, **environment}, **pipes)
