@@ -37,7 +37,7 @@ def test_off_until_it_is_asked() -> None:
 def test_tests_for_gpus_run(workers: str) -> None:
     done = suite(*CHOSEN, "--torchdevice-memory-limit", "16MiB", "-n", workers)
     assert re.search(r"= 1 failed, 4 passed, 1 skipped in ", done.out), done
-    assert "torchdevice: CUDA is stood in for (driver virtual, gpu h200, devices 2)" in done.out
+    assert "torchdevice: CUDA is emulated (driver virtual, gpu h200, devices 2)" in done.out
     assert "held 32.0 MiB of the GPU at most, more than --torchdevice-memory-limit 16.0 MiB" in done.out
     assert "needs a real CUDA GPU: a kernel of ours" in done.out
     peaks, _, left = done.out.partition("device memory that tests left behind")

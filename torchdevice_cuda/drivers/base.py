@@ -1,4 +1,4 @@
-"""The driver protocol: everything the shadow tree and the translation core may ask of what stands in for the GPU.
+"""The driver protocol: the interface through which the shadow modules and the translation core use the device.
 
 A driver answers for devices, the current device, streams and events, memory, random generators and forks, and declares
 its traits. It knows nothing of modules, patches or the program. The parts that are the same on every host (the current

@@ -32,7 +32,7 @@ _LIMIT = "--torchdevice-memory-limit"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("torchdevice", "CUDA without a CUDA GPU (torchdevice_cuda)")
-    group.addoption("--torchdevice", action="store_true", help="run tests for CUDA on what this machine has instead")
+    group.addoption("--torchdevice", action="store_true", help="run tests for CUDA on this machine, without a CUDA GPU")
     for flag, field in _SETTINGS:
         option = settings.BY_FIELD[field]
         group.addoption(flag, metavar="VALUE", help=f"{option.help}: {option.allowed}")
@@ -127,7 +127,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def _is_emulated() -> bool:
-    """Return whether CUDA is stood in for in this process, or will be once torch is imported."""
+    """Return whether CUDA is emulated in this process, or will be once torch is imported."""
     from .. import activation, drivers
 
     driver = drivers.installed()
@@ -140,4 +140,4 @@ def pytest_report_header(config: pytest.Config) -> str | None:
         return None
     given: dict[str, Any] = _given(config.option)
     asked = ", ".join(f"{field} {value}" for field, value in given.items())
-    return f"torchdevice: CUDA is stood in for{f' ({asked})' if asked else ''}"
+    return f"torchdevice: CUDA is emulated{f' ({asked})' if asked else ''}"

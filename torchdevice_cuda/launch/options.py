@@ -29,15 +29,19 @@ class Action:
 
 #: The order of ``--help``: the first that a user needs comes first.
 ACTIONS = (
-    Action("--info", "show what stands in for the GPU here, and why"),
+    Action("--info", "show the chosen driver, and why"),
     Action(
-        "--doctor", "check that it works here, with advice; a table, and a file for an issue", "[CHECK...] [FILE.json]"
+        "--doctor",
+        "check this machine, with advice; prints a table and writes a file for an issue",
+        "[CHECK...] [FILE.json]",
     ),
-    Action("--build", "build what the driver needs now, all of it or some parts, and show where it is", "[PART...]"),
-    Action("--cache-key", "show what names that part in a cache: it changes with torch, Python and our sources"),
-    Action("--scan", "read a project: what becomes of each use of CUDA", "PATH..."),
-    Action("--patches", "show what is changed in torch for the driver, where, and why"),
-    Action("--completion", "print what makes a shell complete these options", "SHELL", SHELLS),
+    Action("--build", "compile the driver's native parts now, all or some, and print their paths", "[PART...]"),
+    Action(
+        "--cache-key", "print the key of the native parts in a cache: it changes with torch, Python and our sources"
+    ),
+    Action("--scan", "find uses of CUDA in a project that will not work, without running it", "PATH..."),
+    Action("--patches", "list the patches of torch for the driver, with file and reason"),
+    Action("--completion", "print a shell's completion script for these options", "SHELL", SHELLS),
     Action("--version", "show versions"),
     Action("--help", "show this text"),
 )
@@ -45,7 +49,7 @@ ACTIONS = (
 OF_ACTIONS = {
     "--wheel-dir": (
         "build",
-        "with --build: put a wheel of all native parts there, for machines without a compiler",
+        "with --build: write a wheel of all native parts there, for machines without a compiler",
         "DIR",
     ),
     "--format": ("scan", f"with --scan: {', '.join(FORMATS)}", "VALUE"),
@@ -63,7 +67,7 @@ _MORE_CHOICES = {"--gpu": (*gpus.GPUS, "list"), "--hide-from": ("default", "none
 _PATHS = ("--report", "--wheel-dir")
 
 _USAGE = f"""\
-Run a PyTorch program written for CUDA on this machine, whatever it has instead.
+Run a PyTorch program written for CUDA on this machine, with or without a CUDA GPU.
 
 usage: python -m torchdevice_cuda [options] script.py [args]
        python -m torchdevice_cuda [options] -m module [args]
@@ -72,7 +76,7 @@ usage: python -m torchdevice_cuda [options] script.py [args]
        python -m torchdevice_cuda [options]                   an interactive session
        python -m torchdevice_cuda [options] nvidia-smi [args] the GPUs, and the processes that use them
        {NAME} ...                                   the same, once installed
-Options end where the program begins; from there on every word is the program's.
+Options end where the program begins; all later words are the program's arguments.
 """
 _EXAMPLES = """\
 examples:
