@@ -155,7 +155,7 @@ def test_departures_are_counted() -> None:
     q = _whole(_numbers()).cuda()
     departures.clear()
     q.dequantize()
-    assert left() == [[1, "aten::dequantize.self", "CPU", "the GPU's backend has no quantised tensors"]]
+    assert left() == [[1, "aten::dequantize.self", "CPU", "the GPU's backend has no quantized tensors"]]
 
 
 @child(MPS, alone=True)

@@ -1,6 +1,6 @@
 """Find plain kernels: no code that they reach queries which thread it is, or waits for other threads.
 
-Their threads are a loop, without stacks of their own, that the compiler may vectorise. Whoever can ask is known: the
+Their threads are a loop, without stacks of their own, that the compiler may vectorize. Whoever can ask is known: the
 program's own functions, which are all in front of us, and the names below, of our headers. What a name reaches is all
 that its definition mentions: too much rather than too little.
 """

@@ -185,7 +185,7 @@ class Driver(abc.ABC):
     def prepare(self) -> None:  # noqa: B027 (most drivers need nothing)
         """Do the work that needs all of torch: called once when torch is complete, before the patches."""
 
-    # ------------------------------------------------------------- initialisation
+    # ------------------------------------------------------------- initialization
     def initialize(self) -> None:
         """Bring the device up for this process; CUDA's error in a child forked after the parent did so."""
         if self.in_bad_fork():

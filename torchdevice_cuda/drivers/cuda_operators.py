@@ -84,7 +84,7 @@ def _depthwise(
     return _convolved(self, weight, bias, stride, padding, dilation, self.shape[1])
 
 
-# ---- batch normalisation and sampling by cuDNN
+# ---- batch normalization and sampling by cuDNN
 def _batch_norm(input: Tensor, *arguments: Any) -> Any:
     made, mean, inverse = _aten.native_batch_norm(input, *arguments)
     return made, mean, inverse, _aten.empty([0], dtype=torch.uint8, device=_device(input))
@@ -121,7 +121,7 @@ def _sampled_backward(self: Tensor, grid: Tensor, grad: Tensor) -> Any:
     return _aten.grid_sampler_2d_backward(grad, self, grid, 0, 0, True, [True, True])
 
 
-# ---- batch normalisation over several processes, step by step
+# ---- batch normalization over several processes, step by step
 _NARROW = (torch.float16, torch.bfloat16)
 # The program sees another device where this one looks at its own.
 _device: Callable[[Tensor], torch.device] = vars(torch._C.TensorBase)["device"].__get__

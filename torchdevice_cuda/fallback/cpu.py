@@ -163,7 +163,7 @@ def _plain(shape: Shape, device: torch.device, passage: Passage, call: Callable[
                 made = to_device(made, device) if made.dtype is _COMPLEX128 else _to(made, device)
             else:
                 made = tuple([to_device(one, device) for one in made])
-        # A dtype that the device has not; a quantised tensor; a list of tensors, or none where one could be.
+        # A dtype that the device has not; a quantized tensor; a list of tensors, or none where one could be.
         except (AttributeError, TypeError, NotImplementedError):
             made = to_device(made, device)
         allocated()

@@ -134,15 +134,15 @@ def register(chain: Chain, guard: Guard, elsewhere: Collection[str]) -> list[tor
             native = torch.library.get_kernel(op, "MPS")
             # Torch itself has written one of them in Python, which 2.11 would keep.
             library.impl(name.removeprefix("aten::"), guard.operator(op, native), "MPS", allow_override=True)
-    return [library, cudas, _quantised(chain)]
+    return [library, cudas, _quantized(chain)]
 
 
-def _quantised(chain: Chain) -> torch.library.Library:
-    """Kernels for PyTorch's library of quantised operators, given tensors that are not."""
+def _quantized(chain: Chain) -> torch.library.Library:
+    """Kernels for PyTorch's library of quantized operators, given tensors that are not."""
     library = torch.library.Library("quantized", "IMPL")
-    for name in _of_quantised():
+    for name in _of_quantized():
         op = overload(name)
-        kernel = _computing_quantised(op, chain.kernel(op), chain.believed_cpu)
+        kernel = _computing_quantized(op, chain.kernel(op), chain.believed_cpu)
         library.impl(name.removeprefix("quantized::"), kernel, "MPS")
     return library
 
@@ -160,7 +160,7 @@ _WORDS = {
 _ONEDNN, _MIOPEN = ("aten::mkldnn_", "aten::to_mkldnn"), "aten::miopen_"
 #: Of sparse tensors.
 _SPARSE = ("aten::indices_copy", "aten::sspaddmm.out")
-#: Of PyTorch's library of quantised operators, CUDA takes numbers that are not quantised in these alone.
+#: Of PyTorch's library of quantized operators, CUDA takes numbers that are not quantized in these alone.
 _OF_CUDA = "_rowwise_offsets"
 
 
@@ -189,12 +189,12 @@ def _asking(op: Operator, key: str) -> Kernel:
     return functools.partial(op.redispatch, torch._C.DispatchKeySet(torch._C._dispatch_key_parse(key)))
 
 
-def _of_quantised() -> Iterator[str]:
+def _of_quantized() -> Iterator[str]:
     """List the operators of PyTorch's quantized library that the CPU has for tensors that are not quantized."""
     yield from sorted(name for name in with_kernel("CPU") - with_kernel("MPS") if name.startswith("quantized::"))
 
 
-def _computing_quantised(op: Operator, on_cpu: Kernel, believed_cpu: Callable[[torch.Tensor], bool]) -> Kernel:
+def _computing_quantized(op: Operator, on_cpu: Kernel, believed_cpu: Callable[[torch.Tensor], bool]) -> Kernel:
     """Return a kernel for a quantized operator that CUDA has, or whose tensors report the CPU."""
     if _OF_CUDA in op.name():
         return on_cpu

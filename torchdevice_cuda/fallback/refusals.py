@@ -26,7 +26,7 @@ def _row(kind: str, error: type[BaseException], words: str) -> Evidence:
 
 
 NO_KERNEL, NO_LAYOUT, NO_DOUBLE, NO_DTYPE = "no kernel", "no such layout", "no float64", "no such dtype"
-NO_QUANTIZED, NO_NESTED = "no quantised tensors", "no nested tensors"
+NO_QUANTIZED, NO_NESTED = "no quantized tensors", "no nested tensors"
 #: Of shapes and options: another call of the same operator may be fine.
 LIMIT = "a limit of Metal"
 #: What the GPU holds in the place of the dtypes that it refuses as ``NO_DOUBLE``, since Metal has no doubles: the same

@@ -164,7 +164,7 @@ class Rewrite:
         self._redirect(succeeded)
 
     def _transplant(self, old: types.FunctionType, new: Callable[..., Any]) -> bool:
-        """Give ``old`` the behaviour of ``new``; True if the two are now interchangeable."""
+        """Give ``old`` the behavior of ``new``; True if the two are now interchangeable."""
         saved = {part: getattr(old, part) for part in _CODE_PARTS}
         saved["__dict__"] = dict(old.__dict__)
         self._functions.append((old, saved))

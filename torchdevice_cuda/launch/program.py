@@ -105,7 +105,7 @@ def fresh_main() -> ModuleType:
 
 # ---------------------------------------------------------------------------- sys.path
 def _absolute(path: str) -> str:
-    """Return the path as python makes it absolute: joined, not normalised."""
+    """Return the path as python makes it absolute: joined, not normalized."""
     return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
 
 

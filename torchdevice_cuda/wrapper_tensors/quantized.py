@@ -1,4 +1,4 @@
-"""Quantised tensors of a GPU whose backend has none: they stay on the host, under the GPU's name.
+"""Quantized tensors of a GPU whose backend has none: they stay on the host, under the GPU's name.
 
 No release of torch makes one on MPS, and none can be taught to: its dispatch key for them takes no kernels. Where torch
 refuses to make one, a tensor of the CPU is put into one of ours, whose operators the CPU computes.
@@ -67,7 +67,7 @@ def _refuse(op: Operator, *args: Any, **kwargs: Any) -> Any:
 
 
 class QuantizedTensor(WrapperTensor):
-    """A quantised tensor on the GPU, as far as its operators can tell."""
+    """A quantized tensor on the GPU, as far as its operators can tell."""
 
     _host: torch.Tensor
 
@@ -130,7 +130,7 @@ def _empty(size: Any, like: QuantizedTensor, **kwargs: Any) -> torch.Tensor:
 class QuantizedHome(Home):
     """The device that quantized tensors say they are on."""
 
-    reason = "the GPU's backend has no quantised tensors"
+    reason = "the GPU's backend has no quantized tensors"
     backends = "'QuantizedCPU'", "'QuantizedCUDA'"
 
     def wrap(self, value: torch.Tensor) -> torch.Tensor | None:

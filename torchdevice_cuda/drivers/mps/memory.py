@@ -1,7 +1,7 @@
 """Memory of the Apple GPU, from torch.mps: what tensors hold, what Metal holds for the process, what it recommends.
 
 torch.mps keeps no counts and no list of what is allocated. Peaks are those of torch's allocator from 2.13 on; before,
-the highest figure seen at any query, at every synchronisation and wherever torchdevice_cuda itself has memory allocated
+the highest figure seen at any query, at every synchronization and wherever torchdevice_cuda itself has memory allocated
 (factories, moves, fallbacks): between those one can pass unseen. Counts are of raw allocations alone. A snapshot lists
 what tensors that Python knows of hold.
 """
@@ -56,7 +56,7 @@ class MpsMemory(ProcessMemory):
 
     source = (
         "torch.mps; peaks are its allocator's from torch 2.13 on, before the highest figures seen at queries, "
-        "synchronisations and allocations made through us"
+        "synchronizations and allocations made through us"
     )
 
     def __init__(self, device_count: int, limit: int | None, books: Books | None = None) -> None:

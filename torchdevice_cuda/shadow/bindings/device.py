@@ -1,4 +1,4 @@
-"""Devices: count, current device, properties, initialisation, synchronisation."""
+"""Devices: count, current device, properties, initialization, synchronization."""
 
 from __future__ import annotations
 

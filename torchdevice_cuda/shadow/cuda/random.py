@@ -34,7 +34,7 @@ def set_rng_state(new_state: Tensor, device: int | str | torch.device = "cuda") 
     """Put a device's generator into a state that :func:`get_rng_state` gave, here or on a CUDA device."""
     if not is_initialized():
         with torch._C._DisableFuncTorch():
-            # Applied when the device is initialised: keep what it is now, not what the caller makes of it later.
+            # Applied when the device is initialized: keep what it is now, not what the caller makes of it later.
             new_state = new_state.clone(memory_format=torch.contiguous_format)
     if isinstance(device, str):
         device = torch.device(device)

@@ -24,7 +24,7 @@ _CLASS = f"{_BACKENDS}.nvidia.driver.CudaDriver"
 _TUNING, _COMPILER = "triton.runtime.autotuner", "triton.compiler.compiler"
 
 
-#: Of torch's modules, the one that recognises the program's kernels.
+#: Of torch's modules, the one that recognizes the program's kernels.
 _RECOGNISES = "torch._dynamo.variables.builder"
 _frame = sys._getframe
 
