@@ -14,35 +14,19 @@ import threading
 import weakref
 from collections.abc import Callable
 from types import FrameType
-from typing import Protocol
 
 from . import destination, text
-from .document import Document, Process
+from .collecting import Collector
+from .document import Document
 from .family import ProcessTree, wait_for_children
 
 Handler = Callable[[int, FrameType | None], None]
 
 
-class Contents(Protocol):
-    """The contents of a report."""
-
-    def document(self) -> Document:
-        """Return the report so far."""
-
-    def process(self, state: str = "ended") -> Process:
-        """Return the process that it describes."""
-
-    def stop(self) -> None:
-        """Count no more."""
-
-    def forget(self, first: Callable[[], None]) -> None:
-        """Begin again, in a forked child: what its parent counted is the parent's to report. Calls when it counts."""
-
-
 class AtExit:
     """Writes the report of one activation when this process ends, or leaves it to the process that began."""
 
-    def __init__(self, contents: Contents, named: str) -> None:
+    def __init__(self, contents: Collector, named: str) -> None:
         self._contents, self._named = contents, named
         self._owner = os.getpid()
         self._family = ProcessTree(named)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -134,48 +134,39 @@ def _descriptor(handle: int, function: str) -> int:
 
 
 def _view(storage: torch.UntypedStorage) -> memoryview:
-    """Return the bytes of a host storage."""
+    """The bytes of a host storage."""
+    if not storage.nbytes():
+        return memoryview(b"")
     return memoryview((ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())).cast("B")
+
+
+def _transfer(
+    handle: int, storage: object, offset: int, move: Callable[[int, list[memoryview], int], int], function: str
+) -> tuple[torch.UntypedStorage, torch.UntypedStorage]:
+    """Move all bytes between a storage and the file, as far as that goes; return the storage and the host's."""
+    fd = _descriptor(handle, function)
+    target = _untyped(storage)
+    host = target
+    if target.device.type != "cpu":
+        # UntypedStorage(bytes) is host memory whatever the program's default device is.
+        host = torch.UntypedStorage(target.nbytes())
+        host.copy_(target)
+    left, position = _view(host), offset
+    try:
+        while left and (count := move(fd, [left], position)):
+            left, position = left[count:], position + count
+    except OSError as error:
+        raise RuntimeError(f"{function} failed: {error.strerror}") from error
+    return target, host
 
 
 def _gds_load_storage(handle: int, storage: object, offset: int) -> None:
     """Fill a storage from the file; where the file ends early the rest stays as it was, as with cuFileRead."""
-    fd = _descriptor(handle, "cuFileRead")
-    target = _untyped(storage)
-    if not target.nbytes():
-        return
-    in_place = target.device.type == "cpu"
-    # UntypedStorage(bytes) is host memory whatever the program's default device is.
-    host = target if in_place else torch.UntypedStorage(target.nbytes())
-    if not in_place:
-        host.copy_(target)
-    left, position = _view(host), offset
-    try:
-        while left:
-            count = os.preadv(fd, [left], position)
-            if count == 0:
-                break
-            left, position = left[count:], position + count
-    except OSError as error:
-        raise RuntimeError(f"cuFileRead failed: {error.strerror}") from error
-    if not in_place:
+    target, host = _transfer(handle, storage, offset, os.preadv, "cuFileRead")
+    if host is not target:
         target.copy_(host)
 
 
 def _gds_save_storage(handle: int, storage: object, offset: int) -> None:
     """Write all bytes of a storage to the file."""
-    fd = _descriptor(handle, "cuFileWrite")
-    source = _untyped(storage)
-    if not source.nbytes():
-        return
-    host = source
-    if source.device.type != "cpu":
-        host = torch.UntypedStorage(source.nbytes())
-        host.copy_(source)
-    left, position = _view(host), offset
-    try:
-        while left:
-            count = os.pwritev(fd, [left], position)
-            left, position = left[count:], position + count
-    except OSError as error:
-        raise RuntimeError(f"cuFileWrite failed: {error.strerror}") from error
+    _transfer(handle, storage, offset, os.pwritev, "cuFileWrite")

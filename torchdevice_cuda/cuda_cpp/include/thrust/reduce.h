@@ -1,2 +1,1 @@
-#pragma once
 #include "host_cuda/thrust/algorithms.h"

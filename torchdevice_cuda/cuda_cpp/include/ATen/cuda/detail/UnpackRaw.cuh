@@ -1,2 +1,1 @@
-#pragma once
 #include <ATen/cuda/PhiloxUtils.cuh>
