@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..._compat import counts_rejections, raw_sizes_are_signed
@@ -12,7 +12,7 @@ from ...drivers.allocation import NATIVE
 from ...drivers.memory import PoolId, Recording
 from .allocators import _cuda_CUDAAllocator, _CUDAPluggableAllocator, not_replaced
 from .graphs import next_pool_id
-from .pybind import wrong_arguments
+from .pybind import define, wrong_arguments
 
 __all__ = ["_MemPool", "_MemPoolContext", "_host_emptyCache"]
 
@@ -35,46 +35,6 @@ def _cuda_memoryStats(device: int) -> dict[str, Any]:
     if not stats.get("num_oom_rejections") or not counts_rejections(torch.__version__):
         stats.pop("num_oom_rejections", None)
     return stats
-
-
-def _cuda_resetAccumulatedMemoryStats(device: int) -> None:
-    """Start a device's sums from zero."""
-    active().memory.reset_accumulated(_device(device, "reset_accumulated_memory_stats"))
-
-
-def _cuda_resetPeakMemoryStats(device: int) -> None:
-    """Start a device's peaks from the present."""
-    active().memory.reset_peak(_device(device, "reset_peak_memory_stats"))
-
-
-def _cuda_hostMemoryStats() -> dict[str, Any]:
-    """Nested statistics of pinned host memory."""
-    return active().memory.host_stats()
-
-
-def _cuda_resetAccumulatedHostMemoryStats() -> None:
-    """Start the sums of pinned host memory from zero."""
-    active().memory.reset_host_accumulated()
-
-
-def _cuda_resetPeakHostMemoryStats() -> None:
-    """Start the peaks of pinned host memory from the present."""
-    active().memory.reset_host_peak()
-
-
-def _cuda_getMemoryFraction(device: int) -> float:
-    """Return the share of a device's memory this process may take."""
-    return active().memory.fraction(active().check(device))
-
-
-def _cuda_setMemoryFraction(fraction: float, device: int) -> None:
-    """Set that share."""
-    active().memory.set_fraction(fraction, active().check(device))
-
-
-def _cuda_emptyCache() -> None:
-    """Give kept memory back."""
-    active().memory.empty_cache()
 
 
 def _host_emptyCache() -> None:
@@ -111,16 +71,6 @@ def _cuda_cudaCachingAllocator_raw_delete(address: int) -> None:
     if not isinstance(address, int):
         raise TypeError(f"a memory address is an integer, not {type(address).__name__}")
     active().memory.release(address)
-
-
-def _cuda_cudaCachingAllocator_enable(value: bool) -> None:
-    """Say whether freed memory may be kept."""
-    active().memory.set_caching(bool(value))
-
-
-def _cuda_cudaCachingAllocator_is_enabled() -> bool:
-    """Return whether freed memory may be kept."""
-    return active().memory.caching
 
 
 _free_mutex = threading.Lock()
@@ -212,31 +162,11 @@ def _cuda_record_memory_history_legacy(
     _record(Recording("all" if enabled else None, context, cpp, most, clear, skipped, compiled, every_thread))
 
 
-def _cuda_isHistoryEnabled() -> bool:
-    """Return whether a history is kept."""
-    return _history
-
-
-def _cuda_allocationTraceback(address: int) -> list[dict[str, Any]] | None:
-    """Return the stack that allocated the block at an address, if it was recorded."""
-    return active().memory.frames_at(address)
-
-
 def _cuda_setMemoryMetadata(text: str) -> None:
     """Set the text recorded with the calling thread's allocations."""
     if not isinstance(text, str):
         raise wrong_arguments("_cuda_setMemoryMetadata", "(arg0: str) -> None", text)
     active().memory.set_metadata(text)
-
-
-def _cuda_getMemoryMetadata() -> str:
-    """Return the text recorded with the calling thread's allocations."""
-    return active().memory.metadata
-
-
-def _cuda_memoryMetadataSupported() -> bool:
-    """Return whether that text is kept: the native allocator of CUDA does."""
-    return active().memory.settings.backend == NATIVE
 
 
 def _cuda_annotateMemory(address: int, text: str) -> None:
@@ -248,11 +178,6 @@ def _cuda_annotateMemory(address: int, text: str) -> None:
     blocks = (block for segment in segments for block in segment["blocks"])
     if not any(block["address"] == address and block["state"] == "active_allocated" for block in blocks):
         raise RuntimeError(f"annotateMemory: no live allocation found at pointer {address}")
-
-
-def _cuda_attach_out_of_memory_observer(observer: Callable[[int, int, int, int], None]) -> None:
-    """Call a function when memory runs out: ``(device, wanted, device total, device free)``."""
-    active().memory.on_out_of_memory(observer)
 
 
 # ------------------------------------------------------------------------------ pools
@@ -319,36 +244,6 @@ class _MemPoolContext:
 _MemPool.__module__ = _MemPoolContext.__module__ = "torch._C"
 
 
-def _cuda_beginAllocateToPool(device: int, pool: PoolId) -> None:
-    """Send allocations on a device to a pool."""
-    active().memory.enter_pool(device, pool, every_thread=True)
-
-
-def _cuda_beginAllocateCurrentThreadToPool(device: int, pool: PoolId) -> None:
-    """Send the calling thread's allocations on a device to a pool."""
-    active().memory.enter_pool(device, pool)
-
-
-def _cuda_beginAllocateCurrentStreamToPool(device: int, stream: int, pool: PoolId) -> None:
-    """Send allocations in a stream of a device to a pool."""
-    active().memory.enter_pool(device, pool)
-
-
-def _cuda_endAllocateToPool(device: int, pool: PoolId) -> None:
-    """Stop sending allocations to a pool."""
-    active().memory.leave_pool(device, pool)
-
-
-def _cuda_endAllocateCurrentStreamToPool(device: int, pool: PoolId) -> None:
-    """Stop allocating to the pool, under the name of torch 2.6."""
-    active().memory.leave_pool(device, pool)
-
-
-def _cuda_releasePool(device: int, pool: PoolId) -> None:
-    """Remove one owner of the pool; its memory stays with the tensors in it."""
-    active().memory.release_pool(device, pool)
-
-
 def _cuda_checkPoolLiveAllocations(device: int, pool: PoolId, expected: set[int]) -> bool:
     """Return whether exactly these addresses are live in a pool."""
     live = {
@@ -358,3 +253,38 @@ def _cuda_checkPoolLiveAllocations(device: int, pool: PoolId, expected: set[int]
         if block["state"] == "active_allocated" and segment["device"] == device
     }
     return live == set(expected)
+
+
+# ------------------------------------------------------- what the driver's memory answers
+define(
+    globals(),
+    {
+        "_cuda_resetAccumulatedMemoryStats": lambda device: active().memory.reset_accumulated(
+            _device(device, "reset_accumulated_memory_stats")
+        ),
+        "_cuda_resetPeakMemoryStats": lambda device: active().memory.reset_peak(
+            _device(device, "reset_peak_memory_stats")
+        ),
+        "_cuda_hostMemoryStats": lambda: active().memory.host_stats(),
+        "_cuda_resetAccumulatedHostMemoryStats": lambda: active().memory.reset_host_accumulated(),
+        "_cuda_resetPeakHostMemoryStats": lambda: active().memory.reset_host_peak(),
+        "_cuda_getMemoryFraction": lambda device: active().memory.fraction(active().check(device)),
+        "_cuda_setMemoryFraction": lambda fraction, device: active().memory.set_fraction(
+            fraction, active().check(device)
+        ),
+        "_cuda_emptyCache": lambda: active().memory.empty_cache(),
+        "_cuda_cudaCachingAllocator_enable": lambda value: active().memory.set_caching(bool(value)),
+        "_cuda_cudaCachingAllocator_is_enabled": lambda: active().memory.caching,
+        "_cuda_isHistoryEnabled": lambda: _history,
+        "_cuda_allocationTraceback": lambda address: active().memory.frames_at(address),
+        "_cuda_getMemoryMetadata": lambda: active().memory.metadata,
+        "_cuda_memoryMetadataSupported": lambda: active().memory.settings.backend == NATIVE,
+        "_cuda_attach_out_of_memory_observer": lambda observer: active().memory.on_out_of_memory(observer),
+        "_cuda_beginAllocateToPool": lambda device, pool: active().memory.enter_pool(device, pool, every_thread=True),
+        "_cuda_beginAllocateCurrentThreadToPool": lambda device, pool: active().memory.enter_pool(device, pool),
+        "_cuda_beginAllocateCurrentStreamToPool": lambda device, stream, pool: active().memory.enter_pool(device, pool),
+        "_cuda_endAllocateToPool": lambda device, pool: active().memory.leave_pool(device, pool),
+        "_cuda_endAllocateCurrentStreamToPool": lambda device, pool: active().memory.leave_pool(device, pool),
+        "_cuda_releasePool": lambda device, pool: active().memory.release_pool(device, pool),
+    },
+)

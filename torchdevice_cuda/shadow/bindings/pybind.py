@@ -105,3 +105,10 @@ def check(condition: bool, function: str, accepts: str, *arguments: object) -> N
 def public(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     """``{name: function}`` for the members of a submodule."""
     return {function.__name__: function for function in functions}
+
+
+def define(namespace: dict[str, Any], functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Define functions of ``torch._C`` that are one expression each."""
+    for name, function in functions.items():
+        function.__name__ = function.__qualname__ = name
+        namespace[name] = function

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ...drivers import active
+from .pybind import define
 
 __all__: list[str] = []
 
@@ -42,8 +43,7 @@ def _define_switch(stem: str, variable: str, value: bool) -> None:
     def is_enabled() -> bool:
         return other if _variable(variable) == str(int(other)) else value
 
-    _define(f"_cuda_{stem}_enable", enable)
-    _define(f"_cuda_{stem}_is_enabled", is_enabled)
+    define(globals(), {f"_cuda_{stem}_enable": enable, f"_cuda_{stem}_is_enabled": is_enabled})
 
 
 def _define_limit(stem: str, variable: str, value: int, least: int = 0) -> None:
@@ -57,13 +57,7 @@ def _define_limit(stem: str, variable: str, value: int, least: int = 0) -> None:
         text = _variable(variable)
         return max(least, int(text)) if text else value
 
-    _define(f"_cuda_tunableop_set_{stem}", set_limit)
-    _define(f"_cuda_tunableop_get_{stem}", get_limit)
-
-
-def _define(name: str, function: Any) -> None:
-    function.__name__ = function.__qualname__ = name
-    globals()[name] = function
+    define(globals(), {f"_cuda_tunableop_set_{stem}": set_limit, f"_cuda_tunableop_get_{stem}": get_limit})
 
 
 _define_switch("tunableop", "ENABLED", False)

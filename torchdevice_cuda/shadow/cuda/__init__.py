@@ -89,12 +89,14 @@ def _raw_device_uuid_nvml() -> list[str] | None:
     return active().physical_uuids()
 
 
-def device_memory_used(device: "Device" = None) -> int:
-    """Return the bytes of a device in use by all processes of the user."""
-    index = _monitored(device)
-    users = active().users(index)
-    users[os.getpid()] = active().memory.in_use(index)  # as this process knows it, told or not
-    return sum(users.values())
+if "device_memory_used" in globals():  # not in every release
+
+    def device_memory_used(device: "Device" = None) -> int:
+        """Return the bytes of a device in use by all processes of the user."""
+        index = _monitored(device)
+        users = active().users(index)
+        users[os.getpid()] = active().memory.in_use(index)  # as this process knows it, told or not
+        return sum(users.values())
 
 
 def memory_usage(device: "Device" = None) -> int:
@@ -133,7 +135,3 @@ def _get_rng_state_offset(device: int | str | torch.device = "cuda") -> int:
     """Return how far a device's generator has advanced."""
     _lazy_init()
     return active().state_offset(_get_generator(torch.cuda._get_device(device)))
-
-
-if "_get_amdsmi_device_memory_used" not in globals():  # added to torch with this function
-    del device_memory_used
