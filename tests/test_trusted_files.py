@@ -60,8 +60,11 @@ ALLOWED = {
     "cuda_cpp/toolkit.py": {"cache_dir": _CHECKED},
     "launch/program.py": dict.fromkeys(("exec", "SourceFileLoader", "SourcelessFileLoader"), _PROGRAMS),
     "leftovers.py": {"TemporaryDirectory": _PRIVATE},
-    "monitoring/process_files.py": {"runtime_dir": _CHECKED, "memory_dir": _CHECKED},
-    "monitoring/publishing.py": {"CDLL": "the C library, which is loaded already"},
+    "monitoring/publishing.py": {
+        "CDLL": "the C library, which is loaded already",
+        "memory_dir": _CHECKED,
+        "runtime_dir": _CHECKED,
+    },
     "native/compilation.py": {"TemporaryDirectory": "in a folder that trust has checked"},
     "native/inventory.py": {"cache_dir": "names of folders and sizes"},
     "native/places.py": {"cache_dir": _CHECKED},

@@ -268,9 +268,9 @@ class Driver(abc.ABC):
         else:
             generator.manual_seed(seed)
 
-    @abc.abstractmethod
     def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
         """Restore a generator from ``generator_state()`` of this driver or from a state saved on a CUDA device."""
+        generator.set_state(state)
 
     # ----------------------------------------------------------------- host memory
     def register_host_memory(self, address: int, size: int) -> None:

@@ -18,8 +18,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import leftovers
-from . import process_files
+from .. import leftovers, trust
+from ..settings import folders
+
+
+def find_folder() -> Path:
+    """The folder of this user; whether it exists or not."""
+    return folders.runtime_dir() or folders.memory_dir() / f"torchdevice-cuda-{os.geteuid()}"
+
+
+def _make_folder() -> Path:
+    """Create the folder of this user, and check that nobody else can write it."""
+    path = find_folder()
+    with trust.open_folder(path, path, create=0o700, private=True):
+        return path
+
 
 PAGE = 4096
 VERSION = 1
@@ -84,7 +97,7 @@ def publish(driver: str, devices: Sequence[dict[str, Any]], resident_since: int 
         "devices": list(devices),
     }
     try:
-        folder = process_files.make()
+        folder = _make_folder()
         leftovers.remove(folder, suffix=SUFFIX, age_s=0.0, is_alive=_is_alive)
         leftovers.remove(folder, suffix=_UNFINISHED)
         # Processes of two containers may have one number, and a process may publish again.

@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .. import leftovers, trust
-from . import process_files
-from .publishing import PAGE, SUFFIX, VERSION
+from .publishing import PAGE, SUFFIX, VERSION, find_folder
 
 #: Seconds between two looks at a process: what it did between them is its load. NVML's period is 1/6 s to 1 s.
 _PERIOD = 1 / 6
@@ -50,8 +49,8 @@ class Process:
 
 
 def processes() -> list[Process]:
-    """Return all of them, by number. Files of processes that have ended are removed."""
-    folder = process_files.folder()
+    """All of them, by number. Files of processes that are gone are taken away."""
+    folder = find_folder()
     found = []
     with contextlib.suppress(trust.Untrusted), trust.open_folder(folder, folder, private=True) as directory:
         for name in os.listdir(directory):

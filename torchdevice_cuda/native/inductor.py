@@ -8,13 +8,13 @@ and its results become device tensors without a copy. Operators of the program i
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .inductor_calls import DeviceCalls
-from .inductor_passes import show_operators_to_passes
 from .inductor_random import lend_seed
 from .inductor_trees import Boxed, Trees
 from .interface import Native
@@ -287,3 +287,53 @@ class _OnDevice:
         """Random graphs draw from the CPU's generator: lend it the device's seed."""
         with lend_seed(self._native.next_seed(self._index)):
             return self._compiled(arguments)
+
+
+_PASSES = ("post_grad_custom_pre_pass", "post_grad_custom_post_pass")
+
+
+@contextlib.contextmanager
+def show_operators_to_passes(calls: DeviceCalls) -> Iterator[None]:
+    """Have the passes that the program has set be called with its operators in their places.
+
+    Inductor calls them when a graph has been rewritten to the CPU, and stand-ins are in the place of the operators that
+    the passes look for. Operators that a pass puts into the graph are called with device tensors, too.
+    """
+    from torch._inductor import config
+
+    found = {name: getattr(config, name) for name in _PASSES}
+    changed = {name: _wrap(passes, calls) for name, passes in found.items() if passes is not None}
+    if not changed:
+        yield
+        return
+    with config.patch(changed):
+        yield
+
+
+def _wrap(passes: Any, calls: DeviceCalls) -> Any:
+    if isinstance(passes, (list, tuple)):
+        return type(passes)([_wrap(each, calls) for each in passes])
+    from torch._inductor.custom_graph_pass import CustomGraphPass
+
+    # Some are told whether the graph is for inference, and known by their class.
+    bases = [each for each in type(passes).__mro__ if each.__module__ == CustomGraphPass.__module__]
+    base: Any = bases[0] if bases else CustomGraphPass
+
+    class Pass(base):  # type: ignore[misc]
+        """A pass of the program, between taking stand-ins out and putting them in."""
+
+        def __call__(self, graph: Any, *args: Any, **kwargs: Any) -> None:
+            """Call it."""
+            taken = {node: calls.restore(node) for node in graph.nodes}
+            try:
+                passes(graph, *args, **kwargs)
+            finally:
+                for node in graph.nodes:
+                    if node.op == "call_function":
+                        calls.put_back(node, taken.get(node))
+
+        def uuid(self) -> Any | None:
+            """Return what inductor keeps compiled graphs under; nothing where it cannot."""
+            return passes.uuid() if bases else None
+
+    return Pass()

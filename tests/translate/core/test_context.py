@@ -10,7 +10,7 @@ from drivers.toy import ToyDriver
 from torchdevice_cuda.drivers.traits import Trait
 from torchdevice_cuda.report import Counters
 from torchdevice_cuda.translate.core.editor import Editor, dotted
-from torchdevice_cuda.translate.core.sending import stays_on_cpu
+from torchdevice_cuda.translate.core.entering import stays_on_cpu
 
 from . import Apart, context_of
 

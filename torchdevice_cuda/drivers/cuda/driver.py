@@ -96,10 +96,6 @@ class CudaDriver(Driver):
         torch.cuda.init()
         return torch.cuda.default_generators
 
-    def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
-        """Done by the generator."""
-        generator.set_state(state)
-
     def describe(self) -> list[tuple[str, str]]:
         """Describe memory figures as CUDA's."""
         return [("memory figures", "CUDA's caching allocator")]

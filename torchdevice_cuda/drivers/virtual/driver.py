@@ -170,9 +170,6 @@ class VirtualDriver(HostDriver):
         """Generators with CUDA's state: a seed and an offset."""
         return tuple(self._module.default_generator(index) for index in range(self._count))
 
-    def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
-        generator.set_state(state)
-
 
 def offer(settings: Settings, torch_c: ModuleType) -> Offer:
     """Offer the driver if the native device loads, compiled first if needed."""

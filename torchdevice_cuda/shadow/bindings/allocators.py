@@ -9,6 +9,7 @@ from ..._compat import named
 from ...drivers import active
 from ...drivers.allocation import backend
 from ...drivers.memory import PoolId
+from .pybind import define
 
 if TYPE_CHECKING:
     from ...native.interface import Native
@@ -64,21 +65,6 @@ for _class in (_cuda_CUDAAllocator, _CUDAPluggableAllocator, _cuda_CUDAAllocator
 _allocator = _cuda_CUDAAllocator()
 
 
-def _cuda_getAllocator() -> _cuda_CUDAAllocator:
-    """Return the allocator in use."""
-    return _allocator
-
-
-def _cuda_getAllocatorBackend() -> str:
-    """Return the kind of allocator."""
-    return backend()
-
-
-def _cuda_customAllocator(alloc_address: int, free_address: int) -> _CUDAPluggableAllocator:
-    """Return an allocator from two functions."""
-    return _CUDAPluggableAllocator(alloc_address, free_address)
-
-
 def _cuda_changeCurrentAllocator(allocator: _cuda_CUDAAllocator) -> NoReturn:
     """Raise: once the device is in use, as on CUDA; before that, the host's own allocator cannot be replaced."""
     if active().initialized():
@@ -92,11 +78,6 @@ def not_replaced() -> RuntimeError:
         f"the {active().name!r} driver of torchdevice_cuda takes device memory from the host's allocator, which a "
         "pluggable CUDA allocator cannot replace"
     )
-
-
-def _cuda_cudaHostAllocator() -> int:
-    """Return an address that stands for the allocator of pinned memory."""
-    return id(_allocator)
 
 
 def graph_memory(what: str) -> Native:
@@ -131,3 +112,15 @@ def _cuda_cudaCachingAllocator_set_allocator_settings(settings: str) -> None:
     """Set the allocator's options, under the name of torch 2.9 and older."""
     parse: Callable[[str], None] = named("torch._C._accelerator_setAllocatorSettings") or active().memory.configure
     parse(settings)
+
+
+define(
+    globals(),
+    {
+        "_cuda_getAllocator": lambda: _allocator,
+        "_cuda_getAllocatorBackend": lambda: backend(),
+        "_cuda_customAllocator": lambda allocate, free: _CUDAPluggableAllocator(allocate, free),
+        # An address that stands for the allocator of pinned memory.
+        "_cuda_cudaHostAllocator": lambda: id(_allocator),
+    },
+)

@@ -12,6 +12,7 @@ from ...drivers.errors import cuda_error
 from ...drivers.handles import CUDA_TYPE, EventMethods, StreamMethods
 from ...drivers.streams import GREATEST_PRIORITY, IPC_HANDLE_SIZE, LEAST_PRIORITY
 from .device import synchronizing
+from .pybind import define
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -193,19 +194,12 @@ def _cuda_isCurrentStreamCapturing() -> bool:
     return driver.streams.is_capturing(driver.streams.current(device), device)
 
 
-# Handles of libraries that hold state per thread: a program may compare and pass them on, not look inside.
-class _Handle:
-    """Something to take the address of."""
-
-
-_blas_handle, _solver_handle = _Handle(), _Handle()
-
-
-def _cuda_getCurrentBlasHandle() -> int:
-    """Return a handle that stands for the host's BLAS."""
-    return id(_blas_handle)
-
-
-def _cuda_getCurrentSolverHandle() -> int:
-    """Return a handle that stands for the host's LAPACK."""
-    return id(_solver_handle)
+# Their addresses are handles of the host's BLAS and LAPACK: a program may compare and pass them on, not look inside.
+_blas, _solver = object(), object()
+define(
+    globals(),
+    {
+        "_cuda_getCurrentBlasHandle": lambda: id(_blas),
+        "_cuda_getCurrentSolverHandle": lambda: id(_solver),
+    },
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from .context import Context
 
 Enter = Callable[[torch.Tensor], torch.Tensor]
+#: Whether tensors of the CPU that are sent to another process stay on the CPU there: while they are a worker's.
+stays_on_cpu: ContextVar[bool] = ContextVar("stays_on_cpu", default=False)
 
 
 def entering(context: Context) -> Enter:

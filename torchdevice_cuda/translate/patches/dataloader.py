@@ -13,8 +13,8 @@ from torch.utils.data._utils import worker
 
 from ...drivers.traits import Trait
 from ..core.context import Context
+from ..core.entering import stays_on_cpu
 from ..core.registry import patch
-from ..core.sending import stays_on_cpu
 from ..core.wrapping import copy_metadata
 
 _CPU = torch.device("cpu")

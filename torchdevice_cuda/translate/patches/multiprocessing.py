@@ -22,10 +22,9 @@ from ...wrapper_tensors.doubles import HostDoubleTensor, entered, homes
 from ..core.apparent_devices import ApparentDevices
 from ..core.callers import site
 from ..core.context import Context
-from ..core.entering import Enter, entering
+from ..core.entering import Enter, entering, stays_on_cpu
 from ..core.marks import Marks
 from ..core.registry import patch
-from ..core.sending import stays_on_cpu
 from ..core.wrapping import PLAIN, Function, copy_metadata
 
 _CPU = torch.device("cpu")

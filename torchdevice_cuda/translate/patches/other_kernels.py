@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
+from ..._compat import present
 from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
@@ -55,18 +56,26 @@ def exchange(context: Context) -> None:
         context.editor.on_undo(context.when_imported(name, context.editor.later(action)))
 
 
+#: What makes arrays and kernels without memory of its own; everything else allocates first.
+_CUPY_MAKERS = ("asarray", "from_dlpack", "RawKernel", "RawModule", "ElementwiseKernel", "ReductionKernel")
+
+
+def _refuse_cupy(what: str, *args: Any, **kwargs: Any) -> NoReturn:
+    raise RuntimeError(
+        f"{what} needs a real NVIDIA GPU, and the one that torch.cuda shows is emulated: CuPy talks to NVIDIA's driver "
+        "itself. Use torch, which computes here, or numpy; cupy.cuda.is_available() says False"
+    )
+
+
 @patch("cupy.<maker>", "cupy.cuda.<allocator>", traits=Trait.SUBSTITUTE)
 def refusal(context: Context) -> None:
     """CuPy finds no driver of NVIDIA's and says that it is too old; what is missing is the GPU."""
 
     def refuse(module: ModuleType) -> None:
-        from ...foreign import cupy
-
-        for name in cupy.MAKERS:
-            if hasattr(module, name):
-                context.editor.set(module, name, cupy.refusing(name))
+        for name in present(module, _CUPY_MAKERS):
+            context.editor.set(module, name, functools.partial(_refuse_cupy, f"cupy.{name}"))
         before = module.cuda.get_allocator()
-        module.cuda.set_allocator(cupy.allocate)
+        module.cuda.set_allocator(functools.partial(_refuse_cupy, "cupy"))
         context.editor.undone("cupy.cuda.set_allocator", lambda: module.cuda.set_allocator(before))
 
     context.editor.on_undo(context.when_imported("cupy", context.editor.later(refuse)))
