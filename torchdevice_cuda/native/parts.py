@@ -213,7 +213,7 @@ _PARTS: dict[str, dict[str, Part]] = {
             },
         ),
         "graphs": Part(
-            _single("graphs", 20, "-O2"),
+            _single("graphs", 20),
             "CUDA graphs: capture and replay of calls",
             functions=(
                 "Graph",

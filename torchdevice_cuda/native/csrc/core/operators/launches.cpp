@@ -40,7 +40,7 @@ ListCall list_call(const Facts& f, const Stack& stack, size_t base) {
       g.scalar_first = g.scalar_first || i == 0;
       g.scalars.push_back(v.toScalar());
     } else if (v.isList()) {
-      for (const at::IValue& each : v.toList())
+      for (const at::IValue& each : v.toListRef())
         if (each.isScalar()) g.scalars.push_back(each.toScalar());
     }
   }
