@@ -35,6 +35,8 @@ class Trait(enum.Flag):
     ACCELERATES = enum.auto()
     #: Requests are counted for a report. Declared by no driver: the user asks for it.
     COUNTED = enum.auto()
+    #: torch.compile generates Triton for the device. Declared by no driver: the user asks for it.
+    TRITON_CODE = enum.auto()
 
 
 NONE = Trait(0)

@@ -61,6 +61,7 @@ class Settings:
     emulate_mps: bool = False
     nvidia_smi: bool = False
     hide_from: tuple[str, ...] = hidden.DEFAULT
+    compile: str = "cpp"
 
     @property
     def profile(self) -> gpus.Gpu | None:
@@ -255,6 +256,19 @@ OPTIONS: tuple[Option, ...] = (
         hidden.write,
         link="monitoring.md#libraries-that-see-no-cuda",
         exceptions={CUDA: Ignored("a GPU runs the kernels of these libraries")},
+    ),
+    _choice(
+        "compile",
+        RUNNING,
+        "language of the code that torch.compile generates for the GPU",
+        "cpp",
+        "triton",
+        link="other-kernels.md#triton",
+        exceptions={
+            CUDA: Ignored("torch generates Triton for a real GPU"),
+            MPS: Ignored("torch generates Metal for an Apple GPU"),
+            CPU: Ignored("tensors are CPU tensors, for which torch generates C++"),
+        },
     ),
     _switch(
         "emulate_mps",

@@ -41,6 +41,8 @@ class Context:
             self.traits |= Trait.COUNTED | Trait.REDIRECTS
         if self.translator.default_target is not None:
             self.traits |= Trait.REDIRECTS | Trait.ACCELERATES
+        if settings.compile == "triton" and Trait.NATIVE in self.traits and Trait.TRANSLATED not in self.traits:
+            self.traits |= Trait.TRITON_CODE
         #: The devices that are the accelerator. Looked up rather than asked for their type, which makes a new string
         #: each time (0.6 us).
         indices = range(max(1, driver.device_count()))

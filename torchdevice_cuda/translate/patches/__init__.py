@@ -41,6 +41,7 @@ MODULES = (
     "compile",
     "cpp_extension",
     "triton",
+    "compile_triton",
     "other_kernels",
     "speeds",
     "jit",

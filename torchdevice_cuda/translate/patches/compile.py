@@ -28,7 +28,7 @@ _CALL = "torch._TorchCompileInductorWrapper.__call__"
 _watched = torch._C._len_torch_dispatch_stack
 
 
-def _before_compiling(context: Context, prepare: Function) -> None:
+def before_compiling(context: Context, prepare: Function) -> None:
     """Have something done whenever inductor is about to compile: it is only imported then."""
     original: Function = _WRAPPER.__call__
 
@@ -68,7 +68,11 @@ def _recorded(call: Function) -> Function:
 _CACHE = "enable_autograd_cache"
 
 
-@patch(_CALL, "torch._inductor.compile_fx.compile_fx", f"torch._functorch.config.{_CACHE}", traits=Trait.NATIVE)
+@patch(
+    *(_CALL, "torch._inductor.compile_fx.compile_fx", f"torch._functorch.config.{_CACHE}"),
+    traits=Trait.NATIVE,
+    without=Trait.TRITON_CODE,
+)
 def inductor(context: Context) -> None:
     """Inductor takes ``cuda`` to mean Triton; graphs of a compiled device are compiled by its C++ backend."""
     native = context.driver.native
@@ -92,13 +96,13 @@ def inductor(context: Context) -> None:
         context.editor.set(module, "compile_fx", changed)
 
     context.editor.on_undo(done.clear)
-    _before_compiling(context, context.editor.later(prepare))
+    before_compiling(context, context.editor.later(prepare))
 
 
 _SCHEDULER = "torch._inductor.scheduler"
 
 
-@patch(f"{_SCHEDULER}.Scheduler.codegen_extern_call", traits=Trait.NATIVE)
+@patch(f"{_SCHEDULER}.Scheduler.codegen_extern_call", traits=Trait.NATIVE, without=Trait.TRITON_CODE)
 def calls_in_order(context: Context) -> None:
     """The C++ backend gathers loops and writes them late. A call without a device, to a stream or an event, would be
     written before what it orders."""
@@ -163,7 +167,7 @@ def kind_of_gpu(context: Context) -> None:
             utils.GPU_TYPES[:] = every
         context.editor.on_undo(utils.get_gpu_type.cache_clear)
 
-    _before_compiling(context, prepare)
+    before_compiling(context, prepare)
 
 
 _OUTPUT = "torch._inductor.output_code"

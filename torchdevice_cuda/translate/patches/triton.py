@@ -33,7 +33,7 @@ def _no(**_: bool) -> bool:
     return False
 
 
-@patch(f"{_ASKED}.has_triton", traits=Trait.SUBSTITUTE)
+@patch(f"{_ASKED}.has_triton", traits=Trait.SUBSTITUTE, without=Trait.TRITON_CODE)
 def detection(context: Context) -> None:
     """Inductor takes a CUDA device beside an importable triton for one that triton's code runs on, and writes it.
 
@@ -70,7 +70,11 @@ def detection(context: Context) -> None:
 _LOWERING, _WRAPPED = "torch._inductor.lowering", "torch._higher_order_ops.triton_kernel_wrap"
 
 
-@patch(f"{_LOWERING}.lowerings", f"{_WRAPPED}.Triton<Kernel>.cacheable", traits=Trait.SUBSTITUTE)
+@patch(
+    *(f"{_LOWERING}.lowerings", f"{_WRAPPED}.Triton<Kernel>.cacheable"),
+    traits=Trait.SUBSTITUTE,
+    without=Trait.TRITON_CODE,
+)
 def in_graphs(context: Context) -> None:
     """A kernel of the program in a compiled graph is launched as the program launches it.
 

@@ -1,0 +1,100 @@
+"""``--compile triton``: inductor's Triton code on the virtual GPU."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+from unittest import mock
+
+import pytest
+import torch
+from harness import STOCK, VIRTUAL, child
+from torch import nn
+
+needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
+on_triton = child(VIRTUAL.but(compile="triton"), seconds=300)
+
+
+def _make(*size: int) -> torch.Tensor:
+    return torch.randn(*size, generator=torch.Generator().manual_seed(3)).cuda()
+
+
+@needs_triton
+@on_triton
+def test_triton_code_computes_as_eager() -> None:
+    from torch._inductor.utils import run_and_get_code
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x.sin() * 2 + 1, -1).sum(0)
+
+    x = _make(33, 65)
+    made, codes = run_and_get_code(torch.compile(function), x)
+    assert any("@triton.jit" in code for code in codes)
+    torch.testing.assert_close(made, function(x))
+
+
+@needs_triton
+@on_triton
+def test_a_compiled_optimizer_trains_as_eager() -> None:
+    """Its kernels are branches that end by a store, and yield nothing."""
+    x, models = _make(16, 8), [nn.Linear(8, 8).cuda()]
+    models.append(copy.deepcopy(models[0]))
+    for model, is_compiled in zip(models, (True, False), strict=True):
+        optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+        step = torch.compile(optimizer.step) if is_compiled else optimizer.step
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(x).pow(2).mean().backward()
+            step()
+    torch.testing.assert_close(models[0].weight, models[1].weight)
+
+
+@needs_triton
+@on_triton
+def test_cudagraph_trees_replay_triton_code() -> None:
+    from torch._dynamo.utils import counters
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return (x.sin() @ x).relu() + 1
+
+    compiled = torch.compile(function, mode="reduce-overhead")
+    for seed in range(4):
+        x = _make(16, 16) + seed
+        torch.testing.assert_close(compiled(x).clone(), function(x), rtol=1e-4, atol=1e-4)
+    assert counters["inductor"]["cudagraph_skips"] == 0
+
+
+@needs_triton
+@on_triton
+def test_a_kernel_of_the_program_is_part_of_the_graph() -> None:
+    import triton
+    import triton.language as tl
+
+    @triton.jit  # type: ignore[untyped-decorator]
+    def double(source, result, count, size: tl.constexpr):  # type: ignore[no-untyped-def]
+        at = tl.program_id(0) * size + tl.arange(0, size)
+        tl.store(result + at, 2 * tl.load(source + at, mask=at < count), mask=at < count)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        result = torch.empty_like(x)
+        double[(triton.cdiv(x.numel(), 64),)](x.sin(), result, x.numel(), size=64)
+        return result.cos()
+
+    x = _make(100)
+    made = torch.compile(function, fullgraph=True)(x)
+    torch.testing.assert_close(made, (2 * x.sin()).cos())
+
+
+@child(STOCK.when("after"))
+@pytest.mark.native
+def test_without_triton_the_setting_is_refused() -> None:
+    import torchdevice_cuda
+    from torchdevice_cuda.drivers.unavailable import DriverUnavailable
+
+    find = importlib.util.find_spec
+    with (
+        mock.patch("importlib.util.find_spec", lambda name, *args: None if name == "triton" else find(name, *args)),
+        pytest.raises(DriverUnavailable, match="^--compile=triton needs the package triton, not installed"),
+    ):
+        torchdevice_cuda.activate(driver="virtual", compile="triton")
+    assert not torch.cuda.is_available()
