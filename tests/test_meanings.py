@@ -40,6 +40,7 @@ CHANGED: dict[str, Any] = {
     "emulate_mps": True,
     "nvidia_smi": True,
     "hide_from": (__name__,),
+    "triton": "interpreted",
 }
 ACTING = [option.field for option in settings.OPTIONS if not option.chooses_driver]
 PAIRS = [(field, driver) for field in ACTING for driver in settings.DRIVERS]
@@ -101,7 +102,7 @@ def acting(driver: str, fields: list[str], **others: Any) -> Place:
 
 
 #: Settings whose effects others would hide; tests of their own have the last two.
-APART = ["allow_redirects", "gpu", "mlx", "nvidia_smi", "hide_from"]
+APART = ["allow_redirects", "gpu", "mlx", "nvidia_smi", "hide_from", "triton"]
 ALONE = ["visible_devices", "report"]
 TOGETHER = [[field for field in ACTING if field not in APART + ALONE], APART]
 GROUPS = [(acting(driver, fields), fields) for driver in settings.DRIVERS for fields in TOGETHER]
@@ -206,6 +207,21 @@ def hide_from() -> None:
     assert eval("torch.cuda.is_available()", {"torch": torch, "__name__": "another"})
 
 
+def triton() -> None:
+    import torch
+
+    jit = pytest.importorskip("triton").jit
+    import triton.language as tl
+
+    @jit
+    def kernel(x):  # type: ignore[no-untyped-def]
+        tl.store(x, 1)
+
+    kernel[(1,)](torch.zeros(1, device="cuda"))
+    assert "torchdevice_cuda.triton.interpreting" in sys.modules
+    assert "torchdevice_cuda.triton.compiler" not in sys.modules
+
+
 def refusal_cache() -> None:
     from torchdevice_cuda.fallback.capabilities import refusals as found
 
@@ -214,7 +230,7 @@ def refusal_cache() -> None:
 
 PROBES: dict[str, Callable[[], None]] = {
     **{probe.__name__: probe for probe in (identity, float64, devices, memory, capability, name, log_level)},
-    **{probe.__name__: probe for probe in (fallback, gpu, mlx, refusal_cache, nvidia_smi, hide_from)},
+    **{probe.__name__: probe for probe in (fallback, gpu, mlx, refusal_cache, nvidia_smi, hide_from, triton)},
     "policy": redirects,
     "allow_redirects": redirects,
 }

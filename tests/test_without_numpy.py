@@ -1,4 +1,4 @@
-"""NumPy is optional: everything but Triton's and numba's kernels works without it, and those say what is missing."""
+"""NumPy is optional: all but numba's kernels and Triton's interpreter work without it; those say what is missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.processes import ROOT, TESTS
 
 PACKAGE = ROOT / "torchdevice_cuda"
 #: Libraries whose own kernels NumPy computes.
-TRITON = ("arithmetic", "formats", "launching", "libdevice", "memory")
+TRITON = ("arithmetic", "checking", "formats", "interpreting", "libdevice")
 NEEDING = {"foreign/numba.py", *(f"triton/{name}.py" for name in TRITON)}
 EMULATED = {"TORCHDEVICE_EMULATE_MPS": "1", "TORCHDEVICE_EMULATE_MPS_LACKS": "heaviside"}
 DRIVERS = [
@@ -99,14 +99,15 @@ def test_the_doctor_finds_no_fault(tmp_path: Path) -> None:
     assert done.status == 0 and "0 failed" in done.out, done
 
 
-def test_triton_kernels_say_what_they_need(tmp_path: Path) -> None:
+def test_interpreted_triton_kernels_say_what_they_need(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     program = tmp_path / "program.py"
     program.write_text(
         "import torch, triton, triton.language as tl\n"
         "@triton.jit\ndef one(x, N: tl.constexpr):\n    tl.store(x + tl.arange(0, N), 1.0)\n"
-        "one[(1,)](torch.zeros(4, device='cuda'), 4)\n"
+        "x = torch.zeros(4, device='cuda')\none[(1,)](x, 4)\nprint(x.tolist())\n"
     )
-    done = ours("--driver", "cpu", program)
+    done = ours("--driver", "cpu", "--triton", "interpreted", program)
     assert done.err.splitlines()[-1].startswith("RuntimeError: the Triton kernel one needs NumPy here"), done
     assert done.err.endswith("pip install numpy\n")
+    assert ours("--driver", "cpu", program).out == "[1.0, 1.0, 1.0, 1.0]\n"

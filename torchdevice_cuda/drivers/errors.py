@@ -68,22 +68,26 @@ def error_text(code: int) -> str:
     return CODES.get(code, _UNKNOWN)[1]
 
 
-def words_of(code: int) -> str:
-    """Return the runtime's message for an error code, with torch's addition."""
+def words_of(code: int, place: str = "") -> str:
+    """Return what the runtime says about an error code, what torch says behind it, and where it happened."""
     name, text = CODES.get(code, _UNKNOWN)
     if code == 101:
         return f"{text}\nGPU device may be out of range, do you have enough GPUs?"
     return (
         f"{text}\nSearch for `{name}' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for "
-        "more information."
+        f"more information.{f'{chr(10)}It happened in {place}.' if place else ''}"
     )
 
 
-def cuda_error(code: int) -> Exception:
-    """Return the ``torch.AcceleratorError`` that torch raises when a CUDA call returns this code."""
+def cuda_error(code: int, place: str = "") -> Exception:
+    """Return the ``torch.AcceleratorError`` that torch raises when a CUDA call returns this code.
+
+    `place` says where it happened, which a GPU does not.
+    """
     kind = accelerator_error()
     late = "" if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0") else _LATE
-    error = kind(f"CUDA error: {words_of(code)}\n{late}{_DEBUGGING}")
+    error = kind(f"CUDA error: {words_of(code, place)}\n{late}{_DEBUGGING}")
+    error.place = place  # type: ignore[attr-defined]
     if kind is not RuntimeError:
         error.error_code = code  # type: ignore[attr-defined]
     return error

@@ -62,6 +62,7 @@ class Settings:
     nvidia_smi: bool = False
     hide_from: tuple[str, ...] = hidden.DEFAULT
     compile: str = "cpp"
+    triton: str = "compiled"
 
     @property
     def profile(self) -> gpus.Gpu | None:
@@ -269,6 +270,14 @@ OPTIONS: tuple[Option, ...] = (
             MPS: Ignored("torch generates Metal for an Apple GPU"),
             CPU: Ignored("tensors are CPU tensors, for which torch generates C++"),
         },
+    ),
+    _choice(
+        "triton",
+        RUNNING,
+        "how Triton kernels run (compiled for the host, by Triton's interpreter)",
+        *("compiled", "interpreted"),
+        link="other-kernels.md#triton",
+        exceptions={CUDA: Ignored("a GPU runs Triton kernels itself")},
     ),
     _switch(
         "emulate_mps",

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
+import logging
 import operator
-import sys
-import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ..drivers.errors import cuda_error
-from .memory import Checked, Memory
+from ..report.departures import departures
+from .memory import Memory
 from .modes import MODES
-from .sources import Sources
 
+if TYPE_CHECKING:
+    from .compiler.launch import Compiled
+    from .interpreting import Interpreted, Interpreter
+
+_log = logging.getLogger(__name__)
 #: CUDA's limits of a grid.
 _LIMITS = (2**31 - 1, 65535, 65535)
 
@@ -32,6 +34,8 @@ class Place:
     reaches: Callable[[Any], bool]
     #: runs a launch, given its name, the memory it was given and what does it, on behalf of the device
     run: Callable[[str, list[tuple[int, int]], Callable[[], None]], None]
+    #: whether kernels are compiled for the host where that is possible
+    compiles: bool
 
 
 class Launches:
@@ -39,8 +43,19 @@ class Launches:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.sources = Sources()
-        self.checked = Checked(self.sources.language.interpreter._interpreter)
+
+    @functools.cached_property
+    def interpreter(self) -> Interpreter:
+        """Triton's interpreter, from the first kernel on that needs it."""
+        from .interpreting import Interpreter
+
+        return Interpreter()
+
+    def compiling(self) -> contextlib.AbstractContextManager[None]:
+        """Wait until no kernel is interpreted: the language is not the compiler's then."""
+        if "interpreter" not in vars(self):
+            return contextlib.nullcontext()
+        return self.interpreter.language.compiling()
 
     def launcher(self, source: Any, metadata: Any) -> Callable[..., None]:
         """What ``launcher_cls`` is to triton."""
@@ -49,8 +64,7 @@ class Launches:
         if function is None or getattr(function, "is_gluon", lambda: False)():
             kind = "an intermediate representation" if function is None else "Gluon"
             raise NotImplementedError(
-                f"the Triton kernel {name} is written in {kind}, which takes a real GPU; here the sources of "
-                "@triton.jit functions are interpreted"
+                f"the Triton kernel {name} is written in {kind}, which takes a real GPU; here @triton.jit functions run"
             )
         return functools.partial(self._launch, _Kernel(self, source, metadata, name))
 
@@ -62,12 +76,12 @@ class Launches:
         for hook in _hooks(entering):
             hook(about)
         memory = self.place.memory()
-        values = kernel.values(arguments, memory)
+        values = kernel.list_values(arguments, memory)
         if grid[0] * grid[1] * grid[2] > 0:
             if any(size > limit for size, limit in zip(grid, _LIMITS, strict=True)):
                 raise RuntimeError("Triton Error [CUDA]: invalid argument")
             if not MODES.only_tried:
-                self._compute(kernel.name, memory, lambda: kernel.compute(grid, values, memory))
+                self._compute(kernel.name, memory, kernel.prepare(grid, values, memory))
         for hook in _hooks(leaving):
             hook(about)
 
@@ -85,13 +99,10 @@ def _hooks(hook: Any) -> list[Callable[[Any], None]]:
 
 
 class _Kernel:
-    """A compiled kernel's source, with what the compiler knows of its arguments."""
+    """A kernel that triton has compiled, with what it knows of the arguments."""
 
     def __init__(self, launches: Launches, source: Any, metadata: Any, name: str) -> None:
-        self._launches, self._jitted, self.name = launches, source.fn, name
-        self._language = launches.sources.language
-        self._options = _options(metadata)
-        self._architecture = int(getattr(getattr(metadata, "target", None), "arch", 0))
+        self._launches, self._jitted, self._metadata, self.name = launches, source.fn, metadata, name
         self._names: list[str] = list(source.fn.arg_names)
         self._types = {self._named(key): value for key, value in source.signature.items()}
         constants = getattr(source, "constants", {})
@@ -103,39 +114,31 @@ class _Kernel:
             key = key[0] if len(key) == 1 else None
         return self._names[key] if isinstance(key, int) else key
 
-    def values(self, arguments: tuple[Any, ...], memory: Memory) -> dict[str, Any]:
-        """What the interpreter is called with."""
+    # ------------------------------------------------------------- arguments
+    def list_values(self, arguments: tuple[Any, ...], memory: Memory) -> dict[str, Any]:
+        """Return the arguments by name, addresses in the place of tensors."""
         given = self._names
         if len(arguments) < len(given):  # releases before 3.3 hand over what was not a constant when it was compiled
             constexprs = {self._names[index] for index in self._jitted.constexprs}
             given = [name for name in self._names if name not in constexprs]
         values = {**self._constants, **dict(zip(given, arguments, strict=True))}
         return {
-            name: self._value(values.get(name), self._types.get(name, "constexpr"), index, memory)
+            name: self._find_addresses(values.get(name), self._types.get(name, "constexpr"), index, memory)
             for index, name in enumerate(self._names)
         }
 
-    def _value(self, value: Any, kind: Any, index: int, memory: Memory) -> Any:
-        """An argument, of the type that the compiler gave it."""
-        interpreter, tl = self._language.interpreter, self._language.tl
+    def _find_addresses(self, value: Any, kind: Any, index: int, memory: Memory) -> Any:
         if isinstance(kind, tuple):
-            parts = [self._value(part, of, index, memory) for part, of in zip(value, kind, strict=True)]
+            parts = [self._find_addresses(part, of, index, memory) for part, of in zip(value, kind, strict=True)]
             return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
         if kind == "constexpr" or value is None:
             return value
         if kind.startswith("tensordesc"):
-            base = _Pointer(self._address(value.base, index, memory), value.base)
-            return interpreter._implicit_cvt(dataclasses.replace(value, base=base))
-        name = kind.removeprefix("*k") if kind.startswith("*k") else kind.removeprefix("*")
-        type_ = _type(tl, name)
-        if kind.startswith("*"):
-            held = np.array([self._address(value, index, memory)], dtype=np.uint64)
-            pointer = tl.pointer_type(type_)
-            return tl.tensor(interpreter.TensorHandle(held, pointer), pointer)
-        held = np.array([value]).astype(interpreter._get_np_dtype(type_))
-        return tl.tensor(interpreter.TensorHandle(held, type_), type_)
+            base = _Pointer(self._find_address(value.base, index, memory), value.base)
+            return dataclasses.replace(value, base=base)
+        return self._find_address(value, index, memory) if kind.startswith("*") else value
 
-    def _address(self, value: Any, index: int, memory: Memory) -> int:
+    def _find_address(self, value: Any, index: int, memory: Memory) -> int:
         if isinstance(value, int):
             return value
         tensor = getattr(value, "base", value) if not hasattr(value, "untyped_storage") else value
@@ -145,63 +148,87 @@ class _Kernel:
             raise ValueError(_unreachable(index))
         return memory.address(tensor)
 
-    def compute(self, grid: tuple[int, int, int], values: dict[str, Any], memory: Memory) -> None:
-        """Run every program of the grid, one after the other."""
-        language = self._language
-        interpreter, builder = language.interpreter, language.interpreter.interpreter_builder
-        function = self._launches.sources.computing(self._jitted)
-        with language.computing(), self._launches.checked.over(interpreter, memory), np.errstate(all="ignore"):
-            options = builder.options
-            known = {field.name for field in dataclasses.fields(options)}
-            builder.options = dataclasses.replace(options, **{k: v for k, v in self._options.items() if k in known})
-            language.arithmetic.architecture = self._architecture
-            builder.set_grid_dim(*grid)
-            try:
-                for x in range(grid[0]):
-                    for y in range(grid[1]):
-                        for z in range(grid[2]):
-                            builder.set_grid_idx(x, y, z)
-                            function(**values)
-            except Exception as error:
-                raise self._failure(error) from error
-            finally:
-                builder.options = options
+    def _list_variables(self, values: dict[str, Any]) -> list[Any]:
+        """Return the arguments that a compiled kernel has, in their order: constants are part of its code."""
+        return [one for name in self._variables for one in _flatten(values[name], self._types[name])]
 
-    def _failure(self, error: Exception) -> Exception:
-        """What a launch raises for what went wrong in the kernel."""
-        cause: BaseException = error
-        while isinstance(cause, self._language.interpreter.InterpreterError) and cause.__cause__ is not None:
-            cause = cause.__cause__
-        if hasattr(cause, "error_code") or "CUDA error: " in str(cause):
-            return cause  # type: ignore[return-value]
-        index = self._language.interpreter.interpreter_builder.grid_idx
-        if isinstance(cause, AssertionError):
-            # A GPU writes it down as it happens, and the error that the program gets does not say it.
-            where, block = self._line(cause), ",".join(map(str, index))
-            said = f"unknown: block: [{block}], thread: [0,0,0] Assertion `{cause}` failed."
-            print(f"{where}: {said}", file=sys.stderr)
-            return cuda_error(710)
-        what = (
-            f"the Triton kernel {self.name} cannot be interpreted, at program {index}: {type(cause).__name__}: {cause}"
-        )
-        if isinstance(cause, NotImplementedError):
-            return NotImplementedError(what)
-        return self._language.interpreter.InterpreterError(what)  # type: ignore[no-any-return]
+    @functools.cached_property
+    def _variables(self) -> list[str]:
+        return [name for name in self._names if name not in self._constants and name in self._types]
 
-    def _line(self, error: BaseException) -> str:
-        """The line of the kernel where it happened."""
-        file = self._jitted.fn.__code__.co_filename
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-        return f"{file}:{lines[-1] if lines else self._jitted.fn.__code__.co_firstlineno}"
+    # --------------------------------------------------------------- running
+    def prepare(self, grid: tuple[int, int, int], values: dict[str, Any], memory: Memory) -> Callable[[], None]:
+        """Return what runs every program of the grid."""
+        compiled = self._compiled
+        if compiled is None:
+            interpreted = self._interpreted
+            converted = {
+                name: interpreted.convert(value, self._types.get(name, "constexpr")) for name, value in values.items()
+            }
+            return lambda: interpreted.compute(grid, converted, memory)
+        import torch
+
+        variables, threads = self._list_variables(values), torch.get_num_threads()
+        return lambda: compiled.run(grid, variables, memory.ranges(), memory.list_accessible, threads)
+
+    @functools.cached_property
+    def _compiled(self) -> Compiled | None:
+        """The kernel, compiled for the host; ``None`` where that is not possible, for the reason in the report."""
+        if not self._launches.place.compiles:
+            return None
+        from .compiler.ir import Unsupported
+        from .compiler.launch import Compiled
+
+        try:
+            compiled = Compiled(self._read_ttir(), self.name, bool(getattr(self._metadata, "enable_fp_fusion", True)))
+            compiled.check_arguments(sum(_count_variables(self._types[name]) for name in self._variables))
+        except Unsupported as error:
+            _log.info("the Triton kernel %s is interpreted: %s", self.name, error)
+            departures.counter(f"triton.{self.name}", "Triton's interpreter", f"it cannot be compiled: {error}")()
+            return None
+        return compiled
+
+    def _read_ttir(self) -> str:
+        """Return what triton's compiler kept of its way from the source to the GPU's code."""
+        from triton.runtime.cache import get_cache_manager
+
+        from .compiler.ir import Unsupported
+
+        path = get_cache_manager(self._metadata.hash).get_file(f"{self.name[:150]}.ttir")
+        if path is None:
+            raise Unsupported("Triton's cache does not have its TTIR")
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    @functools.cached_property
+    def _interpreted(self) -> Interpreted:
+        try:
+            from .interpreting import Interpreted
+        except ModuleNotFoundError as error:
+            if error.name != "numpy":
+                raise
+            raise RuntimeError(
+                f"the Triton kernel {self.name} needs NumPy here, which Triton's interpreter computes with; "
+                "pip install numpy"
+            ) from None
+        return Interpreted(self._launches.interpreter, self._jitted, self._metadata, self.name)
 
 
-#: What a kernel was compiled with, and the language asks for again.
-_OPTIONS = ("debug", "sanitize_overflow", "default_dot_input_precision", "allowed_dot_input_precisions")
+def _flatten(value: Any, kind: Any) -> list[Any]:
+    if isinstance(kind, tuple):
+        return [one for part, of in zip(value, kind, strict=True) for one in _flatten(part, of)]
+    if isinstance(kind, str) and kind.startswith("tensordesc"):
+        return [value.base.data_ptr(), *value.shape, *value.strides]
+    return [] if kind == "constexpr" else [value]
 
 
-def _options(metadata: Any) -> dict[str, Any]:
-    found = {name: getattr(metadata, name) for name in _OPTIONS if hasattr(metadata, name)}
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+def _count_variables(kind: Any) -> int:
+    if isinstance(kind, tuple):
+        return sum(map(_count_variables, kind))
+    if kind.startswith("tensordesc"):
+        rank = str(kind[kind.index("[") : kind.index("]")]).count(",") + 1
+        return 1 + 2 * rank
+    return int(kind != "constexpr")
 
 
 class _Pointer:
@@ -213,12 +240,6 @@ class _Pointer:
     def data_ptr(self) -> int:
         """The address that the kernel uses."""
         return self._address
-
-
-def _type(tl: Any, name: str) -> Any:
-    """A type of the language by its short name; releases differ in what they want besides."""
-    wanted = len(inspect.signature(tl.str_to_ty).parameters)
-    return tl.str_to_ty(name, *[None] * (wanted - 1))
 
 
 def _unreachable(index: int) -> str:

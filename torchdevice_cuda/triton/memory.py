@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 from collections.abc import Callable
 from typing import Any
-
-import numpy as np
-
-from ..drivers.errors import cuda_error
 
 #: First address, and the one after the last.
 Range = tuple[int, int]
@@ -36,8 +31,6 @@ class Memory:
     def __init__(self, accessible: Callable[[], list[Range]]) -> None:
         self._ranges: list[Range] = []
         self._accessible = accessible
-        #: What was accessible when a program of the kernel first left its arguments.
-        self._others: list[Range] = []
 
     def address(self, tensor: Any) -> int:
         """Where the kernel finds a tensor's first element."""
@@ -53,33 +46,12 @@ class Memory:
         """Addresses and sizes of what the kernel was given."""
         return [(first, end - first) for first, end in dict.fromkeys(self._ranges)]
 
-    def check(self, pointers: Any, mask: Any, width: int) -> None:
-        """Refuse, as CUDA does, addresses that no memory of the GPU has: the host would end the process."""
-        used = pointers[mask] if mask is not None else pointers.reshape(-1)
-        if not used.size:
-            return
-        low, high = int(used.min()), int(used.max()) + width
-        known = [*self._ranges, *self._others]
-        if any(first <= low and high <= end for first, end in known):
-            return
-        used = used[~_within(used, known, width)]
-        if not used.size:
-            return
-        # Asked again before a program is told so: what it reaches for may be newer than the last answer.
-        self._others = self._accessible()
-        if not _within(used, self._others, width).all():
-            raise cuda_error(700)
+    def list_accessible(self) -> list[tuple[int, int]]:
+        """Return addresses and sizes of all memory that the GPU could use by now."""
+        return [(first, end - first) for first, end in self._accessible()]
 
     def finish(self) -> None:
         """The kernel is done."""
-
-
-def _within(pointers: Any, ranges: list[Range], width: int) -> Any:
-    inside = np.zeros(pointers.shape, dtype=bool)
-    for first, end in ranges:
-        if end - first >= width:
-            inside |= (pointers >= np.uint64(first)) & (pointers <= np.uint64(end - width))
-    return inside
 
 
 class Copies(Memory):
@@ -107,48 +79,3 @@ class Copies(Memory):
         """Bring the copies back."""
         for whole, copy in self._copies.values():
             whole.copy_(copy)
-
-
-class Checked:
-    """The part of the interpreter that reads and writes memory, with addresses looked at first."""
-
-    def __init__(self, genuine: Any) -> None:
-        self._genuine = genuine
-        self.memory: Memory | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._genuine, name)
-
-    def _look(self, pointers: Any, mask: Any, width: int) -> None:
-        if self.memory is not None:
-            self.memory.check(pointers, mask, width)
-
-    def load(self, pointers: Any, mask: Any, other: Any, kind: Any) -> Any:
-        """Read elements of a numpy type."""
-        self._look(pointers, mask, kind.itemsize)
-        return self._genuine.load(pointers, mask, other, kind)
-
-    def store(self, pointers: Any, values: Any, mask: Any) -> Any:
-        """Write elements."""
-        self._look(pointers, mask, values.dtype.itemsize)
-        return self._genuine.store(pointers, values, mask)
-
-    def atomic_cas(self, pointers: Any, compared: Any, values: Any, order: Any) -> Any:
-        """Compare and swap."""
-        self._look(pointers, None, values.dtype.itemsize)
-        return self._genuine.atomic_cas(pointers, compared, values, order)
-
-    def atomic_rmw(self, operation: Any, pointers: Any, values: Any, mask: Any, order: Any) -> Any:
-        """Read, change, write."""
-        self._look(pointers, mask, values.dtype.itemsize)
-        return self._genuine.atomic_rmw(operation, pointers, values, mask, order)
-
-    @contextlib.contextmanager
-    def over(self, interpreter: Any, memory: Memory) -> Any:
-        """Stand in for it while a kernel runs over this memory."""
-        before = interpreter._interpreter
-        self.memory, interpreter._interpreter = memory, self
-        try:
-            yield
-        finally:
-            self.memory, interpreter._interpreter = None, before

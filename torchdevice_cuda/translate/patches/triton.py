@@ -107,10 +107,11 @@ def _place(context: Context) -> Any:
 
     native, on_gpu = context.driver.native, context.on_gpu
     to_host = torch._C.TensorBase.cpu  # torch.Tensor.cpu may be redirected
+    compiles = context.settings.triton == "compiled"
 
     def copied(name: str, memory: list[tuple[int, int]], work: Any) -> None:
         if context.left is not None:
-            context.left(f"triton.{name}", "CPU", "Triton compiles for NVIDIA's GPUs; its interpreter computes")
+            context.left(f"triton.{name}", "CPU", "Triton compiles for NVIDIA's GPUs; the CPU computes")
         refuse_unseen(f"the Triton kernel {name}")
         work()
 
@@ -119,9 +120,9 @@ def _place(context: Context) -> Any:
         work()
 
     if Trait.HOST_MEMORY not in context.traits:
-        return Place(lambda: Copies(to_host), on_gpu, copied)
+        return Place(lambda: Copies(to_host), on_gpu, copied, compiles)
     if native is None:
-        return Place(lambda: Memory(of_living_tensors), lambda tensor: True, beside)
+        return Place(lambda: Memory(of_living_tensors), lambda tensor: True, beside, compiles)
 
     def segments() -> list[tuple[int, int]]:
         found = native.snapshot(with_traces=False)["segments"]
@@ -144,12 +145,12 @@ def _place(context: Context) -> Any:
             code = getattr(error, "error_code", 0)
             if code not in ENDING:
                 raise
-            native.fail_context(index, code, words_of(code))
+            native.fail_context(index, code, words_of(code, getattr(error, "place", "")))
         finally:
             if captured:
                 native.end_foreign_call(index, again)
 
-    return Place(lambda: Memory(segments), lambda t: on_gpu(t) or t.is_pinned(), on_device)
+    return Place(lambda: Memory(segments), lambda t: on_gpu(t) or t.is_pinned(), on_device, compiles)
 
 
 @patch(f"{_CLASS}.__init__", "triton.runtime.driver.driver", f"{_COMPILER}.<Source>.make_ir", traits=Trait.SUBSTITUTE)
@@ -171,7 +172,7 @@ def drivers(context: Context) -> None:
         original = module.ASTSource.make_ir
 
         def make_ir(self: Any, *args: Any, **kwargs: Any) -> Any:
-            with made[0].sources.language.compiling() if made else contextlib.nullcontext():
+            with made[0].compiling() if made else contextlib.nullcontext():
                 return original(self, *args, **kwargs)
 
         context.editor.set(module.ASTSource, "make_ir", copy_metadata(make_ir, original))
@@ -190,16 +191,8 @@ def _driver(context: Context, for_any_gpu: Function, launches: list[Any]) -> Fun
     """Create Triton's driver over an emulated GPU."""
 
     def launcher(source: Any, metadata: Any) -> Any:
-        try:
-            from ...triton.launching import Launches
-        except ModuleNotFoundError as error:
-            if error.name != "numpy":
-                raise
-            name = getattr(metadata, "name", "")
-            raise RuntimeError(
-                f"the Triton kernel {name} needs NumPy here, which Triton's interpreter computes with; "
-                "pip install numpy"
-            ) from None
+        from ...triton.launching import Launches
+
         if not launches:
             launches.append(Launches(_place(context)))
         return launches[0].launcher(source, metadata)

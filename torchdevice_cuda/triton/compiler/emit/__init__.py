@@ -1,0 +1,1 @@
+"""C++ for each family of operations."""

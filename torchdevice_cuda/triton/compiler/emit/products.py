@@ -1,0 +1,90 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir import Op, Type
+from ..tiles import Nest, Tile, flatten, name_type
+from .emitter import Emitter, Handler
+
+
+def _dot(emitter: Emitter, op: Op) -> None:
+    left, right, addend = emitter.list_operands(op)[:3]
+    type_ = op.results[0].type
+    *batches, rows, columns = type_.shape
+    depth = left.shape[-1]
+    precision = op.text.partition("inputPrecision = ")[2].split(",")[0].split(" ")[0]
+    has_tf32 = left.type.element == "f32" and precision == "tf32"
+    factor = _choose_factor(left.type.element, type_.element)
+    turned = _store_factor(emitter, left, factor, has_tf32, turned=True)
+    plain = _store_factor(emitter, right, factor, has_tf32, turned=False)
+    target = addend if _is_in_place(emitter, op, addend) else _copy(emitter, addend, type_, factor)
+    with emitter.writer.loops(batches) as at:
+        batch = flatten(at, batches)
+        places = [f"{turned} + ({batch}) * {rows * depth}", f"{plain} + ({batch}) * {depth * columns}"]
+        result = f"{target.name} + ({batch}) * {rows * columns}"
+        emitter.writer.put(f"multiply<{rows}, {columns}, {depth}>({', '.join(places)}, {result});")
+    if target.type.element != type_.element:
+        target = emitter.writer.store(_convert(emitter, target, type_))
+    emitter.set(op.results[0], target)
+
+
+def _choose_factor(element: str, result: str) -> str:
+    """Return the type that is computed with: float's sums are exact enough for all formats below it."""
+    if element == "f64" or element.startswith("i"):
+        return element
+    return "f32"
+
+
+def _store_factor(emitter: Emitter, tile: Tile, element: str, has_tf32: bool, turned: bool) -> str:
+    """Write a factor into an array of the type that is computed with; the left one column by column."""
+    if not turned and tile.is_array and tile.type.element == element and not has_tf32:
+        return tile.name
+    writer = emitter.writer
+    c_type = name_type(element)
+    turn = [*range(len(tile.shape) - 2), -1, -2]
+    shape = tuple(tile.shape[place] for place in turn) if turned else tile.shape
+    target = writer.declare(Type(shape, element), "f")
+
+    def body(at: list[str], nest: Nest) -> None:
+        value = f"({c_type}){writer.at(tile, at, nest)}"
+        place = writer.at(target, [at[place] for place in turn] if turned else at, nest)
+        nest.inner.append(f"{place} = {f'to_tf32({value})' if has_tf32 else value};")
+
+    writer.write_nest(tile.shape, body)
+    return target.name
+
+
+def _copy(emitter: Emitter, addend: Tile, type_: Type, factor: str) -> Tile:
+    """Store what the product is added to."""
+    wide = type_ if type_.element not in ("f16", "bf16") else type_.with_element("f32")
+    target = emitter.writer.declare(wide)
+    emitter.writer.assign(target, _convert(emitter, addend, wide) if addend.type != wide else addend)
+    return target
+
+
+def _convert(emitter: Emitter, tile: Tile, type_: Type) -> Tile:
+    """Return a tile of floating point in another format."""
+
+    def formula(at: Sequence[str], nest: Nest) -> str:
+        return f"({name_type(type_.element)}){emitter.writer.at(tile, at, nest)}"
+
+    return Tile(type_, formula=formula)
+
+
+def _is_in_place(emitter: Emitter, op: Op, addend: Tile) -> bool:
+    """Return whether the addend is an array that a loop carries, used here alone and replaced by the result."""
+    uses = emitter.uses
+    users = uses.users.get(op.results[0], [])
+    if not addend.is_array or len(uses.users[op.operands[2]]) != 1 or len(users) != 1:
+        return False
+    last = users[0]
+    if last.name != "scf.yield" or uses.block_of[last] is not uses.block_of[op]:
+        return False
+    carried = uses.block_of[op].args[1:]
+    place = last.operands.index(op.results[0])
+    return place < len(carried) and carried[place] is op.operands[2]
+
+
+HANDLERS: dict[str, Handler] = {"tt.dot": _dot}

@@ -1,0 +1,129 @@
+"""Launches of compiled kernels: arguments and memory as C++ wants them, and what went wrong as CUDA says it."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...drivers.errors import cuda_error
+from . import build
+from .ir import Type, Unsupported
+from .translate import Translation, translate
+
+#: First addresses, and sizes.
+Ranges = Sequence[tuple[int, int]]
+_BAD_ADDRESS, _ASSERTION, _NO_PROGRESS = 1, 2, 3
+_CODES = {"i1": "?", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "f16": "e", "f32": "f", "f64": "d"}
+_WRITE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+_REFRESH = ctypes.CFUNCTYPE(None)
+
+
+class _Launch(ctypes.Structure):
+    """``struct Launch`` of ``runtime/memory.h``."""
+
+    _fields_ = (
+        ("grid", ctypes.c_int32 * 3),
+        ("threads", ctypes.c_int32),
+        ("arguments", ctypes.c_char_p),
+        ("table", ctypes.c_void_p),
+        ("refresh", _REFRESH),
+        ("write", _WRITE),
+        ("failure", ctypes.c_int32),
+        ("site", ctypes.c_int32),
+        ("program", ctypes.c_int32 * 3),
+        ("reserved", ctypes.c_int32),
+        ("address", ctypes.c_uint64),
+        ("started", ctypes.c_int64),
+        ("ended", ctypes.c_int64),
+    )
+
+
+def _write_table(ranges: Ranges) -> ctypes.Array[ctypes.c_char]:
+    """Return ``struct Table``: ranges in order, those that touch as one."""
+    merged: list[list[int]] = []
+    for first, size in sorted(ranges):
+        if merged and first <= merged[-1][0] + merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], first + size - merged[-1][0])
+        elif size:
+            merged.append([first, size])
+    flat = [number for pair in merged for number in pair]
+    return ctypes.create_string_buffer(struct.pack(f"<{len(flat) + 1}Q", len(merged), *flat))
+
+
+def _pack(value: Any, type_: Type) -> bytes:
+    """Return an argument in the eight bytes of its slot."""
+    if type_.is_pointer or type_.element.startswith("desc<"):
+        return struct.pack("<Q", value)
+    if type_.element == "bf16":
+        return struct.pack("<f", value)[2:].ljust(8, b"\0")
+    if type_.element not in _CODES:
+        raise Unsupported(f"an argument of the type {type_.element}")
+    if type_.element[0] == "i":
+        return struct.pack("<Q", int(value) & ((1 << 64) - 1))
+    return struct.pack(f"<{_CODES[type_.element]}", value).ljust(8, b"\0")
+
+
+class Compiled:
+    """A kernel that was compiled for the host."""
+
+    def __init__(self, ttir: str, name: str, contracts: bool) -> None:
+        """Compile a kernel; raise `Unsupported` where that is not possible."""
+        translation: Translation = translate(ttir)
+        self._name, self._types, self._sites = name, translation.arguments, translation.sites
+        self._run = build.load(translation, contracts)
+        self._run.argtypes, self._run.restype = (ctypes.c_void_p,), ctypes.c_int
+
+    def check_arguments(self, count: int) -> None:
+        """Raise `Unsupported` where the arguments are not those of the TTIR."""
+        if count != len(self._types):
+            raise Unsupported(f"{count} arguments for {len(self._types)} of its TTIR")
+
+    def run(
+        self,
+        grid: tuple[int, int, int],
+        arguments: Sequence[Any],
+        ranges: Ranges,
+        list_accessible: Callable[[], Ranges],
+        threads: int,
+    ) -> None:
+        """Run all programs of a grid; raise CUDA's error for what fails in one of them."""
+        packed = b"".join(_pack(value, type_) for value, type_ in zip(arguments, self._types, strict=True))
+        tables = [_write_table(ranges)]
+        launch = _Launch((ctypes.c_int32 * 3)(*grid), threads, packed)
+        launch.table = ctypes.addressof(tables[0])
+
+        def refresh() -> None:
+            tables.append(_write_table([*ranges, *list_accessible()]))
+            launch.table = ctypes.addressof(tables[-1])
+
+        launch.refresh, launch.write = _REFRESH(refresh), _WRITE(_write)
+        failure = self._run(ctypes.addressof(launch))
+        if failure:
+            raise self._describe(failure, launch)
+
+    def _describe(self, failure: int, launch: _Launch) -> Exception:
+        """Return the error of a launch that failed."""
+        where, _, said = self._sites[launch.site].partition("\0")
+        program = tuple(launch.program)
+        if failure == _BAD_ADDRESS:
+            place = f"the Triton kernel {self._name} at {where}, program {program}, address {launch.address:#x}"
+            return cuda_error(700, place)
+        if failure == _ASSERTION:
+            # A GPU writes it down as it happens, and the error that the program gets does not say it.
+            block = ",".join(map(str, program))
+            print(f"{where}: unknown: block: [{block}], thread: [0,0,0] Assertion `{said}` failed.", file=sys.stderr)
+            return cuda_error(710)
+        if failure == _NO_PROGRESS:
+            return RuntimeError(
+                f"the Triton kernel {self._name} does not end: at {where}, program {program} waits for another that "
+                "has not started; here the programs of a grid run a few at a time"
+            )
+        return RuntimeError(f"the Triton kernel {self._name} needs a larger stack than this system gives a thread")
+
+
+def _write(text: int, length: int) -> None:
+    """Write what a kernel prints."""
+    sys.stdout.write(ctypes.string_at(text, length).decode(errors="replace"))

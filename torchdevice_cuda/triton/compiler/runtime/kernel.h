@@ -1,0 +1,8 @@
+// All that a compiled kernel uses.
+#pragma once
+#include "arithmetic.h"
+#include "dot.h"
+#include "functions.h"
+#include "grid.h"
+#include "memory.h"
+#include "types.h"

@@ -1,0 +1,68 @@
+"""A kernel's TTIR as C++."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from .emit import control, descriptors, memory, output, products, reductions, shapes
+from .emit.emitter import Emitter
+from .ir import Type, Unsupported
+from .parser import parse
+from .tiles import Tile, name_type
+
+_HANDLERS = {
+    name: handler
+    for family in (control, descriptors, memory, output, products, reductions, shapes)
+    for name, handler in family.HANDLERS.items()
+}
+
+_SOURCE = """#include "kernel.h"
+static void run(Program& program, const int64_t* arguments) {{
+{arguments}
+{body}
+}}
+extern "C" __attribute__((visibility("default"))) int ttc_launch(Launch* launch) {{
+    return run_grid(launch, run, {sites}, {stack});
+}}
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """A kernel in C++."""
+
+    name: str
+    source: str
+    #: the types of the arguments, in their order
+    arguments: tuple[Type, ...]
+    #: file and line of each place that may fail, with the message of an assertion
+    sites: tuple[str, ...]
+
+
+def translate(text: str) -> Translation:
+    """Translate a module; raise `Unsupported` for what cannot be compiled."""
+    try:
+        return _translate(text)
+    except Unsupported:
+        raise
+    except Exception as error:  # TTIR of another release may be written in another way
+        raise Unsupported(f"its TTIR is not understood ({type(error).__name__}: {error})") from error
+
+
+def _translate(text: str) -> Translation:
+    function = parse(text)
+    emitter = Emitter(function, _HANDLERS)
+    arguments = []
+    for number, value in enumerate(function.args):
+        if value.type.shape:
+            raise Unsupported("a tile as an argument")
+        descriptor = descriptors.read_argument(value.type, number)
+        c_type = name_type(value.type.element) if descriptor is None else name_type(descriptor.base.type.element)
+        arguments.append(f"    {c_type} const arg{number} = *({c_type}*)(arguments + {number});")
+        emitter.set(value, Tile(value.type, f"arg{number}") if descriptor is None else descriptor)
+    control.Branches(emitter).emit("")
+    writer = emitter.writer
+    source = _SOURCE.format(
+        arguments="\n".join(arguments), body="\n".join(writer.lines), sites=len(writer.sites), stack=writer.stack
+    )
+    return Translation(function.name, source, tuple(value.type for value in function.args), tuple(writer.sites))

@@ -1,0 +1,126 @@
+"""Writing C++: lines, names, loops and arrays."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from .ir import Type, Unsupported
+from .tiles import Nest, Tile, count_bytes, flatten, name_type
+
+_LARGEST_STACK = 1 << 29
+
+
+class Writer:
+    """The body of a kernel."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+        self._count = 0
+        #: the bytes of all arrays
+        self.stack = 0
+        #: file and line of each memory access and assertion
+        self.sites: list[str] = []
+
+    def put(self, line: str) -> None:
+        """Write a line."""
+        self.lines.append("    " * self.depth + line)
+
+    def name(self, stem: str) -> str:
+        """Return a name that nothing has."""
+        self._count += 1
+        return f"{stem}{self._count}"
+
+    def add_site(self, line: str) -> int:
+        """Number a place that may fail."""
+        self.sites.append(line)
+        return len(self.sites) - 1
+
+    @contextlib.contextmanager
+    def braces(self, head: str = "") -> Iterator[None]:
+        """Write a block."""
+        self.put(f"{head} {{".strip())
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.put("}")
+
+    @contextlib.contextmanager
+    def loops(self, shape: Sequence[int], stem: str = "r") -> Iterator[list[str]]:
+        """Write loops around what is written inside; the value is their indices."""
+        with contextlib.ExitStack() as stack:
+            indices = [self.name(stem) for _ in shape]
+            for index, size in zip(indices, shape, strict=True):
+                stack.enter_context(self.braces(f"for (int {index} = 0; {index} < {size}; {index}++)"))
+            yield indices
+
+    def write_nest(self, shape: Sequence[int | str], body: Callable[[list[str], Nest], None]) -> None:
+        """Write loops over a shape; `body` fills the innermost."""
+        nest = Nest([self.name("i") for _ in shape])
+        body(nest.indices, nest)
+        with contextlib.ExitStack() as stack:
+            for line in nest.bodies[0]:
+                self.put(line)
+            for index, size, lines in zip(nest.indices, shape, nest.bodies[1:], strict=True):
+                stack.enter_context(self.braces(f"for (int {index} = 0; {index} < {size}; {index}++)"))
+                for line in lines:
+                    self.put(line)
+
+    # ---------------------------------------------------------------- values
+    def declare(self, type_: Type, stem: str = "a") -> Tile:
+        """Declare an array, or a scalar."""
+        tile = Tile(type_, self.name(stem))
+        c_type = name_type(type_.element)
+        if not type_.shape:
+            self.put(f"{c_type} {tile.name};")
+            return tile
+        size = type_.size
+        self.stack += size * count_bytes(type_.element) + 64
+        if self.stack > _LARGEST_STACK:
+            raise Unsupported(f"tiles of more than {_LARGEST_STACK >> 20} MiB in one program")
+        self.put(f"alignas(64) {c_type} {tile.name}[{size}];")
+        return tile
+
+    def define(self, type_: Type, expression: str) -> Tile:
+        """Define a scalar."""
+        tile = Tile(type_, self.name("s"))
+        const = "" if type_.is_pointer else "const "
+        self.put(f"{const}{name_type(type_.element)} {tile.name} = {expression};")
+        return tile
+
+    def at(self, tile: Tile, at: Sequence[str], nest: Nest) -> str:
+        """Return C++ for an element, computed in the loop where its indices are known."""
+        if tile.literal or not tile.shape:
+            return tile.text
+        if tile.formula is None:
+            return f"{tile.name}[{flatten(at, tile.shape)}]"
+        key = id(tile), tuple(at)
+        if key not in nest.known:
+            expression = tile.formula(at, nest)
+            name = nest.known[key] = self.name("e")
+            const = "" if tile.type.is_pointer else "const "
+            level = nest.find_level(at)
+            nest.bodies[level].append(f"{const}{name_type(tile.type.element)} {name} = {expression};")
+        return nest.known[key]
+
+    def assign(self, target: Tile, tile: Tile) -> None:
+        """Store all elements of a tile, or a scalar, in a variable."""
+        if not target.shape:
+            self.put(f"{target.name} = {tile.text};")
+            return
+
+        def body(at: list[str], nest: Nest) -> None:
+            value = self.at(tile, at, nest)
+            nest.inner.append(f"{self.at(target, at, nest)} = {value};")
+
+        self.write_nest(target.shape, body)
+
+    def store(self, tile: Tile) -> Tile:
+        """Return the tile as an array."""
+        if tile.is_array or not tile.shape:
+            return tile
+        target = self.declare(tile.type)
+        self.assign(target, tile)
+        target.steps, target.wraps, target.falls = tile.steps, tile.wraps, tile.falls
+        return target
