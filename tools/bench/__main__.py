@@ -69,6 +69,12 @@ BENCHES: dict[str, Bench] = {
     "scaling": Bench("an addition on the virtual GPU, when there is much else", ()),
     "memory": Bench("memory of the machine for the virtual GPU, beside the CPU's", ()),
     "kernels": Bench("kernels of CUDA C++ on the virtual GPU", (), ("ratio", "ns")),
+    "triton": Bench(
+        "Triton kernels on the virtual GPU, beside PyTorch's operators on the CPU",
+        (),
+        ("ratio", "s"),
+        script="triton_kernels.py",
+    ),  # fmt: skip
     "apple": Bench("calls on the driver `mps`, emulated, beside the same device's", (), environment=EMULATED),
     "identity": Bench(
         "attributes of tensors on the driver `mps`, emulated, beside stock's",
