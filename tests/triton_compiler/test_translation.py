@@ -122,7 +122,8 @@ def test_early_returns_and_branches() -> None:
         assert list(o) == wanted
 
 
-def test_functions_that_are_called_run_in_their_place() -> None:
+@pytest.mark.parametrize("name", ["twice", '"module.twice__i32__(1,)constexpr"'])
+def test_functions_that_are_called_run_in_their_place(name: str) -> None:
     text = write_scalars("""
     %a = tt.call @twice(%n) : (i32) -> i32
     %b = tt.call @twice(%a) : (i32) -> i32
@@ -135,6 +136,7 @@ def test_functions_that_are_called_run_in_their_place() -> None:
     tt.return %0 : i32
   }""",
     )
+    text = text.replace("@twice", f"@{name}")
     o = (ctypes.c_int32 * 1)()
     run(text, (1, 1, 1), [o, o, 5], [o])
     assert o[0] == 20
@@ -185,3 +187,17 @@ def test_large_tiles_run_on_a_stack_of_their_own() -> None:
     x, o = make_floats(600_000), make_floats(600_000)
     run(text, (2, 1, 1), [x, o, 600_000], [x, o])
     assert o[599_999] == 600_000 and o[0] == 1
+
+
+def test_elements_between_the_ends_of_a_strided_row_are_checked() -> None:
+    text = ADD.replace(
+        "    %xs = tt.splat",
+        "    %far = arith.muli %i, %limit : tensor<128xi32> loc(#loc2)\n    %xs = tt.splat",
+    ).replace("tt.addptr %xs, %i", "tt.addptr %xs, %far")
+    x, o = make_floats(64 * 64), make_floats(128)
+    run(text, (1, 1, 1), [x, o, 64], [x, o])
+    assert list(o)[:64] == [number * 64 + 1 for number in range(64)]
+    first, size = ctypes.addressof(x), ctypes.sizeof(x)
+    ends = [(ctypes.c_char * 400).from_address(first), (ctypes.c_char * 400).from_address(first + size - 400)]
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        run(text, (1, 1, 1), [x, o, 64], [*ends, o])

@@ -199,10 +199,16 @@ def bench_compile() -> list[Row]:
     spent = []
     for _ in range(3):
         with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"TORCHDEVICE_CACHE_DIR": folder}):
-            start = time.perf_counter()
+            start = count_processor_time()
             Compiled(text, "softmax_kernel", contracts=True)
-            spent.append(time.perf_counter() - start)
+            spent.append(count_processor_time() - start)
     return [{"what": "first launch of softmax", "s": round(min(spent), 3)}]
+
+
+def count_processor_time() -> float:
+    """Return seconds, with those of the compilers that were run."""
+    found = os.times()
+    return found.user + found.system + found.children_user + found.children_system
 
 
 BENCHES = {

@@ -16,9 +16,24 @@ from .translate import Translation, translate
 #: First addresses, and sizes.
 Ranges = Sequence[tuple[int, int]]
 _BAD_ADDRESS, _ASSERTION, _NO_PROGRESS = 1, 2, 3
-_CODES = {"i1": "?", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "f16": "e", "f32": "f", "f64": "d"}
+_INTEGERS, _ALL_BITS = {"i1", "i8", "i16", "i32", "i64"}, (1 << 64) - 1
+_FLOATS = {"f16": "<e6x", "f32": "<f4x", "f64": "<d"}
 _WRITE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
-_REFRESH = ctypes.CFUNCTYPE(None)
+_REFRESH = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+#: The launches that run, by address: what gives each of them a new table of memory.
+_refreshing: dict[int, Callable[[], None]] = {}
+
+
+@_WRITE
+def _write(text: int, length: int) -> None:
+    """Write what a kernel prints."""
+    sys.stdout.write(ctypes.string_at(text, length).decode(errors="replace"))
+
+
+@_REFRESH
+def _refresh(launch: int) -> None:
+    """Give a launch a table of all memory that is accessible by now."""
+    _refreshing[launch]()
 
 
 class _Launch(ctypes.Structure):
@@ -53,17 +68,18 @@ def _write_table(ranges: Ranges) -> ctypes.Array[ctypes.c_char]:
     return ctypes.create_string_buffer(struct.pack(f"<{len(flat) + 1}Q", len(merged), *flat))
 
 
-def _pack(value: Any, type_: Type) -> bytes:
-    """Return an argument in the eight bytes of its slot."""
-    if type_.is_pointer or type_.element.startswith("desc<"):
-        return struct.pack("<Q", value)
-    if type_.element == "bf16":
-        return struct.pack("<f", value)[2:].ljust(8, b"\0")
-    if type_.element not in _CODES:
-        raise Unsupported(f"an argument of the type {type_.element}")
-    if type_.element[0] == "i":
-        return struct.pack("<Q", int(value) & ((1 << 64) - 1))
-    return struct.pack(f"<{_CODES[type_.element]}", value).ljust(8, b"\0")
+def _choose_packer(type_: Type) -> Callable[[Any], bytes]:
+    """Return what writes an argument into the eight bytes of its slot."""
+    element = type_.element
+    if type_.is_pointer or element.startswith("desc<"):
+        return struct.Struct("<Q").pack
+    if element in _INTEGERS:
+        return lambda value: (int(value) & _ALL_BITS).to_bytes(8, "little")
+    if element == "bf16":
+        return lambda value: struct.pack("<f", value)[2:].ljust(8, b"\0")
+    if element in _FLOATS:
+        return struct.Struct(_FLOATS[element]).pack
+    raise Unsupported(f"an argument of the type {element}")
 
 
 class Compiled:
@@ -72,14 +88,15 @@ class Compiled:
     def __init__(self, ttir: str, name: str, contracts: bool) -> None:
         """Compile a kernel; raise `Unsupported` where that is not possible."""
         translation: Translation = translate(ttir)
-        self._name, self._types, self._sites = name, translation.arguments, translation.sites
+        self._name, self._sites = name, translation.sites
+        self._packers = [_choose_packer(type_) for type_ in translation.arguments]
         self._run = build.load(translation, contracts)
         self._run.argtypes, self._run.restype = (ctypes.c_void_p,), ctypes.c_int
 
     def check_arguments(self, count: int) -> None:
         """Raise `Unsupported` where the arguments are not those of the TTIR."""
-        if count != len(self._types):
-            raise Unsupported(f"{count} arguments for {len(self._types)} of its TTIR")
+        if count != len(self._packers):
+            raise Unsupported(f"{count} arguments for {len(self._packers)} of its TTIR")
 
     def run(
         self,
@@ -90,7 +107,7 @@ class Compiled:
         threads: int,
     ) -> None:
         """Run all programs of a grid; raise CUDA's error for what fails in one of them."""
-        packed = b"".join(_pack(value, type_) for value, type_ in zip(arguments, self._types, strict=True))
+        packed = b"".join([pack(value) for pack, value in zip(self._packers, arguments, strict=True)])
         tables = [_write_table(ranges)]
         launch = _Launch((ctypes.c_int32 * 3)(*grid), threads, packed)
         launch.table = ctypes.addressof(tables[0])
@@ -99,8 +116,13 @@ class Compiled:
             tables.append(_write_table([*ranges, *list_accessible()]))
             launch.table = ctypes.addressof(tables[-1])
 
-        launch.refresh, launch.write = _REFRESH(refresh), _WRITE(_write)
-        failure = self._run(ctypes.addressof(launch))
+        launch.refresh, launch.write = _refresh, _write
+        address = ctypes.addressof(launch)
+        _refreshing[address] = refresh
+        try:
+            failure = self._run(address)
+        finally:
+            del _refreshing[address]
         if failure:
             raise self._describe(failure, launch)
 
@@ -122,8 +144,3 @@ class Compiled:
                 "has not started; here the programs of a grid run a few at a time"
             )
         return RuntimeError(f"the Triton kernel {self._name} needs a larger stack than this system gives a thread")
-
-
-def _write(text: int, length: int) -> None:
-    """Write what a kernel prints."""
-    sys.stdout.write(ctypes.string_at(text, length).decode(errors="replace"))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from .ir import Block, Function, Op, Type, Unsupported, Value
 
 _NAME = r"%[\w$.\-]+(?:#\d+)?"
+_SYMBOL = r'[\w$.]+|"[^"]*"'
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _OPENING, _CLOSING = "<([{", ")]}"
 _ENTRY = ""
@@ -150,7 +151,7 @@ class _Parser:
         self._functions = {
             found[1]: at
             for at, line in enumerate(self._lines)
-            if (found := re.match(r"tt\.func .*?@([\w$.]+)\(", line))
+            if (found := re.match(rf"tt\.func .*?@({_SYMBOL})\(", line))
         }
 
     # ------------------------------------------------------------- functions
@@ -164,7 +165,7 @@ class _Parser:
 
     def _parse_function(self, at: int, given: Sequence[Value] | None) -> tuple[list[Value], dict[str, Block]]:
         head = self._lines[at]
-        start = head.index("(")
+        start = re.search(rf"@({_SYMBOL})\(", head).end() - 1  # type: ignore[union-attr]
         end = next(i for i, depth in enumerate(_depths(head[start:])) if depth == 0)
         scope, args = _Scope(), []
         for index, part in enumerate(_split(head[start + 1 : start + end])):
@@ -210,7 +211,7 @@ class _Parser:
 
     def _inline(self, op: Op, scope: _Scope) -> list[Op]:
         """Read the body of a function that is called, in the place of the call."""
-        name = op.find(r"@([\w$.]+)\(")
+        name = op.find(rf"@({_SYMBOL})\(")
         after = self._at
         _, blocks = self._parse_function(self._functions[name], op.operands)
         self._at = after

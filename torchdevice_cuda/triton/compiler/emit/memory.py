@@ -70,7 +70,7 @@ class _Access:
     def write_lvalue(self, way: _Way, index: str, nest: Nest) -> str:
         """Return an element in device memory."""
         if way.row and way.is_checked:
-            return f"{way.row}[{index}]"
+            return f"{way.row}[{index} * {way.stride}]" if way.stride else f"{way.row}[{index}]"
         pointer = f"{way.row} + {index}" if way.row else self.write_at(self.pointers, index, nest)
         return f"*{pointer}" if way.is_checked else f"*check(program, {self.site}, {pointer})"
 
@@ -83,10 +83,12 @@ class _Access:
 class _Way(NamedTuple):
     """How the elements of a row are reached."""
 
-    #: a pointer to the first, if they are contiguous
+    #: a pointer to the first, if they are at equal distances
     row: str
     is_checked: bool
     is_masked: bool
+    #: their distance, if that is the same for all
+    stride: str = ""
 
 
 _Body = Callable[[str, Nest], None]
@@ -114,11 +116,15 @@ def _write_row(access: _Access, make: _Make) -> str:
             _write_contiguous(access, row, count, is_prefix, make)
         with writer.braces("else"):
             access.write_row_loop(count, make(_Way("", False, not is_prefix)))
-    elif step is not None and is_prefix and not pointers.wraps:
-        with writer.braces(f"if ({count} > 0)"):
-            first, last = access.define(pointers, "0"), access.define(pointers, f"({count} - 1)")
-            writer.put(f"check_between(program, {access.site}, {first}, {last});")
-        access.write_row_loop(count, make(_Way("", True, False)))
+    elif step is not None and is_prefix and not pointers.wraps and access.size > 1:
+        first, second = access.define(pointers, "0"), access.define(pointers, "1")
+        last = access.define(pointers, f"({count} - 1)")
+        stride = writer.name("d")
+        writer.put(f"const int64_t {stride} = {second} - {first};")
+        with writer.braces(f"if (is_strided_row(program, {access.site}, {first}, {last}, {stride}, {count}))"):
+            access.write_row_loop(count, make(_Way(first, True, False, stride)))
+        with writer.braces("else"):
+            access.write_row_loop(count, make(_Way("", False, False)))
     else:
         access.write_row_loop(count, make(_Way("", False, not is_prefix)))
     return count
@@ -148,7 +154,7 @@ def load_tile(emitter: Emitter, op: Op, pointers: Tile, mask: Tile | None, other
     access = _Access(emitter, op, pointers, mask)
     writer = emitter.writer
     if not type_.shape:
-        read = f"*check(program, {access.site}, {pointers.text})"
+        read = f"read_scalar(check(program, {access.site}, {pointers.text}))"
         if mask is not None:
             read = f"{mask.text} ? {read} : {other.text if other is not None else f'({access.c_type})0'}"
         emitter.set(op.results[0], writer.define(type_, read))

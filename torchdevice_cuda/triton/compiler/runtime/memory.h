@@ -19,7 +19,7 @@ struct Launch {
   const int64_t* arguments;
   const Table* table;
   // Replaces the table by one of all memory that is accessible by now.
-  void (*refresh)(void);
+  void (*refresh)(Launch* launch);
   void (*write)(const char* text, int64_t length);
   int32_t failure;
   int32_t site;
@@ -74,7 +74,7 @@ TTC_COLD static bool look_up(Program& program, int site, uintptr_t address, uint
   Range& seen = program.seen[site];
   if (find_range(__atomic_load_n(&launch.table, __ATOMIC_ACQUIRE), seen, address, bytes)) return true;
   if (!may_refresh) return false;
-  launch.refresh();
+  launch.refresh(&launch);
   return find_range(__atomic_load_n(&launch.table, __ATOMIC_ACQUIRE), seen, address, bytes);
 }
 
@@ -90,15 +90,13 @@ TTC_INLINE T* check(Program& program, int site, T* address, int64_t count = 1) {
     fail(program, BAD_ADDRESS, site, at);
   return address;
 }
-// Elements at equal distances, between two of them.
+// Whether elements are at equal distances, and all memory between the first and the last is accessible.
 template <class T>
-TTC_INLINE void check_between(Program& program, int site, T* one, T* other) {
-  T* const low = one < other ? one : other;
-  T* const high = one < other ? other : one;
-  const uintptr_t at = (uintptr_t)low, bytes = (uintptr_t)high - at + sizeof(T);
-  if (__builtin_expect(holds(program.seen[site], at, bytes), 1) || look_up(program, site, at, bytes, false)) return;
-  check(program, site, low);
-  check(program, site, high);
+TTC_INLINE bool is_strided_row(Program& program, int site, T* first, T* last, int64_t stride, int64_t count) {
+  if (count <= 0) return true;
+  if (((intptr_t)last - (intptr_t)first) != stride * (count - 1) * (int64_t)sizeof(T)) return false;
+  T* const low = first < last ? first : last;
+  return is_accessible(program, site, low, (stride < 0 ? -stride : stride) * (count - 1) + 1);
 }
 
 // Whether two rows share memory.
@@ -127,13 +125,24 @@ TTC_INLINE int count_selected(int size, F is_selected) {
   return low;
 }
 
-// Atomic operations by compare and exchange, of 1, 2, 4 or 8 bytes.
-template <class T, class F>
-TTC_INLINE T change_atomically(T* address, F change) {
+template <class T>
+struct bits_of {
   typedef typename choose<
       sizeof(T) == 8, uint64_t,
       typename choose<sizeof(T) == 4, uint32_t, typename choose<sizeof(T) == 2, uint16_t, uint8_t>::type>::type>::type
-      Bits;
+      type;
+};
+// A scalar: another program may change it while a loop waits for that.
+template <class T>
+TTC_INLINE T read_scalar(const T* address) {
+  typedef typename bits_of<T>::type Bits;
+  return bits_as<T>((Bits)__atomic_load_n((const Bits*)address, __ATOMIC_RELAXED));
+}
+
+// Atomic operations by compare and exchange, of 1, 2, 4 or 8 bytes.
+template <class T, class F>
+TTC_INLINE T change_atomically(T* address, F change) {
+  typedef typename bits_of<T>::type Bits;
   Bits seen = __atomic_load_n((Bits*)address, __ATOMIC_RELAXED), next;
   do {
     next = bits_as<Bits>((T)change(bits_as<T>(seen)));
