@@ -70,3 +70,8 @@ def test_every_kernel_of_the_language_is_compiled() -> None:
     found = run_program("language.py", "compiled")
     assert sorted(found["found"]) == sorted(CASES)
     assert found["interpreted"] == []
+
+
+@pytest.mark.parametrize("function", ["scaled_products", "maps"])
+def test_functions_that_the_interpreter_lacks_are_torchs(function: str) -> None:
+    assert run_program("language.py", "compiled")[function] < 1e-5

@@ -132,6 +132,30 @@ def shapes():
 
 
 @triton.jit
+def compare(a, b):
+    if a < b:
+        return -1
+    elif a > b:
+        return 1
+    else:
+        return 0
+
+
+@triton.jit
+def map_kernel(x, y, o, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(o + i, tl.map_elementwise(compare, tl.load(x + i), tl.load(y + i)))
+
+
+def maps():
+    """Return what the kernel computes, and what torch does: the interpreter has no such function."""
+    x, y, o = fill(64), fill(64).roll(1), torch.zeros(64, dtype=torch.int32, device="cuda")
+    y[::5] = x[::5]
+    map_kernel[(1,)](x, y, o, N=64)
+    return o, torch.sign(x - y).int()
+
+
+@triton.jit
 def gather_kernel(x, at, o, h, N: tl.constexpr):
     i = tl.arange(0, N)
     index = tl.load(at + i)
@@ -199,6 +223,31 @@ def batched_products():
     a, b, o = fill(4 * 256), fill(4 * 256, start=1), torch.zeros(4 * 256, device="cuda")
     batched_dot_kernel[(1,)](a, b, o, B=4, N=16)
     return [o]
+
+
+@triton.jit
+def scaled_kernel(a, sa, b, sb, o, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    m, n, k = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, K)
+    group = tl.arange(0, K // 32)[None, :]
+    x, y = tl.load(a + m * K + k[None, :]), tl.load(b + k[:, None] * N + n)
+    s, t = tl.load(sa + m * (K // 32) + group), tl.load(sb + tl.arange(0, N)[:, None] * (K // 32) + group)
+    tl.store(o + m * N + n, tl.dot_scaled(x, s, "e4m3", y, t, "e5m2"))
+    tl.store(o + M * N + m * N + n, tl.dot_scaled(x, s, "e4m3", y, None, "e5m2"))
+
+
+def scaled_products():
+    """Return what the kernel computes, and what torch does: the interpreter has no such products."""
+    m, n, k = 32, 64, 64
+    a, b = fill(m * k).to(torch.float8_e4m3fn), fill(k * n, start=3).to(torch.float8_e5m2)
+    sa = (torch.arange(m * k // 32, device="cuda") % 9 + 123).to(torch.uint8)
+    sb = (torch.arange(n * k // 32, device="cuda") % 7 + 124).to(torch.uint8)
+    o = torch.zeros(2 * m * n, device="cuda")
+    scaled_kernel[(1,)](a, sa, b, sb, o, M=m, N=n, K=k)
+    left = a.float().reshape(m, k // 32, 32) * torch.exp2(sa.float() - 127).reshape(m, -1, 1)
+    right = b.float().reshape(k, n)
+    scales = torch.exp2(sb.float() - 127).reshape(n, -1).repeat_interleave(32, 1).T
+    wanted = [left.reshape(m, k) @ (right * scales), left.reshape(m, k) @ right]
+    return o, torch.cat([part.reshape(-1) for part in wanted])
 
 
 @triton.jit

@@ -155,7 +155,7 @@ def _place(context: Context) -> Any:
 
 @patch(f"{_CLASS}.__init__", "triton.runtime.driver.driver", f"{_COMPILER}.<Source>.make_ir", traits=Trait.SUBSTITUTE)
 def drivers(context: Context) -> None:
-    """Triton's driver asks NVIDIA's for the GPU and has it run what was compiled: we answer, and triton interprets.
+    """Triton's driver asks NVIDIA's for the GPU and has it run what was compiled: we answer, and the host computes.
 
     Its table of drivers is where the class is found: triton 3.2, of torch 2.6, loads their modules under no name.
     """

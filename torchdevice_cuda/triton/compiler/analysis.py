@@ -13,7 +13,7 @@ SHAPED = {
 }  # fmt: skip
 _ELEMENTWISE = {
     "tt.addptr", "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.mulhiui", "tt.precise_sqrt", "tt.precise_divf",
-    "tt.extern_elementwise", "tt.int_to_ptr", "tt.ptr_to_int",
+    "tt.approx_divf", "tt.extern_elementwise", "tt.int_to_ptr", "tt.ptr_to_int",
 }  # fmt: skip
 #: Integer operations that are not repeated for each use.
 _COSTLY = {"tt.mulhiui", "tt.extern_elementwise"}

@@ -68,6 +68,8 @@ class Op:
     text: str = ""
     line: str = ""
     regions: list[Block] = dataclasses.field(default_factory=list)
+    #: the labels of the blocks of a region that has several, which are its regions here
+    labels: list[str] = dataclasses.field(default_factory=list)
     #: the labels that a branch leads to, with the arguments of their blocks
     targets: list[tuple[str, list[Value]]] = dataclasses.field(default_factory=list)
 

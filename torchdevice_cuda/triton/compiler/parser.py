@@ -174,19 +174,26 @@ class _Parser:
             scope.set(name, value)
             args.append(value)
         self._at = at + 1
-        blocks = {_ENTRY: Block(args)}
+        blocks = self._parse_blocks(scope, args)
+        self._at += 1
+        return args, blocks
+
+    def _parse_blocks(self, scope: _Scope, args: list[Value]) -> dict[str, Block]:
+        """Read all blocks up to the line that closes them, which is left."""
         label = _ENTRY
         headers = self._list_labels(scope)
+        blocks: dict[str, Block] = {}
+        if not self._lines[self._at].startswith("^"):
+            blocks[label] = Block(args)
         while not self._lines[self._at].startswith("}"):
             line = self._lines[self._at]
             if line.startswith("^"):
-                label = line[1:].partition("(")[0].partition(":")[0]
+                label = _read_label(line)
                 blocks[label] = Block(headers[label])
                 self._at += 1
                 continue
             blocks[label].ops += self._parse_op(scope)
-        self._at += 1
-        return args, blocks
+        return blocks
 
     def _list_labels(self, scope: _Scope) -> dict[str, list[Value]]:
         """Define the arguments of a function's blocks; a branch may come before them."""
@@ -194,7 +201,7 @@ class _Parser:
         while depth or not self._lines[at].startswith("}"):
             line = self._lines[at]
             if depth == 0 and line.startswith("^"):
-                found[line[1:].partition("(")[0].partition(":")[0]] = self._parse_block_args(line, scope)
+                found[_read_label(line)] = self._parse_block_args(line, scope)
             depth += line.endswith("{") - line.startswith("}")
             at += 1
         return found
@@ -324,11 +331,16 @@ class _Parser:
     def _parse_with_region(self, name: str, line: str, scope: _Scope) -> Op:
         operands = [scope.get(one) for one in re.findall(_NAME, line[line.index("(") :])]
         op = Op(name, operands, [], line)
-        op.regions.append(self._parse_block(_Scope(scope)))
+        blocks = self._parse_blocks(_Scope(scope), [])
+        op.regions, op.labels = list(blocks.values()), list(blocks)
         closing = self._lines[self._at]
         self._at += 1
         op.results = [Value(type_) for type_ in _types(closing.split("->", 1)[1])] if "->" in closing else []
         return op
+
+
+def _read_label(line: str) -> str:
+    return re.split(r"[(:]", line[1:], maxsplit=1)[0]
 
 
 def _result_types(name: str, signature: str, count: int) -> list[Type]:

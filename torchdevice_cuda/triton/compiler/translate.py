@@ -60,8 +60,8 @@ def _translate(text: str) -> Translation:
         c_type = name_type(value.type.element) if descriptor is None else name_type(descriptor.base.type.element)
         arguments.append(f"    {c_type} const arg{number} = *({c_type}*)(arguments + {number});")
         emitter.set(value, Tile(value.type, f"arg{number}") if descriptor is None else descriptor)
-    control.Branches(emitter).emit("")
     writer = emitter.writer
+    control.Branches(emitter, function.blocks, lambda last: writer.put("return;")).emit("")
     source = _SOURCE.format(
         arguments="\n".join(arguments), body="\n".join(writer.lines), sites=len(writer.sites), stack=writer.stack
     )

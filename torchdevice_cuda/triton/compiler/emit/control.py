@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..ir import Block, Op, Unsupported, Value
 from ..tiles import Nest, Tile, flatten, name_type
@@ -163,10 +163,11 @@ def _while(emitter: Emitter, op: Op) -> None:
 
 
 class Branches:
-    """Blocks of a function, which end by branches: early returns. They never lead back."""
+    """Blocks that end by branches, of a kernel or of a function of elements. They never lead back."""
 
-    def __init__(self, emitter: Emitter) -> None:
-        self._emitter, self._written = emitter, 0
+    def __init__(self, emitter: Emitter, blocks: dict[str, Block], finish: Callable[[Op], None]) -> None:
+        """`finish` writes the operation that ends all of them."""
+        self._emitter, self._blocks, self._finish, self._written = emitter, blocks, finish, 0
 
     def emit(self, label: str) -> None:
         """Write a block and those that it leads to."""
@@ -174,10 +175,8 @@ class Branches:
         if self._written > _MOST_BLOCKS:
             raise Unsupported(f"more than {_MOST_BLOCKS} branches")
         emitter = self._emitter
-        last = emitter.emit_block(emitter.function.blocks[label])
-        if last.name == "tt.return":
-            emitter.writer.put("return;")
-        elif last.name == "cf.br":
+        last = emitter.emit_block(self._blocks[label])
+        if last.name == "cf.br":
             self._follow(*last.targets[0])
         elif last.name == "cf.cond_br":
             condition = emitter.get(last.operands[0]).text
@@ -185,15 +184,42 @@ class Branches:
                 with emitter.writer.braces(head):
                     self._follow(target, given)
         else:
-            raise Unsupported(f"the operation {last.name}")
+            self._finish(last)
 
     def _follow(self, label: str, given: Sequence[Value]) -> None:
         emitter = self._emitter
         tiles = [emitter.get(value) for value in given]
         tiles = [emitter.writer.store(tile) if tile.rows else tile for tile in tiles]
-        for value, tile in zip(emitter.function.blocks[label].args, tiles, strict=True):
+        for value, tile in zip(self._blocks[label].args, tiles, strict=True):
             emitter.set(value, tile)
         self.emit(label)
 
 
-HANDLERS: dict[str, Handler] = {"scf.for": _for, "scf.if": _if, "scf.while": _while}
+def _map(emitter: Emitter, op: Op) -> None:
+    """Write a function of elements that may have branches."""
+    of, writer = emitter.list_operands(op), emitter.writer
+    if op.read_int("pack") != 1:
+        raise Unsupported("map_elementwise of several elements at once")
+    results = [writer.declare(result.type) for result in op.results]
+    blocks = dict(zip(op.labels, op.regions, strict=True))
+
+    def body(at: list[str], nest: Nest) -> None:
+        for value, tile in zip(op.regions[0].args, of, strict=True):
+            emitter.set(value, Tile(value.type, writer.at(tile, at, nest)))
+
+        def finish(last: Op) -> None:
+            for result, value in zip(results, last.operands, strict=True):
+                writer.put(f"{writer.at(result, at, nest)} = {emitter.get(value).text};")
+            writer.put("return;")
+
+        lines, writer.lines = writer.lines, []
+        Branches(emitter, blocks, finish).emit(op.labels[0])
+        written, writer.lines = writer.lines, lines
+        nest.inner.extend(["[&]() __attribute__((always_inline)) {", *written, "}();"])
+
+    writer.write_nest(of[0].shape, body)
+    for result, tile in zip(op.results, results, strict=True):
+        emitter.set(result, tile)
+
+
+HANDLERS: dict[str, Handler] = {"scf.for": _for, "scf.if": _if, "scf.while": _while, "tt.map_elementwise": _map}

@@ -53,6 +53,7 @@ _TEMPLATES = {
     "tt.ptr_to_int": "(int64_t){0}",
     "tt.mulhiui": "multiply_high({0}, {1})",
     "tt.precise_sqrt": "({t})fn_sqrt({w0})",
+    "tt.approx_divf": "({t})({w0} / {w1})",
     "tt.precise_divf": "({t})({w0} / {w1})",
     "math.absi": "fn_abs<{t}>({0})",
     "math.fma": "({t})fn_fma({w0}, {w1}, {w2})",

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from ..ir import Op, Type
+from ..ir import Op, Type, Unsupported
 from ..tiles import Nest, Tile, flatten, name_type
 from .emitter import Emitter, Handler
 
 
 def _dot(emitter: Emitter, op: Op) -> None:
     left, right, addend = emitter.list_operands(op)[:3]
+    precision = op.text.partition("inputPrecision = ")[2].split(",")[0].split(" ")[0]
+    _multiply(emitter, op, left, right, addend, has_tf32=left.type.element == "f32" and precision == "tf32")
+
+
+def _multiply(emitter: Emitter, op: Op, left: Tile, right: Tile, addend: Tile, has_tf32: bool) -> None:
     type_ = op.results[0].type
     *batches, rows, columns = type_.shape
     depth = left.shape[-1]
-    precision = op.text.partition("inputPrecision = ")[2].split(",")[0].split(" ")[0]
-    has_tf32 = left.type.element == "f32" and precision == "tf32"
     factor = _choose_factor(left.type.element, type_.element)
     turned = _store_factor(emitter, left, factor, has_tf32, turned=True)
     plain = _store_factor(emitter, right, factor, has_tf32, turned=False)
@@ -28,6 +32,37 @@ def _dot(emitter: Emitter, op: Op) -> None:
     if target.type.element != type_.element:
         target = emitter.writer.store(_convert(emitter, target, type_))
     emitter.set(op.results[0], target)
+
+
+#: The formats of scaled products whose elements have a byte or two of their own.
+_SCALED = {"e4m3", "e5m2", "bf16", "fp16"}
+_ELEMENTS_OF_A_SCALE = 32
+
+
+def _dot_scaled(emitter: Emitter, op: Op) -> None:
+    """Multiply matrices whose elements have a common power of two, in groups along the inner dimension."""
+    formats = {op.find(r"lhs = (\w+)"), op.find(r"rhs = (\w+)")}
+    if not formats <= _SCALED:
+        raise Unsupported(f"dot_scaled of {', '.join(sorted(formats))}")
+    operands = emitter.list_operands(op)
+    is_scaled = [bool(part.strip().startswith("scale")) for part in re.split(r"%[\w$.\-#]+", op.text)[1:]]
+    left = operands.pop(0)
+    left = _scale(emitter, left, operands.pop(0), is_left=True) if is_scaled[0] else left
+    right = operands.pop(0)
+    is_right_scaled = is_scaled[2 if is_scaled[0] else 1]
+    right = _scale(emitter, right, operands.pop(0), is_left=False) if is_right_scaled else right
+    _multiply(emitter, op, left, right, operands[0], has_tf32=False)
+
+
+def _scale(emitter: Emitter, tile: Tile, scales: Tile, is_left: bool) -> Tile:
+    """Return elements times their scales, which are exponents of two with a bias; 255 is no number."""
+
+    def formula(at: Sequence[str], nest: Nest) -> str:
+        outer, inner = (at[0], at[1]) if is_left else (at[1], at[0])
+        code = emitter.writer.at(scales, [outer, f"({inner} / {_ELEMENTS_OF_A_SCALE})"], nest)
+        return f"((float){emitter.writer.at(tile, at, nest)} * scale_of((uint8_t){code}))"
+
+    return Tile(tile.type.with_element("f32"), formula=formula)
 
 
 def _choose_factor(element: str, result: str) -> str:
@@ -77,7 +112,7 @@ def _is_in_place(emitter: Emitter, op: Op, addend: Tile) -> bool:
     """Return whether the addend is an array that a loop carries, used here alone and replaced by the result."""
     uses = emitter.uses
     users = uses.users.get(op.results[0], [])
-    if not addend.is_array or len(uses.users[op.operands[2]]) != 1 or len(users) != 1:
+    if op.name != "tt.dot" or not addend.is_array or len(uses.users[op.operands[2]]) != 1 or len(users) != 1:
         return False
     last = users[0]
     if last.name != "scf.yield" or uses.block_of[last] is not uses.block_of[op]:
@@ -87,4 +122,4 @@ def _is_in_place(emitter: Emitter, op: Op, addend: Tile) -> bool:
     return place < len(carried) and carried[place] is op.operands[2]
 
 
-HANDLERS: dict[str, Handler] = {"tt.dot": _dot}
+HANDLERS: dict[str, Handler] = {"tt.dot": _dot, "tt.dot_scaled": _dot_scaled}

@@ -215,5 +215,8 @@ HANDLERS: dict[str, Handler] = {
     "ub.poison": _poison,
     "tt.elementwise_inline_asm": _refuse_assembly,
 }
-#: Operations that order accesses of threads: a program is one thread.
-HANDLERS |= dict.fromkeys(("gpu.barrier", "ttg.barrier", "llvm.intr.assume"), lambda emitter, op: None)
+#: Operations that order threads or launches: a program is one thread, and a launch ends before the next begins.
+_ORDERING = (
+    "gpu.barrier", "ttg.barrier", "llvm.intr.assume", "tt.grid_dependency_wait", "tt.grid_dependency_launch_dependents",
+)  # fmt: skip
+HANDLERS |= dict.fromkeys(_ORDERING, lambda emitter, op: None)

@@ -104,6 +104,10 @@ TTC_INLINE T smaller_unsigned(T a, T b) {
 TTC_INLINE float to_tf32(float value) {
   return bits_as<float>(bits_as<uint32_t>(value) & 0xffffe000u);
 }
+// A scale of microscaling formats: a power of two.
+TTC_INLINE float scale_of(uint8_t code) {
+  return code == 255 ? __builtin_nanf("") : code ? bits_as<float>((uint32_t)code << 23) : 5.87747175e-39f;
+}
 template <class T>
 TTC_INLINE T round_toward_zero(float value) {
   const T nearest = (T)value;
