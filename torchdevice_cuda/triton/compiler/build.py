@@ -25,11 +25,13 @@ _log = logging.getLogger(__name__)
 _RUNTIME = Path(__file__).parent / "runtime"
 _FOLDER, _SCRATCH, _ENTRY = "triton", "torchdevice-triton-", "ttc_launch"
 _FLAGS = (
-    "-std=c++17", "-O3", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fno-semantic-interposition",
+    "-std=c++17", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fno-semantic-interposition",
     "-fvisibility=hidden", "-fno-plt", "-w", "-shared", "-fPIC", "-pthread",
 )  # fmt: skip
 #: What makes a compiler use all of this processor.
 _TUNED = {"x86_64": "-march=native", "AMD64": "-march=native", "aarch64": "-mcpu=native", "arm64": "-mcpu=native"}
+#: Longer sources, such as those of sorts, are optimized less: 5,600 lines take 3.7 s instead of 5.6.
+_MOST_LINES = 2000
 #: No kernel takes longer to compile: nothing waits for ever.
 _PATIENCE_S = 300.0
 
@@ -37,7 +39,9 @@ _PATIENCE_S = 300.0
 def load(translation: Translation, contracts: bool) -> Any:
     """Return the function that launches a kernel; `contracts`: products and sums become one operation, as on a GPU."""
     compiler = _find_compiler()
-    command = [*_FLAGS, *_tune(), f"-ffp-contract={'fast' if contracts else 'off'}"]
+    is_long = translation.source.count("\n") > _MOST_LINES
+    level = ["-O1", "-ftree-vectorize"] if is_long else ["-O3"]
+    command = [*_FLAGS, *level, *_tune(), f"-ffp-contract={'fast' if contracts else 'off'}"]
     facts = (translation.source, _digest_runtime(), compiler, _identify(compiler), *command, half.identify_processor())
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
     build = functools.partial(_compile, compiler, command, translation)

@@ -24,16 +24,17 @@ _REFRESH = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _refreshing: dict[int, Callable[[], None]] = {}
 
 
-@_WRITE
 def _write(text: int, length: int) -> None:
     """Write what a kernel prints."""
     sys.stdout.write(ctypes.string_at(text, length).decode(errors="replace"))
 
 
-@_REFRESH
 def _refresh(launch: int) -> None:
     """Give a launch a table of all memory that is accessible by now."""
     _refreshing[launch]()
+
+
+_WRITING, _REFRESHING = _WRITE(_write), _REFRESH(_refresh)
 
 
 class _Launch(ctypes.Structure):
@@ -116,7 +117,7 @@ class Compiled:
             tables.append(_write_table([*ranges, *list_accessible()]))
             launch.table = ctypes.addressof(tables[-1])
 
-        launch.refresh, launch.write = _refresh, _write
+        launch.refresh, launch.write = _REFRESHING, _WRITING
         address = ctypes.addressof(launch)
         _refreshing[address] = refresh
         try:

@@ -48,15 +48,24 @@ def is_float(element: str) -> bool:
 class Nest:
     """Loops that are being written: for each, what is computed outside of the next."""
 
-    def __init__(self, indices: Sequence[str]) -> None:
-        self.indices = list(indices)
-        self.bodies: list[list[str]] = [[] for _ in range(len(self.indices) + 1)]
+    def __init__(self, indices: Sequence[str], shape: tuple[int, ...] = (), flat: str = "") -> None:
+        """`flat`: the index of one loop in the place of several over a shape, from which `indices` are computed."""
+        self.indices, self.shape, self.flat = list(indices), shape, flat
+        self.bodies: list[list[str]] = [[] for _ in range(2 if flat else len(self.indices) + 1)]
         self.known: dict[tuple[int, tuple[str, ...]], str] = {}
 
     def find_level(self, at: Sequence[str]) -> int:
         """Return the loop in which an element's value is known: the innermost whose index it uses."""
         used = set(re.findall(r"[A-Za-z_]\w*", " ".join(at)))
+        if self.flat:
+            return int(not used.isdisjoint(self.indices))
         return max((level + 1 for level, index in enumerate(self.indices) if index in used), default=0)
+
+    def flatten(self, at: Sequence[str], shape: tuple[int, ...]) -> str:
+        """Return the place of an element in an array."""
+        if self.flat and shape == self.shape and list(at) == self.indices:
+            return self.flat
+        return flatten(at, shape)
 
     @property
     def inner(self) -> list[str]:
@@ -124,6 +133,15 @@ class Tile:
     def text(self) -> str:
         """A scalar in C++."""
         return self.literal or self.name
+
+
+def split_index(flat: str, indices: Sequence[str], shape: Sequence[int]) -> list[str]:
+    """Return lines that define the indices of a place in an array."""
+    lines, rest = list[str](), 1
+    for index, size in zip(reversed(indices), reversed(shape), strict=True):
+        lines.append(f"const int {index} = {flat} / {rest} % {size};")
+        rest *= size
+    return lines
 
 
 def flatten(at: Sequence[str], shape: Sequence[int]) -> str:

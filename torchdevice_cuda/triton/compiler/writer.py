@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 from .ir import Type, Unsupported
-from .tiles import Nest, Tile, count_bytes, flatten, name_type
+from .tiles import Nest, Tile, count_bytes, name_type, split_index
 
 _LARGEST_STACK = 1 << 29
+#: Tiles of more dimensions are one loop: compilers unroll many short ones. Sorting makes a dimension of every bit.
+_MOST_LOOPS = 3
 
 
 class Writer:
@@ -49,20 +52,33 @@ class Writer:
     @contextlib.contextmanager
     def loops(self, shape: Sequence[int], stem: str = "r") -> Iterator[list[str]]:
         """Write loops around what is written inside; the value is their indices."""
+        indices = [self.name(stem) for _ in shape]
+        if len(shape) > _MOST_LOOPS:
+            flat = self.name(stem)
+            with self.braces(f"for (int {flat} = 0; {flat} < {math.prod(shape)}; {flat}++)"):
+                for line in split_index(flat, indices, shape):
+                    self.put(line)
+                yield indices
+            return
         with contextlib.ExitStack() as stack:
-            indices = [self.name(stem) for _ in shape]
             for index, size in zip(indices, shape, strict=True):
                 stack.enter_context(self.braces(f"for (int {index} = 0; {index} < {size}; {index}++)"))
             yield indices
 
-    def write_nest(self, shape: Sequence[int | str], body: Callable[[list[str], Nest], None]) -> None:
+    def write_nest(self, shape: tuple[int, ...], body: Callable[[list[str], Nest], None]) -> None:
         """Write loops over a shape; `body` fills the innermost."""
-        nest = Nest([self.name("i") for _ in shape])
+        is_flat = len(shape) > _MOST_LOOPS
+        nest = Nest([self.name("i") for _ in shape], shape, self.name("i") if is_flat else "")
+        sizes = [math.prod(shape)] if is_flat else shape
+        if is_flat:
+            nest.inner.extend(split_index(nest.flat, nest.indices, shape))
         body(nest.indices, nest)
         with contextlib.ExitStack() as stack:
             for line in nest.bodies[0]:
                 self.put(line)
-            for index, size, lines in zip(nest.indices, shape, nest.bodies[1:], strict=True):
+            for index, size, lines in zip(
+                [nest.flat] if is_flat else nest.indices, sizes, nest.bodies[1:], strict=True
+            ):
                 stack.enter_context(self.braces(f"for (int {index} = 0; {index} < {size}; {index}++)"))
                 for line in lines:
                     self.put(line)
@@ -94,7 +110,7 @@ class Writer:
         if tile.literal or not tile.shape:
             return tile.text
         if tile.formula is None:
-            return f"{tile.name}[{flatten(at, tile.shape)}]"
+            return f"{tile.name}[{nest.flatten(at, tile.shape)}]"
         key = id(tile), tuple(at)
         if key not in nest.known:
             expression = tile.formula(at, nest)
