@@ -41,6 +41,7 @@ CHANGED: dict[str, Any] = {
     "nvidia_smi": True,
     "hide_from": (__name__,),
     "triton": "interpreted",
+    "compile": "triton",
 }
 ACTING = [option.field for option in settings.OPTIONS if not option.chooses_driver]
 PAIRS = [(field, driver) for field in ACTING for driver in settings.DRIVERS]
@@ -101,9 +102,10 @@ def acting(driver: str, fields: list[str], **others: Any) -> Place:
     return PLACES[driver].but(**changed, **others)
 
 
-#: Settings whose effects others would hide; tests of their own have the last two.
+#: Settings whose effects others would hide.
 APART = ["allow_redirects", "gpu", "mlx", "nvidia_smi", "hide_from", "triton"]
-ALONE = ["visible_devices", "report"]
+#: Settings with tests of their own.
+ALONE = ["visible_devices", "report", "compile"]
 TOGETHER = [[field for field in ACTING if field not in APART + ALONE], APART]
 GROUPS = [(acting(driver, fields), fields) for driver in settings.DRIVERS for fields in TOGETHER]
 #: With one device, all are hidden; of two, one.
@@ -248,6 +250,7 @@ def test_every_setting_that_acts_is_probed() -> None:
     assert set(PROBES) == set(ACTING) - set(ALONE)
     probed = {(field, place.driver) for place, fields in GROUPS for field in fields if field in place.settings}
     probed |= {("visible_devices", driver) for driver in HIDING} | {("report", driver) for driver in PLACES}
+    probed |= {("compile", "virtual")}  # tests/native/test_compile_triton.py
     assert probed == set(PAIRS) - set(pairs(Ignored)) - set(pairs(Refused))
 
 

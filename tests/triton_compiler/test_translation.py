@@ -62,6 +62,35 @@ def test_memory_that_is_new_is_looked_up_before_an_error() -> None:
     assert asked == [1] and o[127] == 128
 
 
+ENDINGS = {
+    "condition": """
+    %b = arith.cmpi slt, %c0, %n : i32
+    scf.if %b {
+      tt.store %o, %n : !tt.ptr<i32>
+    } else {
+      %d = arith.cmpi slt, %n, %c0 : i32
+      scf.if %d {
+        tt.store %o, %c1 : !tt.ptr<i32>
+      }
+    }
+""",
+    "loop": """
+    scf.for %i = %c0 to %n step %c1  : i32 {
+      %v = tt.load %o : !tt.ptr<i32>
+      %w = arith.addi %v, %c1 : i32
+      tt.store %o, %w : !tt.ptr<i32>
+    }
+""",
+}
+
+
+@pytest.mark.parametrize(("body", "number", "stored"), [("condition", 5, 5), ("condition", -5, 1), ("loop", 4, 4)])
+def test_blocks_that_yield_nothing_run_their_last_operation(body: str, number: int, stored: int) -> None:
+    x = (ctypes.c_int32 * 1)()
+    run(write_scalars(ENDINGS[body]), (1, 1, 1), [x, x, number], [x])
+    assert x[0] == stored
+
+
 ARITHMETIC = {
     "divsi": (lambda a, b: -1 if b == 0 else int(a / b)),
     "remsi": (lambda a, b: a if b == 0 else a - b * int(a / b)),

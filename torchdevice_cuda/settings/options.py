@@ -264,7 +264,7 @@ OPTIONS: tuple[Option, ...] = (
         "language of the code that torch.compile generates for the GPU",
         "cpp",
         "triton",
-        link="other-kernels.md#triton",
+        link="other-kernels.md#torchcompile",
         exceptions={
             CUDA: Ignored("torch generates Triton for a real GPU"),
             MPS: Ignored("torch generates Metal for an Apple GPU"),

@@ -11,6 +11,8 @@ _NAME = r"%[\w$.\-]+(?:#\d+)?"
 _SYMBOL = r'[\w$.]+|"[^"]*"'
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _OPENING, _CLOSING = "<([{", ")]}"
+#: Operations that end a block of a loop or a condition.
+_ENDS = ("scf.yield", "scf.condition")
 _ENTRY = ""
 
 
@@ -241,6 +243,8 @@ class _Parser:
             if self._lines[self._at].startswith("^"):
                 raise Unsupported("branches within a region")
             block.ops += self._parse_op(scope)
+        if not block.ops or block.last.name not in _ENDS:
+            block.ops.append(Op("scf.yield", [], []))  # MLIR does not print one that yields nothing
         return block
 
     def _parse_op(self, scope: _Scope) -> list[Op]:
