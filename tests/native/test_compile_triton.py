@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import math
+from pathlib import Path
 from unittest import mock
 
 import pytest
 import torch
 from harness import STOCK, VIRTUAL, child
+from harness.processes import python
 from torch import nn
 
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
@@ -98,3 +101,14 @@ def test_without_triton_the_setting_is_refused() -> None:
     ):
         torchdevice_cuda.activate(driver="virtual", compile="triton")
     assert not torch.cuda.is_available()
+
+
+@needs_triton
+@pytest.mark.native
+def test_compile_workers_know_the_gpu(tmp_path: Path) -> None:
+    """Inductor starts them with a path of its own."""
+    program = "import torch; print(torch.compile(lambda x: x.sin() + 1)(torch.ones(9, device='cuda')).sum().item())"
+    environment = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "TORCHINDUCTOR_COMPILE_THREADS": "2"}
+    command = ("-m", "torchdevice_cuda", "--driver", "virtual", "--compile", "triton", "-c", program)
+    done = python(*command, environment=environment)
+    assert float(done.out) == pytest.approx(9 * (math.sin(1) + 1), rel=1e-6)

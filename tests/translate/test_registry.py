@@ -7,6 +7,7 @@ import collections
 import contextlib
 import functools
 import importlib
+import importlib.util
 import inspect
 import sys
 import types
@@ -35,11 +36,14 @@ from .test_triton import nvidia
 PACKAGE = Path(__file__).resolve().parents[2] / "torchdevice_cuda"
 #: Each with a compiler in use: some names are changed only then. And where a report alone is the reason.
 COUNTED = tuple(place.but(report="/dev/null") for place in (VIRTUAL, MPS_FAITHFUL))
-PLACES = (CPU, VIRTUAL, VIRTUAL_ACCELERATE, MPS, MPS_FAITHFUL, MPS_FAITHFUL.but(float64="cpu"), *COUNTED)
+#: And where torch.compile generates Triton, if that is installed.
+TRITON = (VIRTUAL.but(compile="triton"),) if importlib.util.find_spec("triton") else ()
+PLACES = (CPU, VIRTUAL, VIRTUAL_ACCELERATE, MPS, MPS_FAITHFUL, MPS_FAITHFUL.but(float64="cpu"), *COUNTED, *TRITON)
 #: From Python 3.12 on the interpreter tells of errors, and these stay as they are.
 ONLY_BEFORE_MONITORING = "errors."
 #: Patches with nothing to change in a CUDA build.
 ONLY_IN_A_CPU_BUILD = ("version.",)
+ONLY_WITH_TRITON = "compile_triton."
 
 
 def changes() -> list[list[str]]:
@@ -50,7 +54,7 @@ def changes() -> list[list[str]]:
 
     # The compiler's names are changed when it is first asked for something, be it nothing that it can compile.
     importlib.import_module("torch._dynamo.variables.tensor")
-    importlib.import_module("torch._inductor.config")
+    importlib.import_module("torch._inductor.runtime.triton_heuristics")
     importlib.import_module("torch.distributed.fsdp")
     importlib.import_module("torch.nn.attention.flex_attention")
     importlib.import_module("torch.utils.cpp_extension")
@@ -117,6 +121,8 @@ def test_declared_names_are_changed() -> None:
         said = [row for row in said if not row[1].startswith(ONLY_BEFORE_MONITORING)]
     if cuda_of_build():
         said = [row for row in said if not row[1].startswith(ONLY_IN_A_CPU_BUILD)]
+    if not TRITON:
+        said = [row for row in said if not row[1].startswith(ONLY_WITH_TRITON)]
     assert [row for row in said if row[2] == "False" and (row[0], row[1]) not in seen] == []
 
 
@@ -140,7 +146,7 @@ def traits() -> dict[str, list[str]]:
     from torchdevice_cuda.drivers.virtual.driver import VirtualDriver
     from torchdevice_cuda.translate.patches import registered
 
-    asked, had = NONE, Trait.ACCELERATES | Trait.COUNTED  # which the settings turn on
+    asked, had = NONE, Trait.ACCELERATES | Trait.COUNTED | Trait.TRITON_CODE  # which the settings turn on
     for patch in registered():
         asked |= patch.traits | patch.without
     chosen = settings.load({"emulate_mps": True})

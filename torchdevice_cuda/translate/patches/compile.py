@@ -28,7 +28,7 @@ _CALL = "torch._TorchCompileInductorWrapper.__call__"
 _watched = torch._C._len_torch_dispatch_stack
 
 
-def before_compiling(context: Context, prepare: Function) -> None:
+def _before_compiling(context: Context, prepare: Function) -> None:
     """Have something done whenever inductor is about to compile: it is only imported then."""
     original: Function = _WRAPPER.__call__
 
@@ -96,7 +96,7 @@ def inductor(context: Context) -> None:
         context.editor.set(module, "compile_fx", changed)
 
     context.editor.on_undo(done.clear)
-    before_compiling(context, context.editor.later(prepare))
+    _before_compiling(context, context.editor.later(prepare))
 
 
 _SCHEDULER = "torch._inductor.scheduler"
@@ -167,7 +167,7 @@ def kind_of_gpu(context: Context) -> None:
             utils.GPU_TYPES[:] = every
         context.editor.on_undo(utils.get_gpu_type.cache_clear)
 
-    before_compiling(context, prepare)
+    _before_compiling(context, prepare)
 
 
 _OUTPUT = "torch._inductor.output_code"

@@ -15,12 +15,11 @@ from ...drivers.unavailable import DriverUnavailable
 from ..core.context import Context
 from ..core.registry import patch
 from ..core.wrapping import Function, copy_metadata
-from .compile import before_compiling
 
 _ALLOCATE = "_empty_strided_cuda"
 _HEURISTICS = "torch._inductor.runtime.triton_heuristics"
 _UTILS, _WORKERS = "torch._inductor.utils", "python_subprocess_env"
-_CONFIG, _LAUNCHER = "torch._inductor.config", "use_static_cuda_launcher"
+_CONFIG, _LAUNCHER, _THREADS = "torch._inductor.config", "use_static_cuda_launcher", "compile_threads"
 
 
 @patch(f"torch._C._dynamo.guards.{_ALLOCATE}", traits=Trait.TRITON_CODE)
@@ -40,22 +39,20 @@ def allocation(context: Context) -> None:
         context.editor.set(guards, name, copy_metadata(allocate, getattr(guards, name)))
 
 
-@patch(f"{_CONFIG}.{_LAUNCHER}", traits=Trait.TRITON_CODE)
+@patch(f"{_CONFIG}.{_LAUNCHER}", f"{_CONFIG}.{_THREADS}", traits=Trait.TRITON_CODE)
 def launcher(context: Context) -> None:
-    """Torch's own launcher hands a cubin to NVIDIA's driver; Triton's asks ours."""
-    done: list[bool] = []
+    """Torch's own launcher hands a cubin to NVIDIA's driver; Triton's asks ours.
 
-    def prepare() -> None:
-        if done:
-            return
-        done.append(True)
-        from torch._inductor import config
+    Where child processes are not activated, as with ``activate()``, kernels are compiled in this one.
+    """
 
+    def choose(config: types.ModuleType) -> None:
         for name in present(config, (_LAUNCHER,)):
             context.editor.configure(config, name, False)
+        if not os.environ.get("TORCHDEVICE_AUTO"):
+            context.editor.configure(config, _THREADS, 1)
 
-    context.editor.on_undo(done.clear)
-    before_compiling(context, context.editor.later(prepare))
+    context.editor.on_undo(context.when_imported(_CONFIG, context.editor.later(choose)))
 
 
 @patch(f"{_HEURISTICS}.cached_autotune", traits=Trait.TRITON_CODE)
