@@ -19,7 +19,7 @@ PLAIN = {
     "cuda_graphs.py": "replayed:     12.2703 11.2258 12.0896 7.9251 5.8468 3.6067 5.5957 0.9453",
     "same_seed.py": "tensor([0.6130, 0.0101, 0.3984], device='cuda:0')",
 }
-TESTED_OTHERWISE = {"ddp.py", "test_memory_budget.py", "notebook.ipynb", "ci"}
+TESTED_OTHERWISE = {"ddp.py", "test_memory_budget.py", "test_triton_softmax.py", "notebook.ipynb", "ci"}
 _EACH = """
 import runpy, sys, traceback
 for path in sys.argv[1:]:
@@ -77,6 +77,16 @@ def test_a_memory_budget(tmp_path: Path) -> None:
     asked = ["-p", plugin, "--torchdevice", "--torchdevice-driver", "virtual", "--torchdevice-memory", "256MiB"]
     done = run([*words, *asked, path], environment=environment, folder=tmp_path)
     assert "3 passed" in done.out, done
+
+
+@pytest.mark.native
+def test_a_triton_kernel(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null"]
+    asked = ["-p", "torchdevice_cuda.integrations.pytest_plugin", "--torchdevice", "--torchdevice-driver", "virtual"]
+    environment = clean_environment(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    done = run([*words, *asked, str(EXAMPLES / "test_triton_softmax.py")], environment=environment, folder=tmp_path)
+    assert "4 passed" in done.out, done
 
 
 @pytest.mark.slow

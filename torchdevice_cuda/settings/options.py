@@ -264,7 +264,7 @@ OPTIONS: tuple[Option, ...] = (
         "language of the code that torch.compile generates for the GPU",
         "cpp",
         "triton",
-        link="other-kernels.md#torchcompile",
+        link="triton.md#torchcompile",
         exceptions={
             CUDA: Ignored("torch generates Triton for a real GPU"),
             MPS: Ignored("torch generates Metal for an Apple GPU"),
@@ -276,7 +276,7 @@ OPTIONS: tuple[Option, ...] = (
         RUNNING,
         "how Triton kernels run (compiled for the host, by Triton's interpreter)",
         *("compiled", "interpreted"),
-        link="other-kernels.md#triton",
+        link="triton.md",
         exceptions={CUDA: Ignored("a GPU runs Triton kernels itself")},
     ),
     _switch(
