@@ -51,6 +51,11 @@ ALLOWED = {
     "drivers/mps/metal.py": {"run": _SYSTEM},
     "fallback/storages.py": {"CDLL": _TORCHS},
     "fallback/stored.py": {"cache_dir": _CHECKED},
+    "triton/compiler/build.py": {
+        "CDLL": "a file that trust has open, or one in a folder of this process",
+        "cache_dir": _CHECKED,
+        "run": _COMPILER,
+    },
     "triton/sources.py": {"exec": _PROGRAMS},
     "importing/finder.py": {"spec_from_file_location": "Python files of this package"},
     "cuda_cpp/compiled.py": {

@@ -57,7 +57,7 @@ def test_a_property_tells_the_program_and_torch_different_things() -> None:
     for module in ("torch", "torch.nn.modules.module", "torchdevice_cuda.x"):
         assert read(Lying(True), module) == "real"
     assert read(Lying(True), "torch.cuda.comm") == "answer"
-    assert Lying.shown.__doc__ == "The real answer."
+    assert Lying.shown.__doc__ == "Return the real answer."
 
 
 def of_torch(module: str = "torch.utils") -> Any:
