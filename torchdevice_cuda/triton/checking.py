@@ -13,9 +13,9 @@ from .memory import Memory, Range
 
 def _within(pointers: Any, ranges: list[Range], width: int) -> Any:
     inside = np.zeros(pointers.shape, dtype=bool)
-    for first, end in ranges:
-        if end - first >= width:
-            inside |= (pointers >= np.uint64(first)) & (pointers <= np.uint64(end - width))
+    for first, size in ranges:
+        if size >= width:
+            inside |= (pointers >= np.uint64(first)) & (pointers <= np.uint64(first + size - width))
     return inside
 
 
@@ -33,20 +33,16 @@ class _Checker:
         if not used.size:
             return
         low, high = int(used.min()), int(used.max()) + width
-        known = [*_ends(self._memory.ranges()), *self._others]
-        if any(first <= low and high <= end for first, end in known):
+        known = [*self._memory.ranges(), *self._others]
+        if any(first <= low and high <= first + size for first, size in known):
             return
         used = used[~_within(used, known, width)]
         if not used.size:
             return
         # Asked again before a program is told so: what it reaches for may be newer than the last answer.
-        self._others = _ends(self._memory.list_accessible())
+        self._others = self._memory.list_accessible()
         if not _within(used, self._others, width).all():
             raise cuda_error(700)
-
-
-def _ends(ranges: list[tuple[int, int]]) -> list[Range]:
-    return [(first, first + size) for first, size in ranges]
 
 
 class Checked:

@@ -6,12 +6,12 @@ import gc
 from collections.abc import Callable
 from typing import Any
 
-#: First address, and the one after the last.
+#: The first address, and the size in bytes.
 Range = tuple[int, int]
 
 
 def of_living_tensors() -> list[Range]:
-    """The memory of every tensor of the host that Python knows: asked only where a kernel leaves its arguments."""
+    """Return the memory of every tensor of the host that Python knows: needed where a kernel leaves its arguments."""
     import torch
 
     found = set()
@@ -19,18 +19,18 @@ def of_living_tensors() -> list[Range]:
         if issubclass(type(candidate), torch.Tensor) and type(candidate).__name__ in ("Tensor", "Parameter"):
             try:
                 storage = candidate.untyped_storage()
-                found.add((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
+                found.add((storage.data_ptr(), storage.nbytes()))
             except (NotImplementedError, RuntimeError):  # it has none that can be looked at
                 continue
-    return [(first, end) for first, end in found if first]
+    return [(first, size) for first, size in found if first]
 
 
 class Memory:
-    """Addresses of the tensors of one launch, and whether an address is one that the GPU could use."""
+    """Addresses of the tensors of one launch, and of all memory that the GPU could use by now."""
 
-    def __init__(self, accessible: Callable[[], list[Range]]) -> None:
+    def __init__(self, list_accessible: Callable[[], list[Range]]) -> None:
         self._ranges: list[Range] = []
-        self._accessible = accessible
+        self.list_accessible = list_accessible
 
     def address(self, tensor: Any) -> int:
         """Where the kernel finds a tensor's first element."""
@@ -40,15 +40,11 @@ class Memory:
 
     def _know(self, first: int, size: int) -> None:
         if size:
-            self._ranges.append((first, first + size))
+            self._ranges.append((first, size))
 
-    def ranges(self) -> list[tuple[int, int]]:
-        """Addresses and sizes of what the kernel was given."""
-        return [(first, end - first) for first, end in dict.fromkeys(self._ranges)]
-
-    def list_accessible(self) -> list[tuple[int, int]]:
-        """Return addresses and sizes of all memory that the GPU could use by now."""
-        return [(first, end - first) for first, end in self._accessible()]
+    def ranges(self) -> list[Range]:
+        """Return the memory that the kernel was given."""
+        return list(dict.fromkeys(self._ranges))
 
     def finish(self) -> None:
         """The kernel is done."""

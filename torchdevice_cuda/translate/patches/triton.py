@@ -126,7 +126,7 @@ def _place(context: Context) -> Any:
 
     def segments() -> list[tuple[int, int]]:
         found = native.snapshot(with_traces=False)["segments"]
-        return [(segment["address"], segment["address"] + segment["total_size"]) for segment in found]
+        return [(segment["address"], segment["total_size"]) for segment in found]
 
     kind = accelerator_error()
 
