@@ -45,10 +45,29 @@ struct bf16 {
   }
 };
 
-#if defined(__aarch64__)
+#if defined(__aarch64__) && !defined(TTC_PORTABLE_HALF)
 typedef __fp16 half_bits;
-#else
+#elif defined(__FLT16_MAX__) && !defined(TTC_PORTABLE_HALF)
 typedef _Float16 half_bits;
+#else
+// g++ before 12 and clang++ before 15 have no 16-bit floating type on x86. Compilers vectorize these conversions.
+struct half_bits {
+  uint16_t bits;
+  half_bits() = default;
+  TTC_METHOD half_bits(float value) {
+    const uint32_t u = bits_as<uint32_t>(value), size = u & 0x7fffffff;
+    const uint32_t normal = (size - (112u << 23) + 0xfff + ((size >> 13) & 1)) >> 13;
+    // 0.5 has the last place of a subnormal half, so that the sum rounds to it.
+    const uint32_t subnormal = bits_as<uint32_t>(bits_as<float>(size) + 0.5f) - 0x3f000000;
+    const uint32_t finite = size < 0x38800000 ? subnormal : normal;
+    bits = (uint16_t)((u >> 16 & 0x8000) | (size >= 0x477ff000 ? 0x7c00 : finite));
+  }
+  TTC_METHOD operator float() const {
+    const uint32_t size = (uint32_t)(bits & 0x7fff) << 13;
+    const uint32_t finite = bits_as<uint32_t>(bits_as<float>(size) * 0x1p112f);
+    return bits_as<float>((uint32_t)(bits & 0x8000) << 16 | (size >= 0x0f800000 ? size | 0x7f800000 : finite));
+  }
+};
 #endif
 struct f16 {
   half_bits value;
