@@ -20,17 +20,17 @@ std::vector<Activity>& written() {
   static auto* all = new std::vector<Activity>;
   return *all;
 }
-// What recorded an event last, and on which stream.
+// The correlation id of the last call that recorded each event, and the stream that it recorded on.
 using Recordings = std::unordered_map<const EventState*, std::pair<uint32_t, c10::StreamId>>;
 Recordings& recordings() {
   static auto* all = new Recordings;
   return *all;
 }
 std::atomic<bool> g_begun{false};
-// Of profiles; what a thread has left over from an earlier one is not the next one's.
+// Counts profiles. A thread discards the operator and range ids that an earlier profile left behind.
 std::atomic<uint64_t> g_profile{0};
-// Far from PyTorch's own numbers of operators: it gives an event the kernels of whichever operator has its number, and
-// took calls of the runtime for operators.
+// Correlation ids start far above PyTorch's operator ids. PyTorch's profiler assigns kernels to the event that has
+// their id, and took runtime calls for operators when the ranges overlapped.
 std::atomic<uint32_t> g_correlation{1U << 30};
 
 struct Around {
@@ -39,7 +39,7 @@ struct Around {
 };
 thread_local Around t_around;
 thread_local Underway* t_underway = nullptr;
-thread_local uint32_t t_graph = 0;  // the call that replays one on this thread
+thread_local uint32_t t_graph = 0;  // correlation id of the cudaGraphLaunch that this thread is in; 0: none
 
 Around& around() {
   const auto profile = g_profile.load(std::memory_order_relaxed);
@@ -55,7 +55,7 @@ uint32_t next_correlation() {
   return g_correlation.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-// What begins now.
+// Start an activity now.
 Activity begun(Doing doing, std::string name, c10::DeviceIndex device) {
   const auto& here = around();
   Activity a;
@@ -73,7 +73,7 @@ Activity begun(Doing doing, std::string name, c10::DeviceIndex device) {
   return a;
 }
 
-// Calls of the runtime in which the host waits for the device.
+// Return whether the host waits for the device in this runtime call.
 bool waits(const char* call) {
   static constexpr std::string_view kEnd = "Synchronize";
   const std::string_view name = call;
@@ -101,8 +101,8 @@ void write(Activity a) {
   if (is_written()) written().push_back(std::move(a));
 }
 
-// The call that gave this to the device. It is over when the device begins, though it is the calling thread that
-// computes: that time is the operator's, and so is the memory that is allocated meanwhile.
+// Return the runtime call that launched `work`. It ends when the work starts, although the calling thread does the
+// computation: that time, and the memory allocated in it, belong to the operator.
 Activity call_for(const Activity& work, c10::approx_time_t called, const char* name) {
   Activity call = work;
   call.doing = Doing::Runtime;
@@ -118,8 +118,8 @@ const char* launching(Doing doing) {
   return doing == Doing::Memcpy ? "cudaMemcpyAsync" : "cudaLaunchKernel";
 }
 
-// What runs is the virtual device's: the operator's name, and not that of a kernel of CUDA's. It comes second, since
-// programs tell operators by how names begin.
+// Name a kernel after its operator, because the virtual device runs none of CUDA's kernels. The prefix comes first
+// because programs recognize operators by the beginning of a name.
 std::string kernel_name(const std::string& op) {
   return "virtual " + op;
 }
@@ -171,7 +171,7 @@ void leave_range() {
 }
 
 void RuntimeCall::begin(const char* name, const StreamState* stream) {
-  // The parts of a graph are none of the program's calls.
+  // Nodes of a replayed graph are not calls of the program.
   if (t_in_node || !name) return;
   if (is_counted() && waits(name)) {
     name_ = name;
@@ -245,7 +245,7 @@ void DeviceWork::is_copy(const char* name, int64_t bytes) {
 
 void DeviceWork::is_kernel(const std::string& op, const char* name) {
   if (!t_underway) return;
-  // Whatever its parts have said of themselves: a copy, nothing to do.
+  // Override what nested operators reported: a copy, or no work.
   t_underway->nothing = false;
   Activity& work = t_underway->work;
   work.doing = Doing::Kernel;
@@ -316,7 +316,7 @@ void GraphLaunch::next(const std::string& name, c10::DeviceIndex device, bool co
   done();
   const int node = nodes_++;
   if (!computes) return;
-  // Without the overload's name, as operators are called outside of graphs.
+  // Drop the overload name: activities outside of graphs are named without it, too.
   const std::string op = name.substr(0, name.find('.'));
   now_ = {};
   if (is_counted()) begin_counted(now_, op, site_);

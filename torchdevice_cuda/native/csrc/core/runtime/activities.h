@@ -1,8 +1,9 @@
-// What is done on the device and asked of its runtime, written down while a profiler wants to know, and added up for a
-// report (ledger.h).
+// Activities: work on the device and calls of CUDA's runtime. A profiler records each of them; a report only adds them
+// up (ledger.h).
 //
-// Whoever profiles stands above this: it switches the writing on and takes what was written. One lock protects the
-// list, which is held for as long as it takes to add a line. Where nobody listens, one relaxed load says so.
+// The profiler is in a higher layer: it starts the recording and collects the list. One lock protects the list and is
+// held only while an activity is appended. When neither a profiler nor a report is active, the cost is one relaxed
+// load.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -28,24 +29,24 @@ struct Activity {
   Doing doing = Doing::Runtime;
   std::string name;
   c10::approx_time_t start = 0, end = 0;
-  int64_t delay_ns = 0;        // after `start`: the stream was busy that long
-  int64_t longer_ns = 0;       // than from `start` to `end`: the host does not wait for it
-  uint32_t correlation = 0;    // that a call and what it launched have in common
-  uint64_t op = 0, range = 0;  // the profiler's numbers of the operator and of the program's range around it; 0: none
+  int64_t delay_ns = 0;        // from `start` until the stream was free and the work began
+  int64_t longer_ns = 0;       // duration beyond `end`: a sleep that the host does not wait for
+  uint32_t correlation = 0;    // shared by a call and the work that it launched
+  uint64_t op = 0, range = 0;  // the profiler's ids of the enclosing operator and of the program's range; 0: none
   int32_t thread = 0;
   c10::DeviceIndex device = 0;
   c10::StreamId stream = 0;
-  int64_t bytes = -1;      // of copies
-  int graph_node = -1;     // its place in a graph that is replayed
-  bool of_stream = false;  // a call that names one
-  // Of a call that waits for an event: which, what recorded it, on which stream.
+  int64_t bytes = -1;      // copies only
+  int graph_node = -1;     // index of the node in a replayed graph
+  bool of_stream = false;  // the call takes a stream
+  // For a call that waits for an event: the event, the call that recorded it, and the stream it was recorded on.
   uint64_t event = 0;
   uint32_t recorded = 0;
   c10::StreamId recorded_on = 0;
-  bool launches = false;  // a call that something on the device goes back to
+  bool launches = false;  // the call launches work on the device
 };
 
-// Who wants to know: a profiler, of every activity; a report, of their sums.
+// The listeners: a profiler (kWriting) records every activity, a report (kCounting) adds them up.
 constexpr uint8_t kWriting = 1, kCounting = 2;
 extern std::atomic<uint8_t> g_listeners;
 void listen(uint8_t who, bool on);
@@ -61,26 +62,26 @@ inline bool is_counted() {
 
 void begin_activities();
 std::vector<Activity> end_activities();
-// Meanwhile nothing is written.
+// Pause or resume the recording.
 void pause_activities(bool paused);
 
-// Where the calling thread is, in the profiler's numbers: operators and the program's ranges, each in the last.
+// Track the operators and the program's ranges that enclose the calling thread, by the profiler's ids. Both nest.
 void enter_op(uint64_t id);
 void leave_op();
 void enter_range(uint64_t id);
 void leave_range();
 
-// A call of CUDA's runtime. A null name is none.
+// A call of CUDA's runtime. Nothing is recorded if the name is null.
 class RuntimeCall {
  public:
-  // Of all of a device, unless it is for a stream.
+  // The call concerns the whole device unless it names a stream.
   explicit RuntimeCall(const char* name, const StreamState* stream = nullptr) {
     if (is_profiled()) begin(name, stream);
   }
   ~RuntimeCall() {
     if (C10_UNLIKELY(name_ != nullptr)) end();
   }
-  // The call records this event, or waits for it.
+  // Record that the call records this event, or waits for it.
   void records(const EventState& event) {
     if (C10_UNLIKELY(name_ != nullptr)) remember(event);
   }
@@ -100,22 +101,22 @@ class RuntimeCall {
   const EventState* event_ = nullptr;
   uint32_t correlation_ = 0;
   c10::approx_time_t start_ = 0;
-  int64_t counted_since_ = 0;  // 0: it is not counted
+  int64_t counted_since_ = 0;  // 0: not counted
 };
 
-// Work of the device that a thread is doing.
+// Work of the device that the calling thread executes.
 struct Underway {
   Activity work;
   c10::approx_time_t called = 0;
   bool awaited = false, nothing = false, written = false;
-  // For a report: by its operator, on the line that asked for it. Null: it is not counted.
+  // For a report: the operator and the program's line. `op` is null if the work is not counted.
   const std::string* op = nullptr;
   Site site = kNoSite;
   int64_t began_ns = 0;
 };
 
-// Work of the device, from when it is given to the device until it is done. Of work in other work only the outermost
-// is written down: what a kernel calls is part of it. What raises has done nothing.
+// Work of the device, from its launch until it is done. Nested work is not recorded: operators that a kernel calls are
+// part of the kernel. Work that throws is not recorded either.
 class DeviceWork {
  public:
   DeviceWork() = default;
@@ -125,18 +126,18 @@ class DeviceWork {
   DeviceWork(const DeviceWork&) = delete;
   DeviceWork& operator=(const DeviceWork&) = delete;
 
-  // By its operator; to be asked only where somebody profiles.
+  // Begin work of this operator. Call it only if is_profiled().
   void begin(const std::string& op, c10::DeviceIndex device);
 
-  // What is known of the work that is underway on this thread: it is a copy, so much and in that direction; it is this
-  // operator's, for which CUDA has a kernel of this name, whatever its parts have said; the host waits for it; there
-  // was nothing to be done.
+  // Describe the work in progress on this thread: it is a copy with this name (which includes the direction) and size;
+  // it belongs to this operator, whose CUDA kernel has this name, whatever nested operators reported; the host waits
+  // for it; there was nothing to do.
   static void is_copy(const char* name, int64_t bytes);
   static void is_kernel(const std::string& op, const char* name);
   static void is_awaited();
   static void is_nothing();
   static bool underway();
-  // The line that asked for the work that is underway; or the one that the calling thread is at.
+  // Return the program's line that started the work in progress, or else the calling thread's current line.
   static Site site();
 
  private:
@@ -146,14 +147,14 @@ class DeviceWork {
   Underway now_;
 };
 
-// As CUPTI calls copies.
+// Return CUPTI's name of a copy.
 constexpr const char* copy_name(bool from_host, bool to_host, bool pinned) {
   if (from_host) return pinned ? "Memcpy HtoD (Pinned -> Device)" : "Memcpy HtoD (Pageable -> Device)";
   if (to_host) return pinned ? "Memcpy DtoH (Device -> Pinned)" : "Memcpy DtoH (Device -> Pageable)";
   return "Memcpy DtoD (Device -> Device)";
 }
 
-// A graph that is replayed: one call, and on the device whatever is in the graph.
+// The replay of a graph: one runtime call, and one activity on the device for each node that computes.
 class GraphLaunch {
  public:
   explicit GraphLaunch(c10::DeviceIndex device);
@@ -161,7 +162,7 @@ class GraphLaunch {
   GraphLaunch(const GraphLaunch&) = delete;
   GraphLaunch& operator=(const GraphLaunch&) = delete;
 
-  // What comes next, until the next one. Something that does not compute takes none of the device's time.
+  // Begin the next node, which ends the one before. A node that does not compute takes no device time.
   void next(const std::string& name, c10::DeviceIndex device, bool computes);
 
  private:
@@ -169,17 +170,17 @@ class GraphLaunch {
   bool active_, written_ = false;
   Activity call_;
   Underway now_;
-  Site site_ = kNoSite;  // that replays it
+  Site site_ = kNoSite;  // the line that replays the graph
   int nodes_ = 0;
 };
 
-// A stream sleeps: a kernel that the host does not wait for.
+// Record that a stream sleeps: a kernel that the host does not wait for.
 void add_sleep(c10::DeviceIndex device, int64_t delay_ns, int64_t ns);
 
-// How a profiler numbers the calling thread.
+// Returns the profiler's id of the calling thread.
 extern int32_t (*g_number_thread)();
 
-// Across fork(), after every other lock.
+// Lock and unlock for fork(), after every other lock except the ledger's.
 void lock_activities_for_fork();
 void unlock_activities_after_fork();
 

@@ -23,14 +23,14 @@ namespace {
 
 constexpr size_t kOneExabyte = size_t{1} << 60;
 
-// CUDA answers a bad index for statistics with its own words rather than an invalid ordinal.
+// Statistics of an invalid index raise this CUDA message, not "invalid device ordinal".
 DeviceMemory& checked(c10::DeviceIndex index) {
   if (index < 0) index = t_current_device;
   TORCH_CHECK(index < device_count(), "Invalid device argument ", static_cast<int>(index), ": did you call init?");
   return memory_of(index);
 }
 
-// The context of device memory is the memory, as raw allocation demands.
+// The deleter's context is the data pointer itself, which c10's raw_allocate() requires.
 void delete_memory(void* pointer) {
   Block* b = addresses().block(pointer);
   report(&Told::trace_gpu_memory_deallocation, as_number(pointer));
@@ -76,19 +76,19 @@ struct DeviceAllocatorImpl final : AllocatorBase {
   void resetPeakStats(c10::DeviceIndex index) override {
     hostdevice::reset_peak_stats(index);
   }
-  // Asked for since 2.10, hence not marked override.
+  // PyTorch declares this method since 2.10, so it cannot be marked override.
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) {
     return hostdevice::memory_info(index);
   }
 };
 
-// The process's CPU allocator: the stock one, except inside AllocateOnDevice.
+// The process's CPU allocator: stock torch's allocator, except inside AllocateOnDevice.
 c10::Allocator* g_stock_cpu = nullptr;
 
-// The largest single element, a complex128.
+// The size of the largest element type, complex128.
 constexpr size_t kOneElement = 16;
 
-// Raw memory may be given back after the call that took it, so whose it is is decided by where it lies.
+// A program may free raw memory long after the call that allocated it, so the address decides which allocator owns it.
 void delete_raw_cpu(void* pointer) {
   if (is_on_tape(pointer)) return;
   if (addresses().find(pointer))
@@ -129,7 +129,7 @@ CpuAllocatorImpl& cpu_impl() {
 
 namespace {
 
-// A capture knows what it was given, and a call that is being recorded, too.
+// Record an allocation in the capture and in the call that is being recorded, if any.
 void note_allocation(c10::DeviceIndex index, const Block* b) {
   if (t_tape.recording) t_tape.recording->entries.push_back({b->requested, b->ptr});
   if (const auto capture = capture_of(stream_state(index, current_stream(index)))) capture->allocated(b->ptr, b->size);
@@ -146,7 +146,7 @@ c10::DataPtr allocate(size_t bytes, c10::DeviceIndex index) {
     if (C10_UNLIKELY(bytes >= kOneExabyte))
       TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate more than 1EB memory.");
   } else {
-    // No buffer of an Apple GPU is as large as its memory, and its refusals are plain errors.
+    // A buffer of an Apple GPU is smaller than its memory, and a larger request raises a RuntimeError.
     TORCH_CHECK(bytes < memory_info(index).second, "Invalid buffer size: ", format_size(bytes));
   }
   if (C10_UNLIKELY(t_tape.playing != nullptr)) return play(bytes, index);
@@ -168,7 +168,7 @@ c10::Allocator* cpu_allocator() {
 }
 
 void install_allocators() {
-  // Above the stock registrations (priority 0), so that a CUDA build's own allocator gives way too.
+  // Use a priority above the stock registrations' (0) so that a CUDA build's own allocator is replaced, too.
   c10::SetAllocator(kType, device_allocator(), 10);
   g_stock_cpu = c10::GetCPUAllocator();
   c10::SetCPUAllocator(cpu_allocator(), 10);
@@ -256,11 +256,11 @@ void* raw_allocate(c10::DeviceIndex index, size_t bytes, c10::StreamId stream) {
   index = resolve(index);
   mark_context(index);
   if (bytes == 0) return nullptr;
-  // Rounded up to whole segments, these would be nothing.
+  // Rounding a larger request up to whole segments would overflow.
   TORCH_CHECK_WITH(
       OutOfMemoryError, bytes <= Options::kNever - kRoundLarge,
       "CUDA out of memory. Tried to allocate more than 1EB memory.");
-  stream_state(index, stream);  // says so if there is none
+  stream_state(index, stream);  // throws if there is no such stream
   void* const made = take(index, bytes, stream)->ptr;
   report(&Told::trace_gpu_memory_allocation, as_number(made));
   return made;
@@ -268,7 +268,7 @@ void* raw_allocate(c10::DeviceIndex index, size_t bytes, c10::StreamId stream) {
 
 void raw_delete(void* pointer) {
   if (!pointer) return;
-  // The address may be anything, and another thread may be about to give it back: only under a lock is it known.
+  // The address may be arbitrary, and another thread may be freeing it: look it up under the device's lock.
   const auto index = device_of_address(pointer);
   if (index >= 0) report(&Told::trace_gpu_memory_deallocation, as_number(pointer));
   TORCH_CHECK(

@@ -1,7 +1,7 @@
-// What device memory is cut into, and the sizes a program can observe in CUDA's allocator.
+// The data structures of device memory, and the sizes that a program can observe in CUDA's allocator.
 //
-// A segment is a mapping; blocks are its pieces, in a list by address. A pool holds the free ones. Everything here is
-// protected by the lock of the device it belongs to.
+// A segment is a mapping. It is split into blocks, which form a list by address. A pool holds the free blocks. The lock
+// of the device that owns them protects all of this.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -35,7 +35,7 @@ inline size_t round_request(size_t n) {
 struct Pool;
 class ExpandableSegment;
 
-// What blocks are ordered by.
+// The fields that order blocks.
 struct BlockKey {
   char* ptr = nullptr;
   size_t size = 0;
@@ -45,19 +45,19 @@ struct BlockKey {
 
 struct Block : BlockKey {
   Pool* pool = nullptr;
-  Block* prev = nullptr;  // neighbours in the segment, by address
+  Block* prev = nullptr;  // neighbors in the segment, by address
   Block* next = nullptr;
   c10::DeviceIndex device = 0;
-  bool mapped = true;      // false: addresses of an expandable segment without memory behind them
-  bool allocated = false;  // handed out
-  bool pending = false;    // given back, but another stream still uses it
-  int64_t aged_at = 0;     // of a free one: how often its pool had been searched when it came
+  bool mapped = true;      // false: addresses of an expandable segment that have no memory
+  bool allocated = false;  // in use by the program
+  bool pending = false;    // freed, but another stream still uses it
+  int64_t aged_at = 0;     // for a free block: its pool's `searches` when it was freed
   ExpandableSegment* expandable = nullptr;
-  std::vector<c10::StreamId> used_by;  // record_stream()
-  // Given back in a capture: how far it is in these streams, and in its own, in this order.
+  std::vector<c10::StreamId> used_by;  // streams passed to record_stream()
+  // For a block freed in a capture: the captured work of these streams, then of its own stream, at that moment.
   std::vector<uint64_t> used_until;
   Context context;
-  Context segment_context;  // of the first block: where the segment was made
+  Context segment_context;  // first block only: where the segment was allocated
 
   bool is_split() const {
     return prev != nullptr || next != nullptr;
@@ -65,7 +65,7 @@ struct Block : BlockKey {
   bool is_free() const {
     return !allocated && !pending;
   }
-  // Whether a neighbour can become one with it, if it is free itself.
+  // Return whether this block can merge with a neighbor, provided that this block is free.
   bool joins(const Block* neighbour) const {
     return neighbour != nullptr && neighbour->is_free() && neighbour->mapped == mapped;
   }
@@ -80,7 +80,7 @@ struct BlockOrder {
   }
 };
 
-// By address: memory is mapped from the lowest on.
+// Orders by address: memory is mapped from the lowest address on.
 struct AddressOrder {
   using is_transparent = void;
   bool operator()(const BlockKey* a, const BlockKey* b) const {
@@ -93,16 +93,16 @@ struct Pool {
   using Free = std::set<Block*, BlockOrder>;
 
   bool small = false;
-  PrivatePool* owner = nullptr;  // of a private pool's halves
+  PrivatePool* owner = nullptr;  // for the two pools of a private pool
   Free free;
-  std::set<Block*, AddressOrder> unmapped;  // of expandable segments
-  int64_t searches = 0;                     // counted while old segments are collected
+  std::set<Block*, AddressOrder> unmapped;  // address ranges of expandable segments without memory
+  int64_t searches = 0;                     // counted while old segments are garbage-collected
 
   void add(Block* b) {
     b->aged_at = searches;
     free.insert(b);
   }
-  // Into the place of a block that was taken out, if there is one.
+  // Add a block and reuse the set node of a removed block, if there is one.
   void add(Block* b, Free::node_type&& place) {
     if (!place) return add(b);
     b->aged_at = searches;
@@ -111,13 +111,13 @@ struct Pool {
   }
 };
 
-// Memory apart from the rest: a MemPool's, or a graph's.
+// Memory separate from the default pools: that of a MemPool or of a graph.
 struct PrivatePool {
   PoolId id;
   Pool small, large;
-  int uses = 0;             // holders
-  bool no_split = false;    // its blocks are not cut
-  bool use_on_oom = false;  // others may take its free blocks when memory is short
+  int uses = 0;             // reference count
+  bool no_split = false;    // do not split its blocks
+  bool use_on_oom = false;  // other allocations may use its free blocks when memory is short
   int64_t segments = 0;
   explicit PrivatePool(PoolId name) : id(name) {
     small.small = true;

@@ -2,7 +2,7 @@
 
 namespace hostdevice {
 
-// An H200's until it is told.
+// The default is an H200.
 Capability g_capability{9, 0, 91900};
 
 }  // namespace hostdevice

@@ -1,4 +1,4 @@
-// What the GPU claims to be: which kernels it has depends on that.
+// The model that the GPU reports, which decides the kernels that it has.
 #pragma once
 
 namespace hostdevice {
@@ -6,7 +6,7 @@ namespace hostdevice {
 struct Capability {
   int major, minor, cudnn;
 };
-// Set before the device computes.
+// Set before the first operator runs.
 extern Capability g_capability;
 
 }  // namespace hostdevice

@@ -60,7 +60,7 @@ void throw_capture_error(CaptureError error) {
   TORCH_INTERNAL_ASSERT(false, "no words for this error of a capture");
 }
 
-// What needs the lock.
+// The captures in progress. Every member function except all() requires the lock.
 struct Captures {
   std::mutex mutex;
   std::map<CaptureId, std::shared_ptr<Capture>> underway;
@@ -84,13 +84,13 @@ struct Captures {
     capture.broken_.store(true);
     throw_capture_error(error);
   }
-  // Whether the calling thread is one that a capture keeps from unsafe calls.
+  // Return whether the capture's mode forbids unsafe calls on the calling thread.
   static bool minds_this_thread(const Capture& c) {
     return c.mode_ == CaptureMode::Global ||
         (c.mode_ == CaptureMode::ThreadLocal && c.thread_ == std::this_thread::get_id());
   }
 
-  // Fails all captures that keep the calling thread from unsafe calls, if there are any.
+  // Invalidate all captures that forbid unsafe calls on the calling thread, and throw if there are any.
   void refuse_this_thread() {
     bool any = false;
     for (auto& [id, c] : underway) {
@@ -115,7 +115,7 @@ struct Captures {
     c.streams_[const_cast<StreamState*>(&stream)][&stream]++;
   }
 
-  // How much of another stream's work is before what comes next on a stream.
+  // Return how much captured work of `other` precedes the next work on `stream`.
   static uint64_t done(const Capture& c, const StreamState& stream, const StreamState& other) {
     const auto clock = c.streams_.find(const_cast<StreamState*>(&stream));
     if (clock == c.streams_.end()) return 0;

@@ -1,7 +1,7 @@
-// Captures of graphs that are underway: which streams take part, and what may not be done meanwhile.
+// Graph captures in progress: the streams that take part, and the calls that CUDA forbids meanwhile.
 //
-// One lock protects the table of captures and what is in them. It is taken by whoever finds that there is a capture at
-// all, which everybody else pays one relaxed load for. No memory is allocated from a device while it is held.
+// One lock protects the table of captures and their contents. Without a capture, a call pays one relaxed load and takes
+// no lock. No device memory is allocated while the lock is held.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -18,7 +18,7 @@
 
 namespace hostdevice {
 
-// cudaError_t values of a capture.
+// The cudaError_t values that captures raise.
 enum class CaptureError : int {
   InvalidValue = 1,
   IllegalState = 401,
@@ -35,7 +35,7 @@ enum class CaptureError : int {
 };
 [[noreturn]] void throw_capture_error(CaptureError error);
 
-// Of which threads calls are refused that are unsafe while a capture is underway.
+// Selects the threads on which unsafe calls are refused during a capture.
 enum class CaptureMode : int { Global, ThreadLocal, Relaxed };
 
 using CaptureId = uint64_t;  // 0: none
@@ -47,9 +47,9 @@ class Capture {
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
-  // A stream that takes part was given memory.
+  // Record that a stream of the capture allocated memory.
   virtual void allocated(void* address, size_t bytes) = 0;
-  // Something that is no operator: it is done when the graph is replayed.
+  // Add a node that is not an operator; a replay of the graph runs it.
   virtual void add(std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes) = 0;
 
   CaptureId id() const {
@@ -64,7 +64,7 @@ class Capture {
 
  private:
   friend struct Captures;
-  // How much of every stream's work is done before what comes next: of forks and joins.
+  // A vector clock of forks and joins: for every stream, how much of its work precedes the next work.
   using Clock = std::map<const StreamState*, uint64_t>;
 
   StreamState* origin_;
@@ -81,7 +81,7 @@ inline bool captures_underway() {
   return C10_UNLIKELY(g_captures.load(std::memory_order_relaxed) != 0);
 }
 
-// A call is being recorded or replayed on this thread: what it calls is part of it.
+// Set while this thread captures or replays a node: the calls that it makes are part of that node.
 extern thread_local bool t_in_node;
 struct InNode {
   InNode() : saved(t_in_node) {
@@ -95,51 +95,51 @@ struct InNode {
   bool saved;
 };
 
-// Every call of a device that would be part of a capture if its stream is.
+// Return whether a call must check if its stream is being captured.
 inline bool may_be_captured() {
   return captures_underway() && !t_in_node;
 }
 
 void begin_capture(const std::shared_ptr<Capture>& capture);
-// What is wrong with how it ends, if anything is; it has ended then, too.
+// End the capture; throw if it is invalid.
 void end_capture(Capture& capture);
 
-// The capture that a stream takes part in, if any.
+// Return the capture that a stream takes part in, or null.
 std::shared_ptr<Capture> capture_of(const StreamState& stream);
-// The same of the calling thread's current stream; raises if the capture has failed before.
+// Return the capture of the calling thread's current stream; throw if it is invalidated.
 std::shared_ptr<Capture> current_capture(c10::DeviceIndex device);
-// One that is underway, on whatever stream.
+// Return a capture in progress by id, or null.
 std::shared_ptr<Capture> find_capture(CaptureId id);
-// 0: none, 1: underway, 2: failed. As cudaStreamIsCapturing counts them.
+// Return cudaStreamIsCapturing's status. 0: none, 1: active, 2: invalidated.
 int capture_status(const StreamState& stream);
-// Work was given to a stream that takes part.
+// Count one piece of work on a stream of the capture.
 void count_work(Capture& capture, const StreamState& stream);
-// How much that is, in the capture that it takes part in; 0 if there is none.
+// Return how much work the stream has in its capture; 0 without a capture.
 uint64_t captured_work(const StreamState& stream);
-// Whether what a stream is given next comes behind so much work of another in the same capture. False if that one takes
-// no part: nobody can say.
+// Return whether the next work on `stream` comes after this much work of `other` in the same capture. False if `other`
+// is not part of that capture: the order is then unknown.
 bool comes_behind(const StreamState& stream, const StreamState& other, uint64_t work);
 
-// ---- what is refused -----------------------------------------------------------------------------------------------
+// ---- refused calls -------------------------------------------------------------------------------------------------
 
-// Each of these fails the captures that it concerns, and raises.
+// Unless noted, each of these functions invalidates the captures that the call affects, and throws if there are any.
 void refuse_waiting_for(const StreamState& stream);
 void refuse_waiting_for_device(c10::DeviceIndex device);
 void refuse_asking(const EventState& event);
-// A call that CUDA refuses to the threads that a capture's mode names: it asks the driver for something, or waits.
+// Refuse a call that CUDA forbids on the threads that the capture mode names: it queries the driver or synchronizes.
 void refuse_unsafe_call();
-// The same for a call that is safe where the stream takes part: memory, which then is the capture's.
+// Refuse such a call unless the stream is capturing: an allocation is allowed there and belongs to the capture.
 void refuse_unsafe_call_beside(const StreamState& stream);
-// A copy from or to memory of the host's that may not stay where it is.
+// Refuse a copy from or to pageable host memory, whose address may change before a replay.
 [[noreturn]] void refuse_pageable_copy();
-// Of a function that has no meaning in a capture; it goes on.
+// Throw if the current stream is capturing; `what` names a function that cannot be captured. The capture stays valid.
 void refuse_in_capture(c10::DeviceIndex device, const char* what);
 
 // ---- events --------------------------------------------------------------------------------------------------------
 
-// Has the current stream sleep whenever a graph is replayed that it is being captured into, if it is; false if not.
+// If the current stream is capturing, add a node that makes it sleep at each replay. Return whether it is capturing.
 bool record_sleep(c10::DeviceIndex device, int64_t cycles);
-// The same for an event that is recorded or waited for whenever the graph is replayed.
+// Do the same for an event that each replay records or waits for.
 bool record_event(const std::shared_ptr<EventState>& event, const StreamState& stream, bool waits);
 
 void record_captured(EventState& event, const StreamState& stream);

@@ -20,7 +20,7 @@ PoolCheckpoint DeviceMemory::checkpoint(PoolId id) {
     if (!s.second->pool || id_of(s.second->pool) != id) continue;
     PoolCheckpoint::Segment pieces;
     for (const Block* b = s.second; b; b = b->next) pieces.push_back({b->ptr, b->size, b->allocated, b->mapped});
-    // Addresses without memory at the end: there may be fewer of them later.
+    // Drop trailing addresses without memory: there may be fewer of them at the restore.
     while (!pieces.empty() && !pieces.back().mapped) pieces.pop_back();
     if (!pieces.empty()) out.segments.push_back(std::move(pieces));
   }
@@ -49,7 +49,7 @@ Restored DeviceMemory::restore(const PoolCheckpoint& checkpoint, size_t most) {
   }
   TORCH_CHECK(gone <= most, "Any stale tensors which are being manually freed must be passed to set checkpoint");
   for (Block* b : allocated) {
-    // Nobody will say any more when the other streams are done with it.
+    // Free the block at once: nothing reports when the other streams are done with it.
     b->used_by.clear();
     done.freed.push_back(b->ptr);
     take_back(b, context);
@@ -62,7 +62,7 @@ void DeviceMemory::restore_segment(const PoolCheckpoint::Segment& segment, const
   const auto found = segments_.find(segment.front().ptr);
   const bool whole = found != segments_.end();
   TORCH_CHECK(whole && found->second->pool, " could not find ", static_cast<void*>(segment.front().ptr));
-  // All pieces are handed out, so that none joins its neighbour; those that are to be free go back then.
+  // Allocate all blocks first, so that no free block merges with its neighbor; then free those that were free.
   std::vector<Block*> blocks;
   Block* b = found->second;
   for (const auto& piece : segment) {

@@ -1,8 +1,8 @@
-// What a private pool looks like at some time, to be put back later.
+// Snapshots of a private pool, to be restored later.
 //
-// Graphs that share a pool are recorded one after the other, and replayed in any order: replaying changes no book.
-// Before another one is recorded behind some that were replayed, the pool is made to look as it did when they were
-// recorded.
+// Graphs that share a pool are captured one after another and replayed in any order; a replay does not change the
+// allocator's state. Before another graph is captured after some replays, the pool is restored to its state from when
+// the replayed graphs were captured.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -30,21 +30,21 @@ struct PoolCheckpoint {
   std::vector<Segment> segments;
 };
 
-// What was taken back, and what is handed out now, to nobody yet.
+// The blocks that were freed, and the blocks that are now allocated but have no owner yet.
 struct Restored {
   std::vector<char*> freed, created;
 };
 
 PoolCheckpoint checkpoint_pool(c10::DeviceIndex device, PoolId pool);
-// `stale`: storages whose memory is taken back, and which free nothing any more. `live`: storages that own nothing and
-// are to own what is handed out at their address. What is handed out elsewhere is for raw_delete().
+// `stale`: storages whose memory is freed; their deleters no longer free anything. `live`: storages that own no memory
+// and become the owners of the blocks allocated at their addresses. Free the other allocated blocks with raw_delete().
 void restore_pool(
     const PoolCheckpoint& checkpoint, const std::vector<c10::StorageImpl*>& stale,
     const std::vector<c10::StorageImpl*>& live);
 
-// Whether it is this allocator's memory that the storage frees.
+// Return whether the storage frees memory of this allocator.
 bool owns_device_memory(const c10::StorageImpl* storage);
-// Frees the memory under a storage that goes on pointing there.
+// Free the memory of a storage, which keeps its pointer.
 void free_under(c10::StorageImpl* storage);
 
 }  // namespace hostdevice

@@ -15,7 +15,7 @@ bool g_bad_fork = false;
 std::atomic<bool> g_used{false};
 std::atomic<uint64_t> g_contexts{0};
 
-// As CUDA reads it: anything but nothing and 0 is yes.
+// Read CUDA_LAUNCH_BLOCKING like CUDA: any value except an empty one and 0 enables it.
 bool launches_wait() {
   const char* said = std::getenv("CUDA_LAUNCH_BLOCKING");
   return said && *said && std::strcmp(said, "0") != 0;

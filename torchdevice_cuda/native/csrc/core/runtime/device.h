@@ -1,4 +1,4 @@
-// Which device this compilation is, how many of it there are, and which one the calling thread uses.
+// The device type of this build, the number of devices, and the calling thread's current device.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -46,7 +46,7 @@ inline c10::Device cpu() {
   return c10::Device(c10::DeviceType::CPU);
 }
 
-// Set by install(), zero before; what the program may see of them can become less until it uses one.
+// Set by install(), 0 before. The number that the program sees can decrease until the program uses a device.
 extern std::atomic<int> g_device_count;
 inline int device_count() {
   return g_device_count.load(std::memory_order_relaxed);
@@ -54,26 +54,26 @@ inline int device_count() {
 
 extern thread_local c10::DeviceIndex t_current_device;
 
-// An error of CUDA's runtime in its words, with what torch says after each.
+// Throw an error of CUDA's runtime with CUDA's message, followed by the hints that torch appends.
 [[noreturn]] void throw_cuda_error(int code, const std::string& what);
-// Whether the program has CUDA wait for every kernel (CUDA_LAUNCH_BLOCKING).
+// Return whether CUDA waits for every kernel (CUDA_LAUNCH_BLOCKING).
 bool launches_wait();
 [[noreturn]] void throw_invalid_ordinal();
 [[noreturn]] void throw_bad_fork();
 
-// True in a child forked after the parent used the device: CUDA cannot be used there, so neither can this.
+// True in a child that was forked after the parent used the device: CUDA does not work there, so this device refuses.
 extern bool g_bad_fork;
 inline void check_fork() {
   if (C10_UNLIKELY(g_bad_fork)) throw_bad_fork();
 }
-// The parent's first use is what makes a later fork a bad one.
+// Set by the parent's first use of the device; a fork after it is a bad fork.
 extern std::atomic<bool> g_used;
 inline void mark_used() {
   check_fork();
   if (C10_UNLIKELY(!g_used.load(std::memory_order_relaxed))) g_used.store(true, std::memory_order_relaxed);
 }
 
-// Which devices this process has done something on: CUDA makes a context there, and programs can ask for it.
+// The devices that this process has used: CUDA creates a context on them, which programs can query.
 extern std::atomic<uint64_t> g_contexts;
 static_assert(kMaxDevices <= 64);
 inline bool has_context(int index) {
@@ -86,14 +86,14 @@ inline void mark_context(int index) {
 inline void check_index(int index) {
   if (C10_UNLIKELY(index < 0 || index >= device_count())) throw_invalid_ordinal();
 }
-// -1 means the current device, as everywhere in PyTorch.
+// Resolve -1 to the current device, like PyTorch.
 inline c10::DeviceIndex resolve(c10::DeviceIndex index) {
   if (index < 0) return t_current_device;
   check_index(index);
   return index;
 }
 
-// Locks every allocator mutex across fork() so that a child can at least free what it inherited.
+// Hold every allocator lock across fork(), so that a child can free the memory that it inherited.
 void install_fork_handlers();
 
 }  // namespace hostdevice

@@ -35,11 +35,11 @@ Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
   Lock lock(mutex_);
   if (C10_UNLIKELY(!pending_.empty())) settle_pending(context, stream);
   const size_t size = options_.round(bytes);
-  Pool::Free::node_type place;  // of the block taken, for the remainder to go in
+  Pool::Free::node_type place;  // set node of the block that is taken; the remainder reuses it
   Pool& wanted = pool_for(size, stream);
   Block* b = take_free(wanted, size, stream, place);
   if (C10_UNLIKELY(!b && g_in_limbo.load(std::memory_order_relaxed) != 0)) {
-    lock.unlock();  // what comes back takes it
+    lock.unlock();  // the release of returned memory takes this lock
     if (collect_sent()) return allocate(bytes, stream);
     lock.lock();
   }
@@ -101,7 +101,7 @@ Block* DeviceMemory::split_block(Block* b, size_t size) {
   Block* rest = make_block();
   rest->ptr = b->ptr + size;
   rest->size = b->size - size;
-  rest->requested = b->requested;  // a free block shows what it was last asked for, and so do its parts
+  rest->requested = b->requested;  // a free block reports its last requested size, and so do its parts
   rest->stream = b->stream;
   rest->pool = b->pool;
   rest->device = b->device;
@@ -171,7 +171,7 @@ void DeviceMemory::return_to_pool(Block* b, const Context& context) {
   const size_t n = b->size, requested = b->requested;
   b->allocated = b->pending = false;
   int64_t split_blocks = 0, split_bytes = 0;
-  Pool::Free::node_type place;  // of a block merged away, for the merged one to go in
+  Pool::Free::node_type place;  // set node of a block that is merged away; the merged block reuses it
   if (b->joins(b->next)) {
     place = pool.free.extract(b->next);
     split_blocks--;
@@ -191,7 +191,8 @@ void DeviceMemory::return_to_pool(Block* b, const Context& context) {
     split_blocks++;
     split_bytes += static_cast<int64_t>(b->size);
   }
-  // Pages of expandable segments can always go back, so that none of them counts as held by its neighbours.
+  // Whole pages of an expandable segment can always be unmapped, so that its free blocks do not count as inactive
+  // split.
   if (C10_UNLIKELY(b->expandable != nullptr)) split_blocks = split_bytes = 0;
   pool.add(b, std::move(place));
   count(pool, [&](StatKind k) {
@@ -212,7 +213,7 @@ bool DeviceMemory::takes_part(c10::StreamId stream, uint64_t capture) const {
 }
 
 bool DeviceMemory::is_busy(const Block* b) const {
-  // Nobody can say what a stream does when the graph is replayed, so CUDA waits for the end of the capture.
+  // It is unknown what a stream does when the graph is replayed, so CUDA waits for the end of the capture.
   if (!b->used_by.empty() && captures_underway()) return true;
   for (const auto stream : b->used_by)
     if (!stream_idle(stream_state(index_, stream))) return true;
@@ -283,7 +284,7 @@ void DeviceMemory::take_back(Block* b, const Context& context) {
 }
 
 void DeviceMemory::record_stream(Block* b, c10::StreamId stream) {
-  stream_state(index_, stream);  // a stream that is none is the caller's error, not that of who gives the block back
+  stream_state(index_, stream);  // throws here for an invalid stream, rather than when the block is freed
   std::lock_guard<std::mutex> lock(mutex_);
   if (stream == b->stream) return;
   if (std::find(b->used_by.begin(), b->used_by.end(), stream) == b->used_by.end()) b->used_by.push_back(stream);

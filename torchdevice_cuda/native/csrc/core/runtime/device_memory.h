@@ -1,8 +1,8 @@
-// The memory of one device: CUDA's way of taking, splitting, merging and caching it, and its books.
+// The memory of one device: it allocates, splits, merges and caches blocks like CUDA's caching allocator.
 //
-// Sizes, pools and books follow what a program can see of CUDA's allocator, so that memory_stats(), snapshots and
-// out-of-memory errors mean the same. Every member is protected by the device's one lock, which every public function
-// takes; functions that may run foreign code (the profiler, the history's source) run it without the lock.
+// Sizes, pools and statistics follow what a program can observe of CUDA's allocator, so that memory_stats(), snapshots
+// and out-of-memory errors mean the same. One lock per device protects every member, and every public function takes
+// it. Functions that may run foreign code (the profiler, the history's context source) run it without the lock.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -40,21 +40,21 @@ class DeviceMemory {
     stats_.max_split_size = -1;
   }
 
-  // A block of at least that many bytes; throws if there is none.
+  // Return a block of at least this many bytes; throw if memory is short.
   Block* allocate(size_t bytes, c10::StreamId stream);
-  // One that was never free before and never will be again, and is in no book:
+  // Allocate without caching or statistics:
   // torch.cuda.caching_allocator_enable(False)
   Block* allocate_uncached(size_t bytes, c10::StreamId stream);
   void release(Block* block);
-  // The same by address; false if nothing of this device's is handed out there.
+  // Release by address; return false if no block of this device is allocated at that address.
   bool release_at(char* address);
-  // The block is used on another stream than its own: giving it back waits for that one too.
+  // Record that another stream uses the block: freeing it waits for that stream, too.
   void record_stream(Block* block, c10::StreamId stream);
-  // Where other processes find the block that begins at this address; none if there is no such block.
+  // Return where other processes find the block that begins at this address; nullopt if there is no such block.
   std::optional<SharedBlock> share(char* address);
 
   Stats stats();
-  int64_t rejections();                // which releases before 2.13 have no place for among the others
+  int64_t rejections();                // a separate count, because Stats has no field for it before torch 2.13
   std::pair<size_t, size_t> in_use();  // allocated, reserved
   void reset_peak_stats();
   void reset_accumulated_stats();
@@ -64,24 +64,25 @@ class DeviceMemory {
   double fraction();
   std::pair<size_t, size_t> info();  // free, total
 
-  // {0, 0}: the common pools, and private ones nobody holds any more; else that one, if nobody holds it.
+  // {0, 0}: empty the default pools and the private pools without holders; else that pool, if it has no holder.
   void empty_cache(PoolId pool);
-  // {0, 0}: of all pools.
+  // {0, 0}: all pools.
   std::vector<SegmentInfo> snapshot(PoolId pool);
-  // What was attached to the block that is handed out at this address, if anything is.
+  // Return the context of the block that is allocated at this address, or null.
   Context context_at(const void* address);
   std::vector<TraceEntry> trace();
   void clear_trace();
 
-  // {base, size} of the segment that holds this address; {nullptr, 0} if none of this device's does.
+  // Return {base, size} of the segment that holds this address; {nullptr, 0} if no segment of this device does.
   std::pair<void*, size_t> segment_of(const void* address);
-  // {begin, requested bytes} of the allocation at or nearest to this address in its segment, if that is this device's.
+  // Return {begin, requested bytes} of the allocation at this address, or else of the nearest one in its segment;
+  // nullopt if no segment of this device holds the address.
   std::optional<std::pair<void*, size_t>> block_near(const void* address);
 
-  // A pool is made by its first holder. What the last one leaves goes back with the next empty_cache(), or when memory
-  // is short.
+  // The first holder creates the pool. After the last one is gone, the next empty_cache() or the next shortage frees
+  // the pool's memory.
   void pool_retain(PoolId id);
-  // One holder more, whose allocations go there from now on.
+  // Add a holder and route allocations to the pool from now on.
   void pool_begin(PoolId id, bool this_thread_only, uint64_t capture = 0);
   void pool_end(PoolId id);
   void pool_release(PoolId id);
@@ -89,12 +90,12 @@ class DeviceMemory {
   void pool_no_split(PoolId id);
   void pool_use_on_oom(PoolId id, bool use);
 
-  // How a pool is cut, and what of it is handed out; and the same again, with all that was handed out since taken back.
+  // Record the blocks of a pool. restore() frees what was allocated since, and restores those blocks.
   PoolCheckpoint checkpoint(PoolId id);
-  // Nothing happens if more than so many blocks would be nobody's then.
+  // Throw, and free nothing, if more than `most` allocated blocks would lose their storage.
   Restored restore(const PoolCheckpoint& checkpoint, size_t most);
 
-  // Held across fork(), so that the child inherits books that are in order.
+  // Hold the lock across fork(), so that the child inherits consistent state.
   void lock_for_fork() {
     mutex_.lock();
   }
@@ -103,16 +104,16 @@ class DeviceMemory {
   }
 
  private:
-  // Allocations that go to a private pool: a thread's, or everybody's.
+  // A rule that sends allocations to a private pool: those of one thread, or of all.
   struct Route {
     PoolId id;
     std::thread::id thread;
     bool any_thread;
-    uint64_t capture;  // of streams that take part in it; 0: of any
+    uint64_t capture;  // only for streams that take part in this capture; 0: any stream
   };
   using Lock = std::unique_lock<std::mutex>;
 
-  // All of these are called with the lock held.
+  // The lock must be held for all of these functions.
   size_t allocated() const {
     return static_cast<size_t>(stats_.allocated_bytes[kAll].current);
   }
@@ -133,7 +134,7 @@ class DeviceMemory {
     return small ? small_ : large_;
   }
   bool takes_part(c10::StreamId stream, uint64_t capture) const;
-  // A free block; null if there is none. `place` is that of the block in the free ones, for a remainder to go in.
+  // Take a free block; return null if there is none. `place` receives the block's set node, for a remainder to reuse.
   Block* take_free(Pool& pool, size_t size, c10::StreamId stream, Pool::Free::node_type& place) {
     if (C10_UNLIKELY(collects())) pool.searches++;
     const BlockKey key{nullptr, size, 0, stream};
@@ -147,16 +148,16 @@ class DeviceMemory {
     place = pool.free.extract(it);
     return b;
   }
-  // Which of the free blocks from here on; the end if none will do.
+  // Choose among the free blocks from `it` on; return the end if none fits.
   Pool::Free::iterator chosen(Pool& pool, Pool::Free::iterator it, size_t size) const;
-  // One from somewhere else: new memory, another pool's, what others leave. Throws if there is none.
+  // Get a block from elsewhere: new memory, another pool, or memory freed for it. Throw if there is none.
   Block* take_anew(
       Pool& pool, size_t size, size_t bytes, c10::StreamId stream, Pool::Free::node_type& place, Lock& lock,
       const Context& context);
-  // Another pool's free block, of those whose owners let others have them in need.
+  // Take a free block of another pool whose owner allows that (use_on_oom).
   Block* take_from_others(const Pool& pool, size_t size, c10::StreamId stream, Pool::Free::node_type& place);
   Block* new_segment(Pool& pool, size_t size, size_t wanted, c10::StreamId stream, bool retry, const Context& context);
-  // Whether the device has so much left, for this process, and the machine has it, too.
+  // Return whether this process may reserve so much more on the device, and the machine has it.
   bool has_room(size_t size);
   bool is_rejected(size_t size) const;
   bool splits(const Block* b, size_t size) const {
@@ -165,47 +166,49 @@ class DeviceMemory {
     if (b->pool->small || options_.expandable) return left >= kMinBlock;
     return size < options_.max_split && left > kSmallRequest;
   }
-  // The part of a block beyond `size` as a block of its own, which is free.
+  // Split off the part beyond `size` and return it as a free block.
   Block* split_block(Block* b, size_t size);
-  // Expandable segments: addresses for so much; a block of so much; memory for the start of a block, for what is free
-  // around it, too; memory of a free block's whole pages back.
+  // Expandable segments. expandable_room() finds or reserves addresses. grow() returns a block of this size.
+  // map_block() maps memory at the start of a block and merges it with free neighbors. unmap_block() unmaps the whole
+  // pages of a free block.
   Block* expandable_room(Pool& pool, size_t size, c10::StreamId stream);
   Block* grow(Pool& pool, size_t size, c10::StreamId stream, const Context& context);
   Block* map_block(Block* b, size_t wanted, const Context& context);
   void unmap_block(Block* b, const Context& context);
-  // A block that is in no free set, or a part of it, is the program's from now on; and is no more.
+  // Mark a block (or a part of it) that is in no free set as allocated; and free it again.
   void hand_out(Block* b, size_t size, size_t bytes, bool split, Pool::Free::node_type&& place, Context context);
   void take_back(Block* b, const Context& context);
-  void give_back(Block* b, const Context& context, Lock& lock);  // which it unlocks
-  // The blocks of a segment as they were; what is handed out of them is added.
+  void give_back(Block* b, const Context& context, Lock& lock);  // unlocks `lock`
+  // Restore the blocks of a segment, and add the allocated ones to `done`.
   void restore_segment(const PoolCheckpoint::Segment& segment, const Context& context, Restored& done);
   const AddressTable::Segment* segment_at(const void* address) const;
   bool move_to_shared(AddressTable::Segment& segment);
   PrivatePool& retained(PoolId id);
-  // b absorbs its right neighbour, which is not in any free set.
+  // Merge the next block into `b`. That block is in no free set.
   void merge_next(Block* b);
   void return_to_pool(Block* b, const Context& context);
-  // Is there work in front of it on a stream that uses it besides its own?
+  // Return whether another stream than the block's own still has work that uses the block.
   bool is_busy(const Block* b) const;
-  // The same of what comes next on a stream that is being captured: is it behind all that uses the block?
+  // Return whether the next work on a capturing stream comes after all work that uses the block.
   bool is_behind(const Block* b, c10::StreamId stream) const;
-  // `behind`: a stream that memory is wanted on, if that counts.
+  // Return pending blocks that no stream uses any more to their pools. `behind`: the stream that allocates; blocks that
+  // it may reuse within its capture are returned, too.
   void settle_pending(const Context& context, std::optional<c10::StreamId> behind = {});
-  // Waits for the streams that use what was given back, of one pool or of all.
+  // Wait for the streams that use pending blocks, of one pool or of all.
   void wait_for_pending(const Context& context, PoolId pool);
-  // Whether segments that were not used for long go back early.
+  // Return whether garbage collection of unused segments is on.
   bool collects() const {
     return options_.collect_above > 0 && limits_.is_reduced();
   }
   void collect(const Context& context);
-  // Segments of uncut blocks back, as many as the request needs.
+  // Release segments of unsplit oversize blocks, as many as the request needs.
   bool release_oversize_blocks(Pool& pool, size_t size, c10::StreamId stream, const Context& context);
   void release_cached(PoolId pool, const Context& context);
   void release_segment(Pool& pool, Block* b, const Context& context);
   void release_uncached(Block* b);
   void drop_if_unused(PoolId id);
   size_t private_bytes() const;
-  // Both give the lock back first.
+  // Both release the lock before they throw.
   [[noreturn]] void out_of_memory(
       const Pool& pool, size_t size, size_t bytes, c10::StreamId stream, Lock& lock, const Context& context);
   [[noreturn]] void reject(size_t bytes, Lock& lock);
@@ -232,7 +235,7 @@ class DeviceMemory {
   void note_of(Action action, uintptr_t address, size_t size, c10::StreamId stream, PoolId pool, Context context) {
     trace_.add({action, address, size, stream, 0, pool, std::move(context), {}, {}});
   }
-  // Adds a block to what a snapshot shows; how much of it is in use.
+  // Add a block to a segment's snapshot; return how many of its bytes are active.
   static size_t shown(const Block& b, SegmentInfo& in);
   static PoolId id_of(const Pool* pool) {
     return pool && pool->owner ? pool->owner->id : PoolId{0, 0};
@@ -242,21 +245,21 @@ class DeviceMemory {
   std::mutex mutex_;
   Limits limits_;
   Options options_;
-  bool configured_ = false;  // statistics show the first of them
-  bool is_plain_ = true;     // options_.is_plain(), and no block is of an expandable segment
-  size_t uncached_ = 0;      // bytes that are in no book
+  bool configured_ = false;  // statistics report the first max_split_size that was set
+  bool is_plain_ = true;     // options_.is_plain(), and no block belongs to an expandable segment
+  size_t uncached_ = 0;      // bytes that appear in no statistics
   int64_t rejections_ = 0;
   Stats stats_;
   Pool small_, large_;
   std::map<PoolId, std::unique_ptr<PrivatePool>> private_;
   std::vector<Route> routes_;
   std::map<char*, Block*> segments_;
-  std::vector<Block*> pending_;  // given back, while another stream still uses them
-  std::vector<Block*> spare_;    // to be used again
+  std::vector<Block*> pending_;  // freed, but another stream still uses them
+  std::vector<Block*> spare_;    // Block objects for reuse
   Trace trace_;
 };
 
-// The memory of a device, made when first asked for.
+// Return the memory of a device; it is created on first use.
 DeviceMemory& memory_of(c10::DeviceIndex index);
 
 }  // namespace hostdevice

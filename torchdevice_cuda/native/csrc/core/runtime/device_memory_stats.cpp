@@ -1,4 +1,4 @@
-// What can be asked of a device's memory, and set: statistics, limits, snapshots, private pools.
+// Queries and settings of a device's memory: statistics, limits, snapshots, private pools.
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ void DeviceMemory::set_options(const Options& options) {
   configured_ = true;
   options_ = options;
   options_.settle();
-  // Blocks of expandable segments stay what they are when no more are wanted.
+  // Blocks of expandable segments remain when the option is turned off.
   is_plain_ = is_plain_ && options_.is_plain();
 }
 
@@ -87,7 +87,7 @@ std::vector<SegmentInfo> DeviceMemory::snapshot(PoolId only) {
   for (auto& s : segments_) {
     const Pool* pool = s.second->pool;
     if (!pool || (only != PoolId{0, 0} && id_of(pool) != only)) continue;
-    // Of an expandable segment every stretch with memory is shown as one.
+    // Report each contiguous mapped range of an expandable segment as one segment.
     bool follows = false;
     for (const Block* b = s.second; b; b = b->next) {
       const bool begins = b->mapped && !follows;
@@ -222,7 +222,7 @@ void DeviceMemory::pool_use_on_oom(PoolId id, bool use) {
 void DeviceMemory::drop_if_unused(PoolId id) {
   const auto it = private_.find(id);
   if (it == private_.end() || it->second->uses != 0 || it->second->segments != 0) return;
-  // Allocations may still be sent there, by a program that lets go of the pool before it stops sending them.
+  // A program may release the pool before it stops routing allocations to it.
   if (std::none_of(routes_.begin(), routes_.end(), [&](const Route& r) { return r.id == id; })) private_.erase(it);
 }
 

@@ -1,12 +1,11 @@
-// The end of the process, while threads are still at work.
+// The end of the process while threads still run.
 //
-// backward() returns as soon as the gradients are there, while the device's autograd thread is still letting go of the
-// graph, Python objects included. If the interpreter ends just then, the thread asks for an interpreter lock that it
-// will never get. The thread works in order: once it has done something more for us, it has let go of everything
-// before.
+// backward() returns as soon as the gradients exist, while the device's autograd thread still destroys the graph, which
+// may hold Python objects. If the interpreter finalizes at that moment, the thread waits for the GIL forever. The
+// thread works in order: once it has run another backward pass for us, it has destroyed all earlier graphs.
 //
-// A thread may never come to that: a slow kernel, an endless function. It is waited for as long as PyTorch's own engine
-// waits for its threads, and then left where it is.
+// A thread may never get to that, because of a slow kernel or an endless function. We wait for it as long as PyTorch's
+// own engine waits for its threads, and then leave it running.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones.h>
@@ -28,7 +27,7 @@ std::atomic<bool> g_autograd_threads{false};
 
 namespace {
 
-// Seconds, and what they are without it: the engine's.
+// The autograd engine's limit in seconds, and its default.
 constexpr const char* kLimitName = "TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT";
 constexpr double kLimit = 10.0;
 
@@ -40,19 +39,19 @@ double limit() {
 void pass_through_every_thread() noexcept {
   for (int i = 0; i < device_count(); i++) {
     try {
-      // No Python object anywhere in this graph, so nothing to wait for in turn.
+      // This graph holds no Python object, so that its destruction needs no GIL.
       const at::AutoGradMode grad(true);
       const auto options = at::TensorOptions().dtype(at::kFloat).device(device(static_cast<c10::DeviceIndex>(i)));
       at::Tensor leaf = at::ones({1}, options);
       leaf.set_requires_grad(true);
       leaf.neg().backward();
     } catch (...) {
-      // A device without a byte left: nothing can be done at this point, and nothing has to be said.
+      // The device is out of memory: nothing can be done at this point, and no message is needed.
     }
   }
 }
 
-// Waits until the autograd threads have let go of every graph; false if they have not within the limit.
+// Wait until the autograd threads have destroyed every graph; return false if the limit passes first.
 bool drained(double seconds) {
   struct Passing {
     std::mutex mutex;
@@ -77,10 +76,10 @@ void prepare_exit() noexcept {
   if (!g_autograd_threads.load() || g_bad_fork) return;
   const double seconds = limit();
   try {
-    // The engine would wait for the same threads once more, as long again.
+    // The engine would wait for the same threads again, just as long.
     if (seconds > 0 && !drained(seconds)) setenv(kLimitName, "0", 1);
   } catch (...) {
-    // No thread can be started any more: the process ends as it would without us.
+    // No thread can be started any more: the process ends as it would without this wait.
   }
 }
 

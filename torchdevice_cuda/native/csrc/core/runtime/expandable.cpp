@@ -1,4 +1,4 @@
-// Expandable segments, and what a device does with them.
+// Expandable segments, and their use by DeviceMemory.
 #include "runtime/expandable.h"
 
 #include <sys/mman.h>
@@ -12,7 +12,7 @@
 namespace hostdevice {
 
 ExpandableSegment* ExpandableSegment::make(size_t device_size, size_t page) {
-  // An eighth more than the device has, as CUDA does: what is free may lie where it is of no use.
+  // Reserve an eighth more than the device's memory, like CUDA: free addresses may be fragmented.
   const size_t size = round_up(device_size + device_size / 8, page);
   char* const base = map_segment(size);
   if (!base) return nullptr;
@@ -37,17 +37,17 @@ std::pair<char*, size_t> ExpandableSegment::pages_within(char* start, size_t siz
 void ExpandableSegment::drop(char* start, size_t size) {
   take_back(start, size);
 #ifdef MADV_REMOVE
-  // Of memory that other processes have mapped, too, only that gives it back.
+  // Only MADV_REMOVE frees memory that other processes have mapped, too.
   if (const auto* segment = addresses().find(start); segment && segment->piece) madvise(start, size, MADV_REMOVE);
 #endif
   madvise(start, size, MADV_DONTNEED);
 }
 
-// ---- what a device does with them -----------------------------------------------------------------------------------
+// ---- use by DeviceMemory --------------------------------------------------------------------------------------------
 
 Block* DeviceMemory::expandable_room(Pool& pool, size_t size, c10::StreamId stream) {
   const auto is_room = [](const Block* b) { return b && b->is_free(); };
-  // Does what is free from here on, mapped or not, hold it?
+  // Return whether the free blocks from here on, mapped or not, hold the request.
   const auto holds = [&](const Block* b) {
     size_t found = 0;
     for (; is_room(b); b = b->next)

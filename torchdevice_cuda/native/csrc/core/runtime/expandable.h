@@ -1,9 +1,8 @@
-// A segment that grows: a stretch of addresses as long as the device is large, of which as much has memory as was
-// needed.
+// A segment that grows: an address range larger than the device's memory, of which only the needed part has memory.
 //
-// With expandable_segments:True a stream has one of these for its small blocks and one for its large ones, instead of
-// a segment a shortage. Memory comes and goes in pages as large as an ordinary segment. To the machine all of it is one
-// anonymous mapping, and a page without memory is one that was given back to the system.
+// With expandable_segments:True, a stream has one of these for its small blocks and one for its large blocks, instead
+// of a new segment at each shortage. Memory is mapped in pages as large as an ordinary segment. For the machine the
+// whole range is one anonymous mapping, and an unmapped page is one that was freed to the system.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +14,7 @@ namespace hostdevice {
 
 class ExpandableSegment {
  public:
-  // `page` is a multiple of kChunk. Null if there is no room for that many addresses.
+  // `page` is a multiple of kChunk. Return null if the address range cannot be reserved.
   static ExpandableSegment* make(size_t device_size, size_t page);
   ~ExpandableSegment();
   ExpandableSegment(const ExpandableSegment&) = delete;
@@ -27,13 +26,13 @@ class ExpandableSegment {
   size_t size() const {
     return size_;
   }
-  // How many bytes of pages hold the first `size` of a stretch that begins with a page.
+  // Round up to the bytes of whole pages that hold the first `size` bytes of a range starting at a page.
   size_t whole_pages(size_t size) const {
     return round_up(size, page_);
   }
-  // The whole pages within a stretch: where they begin, and how many bytes they are.
+  // Return the start and the size in bytes of the whole pages within a range.
   std::pair<char*, size_t> pages_within(char* start, size_t size) const;
-  // Gives the memory of whole pages back to the machine; the addresses stay.
+  // Free the memory of whole pages to the system; the addresses stay reserved.
   static void drop(char* start, size_t size);
 
  private:

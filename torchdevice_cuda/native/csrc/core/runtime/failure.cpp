@@ -11,11 +11,11 @@ namespace {
 struct Failure {
   int code;
   std::string words;
-  int64_t lost_ns;  // when the runtime has noticed by itself
+  int64_t lost_ns;  // the runtime has noticed the failure by this time
 };
-// A GPU's runtime does so within this; what is called right behind the kernel is not refused.
+// A GPU's runtime notices a failure within this time; calls right after the kernel still succeed.
 constexpr int64_t kNoticedNs = 20'000'000;
-// Set once each, before the device's bit is; never deleted.
+// Each is set once, before the device's bit in g_failed, and never deleted.
 std::array<std::atomic<const Failure*>, kMaxDevices> g_failures{};
 
 constexpr int kAssert = 710;

@@ -1,6 +1,6 @@
-// A kernel may end a device's context, as a failed assertion does. CUDA tells whoever waits for the device. Soon
-// afterwards, or once somebody was told, every call of its runtime says so: the device is lost for as long as the
-// process lives.
+// Sticky errors. A kernel may destroy a device's context, for example by a failed assertion. CUDA reports that to the
+// next call that waits for the device. Soon afterwards, or once it was reported, every call of its runtime raises the
+// error: the device is lost for the rest of the process.
 #pragma once
 
 #include <atomic>
@@ -11,28 +11,29 @@
 
 namespace hostdevice {
 
-// Devices whose context has ended; a bit each.
+// The devices whose context has failed, one bit each.
 extern std::atomic<uint64_t> g_failed;
 
-// The first failure of a device stays. `words`: as CUDA's runtime says it, with what torch says after each.
+// Record a failure; the first failure of a device stays. `words` is CUDA's message without the hints that torch
+// appends.
 void fail_context(c10::DeviceIndex index, int code, const std::string& words);
-// A kernel's assertion: its line is written to standard error as a GPU's driver writes it, and what the host knows of
-// the cause behind it. Where launches wait (CUDA_LAUNCH_BLOCKING) it is raised at once.
+// Record a failed assertion of a kernel. Write the line that a GPU's driver writes to standard error, and below it the
+// cause that the host knows. With CUDA_LAUNCH_BLOCKING, throw at once.
 void fail_assertion(c10::DeviceIndex index, const char* place, const std::string& condition, const std::string& cause);
-// Why a device is lost; 0 while it is not.
+// Return the error code of a lost device, or 0.
 int failure_code(c10::DeviceIndex index);
 [[noreturn]] void throw_failure(c10::DeviceIndex index);
-// Whether calls that wait for nothing are refused, too.
+// Return whether calls that do not wait are refused, too.
 bool is_lost(c10::DeviceIndex index);
 
 inline bool is_in(const std::atomic<uint64_t>& devices, c10::DeviceIndex index) {
   return (devices.load(std::memory_order_relaxed) >> index) & 1;
 }
-// A call that waits for the device, or asks how far it is.
+// Check before a call that waits for the device or queries its progress.
 inline void check_awaited(c10::DeviceIndex index) {
   if (C10_UNLIKELY(g_failed.load(std::memory_order_relaxed) != 0) && is_in(g_failed, index)) throw_failure(index);
 }
-// A call that gives the device something to do, or asks its driver for something.
+// Check before a call that launches work or queries the driver.
 inline void check_launched(c10::DeviceIndex index) {
   if (C10_UNLIKELY(g_failed.load(std::memory_order_relaxed) != 0) && is_lost(index)) throw_failure(index);
 }

@@ -1,4 +1,4 @@
-// The cache of FFT plans as torch.backends.cuda.cufft_plan_cache shows it: which transforms have been asked for.
+// The FFT plan cache that torch.backends.cuda.cufft_plan_cache reports: the transforms that the program has used.
 #pragma once
 
 #include <list>
@@ -18,8 +18,8 @@ class FftPlans {
   void clear();
 
  private:
-  std::mutex mutex_;              // protects the rest
-  std::list<std::string> plans_;  // the most recent first
+  std::mutex mutex_;              // protects the other members
+  std::list<std::string> plans_;  // most recently used first
   size_t max_size_ = 4096;
 };
 

@@ -21,9 +21,10 @@ namespace hostdevice {
 namespace {
 
 constexpr int64_t kCudaStateBytes = 16;
-// An Apple GPU's state: seven 32-bit words of engine, which every draw makes anew, then the seed and the offset.
+// The state of an Apple GPU's generator: seven 32-bit words of the engine, which every draw replaces, then the seed and
+// the offset.
 constexpr int64_t kMpsStateBytes = 7 * 4 + 8 + 8;
-// CUDA counts offsets in words of 32 bits, an Apple GPU in what Philox makes at a time, which is four of them.
+// CUDA counts offsets in 32-bit words; an Apple GPU counts in Philox outputs of four words each.
 constexpr uint64_t kOffsetUnit = kIsCuda ? 1 : 4;
 
 constexpr int64_t kThreadsOfBlock = 256;
@@ -33,8 +34,8 @@ Multiprocessors& claimed_multiprocessors() {
   return claimed;
 }
 
-// How far one draw moves the offset: threads of a full launch draw four numbers a round, and the offset counts
-// rounds in fours. Small draws move it by 4.
+// Return how far one draw advances the offset. The threads of a full launch draw four numbers per round, and each round
+// advances the offset by 4. Small draws advance it by 4.
 uint64_t offset_step(int64_t count) {
   const auto& gpu = multiprocessors();
   const int64_t threads = kThreadsOfBlock * gpu.count * (gpu.threads / kThreadsOfBlock);
@@ -42,7 +43,7 @@ uint64_t offset_step(int64_t count) {
   return static_cast<uint64_t>(rounds) * 4;
 }
 
-// SplitMix64's last step: neighbouring states give seeds that have nothing to do with each other.
+// The final step of SplitMix64: it turns adjacent states into unrelated seeds.
 uint64_t mix(uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
@@ -97,7 +98,7 @@ void GeneratorImpl::remove_graph() {
 }
 
 Philox GeneratorImpl::move(uint64_t by) {
-  // A graph draws from the states that it was captured with, whatever the generator has by now.
+  // A graph draws from the generator states that it was captured with, whatever state the generator has now.
   if (C10_UNLIKELY(t_tape.playing && t_tape.next_draw < t_tape.playing->draws.size())) {
     const auto& draw = t_tape.playing->draws[t_tape.next_draw++];
     const auto& state = static_cast<const State&>(*draw.state);
@@ -116,7 +117,7 @@ Philox GeneratorImpl::move(uint64_t by) {
 }
 
 void GeneratorImpl::set_current_seed(uint64_t seed) {
-  // It asks whether a graph is captured.
+  // On a GPU this queries whether a graph is being captured, which reports a failed context.
   if (kIsCuda && device_.has_index() && device_.index() < device_count()) check_awaited(device_.index());
   if (kIsCuda && captures_underway()) {
     const auto index = resolve(device_.index());
@@ -154,7 +155,7 @@ c10::intrusive_ptr<c10::TensorImpl> GeneratorImpl::get_state() const {
   at::Tensor t = at::detail::empty_cpu({kIsCuda ? kCudaStateBytes : kMpsStateBytes}, at::kByte);
   auto* p = static_cast<uint8_t*>(t.mutable_data_ptr());
   if constexpr (kIsCuda) {
-    // In a capture the offset is counted from where a replay begins.
+    // During a capture the offset is relative to the start of a replay.
     std::memcpy(p, &state_->seed, 8);
     std::memcpy(p + 8, state_->capturing ? &state_->drawn : &state_->offset, 8);
   } else {
@@ -174,7 +175,7 @@ void GeneratorImpl::set_state(const c10::TensorImpl& s) {
   const auto* p = static_cast<const uint8_t*>(s.data());
   uint64_t seed = 0, offset = 0;
   if constexpr (kIsCuda) {
-    // A state without an offset (from before CUDA kept one) means offset 0.
+    // A state without an offset (from before CUDA stored one) means offset 0.
     TORCH_CHECK(n == kCudaStateBytes || n == 8, "RNG state is wrong size");
     std::memcpy(&seed, p, 8);
     if (n == kCudaStateBytes) std::memcpy(&offset, p + 8, 8);
@@ -204,7 +205,7 @@ c10::intrusive_ptr<c10::GeneratorImpl> GeneratorImpl::graphsafe_get_state() cons
 GeneratorImpl* GeneratorImpl::clone_impl() const {
   refuse_in_capture("clone_impl");
   auto* g = new GeneratorImpl(device_.index(), state_->seed);
-  if (kIsCuda) g->state_->offset = state_->offset;  // of an Apple GPU's, the seed alone
+  if (kIsCuda) g->state_->offset = state_->offset;  // a clone of an MPS generator takes only the seed
   return g;
 }
 

@@ -1,5 +1,5 @@
-// Random numbers: a generator of CUDA is a seed and an offset into Philox. Kernels of its own draw from those; in front
-// of kernels of the CPU it seeds generators of the CPU.
+// Random numbers. A CUDA generator is a seed and an offset into Philox. Device kernels draw from these directly; for
+// CPU kernels the generator seeds a CPU generator.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -28,15 +28,15 @@ struct GeneratorImpl final : c10::GeneratorImpl {
     return kType;
   }
 
-  // Where a launch reads whose threads read `words` words each at most; the next one reads after it.
+  // Return the position of a launch whose threads each read at most `words` words; the next launch reads after it.
   Philox advance(uint64_t words);
 
-  // While a graph is captured its draws do not count: every replay moves the offset by all of them.
+  // Draws during a capture do not advance the offset: every replay advances it by all of them.
   void begin_capture();
-  // By how much that is.
+  // Return by how much a replay advances the offset.
   uint64_t end_capture();
   void skip(uint64_t by);
-  // Graphs that draw from it keep its seed and offset in device memory, which is taken while there are any.
+  // Graphs store the seed and the offset of their generators in device memory, which is allocated while there are any.
   void add_graph();
   void remove_graph();
 
@@ -44,19 +44,19 @@ struct GeneratorImpl final : c10::GeneratorImpl {
     return state_ == other.state_;
   }
 
-  // A seed for the CPU generator that makes the next draw of `count` numbers; moves the offset as CUDA would.
+  // Return a seed for the CPU generator that draws the next `count` numbers; advance the offset like CUDA.
   uint64_t next_seed(int64_t count);
 
  private:
   GeneratorImpl* clone_impl() const override;
   void refuse_in_capture(const char* what) const;
-  // Where the next draw begins, which moves it by this; with the lock held.
+  // Return the position of the next draw and advance it. The lock must be held.
   Philox move(uint64_t by);
   struct State : c10::intrusive_ptr_target {
     uint64_t seed;
     uint64_t offset = 0;
     bool capturing = false;
-    uint64_t drawn = 0;  // in the capture
+    uint64_t drawn = 0;  // during the capture
     int graphs = 0;
     c10::DataPtr kept_seed, kept_offset;
     explicit State(uint64_t s) : seed(s) {}
@@ -65,9 +65,9 @@ struct GeneratorImpl final : c10::GeneratorImpl {
 };
 
 const at::Generator& default_generator(c10::DeviceIndex index);
-// The same of `generator`, or of the device's own where none is given.
+// Advance `generator`, or the device's default generator if there is none.
 Philox advance(const std::optional<at::Generator>& generator, c10::DeviceIndex index, uint64_t words);
-// The CPU generator a CPU kernel draws `count` numbers from on behalf of `generator` (undefined: the device's own).
+// Return the CPU generator from which a CPU kernel draws `count` numbers for `generator` (undefined: the default one).
 at::Generator cpu_generator(const at::Generator& generator, c10::DeviceIndex index, int64_t count);
 uint64_t next_seed(const at::Generator& generator, c10::DeviceIndex index, int64_t count);
 

@@ -1,5 +1,5 @@
-// What happens on the device, told to whoever listens: torch.cuda's sanitizer, and what programs register with
-// torch.cuda._gpu_trace. Listeners are Python: nothing here is called with a lock held.
+// Reports events on the device to PyTorch's GPU trace: torch.cuda's sanitizer and callbacks that programs register with
+// torch.cuda._gpu_trace. Callbacks run Python: report nothing while a lock is held.
 #pragma once
 
 #include <c10/core/impl/GPUTrace.h>
@@ -8,7 +8,7 @@
 
 namespace hostdevice {
 
-// One load where nobody listens.
+// Costs one load if there are no callbacks.
 inline const c10::impl::PyInterpreter* listener() {
   return kIsCuda ? c10::impl::GPUTrace::get_trace() : nullptr;
 }

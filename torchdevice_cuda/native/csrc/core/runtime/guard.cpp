@@ -1,4 +1,4 @@
-// The device guard: current device, streams and events as PyTorch's core asks for them.
+// The device guard: PyTorch's interface to the current device, streams and events.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <thread>
@@ -15,7 +15,8 @@ namespace {
 
 std::thread::id g_installer;
 
-// Whose streams are asked for: CUDA's books of them say what indices they have, where others ask its driver.
+// Resolve the device of a stream query. CUDA's stream functions raise this message for an invalid index; other calls
+// raise the driver's error.
 c10::DeviceIndex of_streams(c10::Device d) {
   TORCH_CHECK(
       d.index() < device_count(), "Device index value ", static_cast<int>(d.index()), " is out of index range [0, ",
@@ -36,7 +37,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return device(t_current_device);
   }
   void setDevice(c10::Device d) const override {
-    // The first thing an autograd thread does. Programs set the device through their own functions.
+    // An autograd thread calls this first. Programs set the device through other functions.
     if (!g_autograd_threads.load(std::memory_order_relaxed) && std::this_thread::get_id() != g_installer)
       g_autograd_threads = true;
     set(d);
@@ -102,7 +103,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void synchronizeStream(const c10::Stream& s) const override {
     synchronize_stream(state(s));
   }
-  // The next ones are asked for by some versions only, so they are not marked override.
+  // Only some versions of PyTorch declare the following methods, so they are not marked override.
   bool isStreamCapturing(const c10::Stream& s) const {
     return capture_status(state(s)) != 0;
   }

@@ -1,8 +1,7 @@
-// The history that torch.cuda.memory._record_memory_history() asks for: what happened to memory, and where the program
-// was.
+// The history of torch.cuda.memory._record_memory_history(): memory events, and the program's stacks.
 //
-// Recording is switched for all devices at once, each device keeps a trace of its own. The switches are atomics that
-// every allocation reads without a lock; a trace belongs to its device and is protected by that device's lock.
+// Recording is enabled for all devices at once; each device has its own trace. Every allocation reads the atomic
+// switches without a lock. The device's lock protects its trace.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -19,8 +18,8 @@
 
 namespace hostdevice {
 
-// Whatever the caller of the history wants attached to an event (a stack); opaque here. The last owner may let go of it
-// under a device's lock: its deleter waits for nothing.
+// An opaque object, such as a stack, that is attached to an event. Its last owner may release it under a device's lock,
+// so its deleter must not wait.
 using Context = std::shared_ptr<void>;
 using ContextSource = Context (*)();
 
@@ -35,23 +34,23 @@ enum class Action : uint8_t {
   Oom,
   Snapshot
 };
-// Their names in a snapshot, by their numbers.
+// The names in a snapshot, indexed by Action.
 constexpr const char* kActions[] = {"alloc",        "free_requested", "free_completed", "segment_alloc",
                                     "segment_free", "segment_map",    "segment_unmap",  "oom",
                                     "snapshot"};
 
-// What stacks are kept of: nothing; living blocks; events of allocation, too; those of freeing, too.
+// Selects the stacks to store: none; those of live blocks; also those of allocation events; also those of free events.
 enum class Keeping : int { Never, State, Alloc, All };
 
 struct TraceEntry {
   Action action;
-  uintptr_t address;  // of an Oom: the free bytes
+  uintptr_t address;  // for Oom: the free bytes
   size_t size;
   c10::StreamId stream;
   int64_t time_us;
   PoolId pool;
   Context context;
-  std::string compiled, metadata;  // what ran then, and what the program says of it
+  std::string compiled, metadata;  // the compiled function that ran, and the program's metadata
 };
 
 struct HistorySwitches {
@@ -59,7 +58,7 @@ struct HistorySwitches {
   std::atomic<size_t> max_entries{1};
   std::atomic<ContextSource> source{nullptr};
   std::atomic<Keeping> keeping{Keeping::Never};
-  std::atomic<uint32_t> skipped{0};  // a bit for each action
+  std::atomic<uint32_t> skipped{0};  // one bit per action
 };
 extern HistorySwitches g_history;
 
@@ -67,13 +66,13 @@ inline bool history_enabled() {
   return C10_UNLIKELY(g_history.on.load(std::memory_order_relaxed));
 }
 
-// What the calling thread says of what it allocates.
+// Metadata that the calling thread attaches to its allocations.
 extern thread_local std::string t_metadata;
-// The compiled functions that the calling thread is in.
+// The compiled functions that the calling thread executes.
 extern thread_local std::vector<std::string> t_compiled;
 
-// What to attach to an event that happens now, where stacks are kept of such. It may need the interpreter, whose owner
-// may be waiting for a device's lock: never called under one.
+// Return the context of an event that happens now, if stacks of such events are stored. It may take the GIL, whose
+// owner may be waiting for a device's lock: never call it under a device's lock.
 Context context_now(Keeping least);
 inline Context context_of_event() {
   return history_enabled() ? context_now(Keeping::State) : nullptr;
@@ -84,10 +83,10 @@ inline Context context_of_free() {
 
 int64_t time_us();
 
-// The last events of one device, under its lock.
+// The latest events of one device. The device's lock protects it.
 class Trace {
  public:
-  // Stamps the entry with the time and the thread's own words; the oldest give way to it.
+  // Add an entry with the time and the thread's metadata; the oldest entry is dropped when the trace is full.
   void add(TraceEntry entry);
   std::vector<TraceEntry> entries() const {
     return {entries_.begin(), entries_.end()};
@@ -100,17 +99,17 @@ class Trace {
   std::deque<TraceEntry> entries_;
 };
 
-// A moment that the program named: the start or the end of torch.profiler.record_function.
+// A point that the program named: the start or the end of a torch.profiler.record_function.
 struct Annotation {
   std::string name, stage;
   int device;
   int64_t time_us;
 };
-// Kept while a history is, as many as events.
+// Stored while a history is recorded, at most as many as events.
 void annotate(std::string name, const char* stage, int device);
 std::vector<Annotation> annotations();
 void clear_annotations();
-// Across fork(), after every other lock.
+// Lock and unlock for fork(), in the order of lock_all_for_fork().
 void lock_annotations_for_fork();
 void unlock_annotations_after_fork();
 

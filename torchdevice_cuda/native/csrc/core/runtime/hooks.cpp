@@ -1,4 +1,4 @@
-// What PyTorch's core asks an accelerator through its hooks interface.
+// The hooks through which PyTorch's core queries an accelerator.
 #include <ATen/detail/CUDAHooksInterface.h>
 #ifndef HOSTDEVICE_CUDA
 #include <ATen/detail/MPSHooksInterface.h>
@@ -27,7 +27,7 @@ using HooksBase = at::CUDAHooksInterface;
 using HooksBase = at::MPSHooksInterface;
 #endif
 
-// Methods that only some versions ask for are not marked override.
+// Methods that only some versions of PyTorch declare are not marked override.
 struct Hooks final : HooksBase {
   Hooks() = default;
 
@@ -68,7 +68,7 @@ struct Hooks final : HooksBase {
     return hostdevice::pinned_allocator();
   }
   c10::Device getDeviceFromPtr(void* p) const {
-    // Memory that CUDA has pinned is at hand to every device.
+    // Every device can access memory that CUDA has pinned.
     const auto i = is_pinned(p) ? t_current_device : device_of_address(p);
     TORCH_CHECK(
         i >= 0, "The specified pointer resides on host memory and is not registered with any ", kName, " device.");
@@ -78,9 +78,9 @@ struct Hooks final : HooksBase {
     return default_generator(d);
   }
   at::Generator getNewGenerator(c10::DeviceIndex d = -1) const {
-    // CUDA looks whether there is such a device when something is drawn.
+    // CUDA checks the index at the first draw.
     if (d >= 0 && !kIsCuda) check_index(d);
-    return at::make_generator<GeneratorImpl>(d);  // without an index it serves any device, and says so
+    return at::make_generator<GeneratorImpl>(d);  // without an index it serves any device and reports no index
   }
 
 #ifdef HOSTDEVICE_CUDA
@@ -90,7 +90,8 @@ struct Hooks final : HooksBase {
   bool hasCUDART() const {
     return device_count() > 0;
   }
-  // Programs choose among these libraries by name, and a CUDA build has them. Not cuDNN: PyTorch would call it.
+  // Programs choose among these libraries by name, and a CUDA build has them. Do not report cuDNN: PyTorch would call
+  // it.
   bool hasMAGMA() const {
     return true;
   }
@@ -141,7 +142,7 @@ struct Hooks final : HooksBase {
     return device_count() > 0;
   }
   bool isOnMacOSorNewer(unsigned major = 13, unsigned minor = 0) const override {
-    return major < 15 || (major == 15 && minor == 0);  // it is macOS 15.0
+    return major < 15 || (major == 15 && minor == 0);  // reports macOS 15.0
   }
   c10::Allocator* getMPSDeviceAllocator() const override {
     return device_allocator();
@@ -166,11 +167,11 @@ struct Hooks final : HooksBase {
     return memory_info(0).second;
   }
   void setMemoryFraction(double ratio) const override {
-    // Up to 2 is allowed there; above 1 the device's own size is what limits here.
+    // MPS allows up to 2; here the device's size limits a ratio above 1.
     TORCH_CHECK(ratio >= 0 && ratio <= 2, "invalid high watermark ratio ", ratio);
     set_memory_fraction(0, ratio > 1 || ratio == 0 ? 1.0 : ratio);
   }
-  // Nobody reads signposts here; what is refused is refused.
+  // Signposts are not recorded; only the checks are implemented.
   void profilerStartTrace(const std::string& mode, bool) const override {
     TORCH_CHECK(!tracing().exchange(true), "Tracing Signposts is already enabled ");
     std::stringstream modes(mode);
@@ -216,8 +217,8 @@ struct Hooks final : HooksBase {
 }  // namespace
 
 bool install_hooks() {
-  // The hooks object is made on first use and kept for good, and merely importing torch may have asked. The
-  // interface has no fields, so an object of ours fits exactly where the cached one lies.
+  // PyTorch creates the hooks object on first use and never replaces it, and importing torch may already have created
+  // it. The interface has no fields, so that our object fits into the memory of the existing one.
   static_assert(sizeof(Hooks) == sizeof(HooksBase));
 #ifdef HOSTDEVICE_CUDA
   const HooksBase& cached = at::detail::getCUDAHooks();
@@ -226,8 +227,8 @@ bool install_hooks() {
 #endif
   new (const_cast<HooksBase*>(&cached)) Hooks();
 #ifndef HOSTDEVICE_CUDA
-  // A Mac's PyTorch is built without CUDA, and PyTorch refuses to be built with both. The interface's own object
-  // answers as in a build without.
+  // PyTorch on a Mac is built without CUDA, and cannot be built with both. The interface's base class answers like a
+  // build without CUDA.
   new (const_cast<at::CUDAHooksInterface*>(&at::detail::getCUDAHooks())) at::CUDAHooksInterface();
 #endif
 #ifdef HOSTDEVICE_CUDA

@@ -21,19 +21,19 @@ constexpr size_t kShareOfMargin = 20;
 constexpr size_t kMostTrusted = size_t{1} << 30;
 
 struct Host {
-  std::mutex mutex;  // of the lists; held for no other lock
+  std::mutex mutex;  // protects the lists; no other lock is taken under it
   std::vector<HostGroup> groups;
   std::map<char*, size_t> promised;
-  std::atomic<size_t> total{0};  // of what is promised
+  std::atomic<size_t> total{0};  // sum of the sizes in `promised`
 };
 Host& host() {
   static auto* h = new Host;  // leaked: tensors outlive static destruction
   return *h;
 }
-// How much may be promised without another look.
+// How many bytes may be promised without querying the machine again.
 std::atomic<int64_t> g_trusted{0};
 
-// The number after a name in a file of lines, or the file's first number; none if it cannot be read.
+// Read the number after `name` in a file of lines, or the file's first number; return false if it cannot be read.
 bool number_in(const char* path, const char* name, size_t& number) {
   std::FILE* f = std::fopen(path, "re");
   if (!f) return false;
@@ -55,7 +55,7 @@ size_t minus(size_t a, size_t b) {
   return a > b ? a - b : 0;
 }
 
-// What the machine and each group have left, less a margin for everything that is no tensor.
+// Return what the machine and its control groups have left, less a margin for everything other than tensors.
 size_t available(const std::vector<HostGroup>& groups) {
   size_t least = kAnything, size = kAnything, kib = 0;
   if (number_in("/proc/meminfo", "MemAvailable:", kib)) least = kib * 1024;
@@ -63,7 +63,7 @@ size_t available(const std::vector<HostGroup>& groups) {
   for (const auto& group : groups) {
     size_t used = 0, cached = 0;
     if (!number_in(group.usage.c_str(), "", used)) continue;
-    // Pages of files that were not read lately: the system drops them before it ends anyone.
+    // Do not count inactive file pages as used: the system drops them before it kills a process.
     if (!number_in(group.statistics.c_str(), "total_inactive_file ", cached))
       number_in(group.statistics.c_str(), "inactive_file ", cached);
     least = std::min(least, minus(group.limit, minus(used, cached)));
@@ -73,7 +73,7 @@ size_t available(const std::vector<HostGroup>& groups) {
   return minus(least, std::min(kMostMargin, size / kShareOfMargin));
 }
 
-// What was promised and never touched.
+// Return the promised bytes that were never touched.
 size_t untouched([[maybe_unused]] const std::map<char*, size_t>& promised) {
   size_t found = 0;
 #ifdef __linux__
@@ -88,7 +88,7 @@ size_t untouched([[maybe_unused]] const std::map<char*, size_t>& promised) {
   return found;
 }
 
-// At least `enough`, if that is known without counting pages.
+// Return the bytes left. Do not count untouched pages if at least `enough` bytes are left without that.
 size_t left(Host& h, size_t enough) {
   const size_t found = available(h.groups);
   if (found == kAnything) return kAnything;

@@ -1,8 +1,9 @@
-// What the machine has left. A virtual GPU's memory is the machine's, which ends a process that takes too much of it
-// without a word; so every segment asks here first, and a program gets CUDA's error instead.
+// The memory that the machine has left. A virtual GPU's memory is the machine's, and the system kills a process that
+// uses too much of it without a message. So every segment checks here first, and the program gets CUDA's error instead.
 //
-// Segments cost nothing until they are touched. What was promised and not yet touched counts as taken, since it can be
-// touched at any time. Looking is not free, so a look is good for a while: half of what it found, a GiB at most.
+// Segments cost nothing until they are touched. Memory that was promised but not yet touched counts as used, because
+// the program can touch it at any time. A check is expensive, so half of what it found, at most a GiB, is
+// promised without another check.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +12,21 @@
 
 namespace hostdevice {
 
-// A control group of this process that limits its memory: how much, and the files that say what is used (a number)
-// and what of that could be dropped (lines of names and numbers).
+// A control group that limits the memory of this process: the limit, the file with the used bytes (a number), and the
+// file that lists how many of them are reclaimable (lines of names and numbers).
 struct HostGroup {
   size_t limit = 0;
   std::string usage, statistics;
 };
-// What to look at besides the machine itself.
+// Set the control groups to check in addition to the machine itself.
 void watch_host(std::vector<HostGroup> groups);
 
-// Whether so much more can be promised.
+// Return whether so many more bytes can be promised.
 bool host_gives(size_t size);
-// What can be promised now.
+// Return how many bytes can be promised now.
 size_t host_left();
 
-// Memory that was promised, from here on; and that went back.
+// Record memory as promised; and record that it was freed.
 void promise(char* start, size_t size);
 void take_back(char* start, size_t size);
 

@@ -1,5 +1,5 @@
-// What install() puts in place of PyTorch's own, and what has to happen before the process ends. The kernels are in
-// operators/install.h.
+// Functions that replace parts of PyTorch, and the work before the process ends. operators/install.h installs the
+// kernels.
 #pragma once
 
 #include <atomic>
@@ -7,12 +7,12 @@
 namespace hostdevice {
 
 void install_guard();
-// Puts our hooks in place of whatever getCUDAHooks()/getMPSHooks() answers now; false if that could not be done.
+// Replace the object that getCUDAHooks()/getMPSHooks() returns; return false if that failed.
 bool install_hooks();
 
-// Has PyTorch started autograd threads for the devices?
+// Set once PyTorch has started autograd threads for the devices.
 extern std::atomic<bool> g_autograd_threads;
-// Called without the interpreter's lock, before the interpreter ends.
+// Called without the GIL, before the interpreter finalizes.
 void prepare_exit() noexcept;
 
 }  // namespace hostdevice

@@ -1,4 +1,4 @@
-// Python's interpreter, as far as code that knows no Python has to.
+// The parts of Python's C API that code without Python bindings needs.
 #pragma once
 
 #include <Python.h>
@@ -11,7 +11,7 @@
 
 namespace hostdevice {
 
-// Whether this is the process's first thread, the one in which Python handles signals.
+// Return whether this is the process's first thread, in which Python handles signals.
 inline bool is_main_thread() {
 #ifdef __linux__
   return syscall(SYS_gettid) == getpid();
@@ -20,8 +20,7 @@ inline bool is_main_thread() {
 #endif
 }
 
-// While one of these lives, the calling thread does not hold the interpreter: for waiting for a thread that may ask for
-// it.
+// Releases the GIL in a scope: for waiting for a thread that may need it.
 class WithoutInterpreter {
  public:
   WithoutInterpreter() : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}

@@ -21,21 +21,21 @@ std::atomic<size_t> g_in_limbo{0};
 
 namespace {
 
-// What processes share of one thing that was sent. Shared memory is zeros at first.
+// The state that processes share for each storage or event that was sent. Shared memory starts zeroed.
 struct Slot {
-  std::atomic<int64_t> holders;      // who have still to let go of it
-  std::atomic<uint64_t> generation;  // tells its uses apart
+  std::atomic<int64_t> holders;      // processes that still have to release it
+  std::atomic<uint64_t> generation;  // distinguishes successive uses of the slot
   EventState event;
 };
 static_assert(std::atomic<int64_t>::is_always_lock_free);
 
-// As many as CUDA has in a file.
+// As many slots as CUDA has in a file.
 constexpr uint64_t kSlots = 10000;
-constexpr size_t kPages = 64 * 1024;  // no system's pages are larger
+constexpr size_t kPages = 64 * 1024;  // a multiple of every system's page size
 constexpr size_t kSlotBytes = (kSlots * sizeof(Slot) + sizeof(uint64_t) + kPages - 1) / kPages * kPages;
-// The last word of memory that has slots: what a handle takes for slots may be a tensor's.
+// Marks memory that holds slots, in its last word: a handle may name a tensor's memory instead.
 constexpr uint64_t kSlotMark = 0x73746f6c53636474;
-// CUDA's: a version, and that the memory is a whole segment.
+// The prefix of PyTorch's CUDA handles: a version, and 'c' for a whole segment.
 constexpr char kSegmentHandle[] = {3, 'c'};
 constexpr size_t kWarnInLimbo = 1000;
 
@@ -62,8 +62,8 @@ struct SlotRef {
   }
 };
 
-// What is kept until nobody else holds it: memory that was sent, or an event, which has none. Sending a storage again
-// adds a slot.
+// Kept until no other process holds it: memory that was sent, or an event (which has no memory). Sending a storage
+// again adds a slot.
 struct Sent {
   c10::DataPtr memory;
   std::vector<SlotRef> slots;
@@ -74,7 +74,7 @@ struct Books {
   std::vector<SlotFile*> files;
   std::vector<SlotRef> free;
   std::vector<std::unique_ptr<Sent>> limbo;
-  size_t sent = 0;  // slots of memory; events are nobody's loss
+  size_t sent = 0;  // slots of memory; events are not counted, because losing them does no harm
   bool warned = false;
 };
 
@@ -120,7 +120,7 @@ void return_slots(const std::vector<SlotRef>& slots, bool of_memory) {
   auto& b = books();
   const std::lock_guard<std::mutex> lock(b.mutex);
   for (const auto& slot : slots) {
-    (*slot).generation.fetch_add(1);  // who comes late finds nothing
+    (*slot).generation.fetch_add(1);  // a late receiver finds another generation
     b.free.push_back(slot);
   }
   if (of_memory) b.sent -= slots.size();
@@ -134,11 +134,11 @@ bool is_held(const Sent& sent) {
 
 void let_go(std::unique_ptr<Sent> sent) {
   return_slots(sent->slots, sent->memory.get() != nullptr);
-  sent.reset();  // without a lock: it takes the device's
+  sent.reset();  // called without our lock, because it takes the device's
 }
 
 void drop_sent(std::unique_ptr<Sent> sent) {
-  // The parent's: what a forked child drops is none of its books'.
+  // A forked child drops copies of the parent's objects: the parent's statistics stay as they are.
   if (g_bad_fork) {
     (void)sent.release();
     return;
@@ -165,9 +165,9 @@ void delete_sent(void* context) {
   drop_sent(std::unique_ptr<Sent>(static_cast<Sent*>(context)));
 }
 
-// ---- what others sent ---------------------------------------------------------------------------------------------
+// ---- received memory ----------------------------------------------------------------------------------------------
 
-// Memory of another process, mapped once here however often it is received.
+// Memory of another process, mapped once however often it is received.
 struct Mapping {
   Piece piece;
   char* base;
@@ -201,7 +201,7 @@ std::shared_ptr<Mapping> mapping_of(const Piece& piece, c10::DeviceIndex device)
   const auto it = m.all.find(key);
   if (it != m.all.end())
     if (auto known = it->second.lock()) return known;
-  // As on CUDA, no process opens what it made itself.
+  // As on CUDA, a process cannot open its own handle.
   char* const at = piece.process == getpid() ? nullptr : map_piece(piece);
   if (!at) return nullptr;
   for (auto old = m.all.begin(); old != m.all.end();) old = old->second.expired() ? m.all.erase(old) : std::next(old);
@@ -210,7 +210,7 @@ std::shared_ptr<Mapping> mapping_of(const Piece& piece, c10::DeviceIndex device)
   return made;
 }
 
-// Map the slots of another process; null if it has none there.
+// Map the slots of another process; return null if that memory holds none.
 std::shared_ptr<Mapping> slots_of(const Piece& piece, c10::DeviceIndex device) {
   auto found = mapping_of(piece, device);
   if (found && std::memcmp(found->base + kSlotBytes - sizeof kSlotMark, &kSlotMark, sizeof kSlotMark) != 0)
@@ -224,13 +224,13 @@ Slot& slot_of(const std::shared_ptr<Mapping>& mapping, uint64_t index) {
 
 struct Received {
   std::shared_ptr<Mapping> memory;
-  std::shared_ptr<Mapping> slots;  // null if the sender's are gone
+  std::shared_ptr<Mapping> slots;  // null if the sender's slots are gone
   uint64_t index;
 };
 
 void delete_received(void* context) {
   const std::unique_ptr<Received> received(static_cast<Received*>(context));
-  // A forked child drops copies of what its parent goes on holding.
+  // A forked child drops copies of memory that its parent still holds.
   if (received->slots && !g_bad_fork)
     slot_of(received->slots, received->index).holders.fetch_sub(1, std::memory_order_acq_rel);
 }
@@ -331,7 +331,7 @@ std::variant<c10::Storage, Refusal> receive_storage(const Sending& sent, bool wa
 void release_counter(const std::string& counter, uint64_t offset) {
   const auto piece = piece_of(counter, kSlotBytes);
   const auto slots = piece && offset < kSlots ? slots_of(*piece, 0) : nullptr;
-  // Nothing to do where the sender has ended.
+  // There is nothing to do if the sender has ended.
   if (slots) slot_of(slots, offset).holders.fetch_sub(1, std::memory_order_acq_rel);
 }
 

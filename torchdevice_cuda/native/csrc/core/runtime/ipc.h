@@ -1,10 +1,10 @@
-// Tensors and events that processes share, as CUDA does it.
+// Tensors and events that processes share, like CUDA IPC.
 //
-// The sender's storage gets a slot in shared memory that counts who has still to let go of it. When the sender drops
-// the storage while others hold it, the memory stays allocated, in limbo; it is looked at when the next one is
-// dropped, when memory is short, and by collect_sent(). A receiver maps the sender's whole segment once.
+// The sender's storage gets a slot in shared memory, which counts the processes that still have to release it. If the
+// sender frees the storage while others hold it, the memory stays allocated, in limbo. It is checked when the next sent
+// storage is freed, when memory is short, and by collect_sent(). A receiver maps the sender's whole segment once.
 //
-// One lock protects what a process keeps of this; nothing else is locked while it is held.
+// One lock protects this process's state; no other lock is taken while it is held.
 #pragma once
 
 #include <c10/core/Storage.h>
@@ -19,33 +19,34 @@
 
 namespace hostdevice {
 
-// What the receiver of a storage is told, as torch.UntypedStorage._share_cuda_ lays it out. Of a storage without
-// memory the strings are empty.
+// The fields of torch.UntypedStorage._share_cuda_, which the receiver gets. The strings are empty for a storage without
+// memory.
 struct Sending {
   c10::DeviceIndex device;
   std::string handle;  // of the segment
   size_t bytes;
   size_t offset;        // in the segment
-  std::string counter;  // a name of the object that has the slot
+  std::string counter;  // name of the shared memory that holds the slot
   uint64_t counter_offset;
-  std::string event;  // when the contents are there
+  std::string event;  // recorded when the contents are ready
 };
 
-// CUDA's codes for a handle that cannot be opened: one of this process, none at all, one of a process that has ended.
+// CUDA's error codes for a handle that cannot be opened: a handle of this process, an invalid handle, a handle of a
+// process that has ended.
 enum Refusal : int { kOwnHandle = 201, kNoHandle = 205, kHandleOfNobody = 400 };
 
 Sending send_storage(c10::StorageImpl* storage);
 std::variant<c10::Storage, Refusal> receive_storage(const Sending& sent, bool wait_for_event);
 void release_counter(const std::string& counter, uint64_t offset);
-// Gives back what nobody else holds any more; whether there was something.
+// Free the memory that no other process holds any more; return whether there was any.
 bool collect_sent();
-// How many storages are in limbo.
+// The number of storages in limbo.
 extern std::atomic<size_t> g_in_limbo;
 
-// The device that memory of another process is on, or -1.
+// Return the device of memory that was received from another process, or -1.
 c10::DeviceIndex device_of_received(const void* address);
 
-// An event that others can open by its handle.
+// An event that other processes can open by its handle.
 struct SharedEvent {
   std::shared_ptr<EventState> state;
   std::string handle;

@@ -1,4 +1,4 @@
-// What processes send each other in place of memory: structures as CUDA's handles are, bytes of one length, and names.
+// Handles that processes exchange: structures packed into bytes of a fixed length, like CUDA's handles, and names.
 #pragma once
 
 #include <cinttypes>
@@ -11,7 +11,7 @@
 
 namespace hostdevice {
 
-constexpr size_t kHandleBytes = 64;  // of CUDA's handles
+constexpr size_t kHandleBytes = 64;  // the size of CUDA's handles
 
 template <class T>
 std::string packed(const T& value, std::string text = {}) {
@@ -28,7 +28,7 @@ T unpacked(const std::string& text, size_t start = 0) {
   return value;
 }
 
-// A name as CUDA's counters have, since programs print them.
+// Return a name in the format of CUDA's reference counters, because programs print it.
 inline std::string name_of(const Piece& p) {
   char text[128];
   std::snprintf(
@@ -37,7 +37,7 @@ inline std::string name_of(const Piece& p) {
   return text;
 }
 
-// The piece of so many bytes that a name is of.
+// Return the piece of this size that a name refers to.
 inline std::optional<Piece> piece_of(const std::string& name, size_t size) {
   Piece p{};
   p.size = size;

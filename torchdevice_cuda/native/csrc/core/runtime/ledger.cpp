@@ -23,7 +23,7 @@ struct Cell {
 };
 using ByLine = std::unordered_map<Site, Cell>;
 
-// A curve has so many steps at most; then each becomes twice as long.
+// The maximum number of steps of a memory curve; at this number, the length of each step doubles.
 constexpr size_t kMostSteps = 1024;
 constexpr int64_t kFirstStep = 1'000'000;  // nanoseconds
 
@@ -35,7 +35,7 @@ struct Book {
   std::unordered_map<const void*, Held> blocks;
   std::unordered_map<Site, int64_t> by_line;
   int64_t now = 0, peak = 0, peak_ns = 0, step = kFirstStep;
-  // The peak is the present: who holds it is written down when that ends, not at every step upwards.
+  // Memory is at its peak now. `held_at_peak` is filled in when that ends, not at every new peak.
   bool at_peak = false;
   std::vector<std::pair<Site, int64_t>> held_at_peak;
   std::vector<MemoryStep> steps;
@@ -78,10 +78,10 @@ struct Book {
   }
 };
 
-// Which line launched the operator that a node of autograd's will differentiate. Nodes live as long as a graph does:
-// of graphs with more nodes than this, the first are forgotten.
+// The number of autograd nodes whose operator's line is stored. Nodes live as long as their graph: for graphs with more
+// nodes, the earliest are overwritten.
 constexpr size_t kForwards = 1 << 16;
-// A view launches nothing and has a node: its line is that of an operator just before.
+// A view has a node but launches nothing: search this many nodes back for the line of an operator before it.
 constexpr uint64_t kViews = 8;
 struct ForwardLine {
   Forward node;
@@ -90,9 +90,9 @@ struct ForwardLine {
 
 struct Ledger {
   std::mutex mutex;
-  std::unordered_set<std::string> names;  // which only grows, and where each stays
+  std::unordered_set<std::string> names;  // only grows; the elements never move
   std::array<std::unordered_map<const std::string*, ByLine>, 3> rows;
-  uint64_t cells = 0;  // so far
+  uint64_t cells = 0;  // created so far
   std::map<c10::DeviceIndex, Book> books;
   std::vector<ForwardLine> forwards;
 
@@ -166,7 +166,7 @@ void count_work(Counted kind, const std::string* name, Site site, int64_t ns, in
   cell.ns += ns;
   cell.bytes += bytes;
   if (!node.number) return;
-  // The first is the operator that the node was made for; others follow until there is a next node.
+  // The first operator is the one that the node belongs to; others follow until the next node.
   auto& known = all.forward(node);
   if (known.node.number != node.number || known.node.thread != node.thread) known = {node, site};
 }
@@ -187,7 +187,7 @@ void count_memory(c10::DeviceIndex device, const void* block, int64_t bytes, int
   } else {
     book.keep_peak();
     const auto found = book.blocks.find(block);
-    // What was allocated before is nobody's.
+    // Memory from before the counting belongs to no line.
     book.by_line[found == book.blocks.end() ? kNoSite : found->second.site] += bytes;
     if (found != book.blocks.end()) book.blocks.erase(found);
   }

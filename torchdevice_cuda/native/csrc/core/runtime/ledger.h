@@ -1,8 +1,8 @@
-// What the device did, added up for a report: by operator and by the line of the program that asked for it.
+// Device work added up for a report: by operator, and by the program's line that launched it.
 //
-// Where a profiler writes down every activity (activities.h), this only adds: its size depends on the program's lines
-// and not on how long it runs. One lock protects all of it, which is held for an addition, and nothing is locked under
-// it. Lines are the business of what knows Python, which stands above this.
+// A profiler records every activity (activities.h); this only adds, so that its size depends on the number of the
+// program's lines, not on the run time. One lock protects all of it. It is held for one addition, and no other lock is
+// taken under it. A higher layer, which knows Python, finds the lines.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -15,26 +15,26 @@
 
 namespace hostdevice {
 
-// A line of the program, by the number that `g_find_site` gave it.
+// A line of the program, by the id that `g_find_site` assigned.
 using Site = uint32_t;
-constexpr Site kNoSite = 0;    // nobody knows
-constexpr Site kBackward = 1;  // of the backward pass, and no line of the program's
+constexpr Site kNoSite = 0;    // unknown
+constexpr Site kBackward = 1;  // the backward pass, without a line of the program
 constexpr Site kFirstSite = 2;
 
-// The line that the calling thread is at. It may need the interpreter: never called under a lock.
+// Returns the calling thread's current line. It may take the GIL: never call it under a lock.
 extern Site (*g_find_site)();
 inline Site site_now() {
   return g_find_site ? g_find_site() : kNoSite;
 }
 
-// Protects what `g_find_site` knows. Nothing is locked under it.
+// Protects the state of `g_find_site`. No other lock is taken under it.
 std::mutex& site_mutex();
 
-// Which operator an autograd node goes back to: its thread and its number there.
+// Identifies the operator that an autograd node belongs to: its thread, and its sequence number there.
 struct Forward {
   uint64_t thread = 0, number = 0;
 };
-// Of what the calling thread does now, were it to be differentiated.
+// Returns the node that the calling thread's current operator would get.
 extern Forward (*g_forward_now)();
 
 enum class Counted : uint8_t { Kernel, Copy, Wait };
@@ -48,7 +48,7 @@ struct CountedRow {
   int64_t bytes;
 };
 
-// The memory of a device over time, in steps of one length: the most in each, and what was left.
+// A device's memory over time, in steps of equal length: the maximum in each step, and the value at its end.
 struct MemoryStep {
   int64_t since_ns, most, last;
 };
@@ -65,24 +65,25 @@ struct Counts {
   std::vector<CountedMemory> memory;
 };
 
-// Begin: what is allocated on each device already is nobody's. And end.
+// Start counting; memory that is already allocated on each device belongs to no line. And stop.
 void begin_counting(const std::vector<int64_t>& allocated);
 void end_counting();
-// Everything so far; and, if asked to, begin again with it.
+// Return everything counted so far; with `clear`, start again from there.
 Counts read_counts(bool clear);
 
-// The same text, for good.
+// Intern a string; the pointer stays valid.
 const std::string* named(const std::string& text);
 void count_work(Counted kind, const std::string* name, Site site, int64_t ns, int64_t bytes);
-// A block that is handed out (positive) or taken back, and all that is handed out then. Under the device's lock.
+// Count a block that is allocated (positive `bytes`) or freed. `allocated` is the device's total after that. The
+// device's lock must be held.
 void count_memory(c10::DeviceIndex device, const void* block, int64_t bytes, int64_t allocated);
-// The line that the calling thread allocates at; to be said before a device's lock is taken.
+// Set the line that the calling thread allocates at. Call it before taking a device's lock.
 void allocating_at(Site site);
 
-// The line of the forward pass that a node of the backward pass belongs to; kBackward if that is not known.
+// Return the line of the forward pass that a node of the backward pass belongs to; kBackward if it is unknown.
 Site site_of_forward(Forward node);
 
-// Across fork(), after every other lock.
+// Lock and unlock for fork(), after every other lock.
 void lock_ledger_for_fork();
 void unlock_ledger_after_fork();
 

@@ -17,7 +17,7 @@ namespace hostdevice {
 #ifdef __linux__
 namespace {
 
-// Compilers for CUDA put the GPU's code here.
+// CUDA compilers put the GPU's code into this section.
 constexpr char kSection[] = ".nv_fatbin";
 
 template <class T>
@@ -62,7 +62,7 @@ bool gpu_code_was_loaded() {
 
 #else
 
-// CUDA has been for Linux and Windows only for years, and there is no virtual GPU on Windows.
+// CUDA supports only Linux and Windows, and there is no virtual GPU on Windows.
 bool gpu_code_was_loaded() {
   return false;
 }

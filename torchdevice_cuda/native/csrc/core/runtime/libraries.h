@@ -1,9 +1,9 @@
-// Shared libraries of this process that were compiled for NVIDIA's GPUs.
+// Shared libraries of this process that were compiled for NVIDIA GPUs.
 #pragma once
 
 namespace hostdevice {
 
-// Whether one has been loaded since this was last asked.
+// Return whether one has been loaded since the last call.
 bool gpu_code_was_loaded();
 
 }  // namespace hostdevice

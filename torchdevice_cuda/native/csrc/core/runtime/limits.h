@@ -1,4 +1,4 @@
-// How much memory a device has, and what is said when that is not enough.
+// The memory limits of a device, and the error when memory is short.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -8,7 +8,7 @@
 
 namespace hostdevice {
 
-// A device's size and the part of it this process may use. Protected by the device's lock.
+// A device's size and the fraction that this process may use. The device's lock protects it.
 struct Limits {
   size_t total = size_t{16} << 30;
   double fraction = 1.0;
@@ -19,7 +19,7 @@ struct Limits {
   size_t allowed() const {
     return is_reduced() ? static_cast<size_t>(fraction * static_cast<double>(total)) : total;
   }
-  // So much more, beside what is used.
+  // Return whether `size` more bytes fit.
   bool allows(size_t used, size_t size) const {
     return size <= allowed() && used <= allowed() - size;
   }
@@ -28,22 +28,22 @@ struct Limits {
   }
 };
 
-// What an allocation wanted when there was not enough, as the error message needs it.
+// A failed allocation, with the values that the error message needs.
 struct Shortage {
   c10::DeviceIndex device;
   size_t requested, wanted, allocated, reserved;
-  size_t in_private_pools;  // free there, and of no use to others
-  bool async;               // in the words of cudaMallocAsync
-  size_t free;              // of the device, or what the machine has left where that is less
+  size_t in_private_pools;  // free in private pools, where other allocations cannot use it
+  bool async;               // use the error message of cudaMallocAsync
+  size_t free;              // of the device, or what the machine has left if that is less
   Limits limits;
 };
 
-// Told of every shortage before its error is thrown, without any lock: it may run the program's code, which may
-// allocate and may throw an error of its own. Null: nobody is told.
+// Called with every shortage before its error is thrown, without any lock: it may run the program's code, which may
+// allocate and may throw an error of its own. May be null.
 using ShortageObserver = void (*)(const Shortage&);
 extern std::atomic<ShortageObserver> g_shortage_observer;
 
-// CUDA's words, or an Apple GPU's. Called without the device's lock.
+// Throw with CUDA's message, or that of MPS. Called without the device's lock.
 [[noreturn]] void throw_out_of_memory(const Shortage& shortage);
 
 }  // namespace hostdevice

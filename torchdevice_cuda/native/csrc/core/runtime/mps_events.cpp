@@ -19,7 +19,7 @@ namespace {
 constexpr char kLatency[] = "TORCHDEVICE_EMULATE_MPS_LATENCY_US";
 constexpr int64_t kLatencyUs = 150;
 
-// From committing work to its signal, and once more until the thread that listens has been told.
+// Return the latency from committing work to its signal. Notifying the listener thread takes the same time again.
 int64_t latency_ns() {
   static const int64_t ns = [] {
     const char* given = std::getenv(kLatency);
@@ -34,15 +34,15 @@ int64_t latency_ns() {
   return ns;
 }
 
-// One Metal event, with what PyTorch keeps beside it. A recording that is to be timed is told of once by the thread
-// that listens: it notes the time and leaves one token. Whoever waits takes the token away.
+// A Metal event, with the state that PyTorch stores for it. The listener thread is notified once per timed recording:
+// it stores the completion time and sets one token. A wait consumes the token.
 struct MpsEvent {
   explicit MpsEvent(uint32_t number) : id(number) {}
   const uint32_t id;
   bool timing = false;
-  bool recorded = false;  // at any time: the pool hands events out as they are
+  bool recorded = false;  // ever: the pool does not reset events
   int64_t signals_ns = 0;
-  std::deque<int64_t> notices;  // when the listener will be told
+  std::deque<int64_t> notices;  // when the listener is notified
   bool token = false;
   int64_t completed_ns = 0;
 
@@ -72,7 +72,7 @@ struct EventPool {
     TORCH_CHECK(it != in_use.end(), "Invalid Event ID: ", id);
     return *it->second;
   }
-  // Takes the token, and waits for it where one is to come.
+  // Consume the token; wait for it if a notification is due.
   void take_token(MpsEvent& event, const char* asked) {
     event.hear();
     if (!event.token) {
@@ -144,7 +144,7 @@ void synchronize_mps_event(uint32_t id) {
   if (event.signalled()) return;
   event.listen();
   p.take_token(event, "synchronize()");
-  // The listener was told for the recording, too, and that token may have come before this one was taken.
+  // The recording notified the listener, too, and its token may have arrived before this one was consumed.
   wait_until(event.signals_ns + latency_ns());
   event.hear();
   event.token = false;

@@ -1,4 +1,4 @@
-// Events as a Mac has them: they signal late, and asking them wrongly would hang the process there.
+// Events like those of a Mac: they signal late, and some calls that would hang the process there raise an error here.
 #pragma once
 
 #include <cstdint>

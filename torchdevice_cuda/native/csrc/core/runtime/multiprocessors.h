@@ -1,4 +1,4 @@
-// How large a GPU this claims to be. What a launch draws depends on it.
+// The size that the GPU reports. The random numbers of a launch depend on it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ struct Multiprocessors {
   int64_t count, threads;
 };
 
-// Set before the first draw, for all devices; an H200's until then.
+// Set before the first draw, for all devices; the default is an H200.
 const Multiprocessors& multiprocessors();
 void set_multiprocessors(const Multiprocessors& claimed);
 

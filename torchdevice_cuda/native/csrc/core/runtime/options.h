@@ -1,7 +1,6 @@
-// How the program wants memory to be allocated: what PYTORCH_CUDA_ALLOC_CONF says, already read (Python reads the
-// text).
+// The settings of PYTORCH_CUDA_ALLOC_CONF, already parsed (Python parses the text).
 //
-// Each device keeps a copy, which its lock protects.
+// Each device has a copy, which its lock protects.
 #pragma once
 
 #include <array>
@@ -17,17 +16,17 @@ struct Options {
   static constexpr size_t kNever = std::numeric_limits<size_t>::max();
   static constexpr size_t kIntervals = 16;  // of sizes, by powers of two from 1 MiB on
 
-  size_t max_split = kNever;  // blocks from this size on are not cut
+  size_t max_split = kNever;  // blocks of this size or more are not split
   size_t large_segment = kLargeSegment;
-  size_t max_rounding = kLargeSegment;  // how much larger than wanted a block may be that is not cut
-  double collect_above = 0;             // the share of the allowed memory beyond which old segments go back
+  size_t max_rounding = kLargeSegment;  // how much larger than the request an unsplit block may be
+  double collect_above = 0;             // release old segments above this fraction of the allowed memory
   std::array<size_t, kIntervals> divisions{};
   bool expandable = false;
-  bool reuses_in_capture = false;  // a block that other streams use is free again behind them, not after the capture
-  bool async = false;              // errors are those of cudaMallocAsync
-  double reject_beyond = -1;       // the share of the device beyond which a request fails at once; negative: none does
+  bool reuses_in_capture = false;  // reuse a block in a capture after the work of other streams that use it
+  bool async = false;              // raise the errors of cudaMallocAsync
+  double reject_beyond = -1;       // reject a request above this fraction of the device at once; negative: reject none
 
-  // Whether blocks are chosen in any way but by size.
+  // Return whether free blocks are chosen by size alone.
   bool is_plain() const {
     return max_split == kNever && !expandable;
   }
@@ -42,7 +41,7 @@ struct Options {
     const auto interval = static_cast<size_t>(log > kFirstLog ? log - kFirstLog : 0);
     const size_t parts = divisions[interval < kIntervals ? interval : kIntervals - 1];
     if (parts <= 1 || bytes <= kMinBlock * parts) return round_request(bytes);
-    // A power of two is cut into so many parts; a whole number of them is taken.
+    // Divide the next lower power of two into this many parts and round up to a multiple of one part.
     const size_t floor = size_t{1} << log;
     const size_t part = floor >> (63 - __builtin_clzll(parts));
     return part == 0 ? (floor == bytes ? bytes : floor << 1) : round_up(bytes, part);
@@ -54,7 +53,7 @@ struct Options {
 
  private:
   static constexpr int kFirstLog = 20;
-  bool rounds_ = false;  // any of the divisions does something
+  bool rounds_ = false;  // any of the divisions has an effect
 };
 
 }  // namespace hostdevice

@@ -1,5 +1,5 @@
-// Where the threads of a launch begin to read CUDA's random numbers: the key, and how many words of its own each thread
-// has read already. A multiple of four: four words are drawn at a time.
+// The position where the threads of a launch start to read CUDA's random numbers: the key, and how many words each
+// thread has already read. The offset is a multiple of four, because four words are drawn at a time.
 #pragma once
 
 #include <cstdint>

@@ -25,13 +25,13 @@ struct Use {
 };
 struct Spare {
   char* at;
-  int64_t from_ns;  // when it may be used again
+  int64_t from_ns;  // when it may be reused
 };
 
 struct Pinned {
-  std::mutex mutex;                    // protects all of it
-  std::map<char*, Use> live;           // by pointer
-  std::map<char*, size_t> registered;  // pointer -> size
+  std::mutex mutex;                    // protects all members
+  std::map<char*, Use> live;           // by address
+  std::map<char*, size_t> registered;  // size by address
   std::map<size_t, std::vector<Spare>> cached;
   size_t most_rounded = std::numeric_limits<size_t>::max(), most_kept = std::numeric_limits<size_t>::max();
   HostStats stats;
@@ -40,7 +40,7 @@ Pinned& pinned() {
   static auto* p = new Pinned;  // leaked: tensors outlive static destruction
   return *p;
 }
-// At least a page, and a power of two unless it is too large for that.
+// Round up to a power of two of at least a page, unless the block is too large for that.
 size_t pinned_size(const Pinned& p, size_t n) {
   if (n > p.most_rounded || n > p.most_kept) return n;
   size_t s = 4096;
@@ -77,7 +77,8 @@ void delete_pinned(void* context) {
   p.stats.allocation.decrease(1);
   p.stats.allocated_bytes.decrease(it->second.size);
   const Use use = it->second;
-  // A copy is done with its memory when it returns: only moments are in the future, and nobody reads before them.
+  // Unmapping need not wait: a copy has finished when it returns, and only its simulated completion may be in the
+  // future.
   if (use.size > p.most_kept)
     unmap_pinned(p, it->first, use.size);
   else
@@ -85,8 +86,8 @@ void delete_pinned(void* context) {
   p.live.erase(it);
 }
 
-// Those whose copies are done now join the free ones, after them. The last is taken first, and those whose copies are
-// not done come before all others.
+// Sort the blocks: those with unfinished copies first, then the free ones, then those whose copies have finished since
+// the last call. Allocation takes the last one.
 void settle(std::vector<Spare>& spare) {
   const auto now = now_ns();
   const auto busy = [now](const Spare& s) { return s.from_ns > now; };
@@ -138,7 +139,7 @@ size_t size_of(size_t size) {
 size_t size_of(const Use& use) {
   return use.size;
 }
-// The block that an address lies in; the end if there is none.
+// Return the block that contains an address, or the end.
 template <class Blocks>
 auto block_with(Blocks& blocks, const void* pointer) {
   auto* c = static_cast<char*>(const_cast<void*>(pointer));

@@ -1,7 +1,6 @@
-// Pinned host memory: blocks rounded to a power of two and cached until asked otherwise, as CUDA's pinned allocator
-// does.
+// Pinned host memory: blocks are rounded up to a power of two and cached, like CUDA's pinned allocator.
 //
-// One lock of its own protects all of it; nothing else is locked while it is held.
+// One lock protects all of it; no other lock is taken while it is held.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -13,7 +12,7 @@
 
 namespace hostdevice {
 
-// How long calls took, in microseconds.
+// Durations of calls, in microseconds.
 struct Times {
   int64_t total = 0, max = 0, min = 0, count = 0;
 
@@ -27,19 +26,19 @@ struct Times {
 
 struct HostStats {
   Stat allocation, allocated_bytes, segment, reserved_bytes;
-  Times alloc_time, free_time;  // of taking memory from the host, and of giving it back
+  Times alloc_time, free_time;  // of allocating and freeing host memory
   int64_t num_host_alloc = 0, num_host_free = 0;
 };
 
 c10::Allocator* pinned_allocator();
-// Does this address lie in pinned memory that is in use, or in such that the program registered?
+// Return whether this address is in allocated pinned memory, or in memory that the program registered.
 bool is_pinned(const void* pointer);
-// A copy from or to this memory is done at that moment, on now_ns()'s clock: until then nobody else gets it.
+// Do not reuse this memory before the time `ns` of now_ns()'s clock, when a copy from or to it is done.
 void use_pinned_until(const void* pointer, int64_t ns);
-// Memory of the program's own that it has had pinned. Ranges do not overlap; whoever registers has looked.
+// Register the program's own memory as pinned. Ranges must not overlap; the caller checks that.
 void register_pinned(void* pointer, size_t bytes);
 void unregister_pinned(void* pointer);
-// Beyond these sizes a block is not rounded up, or not kept.
+// Set the sizes above which blocks are not rounded up, or not cached.
 void set_pinned_limits(size_t rounded, size_t kept);
 HostStats host_stats();
 void host_empty_cache();

@@ -1,5 +1,5 @@
-// What a device does when no free block will do: which other one is taken, what goes back to the machine for it, and
-// what is said when nothing helps.
+// Allocation when no free block fits: which other block is used, which memory is released to the system first, and the
+// error if that does not suffice.
 #include <c10/core/Allocator.h>
 #include <c10/util/Exception.h>
 
@@ -20,11 +20,11 @@ Pool::Free::iterator DeviceMemory::chosen(Pool& pool, Pool::Free::iterator it, s
   const auto stream = (*it)->stream;
   const auto is_other = [&](Pool::Free::iterator i) { return i == pool.free.end() || (*i)->stream != stream; };
   if ((*it)->expandable && options_.expandable) {
-    // The end of an expandable segment is as large as it can become: what is smaller than that is taken first.
+    // A block at the end of an expandable segment counts with the size that it can grow to; prefer smaller blocks.
     const auto room = [](const Block* b) { return b->size + (b->next && !b->next->mapped ? b->next->size : 0); };
     for (auto next = std::next(it); (*it)->expandable && !is_other(next) && room(*next) < room(*it);) it = next++;
   } else {
-    // Expandable segments were turned off: their memory is not used for what is asked for now.
+    // Expandable segments were turned off: do not use their memory for new requests.
     while (!is_other(it) && (*it)->expandable) ++it;
     if (is_other(it)) return pool.free.end();
   }
@@ -111,8 +111,8 @@ void DeviceMemory::collect(const Context& context) {
     ages += age(b);
     blocks++;
   }
-  // Those older than the rest on average, until there is enough; a round is finished even so, lest the next request
-  // has to begin again.
+  // Release blocks of above-average age until enough is free. Finish each round even if that frees more than needed, so
+  // that the next request does not start over.
   size_t freed = 0;
   for (bool any = true; freed < target && any && blocks > 0;) {
     any = false;
@@ -140,7 +140,7 @@ bool DeviceMemory::release_oversize_blocks(Pool& pool, size_t size, c10::StreamI
     release_segment(pool, b, context);
     return true;
   }
-  // None is large enough: several, the largest first.
+  // No single block is large enough: release several, the largest first.
   size_t freed = 0;
   while (freed < key.size && it != pool.free.begin()) {
     Block* b = *--it;
@@ -197,7 +197,7 @@ void DeviceMemory::release_segment(Pool& pool, Block* b, const Context& context)
 
 void DeviceMemory::release_cached(PoolId only, const Context& context) {
   const auto sweep = [&](Pool& pool) {
-    std::vector<Block*> shrinking;  // later: that changes what is free
+    std::vector<Block*> shrinking;  // unmapped afterwards, because that changes the free set
     for (auto it = pool.free.begin(); it != pool.free.end();) {
       Block* b = *it;
       if (b->expandable) {
@@ -228,7 +228,7 @@ void DeviceMemory::release_cached(PoolId only, const Context& context) {
   for (auto& id : ids) drop_if_unused(id);
 }
 
-// ---- without a cache ------------------------------------------------------------------------------------------------
+// ---- uncached allocations -------------------------------------------------------------------------------------------
 
 Block* DeviceMemory::allocate_uncached(size_t bytes, c10::StreamId stream) {
   const RuntimeCall call("cudaMalloc");

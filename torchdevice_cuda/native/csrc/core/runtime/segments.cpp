@@ -11,21 +11,22 @@ namespace hostdevice {
 
 namespace {
 
-// Where the next segment is asked for: behind the last of its kind, as CUDA lays them. A system maps from the top
-// downwards, and a program would get other addresses from what is cached, lowest first, than it got at first. Those for
-// small tensors are apart: a kernel that runs far past a small tensor's end is in nobody's memory, on a GPU too.
+// Address hints for the next large and the next small segment: after the last one of its kind, like CUDA. The system
+// maps from high to low addresses, but cached blocks are reused lowest first: a program would get other addresses from
+// the cache than at first. Small segments are separate: a kernel that runs far past the end of a small tensor is
+// outside of all segments, as on a GPU.
 std::atomic<char*> g_next[2]{};
 
 constexpr size_t kRoom = size_t{1} << 40;
 
-// Room for many segments in a row. It is only looked for: nothing stays mapped.
+// Find an address range for many segments in a row. Nothing stays mapped.
 char* first_address() {
   int flags = MAP_PRIVATE | MAP_ANONYMOUS;
 #ifdef MAP_NORESERVE
   flags |= MAP_NORESERVE;
 #endif
   void* const found = mmap(nullptr, kRoom, PROT_NONE, flags, -1, 0);
-  if (found == MAP_FAILED) return nullptr;  // a limit of the process's: then as the system does
+  if (found == MAP_FAILED) return nullptr;  // limited address space: use the system's addresses
   munmap(found, kRoom);
   return static_cast<char*>(found);
 }
@@ -41,7 +42,7 @@ char* map_segment(size_t size) {
 #ifdef MAP_NORESERVE
   flags |= MAP_NORESERVE;
 #endif
-  // A chunk too much, so that an aligned stretch is in it; what is around that goes back.
+  // Map one chunk more, so that it contains an aligned range; unmap the rest.
   void* mapped = mmap(wanted, size + kChunk, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   char* const start = static_cast<char*>(mapped);

@@ -1,4 +1,4 @@
-// Segments as the machine sees them: mappings of host memory, and the way from an address to its block.
+// Segments as mappings of host memory, and the lookup of a block by address.
 #pragma once
 
 #include <array>
@@ -11,28 +11,28 @@
 
 namespace hostdevice {
 
-// Every segment is a whole number of these, and aligned to one.
+// Every segment is a multiple of this size and aligned to it.
 constexpr size_t kChunk = kSmallSegment;
 
-// `size` is a multiple of kChunk. Anonymous memory: nothing is used until it is touched, and what is promised of it is
-// the caller's to say (host.h). Null if there is none.
+// `size` is a multiple of kChunk. The mapping is anonymous: memory is used only once it is touched, and the caller
+// records it as promised (host.h). Return null if mapping fails.
 char* map_segment(size_t size);
 void unmap_segment(char* base, size_t size);
 
-// From an address to its block: freeing knows only the address, because CPU code may ask for raw memory, whose context
-// must be the memory itself. A two-level table, one entry a chunk, leads to the segment, and a slot per 512 bytes of
-// the segment to the block. Tables are only ever touched where used.
+// Finds a block by its address. Freeing knows only the address: CPU code may request raw memory, whose context must be
+// the data pointer itself. A two-level table with one entry per chunk leads to the segment, and one slot per 512 bytes
+// of the segment leads to the block. Unused parts of the tables take no memory.
 //
-// Reading takes no lock: whoever asks holds the memory that it asks about, so its segment stays. add(), remove() and
-// set() are called under the lock of the device whose segment it is; two devices that need the same part of the table
-// at once race for it with a compare-exchange.
+// Reading takes no lock: the caller holds the memory that it looks up, so the segment stays. Call add(), remove() and
+// set() under the lock of the segment's device. If two devices need the same part of the table at once, a
+// compare-exchange decides.
 class AddressTable {
  public:
   struct Segment {
     char* base;
     size_t size;
     Block** slots;
-    Piece* piece = nullptr;  // where it is shared with other processes
+    Piece* piece = nullptr;  // if it is shared with other processes
   };
 
   Segment* find(const void* p) const {
@@ -49,7 +49,7 @@ class AddressTable {
     auto* s = find(p);
     s->slots[slot(s, p)] = b;
   }
-  // False if there is no memory for the slots.
+  // Return false if there is no memory for the slots.
   bool add(char* base, size_t size);
   void remove(char* base);
 
@@ -66,7 +66,7 @@ class AddressTable {
   std::array<std::atomic<Leaf*>, size_t{1} << kTopBits> top_{};
 };
 
-// The one of this process.
+// Return this process's table.
 inline AddressTable& addresses() {
   static auto* table = new AddressTable;  // leaked: tensors outlive static destruction
   return *table;

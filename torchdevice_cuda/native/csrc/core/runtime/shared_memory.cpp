@@ -14,7 +14,7 @@
 
 #include "compat.h"
 
-// Defined by hand to try elsewhere's way on Linux.
+// Define HOSTDEVICE_NAMED_SHARED_MEMORY to test the implementation for other systems on Linux.
 #if defined(__linux__) && !defined(HOSTDEVICE_NAMED_SHARED_MEMORY)
 #define HOSTDEVICE_NAMELESS 1
 #else
@@ -24,7 +24,7 @@
 namespace hostdevice {
 namespace {
 
-// Whether the piece is within the object, which is this user's. Touching memory past an object's end is SIGBUS.
+// Return whether the object belongs to this user and contains the piece. Access past an object's end raises SIGBUS.
 bool is_within(const struct stat& object, const Piece& piece) {
   const auto size = static_cast<uint64_t>(object.st_size);
   return object.st_uid == geteuid() && piece.size > 0 && piece.offset <= size && piece.size <= size - piece.offset;
@@ -41,7 +41,7 @@ char* map_file(int file, const Piece& piece, char* at) {
 
 #if HOSTDEVICE_NAMELESS
 
-// The object of this process. It only ever grows: what is dropped leaves a hole, which costs nothing.
+// The shared memory object of this process. It only grows: a dropped piece leaves a hole, which takes no memory.
 struct Object {
   std::mutex mutex;
   int file = -1;
@@ -61,7 +61,7 @@ uint64_t identity_of(int file) {
   return fstat(file, &facts) == 0 ? static_cast<uint64_t>(facts.st_ino) : 0;
 }
 
-// Whether a descriptor is of an object that make_piece() made, in whichever process, and has the piece.
+// Return whether make_piece() created this descriptor's object, in any process, and the object contains the piece.
 bool is_object(int file, const Piece& piece) {
   char path[64], found[64];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", file);
@@ -69,14 +69,14 @@ bool is_object(int file, const Piece& piece) {
   const std::string expected = std::string("/memfd:") + kObjectName + " (deleted)";
   if (length < 0 || std::string(found, static_cast<size_t>(length)) != expected) return false;
   struct stat facts{};
-  // No name leads to such an object, whatever a file is called.
+  // Such an object has no link in the file system; a file with the same name has one.
   return fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_nlink == 0 &&
       static_cast<uint64_t>(facts.st_ino) == piece.identity && is_within(facts, piece);
 }
 
 #else
 
-// Names of this process's pieces, to be taken back when it ends; not when a child ends that was forked from it.
+// Names of this process's pieces, unlinked when it exits; not when a child forked from it exits.
 struct Names {
   std::mutex mutex;
   std::set<std::string> all;
@@ -88,7 +88,7 @@ Names& names() {
   return *one;
 }
 
-// At most 31 characters, macOS's limit.
+// At most 31 characters, the limit of macOS.
 std::string object_name(const Piece& piece) {
   char text[32];
   std::snprintf(
@@ -128,7 +128,7 @@ char* map_piece(const Piece& piece, char* at) {
   std::snprintf(
       path, sizeof path, "/proc/%lld/fd/%lld", static_cast<long long>(piece.process),
       static_cast<long long>(piece.object));
-  // A handle may name any descriptor of any process: it is looked at before it is opened, which may have effects.
+  // A handle may name any descriptor of any process: check it before opening it, because opening may have side effects.
   const int seen = open(path, O_PATH | O_CLOEXEC);
   if (seen < 0) return nullptr;
   int file = -1;
@@ -144,7 +144,7 @@ char* map_piece(const Piece& piece, char* at) {
 }
 
 void drop_piece(const Piece& piece) {
-  // What cannot be given back now goes back with the process.
+  // Memory that cannot be freed now is freed when the process ends.
   (void)fallocate(
       static_cast<int>(piece.object), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(piece.offset),
       static_cast<off_t>(piece.size));

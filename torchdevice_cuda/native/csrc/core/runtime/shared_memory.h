@@ -1,9 +1,9 @@
-// Memory that several processes map, as the system offers it.
+// Memory that several processes map.
 //
-// On Linux a process has one object for all of it, without a name: whoever maps a piece of it opens the maker's
-// descriptor through /proc. Nothing is left of it once its users have ended, however they ended. Elsewhere every piece
-// is an object with a name, which its maker takes back when it drops the piece or ends; a maker that a signal ends
-// cannot.
+// On Linux a process has one unnamed object for all its pieces: a process that maps a piece opens the creator's
+// descriptor through /proc. The system frees the object once all its users have ended, however they ended. On other
+// systems every piece is a named object, which its creator unlinks when it drops the piece or exits; a creator that a
+// signal kills cannot.
 #pragma once
 
 #include <cstddef>
@@ -12,23 +12,25 @@
 
 namespace hostdevice {
 
-// A stretch of shared memory. These numbers are all that another process needs to find it.
+// A range of shared memory. Another process needs only these numbers to find it.
 struct Piece {
   int64_t process;
-  int64_t object;     // the maker's descriptor, where objects have no names
-  uint64_t identity;  // tells an object from a later one with the same number
+  int64_t object;     // the creator's descriptor, if objects have no names
+  uint64_t identity;  // distinguishes an object from a later one with the same number
   uint64_t offset;
   uint64_t size;
 };
 
-// Zeros, none of which is used until it is touched. `size` is a multiple of a page's. None if there is no memory.
+// Create a piece of zeros, which takes memory only once it is touched. `size` is a multiple of the page size. Return
+// nullopt if memory is short.
 std::optional<Piece> make_piece(size_t size);
-// CUDA's error, with the reason.
+// Throw CUDA's out-of-memory error with the reason.
 [[noreturn]] void throw_no_shared_memory();
-// Maps it, in place of what is at `at` if that is given. Null if it is none, or its maker has ended.
+// Map a piece, replacing the mapping at `at` if that is given. Return null if the piece is invalid or its creator
+// ended.
 char* map_piece(const Piece& piece, char* at = nullptr);
 void unmap_piece(const Piece& piece, char* base);
-// For its maker: the memory goes back to the system.
+// Free the memory; only the creator calls it.
 void drop_piece(const Piece& piece);
 
 }  // namespace hostdevice

@@ -1,12 +1,12 @@
-// A segment moves into shared memory when a block of it is first sent to another process.
+// Moves a segment into shared memory when one of its blocks is first sent to another process.
 //
-// Sharing all memory from the start would make every first touch slower (10 to 25 % where the system has no huge pages,
-// more where it has), and what a process sends is little of what it has. So the segment moves, once, and stays where
-// it is: the same addresses lead to the shared memory from then on.
+// Allocating all memory as shared would make every first touch slower (10 to 25 % if the system has no huge pages, more
+// if it has), and a process sends little of its memory. So the segment moves once and keeps its addresses, which then
+// lead to the shared memory.
 //
-// Other threads may be computing in the segment meanwhile. While it is copied it can only be read: who writes waits in
-// the handler of that fault, and writes again where the segment then is. A system call that writes into it at that
-// moment, such as a read() of a file, fails with EFAULT.
+// Other threads may compute in the segment meanwhile. It is read-only while it is copied: a thread that writes waits in
+// the signal handler of that fault, then repeats the write in the moved segment. A system call that writes into it at
+// that moment, such as a read() of a file, fails with EFAULT.
 #include <signal.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -23,23 +23,23 @@
 namespace hostdevice {
 namespace {
 
-// Writing where only reading is allowed: Linux's signal, and macOS's.
+// The signals of a write to read-only memory: Linux's and macOS's.
 constexpr std::array<int, 2> kFaults{SIGSEGV, SIGBUS};
 
-std::atomic<int> g_moving{0};                           // segments, of different devices
-std::array<struct sigaction, kFaults.size()> g_others;  // who was told before us
+std::atomic<int> g_moving{0};                           // segments being moved, of different devices
+std::array<struct sigaction, kFaults.size()> g_others;  // the previous handlers
 std::atomic<bool> g_passed_on{false};
 
 void on_fault(int signal, siginfo_t* info, void*) {
-  // Memory of a device can always be written, but while it moves: the write is tried again. A fault may be told of when
-  // the move is over.
+  // Device memory is always writable except during a move: wait, then repeat the write. The fault may be delivered
+  // after the move is over.
   const auto* segment = addresses().find(info->si_addr);
   if (segment && (g_moving.load(std::memory_order_acquire) != 0 || segment->piece)) {
     const timespec moment{0, 50'000};
     while (g_moving.load(std::memory_order_acquire) != 0) nanosleep(&moment, nullptr);
     return;
   }
-  // Anything else is what it would be without us. Whoever was told before us may hand it back to us in the end.
+  // Any other fault goes to the previous handler. If that passes the fault back to us, restore the default action.
   if (g_passed_on.exchange(true)) {
     struct sigaction standard{};
     standard.sa_handler = SIG_DFL;
@@ -49,7 +49,7 @@ void on_fault(int signal, siginfo_t* info, void*) {
   }
 }
 
-// Called before every move: a program may have put a handler of its own in place of ours since.
+// Call before every move: the program may have replaced our handler since.
 void handle_faults() {
   for (size_t i = 0; i < kFaults.size(); i++) {
     struct sigaction now{};
@@ -64,7 +64,7 @@ void handle_faults() {
   }
 }
 
-// Pages of zeros stay untouched: most of a segment has never been written.
+// Do not write pages of zeros: most of a segment was never written.
 void copy_pages(char* to, const char* from, size_t size) {
   static const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   for (size_t at = 0; at < size; at += page) {
@@ -76,7 +76,7 @@ void copy_pages(char* to, const char* from, size_t size) {
 
 }  // namespace
 
-// Called with the lock held: no block changes hands meanwhile.
+// The lock is held, so that no block is allocated or freed meanwhile.
 bool DeviceMemory::move_to_shared(AddressTable::Segment& segment) {
   const auto piece = make_piece(segment.size);
   if (!piece) return false;
@@ -89,7 +89,7 @@ bool DeviceMemory::move_to_shared(AddressTable::Segment& segment) {
   g_moving.fetch_add(1);
   bool moved = mprotect(segment.base, segment.size, PROT_READ) == 0;
   if (moved) {
-    // What is in free blocks is nobody's, but in a graph's pool: a replay writes and reads there.
+    // Skip free blocks, except in a private pool: replays of a graph write and read them.
     for (const Block* b = segments_.at(segment.base); b != nullptr; b = b->next)
       if (b->mapped && (!b->is_free() || b->pool->owner)) copy_pages(there + (b->ptr - segment.base), b->ptr, b->size);
     moved = map_piece(*piece, segment.base) != nullptr;

@@ -1,4 +1,4 @@
-// What a snapshot shows of a device's memory, as torch.cuda.memory._snapshot() does.
+// The data of a memory snapshot, as torch.cuda.memory._snapshot() returns it.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,4 +1,4 @@
-// The books of an allocator: PyTorch's own structures, those that torch.cuda.memory_stats() prints.
+// The statistics of an allocator: PyTorch's own structures, which torch.cuda.memory_stats() prints.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -7,13 +7,13 @@
 
 namespace hostdevice {
 
-// Older versions define these names here, newer ones elsewhere and let them be found here.
+// Older versions of PyTorch define these names in this namespace; newer ones import them into it.
 using c10::CachingDeviceAllocator::format_size;
 using Stat = c10::CachingDeviceAllocator::Stat;
 using StatArray = c10::CachingDeviceAllocator::StatArray;
 using Stats = c10::CachingDeviceAllocator::DeviceStats;
 
-// The places of a StatArray.
+// The indices of a StatArray.
 enum StatKind : size_t { kAll = 0, kSmallPool = 1, kLargePool = 2 };
 
 template <class F>

@@ -16,11 +16,12 @@
 namespace hostdevice {
 namespace {
 
-// The simulated clock of sleep(): cycles per nanosecond, near a data-centre GPU's 1.5 GHz.
+// The simulated clock of sleep(): cycles per nanosecond, close to the 1.5 GHz of a data-center GPU.
 constexpr double kCyclesPerNs = 1.5;
 constexpr double kCenturyNs = 3.2e18;
 
-// How CUDA numbers the streams of a pool: an odd number, four bits for the pool counted from 1, then the place in it.
+// Encode the id of a pooled stream like CUDA: the lowest bit is 1, four bits hold the pool counted from 1, then the
+// index in the pool.
 c10::StreamId pooled_id(size_t pool, size_t place) {
   return static_cast<c10::StreamId>((place << 5) | ((pool + 1) << 1) | 1);
 }
@@ -38,7 +39,7 @@ struct DeviceStreams {
   std::array<std::atomic<uint32_t>, 1 - kHighestPriority> next{};
   std::mutex mutex;
   std::unordered_map<c10::StreamId, std::unique_ptr<StreamState>> external;
-  std::atomic<bool> told{false};  // of its pools
+  std::atomic<bool> told{false};  // its pools were reported to the GPU trace
   DeviceStreams() = default;
 };
 
@@ -66,7 +67,7 @@ DeviceStreams& streams_of(c10::DeviceIndex index) {
 std::atomic<bool> g_ever_slept{false};
 thread_local std::array<c10::StreamId, kMaxDevices> t_current_stream{};
 
-// CUDA makes all streams of a device when the first is asked for.
+// CUDA creates all streams of a device when the first one is requested.
 void tell_of_pools(DeviceStreams& all) {
   if (all.told.exchange(true)) return;
   for (const auto& pool : all.pools)
@@ -118,7 +119,7 @@ StreamState& stream_state(c10::DeviceIndex device, c10::StreamId id) {
         p < all.pools.size() && i < kStreamsPerPool, "unknown stream id ", id, " on ", c10::Device(kType, device));
     return all.pools[p][i];
   }
-  // A handle given back to us names the stream it came from.
+  // A handle from stream_handle() refers to the stream it came from.
   for (auto& pool : all.pools)
     for (auto& s : pool)
       if (reinterpret_cast<c10::StreamId>(&s) == id) return s;
@@ -154,7 +155,7 @@ bool query_stream(const StreamState& stream) {
 }
 
 void synchronize_stream(const StreamState& stream) {
-  // A copy that waits says so itself.
+  // A copy that waits records this call itself.
   const RuntimeCall call(DeviceWork::underway() ? nullptr : "cudaStreamSynchronize", &stream);
   refuse_waiting_for(stream);
   check_awaited(stream.device);
@@ -207,7 +208,7 @@ void sleep_current_stream(c10::DeviceIndex device, int64_t cycles) {
   g_ever_slept.store(true, std::memory_order_release);
   auto& s = stream_state(device, current_stream(device));
   const auto start = std::max<int64_t>(now_ns(), s.ready_ns.load());
-  // At most a century from now: sleeps add up, and the sum is to stay a number.
+  // At most a century from now: sleeps add up, and the sum must not overflow.
   const auto ns = std::clamp(static_cast<double>(cycles) / kCyclesPerNs, 0.0, kCenturyNs);
   const auto end = std::min(start + static_cast<int64_t>(ns), now_ns() + static_cast<int64_t>(kCenturyNs));
   s.ready_ns.store(end, std::memory_order_release);

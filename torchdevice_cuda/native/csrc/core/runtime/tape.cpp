@@ -8,7 +8,7 @@ thread_local TapeHead t_tape;
 
 namespace {
 
-// The graph's: it stays where it is.
+// The memory belongs to the graph, so nothing is freed.
 void leave_in_place(void*) {}
 
 void free_host(void* pointer) {

@@ -1,4 +1,4 @@
-// The memory that a recorded call was given, so that it gets the same when it is replayed.
+// The memory that a captured call allocated, so that a replay gets the same addresses.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -10,14 +10,14 @@
 
 namespace hostdevice {
 
-// While a call is recorded, what it is given is written down. While it is replayed, it is given that: no allocator is
-// asked, no book changes, and results lie where they lay.
+// During capture, a call's allocations are recorded. During replay, the call gets them again: no allocator runs, no
+// statistics change, and results keep their captured addresses.
 struct CapturedAllocations {
   struct Entry {
     size_t bytes;
     void* address;
   };
-  // What it drew: from which generator's state, and how far behind where the graph begins to draw from it.
+  // A draw of random numbers: the generator's state, and the offset relative to the graph's first draw from it.
   struct Draw {
     c10::intrusive_ptr<c10::intrusive_ptr_target> state;
     uint64_t behind;
@@ -26,7 +26,7 @@ struct CapturedAllocations {
   std::vector<Draw> draws;
 };
 
-// What this thread's allocations on devices are written to, or come from.
+// Where this thread's device allocations are recorded, or come from.
 struct TapeHead {
   CapturedAllocations* recording = nullptr;
   const CapturedAllocations* playing = nullptr;
@@ -34,11 +34,11 @@ struct TapeHead {
 };
 extern thread_local TapeHead t_tape;
 
-// The next block of the tape that has this size. What is not on it is the host's memory for as long as it lives.
+// Return the next recorded block of this size. If none is left, return host memory, which is freed with the tensor.
 c10::DataPtr play(size_t bytes, c10::DeviceIndex device);
-// Whether play() gave it.
+// Return whether play() returned this pointer.
 bool is_played(const c10::DataPtr& pointer);
-// The same of memory without an owner, to whoever plays: it stays the graph's.
+// Return whether an address is in the recording that this thread replays: such raw memory belongs to the graph.
 bool is_on_tape(const void* address);
 
 }  // namespace hostdevice

@@ -22,7 +22,7 @@ void (*g_first)() = nullptr;
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-// Where a loaded object keeps the functions of others that it calls, by the names in its tables.
+// The relocation tables of a loaded object, which locate the functions of other objects that it calls by name.
 struct Tables {
   ElfW(Addr) base = 0;
   const ElfW(Sym) * symbols = nullptr;
@@ -50,7 +50,7 @@ struct Tables {
   T* at(ElfW(Addr) offset) const {
     return reinterpret_cast<T*>(base + offset);
   }
-  // glibc has made these addresses, others leave them as offsets.
+  // glibc has converted these to addresses; other C libraries leave them as offsets.
   template <class T>
   T* absolute(ElfW(Addr) value) const {
     return reinterpret_cast<T*>(value < base ? base + value : value);
@@ -69,7 +69,7 @@ struct Tables {
       const auto symbol = r->r_info >> (sizeof(void*) == 8 ? 32 : 8);
       if (symbol == 0 || std::strcmp(names + symbols[symbol].st_name, name) != 0) continue;
       auto** slot = at<void*>(r->r_offset);
-      // Often written once by the loader and then protected.
+      // The loader often writes this page once and then protects it.
       const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
       void* start = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(slot) / page * page);
       if (mprotect(start, page, PROT_READ | PROT_WRITE) == 0) __atomic_store_n(slot, with, __ATOMIC_RELEASE);
@@ -87,7 +87,7 @@ bool holds(const dl_phdr_info& info, const void* code) {
   return false;
 }
 
-// Of Python alone: threads of others end as they like.
+// Patch only Python's object: other code may end its threads with pthread_exit().
 int visit(dl_phdr_info* info, size_t, void*) {
   if (!holds(*info, reinterpret_cast<const void*>(&PyThread_exit_thread))) return 0;
   Tables(*info).replace("pthread_exit", reinterpret_cast<void*>(&sleep_for_good));
