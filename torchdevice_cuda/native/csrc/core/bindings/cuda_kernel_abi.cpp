@@ -1,4 +1,5 @@
-// What compiled CUDA C++ asks the device for: `kernel_abi.h`. Nothing of the interpreter is touched here.
+// The implementation of `kernel_abi.h`, which compiled CUDA C++ uses to call the device. It does not use the
+// interpreter.
 #include <c10/core/DeviceGuard.h>
 #include <dlfcn.h>
 
@@ -19,7 +20,7 @@ namespace {
 
 constexpr int kInvalidDevice = 101, kNotReady = 600, kCapturing = 900;
 
-// Handles of a stream are its address, and null is the current device's default one.
+// A stream's handle is its address; null is the current device's default stream.
 StreamState& state_of(void* handle) {
   return stream_state(t_current_device, reinterpret_cast<c10::StreamId>(handle));
 }
@@ -82,7 +83,7 @@ host_cuda::Memory find_memory(const void* address, const char** begin, size_t* b
   const auto index = device_of_address(address);
   if (index < 0) return is_pinned(address) ? host_cuda::Memory::kReached : host_cuda::Memory::kOther;
   const auto found = block_of_address(address);
-  if (!found) return host_cuda::Memory::kReached;  // another process's, whose books are there
+  if (!found) return host_cuda::Memory::kReached;  // memory of another process, whose allocations are unknown here
   *begin = static_cast<const char*>(found->first);
   *bytes = found->second;
   return host_cuda::Memory::kDevice;
@@ -107,7 +108,8 @@ constexpr host_cuda::Seam kSeam = {
 
 }  // namespace
 
-// Python loads libraries so that their names are their own. This one's exported name is for others to find.
+// Export this library's symbols: Python loads libraries with local symbols, and compiled CUDA C++ must find
+// torchdevice_kernel_seam().
 void publish_seam() {
   Dl_info found;
   if (dladdr(reinterpret_cast<const void*>(&torchdevice_kernel_seam), &found) && found.dli_fname)

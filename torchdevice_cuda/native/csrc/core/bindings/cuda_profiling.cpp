@@ -1,4 +1,4 @@
-// Profilers for Python.
+// Python bindings for profilers.
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,7 +10,7 @@
 namespace hostdevice {
 namespace {
 
-// Somebody else's code over device memory, as work of the device.
+// Records code of another library on device memory as work of the device.
 struct ForeignWork {
   std::string name;
   int device;

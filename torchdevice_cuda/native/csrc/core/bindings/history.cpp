@@ -1,7 +1,7 @@
-// The history of memory for Python, and snapshots, which show it: as torch.cuda.memory has them.
+// Python bindings for the memory history, and for snapshots, which contain it, as in torch.cuda.memory.
 //
-// Stacks are torch's own (CapturedTraceback): taken quickly, read when somebody asks for them, and let go of wherever
-// their last owner is, under a lock too, without waiting for the interpreter.
+// Stacks are torch's own (CapturedTraceback): cheap to take, and symbolized on request. The last owner may release one
+// anywhere, also under a lock, without waiting for the GIL.
 #include <ATen/record_function.h>
 #include <torch/csrc/profiler/combined_traceback.h>
 
@@ -27,7 +27,7 @@ Context stack_now() {
   return std::static_pointer_cast<void>(Traceback::gather(true, true, kWithCpp));
 }
 
-// Files that are not the program's: frames of theirs are not shown. The interpreter's lock protects it.
+// A path prefix: frames of files under it are not shown, because they are not the program's. The GIL protects it.
 std::string& hidden() {
   static auto* path = new std::string;
   return *path;
@@ -37,7 +37,8 @@ Traceback* traceback(const Context& context) {
   return static_cast<Traceback*>(context.get());
 }
 
-// Stacks to be read, and where they go. Reading is slow, and many events have one stack: each is read once.
+// Collects stacks to symbolize, and the dicts that receive them. Symbolizing is slow and many events share a stack, so
+// each stack is symbolized once.
 class Stacks {
  public:
   void add(py::dict to, const Context& context, bool always = true) {
@@ -79,7 +80,7 @@ class Stacks {
   std::vector<py::dict> to_;
 };
 
-// ---- what the program calls what it does ----------------------------------------------------------------------------
+// ---- annotations of the program -------------------------------------------------------------------------------------
 
 constexpr char kCompiled[] = "Torch-Compiled Region";
 
@@ -87,7 +88,7 @@ bool is_compiled(const at::RecordFunction& f) {
   return std::string(f.name()).compare(0, sizeof kCompiled - 1, kCompiled) == 0;
 }
 
-// torch.profiler.record_function while a history is kept; and compiled functions, where that is asked for.
+// Callbacks for torch.profiler.record_function while a history is recorded, and for compiled functions on request.
 struct Callbacks {
   std::mutex mutex;
   at::CallbackHandle annotations = 0, compiled = 0;
@@ -214,7 +215,7 @@ py::dict snapshot(uint64_t a, uint64_t b, bool with_traces) {
   py::list all, traces, named;
   for (int i = 0; i < device_count(); i++) {
     const auto index = static_cast<Index>(i);
-    // The history first: that a snapshot was taken is for the next one to tell.
+    // Read the history first: the next snapshot reports that this one was taken.
     traces.append(with_traces ? shown_trace(index, stacks) : py::list());
     for (const auto segment : shown_segments(index, {a, b}, stacks)) all.append(segment);
   }

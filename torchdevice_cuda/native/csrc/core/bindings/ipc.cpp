@@ -1,4 +1,4 @@
-// Storages between processes, for Python: the values are those of torch.UntypedStorage._share_cuda_.
+// Python bindings for storages sent between processes: the values are those of torch.UntypedStorage._share_cuda_.
 #include "runtime/ipc.h"
 
 #include <torch/csrc/Storage.h>
@@ -27,7 +27,7 @@ py::tuple send(uintptr_t storage) {
       sent.counter_offset, bytes(sent.event), waits);
 }
 
-// Or CUDA's code for why there is none. A negative number becomes one that is too large.
+// Return a storage, or CUDA's error code. A negative number becomes one that is too large, which is refused.
 py::object receive(
     int64_t device, const std::string& handle, int64_t size, int64_t offset, const std::string& counter,
     int64_t counter_offset, const std::string& event, bool waits) {

@@ -1,9 +1,9 @@
-// Memory for Python: statistics, settings, limits, pools, pinned memory. The history is in history.cpp.
+// Python bindings for memory: statistics, settings, limits, pools, pinned memory. The history is in history.cpp.
 //
-// Two rules keep this free of deadlocks, for every binding there is and will be:
-// 1. No Python object is made or dropped under a lock of the runtime: whoever holds one never waits for the
-//    interpreter.
-// 2. A binding that takes a lock of the runtime gives up the interpreter first (`nogil`, `without_gil`).
+// Two rules prevent deadlocks, for all bindings:
+// 1. Create and destroy no Python object under a lock of the runtime: a thread that holds such a lock never waits for
+//    the GIL.
+// 2. A binding that takes a lock of the runtime releases the GIL first (`nogil`, `without_gil`).
 #include <ATen/Context.h>
 
 #include <string>
@@ -91,24 +91,24 @@ py::dict host_stats_dict() {
 
 // ---- out of memory -------------------------------------------------------------------------------------------------
 
-// Called at every shortage, for as long as the process lives; the interpreter's lock protects them.
+// Called at every shortage for the rest of the process. The GIL protects the list.
 std::vector<py::object>& observers() {
   static auto* all = new std::vector<py::object>;
   return *all;
 }
 
-// A call of Python from within an operator: with the interpreter, and with the host's memory for what it makes there.
+// A call of Python from within an operator: it holds the GIL, and allocates CPU tensors in host memory.
 struct CallingPython {
   const py::gil_scoped_acquire gil;
   const AllocateOnDevice host{-1};
 };
 
-// An error that an observer raises takes the place of the one it was told of, as on CUDA.
+// Call all observers. An error that an observer raises replaces the out-of-memory error, as on CUDA.
 void tell_observers(const Shortage& s) {
   if (!Py_IsInitialized()) return;
   const CallingPython here;
   const py::error_scope pending;
-  const auto all = observers();  // to which one of them may add
+  const auto all = observers();  // a copy, because an observer may attach another
   const size_t total = s.limits.is_reduced() ? s.limits.allowed() : s.limits.total;
   for (const auto& observer : all) observer(static_cast<int>(s.device), s.wanted, total, s.free);
 }
@@ -118,8 +118,7 @@ void attach_observer(py::object observer) {
   g_shortage_observer.store(&tell_observers, std::memory_order_release);
 }
 
-// ---- settings
-// --------------------------------------------------------------------------------------------------------
+// ---- settings -------------------------------------------------------------------------------------------------------
 
 void configure(const py::dict& chosen) {
   Options options;
@@ -222,7 +221,7 @@ void bind_memory(py::module_& m) {
   m.def(
       "register_pinned",
       [](uintptr_t p, size_t bytes) {
-        at::globalContext().lazyInitDevice(kType);  // before that no memory is pinned, whoever is asked
+        at::globalContext().lazyInitDevice(kType);  // before that, PyTorch reports no memory as pinned
         register_pinned(reinterpret_cast<void*>(p), bytes);
       },
       nogil);

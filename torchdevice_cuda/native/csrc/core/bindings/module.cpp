@@ -24,16 +24,16 @@
 namespace hostdevice {
 namespace {
 
-// Registering over kernels a CUDA build already has is the point there, not something to warn about.
+// Discards warnings: registering over the kernels of a CUDA build is intended.
 struct Silent final : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
 int g_installed = 0;
 
-// Python's function that loads a part, for threads that may not have the interpreter.
+// Return a function that calls Python's loader of parts from any thread, with or without the GIL.
 std::function<void(const std::string&)> loader_of(const py::function& load) {
-  PyObject* const kept = load.inc_ref().ptr();  // as long as the process
+  PyObject* const kept = load.inc_ref().ptr();  // for the rest of the process
   return [kept](const std::string& part) {
     const py::gil_scoped_acquire gil;
     std::string why;
@@ -48,7 +48,7 @@ std::function<void(const std::string&)> loader_of(const py::function& load) {
   };
 }
 
-// Operators of parts, each with its part and its key; and what loads a part. Before install().
+// The operators of the parts, each with its part and its dispatch key, and the loader of parts. Set before install().
 std::vector<Deferred> g_deferred;
 std::function<void(const std::string&)> g_load;
 void set_parts(
@@ -94,7 +94,7 @@ bool install(int count, const std::vector<int64_t>& limits) {
   return hooked;
 }
 
-// `written` has the kernels that Python wrote: those compute wherever their tensors are.
+// `written` lists the kernels registered from Python (torch.library), which stay: they run on any tensor.
 bool take_over(const py::set& written) {
   if (!gpu_code_was_loaded()) return false;
   Silent silent;
@@ -103,7 +103,8 @@ bool take_over(const py::set& written) {
   return true;
 }
 
-// The set itself: it is looked at when an operator is called that nobody has written a kernel of CUDA's for.
+// Keep the set itself, because Python adds to it. It is read when a program calls an operator that has only a CPU
+// kernel.
 void know_written(const py::set& written) {
   static PyObject* kept = nullptr;
   Py_XDECREF(kept);
@@ -138,7 +139,7 @@ void bind_device(py::module_& m) {
     t_current_device = static_cast<Index>(i);
   });
   m.def("has_context", [](int i) { return has_context(i); });
-  // Fewer than are installed, or all again: CUDA_VISIBLE_DEVICES counts until the first use.
+  // Set how many of the installed devices the program sees: CUDA_VISIBLE_DEVICES takes effect until the first use.
   m.def("show_devices", [](int count) {
     TORCH_CHECK(count >= 0 && count <= g_installed, "there are ", g_installed, " devices, not ", count);
     g_device_count = count;

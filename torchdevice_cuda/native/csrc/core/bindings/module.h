@@ -1,4 +1,4 @@
-// What the Python module is made of. README.md beside csrc documents every function.
+// The bindings of the Python module. README.md next to csrc documents every function.
 #pragma once
 
 #include <Python.h>
@@ -9,7 +9,7 @@
 
 #include <exception>
 
-// Declared in torch/csrc/Exceptions.h, which takes longer to compile than all of this folder.
+// Declared in torch/csrc/Exceptions.h, which takes longer to compile than this whole folder.
 namespace torch {
 C10_IMPORT void translate_exception_to_python(const std::exception_ptr&);
 }
@@ -21,15 +21,15 @@ namespace py = pybind11;
 using Index = c10::DeviceIndex;
 
 void bind_ipc(py::module_& m);
-// What a function of the runtime gives that takes a lock.
+// Release the GIL and call a function of the runtime that takes a lock.
 template <typename F>
 auto without_gil(F&& function) {
   py::gil_scoped_release release;
   return function();
 }
 
-// Has errors of torch's (AcceleratorError, OutOfMemoryError, NotImplementedError ...) keep their types on the way out
-// of a library, each of which knows its own only.
+// Preserve the types of torch's errors (AcceleratorError, OutOfMemoryError, NotImplementedError ...). Each extension
+// library has its own exception translators, so each must register this.
 inline void keep_types_of_errors() {
   py::register_local_exception_translator([](std::exception_ptr p) {
     try {
@@ -44,7 +44,7 @@ void bind_memory(py::module_& m);
 void bind_profiling(py::module_& m);
 void bind_history(py::module_& m);
 void bind_streams(py::module_& m);
-// So that libraries compiled from CUDA C++ find the device.
+// Make the device visible to libraries compiled from CUDA C++.
 void publish_seam();
 
 }  // namespace hostdevice

@@ -5,7 +5,7 @@
 namespace hostdevice {
 
 PyObject* start_part(const char* name, void (*begin)(PyObject* module)) {
-  // It has to stay as long as the module, which is as long as the process.
+  // The definition must outlive the module, which lives as long as the process.
   auto* definition =
       new PyModuleDef{PyModuleDef_HEAD_INIT, name, nullptr, -1, nullptr, nullptr, nullptr, nullptr, nullptr};
   PyObject* const module = PyModule_Create(definition);

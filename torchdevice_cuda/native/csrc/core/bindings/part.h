@@ -1,11 +1,11 @@
-// How a part of the device begins. Python imports it as a module of its own, which has the part's functions.
+// The entry point of a part of the device. Python imports each part as a module, which holds the part's functions.
 #pragma once
 
 #include <Python.h>
 
 namespace hostdevice {
 
-// A module that `begin` has filled; an error of C++ becomes one of Python's.
+// Create a module and let `begin` fill it; a C++ exception becomes a Python ImportError.
 PyObject* start_part(const char* name, void (*begin)(PyObject* module));
 
 }  // namespace hostdevice

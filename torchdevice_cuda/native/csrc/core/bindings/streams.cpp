@@ -1,5 +1,5 @@
-// Streams and events for Python. A stream that was made elsewhere is looked up under a lock: whoever names a stream
-// gives up the interpreter first, as `memory.cpp` explains.
+// Python bindings for streams and events. Looking up an external stream takes a lock, so every binding that takes a
+// stream releases the GIL first, as `memory.cpp` explains.
 #include "runtime/streams.h"
 
 #include <memory>
@@ -16,12 +16,12 @@ namespace hostdevice {
 namespace {
 
 struct PyEvent {
-  // A graph may record it later, and another process.
+  // Shared, because a graph or another process may record the event later.
   std::shared_ptr<EventState> held = std::shared_ptr<EventState>(new EventState, [](EventState* e) {
     event_dropped(*e);
     delete e;
   });
-  std::string name;  // by which other processes open it; of most events there is none
+  std::string name;  // the handle for other processes; empty for most events
 
   EventState& state() const {
     return *held;
@@ -37,14 +37,15 @@ PyEvent new_event(bool interprocess) {
   return {std::move(made.state), std::move(made.handle)};
 }
 
-// Or CUDA's code for why there is none.
+// Open an event, or return CUDA's error code.
 std::variant<PyEvent, int> opened_event(const std::string& handle) {
   auto opened = open_event(handle);
   if (const auto* refusal = std::get_if<Refusal>(&opened)) return *refusal;
   return PyEvent{std::get<0>(std::move(opened)), {}};
 }
 
-// An event of which a graph knows: it is recorded, or waited for, when that is replayed.
+// Add the event to the graph that captures the stream, which records or waits for it at each replay. Return false if
+// the stream is not capturing.
 bool in_graph([[maybe_unused]] PyEvent& e, [[maybe_unused]] const StreamState& stream, [[maybe_unused]] bool waits) {
 #ifdef HOSTDEVICE_CUDA
   return record_event(e.held, stream, waits);
@@ -75,7 +76,7 @@ void bind_streams(py::module_& m) {
   m.def(
       "stream_set",
       [](int i, int64_t id) {
-        stream_state(static_cast<Index>(i), id);  // says so if there is none
+        stream_state(static_cast<Index>(i), id);  // throws if there is no such stream
         return exchange_stream(static_cast<Index>(i), id);
       },
       nogil);
