@@ -1,5 +1,5 @@
 // Distributions that a kernel draws element by element. PyTorch's own functions check the arguments and call these
-// through its tables, as they do on CUDA.
+// kernels through its dispatch stubs, as on CUDA.
 #include <ATen/core/Tensor.h>
 #include <ATen/native/UnaryOps.h>
 #include <c10/util/BFloat16.h>
@@ -16,9 +16,9 @@ namespace {
 
 using at::TensorIteratorBase;
 
-// ---- numbers from 0 to 1, and what is made of them -----------------------------------------------------------------
+// ---- uniform numbers, and distributions computed from them ---------------------------------------------------------
 
-// `f` makes a float of a float, for all types but double, where `g` does.
+// `f` maps a uniform float to the result, for all types except double, for which `g` does.
 template <class F, class G>
 void from_unit(TensorIteratorBase& iter, const OptGenerator& generator, const F& f, const G& g) {
   if (iter.dtype() == at::kDouble) {
@@ -36,7 +36,7 @@ void from_unit(TensorIteratorBase& iter, const OptGenerator& generator, const F&
   });
 }
 
-// Ends that the type rounds to are given up for the beginning, which cuRAND's numbers do not reach.
+// cuRAND draws from (0, 1] and PyTorch from [from, to): a value that rounds to the end becomes the beginning.
 template <class T>
 void uniform_as(TensorIteratorBase& iter, double from_, double to_, const OptGenerator& generator) {
   const auto from = static_cast<T>(from_), to = static_cast<T>(to_);
@@ -64,7 +64,7 @@ void uniform(TensorIteratorBase& iter, double from, double to, OptGenerator gene
     uniform_as<float>(iter, from, to, generator);
 }
 
-// Of 1, which cuRAND gives, the logarithm is 0, which is no exponential number.
+// cuRAND may return 1, whose logarithm is 0, but an exponential number is positive: use half of epsilon instead.
 template <class T, class Log>
 HOSTDEVICE_INLINE T exponential_of(T u, T factor, Log log) {
   constexpr T least = std::numeric_limits<T>::epsilon() / 2;
@@ -163,16 +163,16 @@ void log_normal(TensorIteratorBase& iter, double mean, double deviation, OptGene
       [=](double x) { return std::exp(std::fma(x, deviation, mean)); });
 }
 
-// ---- whole numbers -------------------------------------------------------------------------------------------------
+// ---- integers ------------------------------------------------------------------------------------------------------
 
-// What is left of a division by `by`, which is at least 2 and at most 2^31. Quicker than a division, and exact.
+// Return the remainder of a division by `by`, which is at least 2 and at most 2^31. Exact, and faster than a division.
 HOSTDEVICE_INLINE int32_t remainder(uint32_t x, double by, double inverse) {
   const double value = x, quotient = static_cast<int32_t>(value * inverse);
   const double rest = value - quotient * by, up = rest < 0 ? rest + by : rest;
   return static_cast<int32_t>(up >= by ? up - by : up);
 }
 
-// Below `range` and from `base` on; a range of 0 is all of 2^64.
+// Draw integers from [base, base + range); a range of 0 means all of 2^64.
 void whole_numbers(
     TensorIteratorBase& iter, const OptGenerator& generator, bool of_64_bits, uint64_t range, int64_t base) {
   if (of_64_bits) {
@@ -218,7 +218,7 @@ void random_of_64_bits(TensorIteratorBase& iter, OptGenerator generator) {
   whole_numbers(iter, generator, true, 0, 0);
 }
 
-// As many as the type holds without a gap, from 0 on.
+// Draw from 0 up to the largest value for which the type holds all integers.
 void random(TensorIteratorBase& iter, OptGenerator generator) {
   const auto type = iter.dtype();
   uint64_t range = 0;

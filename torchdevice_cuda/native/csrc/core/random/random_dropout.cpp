@@ -1,4 +1,4 @@
-// Dropout in one kernel, and attention's.
+// Fused dropout, and the dropout of attention.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -17,7 +17,8 @@ using at::Tensor;
 
 // ---- dropout -------------------------------------------------------------------------------------------------------
 
-// How many neighbours in memory a thread computes; 1 where elements are numbered by their place in the tensor instead.
+// Return how many elements that are adjacent in memory a thread computes (CUDA's vector size); 1 if elements are
+// numbered by their index in the tensor instead.
 int64_t neighbours(const Tensor& self) {
   if (!self.is_non_overlapping_and_dense()) return 1;
   const auto item = static_cast<int64_t>(self.itemsize());
@@ -27,7 +28,7 @@ int64_t neighbours(const Tensor& self) {
   return size;
 }
 
-// All three have the same elements in the same places.
+// Input, output and mask have the same layout.
 struct Dropout {
   Dropout(const Tensor& from, const Tensor& to, const Tensor& kept, double keep)
       : in(from.const_data_ptr()),
@@ -38,7 +39,7 @@ struct Dropout {
         // CUDA compares in the type that it computes in.
         chance(type == at::kDouble ? keep : static_cast<float>(keep)) {}
 
-  // Elements of which the mask is known.
+  // Apply the mask to elements whose mask is already drawn.
   template <class T>
   void apply(int64_t begin, int64_t count) const {
     const auto* values = static_cast<const T*>(in) + begin;
@@ -54,7 +55,7 @@ struct Dropout {
     for_floating("fused_dropout", type, [&](auto value) { apply<decltype(value)>(begin, count); });
   }
 
-  // Elements of a thread lie as far apart as there are threads.
+  // A thread's elements are as far apart as there are threads.
   void spread(const Launch& launch, const Philox& from) const {
     launch.each([&](int64_t step, int64_t first, int lanes) {
       Four<uint32_t> words;
@@ -68,7 +69,7 @@ struct Dropout {
     });
   }
 
-  // Elements of a thread are `size` neighbours, and as many at the next step. It draws whole blocks of four.
+  // A thread computes `size` adjacent elements per step. It draws whole blocks of four words.
   void neighbours(Launch launch, const Philox& from, int64_t size) const {
     const int64_t blocks = (size + 3) / 4, of_block = std::min<int64_t>(size, 4);
     launch.steps = (numel - 1) / (launch.threads * size) + 1;
@@ -95,9 +96,9 @@ struct Dropout {
   double chance;
 };
 
-// ---- attention's ---------------------------------------------------------------------------------------------------
+// ---- attention -----------------------------------------------------------------------------------------------------
 
-// Numbers of one sequence, one for each element: so CUDA's attention draws them, whichever thread it is that does.
+// Draw one number per element from a single Philox sequence, as CUDA's attention does, whichever thread draws it.
 template <class F>
 void in_sequence(const Philox& from, int64_t numel, const F& f) {
   in_parallel(numel, int64_t{1} << 17, [&](int64_t begin, int64_t end) {
@@ -115,7 +116,7 @@ std::tuple<Tensor, Tensor> drop(
   if (numel == 0) return {self, mask};
   check_floating("fused_dropout", self.scalar_type());
   const int64_t near = neighbours(self);
-  // By their places in the tensor, elements of these are in order.
+  // Without vectors, elements are numbered by their index, so compute on contiguous tensors.
   const Tensor in = near > 1 ? self : self.contiguous();
   Tensor out = at::empty_like(self);
   const bool in_order = near > 1 || out.is_contiguous();
@@ -166,7 +167,8 @@ Tensor attention_mask(const Tensor& query, int64_t keys, double p, const Tensor&
   };
   const auto *first = seed.const_data_ptr<int64_t>(), *second = offset.const_data_ptr<int64_t>();
   const auto read = [=] { return Philox{static_cast<uint64_t>(*first), static_cast<uint64_t>(*second)}; };
-  // The host's numbers may be gone when a graph is replayed; the device's are what its last replay drew from.
+  // Read host tensors now, because they may be freed before a graph is replayed. Device tensors hold what the last
+  // replay drew from.
   if (seed.is_cpu())
     work([from = read()] { return from; });
   else
@@ -183,7 +185,8 @@ AttentionMask draw_attention_mask(const Tensor& query, int64_t keys, double p, s
   const Tensor seed = at::empty({}, numbers), offset = at::empty({}, numbers);
   work_on_device(
       "attention's dropout", on.index(),
-      // The host's are kept as long as they may be written; the device's are of the graph's memory.
+      // Raw pointers suffice: host tensors are written at once, and during a capture the tensors are in the graph's
+      // memory.
       [=, kept = mask.mutable_data_ptr<bool>(), first = seed.mutable_data_ptr<int64_t>(),
        second = offset.mutable_data_ptr<int64_t>()] {
         const Philox from = begin_draw(std::nullopt, on, static_cast<uint64_t>(words.value_or(numel)));

@@ -40,8 +40,8 @@ void one_thread(uint64_t seed, uint64_t step, uint64_t thread, uint32_t (&words)
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
-// Compilers shuffle a lot to multiply 32-bit lanes into 64-bit ones. Here every word has 64 bits of a register to
-// itself; the upper half is not looked at, so that nothing has to clear it.
+// Compilers emit many shuffles to multiply 32-bit lanes into 64-bit products. Here every word has a 64-bit lane of its
+// own. The upper half of a word is never read, so nothing has to clear it.
 template <int kWidth>
 struct Registers {
   typedef uint64_t Wide __attribute__((vector_size(kWidth * 8)));

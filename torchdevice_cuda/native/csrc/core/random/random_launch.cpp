@@ -15,7 +15,7 @@ namespace hostdevice {
 namespace {
 
 constexpr int64_t kThreadsOfBlock = 256;
-// In lanes: some 300 us of work, which is worth waking other threads for.
+// In groups of kLanes threads: about 300 us of work, which is worth waking other threads for.
 constexpr int64_t kGrain = 256;
 
 template <class T, class V>
@@ -70,8 +70,8 @@ void in_parallel(int64_t count, int64_t grain, c10::function_ref<void(int64_t, i
     f(0, count);
     return;
   }
-  // PyTorch's threads are behind its OpenMP, of which a process has one. An iterator runs on them; this one counts, and
-  // nothing is at its addresses.
+  // PyTorch's thread pool is behind its OpenMP runtime, of which a process has one; a TensorIterator runs on it. This
+  // iterator only counts: nothing reads or writes at its addresses.
   static char nothing;
   at::Tensor counter = at::from_blob(&nothing, {count}, at::TensorOptions(at::kByte));
   auto iter = at::TensorIterator::nullary_op(counter);
