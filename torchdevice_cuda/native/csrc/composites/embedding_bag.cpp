@@ -1,6 +1,6 @@
-// Bags of embeddings: CUDA says of each index which bag it is in and of each bag how many count, whatever is made of
-// them, and takes the first bag to begin at the first index and the last to end at the last. Of indices in rows it
-// takes as many as there are rows, from the first on.
+// embedding_bag like CUDA. In every mode, it returns the bag of each index and the number of counted indices of each
+// bag. It treats the first bag as beginning at the first index and the last bag as ending at the last index. For 2-D
+// indices it reads only as many indices as there are rows, from the first on.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
@@ -24,13 +24,14 @@ using at::Tensor;
 using Bags = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
 constexpr int64_t kMax = 2;
-// Of torch 2.11.
+// The source lines are those of torch 2.11.
 constexpr const char* kSums =
     "/pytorch/aten/src/ATen/native/cuda/EmbeddingBag.cu:138: EmbeddingBag_updateOutputKernel_sum_mean";
 constexpr const char* kLargest =
     "/pytorch/aten/src/ATen/native/cuda/EmbeddingBag.cu:77: EmbeddingBag_updateOutputKernel_max";
 
-// Of offsets that the CPU's kernel has found to rise.
+// Return the bag of each index, and the size of each bag. The CPU's kernel has checked that the offsets do not
+// decrease.
 template <class Index>
 std::pair<Tensor, Tensor> placed(const Tensor& indices, const Tensor& offsets, int64_t padding) {
   const auto count = indices.numel(), bags = offsets.numel();
@@ -46,7 +47,7 @@ std::pair<Tensor, Tensor> placed(const Tensor& indices, const Tensor& offsets, i
   return {of_bag, sizes};
 }
 
-// Where a bag has none, -1 is the largest of each column.
+// Set the max index of every column to -1 for empty bags.
 template <class Index>
 void mark_empty(Tensor& largest, const Tensor& sizes) {
   const int64_t columns = largest.size(1);
@@ -56,8 +57,8 @@ void mark_empty(Tensor& largest, const Tensor& sizes) {
     if (!counts[bag]) std::fill_n(to + bag * columns, columns, Index{-1});
 }
 
-// Where CUDA's kernel takes bags to begin; after the last one, where it ends. Read where they are: it does not wait for
-// them either.
+// Return where CUDA's kernel takes bags to begin and, with `last`, where the last bag ends. Read the offsets in place:
+// CUDA's kernel does not synchronize for them either.
 template <class Index>
 Tensor begins_of(const Tensor& offsets, int64_t count, bool last, int64_t mode) {
   const Tensor given = offsets.contiguous();
@@ -74,7 +75,7 @@ Tensor begins_of(const Tensor& offsets, int64_t count, bool last, int64_t mode) 
         c10::str("bag ", bag, " begins at ", begin(bag), ", after its end"));
   else if (from[0] == 0 && (!last || from[bags] == static_cast<Index>(count)))
     return offsets;
-  Tensor begins = at::zeros_like(given);  // which any kernel computes with
+  Tensor begins = at::zeros_like(given);  // valid offsets for any kernel
   auto* to = begins.mutable_data_ptr<Index>();
   if (bag == bags)
     for (int64_t i = 0; i < bags; i++) to[i] = begin(i);
@@ -82,7 +83,8 @@ Tensor begins_of(const Tensor& offsets, int64_t count, bool last, int64_t mode) 
   return begins;
 }
 
-// The weights that CUDA's kernel reads: of rows the first of each, of more than there are indices the first ones.
+// Return the weights that CUDA's kernel reads: the first of each row for 2-D weights; the first `count` if there are
+// more weights than indices.
 OptTensor weights_of(const OptTensor& given, int64_t count) {
   if (!given || !given->defined()) return given;
   const Tensor& all = *given;
@@ -103,7 +105,7 @@ Bags bag(
     if (offsets.scalar_type() == at::kLong) begins = begins_of<int64_t>(offsets, count, last, mode);
     if (offsets.scalar_type() == at::kInt) begins = begins_of<int32_t>(offsets, count, last, mode);
   }
-  // They are of one type since the CPU's kernel has computed, or there is nothing.
+  // The results have the common type of indices and offsets.
   const auto type = at::promoteTypes(indices.scalar_type(), offsets.scalar_type());
   if (last && bags == 0 && offsets.dim() == 1 && weight.dim() == 2) {
     const auto options = indices.options().dtype(type);

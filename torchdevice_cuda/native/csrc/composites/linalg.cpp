@@ -1,4 +1,4 @@
-// Linear algebra where CUDA's libraries lay out, choose or refuse otherwise than the CPU's.
+// Linear algebra in which CUDA's libraries use other layouts, algorithms or checks than the CPU's.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -30,7 +30,7 @@ c10::IValue& argument(const c10::OperatorHandle& op, Stack* stack, size_t positi
   return (*stack)[stack->size() - op.schema().arguments().size() + position];
 }
 
-// The CPU's library does not survive what are no numbers.
+// LAPACK crashes on NaN and infinity, so raise cuSOLVER's error.
 void eigvals(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   const Tensor& given = argument(op, stack, 0).toTensor();
   TORCH_CHECK(
@@ -45,7 +45,7 @@ void eigvals(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   run_on_cpu(op, c10::DispatchKey::CPU, stack);
 }
 
-// Its eigenvectors are laid out by rows.
+// CUDA returns row-major eigenvectors.
 std::tuple<Tensor, Tensor> eig(const Tensor& self) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::linalg_eig", "");
   torch::jit::Stack stack{self};
@@ -53,7 +53,7 @@ std::tuple<Tensor, Tensor> eig(const Tensor& self) {
   return {stack[0].toTensor(), stack[1].toTensor().clone(at::MemoryFormat::Contiguous)};
 }
 
-// cuSOLVER lays out what is on the right by rows, and has several ways, which the CPU does not know.
+// cuSOLVER returns a row-major Vh, and has drivers that the CPU's kernel does not know.
 void svd(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   constexpr size_t kDriver = 3;
   const auto& arguments = op.schema().arguments();
@@ -69,7 +69,7 @@ void svd(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   if (op.schema().overload_name().empty()) stack->back() = stack->back().toTensor().clone(at::MemoryFormat::Contiguous);
 }
 
-// There is one way to solve least squares; the CPU has four, and takes another one unasked.
+// CUDA has one driver for least squares; the CPU has four, and its default is another one.
 void lstsq(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   constexpr size_t kDriver = 3;
   c10::IValue& driver = argument(op, stack, kDriver);
@@ -82,7 +82,7 @@ void lstsq(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   run_on_cpu(op, c10::DispatchKey::CPU, stack);
 }
 
-// cuSOLVER solves with the factor twice and does not look for zeros in it: they become what is no number.
+// cuSOLVER solves with the factor twice and does not check it for zeros, which yield non-finite values.
 Tensor cholesky_inverse(const Tensor& self, bool upper) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::cholesky_inverse", "");
   Stack stack{self, upper};
@@ -106,7 +106,8 @@ Tensor& cholesky_inverse_out(const Tensor& self, bool upper, Tensor& out) {
   return out.copy_(made);
 }
 
-// Column by column, all matrices of a batch at once; and which diagonal element was the first to be zero, from one.
+// Factorize without pivoting, column by column, all matrices of a batch at once. Also return the index of the first
+// zero on the diagonal, counted from 1 (0: none).
 std::pair<Tensor, Tensor> unpivoted(const Tensor& given) {
   const int64_t rows = given.size(-2), columns = given.size(-1);
   Tensor lu = given.mT().clone(at::MemoryFormat::Contiguous).mT();
@@ -125,7 +126,7 @@ std::pair<Tensor, Tensor> unpivoted(const Tensor& given) {
   return {lu, info};
 }
 
-// The CPU's library exchanges rows always.
+// LAPACK always pivots.
 void lu(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   if (argument(op, stack, 1).toBool()) {
     run_on_cpu(op, c10::DispatchKey::CPU, stack);
@@ -161,7 +162,7 @@ void lu(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   for (auto& result : results) stack->emplace_back(std::move(result));
 }
 
-// What cuBLASLt asks of factors of eight bits, in the order in which it is asked.
+// Check what cuBLASLt requires of 8-bit matrices, in the order of CUDA's checks.
 void check_int_mm(const Tensor& a, const Tensor& b, const Tensor& out) {
   TORCH_CHECK(a.dim() == 2, "Expected self to be of dimension 2 but got ", a.dim());
   TORCH_CHECK(b.dim() == 2, "Expected mat2 to be of dimension 2 but got ", b.dim());

@@ -1,4 +1,4 @@
-// Operators that are written with others and that few programs call.
+// Composite operators that few programs call.
 #include "bindings/part.h"
 #include "operators/random.h"
 #include "operators/registration.h"

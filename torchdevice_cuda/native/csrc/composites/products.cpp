@@ -1,5 +1,5 @@
-// Matrix products that only CUDA has: into another type than that of the factors, and with weights of four bits. And
-// lists of them.
+// Matrix products that only CUDA has: with another result type than that of the inputs, and with 4-bit weights. Also
+// lists of products.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/addmm.h>
@@ -20,7 +20,7 @@ using at::Scalar;
 using at::ScalarType;
 using at::Tensor;
 
-// Each product is one of its own, and takes what that takes: the CPU's kernel for lists multiplies any type.
+// Call mm for each pair, which checks the types: the CPU's kernel for lists multiplies any type.
 std::vector<Tensor> multiply_lists(at::TensorList first, at::TensorList second) {
   TORCH_CHECK(!first.empty(), "Tensor list must have at least one tensor.");
   TORCH_CHECK(
@@ -32,7 +32,7 @@ std::vector<Tensor> multiply_lists(at::TensorList first, at::TensorList second) 
   return made;
 }
 
-// ---- a type for the result ----------------------------------------------------------------------------------------
+// ---- result types -------------------------------------------------------------------------------------------------
 
 void check_types(const Tensor& a, const Tensor& b, ScalarType type) {
   TORCH_CHECK(a.scalar_type() == b.scalar_type(), "input dtypes must be the same");
@@ -89,10 +89,10 @@ Tensor& baddbmm_dtype_out(
   return written(out, type, baddbmm_dtype(self, a, b, type, beta, alpha));
 }
 
-// ---- weights of four bits -----------------------------------------------------------------------------------------
+// ---- 4-bit weights ------------------------------------------------------------------------------------------------
 
-// CUDA orders packed weights by the threads that read them. Only the product reads them here, so the shape is CUDA's
-// and the order the given one: two weights a byte, the first in the upper half.
+// CUDA orders packed weights by the threads that read them. Here only the product reads them, so they have CUDA's shape
+// but keep the given order: two weights per byte, the first in the upper half.
 constexpr int64_t kTileN = 8, kTileK = 16, kThreads = 32;
 
 Tensor pack_int4(const Tensor& weight, int64_t inner) {

@@ -1,4 +1,4 @@
-// Distributions that reject what they draw: a thread reads as many words as it takes, one after the other.
+// Distributions sampled by rejection: a thread reads as many words as it needs, one at a time.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Distributions.h>
@@ -22,10 +22,10 @@ namespace {
 
 using at::Tensor;
 
-// In elements: rejection costs some 50 ns each.
+// The grain in elements: rejection sampling takes about 50 ns per element.
 constexpr int64_t kRejecting = 4096;
 
-// A thread for each element: f(words, value of `given`).
+// Call f(words, value of `given`) for each element, which has a thread of its own.
 template <class F>
 Tensor each_its_thread(const char* kernel, const Tensor& given, const Philox& from, const F& f) {
   Tensor out = at::empty(given.sizes(), given.options());
@@ -46,8 +46,8 @@ Tensor each_its_thread(const char* kernel, const Tensor& given, const Philox& fr
 
 // ---- poisson -------------------------------------------------------------------------------------------------------
 
-// For rates between those that are counted down to and those that are normal: an approximation of the incomplete gamma
-// function is inverted, and what comes of it is accepted or not.
+// For rates from 64 to 4000, between the multiplication method and the normal approximation: invert an approximation of
+// the incomplete gamma function, then accept or reject the result.
 struct GammaApproximation {
   explicit GammaApproximation(float rate) : rate(rate) {
     alpha = 1.43248035F / std::sqrt(rate - 0.12400979F) + 0.00025361F;
@@ -125,7 +125,7 @@ Tensor dirichlet(const Tensor& shapes, OptGenerator generator) {
 
 // ---- binomial ------------------------------------------------------------------------------------------------------
 
-// A thread reads on for its next element, which lies a block's threads further on.
+// A thread computes several elements, which are a block's number of threads apart, and continues its sequence of words.
 Tensor binomial(const Tensor& counts, const Tensor& chances, OptGenerator generator) {
   constexpr int64_t threads = 128, work = threads * kElementsOfThread;
   const Philox from = begin_draw(generator, counts.device(), 42);
@@ -139,7 +139,7 @@ Tensor binomial(const Tensor& counts, const Tensor& chances, OptGenerator genera
     in_parallel((numel + work - 1) / work * threads, kRejecting, [&](int64_t begin, int64_t end) {
       for (int64_t thread = begin; thread < end; thread++) {
         Words words(from, static_cast<uint64_t>(thread));
-        // 24 bits, and so from 0 to less than 1.
+        // 24 bits: a number in [0, 1).
         const auto draw_unit = [&words] { return static_cast<float>(words.next() & 0xFFFFFF) * 0x1p-24F; };
         BaseSampler<Wide<T>, decltype(draw_unit)> unit(draw_unit);
         const int64_t first = thread / threads * work + thread % threads;

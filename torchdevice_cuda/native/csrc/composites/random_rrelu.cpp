@@ -1,4 +1,4 @@
-// rrelu, whose slopes are drawn.
+// rrelu with random slopes.
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty_like.h>
@@ -42,7 +42,8 @@ void rrelu_with_noise(const Tensor& in, Tensor& noise, Tensor& out, double lower
   });
 }
 
-// The noise is written. Not every version and not every form of the operator says so.
+// The operator writes the noise, but not every version and overload declares that: take the argument's type from the
+// schema.
 template <class R, class Self, class Noise, class... Rest>
 Noise second_argument(R (*)(Self, Noise, Rest...));
 template <class Op>

@@ -1,5 +1,5 @@
-// Products of matrices of eight-bit floats with scales: one for a matrix, one for each row, one for 128 elements of a
-// row or one for a square of 128 by 128. What is taken and how it is refused is cuBLASLt's, as on an H200.
+// Scaled products of 8-bit float matrices: one scale per matrix, per row, per 128 elements of a row, or per block of
+// 128 by 128. Accepted arguments and errors are those of cuBLASLt on an H200.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -26,7 +26,7 @@ using at::Tensor;
 using at::TensorList;
 using OptType = std::optional<ScalarType>;
 
-// How a matrix is scaled, with PyTorch's numbers.
+// The scaling of a matrix, with the values of PyTorch's ScalingType.
 enum class Scaling : int64_t { Whole = 0, Rows = 1, Sixteens = 2, ThirtyTwos = 3, Strips = 4, Squares = 5 };
 using Pair = std::pair<Scaling, Scaling>;
 constexpr int64_t kBlock = 128;
@@ -43,14 +43,14 @@ bool is_eight_bits(ScalarType type) {
   return c10::isFloat8Type(type);
 }
 
-// ---- which scaling it is -------------------------------------------------------------------------------------------
+// ---- kinds of scaling ----------------------------------------------------------------------------------------------
 
-// A stride means nothing where there is but one.
+// Check the size and the stride of a dimension. A dimension of size 1 may have any stride.
 bool laid_out(const Tensor& scale, int64_t dim, int64_t size, int64_t stride) {
   return scale.size(dim) == size && (size <= 1 || scale.stride(dim) == stride);
 }
 
-// Whether a scale is of this kind, for a matrix with the dimension that is added up at the end.
+// Return whether a scale has this kind, for a matrix whose last dimension is the one that is summed over.
 bool is_scaled(const Tensor& matrix, const Tensor& scale, Scaling how) {
   const int64_t rows = matrix.size(0), inner = matrix.size(1);
   if (how == Scaling::ThirtyTwos)
@@ -70,7 +70,7 @@ constexpr std::array<Pair, 6> kPairs{
     Pair{Scaling::Strips, Scaling::Strips},  Pair{Scaling::ThirtyTwos, Scaling::ThirtyTwos},
 };
 
-// What is said of scales that go with no product; `listed`: by the operator that takes lists of them.
+// Return the error message for scales that match no kind. `listed`: for the operator that takes lists of scales.
 std::string unfit(const Tensor& a, const Tensor& b, const Tensor& scale_a, const Tensor& scale_b, bool listed) {
   const int64_t m = a.size(0), k = a.size(1), n = b.size(1);
   const char *matrix = listed ? "mat_" : "", *which = listed ? "[0]" : "";
@@ -100,7 +100,7 @@ std::string unfit(const Tensor& a, const Tensor& b, const Tensor& scale_a, const
       ".size()=", scale_b.sizes(), " and scale_b", which, ".stride()=", scale_b.strides());
 }
 
-// ---- what cuBLASLt takes -------------------------------------------------------------------------------------------
+// ---- checks of cuBLASLt --------------------------------------------------------------------------------------------
 
 [[noreturn]] void refuse_as_blas(const char* status) {
   TORCH_CHECK(
@@ -122,7 +122,7 @@ void check_types(const Tensor& a, const Tensor& b, ScalarType type, const Pair& 
   if (how.first != Scaling::Whole && is_eight_bits(type)) refuse_as_blas("INVALID_VALUE");
 }
 
-// Errors of both operators are of two types and have the same words.
+// Both operators raise the same messages, with different types.
 #define CHECK_AS(condition, ...)                       \
   do {                                                 \
     if (!(condition)) {                                \
@@ -163,15 +163,15 @@ void check_matrices(
       type != at::kHalf || added == at::kHalf, "Bias must be Float16 to compute ", type, " output, but got ", added);
 }
 
-// ---- the product ---------------------------------------------------------------------------------------------------
+// ---- product -------------------------------------------------------------------------------------------------------
 
-// The scale of each element, for scales of blocks.
+// Expand block scales to one scale per element.
 Tensor spread(const Tensor& scale, const Tensor& matrix, Scaling how) {
   Tensor wide = scale.repeat_interleave(kBlock, 1).narrow(1, 0, matrix.size(1));
   return how == Scaling::Strips ? wide : wide.repeat_interleave(kBlock, 0).narrow(0, 0, matrix.size(0));
 }
 
-// Scales of `b` are for its transpose.
+// `scale_b` belongs to the transpose of `b`.
 void multiply(
     const Tensor& a, const Tensor& b, const Tensor& scale_a, const Tensor& scale_b, const Pair& how,
     const OptTensor& bias, Tensor& out) {
@@ -183,7 +183,7 @@ void multiply(
   check_types(a, b, type, how);
   Tensor left = a.to(at::kFloat), right = b.t().to(at::kFloat), made;
   if (how.first == Scaling::Whole || how.first == Scaling::Rows) {
-    // Scaled when it is added up, as there.
+    // Scale the sums, like cuBLASLt.
     const bool rows = how.first == Scaling::Rows;
     const Tensor of_rows = rows ? scale_a.reshape({-1, 1}) : scale_a.reshape({});
     const Tensor of_columns = rows ? scale_b.reshape({1, -1}) : scale_b.reshape({});
@@ -192,7 +192,7 @@ void multiply(
     made = at::mm(left * spread(scale_a, left, how.first), (right * spread(scale_b, right, how.second)).t());
   }
   if (given(bias)) made = made + bias->to(at::kFloat);
-  // What is too large for eight bits is the largest number.
+  // Saturate values that are too large for 8 bits.
   if (type == ScalarType::Float8_e4m3fn) made = made.clamp(-448, 448);
   if (type == ScalarType::Float8_e5m2) made = made.clamp(-57344, 57344);
   out.copy_(made);
@@ -209,7 +209,7 @@ bool is_allowed() {
   return capability.major >= 9 || (capability.major == 8 && capability.minor == 9);
 }
 
-// The scale of the result is looked at, and left alone.
+// The scale of the result is checked but not applied.
 Tensor& scaled_mm_out(
     const Tensor& a, const Tensor& b, const Tensor& scale_a, const Tensor& scale_b, const OptTensor& bias,
     const OptTensor& of_result, OptType asked, bool, Tensor& out) {
@@ -244,7 +244,7 @@ Tensor scaled_mm(
   return scaled_mm_out(a, b, scale_a, scale_b, bias, of_result, asked, fast, out);
 }
 
-// ---- with lists of scales, each of a kind that is named ------------------------------------------------------------
+// ---- lists of scales with explicit kinds ---------------------------------------------------------------------------
 
 void check_named(const Tensor& matrix, const Tensor& scale, Scaling how, const char* name) {
   const int64_t rows = matrix.size(0), inner = matrix.size(1);
@@ -260,7 +260,7 @@ void check_named(const Tensor& matrix, const Tensor& scale, Scaling how, const c
     TORCH_CHECK_VALUE(
         is_first || scale.stride(1) == 1, "expected scale_b.stride(1) to be 1, but got ", scale.stride(1));
   } else {
-    // A scale of squares comes transposed and with room for a multiple of four.
+    // A 128x128 scale is transposed, and padded to a multiple of four.
     const bool squares = how == Scaling::Squares;
     const int64_t first = squares ? padded(blocks(inner), 4) : rows, second = squares ? blocks(rows) : blocks(inner);
     TORCH_CHECK_VALUE(
@@ -273,7 +273,7 @@ void check_named(const Tensor& matrix, const Tensor& scale, Scaling how, const c
   }
 }
 
-// As the product takes it: rows of blocks of the matrix, or of its transpose.
+// Return a scale in the layout that multiply() takes: rows of blocks of the matrix, or of its transpose.
 Tensor as_rows(const Tensor& matrix, const Tensor& scale, Scaling how) {
   return how == Scaling::Squares ? scale.narrow(0, 0, blocks(matrix.size(1))).t() : scale;
 }
@@ -323,7 +323,7 @@ Tensor& scaled_mm_v2_out(
 
 #undef CHECK_AS
 
-// Which C++ type a list of tensors is handed over as depends on the release: the stack is the same in all.
+// Boxed, because the C++ type of a list of tensors depends on the release; the stack is the same in all releases.
 constexpr size_t kArgumentsV2 = 12;
 void scaled_mm_v2_boxed(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const size_t count = op.schema().arguments().size(), base = stack->size() - count;

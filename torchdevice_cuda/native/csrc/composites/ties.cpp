@@ -1,5 +1,5 @@
-// Of elements that are equal, a GPU's kernels take others than the CPU's, always the same ones: here the CPU computes,
-// and what it chose is then chosen again.
+// sort, topk, mode and kthvalue with a GPU's choice among equal elements. That choice is deterministic but differs from
+// the CPU's: the CPU's kernel computes first, then the choice is made again.
 #include <ATen/Dispatch.h>
 #include <ATen/NumericUtils.h>
 #include <ATen/Parallel.h>
@@ -28,7 +28,7 @@ using torch::jit::Stack;
 
 // ---- slices -------------------------------------------------------------------------------------------------------
 
-// One line of elements through a tensor.
+// The elements of one slice, with their stride.
 template <class T>
 struct Line {
   T* at;
@@ -38,8 +38,7 @@ struct Line {
   }
 };
 
-// Calls f with the offsets of each slice along `dim`, of tensors whose other dimensions are the same; on several
-// threads.
+// Call f with the offsets of each slice along `dim`, for tensors whose other dimensions are equal; on several threads.
 template <size_t N, class F>
 void each_slice(const std::array<Tensor, N>& tensors, int64_t dim, int64_t length, F f) {
   const auto sizes = tensors[0].sizes();
@@ -60,9 +59,9 @@ void each_slice(const std::array<Tensor, N>& tensors, int64_t dim, int64_t lengt
   });
 }
 
-// ---- the order of elements ----------------------------------------------------------------------------------------
+// ---- order of elements --------------------------------------------------------------------------------------------
 
-// As sorting compares: numbers that are none come last, and all zeros are equal.
+// Compare like sort: NaN comes last, and zeros are equal whatever their sign.
 template <class T>
 bool is_less(T a, T b) {
   return (at::_isnan(b) && !at::_isnan(a)) || a < b;
@@ -71,7 +70,7 @@ template <class T>
 bool is_same(T a, T b) {
   return a == b || (at::_isnan(a) && at::_isnan(b));
 }
-// As selecting compares: by bits, so that zeros have signs.
+// Compare like topk's selection: by bits, so that -0 is less than 0.
 template <class T>
 bool is_below(T a, T b) {
   if constexpr (!std::is_integral_v<T>)
@@ -85,8 +84,8 @@ struct Keyed {
   int64_t index;
 };
 
-// CUDA sorts up to so many at once with a network of exchanges, which does not keep the order of equal elements. The
-// longer ones keep it.
+// CUDA sorts slices of up to this length with a bitonic sorting network, which is not stable. Its sort of longer slices
+// is stable.
 constexpr int64_t kNetwork = 32;
 
 template <class T>
@@ -124,7 +123,7 @@ void sort_as_cuda(std::vector<Keyed<T>>& pairs, bool descending) {
 
 // ---- kthvalue and mode --------------------------------------------------------------------------------------------
 
-// The first or the last place of what was found in each slice.
+// Find the first or the last index of the found value in each slice.
 template <class T>
 void find(const Tensor& self, const Tensor& values, const Tensor& indices, int64_t dim, bool last) {
   const int64_t length = self.size(dim);
@@ -142,7 +141,8 @@ void find(const Tensor& self, const Tensor& values, const Tensor& indices, int64
   });
 }
 
-// The order in which a block of threads prefers what it compares: each warp, then the warps, by halves.
+// Return the rank of a position in CUDA's block reduction, which compares within each warp, then across warps, by
+// halves. The lowest rank wins a tie.
 uint64_t preference(uint64_t place) {
   const auto reversed = [](uint64_t five) {
     uint64_t out = 0;
@@ -153,7 +153,8 @@ uint64_t preference(uint64_t place) {
   return (reversed(thread / 32) << 6) | (reversed(thread % 32) << 1) | (place % 2);
 }
 
-// Of elements that are equally frequent, the one whose last place among the sorted is preferred.
+// Find the mode of each slice. Of equally frequent values, take the one whose last position in the sorted slice has the
+// lowest rank.
 template <class T>
 void find_mode(const Tensor& self, const Tensor& values, int64_t dim) {
   const int64_t length = self.size(dim);
@@ -178,7 +179,7 @@ void find_mode(const Tensor& self, const Tensor& values, int64_t dim) {
 
 // ---- topk ---------------------------------------------------------------------------------------------------------
 
-// The worst of those that are taken. The CPU's kernel takes any zero for another.
+// Return the worst of the selected values. The CPU's kernel does not distinguish -0 from 0, so count to find its sign.
 template <class T>
 T worst_of(const Line<const T>& line, int64_t length, const Line<T>& taken, int64_t k, bool largest) {
   T worst = taken[0];
@@ -192,7 +193,7 @@ T worst_of(const Line<const T>& line, int64_t length, const Line<T>& taken, int6
   return before >= k ? better : other;
 }
 
-// What is better than the worst that is taken, then those that equal it, each as they come.
+// Select the values that are better than the worst selected one, then values equal to it, each in order of position.
 template <class T>
 void take(const Tensor& self, const Tensor& values, const Tensor& indices, int64_t dim, bool largest, bool sorted) {
   const int64_t length = self.size(dim), k = values.size(dim);
@@ -247,13 +248,14 @@ void sort_short(const Tensor& self, const Tensor& values, const Tensor& indices,
   });
 }
 
-// ---- the kernels --------------------------------------------------------------------------------------------------
+// ---- kernels ------------------------------------------------------------------------------------------------------
 
 #define HOSTDEVICE_FOR_TYPES(type, ...) \
   AT_DISPATCH_ALL_TYPES_AND3(           \
       ScalarType::Half, ScalarType::BFloat16, ScalarType::Bool, type, "sortKeyValueInplace", __VA_ARGS__)
 
-// The tensor that is looked at, as it was: results may be written into it. Undefined where there is nothing to choose.
+// An operator call and its input, which is cloned if a result may overwrite it. `computes` is false if there is nothing
+// to choose.
 struct Call {
   Call(const c10::OperatorHandle& op, Stack& stack, size_t dim_place)
       : base(stack.size() - op.schema().arguments().size()), self(stack[base].toTensor()) {
@@ -288,7 +290,7 @@ void kthvalue(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) 
   if (call.computes) find_again<false>(call, *stack, keeps);
 }
 
-// The last of few, the first of many: these are two kernels.
+// CUDA has two kernels: one returns the last index for short slices, the other the first index for long ones.
 void mode(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   constexpr int64_t kFew = 2048;
   const Call call(op, *stack, 1);
@@ -326,7 +328,7 @@ void sort(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
 
 #undef HOSTDEVICE_FOR_TYPES
 
-// What PyTorch makes of it; run whole, they would sort as the CPU does.
+// Call sort.stable like PyTorch's decompositions: the CPU's kernels of these operators would choose like the CPU.
 std::tuple<Tensor, Tensor> plain_sort(const Tensor& self, int64_t dim, bool descending) {
   return at::sort(self, false, dim, descending);
 }
