@@ -1,4 +1,4 @@
-// CUDA's fused attention kernels, called by name.
+// CUDA's fused attention kernels, which programs can call by name.
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -28,18 +28,19 @@ namespace {
 
 using at::Tensor;
 
-// They keep the row's log-sum-exp instead of the probabilities, and where what was dropped was drawn from; so do these.
+// The results of a fused kernel. Like CUDA's, it stores each row's log-sum-exp instead of the probabilities, and the
+// generator state from which dropout was drawn.
 struct Attention {
   Tensor out, logsumexp;
   AttentionMask drawn;
 };
 
-// How far beyond its own position a query may look, where it may not look everywhere.
+// The diagonal of a causal mask: how many positions beyond its own a query may attend to. Empty without a mask.
 using Diagonal = std::optional<int64_t>;
 Diagonal from_start(bool causal) {
   return causal ? Diagonal(0) : std::nullopt;
 }
-// The last query sees the last key, however many there are of each.
+// Align the mask at the end: the last query attends to the last key, whatever their numbers.
 Diagonal from_end(bool causal, const Tensor& q, const Tensor& k) {
   return causal ? Diagonal(k.size(-2) - q.size(-2)) : std::nullopt;
 }
@@ -56,7 +57,7 @@ Tensor attention_scores(
   return scores;
 }
 
-// Of a query that may see no key, all are zero.
+// Return the probabilities; all are zero for a query that may attend to no key.
 Tensor probabilities(const Tensor& scores, const Tensor& lse) {
   return at::exp(scores - lse.unsqueeze(-1)).nan_to_num_(0.0);
 }
@@ -84,7 +85,7 @@ AttentionGrads attention_backward(
     const Tensor& grad, const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, const Tensor& out,
     const Tensor& lse, Diagonal causal, std::optional<double> scale, const Dropped& dropped = {},
     bool bias_too = true) {
-  // The CPU's kernel reads as many sums as there are queries.
+  // The CPU's kernel reads one log-sum-exp per query.
   TORCH_CHECK(
       lse.size(-1) == q.size(-2), "the backward pass of attention needs logsumexp of ", q.size(-2),
       " queries, and got that of ", lse.size(-1), ": set compute_log_sumexp=True in the forward pass");
@@ -107,7 +108,7 @@ AttentionGrads attention_backward(
   return r;
 }
 
-// Several query heads may share a head of keys and values.
+// Repeat the heads of keys and values that several query heads share.
 Tensor shared(const Tensor& t, const Tensor& q) {
   return t.size(-3) == q.size(-3) ? t : t.repeat_interleave(q.size(-3) / t.size(-3), -3);
 }
@@ -116,7 +117,8 @@ Tensor gathered(const Tensor& grad, const Tensor& like) {
   return grad.unflatten(-3, {like.size(-3), grad.size(-3) / like.size(-3)}).sum(-3);
 }
 
-// The memory-efficient kernel's sums are of as many rows as it works on at once, or none where nobody asks.
+// Pad the log-sum-exp like the memory-efficient kernel, to a multiple of the rows that it processes at once; return an
+// empty tensor if it is not wanted.
 Tensor aligned(const Tensor& sums, bool wanted) {
   constexpr int64_t kRows = 32;
   const int64_t rows = sums.size(-1), left = (kRows - rows % kRows) % kRows;
@@ -124,7 +126,7 @@ Tensor aligned(const Tensor& sums, bool wanted) {
   return at::constant_pad_nd(sums, {0, left}, std::numeric_limits<float>::infinity());
 }
 
-// As the memory-efficient kernel has it in memory: heads come after positions, however many there are.
+// Copy into the layout of the memory-efficient kernel: heads come after positions, whatever the sizes.
 Tensor put_heads_last(const Tensor& t) {
   const int64_t size = t.size(-1), row = t.size(1) * size;
   const Tensor packed = t.transpose(1, 2).contiguous();
@@ -201,10 +203,10 @@ std::tuple<Tensor, Tensor, Tensor> cudnn_attention_backward(
   return {laid_out_as(q, g.q), laid_out_as(k, gathered(g.k, k)), laid_out_as(v, gathered(g.v, v))};
 }
 
-// ---- sequences of several lengths, one after the other ------------------------------------------------------------
+// ---- packed sequences ---------------------------------------------------------------------------------------------
 
-// The kernels underneath: heads come after positions, and sequences of a batch may be packed into one, with the places
-// where they start. Batches of equal sequences have a dimension of their own.
+// Arguments of the underlying kernels: heads come after positions, and the sequences of a batch may be packed into one
+// tensor, with their start offsets. A batch of equally long sequences has a batch dimension instead.
 struct Sequences {
   Sequences(const Tensor& q, const OptTensor& starts_q, const OptTensor& starts_k) : packed(given(starts_q)) {
     TORCH_CHECK(packed == given(starts_k), "either both or none of the sequences' starts are to be given");
@@ -214,7 +216,7 @@ struct Sequences {
       from_q.push_back(first[i].item<int64_t>());
       from_k.push_back(second[i].item<int64_t>());
     }
-    batched = q.dim() == 4;  // a batch of one, as some callers have it
+    batched = q.dim() == 4;  // some callers add a batch dimension of size 1
   }
   size_t count() const {
     return packed ? from_q.size() - 1 : 1;
@@ -248,7 +250,7 @@ Attention sequences_forward(
   auto drawn = nothing_drawn();
   auto sizes = q.sizes().vec();
   sizes.back() = v.size(-1);
-  // Laid out as the queries are.
+  // Give the result the layout of the queries.
   Tensor out = sizes == q.sizes().vec() ? at::empty_like(q) : at::empty(sizes, q.options());
   std::vector<Tensor> sums;
   for (size_t i = 0; i < all.count(); i++) {
@@ -286,7 +288,7 @@ void check_absent(const char* what, const T&... given) {
       " is not available on the virtual GPU; use "
       "torch.nn.functional.scaled_dot_product_attention");
 }
-// No window is also written as one without limits.
+// A window of negative size means no window.
 void check_no_window(const std::optional<c10::SymInt>& left, const std::optional<c10::SymInt>& right, bool causal) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       left.value_or(-1) < 0 && right.value_or(-1) < (causal ? 1 : 0),
@@ -308,7 +310,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> flash_forward(
   return {a.out, a.logsumexp, state.both, state.unused, at::empty({0}, q.options())};
 }
 
-// Since keys may be paged it is asked for pages too, and into how many parts to split the work.
+// The signature of releases with paged keys, which also takes a page table and the number of splits.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> paged_flash_forward(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& starts_q, const OptTensor& starts_k,
     c10::SymInt longest_q, c10::SymInt longest_k, double dropout, bool causal, bool debug, std::optional<double> scale,
@@ -341,7 +343,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt> efficient_f
   const auto type = q.scalar_type();
   TORCH_CHECK(type == at::kFloat || type == at::kHalf || type == at::kBFloat16, "Only fp32, half & bf16 supported!");
   check_absent("lengths or a window", lengths, window);
-  // Its packed sequences are a batch of one.
+  // The memory-efficient kernel takes packed sequences as a batch of one.
   auto a = sequences_forward(q, k, v, bias, Sequences(q, starts_q, starts_k), dropout, static_cast<Mask>(mask), scale);
   const bool packed = given(starts_q);
   return {
@@ -370,7 +372,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_backward(
 }  // namespace
 
 void register_fused_attention(Registrar& registrar) {
-  // Compiled graphs call them with aliases of the device's tensors, which are the CPU's.
+  // Compiled graphs call these operators with CPU aliases of device tensors.
   Registrar compiled(c10::DispatchKey::CPU);
   for (auto* one : {&registrar, &compiled}) {
     one->impl("_scaled_dot_product_efficient_attention", TORCH_FN(efficient_attention));

@@ -1,5 +1,5 @@
-// The rules are those of PyTorch 2.13 (native/transformers/cuda/sdp_utils.cpp); what it has in a header for all devices
-// is called.
+// The rules of PyTorch 2.13 (native/transformers/cuda/sdp_utils.cpp). Rules in PyTorch's header for all devices are
+// called directly.
 #include "attention/attention_choice.h"
 
 #include <ATen/Context.h>
@@ -21,7 +21,7 @@ using at::Tensor;
 using sdp::sdp_params;
 using Rule = bool (*)(const sdp_params& asked, bool debug);
 
-// Versions after this one are right for sequences of any length.
+// cuDNN releases after this one are correct for sequences of any length.
 constexpr int kCudnnComesFirst = 91500;
 
 bool within(int first, int last) {
@@ -31,7 +31,7 @@ bool within(int first, int last) {
 bool is_half(const sdp_params& p) {
   return p.query.dtype() == at::kHalf || p.query.dtype() == at::kBFloat16;
 }
-// Says why not, if somebody wants to know.
+// Return false; with `debug`, warn with the reason.
 template <class... Words>
 bool refused(bool debug, const Words&... words) {
   if (debug) TORCH_WARN(words...);
@@ -44,12 +44,12 @@ bool is_on_cuda(const sdp_params& p, bool debug) {
              debug, "All tensors need to be on cuda device. Got query on device: ", p.query.device(),
              ", key on device: ", p.key.device(), ", value on device: ", p.value.device());
 }
-// Their kernels for these are not here: such attention is computed by parts.
+// There are no fused kernels for nested tensors here: their attention is computed by separate operators.
 bool is_dense(const sdp_params& p, bool debug) {
   return sdp::has_only_dense_inputs(p) ||
       refused(debug, "The virtual GPU has no fused kernels for NestedTensor inputs.");
 }
-// Since 2.15 the rules take heads without a batch, too; the kernels here do not.
+// Since PyTorch 2.15 the rules also accept tensors without a batch dimension; the kernels here do not.
 bool is_batched(const sdp_params& p, bool) {
   return p.query.dim() == 4;
 }
@@ -116,7 +116,7 @@ bool has_efficient_gpu(const sdp_params&, bool debug) {
       50, "Mem Efficient Attention only supports gpu architectures in the range [sm50, sm121].", debug);
 }
 bool has_efficient_heads(const sdp_params& p, bool debug) {
-  // In elements: what is loaded at once where there are tensor cores for the type.
+  // The alignment in elements: the size of one load if there are tensor cores for the type.
   const bool half = is_half(p), cores = g_capability.major >= 8 || (g_capability.major == 7 && half);
   const int64_t aligned = cores ? (half ? 8 : 4) : 1;
   const auto q = p.query.sym_size(-1), k = p.key.sym_size(-1), v = p.value.sym_size(-1);
@@ -126,7 +126,7 @@ bool has_efficient_heads(const sdp_params& p, bool debug) {
              ". Got Query.size(-1): ", q, ", Key.size(-1): ", k, ", Value.size(-1): ", v, " instead.");
 }
 
-// ---- cuDNN's -------------------------------------------------------------------------------------------------------
+// ---- cuDNN ---------------------------------------------------------------------------------------------------------
 
 bool is_cudnn_enabled(const sdp_params&, bool debug) {
   return at::globalContext().userEnabledCuDNNSDP() || refused(debug, "cuDNN attention has been runtime disabled.");
@@ -195,8 +195,8 @@ constexpr Rule kEfficient[] = {
     &sdp::check_batch_size_and_num_heads_dense<false>,
     &is_wide_type,
 };
-// Later releases' rule can be told that key and value may have other numbers of heads than one another; 2.6's says
-// nothing of it. The template itself is asked, not the version.
+// In later releases, this rule has a parameter that allows key and value to have different numbers of heads; in 2.6 it
+// has none. Select by the template, not by the version.
 template <bool kGrouped, bool kAlike>
 constexpr auto heads_fit(int) -> decltype(&sdp::check_batch_size_and_num_heads_dense<kGrouped, kAlike>) {
   return &sdp::check_batch_size_and_num_heads_dense<kGrouped, kAlike>;
@@ -230,7 +230,7 @@ bool all_hold(const Rule (&rules)[kRules], const sdp_params& asked, bool debug) 
   return true;
 }
 
-// In which order they are tried: the program's, or what it is on this GPU.
+// Return the order in which the kernels are tried: the program's, or this GPU's default.
 auto in_order() {
   static const bool settled = [] {
     const bool may_come_first = c10::utils::check_env("TORCH_CUDNN_SDPA_DEPRIORITIZED") != true;
@@ -247,7 +247,7 @@ auto in_order() {
   return at::globalContext().sDPPriorityOrder();
 }
 
-// What is compiled cannot draw as the fused kernels do: dropout is a step of its own there.
+// Compiled code cannot draw like the fused kernels: it applies dropout as a separate step.
 bool is_traced_with_dropout(const Tensor& query, double dropout) {
   return dropout > 0.0 && at::isTensorSubclassLike(query);
 }

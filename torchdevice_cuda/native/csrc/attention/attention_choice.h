@@ -1,5 +1,5 @@
-// Which of CUDA's kernels computes an attention: asked by torch.nn.functional.scaled_dot_product_attention through a
-// table of PyTorch's, and by programs (torch.backends.cuda.can_use_flash_attention and its like).
+// Selects the CUDA kernel for an attention: for torch.nn.functional.scaled_dot_product_attention, through one of
+// PyTorch's dispatch stubs, and for programs (torch.backends.cuda.can_use_flash_attention and similar functions).
 #pragma once
 
 #include <ATen/SDPBackend.h>
@@ -9,7 +9,7 @@
 
 namespace hostdevice {
 
-// Whether a kernel takes these tensors. `debug`: it warns of the first thing that it does not take.
+// Return whether a kernel accepts these tensors. `debug`: warn with the first reason why not.
 bool takes_attention(at::SDPBackend kernel, const sdp::sdp_params& asked, bool debug);
 
 }  // namespace hostdevice

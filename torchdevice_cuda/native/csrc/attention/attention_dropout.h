@@ -1,5 +1,5 @@
-// What CUDA's fused attention drops of its probabilities, and where it keeps from where that was drawn, so that the
-// gradient can draw it again.
+// The dropout of CUDA's fused attention. The kernels return the generator state that they drew from, so that the
+// backward pass can draw the same mask again.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +13,7 @@
 
 namespace hostdevice {
 
-// What is left of probabilities, of which some are dropped and the rest scaled.
+// Drops and rescales probabilities.
 struct Dropped {
   at::Tensor kept;
   double p = 0;
@@ -22,7 +22,7 @@ struct Dropped {
   }
 };
 
-// Where a kernel drew from that dropped nothing: two zeros of the host's.
+// Return the generator state of a kernel without dropout: two zeros on the host.
 inline AttentionMask nothing_drawn() {
   const auto zero = at::zeros({}, at::dtype(at::kLong));
   return {at::Tensor(), zero, zero.clone()};
@@ -33,7 +33,7 @@ inline Dropped drawn_again(
   return {attention_mask(q, k.size(-2), p, seed, offset), p};
 }
 
-// The flash kernel keeps both in one tensor. It draws a word for each of a warp's threads, of each head.
+// The flash kernel returns both numbers in one tensor. It draws one word per thread of a warp, for each head.
 struct FlashState {
   static constexpr int64_t kWarp = 32;
   static std::optional<int64_t> words(const at::Tensor& q) {

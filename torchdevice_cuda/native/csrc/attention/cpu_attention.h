@@ -1,4 +1,4 @@
-// The CPU's flash kernel, where it computes what CUDA's fused ones do.
+// The CPU's flash kernel, for calls in which it computes the same as CUDA's fused kernels.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,7 +20,7 @@ inline bool cpu_attends(
       (!given(bias) || (bias->dim() == 4 && bias->scalar_type() == q.scalar_type() && bias->stride(-1) == 1));
 }
 
-// A result in memory as the queries are, in the order of their dimensions.
+// Return the result with the memory layout of the queries.
 inline at::Tensor laid_out_as(const at::Tensor& q, const at::Tensor& result) {
   if (result.sizes() != q.sizes()) return result.contiguous();
   at::Tensor out = at::empty_like(q);

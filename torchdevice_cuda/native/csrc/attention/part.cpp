@@ -1,4 +1,4 @@
-// Attention: its fused kernels, which of them takes what, and that for programs that ask before they call.
+// Attention: the fused kernels, the choice among them, and a query of that choice for programs.
 #include "attention/attention_choice.h"
 
 #include <torch/csrc/utils/pybind.h>
