@@ -179,7 +179,7 @@ def test_a_child_that_may_be_is_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_state_of_a_fork_depends_on_its_file() -> None:
-    """One that trains has what an optimizer imports; one about the compiler says itself when it is imported."""
+    """Give tests that train a server that imported the optimizer; tests of the compiler import it themselves."""
     from native import test_compile, test_training
 
     for module, server in ((test_training, "training children"), (test_compile, "children")):
@@ -248,7 +248,7 @@ def test_a_forked_command_resembles_a_new_one(tmp_path: Path, words: tuple[str, 
 
 
 def test_a_command_is_forked_where_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has torch then; and not where torch would have read another environment, or nothing is to be forked."""
+    """Fork a command with torch imported, unless torch would read another environment or forking is off."""
     look = ("-c", "import sys; print('torch' in sys.modules)")
     assert run_forked(*look).out == "True\n"
     assert run_forked(*look, environment={"TORCH_LOGS": "-dynamo"}).out == "False\n"

@@ -32,7 +32,7 @@ def losses(device: str) -> list[float]:
 
 
 def kinds() -> list[str]:
-    """Of the parameters of a lazy model that has moved."""
+    """List the types of the parameters of a lazy model after it was moved."""
     return [type(parameter).__name__ for parameter in lazy_model().cuda().float().to("cuda").parameters()]
 
 

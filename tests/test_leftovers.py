@@ -256,7 +256,7 @@ def test_parts_of_a_killed_report_are_removed(tmp_path: Path) -> None:
 
 
 def test_memory_of_ranks_that_were_killed_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was killed while it waited for the others; once all have joined, the file has no name."""
+    """Remove the file of a rank that was killed while it waited; once all ranks have joined, the file is unlinked."""
     from torchdevice_cuda.distributed import agreement
     from torchdevice_cuda.settings import folders
 

@@ -255,7 +255,7 @@ def test_a_link_is_provided_exactly(cache: Path) -> None:
 
 
 def test_a_process_killed_while_it_writes(cache: Path) -> None:
-    """It leaves no half file, and the next that writes there removes what it left; not what another is writing."""
+    """Leave no incomplete file; the next writer removes the temporary file, but not one that is being written."""
     assert trust.put("area", "key", b"old") == ""
     forked = os.fork()
     if not forked:

@@ -52,7 +52,7 @@ def version(library: str) -> str:
 
 
 def table(found: dict[tuple[str, str], str], libraries: dict[str, tuple[str, ...]]) -> str:
-    """One row for each program, one column for each place."""
+    """Return a table with one row per program and one column per environment."""
     places = sorted({place for _, place in found})
     lines = [f"| program | libraries | {' | '.join(places)} |", "|---" * (len(places) + 2) + "|"]
     for program in sorted({program for program, _ in found}):

@@ -80,7 +80,7 @@ class Recorder:
         self._write(event="collected", tests=[item.nodeid for item in session.items])
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """One begins."""
+        """Record that a test begins."""
         self._verdict, self._words = "passed", ""
         self._write(event="began", test=nodeid)
 

@@ -49,7 +49,7 @@ def operators() -> dict[str, Any]:
 
 
 def transformed() -> float:
-    """Of floats: torchvision resizes bytes otherwise on the CPU than on CUDA."""
+    """Transform float images: torchvision resizes uint8 images differently on the CPU and on CUDA."""
     steps = [v2.Resize(24, antialias=True), v2.CenterCrop(20), v2.GaussianBlur(3, 1.0), v2.RandomHorizontalFlip(1.0)]
     images = v2.Compose([v2.ToDtype(torch.float32, scale=True), *steps, v2.Normalize((0.5,) * 3, (0.5,) * 3)])(
         (torch.arange(2 * 3 * 32 * 32).view(2, 3, 32, 32) % 251).to(torch.uint8).to(DEVICE)

@@ -40,7 +40,7 @@ def test_facts_without_a_record_are_found() -> None:
 
 @child(VIRTUAL)
 def test_operators_of_the_gpu_are_noted() -> None:
-    """Those that raise, too; those of the CPU are not."""
+    """Note operators that raise, too, but none of the CPU."""
     host = torch.ones(3)
     with tempfile.NamedTemporaryFile("r") as notes, pytest.MonkeyPatch.context() as patch:
         patch.setenv(noting.NOTES, notes.name)

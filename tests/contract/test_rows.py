@@ -59,7 +59,7 @@ def test_families_are_the_codes() -> None:
 
 
 def test_flags_are_the_codes() -> None:
-    """Those that a row has by another key, too: ``waits = false`` is kNeverWaits."""
+    """Include the flags that a row sets by another key: ``waits = false`` is kNeverWaits."""
     header = (OPERATORS / "rows.h").read_text()
     flags = re.search(r"enum RowFlag[^{]*\{([^}]*)\}", header)
     assert flags is not None

@@ -1,4 +1,4 @@
-"""One model, trained in one process and in several, in the ways that torch has for that."""
+"""Train one model in one process and in several, by each of torch's parallel methods."""
 
 from __future__ import annotations
 

@@ -95,6 +95,6 @@ class Environment:
         return self.run("-m", "pip", "--disable-pip-version-check", *words, PIP_NO_INDEX="1", PIP_EXTRA_INDEX_URL="")
 
     def files(self) -> set[str]:
-        """All that is in it, but for what Python compiles of what is not ours."""
+        """List all files in the environment, except the compiled files of other packages."""
         found = {str(path.relative_to(self.folder)) for path in self.folder.rglob("*")}
         return {name for name in found if "__pycache__" not in name or "torchdevice" in name}

@@ -81,7 +81,7 @@ _WORDS = st.sampled_from(
 @example("roundup_power2_divisions:[4:4")
 @example("roundup_power2_divisions:[4:4,")
 def test_torch_refuses_the_same(text: str) -> None:
-    """Of settings that every accelerator has: this process has no CUDA, and torch skips what it does not know."""
+    """Compare settings that all accelerators have: this process has no CUDA, and torch skips unknown settings."""
 
     def outcome(read: Any) -> Any:
         try:

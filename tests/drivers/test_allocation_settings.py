@@ -168,7 +168,7 @@ def test_text_between_options_is_ignored() -> None:
 
 
 def test_cudas_own_options_are_read_after_those_of_all() -> None:
-    """Of two errors a program hears of the one of what all accelerators have."""
+    """Raise the error of the option that all accelerators have, if there are two errors."""
     with pytest.raises(ValueError, match="^garbage_collect_threshold is invalid"):
         read("per_process_memory_fraction:7,garbage_collection_threshold:7")
 

@@ -336,13 +336,13 @@ class Claiming(torch.Tensor):
 
 
 class Sparse(Claiming):
-    """One of another layout."""
+    """A tensor with a sparse layout."""
 
     layout = torch.sparse_coo
 
 
 class Wrapper(Claiming):
-    """One without memory of its own."""
+    """A tensor without a storage of its own."""
 
     def untyped_storage(self) -> Any:
         raise NotImplementedError

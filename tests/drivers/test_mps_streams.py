@@ -310,7 +310,7 @@ def test_events_of_two_devices_have_no_time_between_them(streams: MpsStreams) ->
 
 
 def test_timed_events_are_held_until_their_time_is_noted(metal: Metal, streams: MpsStreams) -> None:
-    """One that goes back to torch's pool before would be handed out with the old time."""
+    """Keep events out of torch's pool until then: the pool would reuse them with the old time."""
     first = recorded(streams).native
     number = first._id
     second = recorded(streams).native

@@ -257,7 +257,7 @@ def test_history_keeps_the_newest_entries() -> None:
 @on_two
 @pytest.mark.parametrize(("context", "freed_at"), [("state", None), ("alloc", 0), ("all", 1)])
 def test_of_what_stacks_are_kept(context: str, freed_at: int | None) -> None:
-    """Of blocks alone; of where they were allocated; of where they were freed, too."""
+    """Record stacks of blocks alone; of allocation events, too; of free events, too."""
     held = memory()
     held.record_history(Recording("all", context=context, max_entries=100, clear=True))
     here = sys._getframe().f_lineno + 1

@@ -31,7 +31,7 @@ _START = 120.0
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One function to call in a child, with its arguments, which are literals."""
+    """A function to call in a child process, with its arguments, which are literals."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...] = ()

@@ -11,7 +11,7 @@ _TOOLS = Path(__file__).resolve().parents[2] / "tools"
 
 
 def tool(path: str) -> ModuleType:
-    """One made anew from its file below ``tools``, under a name by which its dataclasses find their types."""
+    """Import a module from its file below ``tools``, under a name by which its dataclasses find their types."""
     name = "tool_" + path.removesuffix(".py").replace("/", "_")
     spec = importlib.util.spec_from_file_location(name, _TOOLS / path)
     assert spec is not None

@@ -102,7 +102,7 @@ def run_on(case: str, folder: Path, *options: str, environment: dict[str, str]) 
 
 
 def test_a_build_is_seen(tmp_path: Path) -> None:
-    """It happens before tests are collected, and what it says is not captured."""
+    """Build before tests are collected; pytest does not capture the build's output."""
     bench = Bench(tmp_path)
     case = "print('collecting')\ndef test_it(): pass\n"
     done = run_on(case, tmp_path, *VIRTUAL, environment=bench.environment())

@@ -51,7 +51,7 @@ def test_a_named_driver_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_cache_key(tmp_path: Path) -> None:
-    """It changes with what the libraries depend on, and asking for it builds nothing."""
+    """Change the key with what the libraries depend on; computing it builds nothing."""
     bench = Bench(tmp_path)
 
     def ask(*words: str, **more: str) -> str:

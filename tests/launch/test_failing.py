@@ -32,7 +32,7 @@ def start(*words: str, path: Sequence[Path] = (ROOT,), **changes: str) -> Finish
 
 
 def is_one_line(done: Finished, *words: str) -> None:
-    """It ended with status 2 and one line that has these words; nothing of the program's was printed."""
+    """Assert status 2 and one error line with these words, and that the program printed nothing."""
     assert done.status == 2, done
     assert done.out == "", done
     assert done.err.count("\n") == 1, done

@@ -98,7 +98,7 @@ def test_info(tmp_path: Path) -> None:
 
 
 def test_patches(tmp_path: Path) -> None:
-    """One line for each change in torch, in columns under one head: its target, the file it is written in, why."""
+    """Print one line per change in torch, in columns with a heading: its target, the file that makes it, the reason."""
     ended = python(*OURS, "--patches", "--driver", "cpu", "-c", "print('ran')", folder=tmp_path)
     assert ended.status == 0
     assert ended.err == ""

@@ -150,7 +150,7 @@ def test_hidden_sitecustomize_runs(tmp_path: Path, path: list[Path], auto: str) 
 
 
 def test_one_sitecustomize_only(tmp_path: Path) -> None:
-    """Of two others, python would have run the first."""
+    """Run only the first of two other modules, as Python does."""
     for name in ("first", "second"):
         write(tmp_path / name / "sitecustomize.py", f"print({name!r})")
     path = [SHIM, tmp_path / "first", tmp_path / "second"]

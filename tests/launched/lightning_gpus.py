@@ -22,7 +22,7 @@ class Module(LightningModule):
         self.devices: list[str] = []
 
     def training_step(self, batch: list[torch.Tensor], index: int) -> torch.Tensor:
-        """One step."""
+        """Return the loss of one batch."""
         x, y = batch
         return mse_loss(self.model(x), y)
 

@@ -108,6 +108,6 @@ def test_words_of_the_double(tmp_path: Path) -> None:
 
 
 def test_words_of_rows() -> None:
-    """Those of an operator with two limits, too."""
+    """Find the messages of an operator with two limits, too."""
     found = [use.name for use in ours.words_of_rows()]
     assert len(found) > 5 and found.count("index_reduce for MPS does not support torch.long dtype") == 1

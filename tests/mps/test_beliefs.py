@@ -60,7 +60,7 @@ OF_STORAGES = frozenset({"is_shared"} if torch.__version__ < torch.torch_version
 
 
 def answers(x: torch.Tensor) -> dict[str, str]:
-    """All that a program can ask about where a tensor is."""
+    """Collect everything that a program can query about a tensor's device."""
     found = dict(_asked(x))
     for name, storage in (("untyped", x.untyped_storage()), ("typed", x.storage())):
         found.update((f"{name}.{key}", said) for key, said in _asked(storage) if key not in OF_STORAGES)

@@ -120,7 +120,7 @@ def _normalised(rank: int) -> list[float]:
 
 
 def work(rank: int, port: int, queue: Any) -> None:
-    """One of the two processes."""
+    """Run one of the two processes."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=2)
     losses, weights = _train(rank)

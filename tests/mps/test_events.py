@@ -257,7 +257,7 @@ def test_waiting_leaves_the_interpreter_to_others() -> None:
 
 
 class Deaf(streams.Recording):
-    """One that never signals: the work in front of it has failed."""
+    """A recording that never signals: the work before it has failed."""
 
     def signalled(self) -> bool:
         return False
@@ -285,7 +285,7 @@ def test_every_wait_ends() -> None:
 
 
 class Refusing(streams.Recording):
-    """One that tells no time."""
+    """A recording without a time."""
 
     def since(self, start: streams.Recording) -> float:
         raise RuntimeError("End event was not recorded after start event")

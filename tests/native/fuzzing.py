@@ -32,7 +32,7 @@ REFUSALS = (RuntimeError, TypeError, ValueError, OverflowError, IndexError)
 
 
 class Player:
-    """One thread's calls; what it holds is its own."""
+    """The calls of one thread, and the objects that only this thread holds."""
 
     def __init__(self, native: Any, seed: int) -> None:
         self.native, self.random = native, random.Random(seed)

@@ -106,7 +106,7 @@ def test_compiler_output_is_kept(bench: Bench) -> None:
 
 
 def test_headers_are_compiled_once_where_many_units_share_them(bench: Bench) -> None:
-    """Of all parts together; the core's own units are too few for that to pay."""
+    """Precompile headers for all parts together; the core alone has too few units for that to pay."""
 
     def commands() -> list[list[str]]:
         log = build.library("cuda").parent / compilation.LOG
@@ -145,7 +145,7 @@ def logged(library: Path) -> list[str]:
 
 @pytest.mark.parametrize("kind", build.KINDS)
 def test_the_compiler_has_nothing_to_say(kind: str) -> None:
-    """Of the build that all tests use: every warning is on, and foreign headers are not ours to be warned about."""
+    """Check the build that all tests use: every warning is on, except for other projects' headers."""
     library = build.libraries(kind)[parts.CORE]
     commands = [line for line in logged(library) if line.startswith("$ ")]
     for name in (name for part in parts.parts_of(kind).values() for name in part.units):
@@ -254,8 +254,8 @@ def test_the_abi_of_a_torch_that_is_not_loaded(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_key_is_cheap() -> None:
-    """It is asked for at every start, and is to be a hundredth of that; the best of some tries, because the machine has
-    other work."""
+    """Compute the key in a hundredth of the start time, because every start needs it; take the best of several tries,
+    because the machine has other work."""
     torch = toolchain.installed_torch()
     times = []
     for _ in range(20):

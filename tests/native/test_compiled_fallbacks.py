@@ -90,7 +90,7 @@ def test_bags_of_embeddings() -> None:
 
 @on_the_device
 def test_results_that_are_left_out() -> None:
-    """Of a convolution's gradients some are not computed."""
+    """Omit the gradients of a convolution that are not requested."""
     x, weight, bias = _make(2, 1, 5, 3), _make(1, 1, 3, 1).requires_grad_(), _make(1).requires_grad_()
 
     def convolve(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:

@@ -33,7 +33,7 @@ def _tensor(dtype: torch.dtype, *shape: int) -> torch.Tensor:
 
 
 def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Of types that the CPU does not compare."""
+    """Compare tensors, also of types that the CPU does not compare."""
     return torch.equal(*(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in (a, b)))
 
 

@@ -50,7 +50,8 @@ def test_the_first_bag_begins_at_the_first_index() -> None:
 
 @pytest.mark.parametrize("last", [False, True])
 def test_of_rows_of_indices_as_many_count_as_there_are_rows(last: bool) -> None:
-    """Of an H200; the CPU takes all. The last bag ends with them, wherever it is said to end."""
+    """Match values of an H200; the CPU uses all indices. The last bag ends with the last index, whatever offset is
+    given."""
     rows = torch.tensor([[1, 2], [0, 4], [3, 3]], device="cuda")
     w = torch.arange(15.0, device="cuda").view(5, 3)
     for mode, first, second, whole in (

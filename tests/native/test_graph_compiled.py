@@ -17,7 +17,7 @@ pytestmark = [child(VIRTUAL, seconds=300), pytest.mark.slow]
 
 @child(VIRTUAL, CPU, MPS_FAITHFUL, seconds=300)
 def test_compiled_code_is_captured() -> None:
-    """It computes with what is in memory then, into the same memory; what it changes stays as it was until then."""
+    """Read inputs and write results at the captured addresses at replay; the capture itself changes no tensor."""
     seen = torch.zeros(1, device="cuda")
 
     @torch.compile

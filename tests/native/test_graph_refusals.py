@@ -320,7 +320,7 @@ def in_thread(body: Callable[[], object]) -> object:
 
 @pytest.mark.parametrize("mode", ["global", "thread_local", "relaxed"])
 def test_the_end_on_another_thread(mode: str) -> None:
-    """It has ended then, whatever is said; the thread that began it computes as ever."""
+    """End the capture even if an error is raised; the thread that began it computes normally."""
     scene = Scene()
 
     def end() -> object:

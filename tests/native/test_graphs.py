@@ -175,7 +175,7 @@ class Counting(TorchDispatchMode):
 
 
 def test_a_mode_of_the_programs_over_the_end() -> None:
-    """It stays entered, and sees nothing of replays."""
+    """Leave the program's mode entered; it sees no operators of replays."""
     x, mode, graph = torch.ones(3, device="cuda"), Counting(), torch.cuda.CUDAGraph()
     with torch.cuda.stream(torch.cuda.Stream()):
         graph.capture_begin()

@@ -18,7 +18,7 @@ def _reserved() -> int:
 
 @child(SMALL, alone=True)
 def test_memory_of_dropped_pools_goes_back() -> None:
-    """It once ran out of memory with nothing allocated."""
+    """Free the memory of dropped pools: the device once ran out of memory with nothing allocated."""
     for _ in range(20):
         pool = torch.cuda.MemPool()
         with torch.cuda.use_mem_pool(pool):

@@ -1,4 +1,4 @@
-"""Of equal elements, which are taken: as a GPU takes them."""
+"""Test that sort, topk, mode and others choose among equal elements like a GPU."""
 
 from __future__ import annotations
 

@@ -218,7 +218,8 @@ NO_GOOD = {
 @WITH_C
 @child(STOCK.when("after"))
 def test_one_that_does_not_load_is_built_again_once() -> None:
-    """It is whole, and no good: it was linked where something else is installed. Then the compiler makes no better."""
+    """Rebuild once a complete library that was linked against another installation; then the compiler builds no better
+    one."""
     for behaviour, module, why in NO_GOOD.values():
         with temporary(behaviour, module) as bench:
             path = quietly()

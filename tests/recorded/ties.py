@@ -1,4 +1,4 @@
-"""Of equal elements, which are taken: indices by topk, sort, mode and others.
+"""The choice among equal elements: indices of topk, sort, mode and others.
 
 A case's name has the function, the elements' type, how many there are and how many kinds of them, what else is given.
 """

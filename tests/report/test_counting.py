@@ -29,7 +29,7 @@ def make() -> int:
 
 
 def ask() -> None:
-    """One way of asking a line; on most a tensor is made for no device first."""
+    """Request a device in one way per line; most lines first create a tensor without a device."""
     make()
     make()
     torch.ones(1).to("cuda")

@@ -40,7 +40,7 @@ Row = dict[str, Any]
 
 
 class Bench(NamedTuple):
-    """One script: what it is about, how it is called, and which of its columns are figures."""
+    """A benchmark script: its subject, its arguments, and the columns that are figures."""
 
     about: str
     arguments: tuple[str, ...]
@@ -132,7 +132,7 @@ def figures_of(bench: str, rows: Iterable[Row]) -> Iterator[tuple[str, float]]:
 
 
 def run(bench: str) -> list[Row]:
-    """One round of a bench, in a process of its own."""
+    """Run one round of a benchmark in its own process."""
     chosen = BENCHES[bench]
     command = [sys.executable, str(HERE / (chosen.script or f"{bench}.py")), "--json", *chosen.arguments]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **chosen.environment})

@@ -129,7 +129,7 @@ def timed(
 
 
 def row(name: str, times: list[float]) -> dict[str, object]:
-    """One line of the table."""
+    """Return one row of the table."""
     shown: dict[str, object] = {"what": name}
     for dtype, spent in zip(TYPES, times, strict=True):
         shown[str(dtype).removeprefix("torch.") + "_ms"] = round(spent, 3)

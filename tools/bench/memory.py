@@ -22,7 +22,7 @@ TENSORS, BLOCK, TURNS = 100_000, 64 << 20, 3
 
 
 def start(device: str) -> object:
-    """One tensor, as a program begins."""
+    """Create one small tensor, as a program does at its start."""
     import torch
 
     return torch.ones(1, device=device)
@@ -36,7 +36,7 @@ def tensors(device: str) -> object:
 
 
 def block(device: str) -> object:
-    """One large tensor that is written."""
+    """Create one large tensor and write it."""
     import torch
 
     return torch.ones(BLOCK, device=device)

@@ -56,7 +56,7 @@ def our_packages() -> list[str]:
 
 @dataclasses.dataclass
 class Case:
-    """One way of starting python, and the seconds each run took."""
+    """A way of starting Python, and the seconds that each run took."""
 
     title: str
     command: list[str]

@@ -29,7 +29,7 @@ SLICE = 4e-3
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One thing measured: the same statement everywhere, with ``D`` for the device that a program names."""
+    """A measured statement, the same for every driver, with ``D`` for the device that a program names."""
 
     title: str
     statement: str

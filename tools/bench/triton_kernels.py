@@ -1,4 +1,4 @@
-"""What compiled Triton kernels cost, beside PyTorch's own operators on the CPU.
+"""Time compiled Triton kernels against PyTorch's own operators on the CPU.
 
 python tools/bench/triton_kernels.py [--json] [--threads 1] [--only add,softmax,norm,matmul,attention,compile]
 """

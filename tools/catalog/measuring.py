@@ -297,7 +297,7 @@ class Process:
 
 
 def _process(driver: str, rows: list[dict[str, Any]], folder: Path) -> Process:
-    """One process over some callables, until it is done, ends, hangs, or has no time left."""
+    """Run one process over some callables until it finishes, dies, hangs, or runs out of time."""
     place = DRIVERS[driver]
     names, out, said = folder / "names.json", folder / "out", folder / "said"
     names.write_text(json.dumps(rows))

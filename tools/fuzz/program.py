@@ -12,7 +12,7 @@ _NAMES = re.compile(r"\bv\d+\b")
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One line, and what the comparison has to know of it."""
+    """A line of a program, and what the comparison needs to know about it."""
 
     code: str
     #: which operator it is about; rows of explained differences name it

@@ -1,4 +1,4 @@
-"""One side of a comparison: a device on which the steps of a program are executed, and what is seen of its tensors."""
+"""A side of a comparison: a device that executes the steps of a program, and the observed properties of its tensors."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ DEATHS = 20
 
 
 class Job:
-    """One process after another that computes; where one dies or hangs, the next goes on behind that program."""
+    """A sequence of worker processes; if one dies or hangs, the next one continues after that program."""
 
     def __init__(self, options: argparse.Namespace, number: int, folder: Path, until: float) -> None:
         self._options, self._number, self._folder, self._until = options, number, folder, until

@@ -29,7 +29,7 @@ class Result:
 
     @property
     def verdict(self) -> str:
-        """One word."""
+        """Return the result in one word."""
         # A check that found nothing to look at has not checked anything.
         return "FAILED" if self.wrong or not self.looked_at else "ok"
 

@@ -25,7 +25,7 @@ _ARGUMENTS = {0x04: 0, 0x08: 1}
 
 
 class Library:
-    """One library, its part for arm64."""
+    """The arm64 part of a Mach-O library."""
 
     def __init__(self, path: Path) -> None:
         parsed = lief.MachO.parse(str(path), config=lief.MachO.ParserConfig.quick)

@@ -23,7 +23,7 @@ _LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 
 @dataclasses.dataclass(frozen=True)
 class Use:
-    """One place where something of a Mac's is used; ``arguments`` is ``None`` where it is not called there."""
+    """A use of a macOS-only name in torchdevice_cuda; ``arguments`` is ``None`` if it is not a call."""
 
     name: str
     where: str

@@ -22,7 +22,7 @@ _REGISTERS = re.compile(r"TORCH_LIBRARY_IMPL_init_aten_(\w*MPS)_\d+")
 
 @dataclasses.dataclass
 class TorchFacts:
-    """One release."""
+    """Facts about one release of torch."""
 
     name: str
     release: tuple[int, ...]

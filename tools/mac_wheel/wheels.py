@@ -24,7 +24,7 @@ PATIENCE_S = 900
 
 
 class Wheel:
-    """One wheel."""
+    """A wheel file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,11 +46,11 @@ class Wheel:
         return frozenset(self._archive.namelist())
 
     def bytes(self, name: str) -> bytes:
-        """One file."""
+        """Read a file."""
         return self._archive.read(name)
 
     def text(self, name: str) -> str:
-        """One file that is text."""
+        """Read a text file."""
         return self.bytes(name).decode("utf-8")
 
     def matching(self, begin: str, end: str) -> Iterator[str]:
@@ -58,7 +58,7 @@ class Wheel:
         return (name for name in sorted(self.files) if name.startswith(begin) and name.endswith(end))
 
     def library(self, name: str) -> Library:
-        """One of its libraries, read."""
+        """Parse one of the wheel's libraries."""
         with tempfile.TemporaryDirectory() as folder:
             return Library(Path(self._archive.extract(name, folder)))
 

@@ -40,7 +40,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "tests" / "recorded"
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One thing to run; its result is a JSON value."""
+    """A function to run, whose result is a JSON value."""
 
     name: str
     run: Callable[[], Any]

@@ -43,7 +43,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 class Soak:
-    """One run."""
+    """A soak test run."""
 
     def __init__(self, seconds: float, steps: int, seed: int, places: list[str], plant: str) -> None:
         self.seconds, self.steps, self.places, self.plant = seconds, steps, places, plant
@@ -138,7 +138,7 @@ class Soak:
         return child.returncode, (work / "out").read_text(errors="replace"), (work / "err").read_text(errors="replace")
 
     def _mortal(self, place: str) -> None:
-        """One that lives briefly, and is perhaps ended by us."""
+        """Run a short-lived process, and kill it in some cases."""
         child, work = self._start(place, "mortal", 0)
         ours = self.dice.choice([None, None, None, signal.SIGTERM, signal.SIGKILL])
         if ours is not None:

@@ -108,7 +108,7 @@ class Tests:
 
 
 class Recorded(Tests):
-    """Of those that ran the line, from the record of coverage."""
+    """The tests that executed the mutated line, from the coverage record."""
 
     def __init__(self) -> None:
         from coverage import CoverageData

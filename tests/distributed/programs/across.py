@@ -1,4 +1,4 @@
-"""One rank of a training on two hosts; the environment says which."""
+"""Run one rank of a training on two hosts; the environment gives the rank."""
 
 import torch
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""One of several ranks; the first ends as the argument says, the others wait for a line and call a collective."""
+"""Run one of several ranks: rank 0 ends as the argument says, the others wait for a line and call a collective."""
 
 import datetime
 import sys

@@ -42,7 +42,7 @@ def clean() -> int:
 
 
 def stat(key: str) -> int:
-    """One of the statistics; none is zero."""
+    """Return a memory statistic; 0 if it is missing."""
     return torch.cuda.memory_stats().get(key, 0)
 
 
@@ -56,7 +56,7 @@ def filled(module: Any) -> Any:
 
 
 def group(backend: str | None = "nccl", **options: Any) -> None:
-    """One rank, meeting in a file."""
+    """Initialize a process group of one rank, with a file store."""
     path = os.path.join(tempfile.mkdtemp(), "store")
     dist.init_process_group(backend, init_method=f"file://{path}", rank=0, world_size=1, **options)
 

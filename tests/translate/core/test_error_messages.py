@@ -38,7 +38,7 @@ def test_errors_that_name_the_device(said: str) -> None:
 
 
 def test_as_torch_itself_says_them() -> None:
-    """Of a device that this build has, in the place of the Apple GPU."""
+    """Take messages about a device that this build has, in place of the Apple GPU."""
     for call, name in (
         (lambda: torch.rand(1, device="meta", generator=torch.Generator()), "meta"),
         (lambda: torch.ones(2, device="meta").numpy(), "meta"),

@@ -43,7 +43,7 @@ def test_errors_of_torchs_core_are_translated(kind: type[Exception]) -> None:
 
 
 class Own(RuntimeError):
-    """One of the program's."""
+    """An error class of the program."""
 
 
 @pytest.mark.parametrize("error", [Own(NAMED), KeyError(NAMED), RuntimeError(), RuntimeError(3), RuntimeError(b"mps")])
