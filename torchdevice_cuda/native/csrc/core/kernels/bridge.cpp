@@ -1,4 +1,5 @@
-// The boxed kernel's two halves for Python code that runs a whole CPU function on device tensors (compiled graphs).
+// The two halves of the boxed kernel, for Python code that runs a whole CPU function on device tensors (compiled
+// graphs).
 #include <ATen/core/Tensor.h>
 #include <torch/library.h>
 
@@ -13,7 +14,7 @@ namespace {
 
 using at::Tensor;
 
-// CPU tensors over the same memory, which they keep alive unless somebody else does.
+// Return CPU tensors over the same memory. `keep`: they keep it alive.
 std::vector<Tensor> to_cpu(at::TensorList tensors, bool keep) {
   Aliases aliases(t_current_device, keep);
   std::vector<Tensor> out;
@@ -22,7 +23,7 @@ std::vector<Tensor> to_cpu(at::TensorList tensors, bool keep) {
   return out;
 }
 
-// Results as device tensors: an input where the result is its alias, a view of an input where it shares its memory.
+// Return results as device tensors: an input where the result is its alias, a view of an input where they share memory.
 std::vector<Tensor> to_device(
     const std::vector<Tensor>& results, at::TensorList inputs, at::TensorList cpu_inputs, int64_t index) {
   TORCH_CHECK(inputs.size() == cpu_inputs.size(), "every input needs its alias");
@@ -35,7 +36,7 @@ std::vector<Tensor> to_device(
   return out;
 }
 
-// What the program is called with in the middle of a CPU function: device tensors over the memory of CPU tensors.
+// Return device tensors over the memory of CPU tensors, for program code that a CPU function calls.
 std::vector<Tensor> lend(at::TensorList tensors, int64_t index) {
   check_index(static_cast<int>(index));
   Lent lent(static_cast<c10::DeviceIndex>(index));

@@ -16,10 +16,9 @@ bool converts_to_integers(const Tensor& to, const Tensor& from) {
       to.layout() == at::kStrided && from.layout() == at::kStrided && !to.is_quantized();
 }
 
-// C++ says nothing of numbers out of range, and processors differ. A GPU takes the nearest number there is, of 64 bits
-// for int64 and unsigned types and of 32 bits for the others, of which narrower types keep the lowest bits. What is no
-// number becomes the least of 64 bits, and of 32 bits the least if it was a double and nothing otherwise: seen on an
-// H200.
+// C++ does not define conversions of values out of range, and processors differ. A GPU saturates: to 64 bits for int64
+// and unsigned types, to 32 bits for the others; narrower types keep the lowest bits. NaN becomes the minimum in 64
+// bits; in 32 bits it becomes the minimum if it was a double, otherwise 0. Observed on an H200.
 void convert_to_integers(Tensor& to, const Tensor& from) {
   const auto type = to.scalar_type();
   const bool wide = type == at::kLong || !c10::isSignedType(type);
@@ -27,7 +26,7 @@ void convert_to_integers(Tensor& to, const Tensor& from) {
   const Tensor source = from.element_size() == 1 ? from.to(at::kFloat) : from;
   if (source.numel()) {
     const auto [least, most] = at::aminmax(source);
-    // What is no number is neither.
+    // NaN fails both comparisons.
     if (!(least.item<double>() >= -limit && most.item<double>() < limit)) {
       const Tensor exact = source.to(at::kDouble);
       constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();

@@ -1,4 +1,4 @@
-// PyTorch asks through a table which kernel computes an attention; the operator, which is of a part, knows.
+// PyTorch queries a dispatch stub for the kernel that computes an attention; the answer is in an operator of a part.
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_fused_sdp_choice_ops.h>
 
@@ -10,7 +10,7 @@ namespace {
 int64_t choose(
     const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const OptTensor& mask, double dropout,
     bool causal, std::optional<double> scale, bool gqa) {
-  // At the device's key: tensors without memory ask here, too.
+  // Use the device's key, because meta tensors query this stub, too.
   return at::_ops::_fused_sdp_choice::redispatch(
       c10::DispatchKeySet(kDense), query, key, value, mask, dropout, causal, scale, gqa);
 }

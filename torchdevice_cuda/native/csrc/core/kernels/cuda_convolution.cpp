@@ -1,4 +1,4 @@
-// What CUDA's convolutions and batch normalisations do otherwise than the CPU's.
+// Differences between CUDA's and the CPU's convolutions and batch normalizations.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -11,8 +11,8 @@ namespace {
 
 using at::Tensor;
 
-// The CPU's kernels differ in how their results lie, by type and size. cuDNN's have their channels together where an
-// argument has, in three dimensions too, and never in float64.
+// The memory format of the CPU kernels' results depends on type and size. cuDNN's results are channels-last if an
+// argument is, in three dimensions too, and never in float64.
 void laid_out(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const size_t base = stack->size() - op.schema().arguments().size();
   const Tensor input = (*stack)[base].toTensor(), weight = (*stack)[base + 1].toTensor();
@@ -26,7 +26,7 @@ void laid_out(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::St
     stack->back() = made.contiguous(kTogether);
 }
 
-// oneDNN's, asked by name for what is on the GPU.
+// Refuse oneDNN's convolution, called by name with GPU tensors.
 void refuse_onednn(const c10::OperatorHandle&, c10::DispatchKeySet, torch::jit::Stack*) {
   TORCH_CHECK(false, "itensor_view_from_dense expects CPU tensor input");
 }
@@ -35,7 +35,7 @@ Tensor widen(const Tensor& t) {
   return t.scalar_type() == at::kHalf || t.scalar_type() == at::kBFloat16 ? t.to(at::kFloat) : t;
 }
 
-// CUDA gives the statistics that it used, where they are given too; the CPU gives none then.
+// CUDA returns the statistics that it used, even if they were passed in; the CPU then returns none.
 void with_statistics(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const size_t base = stack->size() - op.schema().arguments().size();
   const auto mean = (*stack)[base + 3], var = (*stack)[base + 4];

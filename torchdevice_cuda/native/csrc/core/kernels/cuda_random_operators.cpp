@@ -1,4 +1,5 @@
-// Which operators draw: PyTorch's own functions, whose kernels are in its tables for CUDA, and kernels of our own.
+// Registers random operators: PyTorch's own functions, whose kernels are in its dispatch stubs for CUDA, and kernels of
+// this library.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bernoulli_native.h>
 #include <ATen/ops/bernoulli_ops.h>
@@ -31,7 +32,7 @@ namespace {
 
 using at::Tensor;
 
-// A function of PyTorch's, behind the question that CUDA's wrapper of it asks.
+// Calls a function of PyTorch after the check of CUDA's wrapper.
 template <class Signature, Signature* kFunction>
 struct Asked;
 
@@ -85,7 +86,7 @@ void register_random(Registrar& registrar) {
   HOSTDEVICE_ASKED("normal.float_Tensor_out", normal_float_Tensor_out, normal_out);
   HOSTDEVICE_ASKED("normal.Tensor_Tensor", normal_Tensor_Tensor, normal);
   HOSTDEVICE_ASKED("normal.Tensor_Tensor_out", normal_Tensor_Tensor_out, normal_out);
-  // The number of samples is symbolic since 2.7, here it is a number.
+  // The number of samples is a SymInt since 2.7; here it is an integer.
   using Multinomial = Tensor(const Tensor&, int64_t, bool, OptGenerator);
   using MultinomialOut = Tensor&(const Tensor&, int64_t, bool, OptGenerator, Tensor&);
   HOSTDEVICE_ASKED_AS("multinomial", Multinomial, multinomial);

@@ -1,4 +1,4 @@
-// Samples of a distribution that tensors describe: bernoulli, multinomial, permutations.
+// Samples from distributions that tensors describe: bernoulli, multinomial, permutations.
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
@@ -28,8 +28,8 @@ using at::Tensor;
 
 // ---- bernoulli -----------------------------------------------------------------------------------------------------
 
-// CUDA's kernels over two tensors exchange dimensions where that brings one of them closer to its memory and takes
-// neither further away from its own. Elements are numbered in the order that comes of it.
+// CUDA's kernels over two tensors swap dimensions if that brings one tensor closer to its memory order and neither
+// further away. Elements are numbered in the resulting order.
 std::vector<int64_t> order_of_dimensions(const Tensor& a, const Tensor& b) {
   std::vector<int64_t> order(static_cast<size_t>(a.dim()));
   std::iota(order.begin(), order.end(), 0);
@@ -46,10 +46,10 @@ std::vector<int64_t> order_of_dimensions(const Tensor& a, const Tensor& b) {
   return order;
 }
 
-// In lanes.
+// Grain size, in lanes.
 constexpr int64_t kSampling = 64;
 
-// A thread takes four neighbours, and there are as many threads as that needs.
+// A thread draws for four neighboring elements, and there are as many threads as that needs.
 void bernoulli_of(const at::TensorBase& self_, const at::TensorBase& p_, OptGenerator generator) {
   const Tensor self(self_);
   const Philox from = begin_draw(generator, self.device(), 10);
@@ -93,7 +93,7 @@ void bernoulli_of(const at::TensorBase& self_, const at::TensorBase& p_, OptGene
 
 // ---- multinomial, with replacement ---------------------------------------------------------------------------------
 
-// The sum of a row, in the order in which a block of threads adds it up.
+// Sum a row in the order in which a block of threads adds it.
 template <class T>
 T block_sum(const T* row, int64_t size) {
   constexpr int64_t warp = 32, most = 1024;
@@ -115,7 +115,7 @@ T block_sum(const T* row, int64_t size) {
   return add_up(0);
 }
 
-// A block of 128 threads draws a row's samples, each its own.
+// A block of 128 threads draws a row's samples, one per thread.
 template <class T>
 void sample_rows(const Tensor& rows, int64_t samples, const Philox& from, int64_t* out) {
   constexpr int64_t block = 128;
@@ -146,7 +146,7 @@ void sample_rows(const Tensor& rows, int64_t samples, const Philox& from, int64_
     Four<uint32_t> words;
     for (int64_t sample = 0; sample < samples; sample++) {
       const auto thread = static_cast<uint64_t>(row * threads + sample);
-      // Rows begin at multiples of a block: the lanes that a sample is among may begin in another row.
+      // Rows begin at multiples of a block, so the lanes that contain a sample may begin in another row.
       const auto place = static_cast<size_t>(thread % kLanes);
       if (sample == 0 || place == 0) draw_words(from, 0, thread / kLanes * kLanes, kLanes, words);
       const T drawn = static_cast<T>(unit(words.of[0][place]));
@@ -186,7 +186,7 @@ struct Keyed {
   int64_t value;
 };
 
-// Sorted by the lowest `bits` bits of the keys, equal ones as they were.
+// Sort stably by the lowest `bits` bits of the keys.
 void sort(std::vector<Keyed>& items, int bits) {
   constexpr int digit = 11;
   std::vector<Keyed> other(items.size());
@@ -200,8 +200,8 @@ void sort(std::vector<Keyed>& items, int bits) {
   }
 }
 
-// A GPU sorts the numbers by random keys, with as many bits as make equal ones unlikely, and shuffles what has equal
-// keys nevertheless.
+// A GPU sorts the numbers by random keys, with enough bits to make equal keys unlikely, and shuffles elements whose
+// keys are equal nevertheless.
 Tensor& randperm(int64_t n, OptGenerator generator, Tensor& result) {
   check_fork();
   TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
@@ -219,7 +219,7 @@ Tensor& randperm(int64_t n, OptGenerator generator, Tensor& result) {
     keys.random_(std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), generator);
   const Philox from = begin_draw(generator, result.device(), static_cast<uint64_t>(n));
 
-  // Keys are signed where the sign is among their bits.
+  // Keys are signed if the sign is among their bits.
   const uint64_t mask = bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
   const uint64_t sign = (narrow ? bits == 32 : bits == 64) ? uint64_t{1} << (bits - 1) : 0;
   std::vector<Keyed> items(static_cast<size_t>(n));

@@ -1,5 +1,5 @@
-// What else only CUDA has: dropout's gradient and RMS normalisation's, sums of complex numbers without those
-// that are none, and questions about libraries that are not there.
+// Other operators that only CUDA has: the gradients of dropout and RMS normalization, nansum of complex numbers, and
+// queries about libraries that are missing.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -55,7 +55,7 @@ Tensor nansum(const Tensor& self, at::OptionalIntArrayRef dim, bool keepdim, std
   return std::move(stack.back()).toTensor();
 }
 
-// CUDA's kernel has the bound in the tensor's type, and what lies within it becomes a zero without a sign.
+// CUDA's kernel rounds the bound to the tensor's type, and elements within it become +0.
 Tensor softshrink(const Tensor& self, const at::Scalar& bound) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::softshrink", "");
   const auto type = self.scalar_type();
@@ -65,7 +65,7 @@ Tensor softshrink(const Tensor& self, const at::Scalar& bound) {
   return std::move(stack.back()).toTensor().add_(0);
 }
 
-// A scalar of the host's fills, where elements overlap too; an element of the device's is copied.
+// A CPU scalar fills, even where elements overlap; an element on the device is copied.
 void fill_from_tensor(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const Tensor value = stack->back().toTensor();
   if (!value.device().is_cpu() || value.dim() != 0) return run_on_cpu(op, c10::DispatchKey::CPU, stack);
@@ -73,7 +73,7 @@ void fill_from_tensor(const c10::OperatorHandle& op, c10::DispatchKeySet, torch:
   stack->back().toTensor().fill_(value.item());
 }
 
-// The CPU's kernel reads the first row, whether there is one or not.
+// The CPU kernel reads the first row, even if there is none.
 Tensor pdist_backward(const Tensor& grad, const Tensor& self, double p, const Tensor& distances) {
   if (self.numel() == 0) return at::zeros_like(self);
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_pdist_backward", "");
@@ -82,14 +82,14 @@ Tensor pdist_backward(const Tensor& grad, const Tensor& self, double p, const Te
   return std::move(stack.back()).toTensor();
 }
 
-// Numbers for lists of tensors lie on the CPU, where the call is made.
+// CUDA takes scalars for lists of tensors from the CPU, where the call is made.
 void scale_lists(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const Tensor& scalars = stack->back().toTensor();
   TORCH_CHECK(scalars.device().is_cpu(), "Expected scalars to be on CPU, got ", scalars.device(), " instead.");
   run_on_cpu(op, c10::DispatchKey::CPU, stack);
 }
 
-// One element is what it is, of whatever type.
+// A single element is its own result, whatever its type.
 Tensor logcumsumexp(const Tensor& self, int64_t dim) {
   if (self.dim() == 0) return self.clone();
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_logcumsumexp", "");
@@ -98,7 +98,7 @@ Tensor logcumsumexp(const Tensor& self, int64_t dim) {
   return std::move(stack.back()).toTensor();
 }
 
-// A table of PyTorch's that the CPU's kernel asks has no entry for this device.
+// The CPU kernel uses a dispatch stub that has no entry for this device.
 Tensor kaiser_window_beta(
     int64_t length, bool periodic, double beta, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
     std::optional<at::Device> device, std::optional<bool> pin) {
@@ -116,7 +116,7 @@ Tensor kaiser_window(
   return kaiser_window_periodic(length, true, dtype, layout, device, pin);
 }
 
-// Places are laid out by columns, however few there are.
+// CUDA stores indices in column-major order, however few there are.
 void by_columns(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   run_on_cpu(op, c10::DispatchKey::CPU, stack);
   const Tensor& made = stack->back().toTensor();
@@ -129,7 +129,7 @@ bool has_operator(const char* name) {
   return c10::Dispatcher::singleton().findOp({name, ""}).has_value();
 }
 
-// There is no cuDNN, nor MIOpen.
+// There is neither cuDNN nor MIOpen.
 bool no_cudnn_ctc(const Tensor&, const Tensor&, at::IntArrayRef, at::IntArrayRef, int64_t) {
   return false;
 }

@@ -1,7 +1,7 @@
-// The operators programs call most, without the boxed kernel's stack: alias, redispatch, adopt, all typed.
+// The operators that programs call most, without the boxed kernel's stack: alias, redispatch, adopt, all typed.
 //
-// Only the plain case is here (every tensor strided, of a usual type and on one device, or a CPU number beside one).
-// Anything else goes to the boxed kernel, which knows the rules and the words for breaking them.
+// Only the plain case is here (strided tensors of a usual type on one device, or a CPU scalar beside one). All others
+// go to the boxed kernel, which has the rules and the error messages.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
@@ -36,17 +36,17 @@ namespace {
 
 using at::Tensor;
 
-// Types of which these operators know nothing special: the CPU's kernel computes as CUDA's does.
+// Types without special rules for these operators: the CPU kernel computes as CUDA's does.
 constexpr Types kMultiplied = kFloats | kComplex;
 constexpr Types kUsual = kMultiplied | kHalves | kIntegers | kBool;
 
-// Looks at the arguments: one device, nothing but strided tensors?
+// Checks that the arguments are strided tensors on one device.
 struct Look {
   c10::DeviceIndex index = -1;
   bool plain = true;
   bool numbers_may_mix;
   bool numbers = false;
-  bool single = false, scaled = false;  // one element alone; a factor
+  bool single = false, scaled = false;  // a tensor without dimensions; a factor
   Types types = 0;
 
   void operator()(const Tensor& t) {
@@ -92,9 +92,9 @@ struct Direct<Op, kNumbersMayMix, kTypes, R(A...)> {
     Look look{-1, true, kNumbersMayMix};
     (look(a), ...);
     if constexpr (kInPlace) look.plain = look.plain && is_device_tensor(first(a...));
-    // Factors of several types are refused, which is the boxed kernel's affair.
+    // The boxed kernel refuses factors of several types.
     const bool several = kTypes == kMultiplied && (look.types & (look.types - 1)) != 0;
-    // CUDA does not round a number to half precision before it computes.
+    // CUDA does not round a scalar to half precision before it computes.
     const bool beside = kNumbersMayMix && (look.types & kHalves) != 0 && (look.single || look.scaled);
     if (C10_UNLIKELY(!look.plain || look.index < 0 || (look.types & ~kTypes) != 0 || several || beside))
       return boxed(a...);

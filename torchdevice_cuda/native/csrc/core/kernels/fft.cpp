@@ -1,4 +1,4 @@
-// Fourier transforms, which leave a plan in the cache and results as cuFFT lays them out.
+// Fourier transforms, which add a plan to the cache and return results in cuFFT's layout.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty_strided.h>
@@ -21,8 +21,8 @@ namespace {
 
 using Strides = c10::SmallVector<int64_t, 8>;
 
-// How cuFFT leaves a tensor: what is transformed is innermost, in the order given; the rest is around it, in the order
-// that it had.
+// Return the strides that cuFFT leaves: transformed dimensions innermost, in the order given; the others around them,
+// in their previous order.
 Strides transformed(at::IntArrayRef strides, at::IntArrayRef sizes, at::IntArrayRef dims) {
   std::vector<int64_t> order(strides.size());
   std::iota(order.begin(), order.end(), 0);
@@ -41,13 +41,13 @@ Strides transformed(at::IntArrayRef strides, at::IntArrayRef sizes, at::IntArray
 
 constexpr size_t kAtOnce = 3;
 
-// Whether cuFFT is asked once for a transform of real numbers: unless there are too many dimensions or they start with
+// Whether cuFFT does a transform of real numbers in one call: not if there are too many dimensions or they start with
 // the first two.
 bool at_once(at::IntArrayRef dims) {
   return dims.size() <= kAtOnce && !(dims.size() >= 2 && dims[0] == 0 && dims[1] == 1);
 }
 
-// After transforms of complex numbers: up to three dimensions at a time, the innermost ones first.
+// Return the strides after transforms of complex numbers: up to three dimensions at a time, the innermost first.
 Strides after_complex(at::IntArrayRef strides, at::IntArrayRef sizes, at::IntArrayRef dims) {
   Strides now(strides.begin(), strides.end());
   std::vector<int64_t> left(dims.begin(), dims.end());
@@ -66,7 +66,8 @@ Strides contiguous(at::IntArrayRef sizes) {
   return transformed(Strides(sizes.size()), sizes, dims);
 }
 
-// What cuFFT reads of real numbers: complex numbers must be able to stand where they do, else they are copied.
+// Return the strides of the real numbers that cuFFT reads: they must be aligned as complex numbers, else they are
+// copied.
 Strides read_as_complex(const at::Tensor& self, int64_t last) {
   const auto strides = self.strides();
   if (reinterpret_cast<uintptr_t>(self.const_data_ptr()) % (2 * self.element_size()) == 0)
@@ -78,8 +79,8 @@ Strides read_as_complex(const at::Tensor& self, int64_t last) {
   return transformed(Strides(self.dim()), self.sizes(), order);
 }
 
-// The last dimension first where it is not all at once. Both halves are filled in from one, which is in a tensor of its
-// own if it was not all at once.
+// Without a single call, the last dimension is transformed first. The full spectrum is filled in from one half, which
+// is in its own tensor if there was no single call.
 Strides after_real(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef dims, bool halved) {
   const Strides read = read_as_complex(self, dims.back());
   if (at_once(dims)) return transformed(read, sizes, dims);
@@ -88,7 +89,8 @@ Strides after_real(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRe
   return after_complex(transformed(read, sizes, dims.back()), sizes, dims.slice(0, dims.size() - 1));
 }
 
-// Complex numbers are copied first, since cuFFT may overwrite them; or else transformed but for the last dimension.
+// In a single call complex numbers are copied first, since cuFFT may overwrite them; otherwise all dimensions but the
+// last are transformed first.
 Strides to_real(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef dims) {
   if (at_once(dims)) return transformed(contiguous(self.sizes()), sizes, dims);
   return transformed(after_complex(self.strides(), self.sizes(), dims.slice(0, dims.size() - 1)), sizes, dims.back());
@@ -114,7 +116,7 @@ Strides left_by(
   return after_complex(self.strides(), sizes, dims);
 }
 
-// A plan is the transform, the type, the shape, and the dimensions transformed.
+// A plan consists of the transform, the type, the shape and the transformed dimensions.
 void transform(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const std::string& name = op.schema().name();
   const size_t base = stack->size() - op.schema().arguments().size();

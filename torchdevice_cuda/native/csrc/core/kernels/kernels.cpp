@@ -1,4 +1,4 @@
-// Kernels that do not go through the CPU's: making tensors, viewing them, moving them between devices.
+// Kernels that do not use the CPU's: creating tensors, viewing them, copying them between devices.
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
@@ -37,7 +37,7 @@ namespace {
 
 using at::Tensor;
 
-// In bytes. Up to here one memmove is quicker than a call of the CPU's copy, which spreads larger ones over threads.
+// In bytes. For smaller copies one memmove is faster than the CPU's copy, which uses several threads for larger ones.
 constexpr int64_t kSmallCopy = int64_t{1} << 16;
 
 struct OnDevice {
@@ -87,14 +87,14 @@ Tensor empty_strided(
   return t;
 }
 
-// A copy that converts computes, where its source is; the GPU has no code for some of what it can hold.
+// A copy that converts computes on the source's device, and MPS cannot compute with every type that it can hold.
 void check_conversion(const Tensor& self, const Tensor& src) {
   if (kIsCuda || self.scalar_type() == src.scalar_type() || !is_device_tensor(src)) return;
   check_computes(src.scalar_type());
   if (is_device_tensor(self)) check_computes(self.scalar_type());
 }
 
-// So many bytes go to CUDA's driver with the command to copy them.
+// Up to this many bytes are passed to CUDA's driver together with the copy command.
 constexpr size_t kGoesAlong = 64 << 10;
 
 bool plain_strided(const Tensor& t) {
@@ -102,7 +102,7 @@ bool plain_strided(const Tensor& t) {
       !t._is_zerotensor();
 }
 
-// A graph keeps the address of the host's memory, which has to stay where it is.
+// A graph stores the address of host memory, so the memory must be pinned.
 void check_captured_copy(const Tensor& host, c10::DeviceIndex index) {
   if (kIsCuda && host.numel() && current_capture(index) && !is_pinned(host.storage().data())) refuse_pageable_copy();
 }
@@ -125,14 +125,14 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   if (is_profiled()) profile_copy(self, src, non_blocking);
   if (captures_underway() && (to_host || from_host)) check_captured_copy(to_host ? self : src, index);
   if (!self.numel()) {
-    // Nothing is copied, and nobody waits.
+    // Nothing is copied, so there is no wait.
   } else if (!non_blocking) {
     if (kIsCuda && (to_host || from_host)) synchronizing();
     if (to_host || (kIsCuda && from_host)) synchronize_current_stream(index);
   } else if (kIsCuda && (to_host || from_host)) {
     if (to_host && !is_pinned(self.storage().data())) check_awaited(index);
-    // The block is not given to anyone else before the copy is done. Memory that is not pinned is read at once, and
-    // what does not go along with the command must wait for those before it.
+    // The pinned block is not reused before the copy is done. Pageable memory is read at once, and a copy that does not
+    // fit into the command waits for those before it.
     if (const auto done = current_stream_ready_ns(index); C10_UNLIKELY(done)) {
       const void* host = (to_host ? self : src).storage().data();
       if (from_host && src.nbytes() > kGoesAlong && !is_pinned(host)) {
@@ -142,7 +142,7 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
       }
     }
   }
-  // Other copies are made beside the destination first.
+  // Other copies use a temporary buffer first.
   if (!kIsCuda && to_host && self.numel() && self.strides() == src.strides() && src.is_non_overlapping_and_dense())
     check_aligned(self.const_data_ptr());
   if (C10_LIKELY(
@@ -164,13 +164,13 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   aliases.keep_lazy();
   Tensor to = aliases.to_cpu(self, false);
   const Tensor from = aliases.to_cpu(src, false);
-  // A copy that converts does so where its source is.
+  // A copy that converts computes on the source's device.
   if (kIsCuda && !from_host && converts_to_integers(to, from)) {
     convert_to_integers(to, from);
     return self;
   }
   const AllocateOnDevice here(index);
-  // Between these types the CPU's kernel does not look at the neg bit.
+  // Between these types the CPU kernel ignores the neg bit.
   const bool halves = types_of(from.scalar_type(), to.scalar_type()) == types_of(at::kHalf, at::kFloat);
   if (C10_UNLIKELY(halves && from.is_neg() != to.is_neg())) {
     const Tensor value = from.resolve_neg();
@@ -187,7 +187,7 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
 #ifdef HOSTDEVICE_CUDA
 Tensor& copy_quantized(Tensor& self, const Tensor& src, bool non_blocking) {
   copy_(self, src, non_blocking);
-  // The aliases' is another one.
+  // copy_ changed the quantizer of the alias only.
   if (self.is_quantized() && src.is_quantized())
     at::get_qtensorimpl(self)->set_quantizer_(at::get_qtensorimpl(src)->quantizer());
   return self;
@@ -197,7 +197,7 @@ Tensor& copy_quantized(Tensor& self, const Tensor& src, bool non_blocking) {
 Tensor view(const Tensor& self, c10::SymIntArrayRef size) {
   return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size));
 }
-// As the CPU's own does, which asserts before torch 2.9 that this is no Apple GPU.
+// Do what the CPU kernel does, which asserts before torch 2.9 that the device is not MPS.
 Tensor as_strided(
     const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::SymInt> offset) {
   Tensor made = at::detail::make_tensor<c10::TensorImpl>(
@@ -234,7 +234,7 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
 
 const char* copied_as(const Tensor& self, const Tensor& src) {
   const bool to_host = !is_device_tensor(self), from_host = !is_device_tensor(src);
-  // What is converted on the way is copied before or after that.
+  // A conversion happens before or after the copy.
   if (to_host || from_host) return copy_name(from_host, to_host, is_pinned((to_host ? self : src).storage().data()));
   if (self.scalar_type() != src.scalar_type() || self.strides() != src.strides() ||
       !self.is_non_overlapping_and_dense())

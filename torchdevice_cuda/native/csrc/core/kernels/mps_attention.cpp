@@ -1,5 +1,5 @@
-// Attention as a program asks an Apple GPU for it: torch.nn.functional.scaled_dot_product_attention. CUDA's is
-// PyTorch's own, over our choice of kernels (attention_choice).
+// torch.nn.functional.scaled_dot_product_attention on an Apple GPU. CUDA uses PyTorch's own function over this
+// library's choice of kernels (attention_choice).
 #include <ATen/SDPBackend.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
@@ -15,7 +15,7 @@ namespace {
 
 using at::Tensor;
 
-// Computed by parts, which are differentiable.
+// Compute with operators that are differentiable.
 Tensor attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const OptTensor& mask, double dropout, bool causal,
     std::optional<double> scale, bool enable_gqa) {
@@ -32,7 +32,7 @@ Tensor attention(
 
 void register_attention(Registrar& registrar) {
   registrar.impl("scaled_dot_product_attention", TORCH_FN(attention));
-  // The stock composite asks a table for the device's choice of kernel; a CPU build has no entry for this one.
+  // The stock composite queries a dispatch stub for the device's choice of kernel; CPU builds have no entry for MPS.
   Registrar autograd(c10::DispatchKey::AutogradMPS);
   autograd.impl("scaled_dot_product_attention", TORCH_FN(attention));
 }

@@ -34,8 +34,8 @@ Tensor max_pool2d_backward(
   return at::max_pool2d_with_indices_backward(grad, self, kernel, stride, padding, dilation, ceil, indices);
 }
 
-// convolution (a composite) checks types and devices, then picks "overrideable" for a device that is neither CPU nor
-// CUDA. Same argument order, so the CPU's convolution can have the stack as it is.
+// convolution (a composite) checks types and devices, then calls convolution_overrideable for a device that is neither
+// CPU nor CUDA. The arguments have the same order, so the CPU's convolution takes the stack unchanged.
 void convolution(const c10::OperatorHandle& called, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const auto same = [](const Tensor& a, const Tensor& b, const char* what) {
     TORCH_CHECK(

@@ -1,4 +1,4 @@
-// A tensor that takes over a storage: one of its own device's.
+// set_ with a storage, which must be on the tensor's device.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -8,8 +8,8 @@
 namespace hostdevice {
 namespace {
 
-// The CPU's kernel sees two storages of the host's, and would have one of them be the other device's. Nothing is wrong
-// with a storage that has no memory yet: nobody has said where it is to be.
+// The CPU kernel sees two host storages and would accept one of another device. A storage without memory is allowed,
+// because its device is not decided yet.
 void set_storage(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const size_t base = stack->size() - op.schema().arguments().size();
   const at::Tensor& self = (*stack)[base].toTensor();

@@ -33,7 +33,7 @@ const Nondeterministic* find_nondeterministic(const c10::OperatorHandle& op, con
   return kIsCuda && found.caller && is_among(found.overloads, op) ? &found : nullptr;
 }
 
-// Besides what rows say, PyTorch tags operators whose result, or its shape, depends on elements.
+// Besides rows, use PyTorch's tags of operators whose result, or its shape, depends on elements.
 const Waiting* find_waiting(const c10::OperatorHandle& op, const Row& row) {
   if (!kIsCuda || row.is(kNeverWaits) || aten_name(op.schema().name(), "").empty()) return nullptr;
   if (row.is(kIndexes)) return &kForIndices;

@@ -21,7 +21,7 @@ using c10::DispatchKeySet;
 using c10::TensorImpl;
 using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
 
-// TensorImpl lets its keys be moved to another device but not its device; a derived class may name the field.
+// TensorImpl lets its keys change to another device but not its device; a derived class can access the field.
 struct DeviceField : TensorImpl {
   static constexpr auto pointer() {
     return &DeviceField::device_opt_;
@@ -55,7 +55,7 @@ void drop_storage(void* p) {
   StoragePtr::reclaim(static_cast<c10::StorageImpl*>(p));
 }
 
-// The device storage that a CPU storage is an alias of and keeps alive, or null.
+// Return the device storage that a CPU storage aliases and keeps alive, or null.
 c10::StorageImpl* find_aliased(const c10::StorageImpl* cpu) {
   const auto& data = cpu->data_ptr();
   if (C10_LIKELY(data.get_deleter() != &drop_storage)) return nullptr;
@@ -88,7 +88,7 @@ bool is_nested_impl(const TensorImpl* t) {
 
 at::Tensor make_sparse(const at::Tensor& like, DispatchKey key, const at::Tensor& indices, const at::Tensor& values) {
   auto* from = static_cast<at::SparseTensorImpl*>(like.unsafeGetTensorImpl());
-  const c10::OptionalDeviceGuard there(values.device());  // it is made on the current device
+  const c10::OptionalDeviceGuard there(values.device());  // the constructor uses the current device
   at::Tensor out = at::detail::make_tensor<at::SparseTensorImpl>(DispatchKeySet(key), like.dtype());
   auto* to = static_cast<at::SparseTensorImpl*>(out.unsafeGetTensorImpl());
   to->raw_resize_(from->sparse_dim(), from->dense_dim(), like.sizes());
@@ -202,7 +202,7 @@ at::Tensor Aliases::other_to_cpu(const at::Tensor& t) {
     return a;
   }
   if (t.layout() == at::kSparse) {
-    // Not t._indices(): that would be dispatched, and come back here.
+    // t._indices() would dispatch and return to this function.
     auto* s = static_cast<at::SparseTensorImpl*>(impl);
     return make_sparse(t, DispatchKey::SparseCPU, to_cpu(s->indices(), false), to_cpu(s->values(), false));
   }
@@ -247,12 +247,13 @@ c10::Storage Aliases::adopt(const c10::Storage& s) {
     if (p.cpu.get() == impl) return c10::Storage(StoragePtr::reclaim_copy(p.dev));
   if (impl->device().type() == kType) return s;
   if (auto* const aliased = find_aliased(impl)) return c10::Storage(StoragePtr::reclaim_copy(aliased));
-  // No memory at all: empty, or a tensor known to be zero.
+  // There is no memory: the tensor is empty or a ZeroTensor.
   if (C10_LIKELY(is_ours(impl->data_ptr()) || !impl->data())) {
     relabel(impl, device(index_));
     return s;
   }
-  // One element, or made outside the calling thread, or kept by the kernel's library: the device gets its own copy.
+  // Copy memory that is not the device's: one element, an allocation of another thread, or memory that the kernel's
+  // library keeps.
   auto data = allocate(impl->nbytes(), index_);
   std::memcpy(data.get(), impl->data(), impl->nbytes());
   if (C10_LIKELY(s.use_count() == 1)) {
@@ -271,7 +272,7 @@ void Aliases::write_back() {
     const size_t bytes = alias->nbytes();
     if (C10_LIKELY(alias->data() == dev->data() && bytes == dev->nbytes())) continue;
     if (alias->data() != dev->data()) {
-      // A storage without memory may have been left to the CPU.
+      // A storage without memory may still be labelled CPU.
       const auto home = dev->device().type() == kType ? dev->device() : device(index_);
       c10::DataPtr moved = alias->set_data_ptr(c10::DataPtr(nullptr, cpu()));
       if (is_ours(moved) || bytes == 0) {
@@ -310,7 +311,7 @@ void Aliases::write_back_strided(TensorImpl* dev, TensorImpl* alias) {
   if (C10_UNLIKELY(dev->is_neg() != alias->is_neg())) dev->_set_neg(alias->is_neg());
 }
 
-// A part of what was written: a kernel may have resized it in its place.
+// Return the device tensor of a member tensor, which the kernel may have resized in place.
 at::Tensor Aliases::part_to_device(const at::Tensor& part) {
   const at::Tensor there = to_device(part);
   if (!there.is_same(part)) write_back_strided(there.unsafeGetTensorImpl(), part.unsafeGetTensorImpl());
@@ -318,7 +319,7 @@ at::Tensor Aliases::part_to_device(const at::Tensor& part) {
 }
 
 void Aliases::write_back_other(TensorPair& pair) {
-  const at::Tensor dev = pair.dev, alias = pair.cpu;  // to_device() below may move the list
+  const at::Tensor dev = pair.dev, alias = pair.cpu;  // copied, because to_device() below may reallocate the list
   if (is_quantized_impl(dev.unsafeGetTensorImpl())) {
     static_cast<at::QTensorImpl*>(dev.unsafeGetTensorImpl())->set_quantizer_(quantizer_of(alias.unsafeGetTensorImpl()));
     const auto& wanted = adopt(alias.unsafeGetTensorImpl()->unsafe_storage());
@@ -360,7 +361,7 @@ at::Tensor Aliases::other_to_device(const at::Tensor& r) {
   }
   if (at::sparse_csr::is_sparse_compressed(r)) {
     auto* s = static_cast<at::SparseCsrTensorImpl*>(impl);
-    // PyTorch makes none on an Apple GPU, and says so, unless somebody has taught it to.
+    // PyTorch has no sparse compressed tensors on MPS and raises, unless a fallback is registered.
     if (!kIsCuda) {
       return at::_sparse_compressed_tensor_unsafe(
           to_device(s->compressed_indices()), to_device(s->plain_indices()), to_device(s->values()), r.sizes(),
@@ -370,7 +371,7 @@ at::Tensor Aliases::other_to_device(const at::Tensor& r) {
         r, kSparseCsr, device(index_), to_device(s->compressed_indices()), to_device(s->plain_indices()),
         to_device(s->values()));
   }
-  // A layout the device does not have (mkldnn) stays what it is.
+  // The device lacks other layouts (mkldnn): return them unchanged.
   return r;
 }
 

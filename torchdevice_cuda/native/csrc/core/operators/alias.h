@@ -17,12 +17,12 @@ inline bool is_device_tensor(const at::Tensor& t) {
   return t.defined() && t.device().type() == kType;
 }
 
-// A tensor, or each of a list, gets memory of its own where it shares it with lazy clones: it is going to be written.
+// Give a tensor, or each tensor of a list, its own memory if it shares memory with lazy clones. Call before a write.
 void materialize(const at::Tensor& t);
 void materialize(const c10::IValue& v);
 
-// The same tensors over the same memory, which they do not keep: somebody else does. Those that share a storage share
-// its stand-in.
+// Creates tensors over the same memory without keeping it alive: the caller does. Tensors that share a storage share
+// its replacement.
 class Borrowed {
  public:
   at::Tensor tensor(const at::Tensor& t);
@@ -30,11 +30,11 @@ class Borrowed {
  private:
   std::vector<std::pair<const c10::StorageImpl*, c10::Storage>> storages_;
 };
-// Whether a tensor is memory and a shape, and nothing else.
+// Whether a tensor is strided, has a storage, and is neither quantized nor nested.
 bool is_plain(const at::Tensor& t);
 
-// CPU tensors as device tensors over the same memory, which they keep alive: the reverse of Aliases::to_cpu(). A
-// storage that is itself an alias gives the device's own back. Tensors that share a storage go on sharing one.
+// Creates device tensors over the memory of CPU tensors, and keeps it alive: the reverse of Aliases::to_cpu(). If a
+// storage is itself an alias, the device's own storage is used. Tensors that share a storage still share one.
 class Lent {
  public:
   explicit Lent(c10::DeviceIndex index) : index_(index) {}
@@ -47,30 +47,30 @@ class Lent {
   std::vector<std::pair<const c10::StorageImpl*, c10::Storage>> storages_;
 };
 
-// The aliases of one operator call. Two tensors that share a storage share its alias, so that overlap checks and
-// resizes inside CPU kernels see what they should.
+// The aliases of one operator call. Tensors that share a storage share its alias, so that overlap checks and resizes in
+// CPU kernels work.
 class Aliases {
  public:
-  // keep_alive: the alias may outlive the call (packed weights), so it must hold on to the memory.
+  // keep_alive: the alias may outlive the call (packed weights), so it keeps the memory alive.
   explicit Aliases(c10::DeviceIndex index, bool keep_alive = false) : index_(index), keep_alive_(keep_alive) {}
 
-  // Memory that lazy clones share stays shared: nothing but what was materialized before is written.
+  // Do not materialize lazy clones: the call writes only to memory that was materialized before.
   void keep_lazy() {
     lazy_ = true;
   }
 
-  // A CPU tensor over t's memory; t itself if it is not a device tensor. `written`: write_back() looks at it.
+  // Return a CPU tensor over t's memory, or t if it is not a device tensor. `written`: write_back() updates it.
   at::Tensor to_cpu(const at::Tensor& t, bool written);
   c10::Storage to_cpu(const c10::Storage& s);
 
-  // An alias made before, by another object of this class.
+  // Add an alias that another object of this class created.
   void know(const at::Tensor& dev, const at::Tensor& alias);
 
-  // What a CPU kernel did to its arguments besides writing elements (resizing, set_, new storage) happens to the
-  // device tensors too. Before any to_device().
+  // Apply to the device tensors what a CPU kernel did to its arguments besides writing elements (resize, set_, new
+  // storage). Call before to_device().
   void write_back();
 
-  // A result as a device tensor: the argument it came from, a view of its memory, or fresh memory relabelled.
+  // Return a result as a device tensor: the argument that it aliases, a view of its memory, or new memory relabelled.
   at::Tensor to_device(at::Tensor result);
 
  private:
@@ -91,7 +91,7 @@ class Aliases {
   void write_back_strided(c10::TensorImpl* dev, c10::TensorImpl* alias);
   void write_back_other(TensorPair& p);
   at::Tensor part_to_device(const at::Tensor& part);
-  // The device storage for a CPU storage that came out of a kernel.
+  // Return the device storage for a CPU storage that a kernel returned.
   c10::Storage adopt(const c10::Storage& s);
 
   c10::DeviceIndex index_;

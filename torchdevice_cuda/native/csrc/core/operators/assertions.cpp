@@ -22,28 +22,28 @@ using rules::Arguments;
 
 struct Assertion {
   const char* name;
-  const char* words;  // in what the CPU's kernel says
-  const char* place;  // of torch 2.11: the file, the line, the function
+  const char* words;  // substring of the CPU kernel's message
+  const char* place;  // file, line and function in torch 2.11
   const char* condition;
-  size_t argument = 0;                              // whose elements are wrong
-  double harmless = 0;                              // and with which it computes
-  bool (*holds)(const Arguments& given) = nullptr;  // it is this kernel that computes; null: it always is
+  size_t argument = 0;                              // position of the argument with invalid elements
+  double harmless = 0;                              // value that replaces them, so that the kernel computes
+  bool (*holds)(const Arguments& given) = nullptr;  // whether CUDA uses this kernel; null: always
 };
 
 constexpr Assertion kAssertions[] = {
 #include "contract/asserts.inc"
 };
 constexpr const char* kNoSingleValue = "Boolean value of Tensor with";
-// Found without a look at elements.
+// A check without reading elements, so CUDA raises it on the host too.
 constexpr const char* kNothingThere = "out of bounds for dimension with size 0";
 
-// What an operator of CUDA's says for what the CPU's says otherwise.
+// A message that CUDA words differently from the CPU.
 struct Wording {
   const char* name;
-  const char* words;    // in what the CPU's kernel says
-  const char* kernel;   // what CUDA's kernel calls itself, where it has none for the type of an argument
-  size_t argument;      // that one
-  const char* instead;  // otherwise: what is put in the place of the words; of all that was said, if `whole`
+  const char* words;    // substring of the CPU kernel's message
+  const char* kernel;   // if CUDA has no kernel for the dtype of an argument: the kernel's name
+  size_t argument;      // position of that argument
+  const char* instead;  // otherwise: replaces `words`, or the whole message if `whole`
   bool whole = false;
 };
 constexpr Wording kWordings[] = {
@@ -69,14 +69,14 @@ const Assertion* find_assertion(const Facts& f, const std::string& words, const 
   for (const auto& row : kAssertions)
     if (f.name == row.name && words.find(row.words) != std::string::npos && (!row.holds || row.holds(given)))
       return &row;
-  // What is made of others is run whole, and raises for one of them.
+  // A composite runs as a whole and raises the error of an operator that it calls.
   if (!f.composite) return nullptr;
   for (const auto& row : kAssertions)
     if (*row.words && !row.holds && words.find(row.words) != std::string::npos) return &row;
   return nullptr;
 }
 
-// The arguments, with elements that the kernel computes with.
+// Return the arguments with the invalid elements replaced by a value that the kernel accepts.
 torch::jit::Stack harmless(const Facts& f, const Assertion& row, const std::vector<c10::IValue>& arguments) {
   torch::jit::Stack stack(arguments.begin(), arguments.end());
   stack[row.argument] = map_tensors(stack[row.argument], f.args[row.argument].kind, [&](const at::Tensor& t) {
@@ -85,12 +85,12 @@ torch::jit::Stack harmless(const Facts& f, const Assertion& row, const std::vect
   return stack;
 }
 
-// What torch says of an assertion that the program gave no words.
+// Whether the message is torch's own, for an assertion to which the program gave no message.
 bool starts_of_torch(const std::string& words) {
   return words.rfind("Expected Tensor with single nonzero value", 0) == 0;
 }
 
-// The calling thread has had elements replaced: what is raised now is the program's.
+// Set while this thread retries with replaced elements: an error then is not a device-side assertion.
 thread_local bool t_replaced = false;
 
 bool find_results(
@@ -102,9 +102,9 @@ bool find_results(
     results = harmless(f, row, arguments);
     run_on_cpu(op, target, &results);
     return true;
-  } catch (const c10::Error&) {  // there may be no such elements
+  } catch (const c10::Error&) {  // the kernel may accept no value at all
   }
-  // Seconds when it is first asked: many kernels without memory are Python's.
+  // The first call takes seconds: many meta kernels are written in Python.
   try {
     results = results_by_shape(op, f, arguments, index);
     return true;
@@ -133,10 +133,10 @@ bool assert_on_device(
   if (!row) return false;
   stack->resize(base);
   torch::jit::Stack results;
-  // What is replayed has its results already, wherever they are.
+  // During a replay the results exist already.
   const bool found =
       t_tape.playing || (!arguments.empty() && find_results(op, f, target, *row, arguments, index, results));
-  // What is captured is not computed, so that nothing is found out.
+  // A captured call does not run on a GPU, so it finds no invalid element.
   if (t_tape.recording) {
     if (!found) return false;
   } else {

@@ -1,7 +1,7 @@
-// What CUDA's kernels assert of the elements that they find, where the CPU's kernels raise.
+// Device-side assertions: CUDA kernels assert on elements for which CPU kernels raise.
 //
-// A GPU looks at elements after the call has returned: the call gives results of the right shape, and whoever waits for
-// the device next is told that it is lost (runtime/failure.h).
+// A GPU reads elements after the call has returned: the call returns results of the right shape, and the next
+// synchronization reports that the context is lost (runtime/failure.h).
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -20,17 +20,17 @@ namespace hostdevice {
 
 struct Facts;
 
-// Whether CUDA's kernel of this operator, named as in Facts, asserts something.
+// Whether CUDA's kernel of this operator, named as in Facts, has a device-side assertion.
 bool may_assert(const std::string& name);
 
-// The CPU's kernel has raised. If CUDA's would have asserted: the device's context has ended, and the results are on
-// the stack, from `base` on. Otherwise nothing is done. Without arguments there are no results: then it is raised at
-// once.
+// Handle an error of the CPU kernel. If CUDA's kernel would assert, fail the device's context, put the results on the
+// stack from `base` on and return true. Otherwise change nothing and return false. Without arguments there are no
+// results, so throw at once.
 bool assert_on_device(
     const c10::OperatorHandle& op, const Facts& f, c10::DispatchKey target, const std::vector<c10::IValue>& arguments,
     c10::DeviceIndex index, const c10::Error& error, torch::jit::Stack* stack, size_t base);
 
-// The same where a kernel of ours looks at the elements itself.
+// Fail an assertion that one of this library's kernels finds itself.
 void assert_element(c10::DeviceIndex index, const char* place, const char* condition, const std::string& cause);
 
 }  // namespace hostdevice

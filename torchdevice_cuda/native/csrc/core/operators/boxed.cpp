@@ -41,17 +41,19 @@ using c10::DispatchKeySet;
 using c10::IValue;
 using torch::jit::Stack;
 
-// Random kernels that take no generator draw from the CPU's default one: lend it our seed for the call.
+// Random kernels without a generator argument draw from the CPU's default generator: give it the device's seed for the
+// call.
 void redispatch_seeded(const c10::OperatorHandle& op, DispatchKey target, Stack* stack, c10::DeviceIndex index) {
-  // The kernel allocates, and Python may be told of that (history.h, limits.h): who waits here does not hold the
-  // interpreter meanwhile, and what Python does then may come here again.
+  // The kernel allocates, which may call Python (history.h, limits.h). So a thread that waits here has released the
+  // GIL, and the lock is recursive, because that Python code may call this function.
   const WithoutInterpreter given_up;
   static std::recursive_mutex mutex;
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   auto generator = at::detail::getDefaultCPUGenerator();
   at::Tensor saved;
   {
-    // Kernels of the CPU draw from it, on other threads too. Its state is the host's: no shortage is told of here.
+    // Lock the generator: CPU kernels of other threads draw from it. Its state is host memory, so no device runs out of
+    // memory here.
     const AllocateOnDevice host(-1);
     const std::lock_guard<std::mutex> drawing(generator.mutex());
     saved = generator.get_state();
@@ -69,15 +71,15 @@ const DispatchKeySet& excluded_below() {
   return keys;
 }
 
-// The CPU raises on an integer division by zero; a GPU gives an unspecified number. The number here is what dividing
-// by one gives.
+// The CPU raises on an integer division by zero; a GPU returns an unspecified value. Here it is the result of dividing
+// by one.
 C10_NOINLINE void divide_by_one_for_zero(Stack& stack, size_t base) {
   const auto integral = [](const IValue& v) {
     return v.isTensor() ? at::isIntegralType(v.toTensor().scalar_type(), true) : v.isInt() || v.isBool();
   };
   IValue& by = stack[base + 1];
   if (!integral(stack[base]) || !integral(by)) return;
-  // The third argument is a rounding mode, of which None is true division, unless it is an out= tensor.
+  // The third argument is a rounding mode, where None means true division, or an out= tensor.
   const bool has_mode = stack.size() - base > 2 && !stack[base + 2].isTensor();
   if (has_mode && stack[base + 2].isNone()) return;
   if (!by.isTensor()) {
@@ -93,12 +95,12 @@ C10_NOINLINE void check_type(const Facts& f, c10::ScalarType type, bool first) {
   for (const auto* limit : f.limits) TORCH_CHECK(!(first && holds(limit->refused, type)), limit->words);
 }
 
-// Types with which it is not simply the CPU's kernel that computes: CUDA's has none for them, or it is a wider type's.
+// Handle dtypes for which CUDA does more than the CPU kernel: it has no kernel, or computes in a wider type.
 C10_NOINLINE void look_at_types(
     std::optional<Widening>& wide, const Facts& f, Types types, Stack& stack, size_t base, c10::DeviceIndex index) {
   if (f.row->mixed_types) f.row->mixed_types(stack, base);
   check_taken(*f.row, stack, base);
-  // Of several types the CPU's kernel makes what CUDA's does: a wider one, or an error.
+  // With several types the CPU kernel does what CUDA's does: promote or raise.
   if (!(types & f.widened) || (!f.row->wide.mixes() && are_mixed(stack, base))) return;
   size_t inputs = f.args.size();
   while (inputs > 1 && f.args[inputs - 1].written) inputs--;  // outputs come last
@@ -106,7 +108,7 @@ C10_NOINLINE void look_at_types(
   if (!wide->ask(stack, base, inputs, f.dtypes)) wide.reset();
 }
 
-// What was computed in a wider type, in the one that is expected.
+// Round results that were computed in a wider type to the expected one.
 C10_NOINLINE void round(Widening& wide, const Facts& f, Stack& stack) {
   wide.write_back();
   const size_t base = stack.size() - f.returns;
@@ -125,7 +127,7 @@ C10_NOINLINE void round(Widening& wide, const Facts& f, Stack& stack) {
 C10_NOINLINE void begin_launch(
     DeviceWork& launch, const c10::OperatorHandle& op, const Facts& f, const Stack& stack, size_t base,
     c10::DeviceIndex index, bool awaited, const char* kernel) {
-  if (DeviceWork::underway()) kernel = nullptr;  // a part of it
+  if (DeviceWork::underway()) kernel = nullptr;  // part of that kernel
   launch.begin(op.schema().name(), index);
   if (kernel) DeviceWork::is_kernel(op.schema().name(), kernel);
   if (f.only_reads && stack[base].isTensor())
@@ -142,7 +144,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   }
   const size_t base = stack->size() - f.args.size();
 
-  // Which device is this for, and is it one device?
+  // Find the device of the call, and whether it is a single one.
   c10::DeviceIndex index = -1, home = -1;
   bool any_cpu = false, several = false, leaves = false;
   int64_t count = -1;
@@ -175,19 +177,19 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   }
   if (C10_UNLIKELY(several || (any_cpu && index >= 0))) {
     if (f.composite && target == DispatchKey::CPU) {
-      // Its parts know what they take, and say so in their own name if they do not.
+      // The operators that it calls check their devices, and raise in their own name.
       op.redispatchBoxed(DispatchKeySet(target), stack);
       return;
     }
     check_devices(op, f, *stack, base, target == DispatchKey::SparseCPU);
   }
   if (f.composite && C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
-    // torch.jit.trace records its parts, which have to be called with the tensors that it knows.
+    // torch.jit.trace records the operators that it calls, which must get the traced tensors.
     op.redispatchBoxed(DispatchKeySet(target), stack);
     return;
   }
   const bool only_cpu = any_cpu && index < 0;
-  // Results are where they are asked for, whatever they are made of.
+  // A device argument determines the results' device, whatever the other arguments' is.
   if (home >= 0) index = home;
   if (index < 0) index = t_current_device;
 
@@ -204,11 +206,11 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   if (C10_UNLIKELY((types & f.special) != 0 || (exclusive & (exclusive - 1)) != 0))
     look_at_types(wide, f, types, *stack, base, index);
 
-  // If elements are wrong, results are made of these.
+  // Arguments saved for device-side assertions.
   std::vector<IValue> given;
   if (C10_UNLIKELY(f.asserts)) given.assign(stack->begin() + static_cast<ptrdiff_t>(base), stack->end());
   const bool told = kIsCuda && is_profiled() && f.launches;
-  // By the tensors as they came: their aliases are all on the CPU.
+  // Found from the original tensors: their aliases are all on the CPU.
   const bool awaited = told && waits(f, *stack, base);
   const char* kernel = told && f.row->list_kernel ? list_kernel(f, *stack, base) : nullptr;
   Aliases aliases(index, f.keep_alive);
@@ -268,7 +270,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
       }
       case Kind::Generator: {
         const at::Generator g = v.isGenerator() ? v.toGenerator() : at::Generator();
-        // A generator alone brings a call here, too.
+        // A generator alone also dispatches a call to this kernel.
         TORCH_CHECK(!only_cpu, "Expected a 'cpu' device type for generator but found '", kType, "'");
         v = cpu_generator(g, index, count);
         break;
@@ -347,7 +349,7 @@ struct BoxedKernel final : c10::OperatorKernel {
 Record g_record = nullptr;
 RecordWork g_record_work = nullptr;
 
-// Of operators without a kernel object. The lock protects the table; what is in it stays and does not change.
+// Metadata of operators without a kernel object. The lock protects the table; its entries never change.
 const Facts& shared_facts(const c10::OperatorHandle& op) {
   static std::shared_mutex mutex;
   static auto* all = new std::unordered_map<const void*, std::unique_ptr<Facts>>;

@@ -1,4 +1,4 @@
-// One kernel for every operator the CPU can compute: alias, redispatch, adopt.
+// One kernel for every operator that the CPU can compute: alias the arguments, redispatch, adopt the results.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -15,17 +15,17 @@ namespace hostdevice {
 
 struct Facts;
 
-// A kernel that runs the operator's kernel of `target` (CPU, SparseCPU, ...) on aliases of the device tensors.
+// Create a kernel that calls the operator's kernel of `target` (CPU, SparseCPU, ...) on aliases of the device tensors.
 torch::CppFunction boxed_kernel(c10::DispatchKey target);
 
-// The same for operators without a kernel object of their own (fallbacks, calls from composites). What computes then is
-// the CPU, by name: the device's limits on types do not apply.
+// Run an operator without a kernel object (fallbacks, calls from composites) on the CPU. The device's limits on dtypes
+// do not apply, because the CPU computes explicitly.
 void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKey target, torch::jit::Stack* stack);
 
-// Changes the tensors of a list, one after the other. What CUDA would do at once is one kernel in a profile.
+// Change the tensors of a list one after the other. A profile shows one kernel where CUDA would use one.
 void change_list(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-// What is known of an operator, worked out when it is first asked for.
+// Return operator metadata, computed on first use.
 const Facts& shared_facts(const c10::OperatorHandle& op);
 
 }  // namespace hostdevice

@@ -1,5 +1,5 @@
-// Operators that only one kind of device has (or that go through a table a CPU build has no entry for), written with
-// others. Each file registers its own.
+// Operators that only one kind of device has, or that use a dispatch stub without an entry in CPU builds, composed of
+// other operators. Each file registers its own.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,14 +1,14 @@
-// Floating-point numbers that do not fit the integers they are converted to.
+// Conversion of floating-point values that do not fit the integer type.
 #pragma once
 
 #include <ATen/core/TensorBody.h>
 
 namespace hostdevice {
 
-// Whether a copy turns floating-point numbers into integers, for which a GPU has rules of its own.
+// Whether a copy converts floating-point values to integers, for which GPUs have their own rules.
 bool converts_to_integers(const at::Tensor& to, const at::Tensor& from);
 
-// The copy, as a GPU makes it. Both tensors are the CPU's.
+// Convert as a GPU does. Both are CPU tensors.
 void convert_to_integers(at::Tensor& to, const at::Tensor& from);
 
 }  // namespace hostdevice

@@ -1,11 +1,12 @@
-// What profilers are told of copies.
+// Names of copies in profiles.
 #pragma once
 
 #include <ATen/core/TensorBody.h>
 
 namespace hostdevice {
 
-// What CUPTI calls a copy that a GPU's copy engine makes; null if a kernel makes it: it converts, or moves elements.
+// Return CUPTI's name of a copy by a GPU's copy engine; null if a kernel copies, because it converts or rearranges
+// elements.
 const char* copied_as(const at::Tensor& self, const at::Tensor& src);
 
 }  // namespace hostdevice

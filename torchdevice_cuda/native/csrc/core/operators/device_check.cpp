@@ -18,8 +18,8 @@ namespace {
       false, "Expected all tensors to be on the same device, but found at least two devices, ", a, " and ", b, "!");
 }
 
-// Nobody compares devices for an Apple GPU. Its kernels take numbers from the CPU, notice most other tensors of the CPU
-// when they hand them to Metal, and some hand their memory over without a look.
+// PyTorch does not compare devices for MPS. Its kernels take CPU scalars, detect most other CPU tensors when they pass
+// them to Metal, and some pass CPU memory without a check.
 void check_as_metal(const c10::OperatorHandle& op, const Facts& f, const torch::jit::Stack& stack, size_t base) {
   for (auto i : f.interesting) {
     each_tensor(stack[base + i], f.args[i].kind, [&](const at::Tensor& t) {
@@ -33,8 +33,8 @@ void check_as_metal(const c10::OperatorHandle& op, const Facts& f, const torch::
   }
 }
 
-// Kernels of three tensors take a number of the CPU's in some places only. `words` says so for the place; without words
-// it is a tensor of another device as any other.
+// Kernels of three tensors take a CPU scalar only at some positions. `words` is the message for the position; null: the
+// message for tensors on two devices.
 struct NoNumber {
   const char* name;
   size_t position;
@@ -44,7 +44,7 @@ constexpr NoNumber kNoNumbers[] = {
 #include "contract/refuses_cpu_number.inc"
 };
 
-// CUDA's wrapper of an operator on sparse tensors, as error messages call it.
+// Return the name of CUDA's wrapper for sparse tensors, as in error messages.
 std::string sparse_method(const c10::OperatorHandle& op) {
   return "wrapper_SparseCUDA_" + op.schema().overload_name() + "_" + aten_name(op.schema().name(), "");
 }
@@ -65,7 +65,7 @@ void check_numbers(const Facts& f, const torch::jit::Stack& stack, size_t base) 
         if (f.name == row.name && i == row.position) refused = &row;
     });
   }
-  // A kernel takes one number along; the rest must be on the GPU, if only in what is written.
+  // A kernel takes one CPU scalar; another tensor must be on the GPU, if only an output.
   const bool too_many = numbers > 1 && (refused ? refused->words != nullptr : f.iterates && numbers == read);
   TORCH_CHECK(!too_many, "Trying to pass too many CPU scalars to non-CPU kernel!");
   if (!refused) return;

@@ -1,4 +1,4 @@
-// Arguments on devices that do not belong together.
+// Checks of arguments on different devices.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -8,8 +8,8 @@
 
 namespace hostdevice {
 
-// Called when the arguments, which start at `base`, live on more than one device. Returns if that is allowed; says what
-// CUDA says if not; `sparse`: its kernel for sparse tensors.
+// Check arguments, which start at `base`, that are on more than one device. Return if CUDA allows it; otherwise raise
+// CUDA's error. `sparse`: for the kernel of sparse tensors.
 C10_NOINLINE void check_devices(
     const c10::OperatorHandle& op, const Facts& facts, const torch::jit::Stack& stack, size_t base, bool sparse);
 

@@ -10,7 +10,7 @@ void check_taken(const Row& row, const torch::jit::Stack& stack, size_t base) {
   if (!stack[base].isTensor() || !stack[base].toTensor().defined()) return;
   const auto type = stack[base].toTensor().scalar_type();
   if (holds(row.takes, type)) return;
-  // Of nothing, nothing is computed.
+  // CUDA launches nothing for empty tensors, so it refuses nothing.
   for (size_t i = base; i < stack.size(); i++)
     if (stack[i].isTensor() && stack[i].toTensor().defined() && stack[i].toTensor().numel() == 0) return;
   if (row.refuse)

@@ -1,4 +1,4 @@
-// Which types CUDA's kernels take where the CPU's take others, how they refuse the rest, and several types in one call.
+// Dtypes that CUDA's kernels take where the CPU's differ, how they refuse others, and calls with several dtypes.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -9,10 +9,11 @@ namespace hostdevice {
 
 inline constexpr Types kFractions = kHalves | kFloats | kComplexHalf | kComplex;
 
-// Raises if CUDA's kernel has no code for the type of the arguments, which start at `base`.
+// Raise if CUDA's kernel is not compiled for the dtype of the arguments, which start at `base`.
 void check_taken(const Row& row, const torch::jit::Stack& stack, size_t base);
 
-// Whether tensors among the arguments, which start at `base`, have several types. Single numbers do not count.
+// Whether tensors among the arguments, which start at `base`, have several dtypes. Tensors without dimensions do not
+// count.
 bool are_mixed(const torch::jit::Stack& stack, size_t base);
 
 }  // namespace hostdevice

@@ -10,25 +10,25 @@ namespace hostdevice {
 namespace {
 
 using c10::DispatchKey;
-// A type travels as a number; only the schema as it was written says what it is.
+// A dtype is passed as an integer; only the schema as written shows that it is a dtype.
 bool is_type(const c10::Argument& argument) {
   c10::TypePtr type = argument.real_type();
   if (auto o = type->cast<c10::OptionalType>()) type = o->getElementType();
   return type->kind() == c10::TypeKind::ScalarTypeType;
 }
 
-// Divisions of whole numbers, by the second argument. Others divide truly, unless they are given a rounding mode: those
-// overloads have it in their name (Tensor_mode, Scalar_mode, out_mode ...).
+// Whether an operator divides integers by its second argument. Others use true division, except with a rounding mode:
+// those overloads have it in their name (Tensor_mode, Scalar_mode, out_mode ...).
 bool divides_integers(const Row& row, const std::string& overload) {
   return row.is(kDividesIntegers) || (row.is(kDividesIntegersByMode) && overload.find("mode") != std::string::npos);
 }
 
-// With which types of arguments it is not simply the CPU's kernel that computes.
+// Set the argument types for which more than the CPU kernel computes.
 void add_types(Facts& f) {
   const Row& row = *f.row;
   if (row.mixed_types) f.exclusive = kFractions;
   f.widened = widened(row.wide);
-  // The narrow type may be one that is asked for.
+  // The narrow type may be a dtype argument.
   if (f.widened && row.wide.family == Family::Crossing && !f.dtypes.empty()) f.widened = types_of(at::kFloat);
   f.special = f.widened | ~row.takes;
   f.contiguous = row.contiguous;
@@ -74,7 +74,7 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
     ArgFact fact;
     fact.kind = kind_of(a.type());
     fact.written = a.alias_info() && a.alias_info()->isWrite();
-    // Running statistics are updated in place by operators whose schemas do not say so.
+    // Some operators update running statistics in place, and their schemas do not say so.
     fact.changed = fact.written || a.name().rfind("running_", 0) == 0;
     f->writes = f->writes || fact.written;
     has_generator = has_generator || fact.kind == Kind::Generator;
@@ -106,7 +106,7 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
   f->mixes = row.is(kMixesDevices);
   f->indexing = row.is(kIndexes);
   f->waiting = find_waiting(op, row);
-  f->reads_back = f->reads_back && !f->waiting;  // once is enough
+  f->reads_back = f->reads_back && !f->waiting;  // `waiting` synchronizes already
   f->nondeterministic = find_nondeterministic(op, row);
   f->tells = f->waiting || f->nondeterministic;
   f->only_reads = row.is(kOnlyReads);
@@ -116,7 +116,7 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
   const std::string name = aten_name(schema.name(), schema.overload_name());
   if (const auto* row = name.empty() ? nullptr : find_op_row(name.c_str())) {
     f->device_check = (row->flags & kDeviceCheck) != 0;
-    if (f->device_check && name.rfind("_fused_", 0) == 0) f->mixes = false;  // only a rate may be the CPU's
+    if (f->device_check && name.rfind("_fused_", 0) == 0) f->mixes = false;  // only the learning rate may be on the CPU
     f->iterates = (row->flags & kIterates) != 0;
     f->method = row->method;
   }

@@ -1,4 +1,4 @@
-// What a call needs to know about its operator, worked out once from its schema and PyTorch's tables.
+// Operator metadata, computed once from the schema and PyTorch's tables.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -32,50 +32,50 @@ inline bool holds_tensors(Kind kind) {
 struct ArgFact {
   Kind kind = Kind::Other;
   bool written = false;
-  bool changed = false;  // its elements are, whether the schema says so or not
+  bool changed = false;  // its elements change, whether or not the schema says so
 };
 
 struct Facts {
-  const Row* row = nullptr;  // never null when made
-  std::string name;          // as rows have it; empty if it is not one of PyTorch's own
+  const Row* row = nullptr;  // never null after make_facts()
+  std::string name;          // as in rows; empty outside of aten
   std::vector<ArgFact> args;
   std::vector<uint16_t> interesting;  // positions whose kind is not Other
   std::vector<uint16_t> check_order;  // outputs first, then the positional tensors
   size_t returns = 0;
   bool tensor_returns = false;
   bool writes = false;
-  bool view = false;  // returns a view of an argument: made on the device tensors themselves
+  bool view = false;  // returns a view of an argument: computed on the device tensors themselves
   bool device_check = false;
-  bool iterates = false;   // compares devices by itself, on whatever device it runs
-  bool composite = false;  // made of other operators; run whole only to spare their overhead
-  bool mixes = false;      // takes tensors of several devices by design
-  bool indexing = false;   // index tensors may live on the CPU
-  bool seeded = false;     // draws random numbers without being given a generator
+  bool iterates = false;   // compares devices itself, on every device
+  bool composite = false;  // calls other operators; runs as a whole only to avoid their overhead
+  bool mixes = false;      // takes tensors on several devices by design
+  bool indexing = false;   // index tensors may be on the CPU
+  bool seeded = false;     // draws random numbers without a generator argument
   bool keep_alive = false;
-  bool straight = false;    // nothing but the CPU's kernel computes, of the types that are not special
-  bool asks_grad = false;   // does less when no argument requires a gradient
-  bool asserts = false;     // CUDA's kernel does, of elements that the CPU's refuses
-  bool divides = false;     // by its second argument, where an integer zero is no error on a GPU
-  bool reads_back = false;  // hands a value to the host, so waits for the stream
-  bool launches = false;    // has the device do something
-  bool only_reads = false;  // and that is a copy of a value for the host
-  bool tells = false;       // one of the next two
+  bool straight = false;    // only the CPU kernel computes, for types that are not special
+  bool asks_grad = false;   // computes less when no argument requires a gradient
+  bool asserts = false;     // CUDA's kernel asserts on elements that the CPU's refuses
+  bool divides = false;     // divides by its second argument, where an integer zero is no error on a GPU
+  bool reads_back = false;  // returns a value to the host, so it waits for the stream
+  bool launches = false;    // does work on the device
+  bool only_reads = false;  // that work is a copy of a value to the host
+  bool tells = false;       // one of the next two is set
   const Waiting* waiting = nullptr;
   const Nondeterministic* nondeterministic = nullptr;
-  bool any_type = true;  // has a kernel for whatever type a tensor can have
+  bool any_type = true;  // has a kernel for every type that a tensor can have
   std::vector<const Limit*> limits;
-  Types special = 0;  // types of arguments with which it is not simply the CPU's kernel that computes
+  Types special = 0;  // argument types for which more than the CPU kernel computes
   Types widened = 0;
-  Types exclusive = 0;           // types of which it does not take several
-  uint32_t contiguous = 0;       // arguments that the CPU's kernel reads as if they were, as bits by position
-  std::vector<uint16_t> dtypes;  // positions of arguments that are types
+  Types exclusive = 0;           // types of which it does not take several at once
+  uint32_t contiguous = 0;       // arguments that the CPU kernel reads as contiguous, as bits by position
+  std::vector<uint16_t> dtypes;  // positions of dtype arguments
   std::string method;
 };
 
 Kind kind_of(const c10::TypePtr& type);
 std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op);
 
-// Calls f with every tensor of an argument of this kind.
+// Call f with every tensor of an argument of this kind.
 template <class F>
 void each_tensor(const c10::IValue& v, Kind kind, F f) {
   if (kind == Kind::Tensor) {

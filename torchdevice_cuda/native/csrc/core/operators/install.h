@@ -1,4 +1,5 @@
-// The kernels' part of install(). Kernels of an operator's own go in before the boxed one, which leaves them alone.
+// Registration of kernels, called by install(). Dedicated kernels come before the boxed kernel, which skips their
+// operators.
 #pragma once
 
 #include <functional>
@@ -6,7 +7,7 @@
 
 namespace hostdevice {
 
-// In this order.
+// Call in this order.
 void register_direct_kernels();
 void register_hot_kernels();
 void register_composites();
@@ -14,9 +15,9 @@ void register_fft();
 void register_bridge();
 void register_boxed_kernels();
 
-// Operators of other libraries that have kernels of CUDA's: they would launch them on the host's memory. From here on
-// the CPU's kernel computes, or where there is none the operator is refused by name. `keep` is asked, with
-// "namespace/operator/key", about kernels that are to stay.
+// Replace the CUDA kernels of other libraries, which would launch on host memory: from now on the CPU kernel computes,
+// or the operator is refused by name if there is none. `keep` returns whether a kernel, named "namespace/operator/key",
+// stays.
 void take_over_foreign_kernels(const std::function<bool(const std::string&)>& keep);
 
 }  // namespace hostdevice

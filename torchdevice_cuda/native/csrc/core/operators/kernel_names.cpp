@@ -9,7 +9,7 @@ namespace {
 struct NameRow {
   const char* cpu;
   const char* cuda;
-  const char* op = nullptr;  // where kernels of several operators share the CPU's
+  const char* op = nullptr;  // where operators with different CUDA kernels share a CPU kernel
 };
 
 constexpr NameRow kNameRows[] = {
@@ -19,7 +19,7 @@ constexpr NameRow kNameRows[] = {
 std::string cuda_name(const std::string& cpu, const std::string& op) {
   for (const auto& row : kNameRows)
     if (cpu == row.cpu && (!row.op || op == row.op)) return row.cuda;
-  // The CPU says as well when it uses a library for vectors.
+  // Names of CPU kernels also contain "vml" if they use the vector math library.
   for (const std::string_view part : {"_vml_cpu", "_cpu"}) {
     const auto at = cpu.find(part);
     if (at != std::string::npos) return cpu.substr(0, at) + "_cuda" + cpu.substr(at + part.size());

@@ -1,4 +1,4 @@
-// What CUDA's kernels call themselves when they refuse a type.
+// Names by which CUDA's kernels refuse a type.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -8,8 +8,8 @@
 
 namespace hostdevice {
 
-// A refusal by a kernel of the CPU ("..._cpu" not implemented for 'Bool'), raised again with the name of CUDA's kernel
-// for this operator, and with the type that was given, if a wider one was tried. Returns where the refusal is another.
+// Raise a CPU kernel's refusal ("..._cpu" not implemented for 'Bool') again, with the name of CUDA's kernel for this
+// operator, and with the original type if a wider one was tried. Return if the error is of another kind.
 void refuse_as_cuda(const c10::NotImplementedError& refusal, const std::string& op, c10::ScalarType given);
 
 }  // namespace hostdevice

@@ -19,11 +19,11 @@ using torch::jit::Stack;
 
 constexpr const char* kMultiTensorApply = "multi_tensor_apply_kernel";
 
-// What a call has been given, by kind.
+// The arguments of a call, by kind.
 struct ListCall {
   std::vector<std::vector<Tensor>> lists;
   std::vector<Scalar> scalars;
-  Tensor one;  // that is added to, or multiplies, each of a list
+  Tensor one;  // added to, or multiplied with, each tensor of a list
   bool scalar_first = false;
 };
 ListCall list_call(const Facts& f, const Stack& stack, size_t base) {
@@ -66,11 +66,11 @@ bool takes_at_once(uint8_t unless, ListCall g) {
   const std::vector<Tensor>& first = g.lists.front();
   if (has_types(first, unless)) return false;
   if (unless & (kUnlessOtherNorms | kUnlessOtherSums)) {
-    // The order is of the result, not of the types.
+    // The scalar is the order of the norm, which takes no part in type promotion.
     if (!g.scalars.empty() && is_other_order(g.scalars.front(), unless)) return false;
     g.scalars.clear();
   }
-  // A scalar to the power of each: nothing is asked of its type.
+  // A scalar to the power of each tensor: CUDA does not check the scalar's type.
   if (g.scalar_first) g.scalars.clear();
   if (g.one.defined()) {
     if (g.one.device().is_cpu() && g.one.numel() == 1)

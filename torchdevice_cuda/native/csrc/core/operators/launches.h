@@ -1,4 +1,4 @@
-// Kernels that a profile of a GPU names and programs look for: those that take whole lists of tensors at once.
+// Kernels in a GPU's profile that programs look for: those that take whole lists of tensors.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -7,8 +7,8 @@ namespace hostdevice {
 
 struct Facts;
 
-// CUDA's name of the kernel that would compute this call, for operators on lists; null where it would be several, each
-// of one tensor, or none. Tensors have to be as they came: the device of each counts.
+// Return the name of the CUDA kernel that would compute this call of a list operator; null if CUDA would use one kernel
+// per tensor, or none. Takes the original tensors, since the device of each counts.
 const char* list_kernel(const Facts& f, const torch::jit::Stack& stack, size_t base);
 
 }  // namespace hostdevice

@@ -15,7 +15,7 @@ namespace {
 using at::Tensor;
 using torch::jit::Stack;
 
-constexpr size_t kArguments = 3;  // two, and a factor for the second
+constexpr size_t kArguments = 3;  // two operands, and a factor for the second
 constexpr int64_t kGrain = 32768;
 
 std::optional<float> number_in(const c10::IValue& v) {
@@ -28,7 +28,7 @@ std::optional<float> number_in(const c10::IValue& v) {
   return static_cast<float>(v.toScalar().toDouble());
 }
 
-// An element is itself a number where there are no others, and of the type that both make.
+// Exclude tensors without dimensions: without others beside them they are scalars, of the promoted type.
 bool is_summed(const c10::IValue& v, Types narrow) {
   if (!v.isTensor() || !v.toTensor().defined()) return false;
   const Tensor& t = v.toTensor();
@@ -57,7 +57,7 @@ HOSTDEVICE_LANES __m128i narrowed(__m256 x, const c10::Half*) {
 HOSTDEVICE_LANES __m256 widened(__m128i x, const c10::BFloat16*) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(x), 16));
 }
-// To the nearest, and of two to the even one; what is no number stays none.
+// Round to nearest, ties to even; NaN stays NaN.
 HOSTDEVICE_LANES __m128i narrowed(__m256 x, const c10::BFloat16*) {
   const __m256i bits = _mm256_castps_si256(x);
   const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
@@ -120,7 +120,7 @@ std::optional<NumberSum> number_sum(std::string_view op, Types narrow, const Sta
   const auto number = number_in(stack[base + 1 - tensor]);
   if (!number.has_value() || !is_summed(stack[base + tensor], narrow)) return std::nullopt;
   if (op == "add") return NumberSum{tensor, false, *number};
-  // Subtracted is the second, but for the operator that turns them round.
+  // The second operand is subtracted, except by rsub, which swaps them.
   const bool negated = (tensor == 1) != turned;
   return NumberSum{tensor, negated, negated ? *number : -*number};
 }

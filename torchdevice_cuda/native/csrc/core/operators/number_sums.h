@@ -1,4 +1,4 @@
-// Half precision plus or minus one number, in float32 and in one pass: with wide copies it would be three.
+// Half precision plus or minus a scalar, in float32 and in one pass; wide copies would need three.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,20 +11,20 @@
 
 namespace hostdevice {
 
-// The number in a tensor of the CPU's that has no dimensions. `item()` is a call of two operators.
+// Return the scalar in a CPU tensor without dimensions. `item()` would call two operators.
 c10::Scalar number_of(const at::Tensor& one);
 
-// Of a call's two arguments the one that is a tensor, with its sign, and the number.
+// The position and sign of the tensor among a call's two arguments, and the scalar.
 struct NumberSum {
   size_t tensor;
   bool negated;
   float number;
 };
 
-// What a call of `add`, `sub` or `rsub` comes to, if it is no more than that.
+// Return the sum that a call of `add`, `sub` or `rsub` computes; none if it is more than a tensor plus a scalar.
 std::optional<NumberSum> number_sum(std::string_view op, Types narrow, const torch::jit::Stack& stack, size_t base);
 
-// The sum for the call's arguments on the stack; in the tensor itself or, if `fresh`, in a new one.
+// Compute the sum for the arguments on the stack, in place or, if `fresh`, in a new tensor.
 void add_number(const NumberSum& sum, bool fresh, torch::jit::Stack& stack, size_t base);
 
 }  // namespace hostdevice

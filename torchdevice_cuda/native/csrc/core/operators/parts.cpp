@@ -20,7 +20,7 @@ using c10::DispatchKey;
 using c10::DispatchKeySet;
 using torch::jit::Stack;
 
-// Where a kernel is put that came with its part. It stays: calls may be in it.
+// Holds the kernel of a loaded part. It is never freed, because calls may be running in it.
 struct Slot {
   std::string part;
   std::atomic<const c10::BoxedKernel*> kernel{nullptr};
@@ -30,7 +30,7 @@ struct Slots {
   std::map<std::pair<DispatchKey, std::string>, Slot> of;
   std::function<void(const std::string&)> load;
 };
-// All are made by install(), in one thread; later their kernels alone change.
+// install() creates all slots in one thread; later only their kernels change.
 Slots& slots() {
   static auto* all = new Slots;
   return *all;
@@ -45,7 +45,7 @@ struct StandIn final : c10::OperatorKernel {
       check_fork();
       slots().load(slot_->part);
       kernel = slot_->kernel.load(std::memory_order_acquire);
-      // The operator is another one in this version of PyTorch.
+      // The operator's signature differs in this version of PyTorch, so the part has no kernel for it.
       if (!kernel) {
         run_without_own_kernel(op, key_, stack);
         return;

@@ -1,5 +1,5 @@
-// Parts of the device, which are loaded when one of their operators is first called. Until then a stand-in has its
-// place; the kernel that a part brings is called through it, so that nothing is registered while others compute.
+// Parts of the device, loaded when one of their operators is first called. Each such operator has a stand-in kernel,
+// which calls the part's kernel once it is loaded, so that nothing is registered while other threads compute.
 #pragma once
 
 #include <ATen/core/boxing/BoxedKernel.h>
@@ -11,18 +11,18 @@
 
 namespace hostdevice {
 
-// An operator of a part: its full name, and the key that its kernel is for.
+// An operator of a part: its full name and the dispatch key of its kernel.
 struct Deferred {
   std::string part, key, name;
 };
 
-// Registers stand-ins, once. `load` loads a part, or raises.
+// Register stand-ins, once. `load` loads a part, or throws.
 void defer(const std::vector<Deferred>& operators, std::function<void(const std::string& part)> load);
 
-// Gives a stand-in its kernel; false where none stands in for that operator.
+// Set the kernel of a stand-in; return false if the operator has none.
 bool fill(c10::DispatchKey key, const std::string& name, const c10::BoxedKernel& kernel);
 
-// Of a part that is loaded: operators that it has no kernels for, in this version of PyTorch.
+// Return the operators of a loaded part for which it has no kernel in this version of PyTorch.
 std::vector<std::string> find_unfilled(const std::string& part);
 
 }  // namespace hostdevice

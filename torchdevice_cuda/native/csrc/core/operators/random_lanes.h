@@ -1,7 +1,7 @@
-// CUDA's generator for many threads at once: Philox4x32-10, and what cuRAND makes of its words.
+// CUDA's generator for many threads at once: Philox4x32-10, and cuRAND's conversions of its words.
 //
-// A thread of a launch reads Philox with the seed as the key and (step, thread) as the counter; four 32-bit words come
-// of it. Lanes are neighbouring threads. Nothing here knows of PyTorch.
+// A thread of a launch evaluates Philox with the seed as the key and (step, thread) as the counter, which gives four
+// 32-bit words. Lanes are neighboring threads. This file does not depend on PyTorch.
 #pragma once
 
 #include <cmath>
@@ -12,23 +12,22 @@
 
 namespace hostdevice {
 
-// How many threads are drawn for at a time: what is kept of them fits into the nearest cache.
+// Threads that are computed at a time: their words fit into the nearest cache.
 inline constexpr int kLanes = 512;
 
-// Four words of each lane, or what was made of them.
+// Four words of each lane, or values computed from them.
 template <class T>
 struct Four {
   alignas(64) T of[4][kLanes];
 };
 
-// Inlined wherever it is called: what a compiler may use of a processor is a property of the caller.
+// Always inlined, because the instruction set that a compiler may use belongs to the caller.
 #define HOSTDEVICE_INLINE __attribute__((always_inline)) inline
 
-// The words that `count` threads, `first` and those after it, read at one step of theirs. `first` is a multiple of
-// kLanes.
+// Compute the words that `count` threads, from `first` on, read at one step. `first` is a multiple of kLanes.
 void draw_words(const Philox& from, uint64_t step, uint64_t first, int count, Four<uint32_t>& words);
 
-// One thread, word by word, as cuRAND's functions for single numbers read.
+// Reads the words of one thread, as cuRAND's functions for single numbers do.
 class Words {
  public:
   Words(const Philox& from, uint64_t thread) : seed_(from.seed), thread_(thread), place_(from.offset) {}
@@ -48,8 +47,8 @@ class Words {
   double normal_double_ = 0;
 };
 
-// a * b + c rounded once, as a GPU computes it. In double the product of two floats is exact; the sum is rounded twice
-// only in theory (one in half a billion), and this is quick on every processor.
+// Return a * b + c rounded once, as a GPU does. The product of two floats is exact in double; the sum is rounded twice
+// only in theory (one in half a billion), and this is fast on every processor.
 HOSTDEVICE_INLINE float fused(float a, float b, float c) {
   return static_cast<float>(static_cast<double>(a) * static_cast<double>(b) + static_cast<double>(c));
 }
@@ -69,8 +68,8 @@ HOSTDEVICE_INLINE double unit(uint32_t x, uint32_t y) {
   return static_cast<double>(bits) * kTwoToMinus53 + kTwoToMinus53 / 2;
 }
 
-// The natural logarithm, of positive normal numbers: 2 atanh((m - 1) / (m + 1)) and the exponent's share, where m is
-// within a factor of sqrt(2) of 1.
+// Return the natural logarithm of a positive normal number: 2 atanh((m - 1) / (m + 1)) plus the exponent's share, where
+// m is within a factor of sqrt(2) of 1.
 HOSTDEVICE_INLINE float logarithm(float x) {
   int32_t bits;
   std::memcpy(&bits, &x, 4);
@@ -84,11 +83,11 @@ HOSTDEVICE_INLINE float logarithm(float x) {
   return e * 0.693145752F + (2 * s + (2 * s * series + e * 1.42860677e-06F));
 }
 
-// Sine and cosine of angles from 0 to 2 pi: what is left of the nearest quarter turn, by Taylor's series.
+// Compute sine and cosine of angles from 0 to 2 pi: Taylor series of the difference from the nearest quarter turn.
 HOSTDEVICE_INLINE void sine_cosine(float angle, float& sine, float& cosine) {
   const int32_t quarter = static_cast<int32_t>(angle * 0.63661975F + 0.5F);
   const float turns = static_cast<float>(quarter);
-  // Pi / 2 in three parts, of which the first two times a few are exact.
+  // Pi / 2 in three parts; small multiples of the first two are exact.
   const float r = ((angle - turns * 1.5703125F) - turns * 4.83751297e-04F) - turns * 7.54978942e-08F;
   const float t = r * r;
   const float s = r + r * t * (-1.0F / 6 + t * (1.0F / 120 + t * (-1.0F / 5040 + t / 362880)));
@@ -98,7 +97,7 @@ HOSTDEVICE_INLINE void sine_cosine(float angle, float& sine, float& cosine) {
   cosine = (quarter + 1) & 2 ? -b : b;
 }
 
-// Two normal numbers from two words, or from four.
+// Compute two normal numbers from two words, or from four.
 HOSTDEVICE_INLINE void normal_pair(uint32_t x, uint32_t y, float& first, float& second) {
   const float angle = fused(static_cast<float>(y), kTwoPiToMinus32, kTwoPiToMinus32 / 2);
   const float radius = std::sqrt(-2 * logarithm(unit(x)));
@@ -114,10 +113,10 @@ inline void normal_pair(uint32_t x, uint32_t y, uint32_t z, uint32_t w, double& 
   second = std::cos(angle) * radius;
 }
 
-// ---- what the processor has ----------------------------------------------------------------------------------------
+// ---- instruction sets ----------------------------------------------------------------------------------------------
 
-// Calls `body`, compiled for what this processor has beyond the least that the library is compiled for. The numbers are
-// the same.
+// Call `body`, compiled for the instructions that this processor has beyond those the library is compiled for. The
+// results are the same.
 #if defined(__x86_64__) && defined(__GNUC__)
 template <class F>
 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,prefer-vector-width=512"), flatten, noinline)) void widest(

@@ -1,4 +1,4 @@
-// How CUDA's kernels divide a draw among threads, and where what they drew goes.
+// How CUDA's kernels divide a draw among threads, and where the results go.
 #pragma once
 
 #include <ATen/TensorIterator.h>
@@ -17,14 +17,14 @@ namespace hostdevice {
 
 using OptGenerator = std::optional<at::Generator>;
 
-// CUDA's words for a type that a kernel is not compiled for.
+// Raise CUDA's error for a type that a kernel is not compiled for.
 [[noreturn]] void refuse_type(const char* kernel, c10::ScalarType type);
 inline void check_floating(const char* kernel, c10::ScalarType type) {
   if (type != at::kFloat && type != at::kDouble && type != at::kHalf && type != at::kBFloat16)
     refuse_type(kernel, type);
 }
 
-// Calls f with a value of the tensor's type, of which there are four here.
+// Call f with a value of the tensor's type, one of four.
 template <class F>
 void for_floating(const char* kernel, c10::ScalarType type, const F& f) {
   switch (type) {
@@ -40,22 +40,22 @@ void for_floating(const char* kernel, c10::ScalarType type, const F& f) {
       refuse_type(kernel, type);
   }
 }
-// What CUDA computes them in.
+// The type in which CUDA computes.
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// Calls f(begin, end) for parts of 0 to `count`, on PyTorch's threads where there are more than `grain`.
+// Call f(begin, end) for parts of 0 to `count`, on PyTorch's threads if there are more than `grain`.
 void in_parallel(int64_t count, int64_t grain, c10::function_ref<void(int64_t, int64_t)> f);
 
-// A launch of blocks of 256 threads, as many as the GPU holds at once. A thread draws at every step, for `per_thread`
-// elements that lie as far apart as there are threads.
+// A launch of blocks of 256 threads, as many as the GPU holds at once. At every step a thread draws for `per_thread`
+// elements, which are as far apart as there are threads.
 struct Launch {
   Launch(int64_t numel, int64_t per_thread);
 
-  // Calls f(step, first thread, threads) for lanes of threads, in any order and on several threads of the host.
+  // Call f(step, first thread, threads) for lanes of threads, in any order and on several host threads.
   void each(c10::function_ref<void(int64_t, int64_t, int)> f) const;
 
-  // How many words a thread may read: what the generator moves by.
+  // Words that a thread may read: the generator's offset grows by as many.
   uint64_t words() const {
     return static_cast<uint64_t>(steps) * 4;
   }
@@ -63,7 +63,7 @@ struct Launch {
   int64_t threads, steps;
 };
 
-// Where results go. Elements are numbered as a kernel numbers them: the first dimension is the fastest.
+// Destination of the results. Elements are numbered as in a kernel: the first dimension varies fastest.
 class Target {
  public:
   explicit Target(at::TensorIteratorBase& iter);
@@ -72,7 +72,7 @@ class Target {
   // A tensor whose dimensions are numbered from the last.
   explicit Target(const at::TensorBase& tensor);
 
-  // Elements from `index` on, converted to the tensor's type.
+  // Store elements from `index` on, converted to the tensor's type.
   template <class V>
   void put(int64_t index, const V* values, int64_t count) const;
 
@@ -86,10 +86,11 @@ class Target {
   bool flat_;
 };
 
-// Where a launch on the tensor's device reads.
+// Advance the generator by `words` and return the position at which a launch on the device reads.
 Philox begin_draw(const OptGenerator& generator, c10::Device device, uint64_t words);
 
-// One launch into an iterator's output. `make(words, used, lanes, values)` makes `used` values of each lane's words.
+// Launch once into an iterator's output. `make(words, used, lanes, values)` computes `used` values from each lane's
+// words.
 template <int kPerThread, class V, class Make>
 void draw_into(at::TensorIteratorBase& iter, const OptGenerator& generator, const Make& make) {
   const int64_t numel = iter.numel();
@@ -97,7 +98,7 @@ void draw_into(at::TensorIteratorBase& iter, const OptGenerator& generator, cons
   const Launch launch(numel, kPerThread);
   const Philox from = begin_draw(generator, iter.device(0), launch.words());
   if (!iter.can_use_32bit_indexing()) {
-    // As on CUDA, where the parts draw after the whole has moved the generator.
+    // As on CUDA, the parts draw after the whole has advanced the generator.
     for (auto& part : iter.with_32bit_indexing()) draw_into<kPerThread, V>(part, generator, make);
     return;
   }

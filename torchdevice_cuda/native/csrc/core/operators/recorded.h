@@ -1,5 +1,5 @@
-// Where kernels of the device look whether a graph is being captured: then a call is recorded, to be replayed later.
-// And whether somebody profiles: then it is written down.
+// Wrappers of the device's kernels, which record a call while a graph is captured, for later replays, and report it to
+// profilers.
 #pragma once
 
 #include <ATen/core/boxing/BoxedKernel.h>
@@ -20,12 +20,12 @@
 
 namespace hostdevice {
 
-// Calls the operator's kernel at `key`, and records the call if its stream takes part in a capture. It is set by what
-// knows of graphs, which stands above this.
+// Calls the operator's kernel at `key`, and records the call if its stream is capturing. Set by the graphs, a higher
+// layer.
 using Record = void (*)(const c10::OperatorHandle& op, c10::DispatchKeySet key, torch::jit::Stack* stack);
 extern Record g_record;
 
-// Work that is no operator's, into memory that was just made: it is done, and while a graph is captured recorded.
+// Does work outside of operators that writes into newly allocated memory; records it while a graph is captured.
 using RecordWork = void (*)(const char* name, c10::DeviceIndex device, const std::function<void()>& work);
 extern RecordWork g_record_work;
 template <class F>
@@ -40,7 +40,7 @@ void work_on_device(const char* name, c10::DeviceIndex device, const F& work) {
   work();
 }
 
-// The device that a call is for, as its first tensor says.
+// Return the device of a call: that of its first device tensor, or the current one.
 inline c10::DeviceIndex launched_on() {
   return t_current_device;
 }
@@ -51,7 +51,7 @@ c10::DeviceIndex launched_on(const First& first, const Rest&... rest) {
   return launched_on(rest...);
 }
 
-// What the wrapper of a CUDA kernel says of tensors on devices that do not belong together. Returns if that is allowed.
+// Compare devices as the wrapper of a CUDA kernel does: return if they may differ, otherwise raise CUDA's error.
 void compare_devices(const c10::OperatorHandle& op, const torch::jit::Stack& arguments);
 template <class... A>
 bool on_several_devices(const A&... a) {
@@ -68,9 +68,9 @@ bool on_several_devices(const A&... a) {
   return several;
 }
 
-// A typed kernel that looks first. Everything that is launched on the device goes through one of these or through the
-// boxed kernel; what a kernel calls itself is part of it.
-// One that compares the devices of its arguments itself is not asked to twice: numbers are on the CPU.
+// A typed kernel with these checks. All work on the device goes through one of these or through the boxed kernel; calls
+// inside a kernel are part of it.
+// kComparesItself: the kernel compares the devices of its arguments itself, because CPU scalars are allowed.
 template <class F, bool kComparesItself = false, class Signature = typename F::FuncType>
 struct Recorded;
 

@@ -1,4 +1,4 @@
-// What an Apple GPU refuses, in the words of PyTorch's MPS backend. As CUDA there are no limits.
+// Refusals of an Apple GPU, with the messages of PyTorch's MPS backend. Compiled for CUDA, nothing is refused here.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 
 namespace hostdevice {
 
-// No tensor of this type can be made. Where strides are given, PyTorch forgets that complex128 is made of float64.
+// Refuse to create a tensor of this dtype. With given strides, PyTorch does not check complex128.
 inline void check_holds(c10::ScalarType type, bool strides_given = false) {
   if (kIsCuda) return;
   TORCH_CHECK_TYPE(
@@ -20,7 +20,7 @@ inline void check_holds(c10::ScalarType type, bool strides_given = false) {
       "instead.");
 }
 
-// Metal has no code for this type.
+// Refuse dtypes that Metal cannot compute with.
 inline void check_computes(c10::ScalarType type) {
   if (kIsCuda) return;
   const bool known = at::isIntegralType(type, true) || type == at::kFloat || type == at::kHalf ||
@@ -29,7 +29,7 @@ inline void check_computes(c10::ScalarType type) {
       known, "Trying to convert ", type, " to the MPS backend but it does not have support for that dtype.");
 }
 
-// Operators with a kernel that is not for every type: what their first tensor may not be.
+// Dtypes of the first tensor that an operator's MPS kernel refuses.
 struct Limit {
   const char* op;
   Types refused;
@@ -39,7 +39,7 @@ constexpr Limit kLimits[] = {
 #include "contract/mps_refuses.inc"
 };
 
-// Copies to the CPU are made by a part of the GPU that writes words of four bytes.
+// The engine that copies to the CPU writes words of four bytes.
 inline void check_aligned(const void* to) {
   TORCH_INTERNAL_ASSERT(reinterpret_cast<uintptr_t>(to) % 4 == 0, "Unaligned blit request");
 }

@@ -23,7 +23,7 @@ using c10::DispatchKey;
 using c10::DispatchKeySet;
 using torch::jit::Stack;
 
-// By operator: whether the CPU's kernel computes it after all.
+// By key and operator: whether the claiming kernel only calls the CPU kernel.
 std::map<DispatchKey, std::map<std::string, bool>>& claims() {
   static auto* c = new std::map<DispatchKey, std::map<std::string, bool>>;
   return *c;
@@ -33,7 +33,7 @@ bool starts_with(const std::string& text, std::string_view start) {
   return text.compare(0, start.size(), start) == 0;
 }
 
-// ---- operators nobody else answers for ----------------------------------------------------------------------------
+// ---- operators without a kernel -----------------------------------------------------------------------------------
 
 void warn_fallback(const c10::OperatorHandle& op) {
   TORCH_WARN_ONCE(
@@ -42,19 +42,18 @@ void warn_fallback(const c10::OperatorHandle& op) {
       "performance implications.");
 }
 
-// Operators without an MPS kernel that PyTorch sends to the CPU there, whatever the environment says. It names
-// linalg_svd and not the operator underneath, which is the one with a gradient.
+// Operators without an MPS kernel that PyTorch always runs on the CPU, whatever the environment says. It registers
+// linalg_svd, not _linalg_svd, which has the gradient.
 void always_fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
   warn_fallback(op);
   run_on_cpu(op, DispatchKey::CPU, stack);
 }
 
-// Libraries come with kernels for the CPU, and those for CUDA in another build: the first stand in for the second. But
-// where the program has a kernel for the CPU alone, there is nothing to stand in for.
+// The CUDA kernels of a library are in another build of it, so its CPU kernels replace them. If the program defines
+// only a CPU kernel, there is no CUDA kernel to replace.
 bool computes_on_cuda(const c10::OperatorHandle& op) {
   const auto& name = op.operator_name();
-  // PyTorch's own of quantised weights compute with the CPU's libraries, but for bags of embeddings that are not
-  // packed.
+  // PyTorch's operators on quantized weights use CPU libraries, except for embedding bags that are not packed.
   if (starts_with(name.name, "quantized::") && name.name.find("_rowwise_offsets") == std::string::npos) return false;
   if (!op.hasKernelForDispatchKey(DispatchKey::CPU)) return false;
   const auto colons = name.name.find("::");
@@ -63,7 +62,7 @@ bool computes_on_cuda(const c10::OperatorHandle& op) {
   return !g_is_written(name.name.substr(0, colons) + "/" + name.name.substr(colons + 2) + overload + "/CPU");
 }
 
-// As PyTorch's dispatcher says it.
+// Raise the error of PyTorch's dispatcher.
 [[noreturn]] void throw_no_kernel(const c10::OperatorHandle& op, DispatchKey asked = kDense) {
   std::string known;
   for (uint8_t k = 1; k <= static_cast<uint8_t>(DispatchKey::EndOfRuntimeBackendKeys); k++) {
@@ -99,14 +98,14 @@ void fallback(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
   run_on_cpu(op, DispatchKey::CPU, stack);
 }
 
-// What a CUDA build computes with CUDA alone: its own kernel would look for a GPU that is not there.
+// Refuse an operator whose only kernel in a CUDA build is CUDA's, which would look for a GPU.
 void refuse(const c10::OperatorHandle& op, DispatchKeySet, Stack*) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       false, "Could not run '", op.operator_name(), "' with arguments from the '", kName,
       "' backend. The virtual GPU computes with the CPU's kernels, and the CPU has none for this operator.");
 }
 
-// What only the CPU computes, and what CUDA then says.
+// Whether only the CPU has a kernel, so that CUDA raises an error.
 bool is_cpus_alone(const std::string& operator_name, uint16_t flags) {
   return kIsCuda && flags && !find_row(row_name(operator_name)).is(kUsesCpuKernel);
 }
@@ -120,12 +119,12 @@ struct Alone final : c10::OperatorKernel {
   DispatchKey key_;
 };
 
-// Composites that stay composites: they make views or fresh tensors on the device of their arguments by themselves,
-// or only look at metadata.
+// Composites that stay composites: they create views or new tensors on the device of their arguments, or read only
+// metadata.
 bool stays_composite(const c10::OperatorHandle& op) {
   const auto& schema = op.schema();
   if (find_row(row_name(schema.name())).is(kStaysComposite) || op.hasTag(at::Tag::inplace_view)) return true;
-  // What it is made of draws as the GPU does.
+  // The operators that it calls draw the GPU's numbers.
   if (op.hasTag(at::Tag::nondeterministic_seeded)) return true;
   bool tensors = false;
   for (const auto& a : schema.arguments()) {
@@ -138,13 +137,13 @@ bool stays_composite(const c10::OperatorHandle& op) {
   return !tensors || schema.returns().empty();
 }
 
-// Lists that are changed in place, tensor by tensor; on a GPU maybe at once.
+// Whether an operator changes a list in place, tensor by tensor; a GPU may use one kernel for the list.
 bool changes_list(const c10::OperatorHandle& op) {
   const std::string& full = op.schema().name();
   return full.back() == '_' && op.schema().returns().empty() && find_row(row_name(full)).list_kernel != 0;
 }
 
-// ---- the boxed kernel, wherever it is wanted ----------------------------------------------------------------------
+// ---- registration of the boxed kernel -----------------------------------------------------------------------------
 
 struct KeyPair {
   DispatchKey device, cpu;
@@ -156,11 +155,11 @@ const KeyPair kKeys[] = {
     {kSparse, DispatchKey::SparseCPU, kMpsSparseKernel, 0},
     {kSparseCsr, DispatchKey::SparseCsrCPU, kMpsSparseCsrKernel, kSparseCsrCpuAlone},
     {kNested, DispatchKey::NestedTensorCPU, kMpsNestedKernel, 0},
-    {kQuantized, DispatchKey::QuantizedCPU, 0, 0},  // an Apple GPU has none
+    {kQuantized, DispatchKey::QuantizedCPU, 0, 0},  // MPS has none
 };
 
-// Each release has kernels for Apple GPUs that the one before had not. What is tried with an operator that they lack
-// says which, so that it goes on lacking it: its name without the overload's, among others with commas between.
+// Each release adds MPS kernels. A test of a missing operator names it in this variable, without the overload and
+// separated by commas, so that it stays missing.
 bool is_to_be_lacked(const std::string& name) {
   static const std::string lacked = [] {
     const char* given = std::getenv("TORCHDEVICE_EMULATE_MPS_LACKS");
@@ -169,7 +168,7 @@ bool is_to_be_lacked(const std::string& name) {
   return lacked.find("," + name.substr(0, name.find('.')) + ",") != std::string::npos;
 }
 
-// A function of ours that computes on the device, called by stack: what `Recorded` is to typed ones.
+// Does for functions called by stack what `Recorded` does for typed ones.
 struct RecordedByStack final : c10::OperatorKernel {
   RecordedByStack(Boxed kernel, DispatchKey key) : kernel_(kernel), key_(key) {}
 
@@ -220,7 +219,7 @@ struct ByStack final : c10::OperatorKernel {
   Boxed kernel_;
 };
 
-// Collectives give tensors to a process group: what it does with CUDA's is its own affair.
+// Collectives pass tensors to a process group, which handles CUDA tensors itself.
 constexpr std::string_view kCollectives = "c10d::";
 
 }  // namespace
@@ -229,7 +228,7 @@ std::function<bool(const std::string&)> g_is_written;
 
 namespace {
 
-// PyTorch compares the signatures of typed kernels; of others it knows none.
+// PyTorch checks signatures of typed kernels only.
 void check_count(const char* name, size_t arguments) {
   const auto op = find_aten(name);
   TORCH_INTERNAL_ASSERT(
@@ -339,12 +338,12 @@ void register_boxed_kernels() {
           libraries[i]->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&change_list>());
           continue;
         }
-        // Of quantised tensors CUDA computes little, and PyTorch's dispatcher says so of the rest.
+        // CUDA has few kernels for quantized tensors; for the rest PyTorch's dispatcher raises.
         if (k.device == kQuantized && row && !(row->flags & kCudaQuantizedKernel)) continue;
         if (k.device == kDense && !wanted && composite) wanted = !stays_composite(*op);
-        // Only a CUDA build has kernels here already.
+        // Only a CUDA build of torch has kernels here already.
         if (!wanted && op->hasKernelForDispatchKey(k.device)) {
-          if (name.rfind("miopen_", 0) == 0) continue;  // it only says that there is no MIOpen
+          if (name.rfind("miopen_", 0) == 0) continue;  // it only raises that MIOpen is missing
           wanted = composite || op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
           if (!wanted) {
             libraries[i]->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&refuse>());
@@ -364,7 +363,7 @@ void register_boxed_kernels() {
       return row && !(row->flags & kMpsKernel);
     };
     std::vector<const char*> sent = {"embedding_renorm_", "_slow_conv2d_forward"};
-    // Since 2.15 the operator underneath has a kernel.
+    // Since 2.15 _linalg_svd has an MPS kernel.
     if (lacks_kernel("_linalg_svd")) sent.insert(sent.end(), {"linalg_svd", "linalg_svd.U"});
     for (const char* name : sent)
       if (lacks_kernel(name)) libraries[0]->impl(name, torch::CppFunction::makeFromBoxedFunction<&always_fallback>());

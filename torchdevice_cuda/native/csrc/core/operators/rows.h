@@ -1,4 +1,4 @@
-// The rows of contract/operators.toml as a build writes them: what is known of an operator by its name alone.
+// The rows of contract/operators.toml as the build writes them: behavior that depends only on an operator's name.
 #pragma once
 
 #include <ATen/core/stack.h>
@@ -13,7 +13,7 @@
 
 namespace hostdevice {
 
-// Facts that hold or do not; operators.toml explains them.
+// Boolean facts; operators.toml explains them.
 enum RowFlag : uint16_t {
   kMixesDevices = 1,
   kIndexes = 2,
@@ -30,37 +30,37 @@ enum RowFlag : uint16_t {
   kTakesAnyMemory = 4096,
 };
 
-// ---- types that are computed in a wider one -----------------------------------------------------------------------
+// ---- types computed in a wider one --------------------------------------------------------------------------------
 
-// What is asked together whether this processor is quick with half precision. The CPU's own kernel computes where it
-// is.
+// Operators for which one measurement decides whether this processor is fast with half precision. If it is, the CPU's
+// own kernel computes.
 enum class Family : uint8_t {
   Product,
   Convolution,
   ConvolutionGradient,
   Attention,
   AttentionGradient,
-  Mixed,       // only beside a first argument that is wide
-  Crossing,    // only from a narrow type into a wide one, and back
-  Parameters,  // beside a narrow weight the weights alone: then the CPU's kernel keeps its statistics wide, as CUDA's
-  Numbers,     // only beside a number that the narrow type has not: CUDA keeps it as it is. Complex halves always
-  Always,      // there is no kernel, or its results have other types than CUDA's
+  Mixed,       // only beside a wide first argument
+  Crossing,    // only from a narrow type to a wide one, and back
+  Parameters,  // beside a narrow weight, only the weights: the CPU kernel then keeps statistics wide, as CUDA's does
+  Numbers,  // only beside a scalar that the narrow type cannot represent, which CUDA does not round; ComplexHalf always
+  Always,   // the CPU has no kernel, or its result types differ from CUDA's
 };
 
-// Where the CPU's kernel rounds a number before it computes with it. Some hand a second one on as the first, unless it
-// is a tensor. And where CUDA's rounds it, too, and computes in the wider type with that.
+// Scalars that the CPU kernel rounds before it computes. kSwapped: it passes a scalar second argument as the first.
+// kByBoth: CUDA's kernel rounds them, too, and then computes in the wider type.
 enum Rounded : size_t { kNowhere = 0, kFirst = 1, kSecond = 2, kFactor = 4, kSwapped = 8, kByBoth = 16 };
 
 struct WidenedTypes {
   Types types = 0;
   Family family = Family::Always;
-  // A letter for each result: n narrow, w wide; f wide if the flag in the third argument says so; a digit: as that
-  // argument. None: all narrow.
+  // A letter for each result: n narrow, w wide; f wide if the flag in the third argument is set; a digit: the type of
+  // that argument. Null: all narrow.
   const char* results = nullptr;
-  // Of a family with parameters: where their first is; what is before it is data. Of numbers: which are rounded.
+  // For Family::Parameters the position of the first parameter, after the data; for Family::Numbers the `Rounded` bits.
   size_t weight = 0;
 
-  // Whether CUDA's kernel takes narrow and wide arguments in one call: statistics are wide, and so are masks.
+  // Whether CUDA's kernel takes narrow and wide arguments in one call, such as wide statistics and masks.
   constexpr bool mixes() const {
     return results || (family >= Family::Attention && family <= Family::Crossing);
   }
@@ -68,42 +68,42 @@ struct WidenedTypes {
 
 // ---- lists of tensors ---------------------------------------------------------------------------------------------
 
-// What keeps an operator from taking its lists at once, from the conditions in PyTorch's sources for CUDA.
+// Conditions under which an operator does not take its lists at once, from PyTorch's CUDA sources.
 enum ListKernel : uint8_t {
-  // An argument, or what is computed with it, is of such a type.
+  // The tensors have such a type.
   kUnlessIntegral = 1,
   kUnlessComplex = 2,
-  // Integers would become floating-point numbers: CUDA looks at the types of scalars and tensors together.
+  // Integers would become floating-point numbers: CUDA checks the types of scalars and tensors together.
   kUnlessPromotes = 4,
   // A list may have another type than the others.
   kUnlessConverts = 8,
-  // Of another order than 1, 2, infinity and maybe 0; or than 1, 2.
+  // The order is none of 1, 2, infinity and (by version) 0; for sums, neither 1 nor 2.
   kUnlessOtherNorms = 16,
   kUnlessOtherSums = 32,
-  // Nothing does: the caller has sorted the lists.
+  // No condition applies: the caller has sorted the lists.
   kTakesAnyLists = 64,
   kTakesLists = 128,
 };
 
-// ---- what depends on arguments: functions of rules.h ----------------------------------------------------------------
+// ---- rules that depend on arguments (rules.h) -----------------------------------------------------------------------
 
-// Whether something is so for these arguments, the operator's first one at `base`; null: for all.
+// Whether a fact holds for these arguments, of which the first is at `base`; null: always.
 using Condition = bool (*)(const torch::jit::Stack& stack, size_t base);
-// Refuses in other words than a kernel's name, or returns where it depends on more than the type.
+// Raises a message without a kernel's name, or returns if the refusal depends on more than the type.
 using Refuse = void (*)(c10::ScalarType type, const torch::jit::Stack& stack, size_t base);
-// Raises as CUDA does of several types, or makes the arguments what CUDA makes of them.
+// Raises as CUDA does for several types, or converts the arguments as CUDA does.
 using CheckTypes = void (*)(torch::jit::Stack& stack, size_t base);
-// Compares the devices of arguments before anything else does.
+// Compares the devices of arguments before all other checks.
 using CompareDevices = void (*)(const torch::jit::Stack& stack, size_t base);
 
-// An operator that CUDA has no deterministic kernel for.
+// An operator without a deterministic CUDA kernel.
 struct Nondeterministic {
-  const char* caller = nullptr;     // as CUDA's message calls it
-  const char* overloads = nullptr;  // with a space around each; null: all
+  const char* caller = nullptr;     // its name in CUDA's message
+  const char* overloads = nullptr;  // each between spaces; null: all
   Condition holds = nullptr;
 };
 
-// An operator that has CUDA wait for the stream: something is handed to the host.
+// An operator for which CUDA waits for the stream, because the host gets a value.
 struct Waiting {
   const char* overloads = nullptr;
   Condition holds = nullptr;
@@ -113,9 +113,9 @@ struct Waiting {
 struct Row {
   const char* op;  // without namespace, overload and the underscore of the in-place form
   uint16_t flags = 0;
-  uint32_t contiguous = 0;  // arguments that the CPU's kernel reads as if they were, as bits by position
+  uint32_t contiguous = 0;  // arguments that the CPU kernel reads as contiguous, as bits by position
   Types takes = ~Types{0};
-  const char* kernel = nullptr;  // as it calls itself when it refuses a type
+  const char* kernel = nullptr;  // its name when it refuses a type
   Refuse refuse = nullptr;
   CheckTypes mixed_types = nullptr;
   WidenedTypes wide = {};
@@ -129,10 +129,10 @@ struct Row {
   }
 };
 
-// An operator's name as rows have it; empty if it is not one of PyTorch's own.
+// Return an operator's name as in rows; empty outside of aten.
 std::string row_name(const std::string& operator_name);
 
-// The row of that name; an empty one where there is none.
+// Return the row of that name, or an empty one.
 const Row& find_row(std::string_view name);
 
 }  // namespace hostdevice

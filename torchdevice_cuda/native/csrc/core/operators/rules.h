@@ -1,6 +1,6 @@
-// The rules that rows of the contract name (contract/operators.toml): what depends on more than an operator's name.
+// Rules that rows of contract/operators.toml name, for behavior that depends on more than an operator's name.
 //
-// Arguments are given as a stack and where they begin. Numbers in brackets are positions of arguments.
+// A rule takes a stack and the index of the first argument. Numbers in brackets are positions of arguments.
 #pragma once
 
 #include <ATen/AccumulateType.h>
@@ -28,7 +28,7 @@ inline bool has(const Stack& stack, size_t at) {
   return at < stack.size() && stack[at].isTensor() && stack[at].toTensor().defined();
 }
 
-// ---- nondeterministic, waits: whether a call is such ---------------------------------------------------------------
+// ---- nondeterministic, waits: whether a call is --------------------------------------------------------------------
 
 template <size_t kPosition>
 bool is_floating(const Stack& stack, size_t base) {
@@ -48,13 +48,13 @@ bool takes_largest(const Stack& stack, size_t base) {
   constexpr int64_t kModeMax = 2;  // of torch.nn.functional.embedding_bag
   return stack[base + kPosition].toInt() == kModeMax;
 }
-// scatter(self, dim, index, src, *, reduce) and scatter_reduce(self, dim, index, src, reduce): sums have another way.
+// scatter(self, dim, index, src, *, reduce) and scatter_reduce(self, dim, index, src, reduce): sums take another path.
 inline bool multiplies(const Stack& stack, size_t base) {
   const auto& how = stack[base + 4].toStringRef();
   return how == "prod" || how == "multiply";
 }
 
-// put(self, index, source, accumulate): of the others the CPU's kernel says it itself.
+// put(self, index, source, accumulate): for other calls the CPU kernel raises itself.
 inline bool accumulates(const Stack& stack, size_t base) {
   return stack[base + 3].toBool();
 }
@@ -66,16 +66,17 @@ template <size_t kPosition>
 bool is_none(const Stack& stack, size_t base) {
   return stack[base + kPosition].isNone();
 }
-// equal(self, other): one storage, or two shapes, need no look at the elements.
+// equal(self, other): with the same tensor or different shapes, no elements are read.
 inline bool compares(const Stack& stack, size_t base) {
   const auto &a = stack[base].toTensor(), &b = stack[base + 1].toTensor();
   return a.sizes() == b.sizes() && !a.is_same(b);
 }
-// histc(self, bins, min, max): without a range the elements' own is looked for.
+// histc(self, bins, min, max): without a range, CUDA computes the range of the elements.
 inline bool looks_for_range(const Stack& stack, size_t base) {
   return stack[base + 2].toScalar().toDouble() == stack[base + 3].toScalar().toDouble();
 }
-// masked_fill(self, mask, value), index_fill(self, dim, index, value): the value goes to the kernel as a number.
+// masked_fill(self, mask, value), index_fill(self, dim, index, value): the kernel takes the value as a scalar, so one
+// on the device is copied to the host.
 template <size_t kPosition>
 bool fills_from_device(const Stack& stack, size_t base) {
   return !lies_on_cpu(stack[base + kPosition]);
@@ -84,9 +85,9 @@ bool fills_from_device(const Stack& stack, size_t base) {
 inline bool chooses_from_host(const Stack& stack, size_t base) {
   return lies_on_cpu(stack[base + 1]) || lies_on_cpu(stack[base + 2]);
 }
-// index(self, indices) and index_put(self, indices, values, ...): how many elements a mask chooses is known when the
-// GPU has counted them, and what the host has is copied to it. One number for a mask's elements is not copied, nor are
-// they counted: each element decides for itself, unless numbers are added up.
+// index(self, indices) and index_put(self, indices, values, ...): CUDA waits until it has counted the elements that a
+// mask selects, and until it has copied indices from the host. A single value for a mask's elements is not copied, nor
+// are they counted: each element decides for itself, unless values are accumulated.
 inline bool waits_for_indices(const Stack& stack, size_t base) {
   const bool number =
       stack.size() - base > 2 && lies_on_cpu(stack[base + 2]) && stack[base + 2].toTensor().numel() == 1;
@@ -103,7 +104,7 @@ inline bool waits_for_indices(const Stack& stack, size_t base) {
   return counts || copies || number;
 }
 
-// ---- compare: arguments whose devices an operator compares before anything else does --------------------------------
+// ---- compare: devices that an operator compares before all other checks ---------------------------------------------
 
 // masked_fill(self, mask, value)
 inline void compare_mask(const Stack& stack, size_t base) {
@@ -126,7 +127,7 @@ void compare_input(const Stack& stack, size_t base) {
   }
 }
 
-// ---- asserts: whether it is this kernel that computes -------------------------------------------------------------
+// ---- asserts: whether CUDA uses this kernel -----------------------------------------------------------------------
 
 template <size_t kPosition>
 bool is_number(const Arguments& given) {
@@ -136,17 +137,17 @@ template <size_t kPosition>
 bool is_true(const Arguments& given) {
   return given.size() > kPosition && given[kPosition].isBool() && given[kPosition].toBool();
 }
-// Losses that are not reduced, by the number of the reduction.
+// Whether a loss is not reduced (reduction is 0).
 template <size_t kPosition>
 bool is_each(const Arguments& given) {
   return given.size() > kPosition && given[kPosition].isInt() && given[kPosition].toInt() == 0;
 }
 
-// ---- refuse: what CUDA says of a type that its kernel does not take ------------------------------------------------
+// ---- refuse: CUDA's messages for types that its kernel does not take -----------------------------------------------
 
 inline constexpr Types kHalfOrMore = kHalves | kFloats;
 inline constexpr Types kNumbers = kIntegers | kHalfOrMore | kComplex;
-// Integers that cuDNN has a name for, and no code.
+// Integer types that cuDNN names but does not implement.
 inline constexpr Types kNamedByCudnn = types_of(ScalarType::Int, ScalarType::Char, ScalarType::Byte);
 
 [[noreturn]] inline void refuse_as(const char* kernel, ScalarType type) {
@@ -156,7 +157,7 @@ inline constexpr Types kNamedByCudnn = types_of(ScalarType::Int, ScalarType::Cha
   TORCH_CHECK(false, "getCudnnDataTypeFromScalarType() not supported for ", c10::toString(type));
 }
 
-// ---- convolutions: cuDNN's, unless it is turned off or cannot -----------------------------------------------------
+// ---- convolutions: cuDNN's, unless it is disabled or does not support them ----------------------------------------
 
 struct Geometry {
   c10::List<int64_t> stride, dilation, output_padding;
@@ -177,16 +178,16 @@ inline void refuse_convolution(ScalarType type, const Geometry& given) {
   refuse_as(dilated || volume ? "slow_conv_dilated<>" : "slow_conv2d_cuda", type);
 }
 
-// Their arguments after input, weight and bias: stride, padding, dilation, transposed, output_padding.
+// Arguments from kFirst on: stride, padding, dilation, transposed, output_padding.
 template <size_t kFirst>
 void refuse_convolution_of(ScalarType type, const Stack& stack, size_t base) {
   const auto at = [&](size_t i) -> const c10::IValue& { return stack[base + kFirst + i]; };
   refuse_convolution(type, {at(0).toIntList(), at(2).toIntList(), at(4).toIntList(), at(3).toBool()});
 }
 
-// ---- batch normalisation ------------------------------------------------------------------------------------------
+// ---- batch normalization ------------------------------------------------------------------------------------------
 
-// PyTorch gives cuDNN what has weights and more than two dimensions, unless it is called by the name of its own.
+// PyTorch uses cuDNN for inputs with weights and more than two dimensions, unless its own kernel is called by name.
 template <size_t kTraining, bool kCudnn>
 void refuse_batch_norm(ScalarType type, const Stack& stack, size_t base) {
   const auto given = [&](size_t i) { return stack[base + i].isTensor() && stack[base + i].toTensor().defined(); };
@@ -200,22 +201,22 @@ void refuse_batch_norm(ScalarType type, const Stack& stack, size_t base) {
   refuse_as(training ? "batch_norm_stats_cuda" : "batch_norm_invert_std_cuda", type);
 }
 
-// It asks first in which type to sum.
+// CUDA first chooses the type in which to accumulate.
 inline void refuse_layer_norm(ScalarType type, const Stack&, size_t) {
   if (type == ScalarType::ComplexHalf) at::toAccumulateType(type, c10::DeviceType::CUDA);
   refuse_as("LayerNormKernelImpl", type);
 }
 
-// ---- others that depend on more than the type -----------------------------------------------------------------------
+// ---- refusals that depend on more than the type ---------------------------------------------------------------------
 
-// Sums are of any type. What is left out at first is filled in by another kernel.
+// Sums take every type. Without include_self, another kernel initializes the result.
 inline void refuse_scatter_reduce(ScalarType type, const Stack& stack, size_t base) {
   const auto &reduce = stack[base + 4], &includes = stack[base + 5];
   if (reduce.isString() && reduce.toStringRef() == "sum") return;
   const bool fills = includes.isBool() && !includes.toBool() && !holds(kNumbers | kBool, type);
   refuse_as(fills ? "scatter_reduce_exclude_input_init" : "cuda_scatter_gather_base_kernel_func", type);
 }
-// What is only put somewhere is of any type, unless it is one number; products are of numbers that are not complex.
+// Without a reduction, a tensor source has any type and a scalar source does not; products refuse complex types.
 inline void refuse_scatter(ScalarType type, const Stack& stack, size_t base) {
   const bool is_number = !stack[base + 3].isTensor();
   const bool reduces = stack.size() > base + 4 && stack[base + 4].isString();
@@ -226,7 +227,7 @@ inline void refuse_scatter(ScalarType type, const Stack& stack, size_t base) {
   if (is_number) refuse_as("cuda_scatter_fill_base_kernel_func", type);
   if (reduces) refuse_as("cuda_scatter_gather_base_kernel_func", type);
 }
-// What it does not know how to put together, the operator says itself.
+// The operator itself refuses unknown reductions.
 inline void refuse_index_reduce(ScalarType type, const Stack& stack, size_t base) {
   const std::string& reduce = stack[base + 4].toStringRef();
   for (const char* known : {"prod", "mean", "amax", "amin"})
@@ -235,12 +236,12 @@ inline void refuse_index_reduce(ScalarType type, const Stack& stack, size_t base
 inline void refuse_vdot(ScalarType type, const Stack&, size_t) {
   refuse_as(at::isComplexType(type) ? "vdot" : "dot", type);
 }
-// The one of all is found by sorting.
+// The median of all elements uses sort.
 inline void refuse_median(ScalarType type, const Stack& stack, size_t base) {
   if (stack.size() - base > 1) refuse_as("median_out_impl", type);
   TORCH_CHECK(!at::isComplexType(type), "Sort does not support complex dtypes on CPU");
 }
-// cuSOLVER has one square matrix.
+// cuSOLVER factors a single square matrix, MAGMA others.
 inline void refuse_lu(ScalarType type, const Stack& stack, size_t base) {
   const at::Tensor& given = stack[base].toTensor();
   if (given.dim() < 2) return;
@@ -249,7 +250,7 @@ inline void refuse_lu(ScalarType type, const Stack& stack, size_t base) {
   refuse_as(one ? "lu_factor_cusolver" : "lu_factor_magma_batched", type);
 }
 
-// By the type that both become; a number is whole, or it is not.
+// Use the promoted type of both; a scalar counts only as an integer or floating-point number.
 inline void refuse_mul(ScalarType, const Stack& stack, size_t base) {
   const Tensor& self = stack[base].toTensor();
   const c10::IValue& other = stack[base + 1];
@@ -271,9 +272,9 @@ inline void refuse_histc(ScalarType type, const Stack&, size_t) {
   refuse_as("histc", type);
 }
 
-// ---- mixed_types: what CUDA says of arguments of several types ------------------------------------------------------
+// ---- mixed_types: CUDA's checks of arguments of several types -------------------------------------------------------
 
-// As a pointer to elements is asked for: one argument decides, others have to be alike.
+// Check as CUDA does when it gets data pointers: one argument decides the type, others must have it.
 template <size_t kFirst, size_t... kOthers>
 void expect(Stack& stack, size_t base) {
   const auto type = stack[base + kFirst].toTensor().scalar_type();
@@ -284,7 +285,7 @@ void expect(Stack& stack, size_t base) {
   }
 }
 
-// As PyTorch goes through elements of all arguments at once.
+// Check as TensorIterator does for all arguments at once.
 inline void iterate(Stack& stack, size_t base) {
   const auto type = stack[base].toTensor().scalar_type();
   for (size_t i = base + 1; i < stack.size(); i++) {
@@ -300,7 +301,7 @@ inline void multiply(Stack& stack, size_t base) {
       a.dtype() == b.dtype(), "expected mat1 and mat2 to have the same dtype, but got: ", a.dtype(), " != ", b.dtype());
 }
 
-// What is added to has to be as the last factor, then the first factor.
+// `self` must have the type of mat2, and then mat1 must.
 inline void add_to_matrices(Stack& stack, size_t base) {
   const auto expected = stack[base + 2].toTensor().scalar_type();
   for (const size_t i : {size_t{0}, size_t{1}}) {
@@ -317,7 +318,7 @@ inline void add_to_batches(Stack& stack, size_t base) {
       ", batch2: ", b.dtype());
 }
 
-// What is added to may be of any type.
+// The tensor that is added to may have any type.
 inline void add_to_product(Stack& stack, size_t base) {
   expect<1, 2>(stack, base);
   const auto type = stack[base + 1].toTensor().scalar_type();
@@ -331,14 +332,14 @@ inline void convolve(Stack& stack, size_t base) {
       weight.toString(), ") should be the same");
 }
 
-// Half precision with weights of float32 is what the CPU's kernel has and CUDA's has not. All else is refused before.
+// The CPU kernel takes half precision with float32 weights, CUDA's does not. Other mixtures are refused earlier.
 inline void normalize_groups(Stack& stack, size_t base) {
   const bool half = holds(kHalves, stack[base].toTensor().scalar_type());
   if (half && has(stack, base + 1) && stack[base + 1].toTensor().scalar_type() == at::kFloat)
     expect<0, 1, 2>(stack, base);
 }
 
-// Of half precision the weights may be float32's.
+// For half precision the weights may be float32.
 template <size_t kTraining>
 void normalize(Stack& stack, size_t base) {
   if (!has(stack, base + 1)) return;

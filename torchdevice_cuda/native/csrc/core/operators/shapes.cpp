@@ -19,7 +19,7 @@ at::Tensor like(const at::Tensor& t, c10::Device where) {
 torch::jit::Stack results_by_shape(
     const c10::OperatorHandle& op, const Facts& f, c10::ArrayRef<c10::IValue> arguments, c10::DeviceIndex index) {
   const c10::Device nowhere(c10::DeviceType::Meta);
-  std::vector<std::pair<at::Tensor, at::Tensor>> known;  // without memory, and the argument that it is
+  std::vector<std::pair<at::Tensor, at::Tensor>> known;  // meta tensors and the arguments that they replace
   torch::jit::Stack stack;
   for (size_t i = 0; i < arguments.size(); i++) {
     if (f.args[i].kind == Kind::Device && arguments[i].isDevice()) {

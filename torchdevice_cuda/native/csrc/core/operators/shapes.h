@@ -1,4 +1,4 @@
-// Results of a call that could not be made, for what is in its arguments: memory of the right shapes.
+// Uninitialized results of the right shapes, for a call that fails because of its arguments' elements.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -10,7 +10,7 @@ namespace hostdevice {
 
 struct Facts;
 
-// What the call returns, as PyTorch's kernels without memory know it. Raises what they raise.
+// Return results with the shapes that PyTorch's meta kernels compute. Throws what they throw.
 torch::jit::Stack results_by_shape(
     const c10::OperatorHandle& op, const Facts& f, c10::ArrayRef<c10::IValue> arguments, c10::DeviceIndex index);
 

@@ -10,7 +10,7 @@
 
 namespace hostdevice {
 
-// Calls f with every tensor of a result.
+// Call f with every tensor of a result.
 template <class F>
 void each_result(const c10::IValue& v, F f) {
   if (v.isTensor()) {
@@ -24,7 +24,7 @@ void each_result(const c10::IValue& v, F f) {
   }
 }
 
-// Calls f with every tensor of an argument, and puts what it gives in its place.
+// Call f with every tensor of an argument and return the argument with f's results instead.
 template <class F>
 c10::IValue map_tensors(const c10::IValue& v, Kind kind, F f) {
   if (kind == Kind::Tensor && v.isTensor() && v.toTensor().defined()) return f(v.toTensor());

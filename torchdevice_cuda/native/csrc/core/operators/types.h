@@ -32,7 +32,7 @@ inline constexpr Types kFloat = types_of(c10::ScalarType::Float);
 inline constexpr Types kWideUnsigned =
     types_of(c10::ScalarType::UInt16, c10::ScalarType::UInt32, c10::ScalarType::UInt64);
 inline constexpr Types kHalf = types_of(c10::ScalarType::Half);
-// Of eight bits.
+// Floating-point types of eight bits.
 inline constexpr Types kEighths = types_of(c10::ScalarType::Float8_e4m3fn, c10::ScalarType::Float8_e5m2);
 
 }  // namespace hostdevice

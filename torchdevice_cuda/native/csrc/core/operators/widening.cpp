@@ -31,7 +31,7 @@ ScalarType wide_of(ScalarType type) {
   return at::isIntegralType(type, false) ? ScalarType::Double : ScalarType::Float;
 }
 
-// Whether the narrow type has the number that CUDA computes with. A complex one it has not.
+// Whether the narrow type represents the value that CUDA computes with; never for complex scalars.
 bool is_exact(const c10::Scalar& number, ScalarType narrow) {
   if (number.isSymbolic()) return true;
   if (number.isComplex()) return false;
@@ -39,7 +39,7 @@ bool is_exact(const c10::Scalar& number, ScalarType narrow) {
   return as_kept(number, narrow) == given || given != given;
 }
 
-// Whether all numbers of an argument are: one, a list of them, a tensor of the CPU's beside tensors of the GPU's.
+// Whether all scalars of an argument are exact: a scalar, a list of scalars, or a CPU scalar tensor beside GPU tensors.
 bool are_exact(const c10::IValue& v, ScalarType narrow) {
   if (v.isScalar()) return is_exact(v.toScalar(), narrow);
   if (v.isTensor()) {
@@ -57,7 +57,7 @@ bool is_complex_number(const c10::IValue& v) {
       (v.isTensor() && v.toTensor().defined() && v.toTensor().dim() == 0 && v.toTensor().is_complex());
 }
 
-// A result's type where the arguments' was narrow: real parts of complex numbers are real, spectra are complex.
+// Return a result's type for narrow arguments: real parts of complex numbers are real, spectra are complex.
 ScalarType narrowed(ScalarType made, ScalarType narrow) {
   if (made == wide_of(narrow)) return narrow;
   if (made == ScalarType::Float && narrow == ScalarType::ComplexHalf) return ScalarType::Half;
@@ -65,8 +65,8 @@ ScalarType narrowed(ScalarType made, ScalarType narrow) {
   return made;
 }
 
-// The type that torch promotes the inputs to; none where all are whole numbers, which do not count beside fractions.
-// Undefined where a list or an output has another type: the CPU's kernel then converts as CUDA's does.
+// Return the type that torch promotes the inputs to; none if all are integers, which do not count beside floating
+// point. Undefined if a list or an output has another type: the CPU kernel then converts as CUDA's does.
 std::optional<ScalarType> promote(const torch::jit::Stack& stack, size_t base, size_t inputs) {
   at::native::ResultTypeState state;
   Types seen = 0, in_lists = 0;
@@ -128,7 +128,7 @@ bool Widening::ask_numbers(torch::jit::Stack& stack, size_t base, size_t inputs)
     wider = wider || is_complex_number(v) || ((row_.weight >> i & 1) != 0 && !are_exact(v, narrow));
     dimensioned = dimensioned || (v.isTensor() && v.toTensor().defined() && v.toTensor().dim() != 0);
   }
-  // One element on the GPU is no number to CUDA but an element, and rounded as it is read.
+  // CUDA treats a single element on the GPU as an element, not as a scalar, and rounds it when it is read.
   const bool by_both = (row_.weight & kByBoth) != 0;
   for (size_t i = 0; i < count && dimensioned; i++) {
     c10::IValue& v = stack[base + i];
@@ -173,7 +173,7 @@ bool Widening::ask(torch::jit::Stack& stack, size_t base, size_t inputs, const s
     const auto& weight = stack[base + row_.weight];
     data_stays_ = weight.isTensor() && weight.toTensor().defined() && holds(types_, weight.toTensor().scalar_type());
   }
-  // Of a crossing, one side is wide.
+  // A crossing is widened only if one side is wide.
   return row_.family != Family::Crossing || keeps_wide_ || narrow_ != ScalarType::Undefined;
 }
 
@@ -182,7 +182,7 @@ Tensor Widening::argument(const Tensor& alias, bool written, size_t place) {
   const auto type = alias.scalar_type();
   if (given_.size() <= place) given_.resize(place + 1, ScalarType::Undefined);
   given_[place] = type;
-  // Besides the first argument, whole numbers are places.
+  // Integers after the first argument are indices.
   if (!holds(types_, type) || (at::isIntegralType(type, true) && place != 0 && !written)) return alias;
   if (narrow_ == ScalarType::Undefined) narrow_ = type;
   if (data_stays_ && place < row_.weight) return alias;
@@ -214,7 +214,7 @@ Tensor Widening::result(Tensor made, size_t place) {
   auto type = narrow_;
   if (rule >= '0' && rule <= '9') {
     const size_t i = static_cast<size_t>(rule - '0');
-    // What was not given has a gradient of the input's type, if any.
+    // An argument that was not given has a gradient of the input's type, if any.
     if (i < given_.size() && given_[i] != ScalarType::Undefined) type = given_[i];
   }
   if (type == ScalarType::Undefined) return made;

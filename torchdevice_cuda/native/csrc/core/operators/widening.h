@@ -14,35 +14,35 @@
 
 namespace hostdevice {
 
-// The types of a row that are really widened: not those that this processor computes as quickly.
+// Return the types of a row that are widened: without those that this processor computes as fast.
 Types widened(const WidenedTypes& wide);
 
-// From here on a family's operators of this type are left to the CPU's own kernels. Asked for before any is called.
+// From now on compute a family's operators of this type with the CPU's own kernels. Call before the first operator.
 void keep_narrow(const std::string& family, const std::string& type);
 
-// A number as a type of half precision has it.
+// Round a scalar to half precision.
 double as_kept(const c10::Scalar& number, c10::ScalarType narrow);
 
-// The wide copies of one operator call. They are made in device memory.
+// The wide copies of one operator call, in device memory.
 class Widening {
  public:
   Widening(const Row& row, c10::DeviceIndex index)
       : op_(row.op), row_(row.wide), types_(widened(row.wide)), index_(index) {}
 
-  // Looks at the types of the first `inputs` arguments, at arguments that are types, and flags about types. False: it
-  // is to be computed as it is.
+  // Examine the types of the first `inputs` arguments, dtype arguments, and flags about types. Return false if nothing
+  // is to be widened.
   bool ask(torch::jit::Stack& stack, size_t base, size_t inputs, const std::vector<uint16_t>& dtypes);
-  // An argument, by its place; itself if its type is wide enough.
+  // Return an argument, given by its position, in the wide type; the argument itself if its type is wide enough.
   at::Tensor argument(const at::Tensor& alias, bool written, size_t place);
   // The type that is widened; Undefined if none is.
   c10::ScalarType narrow() const {
     return narrow_;
   }
-  // Where it takes no copies: computes the call of aliases on the stack, true. `fresh`: into none of its arguments.
+  // If the call needs no copies, compute it on the aliases on the stack and return true. `fresh`: into a new tensor.
   bool in_one_pass(bool fresh, torch::jit::Stack& stack, size_t base) const;
-  // What was written into wide copies, rounded into what they are copies of.
+  // Round wide copies that were written into their originals.
   void write_back();
-  // The place-th result, rounded; of a wide copy what it is a copy of.
+  // Return the place-th result, rounded; for a wide copy, its original.
   at::Tensor result(at::Tensor made, size_t place);
 
  private:
