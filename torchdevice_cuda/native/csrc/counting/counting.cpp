@@ -1,4 +1,4 @@
-// What a report counts, for Python; and the lines of the program, which it counts by.
+// The counters of a report, for Python, and the lines of the program by which it counts.
 #include <ATen/SequenceNumber.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/function.h>
@@ -21,24 +21,24 @@
 namespace hostdevice {
 namespace {
 
-// A program that makes ever new code has ever new lines; past so many they are nobody's.
+// A program that keeps creating code has ever new lines; beyond this number they are counted without a line.
 constexpr size_t kMostCodes = 20'000;
 
 struct Line {
   std::string file, function;
   int number;
 };
-// What is known of a code object. It is kept alive, so that no other has its address.
+// What is known of a code object, which is kept alive so that its address is not reused.
 struct Known {
   bool is_program;
-  std::unordered_map<int, Site> lines;  // by the byte in the code
+  std::unordered_map<int, Site> lines;  // by bytecode offset
 };
 // Protected by site_mutex(), under which nothing else is locked and no Python runs.
 struct Lines {
   std::unordered_map<PyCodeObject*, Known> codes;
   std::unordered_map<std::string, Site> by_text;
-  std::vector<Line> all{{"", "", 0}, {"", "", 0}};  // those that are none
-  std::vector<std::string> hidden;                  // files that are not the program's begin so
+  std::vector<Line> all{{"", "", 0}, {"", "", 0}};  // kNoSite and kBackward
+  std::vector<std::string> hidden;                  // path prefixes of files that are not the program's
 };
 Lines& lines() {
   static auto* known = new Lines;
@@ -49,12 +49,12 @@ std::string text_of(PyObject* text) {
   Py_ssize_t size = 0;
   const char* read = PyUnicode_AsUTF8AndSize(text, &size);
   if (read) return {read, static_cast<size_t>(size)};
-  PyErr_Clear();  // a name of bytes that are no text
+  PyErr_Clear();  // a name of bytes that are not text
   const auto bytes = py::reinterpret_steal<py::bytes>(PyUnicode_AsEncodedString(text, "utf-8", "backslashreplace"));
   return bytes ? std::string(bytes) : std::string("?");
 }
 
-// Learns a place, for which the interpreter is needed. `code` is that of a frame of this thread.
+// Add a location, which needs the GIL. `code` belongs to a frame of this thread.
 void learn(const FramePlace& place) {
   const py::gil_scoped_acquire gil;
   const py::error_scope kept;
@@ -81,7 +81,7 @@ void learn(const FramePlace& place) {
   if (is_new) Py_INCREF(place.code);
 }
 
-// The innermost line of the program's; kNoSite if there is none.
+// Return the innermost line of the program; kNoSite if there is none.
 Site line_of_frames() {
   if (!Py_IsInitialized()) return kNoSite;
   PyThreadState* thread = PyGILState_GetThisThreadState();
@@ -111,7 +111,7 @@ Site line_of_frames() {
   }
 }
 
-// In a backward pass, the line that the operator was called on whose gradient it is.
+// Return the current line; in a backward pass, the line that called the operator whose gradient is computed.
 Site find_site() {
   if (const auto node = torch::autograd::get_current_node()) {
     const Site forward = site_of_forward({node->thread_id(), node->sequence_nr() + 1});
@@ -122,7 +122,7 @@ Site find_site() {
   return line_of_frames();
 }
 
-// Numbers begin at 0, and 0 is none.
+// Sequence numbers begin at 0, and here 0 means none.
 Forward forward_now() {
   if (torch::autograd::get_current_node()) return {};
   return {at::RecordFunction::currentThreadId(), at::sequence_number::peek()};

@@ -1,4 +1,4 @@
-// Which group of ranks has which memory.
+// Registry of the memory that groups of ranks share.
 #include "distributed/agreement.h"
 
 #include <torch/csrc/utils/pybind.h>
@@ -21,7 +21,7 @@ Agreements& agreements() {
   return *a;
 }
 
-// The backend's address, by which it is forgotten.
+// Register a group's memory and return its backend's address, which removes it later.
 uintptr_t watch_group(
     const c10::intrusive_ptr<c10d::Backend>& backend, const py::object& memory, uintptr_t address, int64_t rank,
     int64_t size, int64_t head, int64_t stride, int64_t ring, int64_t text, int64_t text_words) {

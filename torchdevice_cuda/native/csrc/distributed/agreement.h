@@ -1,4 +1,4 @@
-// What ranks of one host say that they do, for collectives that need no Python.
+// Comparison of the collectives that ranks of one host call, for collectives that need no Python.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +15,7 @@
 
 namespace hostdevice {
 
-// The last to let go of it may be a thread without the interpreter.
+// Keep a Python object alive; the thread that releases it last may not hold the GIL.
 inline std::shared_ptr<py::object> hold(const py::object& object) {
   return {new py::object(object), [](py::object* held) {
             const py::gil_scoped_acquire gil;
@@ -23,11 +23,11 @@ inline std::shared_ptr<py::object> hold(const py::object& object) {
           }};
 }
 
-// The memory of distributed/agreement.py, which has the layout: a rank writes its call down and looks at the others'.
+// The memory of distributed/agreement.py, which defines the layout: a rank writes its call and reads the others'.
 struct __attribute__((visibility("hidden"))) Agreement {
   std::atomic<uint64_t>* words;
   int64_t rank, size, head, stride, ring;
-  int64_t text, text_words;  // where a rank's part has its failure, and how long that may be
+  int64_t text, text_words;  // offset and capacity of the failure message in a rank's part
   std::shared_ptr<py::object> memory;
 
   // Compare an all_reduce with the other ranks' calls. Python reports what differs; equal calls are counted here.
@@ -50,7 +50,7 @@ struct __attribute__((visibility("hidden"))) Agreement {
     return true;
   }
 
-  // Return why the group failed, as the first of the ranks that know has it.
+  // Return why the group failed, from the first rank that recorded a reason.
   std::optional<std::string> failure() const {
     if (words[0].load() == 0) return std::nullopt;
     for (int64_t other = 0; other < size; ++other) {
@@ -79,7 +79,7 @@ struct __attribute__((visibility("hidden"))) Agreement {
   }
 };
 
-// The one of a group's backend, if it has one.
+// Return the agreement of a group's backend, or null.
 std::shared_ptr<const Agreement> agreement_of(const void* backend);
 void bind_agreement(py::module_& m);
 

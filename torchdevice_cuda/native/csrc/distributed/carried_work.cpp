@@ -22,8 +22,8 @@ namespace {
 using c10::ivalue::Future;
 using FuturePtr = c10::intrusive_ptr<Future>;
 
-// What nobody has waited for yet: torch.cuda.synchronize() does, since on a GPU collectives are in a stream. It holds
-// the work, which a program may drop, and lets go of it as soon as it is seen to be done.
+// Works that were not waited for: torch.cuda.synchronize() waits for them, since on a GPU collectives are in a stream.
+// The set keeps a work alive, even if the program drops it, until it is seen to be done.
 struct Pending {
   std::mutex lock;
   std::unordered_set<WorkPtr> works;
@@ -40,12 +40,12 @@ void forget(const WorkPtr& work) {
   p.works.erase(work);
 }
 
-// Whether works say how long they took.
+// Whether works measure their duration.
 std::atomic<bool> g_timed{false};
 using Clock = std::chrono::steady_clock;
 
-// The parts, what they wrote as device tensors, and what is left to do when all are there. NCCL's work is done when the
-// stream gets there; the host computes at once, so waiting is for the data.
+// Consists of Gloo's works, the device tensors that they write, and a function to call when all are done. NCCL's work
+// is done when the stream reaches it; here the host computes at once, so a wait is for the data.
 class CarriedWork final : public c10d::Work {
  public:
   CarriedWork(
@@ -83,13 +83,13 @@ class CarriedWork final : public c10d::Work {
 
   bool wait(std::chrono::milliseconds timeout) override {
     const auto kept = self();
-    // Functional collectives look for works that nobody has waited for.
+    // Functional collectives track works that were not waited for.
     if (c10d::allow_inflight_collective_as_graph_input()) c10d::unregister_work(kept);
     try {
       for (const auto& part : parts_) wait_for(part, timeout);
       settle();
     } catch (const py::error_already_set&) {
-      throw;  // a signal: the work goes on
+      throw;  // a signal: the work continues
     } catch (...) {
       forget(kept);
       rethrow();
@@ -102,12 +102,12 @@ class CarriedWork final : public c10d::Work {
     wait(kNoTimeout);
   }
 
-  // Not in every version of the interface.
+  // Only some versions of c10d::Work have this method.
   void blockCurrentStream() {
     wait(kNoTimeout);
   }
 
-  // From the call to the moment when somebody saw that it was done.
+  // Return the time from the call until completion was observed.
   float getDuration() const override {
     TORCH_CHECK(timed_, "getDuration only works if timing was enabled");
     const auto ended = ended_.load();
@@ -132,12 +132,12 @@ class CarriedWork final : public c10d::Work {
     return future_;
   }
 
-  // Whether it waits for a call of one other rank, and not for all.
+  // Whether it waits for a call of one other rank instead of all.
   bool arrives() const {
     return arrives_;
   }
 
-  // Whether it came to an end, as a number: 0 if it did. Not in every version of the interface.
+  // Return a future with 0 if the work succeeded. Only some versions of c10d::Work have this method.
   FuturePtr getFutureResult() {
     constexpr int64_t kDone = 0, kFailed = 2;
     auto told = c10::make_intrusive<Future>(c10::IntType::get());
@@ -150,7 +150,7 @@ class CarriedWork final : public c10d::Work {
     return c10::intrusive_ptr<CarriedWork>::reclaim_copy(this);
   }
 
-  // Once, by whoever comes first. It may ask for the interpreter, so nobody waits for it with that in hand.
+  // Runs once, in the first thread that calls it. It may need the GIL, so no thread waits for it while holding the GIL.
   void settle() {
     if (timed_) {
       int64_t unset = 0;
@@ -163,7 +163,7 @@ class CarriedWork final : public c10d::Work {
   }
 
   void wait_for(const WorkPtr& part, std::chrono::milliseconds timeout) {
-    // Work of several works looks at signals itself.
+    // A work of works checks signals itself.
     if (dynamic_cast<CarriedWork*>(part.get()) != nullptr)
       part->wait(timeout);
     else if (arrives_)
@@ -172,7 +172,7 @@ class CarriedWork final : public c10d::Work {
       wait_in_slices(part, timeout);
   }
 
-  // Rethrow an error: why the group failed where that is known. Where it is not, the other ranks are told this one.
+  // Rethrow an error: the reason why the group failed, if it is known. Otherwise report this error to the other ranks.
   [[noreturn]] void rethrow() {
     if (!agreement_) throw;
     const auto report = [&](const std::string& text) {
@@ -191,7 +191,7 @@ class CarriedWork final : public c10d::Work {
     }
   }
 
-  // After `come` has returned or thrown.
+  // Complete the future after `come` has returned or thrown.
   void complete(const FuturePtr& future, const std::function<void()>& come) {
     const auto kept = self();
     try {
@@ -210,7 +210,7 @@ class CarriedWork final : public c10d::Work {
     future->markCompleted(outputs_);
   }
 
-  // Have the future completed. Work that was sent or received knows no futures: a thread waits for it.
+  // Make sure that the future completes. Sends and receives have no futures, so a thread waits for them.
   void promise(const FuturePtr& future) {
     FuturePtr last;
     try {
@@ -218,7 +218,7 @@ class CarriedWork final : public c10d::Work {
     } catch (const c10::Error&) {
     }
     if (last) {
-      // It is called before the part itself counts as done: that is not to be waited for.
+      // The callback runs before the part itself counts as done, so it must not wait for the part.
       last->addCallback([kept = self(), future](Future& done) {
         kept->complete(future, [&] {
           if (done.hasError()) std::rethrow_exception(done.exception_ptr());
@@ -259,7 +259,7 @@ WorkPtr carried(
     others.assign(p.works.begin(), p.works.end());
     p.works.insert(work);
   }
-  // Those that are done, and were never waited for, go: they hold tensors.
+  // Release works that are done and were never waited for, because they hold tensors.
   for (const auto& other : others) other->isCompleted();
   return work;
 }
@@ -282,7 +282,7 @@ void wait_for_pending() {
     } catch (const py::error_already_set&) {
       throw;  // Ctrl-C
     } catch (const std::exception&) {
-      // It is told to whoever waits for the work itself.
+      // A wait for the work itself reports the error.
     }
   }
 }

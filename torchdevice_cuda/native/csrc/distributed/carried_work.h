@@ -1,4 +1,4 @@
-// Work of a process group that is done on CPU aliases of device tensors, as the program sees it.
+// Work of a process group on CPU aliases of device tensors, as the program sees it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,13 +15,13 @@ namespace hostdevice {
 using Finish = std::function<void()>;
 using AgreementPtr = std::shared_ptr<const Agreement>;
 
-// `arrives`: it waits for a call of one other rank, and not for all.
+// `arrives`: it waits for a call of one other rank instead of all.
 WorkPtr carried(
     std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, Finish finish, AgreementPtr agreement, bool arrives);
 void time_works(bool on);
-// Waits for what was begun and may not be done.
+// Wait for works that may not be done.
 void wait_for_pending();
-// Counts the works of all ranks that are not done.
+// Count the works of all ranks that are not done.
 size_t count_pending();
 
 }  // namespace hostdevice

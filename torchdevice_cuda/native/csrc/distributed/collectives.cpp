@@ -1,4 +1,4 @@
-// Collectives for Python: the work that the program sees, and the collective that is called most, without Python.
+// Collectives for Python: the work that the program sees, and all_reduce, which is called most, without Python.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/library.h>
@@ -30,7 +30,7 @@ Finish finishing(const py::object& finish) {
   };
 }
 
-// `group` is what watch_group returned for the work's backend, or 0.
+// `group` is the result of watch_group for the work's backend, or 0.
 WorkPtr carried_work(
     std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, const py::object& finish, uintptr_t group,
     bool arrives) {
@@ -42,12 +42,12 @@ WorkPtr carried_work(
 
 // ---- all_reduce ----------------------------------------------------------------------------------------------------
 
-// How many groups collect calls to make one work of them, which Python does.
+// Number of groups that coalesce calls into one work, which Python does.
 std::atomic<int> g_coalescing{0};
 std::unique_ptr<torch::Library> g_quick;
 std::optional<c10::OperatorHandle> g_slow;
 
-// What NCCL and Gloo both take as it is; there is nothing to refuse, to convert or to do afterwards.
+// Whether NCCL and Gloo both take the call unchanged: there is nothing to refuse, to convert or to do afterwards.
 bool is_plain(const at::Tensor& t, const c10d::ReduceOp& op, const c10d::ProcessGroup& group) {
   switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
     case c10d::ReduceOp::SUM:
@@ -76,7 +76,7 @@ bool is_plain(const at::Tensor& t, const c10d::ReduceOp& op, const c10d::Process
       g_coalescing.load(std::memory_order_relaxed) == 0 && !captures_underway();
 }
 
-// Releases differ in the arguments after the third, of which the last is the timeout.
+// Releases differ in the arguments after the third; the last is the timeout.
 void quick_allreduce(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const auto count = op.schema().arguments().size();
   const auto args = torch::jit::last(*stack, count);
@@ -104,7 +104,7 @@ void quick_allreduce(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::
   torch::jit::push(*stack, tensors, c10::IValue(std::move(work)));
 }
 
-// `slow` is an operator with the same arguments, for calls that are not plain; without one, torch's own kernel is back.
+// `slow` is an operator with the same arguments, for calls that are not plain; without one, restore torch's own kernel.
 void use_quick_allreduce(const std::optional<std::string>& slow) {
   g_quick.reset();
   g_slow.reset();

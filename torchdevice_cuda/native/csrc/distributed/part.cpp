@@ -1,4 +1,4 @@
-// Collectives, and torch.distributed's other parts.
+// Collectives and other parts of torch.distributed.
 #include <torch/csrc/utils/pybind.h>
 
 #include "bindings/module.h"

@@ -1,5 +1,5 @@
-// Tensors of the device in messages of torch.distributed.rpc. TensorPipe sends memory through channels between devices,
-// and a CPU build has channels for the CPU only: this one says that it is CUDA's, and is a channel of the CPU's inside.
+// Device tensors in messages of torch.distributed.rpc. TensorPipe sends memory through channels between devices, and a
+// CPU build has channels for the CPU only: this one claims to be CUDA's, and uses a CPU channel.
 #include "bindings/module.h"
 
 #if __has_include(<tensorpipe/tensorpipe.h>)
@@ -22,7 +22,7 @@
 
 #include "runtime/device.h"
 
-// TensorPipe's own, whose header PyTorch does not ship: the order of its functions is what counts.
+// TensorPipe's class, whose header PyTorch does not ship: the order of its virtual functions matters.
 namespace tensorpipe::channel {
 class Channel {
  public:
@@ -52,7 +52,7 @@ struct DeviceBuffer {
   }
 };
 
-// The same memory, as the CPU's channels take it.
+// Return the memory as a CPU buffer.
 tensorpipe::Buffer of_host(const tensorpipe::Buffer& buffer) {
   if (buffer.device().type == tensorpipe::kCpuDeviceType) return buffer;
   tensorpipe::CpuBuffer made;
@@ -86,7 +86,7 @@ class HostChannel final : public Channel {
 class HostChannels final : public Channels {
  public:
   HostChannels() : host_(tensorpipe::channel::basic::create()) {
-    // One word for all: each may be sent to each, and a map may name the CPU.
+    // One descriptor for all devices: each can send to each, and a device map may name the CPU.
     devices_.emplace(tensorpipe::Device{tensorpipe::kCpuDeviceType, 0}, "host memory");
     for (int i = 0; i < device_count(); ++i)
       devices_.emplace(tensorpipe::Device{tensorpipe::kCudaDeviceType, i}, "host memory");
@@ -145,12 +145,12 @@ class Converter final : public rpc::TensorpipeDeviceTypeConverter {
   }
 };
 
-// The registry forgets nothing: what is not to be used is not viable.
+// The registry cannot remove a channel, so a disabled one is not viable.
 void send_tensors(bool on) {
   static const Converter converter;
   static const rpc::TensorpipeDeviceTypeConverter* before = rpc::getDeviceTypeConverter(kType);
   static const bool registered [[maybe_unused]] = [] {
-    // A CUDA build has its own of this name, which is not viable without a GPU.
+    // A CUDA build has its own channel of this name, which is not viable without a GPU.
     const auto registry = rpc::TensorPipeChannelRegistry();
     registry->Register(registry->Has("cuda_basic") ? "cuda_of_host_memory" : "cuda_basic", [] {
       return std::make_unique<rpc::ChannelRegistration>(

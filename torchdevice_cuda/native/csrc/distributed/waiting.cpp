@@ -16,10 +16,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long a wait goes on without a look at the program's signals.
+// Time between two checks of the program's signals.
 constexpr std::chrono::milliseconds kSlice{100};
 
-// Run the program's signal handlers: Ctrl-C ends a wait for a rank that does not come.
+// Run the program's signal handlers: Ctrl-C ends a wait for a rank that does not arrive.
 void check_signals() {
   if (!Py_IsInitialized()) return;
   const py::gil_scoped_acquire gil;
@@ -42,7 +42,7 @@ void wait_in_slices(const WorkPtr& part, std::chrono::milliseconds timeout) {
       return;
     } catch (const c10::Error&) {
       if (part->isCompleted()) {
-        part->wait(kNoTimeout);  // its own error, if it has one
+        part->wait(kNoTimeout);  // throws its own error, if it has one
         return;
       }
       if (is_limited && Clock::now() >= end) throw;
@@ -51,7 +51,7 @@ void wait_in_slices(const WorkPtr& part, std::chrono::milliseconds timeout) {
   }
 }
 
-// A thread waits, and this one looks at signals.
+// Let another thread wait, while this one checks signals.
 void wait_for_arrival(const WorkPtr& part, std::chrono::milliseconds timeout) {
   if (!is_main_thread()) {
     part->wait(timeout);
@@ -73,7 +73,7 @@ void wait_for_arrival(const WorkPtr& part, std::chrono::milliseconds timeout) {
     }
     {
       const std::lock_guard<std::mutex> lock(arrival->lock);
-      // Letting go of it may take the interpreter, which may have ended.
+      // Leak it if the wait was abandoned: releasing it may need the interpreter, which may have ended.
       if (arrival->is_abandoned)
         (void)held.release();
       else

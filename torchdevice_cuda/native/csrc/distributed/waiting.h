@@ -1,4 +1,4 @@
-// Waits for work of a process group that end for the program's signals, too.
+// Waits for work of a process group that signals can interrupt.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -9,9 +9,9 @@ namespace hostdevice {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// Wait for work of all ranks. A timeout of its own throws, and the work goes on.
+// Wait for work of all ranks. If the timeout expires, throw; the work continues.
 void wait_in_slices(const WorkPtr& part, std::chrono::milliseconds timeout);
-// Wait for what is sent or received: Gloo closes the group's connections when a timeout of its own is over.
+// Wait for a send or receive: Gloo closes the group's connections when a timeout of its own expires.
 void wait_for_arrival(const WorkPtr& part, std::chrono::milliseconds timeout);
 
 }  // namespace hostdevice

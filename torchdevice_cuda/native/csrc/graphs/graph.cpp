@@ -23,7 +23,7 @@ namespace {
 using c10::IValue;
 using torch::jit::Stack;
 
-// The device that a call computes on.
+// Return the device that a call computes on.
 c10::DeviceIndex device_of_call(const Facts& f, c10::ArrayRef<IValue> arguments) {
   c10::DeviceIndex index = -1;
   for (const auto i : f.interesting) {
@@ -37,13 +37,14 @@ c10::DeviceIndex device_of_call(const Facts& f, c10::ArrayRef<IValue> arguments)
   return index < 0 ? t_current_device : index;
 }
 
-// Whether a call does something on the device: it may only look at a tensor's shape, or change that.
+// Whether a call does work on the device, rather than read or change a tensor's shape.
 bool computes(const c10::OperatorHandle& op, const Facts& f) {
   if (op.hasTag(at::Tag::inplace_view)) return false;
   return f.writes || f.tensor_returns || f.returns == 0;
 }
 
-// Indices that would be copied to the GPU; of a mask the elements would be counted, which is refused as a wait.
+// Whether indices would be copied to the GPU. A mask's elements would be counted, which is refused as a
+// synchronization.
 bool is_indexed_by_host(const IValue& indices) {
   bool any = false;
   each_tensor(indices, Kind::OptionalTensorList, [&](const at::Tensor& t) {
@@ -109,7 +110,7 @@ void Recording::call(
     const std::lock_guard<std::mutex> lock(mutex_);
     each_tensor(arguments[i], f.args[i].kind, [&](const at::Tensor& t) { journal_.keep(t); });
   }
-  // What the host has, it may look at before a replay.
+  // Restore host memory after the call, because the host may read it before a replay.
   Journal hosts;
   for (const auto i : f.interesting)
     if (f.args[i].changed)
@@ -186,7 +187,7 @@ void Graph::register_generator(const at::Generator& generator) {
     if (given.shares_state(impl_of(g.state))) return;
   Drawn drawn{at::Generator(given.graphsafe_get_state())};
   if constexpr (kEachGraphKeepsSeeds) {
-    // In memory of the default stream.
+    // Allocate from the default stream.
     const auto stream = exchange_stream(device_, 0);
     const auto restore = c10::make_scope_exit([&] { exchange_stream(device_, stream); });
     for (auto& kept : drawn.kept) kept = allocate(sizeof(int64_t), device_);
@@ -220,7 +221,7 @@ bool Graph::takes_current_stream() const {
   return recording_ && stream_state(index, current_stream(index)).capture.load() == recording_->id();
 }
 
-// The program's memory and generators are as they were.
+// Restore the program's memory and generators.
 void Graph::leave_capture() {
   for (auto& g : generators_) g.words = impl_of(g.state).end_capture();
   pool_end(device_, pool_);
@@ -238,7 +239,7 @@ void Graph::end() {
   captured_ = true;
 }
 
-// Memory that was given back to the system since: what would be an illegal access there would end the process here.
+// Check for memory that was released to the system since: an illegal access on a GPU would end the process here.
 void Graph::check_memory() const {
   for (const void* p : addresses_)
     if (p && !addresses().find(p)) throw_capture_error(CaptureError::IllegalAddress);
@@ -270,12 +271,12 @@ void Graph::abandon() {
   if (!recording_) return;
   try {
     end();
-  } catch (const c10::Error&) {  // who drops a capture that failed has been told
+  } catch (const c10::Error&) {  // the failure of this capture was reported before
   }
 }
 
 void Graph::reset() {
-  if (recording_) return;  // it goes on, as on CUDA
+  if (recording_) return;  // the capture continues, as on CUDA
   nodes_.clear();
   addresses_.clear();
   captured_ = false;

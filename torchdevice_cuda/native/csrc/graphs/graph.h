@@ -1,4 +1,4 @@
-// A graph: calls that were captured once and are replayed many times, into the same memory.
+// Graphs: calls that are captured once and replayed many times, into the same memory.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -18,7 +18,7 @@
 
 namespace hostdevice {
 
-// A capture, with what it has recorded.
+// A capture and the calls that it has recorded.
 class Recording final : public Capture {
  public:
   using Capture::Capture;
@@ -28,13 +28,13 @@ class Recording final : public Capture {
       const c10::OperatorHandle& op, const Facts& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
       torch::jit::Stack* stack);
   void add(std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes) override;
-  // The same of something that was given memory.
+  // Add work that allocated memory.
   void add_with_memory(
       std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes, CapturedAllocations tape);
 
-  // A call of somebody else's code over device memory: from here on it is made, until it has ended.
+  // Begin a call of other code over device memory, which runs until end_foreign().
   void begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& memory);
-  // `again` makes it again; null if it failed.
+  // `again` repeats the call; null if it failed.
   void end_foreign(c10::DeviceIndex index, std::function<void()> again);
 
   Journal& journal() {
@@ -43,10 +43,10 @@ class Recording final : public Capture {
   std::vector<Node> take_nodes();
 
  private:
-  std::mutex mutex_;  // forward and backward are on different threads
+  std::mutex mutex_;  // forward and backward run on different threads
   Journal journal_;
   std::vector<Node> nodes_;
-  std::vector<const void*> foreign_;  // memory of the call that is being made
+  std::vector<const void*> foreign_;  // memory of the current foreign call
   CapturedAllocations foreign_tape_;
 };
 
@@ -57,19 +57,19 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // On the current stream of the current device. The graph holds the pool until it is reset.
+  // Begin on the current stream of the current device. The graph keeps the pool until it is reset.
   void begin(PoolId pool, CaptureMode mode);
-  // Raises what is wrong with the capture; it has ended then, too.
+  // End the capture; throw if it is invalid.
   void end();
   void replay();
   void reset();
 
-  // A generator whose draws are replayed too.
+  // Add a generator whose draws are replayed too.
   void register_generator(const at::Generator& generator);
 
   // Whether the calling thread's current stream is the one that the capture began on.
   bool holds_current_stream() const;
-  // Whether it takes part at all.
+  // Whether the current stream takes part in the capture.
   bool takes_current_stream() const;
 
   bool capturing() const {
@@ -78,21 +78,21 @@ class Graph {
   bool captured() const {
     return captured_;
   }
-  // What the calls are called, in order.
+  // Return the names of the calls, in order.
   std::vector<std::string> names() const;
 
  private:
   void leave_capture();
-  // Ends a capture that nobody can end any more.
+  // End a capture that the program can no longer end.
   void abandon();
   void check_memory() const;
 
   std::shared_ptr<Recording> recording_;
-  // A generator's state, which another may have later, and what the graph draws from it.
+  // A generator's state, which another generator may get later, and the number of words that the graph draws from it.
   struct Drawn {
     at::Generator state;
     uint64_t words = 0;
-    std::array<c10::DataPtr, 2> kept = {};  // seed and offset, where each graph has its own
+    std::array<c10::DataPtr, 2> kept = {};  // seed and offset, in versions in which each graph has its own
   };
   std::vector<Drawn> generators_;
   c10::DeviceIndex device_ = 0;
@@ -100,10 +100,10 @@ class Graph {
   bool holds_pool_ = false, captured_ = false;
   std::mutex replaying_;
   std::vector<Node> nodes_;
-  std::vector<const void*> addresses_;  // of memory that is somebody else's
+  std::vector<const void*> addresses_;  // of memory that does not belong to the graph
 };
 
-// From here on calls are recorded while a capture is underway.
+// Record calls while a capture is underway, from now on.
 void install_recording();
 
 }  // namespace hostdevice

@@ -8,7 +8,7 @@ namespace {
 
 using Ranges = std::map<char*, char*>;
 
-// The parts of a range that are in none of these.
+// Return the parts of a range that are in none of these ranges.
 std::vector<std::pair<char*, char*>> outside(const Ranges& ranges, char* begin, char* end) {
   std::vector<std::pair<char*, char*>> parts;
   auto it = ranges.upper_bound(begin);

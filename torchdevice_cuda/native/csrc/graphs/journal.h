@@ -1,7 +1,7 @@
-// What a capture may not change: kept before it is written, put back when the capture ends.
+// Memory that a capture may not change: saved before a write, restored when the capture ends.
 //
-// On a GPU nothing runs while a graph is captured. Here the kernels do run, since what they return has to have a shape
-// and memory, and some look at elements to say which. So whatever they write that is not the capture's own is kept.
+// On a GPU nothing runs while a graph is captured. Here the kernels run, since their results need a shape and memory,
+// and some shapes depend on elements. So memory that they write is saved, unless the capture allocated it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,13 +14,13 @@ namespace hostdevice {
 
 class Journal {
  public:
-  // Memory that was handed out during the capture: nobody knows what is in it before a replay.
+  // Add memory that was allocated during the capture: its contents are undefined before a replay.
   void add_own(char* begin, size_t bytes);
-  // The tensor's elements are going to be written.
+  // Save the tensor's elements, before they are written.
   void keep(const at::Tensor& tensor);
-  // The same of memory that stays where it is until the capture ends.
+  // Save memory that stays valid until the capture ends.
   void keep(char* begin, char* end);
-  // Everything is as it was; the capture's own memory is empty.
+  // Restore all saved memory and fill the capture's own memory with zeros.
   void put_back();
 
  private:
@@ -32,7 +32,7 @@ class Journal {
 
   std::map<char*, char*> own_, known_;  // begin to end; parts do not overlap
   std::vector<Kept> kept_;
-  std::vector<c10::Storage> holding_;  // so that what was kept can be put back
+  std::vector<c10::Storage> holding_;  // keeps saved memory alive
 };
 
 }  // namespace hostdevice

@@ -24,7 +24,7 @@ at::Tensor copy_of_number(const at::Tensor& t) {
   return copy;
 }
 
-// What the thread's allocations come from, for the time of a call.
+// Makes the thread's allocations return the captured addresses during a call.
 struct Playing {
   explicit Playing(const CapturedAllocations& tape) : saved(t_tape) {
     t_tape = {nullptr, &tape, 0};
@@ -62,7 +62,7 @@ Node::Node(
       addresses_(std::move(addresses)),
       tape_(std::move(tape)) {}
 
-// Whether the CPU's kernel is all that the device's does, with these arguments.
+// Whether the device's kernel does nothing but call the CPU kernel, with these arguments.
 bool Node::computes_on_cpu(const Facts& f, c10::ArrayRef<IValue> arguments) const {
   if (!f.straight || keys_ != c10::DispatchKeySet(kDense)) return false;
   bool plain = true, any_cpu = false;
@@ -95,7 +95,7 @@ void Node::freeze(const Facts& f, c10::ArrayRef<IValue> arguments) {
     arguments_.push_back(map_tensors(arguments[i], fact.kind, [&](const at::Tensor& t) {
       if (!is_device_tensor(t)) {
         numbers_ = true;
-        // A number goes to the kernel by its value; memory of the host's is read when it is replayed.
+        // A scalar is passed by value; other host memory is read at each replay.
         return t.dim() == 0 && !f.mixes && !fact.changed ? copy_of_number(t) : t;
       }
       if (!is_plain(t)) return t;
@@ -147,7 +147,7 @@ void Node::replay() const {
     each_result(v, [&](const at::Tensor& t) {
       if (expected == results_.end()) return;
       const Result& r = *expected++;
-      // A kernel that was given other memory this time.
+      // The kernel got other memory this time: copy the result to its captured address.
       if (!r.address || !t.has_storage() || t.storage().data() == r.address) return;
       TORCH_INTERNAL_ASSERT(t.storage().nbytes() == r.bytes, name_, " gave a result of another size when replayed");
       std::memcpy(r.address, t.storage().data(), r.bytes);

@@ -1,4 +1,4 @@
-// One recorded call: a kernel, its arguments, and the memory that it was given.
+// One recorded call: a kernel, its arguments, and the memory that it allocated.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -17,26 +17,26 @@ struct Facts;
 
 class Node {
  public:
-  // A call that has been made: its arguments as they are after it, its results.
+  // A call that has run: its arguments as they are afterwards, and its results.
   Node(
       const c10::OperatorHandle& op, const Facts& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
       c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results, CapturedAllocations tape);
-  // Something else that is done on the device.
+  // Other work on the device.
   Node(
       std::string name, std::function<void()> work, std::vector<const void*> addresses = {},
       CapturedAllocations tape = {}, bool computes = true);
 
-  // Below autograd, with the thread's device set back by the caller.
+  // Run below autograd; the caller restores the thread's device.
   void replay() const;
 
   const std::string& name() const {
     return name_;
   }
-  // Events and sleeps do not: they tell profilers themselves.
+  // False for events and sleeps, which report themselves to profilers.
   bool computes() const {
     return computes_;
   }
-  // Of a copy: what profilers call it, or null, and how much it copies.
+  // For a copy: its name in profiles, or null, and its size.
   const char* copied_as() const {
     return copied_as_;
   }
@@ -46,7 +46,7 @@ class Node {
   c10::DeviceIndex device() const {
     return index_;
   }
-  // Addresses of device memory that it reads or writes besides its own.
+  // Addresses of device memory that it reads or writes, other than its own.
   const std::vector<const void*>& addresses() const {
     return addresses_;
   }
@@ -66,13 +66,13 @@ class Node {
   std::function<void()> work_;
   c10::DispatchKeySet keys_;
   c10::DeviceIndex index_ = 0;
-  bool on_cpu_ = false;  // straight to the CPU's kernel, on aliases that are made
+  bool on_cpu_ = false;  // calls the CPU kernel directly, with prepared aliases
   bool computes_ = true;
   const char* copied_as_ = nullptr;
   int64_t copied_ = 0;
-  bool numbers_ = false;  // some of its arguments are CPU numbers
+  bool numbers_ = false;  // some arguments are CPU scalars
   torch::jit::Stack arguments_;
-  std::vector<Result> results_;  // in the order of what the kernel returns, lists laid flat
+  std::vector<Result> results_;  // in the order of the kernel's results, lists flattened
   std::vector<const void*> addresses_;
   CapturedAllocations tape_;
 };

@@ -1,4 +1,4 @@
-// Graphs for Python. Whatever may wait for a lock or compute gives up the interpreter first.
+// Graphs for Python. Functions that may wait for a lock or compute release the GIL first.
 #include "graphs/graph.h"
 
 #include <torch/csrc/Generator.h>
@@ -20,7 +20,7 @@ namespace hostdevice {
 
 namespace {
 
-// Python's part of a node. The last to let go may not hold the interpreter.
+// Wrap a node's Python function. The thread that releases it last may not hold the GIL.
 std::function<void()> again(const py::object& function) {
   if (function.is_none()) return {};
   const std::shared_ptr<py::object> kept(new py::object(function), [](py::object* held) {
@@ -33,7 +33,7 @@ std::function<void()> again(const py::object& function) {
   };
 }
 
-// Python knows a storage by where it is.
+// Python identifies a storage by its address.
 std::vector<c10::StorageImpl*> storages_at(const std::vector<uintptr_t>& addresses) {
   std::vector<c10::StorageImpl*> out;
   for (const auto address : addresses) out.push_back(reinterpret_cast<c10::StorageImpl*>(address));

@@ -1,15 +1,15 @@
-// How CUDA's tools number what they show.
+// Numbers that CUDA's tools show.
 #pragma once
 
 #include <string_view>
 
 namespace hostdevice {
 
-// CUPTI's numbers of streams: a context's own streams begin with 7, those that a program makes come later.
+// CUPTI's stream IDs: a context's own streams begin with 7, those that a program creates come later.
 constexpr int kDefaultStream = 7;
 constexpr int kFirstStream = 13;
 
-// CUPTI's numbers of the runtime's functions (cupti_runtime_cbid.h); 0 for none.
+// Return CUPTI's ID of a runtime function (cupti_runtime_cbid.h); 0 if it has none.
 constexpr int callback_id(std::string_view function) {
   constexpr struct {
     std::string_view function;
@@ -26,7 +26,7 @@ constexpr int callback_id(std::string_view function) {
   return 0;
 }
 
-// What CUPTI calls waiting, by the function that waits; null for others.
+// Return CUPTI's name of a synchronization, by the function that waits; null for others.
 constexpr const char* kind_of_wait(std::string_view function) {
   if (function == "cudaStreamSynchronize") return "Stream Sync";
   if (function == "cudaDeviceSynchronize") return "Context Sync";

@@ -1,5 +1,5 @@
-// The profilers of PyTorch that time operators with events of the device: torch.autograd.profiler's with a device and
-// without Kineto, the one before that, and emit_nvtx.
+// PyTorch's profilers that time operators with device events: torch.autograd.profiler with a device and without Kineto,
+// its predecessor, and emit_nvtx.
 #include <torch/csrc/profiler/stubs/base.h>
 
 #include <c10/util/ApproximateClock.h>
@@ -48,7 +48,7 @@ struct Stubs final : torch::profiler::impl::ProfilerStubs {
     constexpr double kMicroseconds = 1e3;
     return static_cast<float>(event_elapsed_ms(state(*event), state(*event2)) * kMicroseconds);
   }
-  // Ranges and marks of NVTX: nobody listens here.
+  // NVTX ranges and marks: nothing collects them here.
   void mark(const char*) const override {}
   void rangePush(const char*) const override {}
   void rangePop() const override {}

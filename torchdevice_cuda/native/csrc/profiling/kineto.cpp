@@ -1,6 +1,6 @@
-// Kineto's view of the device. It is what PyTorch's profiler collects with: where it would ask CUPTI what a GPU did, it
-// asks those who registered with it. What is handed over here, it merges with the operators and the program's ranges,
-// so that events, tables and traces are made by PyTorch's own code.
+// The device's activities for Kineto, with which PyTorch's profiler collects. Kineto queries registered profilers where
+// it would query CUPTI about a GPU. It merges these activities with operators and the program's ranges, so that
+// PyTorch's own code creates events, tables and traces.
 #include "compat.h"
 #include "profiling/profiler.h"
 
@@ -34,9 +34,9 @@ namespace {
 using libkineto::ActivityType;
 using libkineto::GenericTraceActivity;
 
-// Of devices that come after every process, as Kineto numbers them.
+// Kineto's sort index of devices, which come after every process.
 constexpr int64_t kAfterProcesses = 5000000;
-// CUDA makes one for each device.
+// CUDA creates one context per device.
 constexpr int kContext = 1;
 
 std::mutex g_properties_mutex;
@@ -64,7 +64,7 @@ const std::set<ActivityType>& known_types() {
   return *types;
 }
 
-// One profile, from its warm-up until it is looked at.
+// One profile, from its warm-up until its results are read.
 class Session final : public libkineto::IActivityProfilerSession {
  public:
   explicit Session(std::set<ActivityType> types) : types_(std::move(types)) {}
@@ -107,7 +107,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     describe(logger, begin);
   }
 
-  // Those of more devices than the first are told in `describe`; without this one there would be rows for 16.
+  // `describe` reports the other devices; without this one Kineto would write rows for 16.
   std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override {
     return std::make_unique<libkineto::DeviceInfo>(device_info(0));
   }
@@ -146,12 +146,12 @@ class Session final : public libkineto::IActivityProfilerSession {
   }
 
   GenericTraceActivity& emplace(ActivityType type, const std::string& name) {
-    // A span of its own would be one more row that a GPU's traces do not have.
+    // Share one span: another would add a row that a GPU's traces do not have.
     static const auto* span = new libkineto::TraceSpan(0, 0, "virtual GPU");
     return made_.emplace_back(*span, type, name);
   }
 
-  // A stream does one thing after the other, also where several threads compute for it at once.
+  // A stream runs one activity after the other, even if several threads compute for it at once.
   int64_t begins_in(const Stream& stream, int64_t start) {
     return std::max(start, free_[stream]);
   }
@@ -160,7 +160,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     int64_t start = unix_ns(a.start);
     int64_t end = std::max(unix_ns(a.end), start);
     const auto* op = a.op ? linked(static_cast<int32_t>(a.op)) : nullptr;
-    // The operator's times were converted by another clock: what it did is in it.
+    // The operator's times were converted by another clock: clamp the activity to them.
     if (op) {
       const int64_t last = op->timestamp() + std::max<int64_t>(op->duration(), 0);
       start = std::clamp(start, op->timestamp(), last);
@@ -206,7 +206,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     if (a.range && types_.count(ActivityType::GPU_USER_ANNOTATION)) extend_range(a.range, work, linked);
   }
 
-  // Waiting, as a row of the device's.
+  // Add a synchronization as a row of the device.
   void add_wait(const Activity& a, int64_t start, int64_t end) {
     const char* kind = kind_of_wait(a.name);
     if (!kind || !types_.count(ActivityType::CUDA_SYNC)) return;
@@ -238,7 +238,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     activity.flow.start = starts;
   }
 
-  // On each stream a range lasts from the first to the last of what was given to the device in it.
+  // On each stream a range lasts from the first to the last activity launched in it.
   void extend_range(uint64_t id, const GenericTraceActivity& work, const Linked& linked) {
     const auto* opened = linked(static_cast<int32_t>(id));
     if (!opened) return;
@@ -276,7 +276,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   bool running_ = false;
   std::unique_ptr<c10::ApproximateClockToUnixTimeConverter> clock_;
   std::vector<Activity> activities_;
-  std::deque<GenericTraceActivity> made_;  // whose addresses stay
+  std::deque<GenericTraceActivity> made_;  // a deque, so that addresses stay valid
   std::map<Stream, int64_t> free_;
   std::map<Stream, int> streams_;
   std::map<c10::DeviceIndex, unsigned> sides_;
@@ -308,9 +308,11 @@ class Profiler final : public libkineto::IActivityProfiler {
 
 void install_kineto() {
   auto& kineto = libkineto::api();
-  // Before PyTorch does, which would have it look for NVIDIA's driver, and complain that there is none.
+  // Initialize Kineto before PyTorch does, which would make it look for NVIDIA's driver and complain that there is
+  // none.
   if (!kineto.isProfilerRegistered()) {
-    // A CUDA build's asks the runtime for devices all the same, whenever it writes a trace. The level is read here.
+    // The Kineto of a CUDA build still queries the runtime for devices whenever it writes a trace. The log level is
+    // read here.
     constexpr const char* kLevel = "KINETO_LOG_LEVEL";
     const bool quiet = !std::getenv(kLevel);
     if (quiet) setenv(kLevel, "5", 1);
@@ -330,7 +332,7 @@ void describe_devices(std::string text) {
 }  // namespace hostdevice
 #else
 namespace hostdevice {
-// A PyTorch without Kineto, or whose Kineto cannot be extended: profiles are of the host.
+// PyTorch without Kineto, or with one that cannot be extended: profiles contain the host only.
 void install_kineto() {}
 void describe_devices(std::string) {}
 }  // namespace hostdevice

@@ -5,11 +5,11 @@
 
 namespace hostdevice {
 
-// Have PyTorch's profilers ask the device, too: Kineto, and those that time operators with events.
+// Register the device with PyTorch's profilers: Kineto, and those that time operators with events.
 void install_kineto();
 void install_event_profiling();
 
-// What traces say of the devices, in JSON: an object for each, with commas between.
+// Set the device properties of traces, in JSON: an object for each device, with commas between.
 void describe_devices(std::string properties);
 
 }  // namespace hostdevice

@@ -1,4 +1,4 @@
-// Quantised tensors.
+// Quantized tensors.
 #include "bindings/part.h"
 #include "operators/registration.h"
 

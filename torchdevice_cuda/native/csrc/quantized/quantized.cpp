@@ -1,4 +1,4 @@
-// Operators of quantised tensors that CUDA has from cuDNN: of signed bytes, and with 0 for every zero point.
+// Quantized operators that CUDA has from cuDNN: for signed bytes, with 0 for every zero point.
 #include <ATen/core/Tensor.h>
 #include <ATen/native/quantized/PackedParams.h>
 #include <ATen/ops/_make_per_tensor_quantized_tensor.h>
@@ -27,7 +27,7 @@ namespace {
 using at::Tensor;
 using Lengths = torch::List<int64_t>;
 
-// In this order it is looked at, and what is no signed byte is refused in the words of PyTorch.
+// Raise PyTorch's error for the first tensor that is not of signed bytes.
 void check_bytes(std::initializer_list<Tensor> tensors) {
   for (const Tensor& t : tensors) t.data_ptr<int8_t>();
 }
@@ -85,10 +85,10 @@ struct LinearWeight final : LinearPackedParamsBase {
 
  private:
   Tensor computed(const Tensor& input, double scale, int64_t zero, bool relu) {
-    // Rows, of whatever else was given.
+    // View the input as rows.
     const Tensor rows = input.view({1, input.size(0), input.size(-1)}).squeeze(0);
     check_bytes({input, weight_});
-    // What there is of a bias is not added: an H200 gives the same with one as without.
+    // The bias is not added: an H200 returns the same with one as without.
     Tensor sum = at::mm(bytes_of(rows), bytes_of(weight_).t());
     if (relu) sum.relu_();
     return rounded(sum.mul_(input.q_scale() * weight_.q_scale() / scale), scale, zero);
@@ -108,7 +108,7 @@ Tensor linear(Tensor input, const c10::intrusive_ptr<LinearPackedParamsBase>& we
 }
 
 struct ConvolutionWeight final : ConvPackedParamsBase<2> {
-  // Channels are many times four: there are more of them than were given.
+  // Channels are padded to a multiple of four.
   ConvolutionWeight(Tensor weight, OptTensor bias, Lengths stride, Lengths padding, Lengths dilation)
       : given_(weight.size(0)),
         bias_(std::move(bias)),
@@ -163,7 +163,7 @@ struct ConvolutionWeight final : ConvPackedParamsBase<2> {
     if (const auto more = (4 - input.size(1) % 4) % 4) bytes = at::pad(bytes, {0, 0, 0, 0, 0, more}, "constant", 0);
     Tensor sum = at::convolution(
         bytes, bytes_of(weight_), std::nullopt, stride_.vec(), padding_.vec(), dilation_.vec(), false, {0, 0}, 1);
-    // The sum of products is one of integers; what follows is one of numbers.
+    // Products are summed as integers; the rest is computed in floating point.
     const double multiplier = input.q_scale() * weight_.q_scale();
     if (bias_.has_value()) sum.add_(bias_->to(at::kDouble).div_(multiplier).view({1, -1, 1, 1}));
     if (relu) sum.relu_();
@@ -193,7 +193,7 @@ c10::intrusive_ptr<ConvPackedParamsBase<2>> convolution_prepack(
   return c10::make_intrusive<ConvolutionWeight>(
       std::move(weight), std::move(bias), std::move(stride), std::move(padding), std::move(dilation));
 }
-// One row.
+// A one-dimensional convolution is one row.
 c10::intrusive_ptr<ConvPackedParamsBase<2>> line_prepack(
     Tensor weight, OptTensor bias, const Lengths& stride, const Lengths& padding, const Lengths& dilation,
     int64_t groups) {
@@ -240,7 +240,7 @@ Tensor pool(
   const Tensor made = at::_make_per_tensor_quantized_tensor(most.to(at::kChar), q.q_scale(), q.q_zero_point());
   return q.dim() == 4 ? made.contiguous(at::MemoryFormat::ChannelsLast) : made;
 }
-// These compute with numbers.
+// These compute in floating point.
 Tensor gelu(const Tensor& q, c10::string_view approximate) {
   const Tensor made = at::gelu(q.dequantize(), approximate);
   return at::quantize_per_tensor(made, q.q_scale(), q.q_zero_point(), q.scalar_type());
@@ -267,12 +267,12 @@ void register_quantized(Registrar& registrar) {
   quantized.impl_where_known("quantized_max_pool2d", TORCH_FN(pool));
   quantized.impl_where_known("gelu", TORCH_FN(gelu));
   quantized.impl_where_known("_adaptive_avg_pool2d", TORCH_FN(adaptive_avg_pool2d));
-  // The CPU's would ask the CPU for what only quantised tensors of the device refuse.
+  // The CPU kernel would request on the CPU what only quantized tensors of the device refuse.
   quantized.on_host("empty_like", TORCH_FN(at::native::empty_like_quantized));
   quantized.on_host("empty_quantized", TORCH_FN(at::native::empty_quantized));
 
-  // Kernels of one operator have one signature, and the CPU's is not the same in all releases: called by stack, there
-  // is none to compare.
+  // Kernels of one operator have one signature, and the CPU kernel's differs between releases. Kernels called by stack
+  // have no signature to compare.
   Registrar others(kQuantized, "quantized");
   others.impl("add", &call_by_stack<decltype(TORCH_FN(add<false>))>);
   others.impl("add_relu", &call_by_stack<decltype(TORCH_FN(add<true>))>);

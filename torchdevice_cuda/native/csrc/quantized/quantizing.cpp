@@ -1,4 +1,4 @@
-// Numbers as integers and back, as CUDA's kernels do it: they divide by the scale, where the CPU multiplies.
+// Quantization and dequantization as in CUDA's kernels: they divide by the scale, where the CPU multiplies.
 #include "quantized/quantizing.h"
 
 #include <ATen/Dispatch.h>
@@ -20,7 +20,7 @@ namespace {
 
 using at::Tensor;
 
-// Elements that are worth a thread.
+// Grain size, in elements.
 constexpr int64_t kGrain = 32768;
 
 template <class... A>
@@ -32,12 +32,12 @@ Tensor by_cpu(const char* name, const char* overload, c10::DispatchKey key, cons
   return std::move(stack.back()).toTensor();
 }
 
-// How many elements lie between two of a channel's neighbours, and how many channels there are: one, if it is all.
+// The number of channels (1 if per tensor), and the number of consecutive elements of a channel.
 struct Channels {
   Tensor scales, zeros;
   int64_t count, inner;
 };
-// Empty where the CPU computes as CUDA does: bits in parts of a byte, and zero points that are no integers.
+// None where the CPU computes as CUDA does: elements smaller than a byte, and zero points that are not integers.
 std::optional<Channels> channels_of(const Tensor& q) {
   const auto type = q.scalar_type();
   if (type != at::kQInt8 && type != at::kQUInt8 && type != at::kQInt32) return std::nullopt;
@@ -51,7 +51,7 @@ std::optional<Channels> channels_of(const Tensor& q) {
       q.size(axis), std::max<int64_t>(q.stride(axis), 1)};
 }
 
-// Calls f(first, end, scale, zero point) for runs of elements of one channel.
+// Call f(first, end, scale, zero point) for runs of elements of one channel.
 template <class F>
 void each_run(const Tensor& q, const Channels& channels, F f) {
   const bool one = !channels.scales.defined();
@@ -70,7 +70,7 @@ void each_run(const Tensor& q, const Channels& channels, F f) {
   });
 }
 
-// What the CPU has made is computed again, as CUDA's kernels do it.
+// Compute the CPU's result again, as CUDA's kernels do.
 Tensor divided(const Tensor& self, Tensor q) {
   const auto channels = channels_of(q);
   if (!channels) return q;
@@ -84,7 +84,7 @@ Tensor divided(const Tensor& self, Tensor q) {
     each_run(q, *channels, [&](int64_t i, int64_t end, double scale, int64_t zero) {
       for (; i < end; i++) {
         const double value = std::nearbyint(static_cast<double>(from[i]) / scale) + static_cast<double>(zero);
-        // What is no number becomes the least.
+        // NaN becomes the minimum.
         to[i] = static_cast<underlying_t>(value >= kLeast ? std::min(value, kMost) : kLeast);
       }
     });
@@ -118,7 +118,7 @@ Tensor dequantize(const Tensor& self) {
   AT_DISPATCH_QINT_TYPES(q.scalar_type(), "dequantize_tensor_cuda", [&] {
     const auto* from = reinterpret_cast<const underlying_t*>(q.data_ptr<scalar_t>());
     each_run(q, *channels, [&](int64_t i, int64_t end, double scale, int64_t zero) {
-      // The first rounds before it subtracts.
+      // The per-tensor kernel rounds before it subtracts.
       for (; i < end; i++)
         to[i] = static_cast<float>(
             scale *

@@ -1,11 +1,11 @@
-// Numbers as integers and back.
+// Quantization and dequantization.
 #pragma once
 
 #include "operators/registration.h"
 
 namespace hostdevice {
 
-// At the device's key, and at that of its quantised tensors.
+// Register at the device's key, and at that of its quantized tensors.
 void register_quantizing(Registrar& registrar, Registrar& quantized);
 
 }  // namespace hostdevice

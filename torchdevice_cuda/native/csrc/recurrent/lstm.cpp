@@ -1,5 +1,5 @@
-// The LSTM as CUDA has it: one operator of cuDNN's for all layers, here over the fused kernel that the CPU has for one
-// layer (oneDNN's). Step by step it takes three times as long.
+// The LSTM as on CUDA: one cuDNN operator for all layers, here over the CPU's fused kernel for one layer (oneDNN). Step
+// by step it takes three times as long.
 #include <ATen/Context.h>
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/Tensor.h>
@@ -35,10 +35,10 @@ using at::Tensor;
 using at::TensorList;
 using c10::SymInt;
 
-// cuDNN's number for it, and oneDNN's too.
+// cuDNN's number of this mode, and oneDNN's too.
 constexpr int64_t kLstm = 2;
 
-// What a network's tensors have to agree on.
+// Sizes that a network's tensors must agree on.
 struct Shape {
   int64_t steps, batch, inputs, hidden, layers, directions;
   bool biases;
@@ -55,7 +55,7 @@ bool has_sizes(const Tensor& t, at::IntArrayRef sizes) {
   return t.sizes() == sizes;
 }
 
-// Whether the fused kernel computes this network; whatever is wrong with it, the composite says in PyTorch's words.
+// Whether the fused kernel computes this network; for an invalid one the composite raises PyTorch's error.
 bool fits(const Shape& s, TensorList hx, TensorList weights) {
   if (s.steps * s.batch * s.inputs == 0 || static_cast<int64_t>(weights.size()) != s.stacks() * s.weights())
     return false;
@@ -77,10 +77,9 @@ bool is_ours_to_fuse(const Tensor& t, const Tensor& input) {
       !at::isTensorSubclassLike(t) && !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
 
-// ---- what the forward pass keeps for the backward pass ------------------------------------------------------------
+// ---- data that the forward pass keeps for the backward pass -------------------------------------------------------
 
-// One tensor of bytes, as cuDNN's: for each stack the size of its workspace, then what the stack gave and its
-// workspace.
+// One tensor of bytes, like cuDNN's: the workspace size of each stack, then each stack's results and workspace.
 class Reserve {
  public:
   static constexpr int64_t kAligned = 64;
@@ -111,7 +110,7 @@ class Reserve {
     return all;
   }
 
-  // Views of the bytes, which are the program's: they may be of another network, or none.
+  // Return views of the bytes. The program passes them, so they may belong to another network, or to none.
   static std::vector<Part> unpacked(const Tensor& all, const Shape& s) {
     const auto sizes = s.stacks() * static_cast<int64_t>(sizeof(int64_t));
     const int64_t out = s.steps * s.batch * s.hidden, state = s.batch * s.hidden;
@@ -152,7 +151,7 @@ class Reserve {
 
 // ---- on the CPU ---------------------------------------------------------------------------------------------------
 
-// The weights of one stack, biases of zero where it has none.
+// Return the weights of one stack, with biases of zero if it has none.
 std::array<Tensor, 4> of_stack(const std::vector<Tensor>& weights, const Shape& s, int64_t stack) {
   const auto first = static_cast<size_t>(stack * s.weights());
   if (s.biases) return {weights[first], weights[first + 1], weights[first + 2], weights[first + 3]};
@@ -170,7 +169,7 @@ struct Forward {
 Forward forward(
     const Tensor& input, const std::vector<Tensor>& weights, const Tensor& hx, const Tensor& cx, const Shape& s,
     bool train) {
-  // Whether it keeps a workspace, it asks the mode.
+  // The kernel keeps a workspace only in grad mode.
   const at::AutoGradMode keeps(train);
   std::vector<Tensor> hy, cy;
   std::vector<Reserve::Part> kept;
@@ -254,7 +253,7 @@ Shape shape_of(const Tensor& input, int64_t hidden, int64_t layers, bool biases,
       biases};
 }
 
-// As CUDA would be asked by name. PyTorch asks only for what fits.
+// Check the arguments of a call by name. PyTorch itself calls this only for networks that fit.
 Shape checked(
     const char* name, const Tensor& input, TensorList weights, int64_t stride, const Tensor& hx, const OptTensor& cx,
     int64_t mode, const SymInt& hidden, const SymInt& projected, int64_t layers, bool batch_first, double dropout,
@@ -351,12 +350,12 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> cudnn_rnn_backward(
       aliases.to_device(std::move(found.cx)), std::move(to_weights)};
 }
 
-// Whether CUDA would have cuDNN compute it, and the CPU has a fused kernel: else it is computed step by step.
+// Whether CUDA would use cuDNN and the CPU has a fused kernel; otherwise the network is computed step by step.
 bool is_fused(
     const Tensor& input, TensorList hx, TensorList weights, bool biases, int64_t layers, double dropout, bool train,
     bool bidirectional, bool batch_first) {
   const auto& context = at::globalContext();
-  // Under autocast its gates are of half precision.
+  // Under autocast the gates have half precision.
   if (!context.userEnabledCuDNN() || !context.userEnabledMkldnn() || !at::hasMKLDNN() ||
       !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastCUDA) || c10::impl::dispatch_mode_enabled())
     return false;
@@ -388,7 +387,7 @@ void register_fused_lstm(Registrar& registrar) {
   register_rnn_weights(registrar);
   registrar.impl_where_known("_cudnn_rnn", TORCH_FN(cudnn_rnn));
   registrar.impl_where_known("_cudnn_rnn_backward", TORCH_FN(cudnn_rnn_backward));
-  // It is made of others where autograd sees it, and where it does not.
+  // Register the composite both above and below autograd.
   registrar.on_host("lstm.input", TORCH_FN(lstm));
   Registrar(c10::DispatchKey::AutogradCUDA).on_host("lstm.input", TORCH_FN(lstm));
 }

@@ -1,5 +1,5 @@
-// Weights of recurrent networks in one piece, as cuDNN has them: those of each layer and direction behind each other,
-// then all biases. There is room for biases where there are none.
+// Weights of recurrent networks in one chunk of memory, in cuDNN's order: those of each layer and direction, then all
+// biases. There is room for biases even if there are none.
 #include "recurrent/rnn_weights.h"
 
 #include <ATen/Context.h>
@@ -28,11 +28,11 @@ using at::TensorList;
 using c10::SymInt;
 
 struct Places {
-  std::vector<int64_t> of_weights;  // in elements, of each in the order of the list
+  std::vector<int64_t> of_weights;  // offsets in elements, in the order of the list
   int64_t elements = 0;
 };
 
-// Of a list of `stride` tensors for each layer and direction: two weights, two biases if there are any, a projection.
+// Compute offsets for `stride` tensors per layer and direction: two weights, two biases if there are any, a projection.
 Places places_of(TensorList weights, size_t stride) {
   const bool biases = stride >= 4, projected = stride % 2 == 1;
   Places places;
@@ -76,7 +76,7 @@ Tensor flatten(
   return piece;
 }
 
-// As CUDA's place in PyTorch's sources has it.
+// Location of the warning in PyTorch's CUDA sources.
 constexpr c10::SourceLocation kPlace{"_cudnn_rnn", "/pytorch/aten/src/ATen/native/cudnn/RNN.cpp", 1479};
 
 std::tuple<Tensor, Tensor, Tensor> packed_lstm(
@@ -143,7 +143,7 @@ void warn_of_pieces() {
 }
 
 void look_at_pieces(const Tensor& input, TensorList weights, bool biases, bool projected) {
-  // Under autocast, weights are cast into one piece first.
+  // Under autocast, weights are first cast into one chunk.
   if (!at::globalContext().userEnabledCuDNN() || c10::impl::dispatch_mode_enabled() ||
       !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastCUDA))
     return;
@@ -159,7 +159,7 @@ void look_at_pieces(const Tensor& input, TensorList weights, bool biases, bool p
 
 void register_rnn_weights(Registrar& registrar) {
   registrar.impl_where_known("_cudnn_rnn_flatten_weight", TORCH_FN(flatten));
-  // They are made of others where autograd sees them, and where it does not.
+  // Register the composites both above and below autograd.
   register_networks(registrar);
   Registrar above(c10::DispatchKey::AutogradCUDA);
   register_networks(above);

@@ -1,4 +1,4 @@
-// Where the weights of a recurrent network lie: cuDNN wants them in one piece.
+// Memory of a recurrent network's weights: cuDNN needs them in one chunk.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,12 +7,12 @@
 
 namespace hostdevice {
 
-// All of the piece, or nothing where they lie apart.
+// Return the whole chunk, or none if the weights are not in one.
 std::optional<at::Tensor> piece_of(at::TensorList weights, bool biases, bool projected);
 
-// What cuDNN's networks say when they do.
+// Issue cuDNN's warning about weights that are not in one chunk.
 void warn_of_pieces();
-// The same for a network that CUDA would have cuDNN compute, and that is computed step by step here.
+// Check the weights of a network that CUDA would compute with cuDNN and that is computed step by step here.
 void look_at_pieces(const at::Tensor& input, at::TensorList weights, bool biases, bool projected);
 
 void register_rnn_weights(Registrar& registrar);

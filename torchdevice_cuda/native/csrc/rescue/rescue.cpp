@@ -1,8 +1,8 @@
-// Functions of C that get a second chance where they raise, at no cost where they do not.
+// Retries of C functions that raise, at no cost if they do not.
 //
-// A wrapper in Python costs a frame on every call, and another object in a function's place is one that TorchScript,
-// torch.compile and pickles do not know. So the object stays, its hash too (which is of the C function that it holds),
-// and what changes is the entry by which the interpreter calls it.
+// A Python wrapper costs a frame on every call, and TorchScript, torch.compile and pickles do not know an object that
+// replaces a function. So the object stays, with its hash (that of the C function that it holds); only the entry
+// through which the interpreter calls it changes.
 #include "rescue/rescue.h"
 
 #include <array>
@@ -15,20 +15,20 @@ namespace {
 constexpr int kKeywords = METH_VARARGS | METH_KEYWORDS;
 
 struct Rescued {
-  // handler(function, args, kwargs or None, error or None): a result, or NotImplemented
+  // handler(function, args, kwargs or None, error or None) returns a result or NotImplemented.
   PyObject* handler = nullptr;
   newfunc make = nullptr;
   bool first = false;
 };
 
-// By function, which is held for ever; touched with the GIL held. Never destroyed: the interpreter ends before it
-// would.
+// By function, which is never released; accessed with the GIL held. Never destroyed, because the interpreter ends
+// first.
 std::unordered_map<PyObject*, Rescued>& rescued() {
   static auto* const all = new std::unordered_map<PyObject*, Rescued>();
   return *all;
 }
 
-// A reference that is given up where it goes out of scope.
+// A reference that is released at the end of its scope.
 struct Held {
   PyObject* it;
   explicit Held(PyObject* taken) : it(taken) {}
@@ -43,17 +43,18 @@ PyCFunctionWithKeywords keywords(const PyMethodDef* definition) {
   return reinterpret_cast<PyCFunctionWithKeywords>(reinterpret_cast<void*>(definition->ml_meth));
 }
 
-// What the handler makes of a call; null without an error where there is none.
+// Return the handler's result for a call; NotImplemented if there is no handler.
 PyObject* ask(PyObject* function, PyObject* args, PyObject* kwargs, PyObject* error) {
   PyObject* const handler = rescued()[function].handler;
-  if (handler == nullptr) return Py_NewRef(Py_NotImplemented);  // a method that was bound before that ended
+  if (handler == nullptr)
+    return Py_NewRef(Py_NotImplemented);  // a method that was bound before the handler was removed
   const Held held(Py_NewRef(handler));
   return PyObject_CallFunctionObjArgs(
       handler, function, args, kwargs == nullptr ? Py_None : kwargs, error == nullptr ? Py_None : error,
       static_cast<PyObject*>(nullptr));
 }
 
-// After an error: what the handler makes of the call, or the error as it was.
+// After an error, return the handler's result for the call, or restore the error.
 PyObject* second_try(PyObject* function, PyObject* args, PyObject* kwargs) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
@@ -64,14 +65,14 @@ PyObject* second_try(PyObject* function, PyObject* args, PyObject* kwargs) {
     PyErr_Restore(type, value, traceback);
     return nullptr;
   }
-  // What the handler raised is about the request as it was meant: it is what the program is to see.
+  // An error of the handler is about the request as it was meant, so the program gets that one.
   Py_XDECREF(type);
   Py_XDECREF(value);
   Py_XDECREF(traceback);
   return result;
 }
 
-// A call with the arguments as a function of C takes them.
+// Call with arguments as a C function takes them.
 template <typename Stock>
 PyObject* call(PyObject* function, PyObject* args, PyObject* kwargs, bool first, const Stock& stock) {
   if (first) {
@@ -83,7 +84,7 @@ PyObject* call(PyObject* function, PyObject* args, PyObject* kwargs, bool first,
   return result != nullptr ? result : second_try(function, args, kwargs);
 }
 
-// torch's functions take a tuple and a dictionary: the interpreter would make them, and so does this.
+// torch's functions take a tuple and a dictionary: create them, as the interpreter would.
 template <bool first>
 PyObject* call_function(PyObject* function, PyObject* const* given, size_t flags, PyObject* names) {
   const Py_ssize_t count = PyVectorcall_NARGS(flags);
@@ -100,7 +101,7 @@ PyObject* call_function(PyObject* function, PyObject* const* given, size_t flags
       function, args.it, kwargs.it, first, [&] { return PyCFunction_Type.tp_call(function, args.it, kwargs.it); });
 }
 
-// Methods are called through their definition, also once they are bound to a tensor: each has an entry of its own.
+// Methods are called through their definition, even when bound to a tensor: each has its own entry.
 constexpr size_t kMethods = 192;
 
 struct Method {
@@ -112,7 +113,7 @@ struct Method {
 
 std::array<Method, kMethods> g_methods;
 
-// The arguments of a method, its object first. Keeps the error that is set, if one is.
+// Return the arguments of a method, its object first. Keeps the current error, if there is one.
 PyObject* with_self(PyObject* self, PyObject* args) {
   const Py_ssize_t count = PyTuple_GET_SIZE(args);
   PyObject* const all = PyTuple_New(count + 1);
@@ -142,7 +143,7 @@ constexpr std::array<PyCFunctionWithKeywords, sizeof...(N)> every_entry(std::ind
 }
 constexpr auto kEntries = every_entry(std::make_index_sequence<kMethods>());
 
-// The entry of a method, made where it has none; null with an error set if there is no room.
+// Return the entry of a method, created if it has none; null with an error set if there is no room.
 Method* entry_of(PyMethodDescrObject* method) {
   auto* const function = reinterpret_cast<PyObject*>(method);
   size_t at = 0;
@@ -163,14 +164,14 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   auto* base = type;
   while (rescued().count(reinterpret_cast<PyObject*>(base)) == 0) base = base->tp_base;
   const Rescued& entry = rescued()[reinterpret_cast<PyObject*>(base)];
-  // Of a type only numbers are asked about first: what they mean is what the handler knows better.
+  // For a type, call the handler first for integers only, because it knows what they mean.
   if (entry.first && type == base && PyTuple_GET_SIZE(args) == 1 && PyLong_CheckExact(PyTuple_GET_ITEM(args, 0))) {
     PyObject* const known = ask(reinterpret_cast<PyObject*>(type), args, kwargs, nullptr);
     if (known != Py_NotImplemented) return known;
     Py_DECREF(known);
   }
   PyObject* result = entry.make(type, args, kwargs);
-  // A subclass makes its own objects: what the base made in its place would not be one.
+  // A subclass creates its own objects: one that the base creates instead would not be an instance.
   return result != nullptr || type != base ? result : second_try(reinterpret_cast<PyObject*>(type), args, kwargs);
 }
 
@@ -183,7 +184,7 @@ bool is_function(PyObject* it) {
   return PyCFunction_Check(it) && (PyCFunction_GET_FLAGS(it) & kKeywords) == kKeywords;
 }
 
-// Has a function's errors looked at by a handler; with none, the function is torch's own again.
+// Set a handler for a function's errors; without one, restore torch's function.
 PyObject* rescue(PyObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"function", "handler", "first", nullptr};
   PyObject *it, *handler;

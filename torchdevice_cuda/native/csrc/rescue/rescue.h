@@ -4,7 +4,7 @@
 
 namespace hostdevice {
 
-// Adds `rescue` to a module; false with an error set if that fails.
+// Add `rescue` to a module; return false with an error set if that fails.
 bool add_rescue(PyObject* module);
 
 }  // namespace hostdevice

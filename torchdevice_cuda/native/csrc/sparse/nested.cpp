@@ -1,5 +1,5 @@
-// Nested tensors: how they lie in memory, and sums and products with a tensor that is not nested, for which CUDA has
-// kernels that take it apart by rows.
+// Nested tensors: their layout, and arithmetic with a tensor that is not nested, for which CUDA has kernels that work
+// by rows.
 #include <ATen/NestedTensorImpl.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -22,7 +22,7 @@ using at::Tensor;
 constexpr const char* kOneNested =
     "Expected both self and other to be nested, but got a nested self and non-nested other";
 
-// Rows of any number, beside one for each part: [B, *, D] and [B, 1, D], or [B, *] and [B, 1].
+// Whether `other` has one row for each part of `self`: [B, *, D] and [B, 1, D], or [B, *] and [B, 1].
 bool is_row_for_each(const Tensor& self, const Tensor& other) {
   if (self.dim() != other.dim() || self.dim() < 2 || self.dim() > 3) return false;
   const auto* nested = at::native::get_nested_tensor_impl(self);
@@ -30,15 +30,15 @@ bool is_row_for_each(const Tensor& self, const Tensor& other) {
   return self.dim() == 2 || nested->opt_size(2) == other.size(2);
 }
 
-// Images of any size, beside a number for each channel: [B, C, *, *] and [C, 1, 1].
+// Whether `other` has one value per channel, for images of any size: [B, C, *, *] and [C, 1, 1].
 bool is_number_for_channel(const Tensor& self, const Tensor& other) {
   return self.dim() == 4 && other.dim() == 3 &&
       at::native::get_nested_tensor_impl(self)->opt_size(1) == other.size(0) && other.size(1) == 1 &&
       other.size(2) == 1;
 }
 
-// Add, sub, mul or div of two tensors; the factor of the first two is a third argument, which CUDA's kernel for rows
-// does not look at.
+// Compute add, sub, mul or div of two tensors; the factor of the first two is a third argument, which CUDA's kernel for
+// rows ignores.
 void combine(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const size_t count = op.schema().arguments().size(), base = stack->size() - count;
   const Tensor self = (*stack)[base].toTensor(), other = (*stack)[base + 1].toTensor();
@@ -69,7 +69,7 @@ void combine(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Sta
   stack->emplace_back(at::_nested_tensor_from_tensor_list(made));
 }
 
-// How a nested tensor lies in its memory is known on the host, whatever device it is of.
+// The host knows the layout of a nested tensor on any device.
 Tensor sizes_of(const Tensor& self) {
   return at::native::get_nested_tensor_impl(self)->get_nested_sizes();
 }

@@ -1,5 +1,5 @@
-// Sums of sparse tensors: CUDA puts one's elements behind the other's, and does not look for those at the same place.
-// And what their products are of.
+// Sums of sparse tensors: CUDA concatenates their elements and does not merge those at the same index. Also types and
+// products that CUDA takes.
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -21,7 +21,7 @@ at::SparseTensorImpl* sparse_impl(const Tensor& t) {
   return static_cast<at::SparseTensorImpl*>(t.unsafeGetTensorImpl());
 }
 
-// Whether there is something to put behind something. Otherwise the CPU's kernel adds, or says what is wrong.
+// Whether both can be concatenated. Otherwise the CPU kernel adds, or raises.
 bool can_join(const Tensor& self, const Tensor& other) {
   for (const Tensor& t : {self, other})
     if (!is_device_tensor(t) || t.layout() != at::kSparse) return false;
@@ -59,7 +59,7 @@ Tensor& join_into(Tensor& out, const Tensor& self, const Tensor& other, const c1
   return out;
 }
 
-// Of the arguments of every form: self, other, alpha, and the result that is given, if it is.
+// Arguments of every form: self, other, alpha, and the output, if it is given.
 template <int kSign>
 void sum(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const size_t count = op.schema().arguments().size(), base = stack->size() - count;
@@ -82,7 +82,7 @@ void sum(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* 
   stack->emplace_back(std::move(made));
 }
 
-// With a matrix that is not sparse: of what cuSPARSE is asked for. The CPU's kernel has more types, or others.
+// Multiply with a dense matrix: take the types that cuSPARSE takes. The CPU kernel has more, or others.
 void product(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const size_t base = stack->size() - op.schema().arguments().size();
   const auto at = [&](size_t i) -> const Tensor& { return (*stack)[base + i].toTensor(); };
@@ -96,7 +96,7 @@ void product(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Sta
   run_on_cpu(op, c10::DispatchKey::SparseCPU, stack);
 }
 
-// Of truths the CPU's kernel has no product: it is that of ones and zeros.
+// The CPU kernel does not multiply booleans: multiply them as ones and zeros.
 Tensor multiply(const Tensor& self, const Tensor& other) {
   const auto is_truth = [](const Tensor& t) { return t.layout() == at::kSparse && t.scalar_type() == at::kBool; };
   if (is_truth(self) && is_truth(other)) return self.to(at::kByte).mul(other.to(at::kByte)).to(at::kBool);
