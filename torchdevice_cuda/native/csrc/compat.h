@@ -144,7 +144,7 @@ inline constexpr bool kEveryTypeDrawsMany = HOSTDEVICE_TORCH_SINCE(2, 7);
 inline constexpr int64_t kElementsOfThread = HOSTDEVICE_TORCH_SINCE(2, 8) ? 8 : 4;
 
 // The most neighbours that a thread of dropout computes: since 2.7 what 16 bytes hold, before four.
-inline constexpr int64_t neighbours_in_dropout([[maybe_unused]] int64_t item_size) {
+inline constexpr int64_t get_dropout_vector_size([[maybe_unused]] int64_t item_size) {
   return HOSTDEVICE_TORCH_SINCE(2, 7) ? 16 / item_size : 4;
 }
 

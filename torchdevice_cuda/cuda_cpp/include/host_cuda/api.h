@@ -94,7 +94,7 @@ inline void run_call(void* p) {
 // In the order of a stream, or of the graph that it is captured into.
 inline cudaError_t enqueue(cudaStream_t stream, const char* name, std::function<void()> call) {
   if (standing() != cudaSuccess) return returned(standing());
-  const Seam* device = seam();
+  const KernelAbi* device = kernel_abi();
   if (!device) {
     call();
     return cudaSuccess;
@@ -127,38 +127,38 @@ static inline cudaError_t cudaPeekAtLastError() {
 }
 
 static inline cudaError_t cudaGetDeviceCount(int* count) {
-  const auto* s = host_cuda::seam();
+  const auto* s = host_cuda::kernel_abi();
   *count = s ? s->device_count() : 1;
   return cudaSuccess;
 }
 static inline cudaError_t cudaGetDevice(int* device) {
-  const auto* s = host_cuda::seam();
+  const auto* s = host_cuda::kernel_abi();
   *device = s ? s->get_device() : 0;
   return cudaSuccess;
 }
 static inline cudaError_t cudaSetDevice(int device) {
-  const auto* s = host_cuda::seam();
+  const auto* s = host_cuda::kernel_abi();
   if (s) return host_cuda::returned(static_cast<cudaError_t>(s->set_device(device)));
   return host_cuda::returned(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
 }
 static inline cudaError_t cudaDeviceSynchronize() {
-  if (const auto* s = host_cuda::seam())
+  if (const auto* s = host_cuda::kernel_abi())
     if (const int e = s->device_synchronize()) return host_cuda::returned(static_cast<cudaError_t>(e));
   return host_cuda::standing();
 }
 static inline cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  if (const auto* s = host_cuda::seam())
+  if (const auto* s = host_cuda::kernel_abi())
     if (const int e = s->stream_synchronize(host_cuda::plain_stream(stream)))
       return host_cuda::returned(static_cast<cudaError_t>(e));
   return host_cuda::standing();
 }
 static inline cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  const auto* s = host_cuda::seam();
+  const auto* s = host_cuda::kernel_abi();
   if (!s) return host_cuda::standing();
   return static_cast<cudaError_t>(s->stream_query(host_cuda::plain_stream(stream)));
 }
 static inline cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  const auto* s = host_cuda::seam();
+  const auto* s = host_cuda::kernel_abi();
   *status = s && s->is_capturing(host_cuda::plain_stream(stream)) ? cudaStreamCaptureStatusActive
                                                                   : cudaStreamCaptureStatusNone;
   return cudaSuccess;

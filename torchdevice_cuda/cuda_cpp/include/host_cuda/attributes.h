@@ -32,7 +32,7 @@ static inline cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blo
 template <class F>
 static inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, F, size_t = 0, int limit = 0) {
   *block = limit > 0 && limit < 1024 ? limit : 1024;
-  const auto* s = host_cuda::seam();
+  const auto* s = host_cuda::kernel_abi();
   *grid = 2 * (s ? s->multiprocessors() : 1);
   return cudaSuccess;
 }
@@ -41,7 +41,7 @@ static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   *p = cudaDeviceProp{};
   size_t available = 0;
   cudaMemGetInfo(&available, &p->totalGlobalMem);
-  if (const auto* s = host_cuda::seam()) {
+  if (const auto* s = host_cuda::kernel_abi()) {
     p->multiProcessorCount = s->multiprocessors();
     p->major = HOST_CUDA_CAPABILITY / 10;
     p->minor = HOST_CUDA_CAPABILITY % 10;

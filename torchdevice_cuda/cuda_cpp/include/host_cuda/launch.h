@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "host_cuda/block.h"
-#include "host_cuda/seam.h"
+#include "host_cuda/kernel_abi.h"
 #include "host_cuda/shared.h"
 
 struct CUstream_st;
@@ -162,12 +162,12 @@ class Pool {
 
 // The device's context is of no use any more; whoever waits for it is told.
 inline void tell_failure() {
-  const Seam* device = seam();
+  const KernelAbi* device = kernel_abi();
   if (!device) return;
   const std::string words = std::string(cudaGetErrorString(standing())) + "\nSearch for `" +
       cudaGetErrorName(standing()) +
       "' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.";
-  device->failed(standing(), words.c_str());
+  device->report_failure(standing(), words.c_str());
 }
 
 inline void run_work(void* p) {
@@ -209,7 +209,7 @@ inline cudaError_t launch_work(std::unique_ptr<Work> work) {
   if (wrong != cudaSuccess) return returned(wrong);
   void* stream = work->launch.stream;
   const char* name = work->launch.name;
-  if (const Seam* device = seam())
+  if (const KernelAbi* device = kernel_abi())
     return returned(static_cast<cudaError_t>(device->launch(stream, name, &run_work, &drop_work, work.release())));
   run_work(work.get());
   return cudaSuccess;

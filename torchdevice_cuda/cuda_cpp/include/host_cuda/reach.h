@@ -76,7 +76,7 @@ inline bool reach(Worker& w, const char* p, size_t n, Nearest& near) {
       w.watch.remember(r);
       return true;
     }
-  const Seam* device = seam();
+  const KernelAbi* device = kernel_abi();
   if (search_given(p, near)) {
     const Range r{near.begin, near.begin + near.bytes};
     if (!r.has(p, n)) return false;

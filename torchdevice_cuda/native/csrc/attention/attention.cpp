@@ -49,7 +49,7 @@ Tensor attention_scores(
     const Tensor& q, const Tensor& k, const OptTensor& bias, Diagonal causal, std::optional<double> scale) {
   const double s = scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1))));
   Tensor scores = at::matmul(q.to(at::kFloat), k.to(at::kFloat).transpose(-2, -1)).mul_(s);
-  if (given(bias)) scores = scores + *bias;
+  if (is_defined(bias)) scores = scores + *bias;
   if (causal) {
     const auto allowed = at::ones({q.size(-2), k.size(-2)}, q.options().dtype(at::kBool)).tril_(*causal);
     scores.masked_fill_(allowed.logical_not(), -std::numeric_limits<float>::infinity());
@@ -67,11 +67,11 @@ Attention attention_forward(
     std::optional<double> scale, std::optional<int64_t> words = std::nullopt) {
   if (cpu_attends(q, k, v, bias, dropout) && causal.value_or(0) == 0) {
     auto [out, sums] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal.has_value(), bias, scale);
-    return {out, sums.to(at::kFloat).contiguous(), nothing_drawn()};
+    return {out, sums.to(at::kFloat).contiguous(), make_empty_mask()};
   }
   const Tensor scores = attention_scores(q, k, bias, causal, scale);
   const Tensor lse = at::logsumexp(scores, {-1});
-  auto drawn = nothing_drawn();
+  auto drawn = make_empty_mask();
   if (dropout > 0) drawn = draw_attention_mask(q, k.size(-2), dropout, words);
   const Tensor p = Dropped{drawn.kept, dropout}(probabilities(scores, lse));
   return {at::matmul(p, v.to(at::kFloat)).to(q.scalar_type()), lse, drawn};
@@ -90,7 +90,7 @@ AttentionGrads attention_backward(
       lse.size(-1) == q.size(-2), "the backward pass of attention needs logsumexp of ", q.size(-2),
       " queries, and got that of ", lse.size(-1), ": set compute_log_sumexp=True in the forward pass");
   if (!dropped.kept.defined() && cpu_attends(q, k, v, bias, 0.0) && causal.value_or(0) == 0 &&
-      !(bias_too && given(bias))) {
+      !(bias_too && is_defined(bias))) {
     auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
         grad, q, k, v, out, lse, 0.0, causal.has_value(), bias, scale);
     return {gq, gk, gv, Tensor()};
@@ -104,22 +104,22 @@ AttentionGrads attention_backward(
   r.q = at::matmul(ds, k.to(at::kFloat)).mul_(s).to(q.scalar_type());
   r.k = at::matmul(ds.transpose(-2, -1), q.to(at::kFloat)).mul_(s).to(k.scalar_type());
   r.v = at::matmul(dropped(p).transpose(-2, -1), g).to(v.scalar_type());
-  if (given(bias)) r.bias = at::sum_to(ds, bias->sizes()).to(bias->scalar_type());
+  if (is_defined(bias)) r.bias = at::sum_to(ds, bias->sizes()).to(bias->scalar_type());
   return r;
 }
 
 // Repeat the heads of keys and values that several query heads share.
-Tensor shared(const Tensor& t, const Tensor& q) {
+Tensor repeat_heads(const Tensor& t, const Tensor& q) {
   return t.size(-3) == q.size(-3) ? t : t.repeat_interleave(q.size(-3) / t.size(-3), -3);
 }
-Tensor gathered(const Tensor& grad, const Tensor& like) {
+Tensor sum_heads(const Tensor& grad, const Tensor& like) {
   if (grad.size(-3) == like.size(-3)) return grad;
   return grad.unflatten(-3, {like.size(-3), grad.size(-3) / like.size(-3)}).sum(-3);
 }
 
 // Pad the log-sum-exp like the memory-efficient kernel, to a multiple of the rows that it processes at once; return an
 // empty tensor if it is not wanted.
-Tensor aligned(const Tensor& sums, bool wanted) {
+Tensor pad_logsumexp(const Tensor& sums, bool wanted) {
   constexpr int64_t kRows = 32;
   const int64_t rows = sums.size(-1), left = (kRows - rows % kRows) % kRows;
   if (!wanted) return sums.slice(-1, 0, 0).clone(at::MemoryFormat::Contiguous);
@@ -137,7 +137,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, bool wants_sums, double dropout,
     bool causal, std::optional<double> scale) {
   auto a = attention_forward(q, k, v, bias, dropout, from_start(causal), scale);
-  return {put_heads_last(a.out), aligned(a.logsumexp, wants_sums), a.drawn.seed, a.drawn.offset};
+  return {put_heads_last(a.out), pad_logsumexp(a.logsumexp, wants_sums), a.drawn.seed, a.drawn.offset};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention_backward(
@@ -147,7 +147,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_attention_backward(
   if (!grad.defined()) return {};
   auto g = attention_backward(
       grad, q, k, v, bias, out, lse.slice(-1, 0, q.size(-2)), from_start(causal), scale,
-      drawn_again(q, k, dropout, seed, offset), wanted[3]);
+      redraw_mask(q, k, dropout, seed, offset), wanted[3]);
   return {put_heads_last(g.q), put_heads_last(g.k), put_heads_last(g.v), wanted[3] ? g.bias : Tensor()};
 }
 
@@ -159,9 +159,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Ten
     const Tensor& q, const Tensor& k, const Tensor& v, double dropout, bool causal, bool, std::optional<double> scale) {
   check_flash_type(q);
   auto a = attention_forward(
-      q, shared(k, q), shared(v, q), std::nullopt, dropout, from_start(causal), scale, FlashState::words(q));
+      q, repeat_heads(k, q), repeat_heads(v, q), std::nullopt, dropout, from_start(causal), scale,
+      FlashState::words(q));
   const FlashState state(a.drawn, q);
-  return {laid_out_as(q, a.out),      a.logsumexp, Tensor(), Tensor(), q.size(-2), k.size(-2), state.both, state.unused,
+  return {copy_layout(q, a.out),      a.logsumexp, Tensor(), Tensor(), q.size(-2), k.size(-2), state.both, state.unused,
           at::empty({0}, q.options())};
 }
 
@@ -171,17 +172,17 @@ std::tuple<Tensor, Tensor, Tensor> flash_attention_backward(
     const Tensor&, std::optional<double> scale) {
   if (!grad.defined()) return {};
   auto g = attention_backward(
-      grad, q, shared(k, q), shared(v, q), std::nullopt, out, lse, from_start(causal), scale,
-      drawn_again(q, k, dropout, state));
-  return {laid_out_as(q, g.q), laid_out_as(k, gathered(g.k, k)), laid_out_as(v, gathered(g.v, v))};
+      grad, q, repeat_heads(k, q), repeat_heads(v, q), std::nullopt, out, lse, from_start(causal), scale,
+      redraw_mask(q, k, dropout, state));
+  return {copy_layout(q, g.q), copy_layout(k, sum_heads(g.k, k)), copy_layout(v, sum_heads(g.v, v))};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor> cudnn_attention(
     const Tensor& q, const Tensor& k, const Tensor& v, const OptTensor& bias, bool, double dropout, bool causal, bool,
     std::optional<double> scale) {
-  auto a = attention_forward(q, shared(k, q), shared(v, q), bias, dropout, from_start(causal), scale);
+  auto a = attention_forward(q, repeat_heads(k, q), repeat_heads(v, q), bias, dropout, from_start(causal), scale);
   return {
-      laid_out_as(q, a.out),
+      copy_layout(q, a.out),
       a.logsumexp.contiguous().unsqueeze(-1),
       Tensor(),
       Tensor(),
@@ -198,9 +199,9 @@ std::tuple<Tensor, Tensor, Tensor> cudnn_attention_backward(
     c10::SymInt, double dropout, bool causal, std::optional<double> scale) {
   if (!grad.defined()) return {};
   auto g = attention_backward(
-      grad, q, shared(k, q), shared(v, q), bias, out, lse.squeeze(-1), from_start(causal), scale,
-      drawn_again(q, k, dropout, seed, offset), false);
-  return {laid_out_as(q, g.q), laid_out_as(k, gathered(g.k, k)), laid_out_as(v, gathered(g.v, v))};
+      grad, q, repeat_heads(k, q), repeat_heads(v, q), bias, out, lse.squeeze(-1), from_start(causal), scale,
+      redraw_mask(q, k, dropout, seed, offset), false);
+  return {copy_layout(q, g.q), copy_layout(k, sum_heads(g.k, k)), copy_layout(v, sum_heads(g.v, v))};
 }
 
 // ---- packed sequences ---------------------------------------------------------------------------------------------
@@ -208,8 +209,9 @@ std::tuple<Tensor, Tensor, Tensor> cudnn_attention_backward(
 // Arguments of the underlying kernels: heads come after positions, and the sequences of a batch may be packed into one
 // tensor, with their start offsets. A batch of equally long sequences has a batch dimension instead.
 struct Sequences {
-  Sequences(const Tensor& q, const OptTensor& starts_q, const OptTensor& starts_k) : packed(given(starts_q)) {
-    TORCH_CHECK(packed == given(starts_k), "either both or none of the sequences' starts are to be given");
+  Sequences(const Tensor& q, const OptTensor& starts_q, const OptTensor& starts_k) : packed(is_defined(starts_q)) {
+    TORCH_CHECK(
+        packed == is_defined(starts_k), "pass the start offsets of both the queries and the keys, or of neither");
     if (!packed) return;
     const Tensor first = starts_q->cpu().to(at::kLong), second = starts_k->cpu().to(at::kLong);
     for (int64_t i = 0; i < first.numel(); i++) {
@@ -247,14 +249,15 @@ Attention sequences_forward(
       dropout == 0 || !all.packed,
       "fused attention with dropout in packed sequences is not available on the virtual GPU; use "
       "torch.nn.functional.scaled_dot_product_attention");
-  auto drawn = nothing_drawn();
+  auto drawn = make_empty_mask();
   auto sizes = q.sizes().vec();
   sizes.back() = v.size(-1);
   // Give the result the layout of the queries.
   Tensor out = sizes == q.sizes().vec() ? at::empty_like(q) : at::empty(sizes, q.options());
   std::vector<Tensor> sums;
   for (size_t i = 0; i < all.count(); i++) {
-    const Tensor part = all.queries(q, i), keys = shared(all.keys(k, i), part), values = shared(all.keys(v, i), part);
+    const Tensor part = all.queries(q, i), keys = repeat_heads(all.keys(k, i), part),
+                 values = repeat_heads(all.keys(v, i), part);
     auto a = attention_forward(part, keys, values, bias, dropout, diagonal(mask, part, keys), scale, words);
     drawn = a.drawn;
     all.queries(out, i).copy_(a.out);
@@ -271,11 +274,11 @@ AttentionGrads sequences_backward(
     const Tensor part = all.queries(q, i), keys = all.keys(k, i), values = all.keys(v, i);
     const Tensor sums = all.packed ? lse.slice(-1, all.from_q[i], all.from_q[i + 1]) : lse;
     auto g = attention_backward(
-        all.queries(grad, i), part, shared(keys, part), shared(values, part), bias, all.queries(out, i), sums,
-        diagonal(mask, part, keys), scale, dropped);
+        all.queries(grad, i), part, repeat_heads(keys, part), repeat_heads(values, part), bias, all.queries(out, i),
+        sums, diagonal(mask, part, keys), scale, dropped);
     all.queries(r.q, i).copy_(g.q);
-    all.keys(r.k, i).copy_(gathered(g.k, keys));
-    all.keys(r.v, i).copy_(gathered(g.v, values));
+    all.keys(r.k, i).copy_(sum_heads(g.k, keys));
+    all.keys(r.v, i).copy_(sum_heads(g.v, values));
     r.bias = g.bias;
   }
   return r;
@@ -331,7 +334,7 @@ std::tuple<Tensor, Tensor, Tensor> flash_backward(
   const auto mask = causal ? Mask::FromEnd : Mask::None;
   auto g = sequences_backward(
       grad, q, k, v, std::nullopt, out, lse, Sequences(q, starts_q, starts_k), mask, scale,
-      drawn_again(q.transpose(1, 2), k.transpose(1, 2), dropout, state));
+      redraw_mask(q.transpose(1, 2), k.transpose(1, 2), dropout, state));
   return {g.q, g.k, g.v};
 }
 
@@ -345,10 +348,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt> efficient_f
   check_absent("lengths or a window", lengths, window);
   // The memory-efficient kernel takes packed sequences as a batch of one.
   auto a = sequences_forward(q, k, v, bias, Sequences(q, starts_q, starts_k), dropout, static_cast<Mask>(mask), scale);
-  const bool packed = given(starts_q);
+  const bool packed = is_defined(starts_q);
   return {
       a.out,
-      packed ? a.logsumexp.unsqueeze(0) : aligned(a.logsumexp, wants_sums),
+      packed ? a.logsumexp.unsqueeze(0) : pad_logsumexp(a.logsumexp, wants_sums),
       a.drawn.seed,
       a.drawn.offset,
       packed ? longest_q.value_or(q.size(1)) : c10::SymInt(q.size(1)),
@@ -365,7 +368,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> efficient_backward(
   const Sequences all(q, starts_q, starts_k);
   auto g = sequences_backward(
       grad, q, k, v, bias, out, all.packed ? lse.squeeze(0) : lse.slice(-1, 0, q.size(1)), all, static_cast<Mask>(mask),
-      scale, drawn_again(q.transpose(1, 2), k.transpose(1, 2), dropout, seed, offset));
+      scale, redraw_mask(q.transpose(1, 2), k.transpose(1, 2), dropout, seed, offset));
   return {g.q, g.k, g.v, bias_too ? g.bias : Tensor()};
 }
 

@@ -10,6 +10,6 @@
 namespace hostdevice {
 
 // Return whether a kernel accepts these tensors. `debug`: warn with the first reason why not.
-bool takes_attention(at::SDPBackend kernel, const sdp::sdp_params& asked, bool debug);
+bool takes_attention(at::SDPBackend kernel, const sdp::sdp_params& params, bool debug);
 
 }  // namespace hostdevice

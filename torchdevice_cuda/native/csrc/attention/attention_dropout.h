@@ -23,11 +23,11 @@ struct Dropped {
 };
 
 // Return the generator state of a kernel without dropout: two zeros on the host.
-inline AttentionMask nothing_drawn() {
+inline AttentionMask make_empty_mask() {
   const auto zero = at::zeros({}, at::dtype(at::kLong));
   return {at::Tensor(), zero, zero.clone()};
 }
-inline Dropped drawn_again(
+inline Dropped redraw_mask(
     const at::Tensor& q, const at::Tensor& k, double p, const at::Tensor& seed, const at::Tensor& offset) {
   if (p == 0) return {};
   return {attention_mask(q, k.size(-2), p, seed, offset), p};
@@ -46,10 +46,10 @@ struct FlashState {
         unused(at::empty({}, like.options().dtype(at::kUInt64))) {}
   at::Tensor both, unused;
 };
-inline Dropped drawn_again(const at::Tensor& q, const at::Tensor& k, double p, const at::Tensor& both) {
+inline Dropped redraw_mask(const at::Tensor& q, const at::Tensor& k, double p, const at::Tensor& both) {
   if (p == 0) return {};
   const at::Tensor numbers = both.view(at::kLong);
-  return drawn_again(q, k, p, numbers[0], numbers[1]);
+  return redraw_mask(q, k, p, numbers[0], numbers[1]);
 }
 
 }  // namespace hostdevice

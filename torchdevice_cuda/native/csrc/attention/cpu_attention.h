@@ -17,11 +17,11 @@ inline bool cpu_attends(
         t.stride(-1) == 1 && t.numel() > 0;
   };
   return dropout == 0 && plain(q) && plain(k) && plain(v) &&
-      (!given(bias) || (bias->dim() == 4 && bias->scalar_type() == q.scalar_type() && bias->stride(-1) == 1));
+      (!is_defined(bias) || (bias->dim() == 4 && bias->scalar_type() == q.scalar_type() && bias->stride(-1) == 1));
 }
 
 // Return the result with the memory layout of the queries.
-inline at::Tensor laid_out_as(const at::Tensor& q, const at::Tensor& result) {
+inline at::Tensor copy_layout(const at::Tensor& q, const at::Tensor& result) {
   if (result.sizes() != q.sizes()) return result.contiguous();
   at::Tensor out = at::empty_like(q);
   return out.strides() == result.strides() ? result : out.copy_(result);

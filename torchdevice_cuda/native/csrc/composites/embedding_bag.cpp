@@ -33,7 +33,7 @@ constexpr const char* kLargest =
 // Return the bag of each index, and the size of each bag. The CPU's kernel has checked that the offsets do not
 // decrease.
 template <class Index>
-std::pair<Tensor, Tensor> placed(const Tensor& indices, const Tensor& offsets, int64_t padding) {
+std::pair<Tensor, Tensor> assign_bags(const Tensor& indices, const Tensor& offsets, int64_t padding) {
   const auto count = indices.numel(), bags = offsets.numel();
   Tensor of_bag = at::empty({count}, indices.options()), sizes = at::zeros({bags}, indices.options());
   if (!bags) return {of_bag, sizes};
@@ -60,7 +60,7 @@ void mark_empty(Tensor& largest, const Tensor& sizes) {
 // Return where CUDA's kernel takes bags to begin and, with `last`, where the last bag ends. Read the offsets in place:
 // CUDA's kernel does not synchronize for them either.
 template <class Index>
-Tensor begins_of(const Tensor& offsets, int64_t count, bool last, int64_t mode) {
+Tensor find_bag_starts(const Tensor& offsets, int64_t count, bool last, int64_t mode) {
   const Tensor given = offsets.contiguous();
   const auto* from = given.const_data_ptr<Index>();
   const int64_t bags = given.numel() - last;
@@ -85,7 +85,7 @@ Tensor begins_of(const Tensor& offsets, int64_t count, bool last, int64_t mode) 
 
 // Return the weights that CUDA's kernel reads: the first of each row for 2-D weights; the first `count` if there are
 // more weights than indices.
-OptTensor weights_of(const OptTensor& given, int64_t count) {
+OptTensor select_weights(const OptTensor& given, int64_t count) {
   if (!given || !given->defined()) return given;
   const Tensor& all = *given;
   if (all.dim() == 2 && all.size(0) == count && all.size(1) > 0) return all.select(1, 0).contiguous();
@@ -102,8 +102,8 @@ Bags bag(
   const int64_t count = indices.numel(), bags = offsets.numel() - last;
   Tensor begins = offsets;
   if (is_device_tensor(offsets) && offsets.dim() == 1 && bags > 0) {
-    if (offsets.scalar_type() == at::kLong) begins = begins_of<int64_t>(offsets, count, last, mode);
-    if (offsets.scalar_type() == at::kInt) begins = begins_of<int32_t>(offsets, count, last, mode);
+    if (offsets.scalar_type() == at::kLong) begins = find_bag_starts<int64_t>(offsets, count, last, mode);
+    if (offsets.scalar_type() == at::kInt) begins = find_bag_starts<int32_t>(offsets, count, last, mode);
   }
   // The results have the common type of indices and offsets.
   const auto type = at::promoteTypes(indices.scalar_type(), offsets.scalar_type());
@@ -113,13 +113,14 @@ Bags bag(
         at::empty({0, weight.size(1)}, weight.options()), at::zeros({count}, options), at::zeros({1}, options),
         at::empty({0, mode == kMax ? weight.size(1) : 0}, options)};
   }
-  const OptTensor read = given.dim() == 2 ? weights_of(weights, count) : weights;
+  const OptTensor read = given.dim() == 2 ? select_weights(weights, count) : weights;
   torch::jit::Stack stack{weight, indices, begins, by_frequency, mode, sparse, read, last, padding};
   run_on_cpu(op, c10::DispatchKey::CPU, &stack);
   const Tensor made = stack[0].toTensor();
   const Tensor found = indices.to(type).contiguous(), from = begins.to(type).contiguous();
   const bool narrow = type == at::kInt;
-  auto [of_bag, sizes] = narrow ? placed<int32_t>(found, from, padding) : placed<int64_t>(found, from, padding);
+  auto [of_bag, sizes] =
+      narrow ? assign_bags<int32_t>(found, from, padding) : assign_bags<int64_t>(found, from, padding);
   Tensor largest = mode == kMax ? stack[3].toTensor().to(type).contiguous() : at::empty({0}, found.options());
   if (mode == kMax) narrow ? mark_empty<int32_t>(largest, sizes) : mark_empty<int64_t>(largest, sizes);
   return {made, of_bag, sizes, largest};

@@ -108,7 +108,7 @@ Tensor& cholesky_inverse_out(const Tensor& self, bool upper, Tensor& out) {
 
 // Factorize without pivoting, column by column, all matrices of a batch at once. Also return the index of the first
 // zero on the diagonal, counted from 1 (0: none).
-std::pair<Tensor, Tensor> unpivoted(const Tensor& given) {
+std::pair<Tensor, Tensor> factorize_unpivoted(const Tensor& given) {
   const int64_t rows = given.size(-2), columns = given.size(-1);
   Tensor lu = given.mT().clone(at::MemoryFormat::Contiguous).mT();
   Tensor info =
@@ -139,7 +139,7 @@ void lu(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   TORCH_CHECK(
       given.dim() >= 2, factors ? "torch.lu_factor" : "linalg.lu",
       ": Expected tensor with 2 or more dimensions. Got size: ", given.sizes(), " instead");
-  const auto [made, info] = unpivoted(given);
+  const auto [made, info] = factorize_unpivoted(given);
   const int64_t rows = given.size(-2), columns = given.size(-1), least = std::min(rows, columns);
   std::vector<Tensor> results;
   if (factors) {

@@ -46,7 +46,7 @@ void check_sum_type(const Tensor& self, const Tensor& a, ScalarType type, const 
       self.scalar_type() == type || self.scalar_type() == a.scalar_type(), "self dtype must match either out_dtype or ",
       name, " dtype");
 }
-Tensor& written(Tensor& out, ScalarType type, const Tensor& result) {
+Tensor& write_result(Tensor& out, ScalarType type, const Tensor& result) {
   TORCH_CHECK(type == out.scalar_type(), "out_dtype must be the same as the dtype of the provided out tensor");
   out.resize_(result.sizes());
   return out.copy_(result);
@@ -57,14 +57,14 @@ Tensor mm_dtype(const Tensor& a, const Tensor& b, ScalarType type) {
   return at::mm(a.to(type), b.to(type));
 }
 Tensor& mm_dtype_out(const Tensor& a, const Tensor& b, ScalarType type, Tensor& out) {
-  return written(out, type, mm_dtype(a, b, type));
+  return write_result(out, type, mm_dtype(a, b, type));
 }
 Tensor bmm_dtype(const Tensor& a, const Tensor& b, ScalarType type) {
   check_types(a, b, type);
   return at::bmm(a.to(type), b.to(type));
 }
 Tensor& bmm_dtype_out(const Tensor& a, const Tensor& b, ScalarType type, Tensor& out) {
-  return written(out, type, bmm_dtype(a, b, type));
+  return write_result(out, type, bmm_dtype(a, b, type));
 }
 Tensor addmm_dtype(
     const Tensor& self, const Tensor& a, const Tensor& b, ScalarType type, const Scalar& beta, const Scalar& alpha) {
@@ -75,7 +75,7 @@ Tensor addmm_dtype(
 Tensor& addmm_dtype_out(
     const Tensor& self, const Tensor& a, const Tensor& b, ScalarType type, const Scalar& beta, const Scalar& alpha,
     Tensor& out) {
-  return written(out, type, addmm_dtype(self, a, b, type, beta, alpha));
+  return write_result(out, type, addmm_dtype(self, a, b, type, beta, alpha));
 }
 Tensor baddbmm_dtype(
     const Tensor& self, const Tensor& a, const Tensor& b, ScalarType type, const Scalar& beta, const Scalar& alpha) {
@@ -86,7 +86,7 @@ Tensor baddbmm_dtype(
 Tensor& baddbmm_dtype_out(
     const Tensor& self, const Tensor& a, const Tensor& b, ScalarType type, const Scalar& beta, const Scalar& alpha,
     Tensor& out) {
-  return written(out, type, baddbmm_dtype(self, a, b, type, beta, alpha));
+  return write_result(out, type, baddbmm_dtype(self, a, b, type, beta, alpha));
 }
 
 // ---- 4-bit weights ------------------------------------------------------------------------------------------------

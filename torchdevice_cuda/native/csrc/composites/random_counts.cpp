@@ -27,7 +27,7 @@ constexpr int64_t kRejecting = 4096;
 
 // Call f(words, value of `given`) for each element, which has a thread of its own.
 template <class F>
-Tensor each_its_thread(const char* kernel, const Tensor& given, const Philox& from, const F& f) {
+Tensor map_elements(const char* kernel, const Tensor& given, const Philox& from, const F& f) {
   Tensor out = at::empty(given.sizes(), given.options());
   const Tensor in = given.contiguous();
   for_floating(kernel, given.scalar_type(), [&](auto type) {
@@ -85,7 +85,7 @@ uint32_t poisson_of(Words& words, double rate) {
 Tensor poisson(const Tensor& rates, OptGenerator generator) {
   const Philox from = begin_draw(generator, rates.device(), 20);
   std::atomic<bool> wrong{false};
-  Tensor drawn = each_its_thread("poisson_cuda", rates, from, [&](Words& words, auto rate) {
+  Tensor drawn = map_elements("poisson_cuda", rates, from, [&](Words& words, auto rate) {
     if (!(static_cast<double>(rate) >= 0)) wrong.store(true, std::memory_order_relaxed);
     return static_cast<decltype(rate)>(static_cast<float>(poisson_of(words, static_cast<double>(rate))));
   });
@@ -100,7 +100,7 @@ Tensor poisson(const Tensor& rates, OptGenerator generator) {
 
 Tensor gamma(const Tensor& shapes, OptGenerator generator) {
   const Philox from = begin_draw(generator, shapes.device(), 10);
-  return each_its_thread("gamma_cuda", shapes, from, [](Words& words, auto shape) {
+  return map_elements("gamma_cuda", shapes, from, [](Words& words, auto shape) {
     using T = decltype(shape);
     const auto draw_unit = [&words] { return words.unit(); };
     const auto draw_normal = [&words] { return words.normal(); };

@@ -27,7 +27,7 @@ using at::TensorList;
 using OptType = std::optional<ScalarType>;
 
 // The scaling of a matrix, with the values of PyTorch's ScalingType.
-enum class Scaling : int64_t { Whole = 0, Rows = 1, Sixteens = 2, ThirtyTwos = 3, Strips = 4, Squares = 5 };
+enum class Scaling : int64_t { Whole = 0, Rows = 1, Block1x16 = 2, Block1x32 = 3, Block1x128 = 4, Block128x128 = 5 };
 using Pair = std::pair<Scaling, Scaling>;
 constexpr int64_t kBlock = 128;
 constexpr const char* kNoDevice =
@@ -46,32 +46,36 @@ bool is_eight_bits(ScalarType type) {
 // ---- kinds of scaling ----------------------------------------------------------------------------------------------
 
 // Check the size and the stride of a dimension. A dimension of size 1 may have any stride.
-bool laid_out(const Tensor& scale, int64_t dim, int64_t size, int64_t stride) {
+bool has_layout(const Tensor& scale, int64_t dim, int64_t size, int64_t stride) {
   return scale.size(dim) == size && (size <= 1 || scale.stride(dim) == stride);
 }
 
 // Return whether a scale has this kind, for a matrix whose last dimension is the one that is summed over.
 bool is_scaled(const Tensor& matrix, const Tensor& scale, Scaling how) {
   const int64_t rows = matrix.size(0), inner = matrix.size(1);
-  if (how == Scaling::ThirtyTwos)
+  if (how == Scaling::Block1x32)
     return is_eight_bits(matrix.scalar_type()) && is_power_of_two(scale.scalar_type()) &&
         scale.numel() == padded(rows, kBlock) * padded(blocks(inner, 32), 4) && scale.is_contiguous();
   if (!is_eight_bits(matrix.scalar_type()) || scale.scalar_type() != at::kFloat) return false;
   if (how == Scaling::Whole) return scale.numel() == 1;
   if (scale.dim() != 2) return false;
   if (how == Scaling::Rows) return scale.size(0) == rows && scale.size(1) == 1 && scale.is_contiguous();
-  if (how == Scaling::Strips) return laid_out(scale, 0, rows, 1) && laid_out(scale, 1, blocks(inner), rows);
-  return laid_out(scale, 0, blocks(rows), blocks(inner)) && laid_out(scale, 1, blocks(inner), 1);
+  if (how == Scaling::Block1x128) return has_layout(scale, 0, rows, 1) && has_layout(scale, 1, blocks(inner), rows);
+  return has_layout(scale, 0, blocks(rows), blocks(inner)) && has_layout(scale, 1, blocks(inner), 1);
 }
 
 constexpr std::array<Pair, 6> kPairs{
-    Pair{Scaling::Whole, Scaling::Whole},    Pair{Scaling::Rows, Scaling::Rows},
-    Pair{Scaling::Squares, Scaling::Strips}, Pair{Scaling::Strips, Scaling::Squares},
-    Pair{Scaling::Strips, Scaling::Strips},  Pair{Scaling::ThirtyTwos, Scaling::ThirtyTwos},
+    Pair{Scaling::Whole, Scaling::Whole},
+    Pair{Scaling::Rows, Scaling::Rows},
+    Pair{Scaling::Block128x128, Scaling::Block1x128},
+    Pair{Scaling::Block1x128, Scaling::Block128x128},
+    Pair{Scaling::Block1x128, Scaling::Block1x128},
+    Pair{Scaling::Block1x32, Scaling::Block1x32},
 };
 
 // Return the error message for scales that match no kind. `listed`: for the operator that takes lists of scales.
-std::string unfit(const Tensor& a, const Tensor& b, const Tensor& scale_a, const Tensor& scale_b, bool listed) {
+std::string describe_mismatch(
+    const Tensor& a, const Tensor& b, const Tensor& scale_a, const Tensor& scale_b, bool listed) {
   const int64_t m = a.size(0), k = a.size(1), n = b.size(1);
   const char *matrix = listed ? "mat_" : "", *which = listed ? "[0]" : "";
   return c10::str(
@@ -118,22 +122,23 @@ void check_types(const Tensor& a, const Tensor& b, ScalarType type, const Pair& 
       "Only multiplication of row-major and column-major matrices is supported by cuBLASLt");
   const bool has_wide = a.scalar_type() == ScalarType::Float8_e5m2 || b.scalar_type() == ScalarType::Float8_e5m2;
   const bool into_wide = type == ScalarType::Float8_e5m2;
-  if (how.first == Scaling::ThirtyTwos || (into_wide && !has_wide)) refuse_as_blas("NOT_SUPPORTED");
+  if (how.first == Scaling::Block1x32 || (into_wide && !has_wide)) refuse_as_blas("NOT_SUPPORTED");
   if (how.first != Scaling::Whole && is_eight_bits(type)) refuse_as_blas("INVALID_VALUE");
 }
 
 // Both operators raise the same messages, with different types.
-#define CHECK_AS(condition, ...)                       \
-  do {                                                 \
-    if (!(condition)) {                                \
-      const std::string words = c10::str(__VA_ARGS__); \
-      if (listed) TORCH_CHECK_VALUE(false, words);     \
-      TORCH_CHECK(false, words);                       \
-    }                                                  \
+#define CHECK_AS(condition, ...)                         \
+  do {                                                   \
+    if (!(condition)) {                                  \
+      const std::string message = c10::str(__VA_ARGS__); \
+      if (listed) TORCH_CHECK_VALUE(false, message);     \
+      TORCH_CHECK(false, message);                       \
+    }                                                    \
   } while (false)
 
 void check_sizes(const Tensor& a, const Tensor& b, const OptTensor& bias, bool listed) {
-  CHECK_AS(!given(bias) || bias->numel() == b.size(1), "Bias must be size ", b.size(1), " but got ", bias->numel());
+  CHECK_AS(
+      !is_defined(bias) || bias->numel() == b.size(1), "Bias must be size ", b.size(1), " but got ", bias->numel());
   CHECK_AS(
       a.size(1) % 16 == 0, "Expected trailing dimension of mat1 to be divisible by 16 but got mat1 shape: (", a.size(0),
       "x", a.size(1), ").");
@@ -152,7 +157,7 @@ void check_matrices(
   TORCH_CHECK_VALUE(
       a.scalar_type() != ScalarType::Float8_e5m2 || b.scalar_type() != ScalarType::Float8_e5m2,
       "Multiplication of two Float8_e5m2 matrices is not supported");
-  if (!given(bias)) return;
+  if (!is_defined(bias)) return;
   const auto added = bias->scalar_type();
   CHECK_AS(type != at::kFloat, "Bias is not supported when out_dtype is set to Float32");
   CHECK_AS(added == at::kBFloat16 || added == at::kHalf, "Bias must be BFloat16 or Half, but got ", added);
@@ -166,9 +171,9 @@ void check_matrices(
 // ---- product -------------------------------------------------------------------------------------------------------
 
 // Expand block scales to one scale per element.
-Tensor spread(const Tensor& scale, const Tensor& matrix, Scaling how) {
+Tensor expand_scale(const Tensor& scale, const Tensor& matrix, Scaling how) {
   Tensor wide = scale.repeat_interleave(kBlock, 1).narrow(1, 0, matrix.size(1));
-  return how == Scaling::Strips ? wide : wide.repeat_interleave(kBlock, 0).narrow(0, 0, matrix.size(0));
+  return how == Scaling::Block1x128 ? wide : wide.repeat_interleave(kBlock, 0).narrow(0, 0, matrix.size(0));
 }
 
 // `scale_b` belongs to the transpose of `b`.
@@ -189,9 +194,10 @@ void multiply(
     const Tensor of_columns = rows ? scale_b.reshape({1, -1}) : scale_b.reshape({});
     made = at::mm(left, right.t()) * of_rows * of_columns;
   } else {
-    made = at::mm(left * spread(scale_a, left, how.first), (right * spread(scale_b, right, how.second)).t());
+    made =
+        at::mm(left * expand_scale(scale_a, left, how.first), (right * expand_scale(scale_b, right, how.second)).t());
   }
-  if (given(bias)) made = made + bias->to(at::kFloat);
+  if (is_defined(bias)) made = made + bias->to(at::kFloat);
   // Saturate values that are too large for 8 bits.
   if (type == ScalarType::Float8_e4m3fn) made = made.clamp(-448, 448);
   if (type == ScalarType::Float8_e5m2) made = made.clamp(-57344, 57344);
@@ -221,20 +227,20 @@ Tensor& scaled_mm_out(
       b.size(0), "x", b.size(1), ")");
   std::optional<Pair> how;
   for (const auto& pair : kPairs) {
-    const bool swizzled = pair.second == Scaling::ThirtyTwos;
+    const bool swizzled = pair.second == Scaling::Block1x32;
     if (!swizzled && scale_b.dim() > 2) continue;
     if (!how && is_scaled(a, scale_a, pair.first) && is_scaled(b.t(), swizzled ? scale_b : scale_b.t(), pair.second))
       how = pair;
   }
-  TORCH_CHECK(how.has_value(), unfit(a, b, scale_a, scale_b, false));
+  TORCH_CHECK(how.has_value(), describe_mismatch(a, b, scale_a, scale_b, false));
   TORCH_CHECK(
-      !given(of_result) || (of_result->numel() == 1 && of_result->scalar_type() == at::kFloat),
+      !is_defined(of_result) || (of_result->numel() == 1 && of_result->scalar_type() == at::kFloat),
       "scale_result must be a float scalar");
   check_sizes(a, b, bias, false);
   check_matrices(a, b, bias, asked, out.scalar_type(), false);
   at::native::resize_output(out, {a.size(0), b.size(1)});
   if (is_done_when_empty(a, b, out)) return out;
-  multiply(a, b, scale_a, how->second == Scaling::ThirtyTwos ? scale_b : scale_b.t(), *how, bias, out);
+  multiply(a, b, scale_a, how->second == Scaling::Block1x32 ? scale_b : scale_b.t(), *how, bias, out);
   return out;
 }
 Tensor scaled_mm(
@@ -246,7 +252,7 @@ Tensor scaled_mm(
 
 // ---- lists of scales with explicit kinds ---------------------------------------------------------------------------
 
-void check_named(const Tensor& matrix, const Tensor& scale, Scaling how, const char* name) {
+void check_scale(const Tensor& matrix, const Tensor& scale, Scaling how, const char* name) {
   const int64_t rows = matrix.size(0), inner = matrix.size(1);
   const bool is_first = name[0] == 'a';
   if (how == Scaling::Whole) {
@@ -261,7 +267,7 @@ void check_named(const Tensor& matrix, const Tensor& scale, Scaling how, const c
         is_first || scale.stride(1) == 1, "expected scale_b.stride(1) to be 1, but got ", scale.stride(1));
   } else {
     // A 128x128 scale is transposed, and padded to a multiple of four.
-    const bool squares = how == Scaling::Squares;
+    const bool squares = how == Scaling::Block128x128;
     const int64_t first = squares ? padded(blocks(inner), 4) : rows, second = squares ? blocks(rows) : blocks(inner);
     TORCH_CHECK_VALUE(
         scale.dim() == 2 && scale.size(0) == first && scale.size(1) == second, "scale_", name, " must have shape ",
@@ -275,15 +281,15 @@ void check_named(const Tensor& matrix, const Tensor& scale, Scaling how, const c
 
 // Return a scale in the layout that multiply() takes: rows of blocks of the matrix, or of its transpose.
 Tensor as_rows(const Tensor& matrix, const Tensor& scale, Scaling how) {
-  return how == Scaling::Squares ? scale.narrow(0, 0, blocks(matrix.size(1))).t() : scale;
+  return how == Scaling::Block128x128 ? scale.narrow(0, 0, blocks(matrix.size(1))).t() : scale;
 }
 
-std::optional<Pair> named(
+std::optional<Pair> find_pair(
     const Tensor& a, TensorList scales_a, IntArrayRef first, const Tensor& b, TensorList scales_b, IntArrayRef second) {
   if (scales_a.size() != 1 || scales_b.size() != 1 || first.size() != 1 || second.size() != 1) return std::nullopt;
   const Pair asked{static_cast<Scaling>(first[0]), static_cast<Scaling>(second[0])};
   const auto fits = [&asked](ScalarType type) {
-    return asked.first == Scaling::ThirtyTwos ? is_power_of_two(type) : type == at::kFloat;
+    return asked.first == Scaling::Block1x32 ? is_power_of_two(type) : type == at::kFloat;
   };
   if (!is_eight_bits(a.scalar_type()) || !is_eight_bits(b.scalar_type())) return std::nullopt;
   if (!fits(scales_a[0].scalar_type()) || !fits(scales_b[0].scalar_type())) return std::nullopt;
@@ -310,12 +316,12 @@ Tensor& scaled_mm_v2_out(
       b.size(0), "x", b.size(1), ")");
   check_sizes(a, b, bias, true);
   check_matrices(a, b, bias, asked, out.scalar_type(), true);
-  const auto how = named(a, scales_a, recipe_a, b, scales_b, recipe_b);
-  TORCH_CHECK_VALUE(how.has_value(), unfit(a, b, scales_a[0], scales_b[0], true));
+  const auto how = find_pair(a, scales_a, recipe_a, b, scales_b, recipe_b);
+  TORCH_CHECK_VALUE(how.has_value(), describe_mismatch(a, b, scales_a[0], scales_b[0], true));
   const Tensor turned = b.t();
-  if (how->first != Scaling::ThirtyTwos) {
-    check_named(a, scales_a[0], how->first, "a");
-    check_named(turned, scales_b[0], how->second, "b");
+  if (how->first != Scaling::Block1x32) {
+    check_scale(a, scales_a[0], how->first, "a");
+    check_scale(turned, scales_b[0], how->second, "b");
   }
   multiply(a, b, as_rows(a, scales_a[0], how->first), as_rows(turned, scales_b[0], how->second), *how, bias, out);
   return out;

@@ -30,7 +30,7 @@ using torch::jit::Stack;
 
 // The elements of one slice, with their stride.
 template <class T>
-struct Line {
+struct StridedSlice {
   T* at;
   int64_t step;
   T& operator[](int64_t i) const {
@@ -103,8 +103,8 @@ void sort_by_network(Keyed<T>* pairs, int64_t count, bool descending) {
   const auto merge = [&](int64_t from, auto direction) {
     for (int64_t stride = from; stride > 0; stride /= 2)
       for (int64_t t = 0; t < kNetwork / 2; t++) {
-        const int64_t place = 2 * t - (t & (stride - 1));
-        exchange(place, place + stride, direction(t));
+        const int64_t position = 2 * t - (t & (stride - 1));
+        exchange(position, position + stride, direction(t));
       }
   };
   for (int64_t size = 2; size < kNetwork; size *= 2) merge(size / 2, [&](int64_t t) { return (t & (size / 2)) != 0; });
@@ -130,7 +130,7 @@ void find(const Tensor& self, const Tensor& values, const Tensor& indices, int64
   const T *in = self.const_data_ptr<T>(), *found = values.const_data_ptr<T>();
   int64_t* out = indices.mutable_data_ptr<int64_t>();
   each_slice<3>({values, self, indices}, dim, length, [&](const std::array<int64_t, 3>& at) {
-    const Line<const T> line{in + at[1], self.stride(dim)};
+    const StridedSlice<const T> line{in + at[1], self.stride(dim)};
     const T value = found[at[0]];
     for (int64_t k = 0; k < length; k++) {
       const int64_t i = last ? length - 1 - k : k;
@@ -143,14 +143,14 @@ void find(const Tensor& self, const Tensor& values, const Tensor& indices, int64
 
 // Return the rank of a position in CUDA's block reduction, which compares within each warp, then across warps, by
 // halves. The lowest rank wins a tie.
-uint64_t preference(uint64_t place) {
+uint64_t reduction_rank(uint64_t position) {
   const auto reversed = [](uint64_t five) {
     uint64_t out = 0;
     for (int i = 0; i < 5; i++) out |= (five >> i & 1) << (4 - i);
     return out;
   };
-  const uint64_t thread = place / 2;
-  return (reversed(thread / 32) << 6) | (reversed(thread % 32) << 1) | (place % 2);
+  const uint64_t thread = position / 2;
+  return (reversed(thread / 32) << 6) | (reversed(thread % 32) << 1) | (position % 2);
 }
 
 // Find the mode of each slice. Of equally frequent values, take the one whose last position in the sorted slice has the
@@ -161,7 +161,7 @@ void find_mode(const Tensor& self, const Tensor& values, int64_t dim) {
   const T* in = self.const_data_ptr<T>();
   T* out = values.mutable_data_ptr<T>();
   each_slice<2>({values, self}, dim, length, [&](const std::array<int64_t, 2>& at) {
-    const Line<const T> line{in + at[1], self.stride(dim)};
+    const StridedSlice<const T> line{in + at[1], self.stride(dim)};
     const auto copied = std::make_unique<T[]>(static_cast<size_t>(length));
     T* const sorted = copied.get();
     for (int64_t i = 0; i < length; i++) sorted[i] = line[i];
@@ -169,7 +169,7 @@ void find_mode(const Tensor& self, const Tensor& values, int64_t dim) {
     int64_t most = 0, count = 0, chosen = 0;
     for (int64_t i = 0; i < length; i++) {
       count = i > 0 && sorted[i] == sorted[i - 1] ? count + 1 : 1;
-      if (count < most || (count == most && preference(i) > preference(chosen))) continue;
+      if (count < most || (count == most && reduction_rank(i) > reduction_rank(chosen))) continue;
       most = count;
       chosen = i;
     }
@@ -181,7 +181,7 @@ void find_mode(const Tensor& self, const Tensor& values, int64_t dim) {
 
 // Return the worst of the selected values. The CPU's kernel does not distinguish -0 from 0, so count to find its sign.
 template <class T>
-T worst_of(const Line<const T>& line, int64_t length, const Line<T>& taken, int64_t k, bool largest) {
+T find_worst(const StridedSlice<const T>& line, int64_t length, const StridedSlice<T>& taken, int64_t k, bool largest) {
   T worst = taken[0];
   for (int64_t i = 1; i < k; i++)
     if (largest ? is_less(taken[i], worst) : is_less(worst, taken[i])) worst = taken[i];
@@ -195,16 +195,17 @@ T worst_of(const Line<const T>& line, int64_t length, const Line<T>& taken, int6
 
 // Select the values that are better than the worst selected one, then values equal to it, each in order of position.
 template <class T>
-void take(const Tensor& self, const Tensor& values, const Tensor& indices, int64_t dim, bool largest, bool sorted) {
+void select_topk(
+    const Tensor& self, const Tensor& values, const Tensor& indices, int64_t dim, bool largest, bool sorted) {
   const int64_t length = self.size(dim), k = values.size(dim);
   const T* in = self.const_data_ptr<T>();
   T* out = values.mutable_data_ptr<T>();
-  int64_t* places = indices.mutable_data_ptr<int64_t>();
+  int64_t* positions = indices.mutable_data_ptr<int64_t>();
   each_slice<3>({values, self, indices}, dim, length, [&](const std::array<int64_t, 3>& at) {
-    const Line<T> taken{out + at[0], values.stride(dim)};
-    const Line<const T> line{in + at[1], self.stride(dim)};
-    const Line<int64_t> index{places + at[2], indices.stride(dim)};
-    const T worst = worst_of(line, length, taken, k, largest);
+    const StridedSlice<T> taken{out + at[0], values.stride(dim)};
+    const StridedSlice<const T> line{in + at[1], self.stride(dim)};
+    const StridedSlice<int64_t> index{positions + at[2], indices.stride(dim)};
+    const T worst = find_worst(line, length, taken, k, largest);
     std::vector<Keyed<T>> better, equal;
     better.reserve(static_cast<size_t>(k));
     for (int64_t i = 0; i < length; i++) {
@@ -230,14 +231,14 @@ void sort_short(const Tensor& self, const Tensor& values, const Tensor& indices,
   const int64_t length = self.size(dim);
   const T* in = self.const_data_ptr<T>();
   T* out = values.mutable_data_ptr<T>();
-  int64_t* places = indices.mutable_data_ptr<int64_t>();
+  int64_t* positions = indices.mutable_data_ptr<int64_t>();
   each_slice<3>({values, self, indices}, dim, length, [&](const std::array<int64_t, 3>& at) {
-    const Line<T> sorted{out + at[0], values.stride(dim)};
+    const StridedSlice<T> sorted{out + at[0], values.stride(dim)};
     bool ties = false;
     for (int64_t i = 1; i < length && !ties; i++) ties = is_same<T>(sorted[i - 1], sorted[i]);
     if (!ties) return;
-    const Line<const T> line{in + at[1], self.stride(dim)};
-    const Line<int64_t> index{places + at[2], indices.stride(dim)};
+    const StridedSlice<const T> line{in + at[1], self.stride(dim)};
+    const StridedSlice<int64_t> index{positions + at[2], indices.stride(dim)};
     std::array<Keyed<T>, kNetwork> pairs;
     for (int64_t i = 0; i < length; i++) pairs[i] = {line[i], i};
     sort_by_network(pairs.data(), length, descending);
@@ -257,11 +258,11 @@ void sort_short(const Tensor& self, const Tensor& values, const Tensor& indices,
 // An operator call and its input, which is cloned if a result may overwrite it. `computes` is false if there is nothing
 // to choose.
 struct Call {
-  Call(const c10::OperatorHandle& op, Stack& stack, size_t dim_place)
+  Call(const c10::OperatorHandle& op, Stack& stack, size_t dim_position)
       : base(stack.size() - op.schema().arguments().size()), self(stack[base].toTensor()) {
     for (size_t i = base + 1; i < stack.size(); i++)
       if (stack[i].isTensor() && stack[i].toTensor().is_alias_of(self)) self = self.clone();
-    const int64_t given = stack[base + dim_place].toInt();
+    const int64_t given = stack[base + dim_position].toInt();
     computes =
         is_device_tensor(self) && self.dim() > 0 && self.numel() > 0 && given < self.dim() && given >= -self.dim();
     if (computes) dim = at::maybe_wrap_dim(given, self.dim());
@@ -272,8 +273,8 @@ struct Call {
   bool computes = false;
 };
 
-Tensor result(const Stack& stack, size_t place) {
-  return stack[stack.size() - 2 + place].toTensor();
+Tensor result(const Stack& stack, size_t position) {
+  return stack[stack.size() - 2 + position].toTensor();
 }
 
 template <bool kLast>
@@ -311,7 +312,7 @@ void topk(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   const Tensor values = result(*stack, 0), indices = result(*stack, 1);
   if (!call.computes || values.numel() == 0) return;
   HOSTDEVICE_FOR_TYPES(
-      call.self.scalar_type(), [&] { take<scalar_t>(call.self, values, indices, call.dim, largest, sorted); });
+      call.self.scalar_type(), [&] { select_topk<scalar_t>(call.self, values, indices, call.dim, largest, sorted); });
 }
 
 void sort(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {

@@ -24,21 +24,21 @@ namespace {
 // A program that keeps creating code has ever new lines; beyond this number they are counted without a line.
 constexpr size_t kMostCodes = 20'000;
 
-struct Line {
+struct SourceLine {
   std::string file, function;
   int number;
 };
 // What is known of a code object, which is kept alive so that its address is not reused.
-struct Known {
+struct KnownCode {
   bool is_program;
   std::unordered_map<int, Site> lines;  // by bytecode offset
 };
 // Protected by site_mutex(), under which nothing else is locked and no Python runs.
 struct Lines {
-  std::unordered_map<PyCodeObject*, Known> codes;
+  std::unordered_map<PyCodeObject*, KnownCode> codes;
   std::unordered_map<std::string, Site> by_text;
-  std::vector<Line> all{{"", "", 0}, {"", "", 0}};  // kNoSite and kBackward
-  std::vector<std::string> hidden;                  // path prefixes of files that are not the program's
+  std::vector<SourceLine> all{{"", "", 0}, {"", "", 0}};  // kNoSite and kBackward
+  std::vector<std::string> hidden;                        // path prefixes of files that are not the program's
 };
 Lines& lines() {
   static auto* known = new Lines;
@@ -55,7 +55,7 @@ std::string text_of(PyObject* text) {
 }
 
 // Add a location, which needs the GIL. `code` belongs to a frame of this thread.
-void learn(const FramePlace& place) {
+void add_location(const FramePlace& place) {
   const py::gil_scoped_acquire gil;
   const py::error_scope kept;
   auto& known = lines();
@@ -82,7 +82,7 @@ void learn(const FramePlace& place) {
 }
 
 // Return the innermost line of the program; kNoSite if there is none.
-Site line_of_frames() {
+Site find_program_line() {
   if (!Py_IsInitialized()) return kNoSite;
   PyThreadState* thread = PyGILState_GetThisThreadState();
   if (!thread) return kNoSite;
@@ -107,23 +107,23 @@ Site line_of_frames() {
     };
     walk_frames(thread, look);
     if (!unknown.code) return site;
-    learn(unknown);
+    add_location(unknown);
   }
 }
 
 // Return the current line; in a backward pass, the line that called the operator whose gradient is computed.
-Site find_site() {
+Site find_python_site() {
   if (const auto node = torch::autograd::get_current_node()) {
     const Site forward = site_of_forward({node->thread_id(), node->sequence_nr() + 1});
     if (forward != kBackward) return forward;
-    const Site here = line_of_frames();
+    const Site here = find_program_line();
     return here == kNoSite ? kBackward : here;
   }
-  return line_of_frames();
+  return find_program_line();
 }
 
 // Sequence numbers begin at 0, and here 0 means none.
-Forward forward_now() {
+ForwardNode find_forward_node() {
   if (torch::autograd::get_current_node()) return {};
   return {at::RecordFunction::currentThreadId(), at::sequence_number::peek()};
 }
@@ -133,8 +133,8 @@ void start(std::vector<std::string> hidden) {
     const std::lock_guard<std::mutex> lock(site_mutex());
     lines().hidden = std::move(hidden);
   }
-  g_find_site = &find_site;
-  g_forward_now = &forward_now;
+  g_find_site = &find_python_site;
+  g_find_forward_node = &find_forward_node;
   std::vector<int64_t> allocated;
   for (int i = 0; i < device_count(); i++)
     allocated.push_back(static_cast<int64_t>(memory_in_use(static_cast<Index>(i)).first));

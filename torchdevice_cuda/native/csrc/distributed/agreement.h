@@ -31,7 +31,7 @@ struct __attribute__((visibility("hidden"))) Agreement {
   std::shared_ptr<py::object> memory;
 
   // Compare an all_reduce with the other ranks' calls. Python reports what differs; equal calls are counted here.
-  bool same(const at::Tensor& t, uint64_t op) const {
+  bool matches_other_ranks(const at::Tensor& t, uint64_t op) const {
     if (words[0].load(std::memory_order_relaxed) != 0) return false;
     auto* own = part(rank);
     const auto number = own[0].load(std::memory_order_relaxed) + 1;

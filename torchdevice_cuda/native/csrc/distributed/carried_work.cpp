@@ -49,20 +49,21 @@ using Clock = std::chrono::steady_clock;
 class CarriedWork final : public c10d::Work {
  public:
   CarriedWork(
-      std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, Finish finish, AgreementPtr agreement, bool arrives)
+      std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, Finish finish, AgreementPtr agreement,
+      bool is_point_to_point)
       : parts_(std::move(parts)),
         outputs_(std::move(outputs)),
         finish_(std::move(finish)),
         agreement_(std::move(agreement)),
-        arrives_(arrives),
+        is_point_to_point_(is_point_to_point),
         timed_(g_timed.load()) {
-    if (timed_) begun_ = Clock::now();
+    if (timed_) start_ = Clock::now();
   }
 
   bool isCompleted() override {
     for (const auto& part : parts_)
       if (!part->isCompleted()) return false;
-    if (!exception()) settle();
+    if (!exception()) run_finish();
     forget(self());
     return true;
   }
@@ -87,7 +88,7 @@ class CarriedWork final : public c10d::Work {
     if (c10d::allow_inflight_collective_as_graph_input()) c10d::unregister_work(kept);
     try {
       for (const auto& part : parts_) wait_for(part, timeout);
-      settle();
+      run_finish();
     } catch (const py::error_already_set&) {
       throw;  // a signal: the work continues
     } catch (...) {
@@ -127,22 +128,22 @@ class CarriedWork final : public c10d::Work {
         if (!t.device().is_cpu() && std::find(devices.begin(), devices.end(), t.device()) == devices.end())
           devices.push_back(t.device());
       future_ = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()), devices);
-      promise(future_);
+      complete_later(future_);
     }
     return future_;
   }
 
   // Whether it waits for a call of one other rank instead of all.
-  bool arrives() const {
-    return arrives_;
+  bool is_point_to_point() const {
+    return is_point_to_point_;
   }
 
   // Return a future with 0 if the work succeeded. Only some versions of c10d::Work have this method.
   FuturePtr getFutureResult() {
     constexpr int64_t kDone = 0, kFailed = 2;
-    auto told = c10::make_intrusive<Future>(c10::IntType::get());
-    getFuture()->addCallback([told](Future& done) { told->markCompleted(done.hasError() ? kFailed : kDone); });
-    return told;
+    auto status = c10::make_intrusive<Future>(c10::IntType::get());
+    getFuture()->addCallback([status](Future& done) { status->markCompleted(done.hasError() ? kFailed : kDone); });
+    return status;
   }
 
  private:
@@ -151,22 +152,22 @@ class CarriedWork final : public c10d::Work {
   }
 
   // Runs once, in the first thread that calls it. It may need the GIL, so no thread waits for it while holding the GIL.
-  void settle() {
+  void run_finish() {
     if (timed_) {
       int64_t unset = 0;
-      const auto passed = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begun_).count();
+      const auto passed = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
       ended_.compare_exchange_strong(unset, std::max<int64_t>(passed, 1));
     }
     if (!finish_) return;
     const WithoutInterpreter without;
-    std::call_once(settled_, finish_);
+    std::call_once(finished_, finish_);
   }
 
   void wait_for(const WorkPtr& part, std::chrono::milliseconds timeout) {
     // A work of works checks signals itself.
     if (dynamic_cast<CarriedWork*>(part.get()) != nullptr)
       part->wait(timeout);
-    else if (arrives_)
+    else if (is_point_to_point_)
       wait_for_arrival(part, timeout);
     else
       wait_in_slices(part, timeout);
@@ -177,7 +178,7 @@ class CarriedWork final : public c10d::Work {
     if (!agreement_) throw;
     const auto report = [&](const std::string& text) {
       if (const auto known = agreement_->failure()) TORCH_CHECK(false, *known);
-      if (arrives_ || exception())
+      if (is_point_to_point_ || exception())
         agreement_->fail("Rank " + std::to_string(agreement_->rank) + " of the process group failed: " + text);
     };
     try {
@@ -191,12 +192,12 @@ class CarriedWork final : public c10d::Work {
     }
   }
 
-  // Complete the future after `come` has returned or thrown.
-  void complete(const FuturePtr& future, const std::function<void()>& come) {
+  // Complete the future after `wait_for_parts` has returned or thrown.
+  void complete(const FuturePtr& future, const std::function<void()>& wait_for_parts) {
     const auto kept = self();
     try {
-      come();
-      settle();
+      wait_for_parts();
+      run_finish();
     } catch (...) {
       forget(kept);
       try {
@@ -211,7 +212,7 @@ class CarriedWork final : public c10d::Work {
   }
 
   // Make sure that the future completes. Sends and receives have no futures, so a thread waits for them.
-  void promise(const FuturePtr& future) {
+  void complete_later(const FuturePtr& future) {
     FuturePtr last;
     try {
       if (parts_.size() == 1) last = parts_[0]->getFuture();
@@ -237,21 +238,22 @@ class CarriedWork final : public c10d::Work {
   const std::vector<at::Tensor> outputs_;
   const Finish finish_;
   const AgreementPtr agreement_;
-  const bool arrives_;
+  const bool is_point_to_point_;
   const bool timed_;
-  Clock::time_point begun_;
+  Clock::time_point start_;
   std::atomic<int64_t> ended_{0};
-  std::once_flag settled_;
+  std::once_flag finished_;
   std::mutex future_lock_;
   FuturePtr future_;
 };
 
 }  // namespace
 
-WorkPtr carried(
-    std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, Finish finish, AgreementPtr agreement, bool arrives) {
+WorkPtr make_carried_work(
+    std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, Finish finish, AgreementPtr agreement,
+    bool is_point_to_point) {
   WorkPtr work = c10::make_intrusive<CarriedWork>(
-      std::move(parts), std::move(outputs), std::move(finish), std::move(agreement), arrives);
+      std::move(parts), std::move(outputs), std::move(finish), std::move(agreement), is_point_to_point);
   std::vector<WorkPtr> others;
   {
     auto& p = pending();
@@ -295,7 +297,7 @@ size_t count_pending() {
     works.assign(p.works.begin(), p.works.end());
   }
   return static_cast<size_t>(std::count_if(works.begin(), works.end(), [](const WorkPtr& work) {
-    return !static_cast<CarriedWork&>(*work).arrives() && !work->isCompleted();
+    return !static_cast<CarriedWork&>(*work).is_point_to_point() && !work->isCompleted();
   }));
 }
 

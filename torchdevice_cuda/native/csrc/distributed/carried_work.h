@@ -15,9 +15,10 @@ namespace hostdevice {
 using Finish = std::function<void()>;
 using AgreementPtr = std::shared_ptr<const Agreement>;
 
-// `arrives`: it waits for a call of one other rank instead of all.
-WorkPtr carried(
-    std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, Finish finish, AgreementPtr agreement, bool arrives);
+// `is_point_to_point`: it waits for a call of one other rank instead of all.
+WorkPtr make_carried_work(
+    std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, Finish finish, AgreementPtr agreement,
+    bool is_point_to_point);
 void time_works(bool on);
 // Wait for works that may not be done.
 void wait_for_pending();

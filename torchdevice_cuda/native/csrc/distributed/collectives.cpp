@@ -21,7 +21,7 @@
 namespace hostdevice {
 namespace {
 
-Finish finishing(const py::object& finish) {
+Finish make_finish(const py::object& finish) {
   if (finish.is_none()) return {};
   const auto held = hold(finish);
   return [held] {
@@ -33,11 +33,12 @@ Finish finishing(const py::object& finish) {
 // `group` is the result of watch_group for the work's backend, or 0.
 WorkPtr carried_work(
     std::vector<WorkPtr> parts, std::vector<at::Tensor> outputs, const py::object& finish, uintptr_t group,
-    bool arrives) {
-  auto finishing_it = finishing(finish);
+    bool is_point_to_point) {
+  auto finish_function = make_finish(finish);
   const py::gil_scoped_release nogil;
   auto agreement = group != 0 ? agreement_of(reinterpret_cast<const void*>(group)) : nullptr;
-  return carried(std::move(parts), std::move(outputs), std::move(finishing_it), std::move(agreement), arrives);
+  return make_carried_work(
+      std::move(parts), std::move(outputs), std::move(finish_function), std::move(agreement), is_point_to_point);
 }
 
 // ---- all_reduce ----------------------------------------------------------------------------------------------------
@@ -73,7 +74,7 @@ bool is_plain(const at::Tensor& t, const c10d::ReduceOp& op, const c10d::Process
   }
   const auto bound = group.getBoundDeviceId();
   return t.layout() == at::kStrided && t.is_contiguous() && t.numel() > 0 && (!bound || *bound == t.device()) &&
-      g_coalescing.load(std::memory_order_relaxed) == 0 && !captures_underway();
+      g_coalescing.load(std::memory_order_relaxed) == 0 && !has_captures();
 }
 
 // Releases differ in the arguments after the third; the last is the timeout.
@@ -90,7 +91,7 @@ void quick_allreduce(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::
   const auto backend = group->getBackend(kType);
   auto agreement = agreement_of(backend.get());
   const auto number = static_cast<uint64_t>(static_cast<c10d::ReduceOp::RedOpType>(*reduction));
-  if (agreement && !agreement->same(tensors[0], number)) {
+  if (agreement && !agreement->matches_other_ranks(tensors[0], number)) {
     g_slow->callBoxed(stack);
     return;
   }
@@ -99,7 +100,7 @@ void quick_allreduce(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::
   options.timeout = std::chrono::milliseconds(args[count - 1].toInt());
   std::vector<at::Tensor> aliases{Aliases(tensors[0].device().index(), /*keep_alive=*/true).to_cpu(tensors[0], false)};
   auto part = backend->allreduce(aliases, options);
-  auto work = carried({std::move(part)}, tensors, {}, std::move(agreement), /*arrives=*/false);
+  auto work = make_carried_work({std::move(part)}, tensors, {}, std::move(agreement), /*is_point_to_point=*/false);
   torch::jit::drop(*stack, count);
   torch::jit::push(*stack, tensors, c10::IValue(std::move(work)));
 }

@@ -53,7 +53,7 @@ struct DeviceBuffer {
 };
 
 // Return the memory as a CPU buffer.
-tensorpipe::Buffer of_host(const tensorpipe::Buffer& buffer) {
+tensorpipe::Buffer to_host_buffer(const tensorpipe::Buffer& buffer) {
   if (buffer.device().type == tensorpipe::kCpuDeviceType) return buffer;
   tensorpipe::CpuBuffer made;
   made.ptr = buffer.unwrap<DeviceBuffer>().ptr;
@@ -64,10 +64,10 @@ class HostChannel final : public Channel {
  public:
   explicit HostChannel(std::shared_ptr<Channel> host) : host_(std::move(host)) {}
   void send(tensorpipe::Buffer buffer, size_t length, Callback callback) override {
-    host_->send(of_host(buffer), length, std::move(callback));
+    host_->send(to_host_buffer(buffer), length, std::move(callback));
   }
   void recv(tensorpipe::Buffer buffer, size_t length, Callback callback) override {
-    host_->recv(of_host(buffer), length, std::move(callback));
+    host_->recv(to_host_buffer(buffer), length, std::move(callback));
   }
   void setId(std::string id) override {
     host_->setId(std::move(id));

@@ -59,7 +59,7 @@ void wait_for_arrival(const WorkPtr& part, std::chrono::milliseconds timeout) {
   }
   struct Arrival {
     std::mutex lock;
-    std::condition_variable come;
+    std::condition_variable arrived;
     bool is_done = false, is_abandoned = false;
     std::exception_ptr error;
   };
@@ -81,10 +81,10 @@ void wait_for_arrival(const WorkPtr& part, std::chrono::milliseconds timeout) {
       arrival->error = error;
       arrival->is_done = true;
     }
-    arrival->come.notify_all();
+    arrival->arrived.notify_all();
   }).detach();
   std::unique_lock<std::mutex> lock(arrival->lock);
-  while (!arrival->come.wait_for(lock, kSlice, [&] { return arrival->is_done; })) {
+  while (!arrival->arrived.wait_for(lock, kSlice, [&] { return arrival->is_done; })) {
     lock.unlock();
     try {
       check_signals();

@@ -9,7 +9,7 @@
 
 #include "operators/alias.h"
 #include "operators/boxed.h"
-#include "operators/facts.h"
+#include "operators/operator_info.h"
 #include "operators/recorded.h"
 #include "runtime/activities.h"
 #include "runtime/allocator.h"
@@ -24,7 +24,7 @@ using c10::IValue;
 using torch::jit::Stack;
 
 // Return the device that a call computes on.
-c10::DeviceIndex device_of_call(const Facts& f, c10::ArrayRef<IValue> arguments) {
+c10::DeviceIndex device_of_call(const OperatorInfo& f, c10::ArrayRef<IValue> arguments) {
   c10::DeviceIndex index = -1;
   for (const auto i : f.interesting) {
     each_tensor(arguments[i], f.args[i].kind, [&](const at::Tensor& t) {
@@ -38,7 +38,7 @@ c10::DeviceIndex device_of_call(const Facts& f, c10::ArrayRef<IValue> arguments)
 }
 
 // Whether a call does work on the device, rather than read or change a tensor's shape.
-bool computes(const c10::OperatorHandle& op, const Facts& f) {
+bool computes(const c10::OperatorHandle& op, const OperatorInfo& f) {
   if (op.hasTag(at::Tag::inplace_view)) return false;
   return f.writes || f.tensor_returns || f.returns == 0;
 }
@@ -54,11 +54,11 @@ bool is_indexed_by_host(const IValue& indices) {
 }
 
 void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
-  const Facts& f = shared_facts(op);
+  const OperatorInfo& f = get_operator_info(op);
   const auto arguments = c10::ArrayRef<IValue>(*stack).slice(stack->size() - f.args.size());
   const auto index = device_of_call(f, arguments);
   const auto capture = current_capture(index);
-  if (capture && f.indexing && is_indexed_by_host(arguments[1])) refuse_pageable_copy();
+  if (capture && f.is_indexing && is_indexed_by_host(arguments[1])) refuse_pageable_copy();
   if (capture && computes(op, f)) {
     const RuntimeCall launched("cudaLaunchKernel");
     static_cast<Recording&>(*capture).call(op, f, keys, index, stack);
@@ -72,14 +72,14 @@ void record(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
 
 void record_work(const char* name, c10::DeviceIndex index, const std::function<void()>& work) {
   const auto capture = current_capture(index);
-  CapturedAllocations tape;
+  CapturedAllocations allocations;
   {
     const InNode whole;
-    const auto saved = std::exchange(t_tape, {&tape, nullptr, 0});
-    const auto restore = c10::make_scope_exit([&] { t_tape = saved; });
+    const auto saved = std::exchange(t_captured, {&allocations, nullptr, 0});
+    const auto restore = c10::make_scope_exit([&] { t_captured = saved; });
     work();
   }
-  if (capture) static_cast<Recording&>(*capture).add_with_memory(name, index, work, true, std::move(tape));
+  if (capture) static_cast<Recording&>(*capture).add_with_memory(name, index, work, true, std::move(allocations));
 }
 
 GeneratorImpl& impl_of(const at::Generator& generator) {
@@ -101,33 +101,34 @@ void Recording::allocated(void* address, size_t bytes) {
 }
 
 void Recording::call(
-    const c10::OperatorHandle& op, const Facts& f, c10::DispatchKeySet keys, c10::DeviceIndex index, Stack* stack) {
+    const c10::OperatorHandle& op, const OperatorInfo& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
+    Stack* stack) {
   const size_t base = stack->size() - f.args.size();
   const std::vector<IValue> arguments(stack->begin() + static_cast<ptrdiff_t>(base), stack->end());
   for (const auto i : f.interesting) {
     if (!f.args[i].changed) continue;
     materialize(arguments[i]);
     const std::lock_guard<std::mutex> lock(mutex_);
-    each_tensor(arguments[i], f.args[i].kind, [&](const at::Tensor& t) { journal_.keep(t); });
+    each_tensor(arguments[i], f.args[i].kind, [&](const at::Tensor& t) { journal_.save(t); });
   }
   // Restore host memory after the call, because the host may read it before a replay.
   Journal hosts;
   for (const auto i : f.interesting)
     if (f.args[i].changed)
       each_tensor(arguments[i], f.args[i].kind, [&](const at::Tensor& t) {
-        if (!is_device_tensor(t)) hosts.keep(t);
+        if (!is_device_tensor(t)) hosts.save(t);
       });
-  CapturedAllocations tape;
+  CapturedAllocations allocations;
   const auto recorded = [&](const auto& work) {
     const InNode whole;
-    const auto saved = std::exchange(t_tape, {&tape, nullptr, 0});
-    const auto restore = c10::make_scope_exit([&] { t_tape = saved; });
+    const auto saved = std::exchange(t_captured, {&allocations, nullptr, 0});
+    const auto restore = c10::make_scope_exit([&] { t_captured = saved; });
     work();
   };
   recorded([&] { op.redispatchBoxed(keys, stack); });
-  hosts.put_back();
+  hosts.restore();
   count_work(*this, stream_state(index, current_stream(index)));
-  Node node(op, f, keys, index, arguments, c10::ArrayRef<IValue>(*stack).slice(base), std::move(tape));
+  Node node(op, f, keys, index, arguments, c10::ArrayRef<IValue>(*stack).slice(base), std::move(allocations));
   const std::lock_guard<std::mutex> lock(mutex_);
   nodes_.push_back(std::move(node));
 }
@@ -137,10 +138,11 @@ void Recording::add(std::string name, c10::DeviceIndex index, std::function<void
 }
 
 void Recording::add_with_memory(
-    std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes, CapturedAllocations tape) {
+    std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes,
+    CapturedAllocations allocations) {
   count_work(*this, stream_state(index, current_stream(index)));
   const std::lock_guard<std::mutex> lock(mutex_);
-  nodes_.emplace_back(std::move(name), std::move(work), std::vector<const void*>{}, std::move(tape), computes);
+  nodes_.emplace_back(std::move(name), std::move(work), std::vector<const void*>{}, std::move(allocations), computes);
 }
 
 void Recording::begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& memory) {
@@ -148,21 +150,21 @@ void Recording::begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& m
   foreign_.clear();
   for (const auto& [address, bytes] : memory) {
     auto* const at = reinterpret_cast<char*>(address);
-    journal_.keep(at, at + bytes);
+    journal_.save(at, at + bytes);
     foreign_.push_back(at);
   }
-  foreign_tape_ = {};
-  t_tape = {&foreign_tape_, nullptr, 0};
+  foreign_allocations_ = {};
+  t_captured = {&foreign_allocations_, nullptr, 0};
   t_in_node = true;
 }
 
 void Recording::end_foreign(c10::DeviceIndex index, std::function<void()> again) {
-  t_tape = {};
+  t_captured = {};
   t_in_node = false;
   if (!again) return;
   count_work(*this, stream_state(index, current_stream(index)));
   const std::lock_guard<std::mutex> lock(mutex_);
-  nodes_.emplace_back("compiled code", std::move(again), foreign_, foreign_tape_);
+  nodes_.emplace_back("compiled code", std::move(again), foreign_, foreign_allocations_);
 }
 
 std::vector<Node> Recording::take_nodes() {
@@ -200,7 +202,7 @@ void Graph::register_generator(const at::Generator& generator) {
 void Graph::begin(PoolId pool, CaptureMode mode) {
   mark_used();
   device_ = t_current_device;
-  check_launched(device_);
+  check_before_launch(device_);
   register_generator(default_generator(device_));
   const auto recording = std::make_shared<Recording>(stream_state(device_, current_stream(device_)), mode);
   begin_capture(recording);
@@ -225,7 +227,7 @@ bool Graph::takes_current_stream() const {
 void Graph::leave_capture() {
   for (auto& g : generators_) g.words = impl_of(g.state).end_capture();
   pool_end(device_, pool_);
-  recording_->journal().put_back();
+  recording_->journal().restore();
 }
 
 void Graph::end() {
@@ -249,7 +251,7 @@ void Graph::replay() {
   const std::lock_guard<std::mutex> lock(replaying_);
   check_fork();
   refuse_in_capture(t_current_device, "Cannot prepare for replay during capturing stage.");
-  check_launched(device_);
+  check_before_launch(device_);
   check_memory();
   static const c10::DispatchKeySet excluded =
       c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset | c10::python_ks;
@@ -260,7 +262,7 @@ void Graph::replay() {
   for (const auto& node : nodes_) {
     if (is_profiled()) {
       launch.next(node.name(), node.device(), node.computes());
-      if (node.copied_as()) DeviceWork::is_copy(node.copied_as(), node.copied());
+      if (node.get_copy_name()) DeviceWork::mark_copy(node.get_copy_name(), node.get_copied_bytes());
     }
     node.replay();
   }

@@ -25,12 +25,13 @@ class Recording final : public Capture {
 
   void allocated(void* address, size_t bytes) override;
   void call(
-      const c10::OperatorHandle& op, const Facts& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
+      const c10::OperatorHandle& op, const OperatorInfo& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
       torch::jit::Stack* stack);
   void add(std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes) override;
   // Add work that allocated memory.
   void add_with_memory(
-      std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes, CapturedAllocations tape);
+      std::string name, c10::DeviceIndex index, std::function<void()> work, bool computes,
+      CapturedAllocations allocations);
 
   // Begin a call of other code over device memory, which runs until end_foreign().
   void begin_foreign(const std::vector<std::pair<uintptr_t, size_t>>& memory);
@@ -47,7 +48,7 @@ class Recording final : public Capture {
   Journal journal_;
   std::vector<Node> nodes_;
   std::vector<const void*> foreign_;  // memory of the current foreign call
-  CapturedAllocations foreign_tape_;
+  CapturedAllocations foreign_allocations_;
 };
 
 class Graph {
@@ -103,7 +104,7 @@ class Graph {
   std::vector<const void*> addresses_;  // of memory that does not belong to the graph
 };
 
-// Record calls while a capture is underway, from now on.
+// Record calls while a capture is in progress, from now on.
 void install_recording();
 
 }  // namespace hostdevice

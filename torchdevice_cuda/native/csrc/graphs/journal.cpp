@@ -31,34 +31,34 @@ void Journal::add_own(char* begin, size_t bytes) {
   add(own_, begin, begin + bytes);
 }
 
-void Journal::keep(const at::Tensor& tensor) {
+void Journal::save(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.has_storage() || tensor.numel() == 0) return;
   int64_t last = 0;
   for (int64_t d = 0; d < tensor.dim(); d++) last += (tensor.size(d) - 1) * tensor.stride(d);
   auto* const begin = static_cast<char*>(const_cast<void*>(tensor.const_data_ptr()));
   if (!begin) return;
-  const size_t before = kept_.size();
-  keep(begin, begin + (static_cast<size_t>(last) + 1) * tensor.itemsize());
-  if (kept_.size() != before) holding_.push_back(tensor.storage());
+  const size_t before = saved_.size();
+  save(begin, begin + (static_cast<size_t>(last) + 1) * tensor.itemsize());
+  if (saved_.size() != before) storages_.push_back(tensor.storage());
 }
 
-void Journal::keep(char* begin, char* end) {
+void Journal::save(char* begin, char* end) {
   for (const auto& [from, to] : outside(own_, begin, end)) {
     for (const auto& [first, last] : outside(known_, from, to)) {
       const auto size = static_cast<size_t>(last - first);
       auto bytes = std::make_unique<char[]>(size);
       std::memcpy(bytes.get(), first, size);
-      kept_.push_back({first, std::move(bytes), size});
+      saved_.push_back({first, std::move(bytes), size});
     }
     add(known_, from, to);
   }
 }
 
-void Journal::put_back() {
+void Journal::restore() {
   for (const auto& [begin, end] : own_) std::memset(begin, 0, static_cast<size_t>(end - begin));
-  for (const auto& kept : kept_) std::memcpy(kept.at, kept.bytes.get(), kept.size);
-  kept_.clear();
-  holding_.clear();
+  for (const auto& saved : saved_) std::memcpy(saved.at, saved.bytes.get(), saved.size);
+  saved_.clear();
+  storages_.clear();
   own_.clear();
   known_.clear();
 }

@@ -17,22 +17,22 @@ class Journal {
   // Add memory that was allocated during the capture: its contents are undefined before a replay.
   void add_own(char* begin, size_t bytes);
   // Save the tensor's elements, before they are written.
-  void keep(const at::Tensor& tensor);
+  void save(const at::Tensor& tensor);
   // Save memory that stays valid until the capture ends.
-  void keep(char* begin, char* end);
+  void save(char* begin, char* end);
   // Restore all saved memory and fill the capture's own memory with zeros.
-  void put_back();
+  void restore();
 
  private:
-  struct Kept {
+  struct SavedMemory {
     char* at;
     std::unique_ptr<char[]> bytes;
     size_t size;
   };
 
   std::map<char*, char*> own_, known_;  // begin to end; parts do not overlap
-  std::vector<Kept> kept_;
-  std::vector<c10::Storage> holding_;  // keeps saved memory alive
+  std::vector<SavedMemory> saved_;
+  std::vector<c10::Storage> storages_;  // keeps saved memory alive
 };
 
 }  // namespace hostdevice

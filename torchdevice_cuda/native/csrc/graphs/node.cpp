@@ -8,7 +8,7 @@
 
 #include "operators/alias.h"
 #include "operators/copies.h"
-#include "operators/facts.h"
+#include "operators/operator_info.h"
 #include "operators/tensors.h"
 #include "operators/types.h"
 #include "runtime/allocator.h"
@@ -18,35 +18,39 @@ namespace {
 
 using c10::IValue;
 
-at::Tensor copy_of_number(const at::Tensor& t) {
+at::Tensor copy_scalar(const at::Tensor& t) {
   at::Tensor copy = t.clone();
   copy.unsafeGetTensorImpl()->set_wrapped_number(t.unsafeGetTensorImpl()->is_wrapped_number());
   return copy;
 }
 
 // Makes the thread's allocations return the captured addresses during a call.
-struct Playing {
-  explicit Playing(const CapturedAllocations& tape) : saved(t_tape) {
-    t_tape = {nullptr, &tape, 0};
+struct ReplayScope {
+  explicit ReplayScope(const CapturedAllocations& allocations) : saved(t_captured) {
+    t_captured = {nullptr, &allocations, 0};
   }
-  ~Playing() {
-    t_tape = saved;
+  ~ReplayScope() {
+    t_captured = saved;
   }
-  Playing(const Playing&) = delete;
-  Playing& operator=(const Playing&) = delete;
-  TapeHead saved;
+  ReplayScope(const ReplayScope&) = delete;
+  ReplayScope& operator=(const ReplayScope&) = delete;
+  CaptureCursor saved;
 };
 
 }  // namespace
 
 Node::Node(
-    const c10::OperatorHandle& op, const Facts& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
-    c10::ArrayRef<IValue> arguments, c10::ArrayRef<IValue> results, CapturedAllocations tape)
-    : name_(c10::toString(op.operator_name())), op_(op), keys_(keys), index_(index), tape_(std::move(tape)) {
+    const c10::OperatorHandle& op, const OperatorInfo& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
+    c10::ArrayRef<IValue> arguments, c10::ArrayRef<IValue> results, CapturedAllocations allocations)
+    : name_(c10::toString(op.operator_name())),
+      op_(op),
+      keys_(keys),
+      index_(index),
+      allocations_(std::move(allocations)) {
   on_cpu_ = computes_on_cpu(f, arguments);
   if (op.schema().name() == "aten::copy_") {
-    copied_as_ = hostdevice::copied_as(arguments[0].toTensor(), arguments[1].toTensor());
-    copied_ = static_cast<int64_t>(arguments[0].toTensor().nbytes());
+    copy_name_ = hostdevice::get_copy_name(arguments[0].toTensor(), arguments[1].toTensor());
+    copied_bytes_ = static_cast<int64_t>(arguments[0].toTensor().nbytes());
   }
   if (on_cpu_) keys_ = c10::DispatchKeySet(c10::DispatchKey::CPU);
   freeze(f, arguments);
@@ -54,17 +58,17 @@ Node::Node(
 }
 
 Node::Node(
-    std::string name, std::function<void()> work, std::vector<const void*> addresses, CapturedAllocations tape,
+    std::string name, std::function<void()> work, std::vector<const void*> addresses, CapturedAllocations allocations,
     bool computes)
     : name_(std::move(name)),
       work_(std::move(work)),
       computes_(computes),
       addresses_(std::move(addresses)),
-      tape_(std::move(tape)) {}
+      allocations_(std::move(allocations)) {}
 
 // Whether the device's kernel does nothing but call the CPU kernel, with these arguments.
-bool Node::computes_on_cpu(const Facts& f, c10::ArrayRef<IValue> arguments) const {
-  if (!f.straight || keys_ != c10::DispatchKeySet(kDense)) return false;
+bool Node::computes_on_cpu(const OperatorInfo& f, c10::ArrayRef<IValue> arguments) const {
+  if (!f.only_calls_cpu_kernel || keys_ != c10::DispatchKeySet(kDense)) return false;
   bool plain = true, any_cpu = false;
   Types types = 0;
   for (const auto i : f.interesting) {
@@ -78,29 +82,29 @@ bool Node::computes_on_cpu(const Facts& f, c10::ArrayRef<IValue> arguments) cons
         any_cpu = true;
     });
   }
-  return plain && !(types & f.special) && !(f.composite && any_cpu);
+  return plain && !(types & f.special) && !(f.is_composite && any_cpu);
 }
 
-void Node::freeze(const Facts& f, c10::ArrayRef<IValue> arguments) {
+void Node::freeze(const OperatorInfo& f, c10::ArrayRef<IValue> arguments) {
   Aliases aliases(index_);
   aliases.keep_lazy();
-  Borrowed borrowed;
+  NonOwningTensors non_owning;
   arguments_.reserve(arguments.size());
   for (const auto i : c10::irange(arguments.size())) {
-    const auto& fact = f.args[i];
-    if (on_cpu_ && fact.kind == Kind::Device && arguments[i].isDevice()) {
+    const auto& info = f.args[i];
+    if (on_cpu_ && info.kind == Kind::Device && arguments[i].isDevice()) {
       arguments_.emplace_back(cpu());
       continue;
     }
-    arguments_.push_back(map_tensors(arguments[i], fact.kind, [&](const at::Tensor& t) {
+    arguments_.push_back(map_tensors(arguments[i], info.kind, [&](const at::Tensor& t) {
       if (!is_device_tensor(t)) {
-        numbers_ = true;
+        has_cpu_scalars_ = true;
         // A scalar is passed by value; other host memory is read at each replay.
-        return t.dim() == 0 && !f.mixes && !fact.changed ? copy_of_number(t) : t;
+        return t.dim() == 0 && !f.mixes_devices && !info.changed ? copy_scalar(t) : t;
       }
       if (!is_plain(t)) return t;
       addresses_.push_back(t.storage().data());
-      return on_cpu_ ? aliases.to_cpu(t, false) : borrowed.tensor(t);
+      return on_cpu_ ? aliases.to_cpu(t, false) : non_owning.tensor(t);
     }));
   }
 }
@@ -128,12 +132,12 @@ void Node::call(torch::jit::Stack& stack) const {
     op_->redispatchBoxed(keys_, &stack);
     return;
   }
-  const AllocateOnDevice here(index_, numbers_);
+  const AllocateOnDevice here(index_, has_cpu_scalars_);
   op_->redispatchBoxed(keys_, &stack);
 }
 
 void Node::replay() const {
-  const Playing playing(tape_);
+  const ReplayScope replaying(allocations_);
   if (work_) {
     work_();
     return;

@@ -8,23 +8,23 @@
 #include <string>
 #include <vector>
 
+#include "runtime/captured_allocations.h"
 #include "runtime/device.h"
-#include "runtime/tape.h"
 
 namespace hostdevice {
 
-struct Facts;
+struct OperatorInfo;
 
 class Node {
  public:
   // A call that has run: its arguments as they are afterwards, and its results.
   Node(
-      const c10::OperatorHandle& op, const Facts& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
-      c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results, CapturedAllocations tape);
+      const c10::OperatorHandle& op, const OperatorInfo& f, c10::DispatchKeySet keys, c10::DeviceIndex index,
+      c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results, CapturedAllocations allocations);
   // Other work on the device.
   Node(
       std::string name, std::function<void()> work, std::vector<const void*> addresses = {},
-      CapturedAllocations tape = {}, bool computes = true);
+      CapturedAllocations allocations = {}, bool computes = true);
 
   // Run below autograd; the caller restores the thread's device.
   void replay() const;
@@ -37,11 +37,11 @@ class Node {
     return computes_;
   }
   // For a copy: its name in profiles, or null, and its size.
-  const char* copied_as() const {
-    return copied_as_;
+  const char* get_copy_name() const {
+    return copy_name_;
   }
-  int64_t copied() const {
-    return copied_;
+  int64_t get_copied_bytes() const {
+    return copied_bytes_;
   }
   c10::DeviceIndex device() const {
     return index_;
@@ -56,8 +56,8 @@ class Node {
     void* address;
     size_t bytes;
   };
-  void freeze(const Facts& f, c10::ArrayRef<c10::IValue> arguments);
-  bool computes_on_cpu(const Facts& f, c10::ArrayRef<c10::IValue> arguments) const;
+  void freeze(const OperatorInfo& f, c10::ArrayRef<c10::IValue> arguments);
+  bool computes_on_cpu(const OperatorInfo& f, c10::ArrayRef<c10::IValue> arguments) const;
   void add_results(c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<c10::IValue> results);
   void call(torch::jit::Stack& stack) const;
 
@@ -68,13 +68,13 @@ class Node {
   c10::DeviceIndex index_ = 0;
   bool on_cpu_ = false;  // calls the CPU kernel directly, with prepared aliases
   bool computes_ = true;
-  const char* copied_as_ = nullptr;
-  int64_t copied_ = 0;
-  bool numbers_ = false;  // some arguments are CPU scalars
+  const char* copy_name_ = nullptr;
+  int64_t copied_bytes_ = 0;
+  bool has_cpu_scalars_ = false;  // some arguments are CPU scalars
   torch::jit::Stack arguments_;
   std::vector<Result> results_;  // in the order of the kernel's results, lists flattened
   std::vector<const void*> addresses_;
-  CapturedAllocations tape_;
+  CapturedAllocations allocations_;
 };
 
 }  // namespace hostdevice

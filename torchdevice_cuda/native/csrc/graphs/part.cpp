@@ -21,7 +21,7 @@ namespace hostdevice {
 namespace {
 
 // Wrap a node's Python function. The thread that releases it last may not hold the GIL.
-std::function<void()> again(const py::object& function) {
+std::function<void()> make_replay(const py::object& function) {
   if (function.is_none()) return {};
   const std::shared_ptr<py::object> kept(new py::object(function), [](py::object* held) {
     const py::gil_scoped_acquire gil;
@@ -57,7 +57,9 @@ void bind_checkpoints(py::module_& m) {
   m.def(
       "owns_device_memory",
       [](uintptr_t storage) { return owns_device_memory(reinterpret_cast<c10::StorageImpl*>(storage)); }, nogil);
-  m.def("free_under", [](uintptr_t storage) { free_under(reinterpret_cast<c10::StorageImpl*>(storage)); }, nogil);
+  m.def(
+      "free_under", [](uintptr_t storage) { free_storage_memory(reinterpret_cast<c10::StorageImpl*>(storage)); },
+      nogil);
   m.def(
       "forbid_storage",
       [](uintptr_t storage, const std::string& message) {
@@ -119,7 +121,7 @@ void begin(PyObject* module) {
   m.def(
       "end_foreign_call",
       [](int i, const py::object& function) {
-        auto work = again(function);
+        auto work = make_replay(function);
         const py::gil_scoped_release released;
         if (const auto recording = recording_on(i)) recording->end_foreign(static_cast<Index>(i), std::move(work));
       },

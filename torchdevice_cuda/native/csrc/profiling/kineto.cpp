@@ -45,13 +45,13 @@ std::string& properties() {
   return *text;
 }
 
-ActivityType type_of(Doing doing) {
-  switch (doing) {
-    case Doing::Kernel:
+ActivityType type_of(ActivityKind kind) {
+  switch (kind) {
+    case ActivityKind::Kernel:
       return ActivityType::CONCURRENT_KERNEL;
-    case Doing::Memcpy:
+    case ActivityKind::Memcpy:
       return ActivityType::GPU_MEMCPY;
-    case Doing::Runtime:
+    case ActivityKind::Runtime:
       break;
   }
   return ActivityType::CUDA_RUNTIME;
@@ -166,8 +166,8 @@ class Session final : public libkineto::IActivityProfilerSession {
       start = std::clamp(start, op->timestamp(), last);
       end = std::clamp(end, start, last);
     }
-    const auto type = type_of(a.doing);
-    if (a.doing == Doing::Runtime) {
+    const auto type = type_of(a.kind);
+    if (a.kind == ActivityKind::Runtime) {
       if (!types_.count(type)) return;
       auto& call = emplace(type, a.name);
       call.startTime = start;
@@ -181,7 +181,7 @@ class Session final : public libkineto::IActivityProfilerSession {
       return;
     }
     const Stream stream{a.device, a.stream};
-    const int64_t length = end - start + a.longer_ns;
+    const int64_t length = end - start + a.extra_ns;
     start = begins_in(stream, start + a.delay_ns);
     free_[stream] = end = start + length;
     if (!types_.count(type)) return;
@@ -192,7 +192,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     work.device = a.device;
     work.resource = number;
     work.linked = op;
-    if (a.doing == Doing::Kernel) work.addMetadata("queued", 0);
+    if (a.kind == ActivityKind::Kernel) work.addMetadata("queued", 0);
     work.addMetadata("device", static_cast<int>(a.device));
     work.addMetadata("context", kContext);
     work.addMetadata("stream", number);
@@ -232,7 +232,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   static void correlate(GenericTraceActivity& activity, const Activity& a, bool starts) {
     activity.id = static_cast<int32_t>(a.correlation);
     activity.addMetadata("correlation", a.correlation);
-    if (a.doing == Doing::Runtime && !starts) return;
+    if (a.kind == ActivityKind::Runtime && !starts) return;
     activity.flow.id = a.correlation;
     activity.flow.type = libkineto::kLinkAsyncCpuGpu;
     activity.flow.start = starts;
@@ -320,7 +320,7 @@ void install_kineto() {
     kineto.suppressLogMessages();
     if (quiet) unsetenv(kLevel);
   }
-  g_number_thread = [] { return libkineto::systemThreadId(); };
+  g_get_thread_id = [] { return libkineto::systemThreadId(); };
   kineto.registerProfilerFactory([] { return std::make_unique<Profiler>(); });
 }
 

@@ -34,7 +34,7 @@ void check_bytes(std::initializer_list<Tensor> tensors) {
 Tensor bytes_of(const Tensor& q) {
   return q.int_repr().to(at::kDouble);
 }
-Tensor rounded(const Tensor& values, double scale, int64_t zero) {
+Tensor quantize_result(const Tensor& values, double scale, int64_t zero) {
   return at::_make_per_tensor_quantized_tensor(values.round().clamp(-128, 127).to(at::kChar), scale, zero);
 }
 void check_scheme(const Tensor& weight) {
@@ -57,7 +57,7 @@ Tensor add(const Tensor& a, const Tensor& b, double scale, int64_t zero) {
   check_bytes({b, a});
   Tensor sum = bytes_of(b).mul_(b.q_scale() / a.q_scale()).add_(bytes_of(a));
   if (kRelu) sum.relu_();
-  Tensor made = rounded(sum.mul_(a.q_scale() / scale), scale, zero);
+  Tensor made = quantize_result(sum.mul_(a.q_scale() / scale), scale, zero);
   return a.dim() == 4 ? made.contiguous(at::MemoryFormat::ChannelsLast) : made;
 }
 
@@ -65,10 +65,10 @@ struct LinearWeight final : LinearPackedParamsBase {
   LinearWeight(Tensor weight, OptTensor bias) : weight_(std::move(weight)), bias_(std::move(bias)) {}
 
   Tensor apply(Tensor input, double scale, int64_t zero) override {
-    return computed(input, scale, zero, false);
+    return compute(input, scale, zero, false);
   }
   Tensor apply_relu(Tensor input, double scale, int64_t zero) override {
-    return computed(input, scale, zero, true);
+    return compute(input, scale, zero, true);
   }
   Tensor apply_dynamic(Tensor, bool) override {
     TORCH_CHECK(false, "apply_dynamic is not implemented for this packed parameter type");
@@ -84,14 +84,14 @@ struct LinearWeight final : LinearPackedParamsBase {
   }
 
  private:
-  Tensor computed(const Tensor& input, double scale, int64_t zero, bool relu) {
+  Tensor compute(const Tensor& input, double scale, int64_t zero, bool relu) {
     // View the input as rows.
     const Tensor rows = input.view({1, input.size(0), input.size(-1)}).squeeze(0);
     check_bytes({input, weight_});
     // The bias is not added: an H200 returns the same with one as without.
     Tensor sum = at::mm(bytes_of(rows), bytes_of(weight_).t());
     if (relu) sum.relu_();
-    return rounded(sum.mul_(input.q_scale() * weight_.q_scale() / scale), scale, zero);
+    return quantize_result(sum.mul_(input.q_scale() * weight_.q_scale() / scale), scale, zero);
   }
   Tensor weight_;
   OptTensor bias_;
@@ -124,10 +124,10 @@ struct ConvolutionWeight final : ConvPackedParamsBase<2> {
   }
 
   Tensor apply(const Tensor& input, double scale, int64_t zero) override {
-    return computed(input, scale, zero, false);
+    return compute(input, scale, zero, false);
   }
   Tensor apply_relu(const Tensor& input, double scale, int64_t zero) override {
-    return computed(input, scale, zero, true);
+    return compute(input, scale, zero, true);
   }
   Tensor apply_dynamic(const Tensor&, bool) override {
     TORCH_CHECK(false, "apply_dynamic is currently not reported");
@@ -155,7 +155,7 @@ struct ConvolutionWeight final : ConvPackedParamsBase<2> {
   }
 
  private:
-  Tensor computed(const Tensor& input, double scale, int64_t zero, bool relu) {
+  Tensor compute(const Tensor& input, double scale, int64_t zero, bool relu) {
     const auto type = input.scalar_type();
     TORCH_CHECK(type == at::kQInt8, "getCudnnDataTypeFromScalarType() not supported for ", toString(type));
     check_bytes({weight_});
@@ -167,7 +167,8 @@ struct ConvolutionWeight final : ConvPackedParamsBase<2> {
     const double multiplier = input.q_scale() * weight_.q_scale();
     if (bias_.has_value()) sum.add_(bias_->to(at::kDouble).div_(multiplier).view({1, -1, 1, 1}));
     if (relu) sum.relu_();
-    const Tensor made = rounded(sum.mul_(multiplier / scale), scale, zero).contiguous(at::MemoryFormat::ChannelsLast);
+    const Tensor made =
+        quantize_result(sum.mul_(multiplier / scale), scale, zero).contiguous(at::MemoryFormat::ChannelsLast);
     return given_ == weight_.size(0) ? made : made.slice(1, 0, given_);
   }
   int64_t given_;

@@ -24,7 +24,7 @@ using at::Tensor;
 constexpr int64_t kGrain = 32768;
 
 template <class... A>
-Tensor by_cpu(const char* name, const char* overload, c10::DispatchKey key, const A&... arguments) {
+Tensor compute_on_cpu(const char* name, const char* overload, c10::DispatchKey key, const A&... arguments) {
   const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
   torch::jit::Stack stack;
   (stack.emplace_back(arguments), ...);
@@ -71,7 +71,7 @@ void each_run(const Tensor& q, const Channels& channels, F f) {
 }
 
 // Compute the CPU's result again, as CUDA's kernels do.
-Tensor divided(const Tensor& self, Tensor q) {
+Tensor requantize(const Tensor& self, Tensor q) {
   const auto channels = channels_of(q);
   if (!channels) return q;
   const bool same = self.strides() == q.strides();
@@ -93,23 +93,26 @@ Tensor divided(const Tensor& self, Tensor q) {
 }
 
 Tensor quantize_per_tensor(const Tensor& self, double scale, int64_t zero, at::ScalarType type) {
-  return divided(self, by_cpu("aten::quantize_per_tensor", "", c10::DispatchKey::CPU, self, scale, zero, type));
+  return requantize(
+      self, compute_on_cpu("aten::quantize_per_tensor", "", c10::DispatchKey::CPU, self, scale, zero, type));
 }
 Tensor quantize_per_tensor_of(const Tensor& self, const Tensor& scale, const Tensor& zero, at::ScalarType type) {
-  return divided(
-      self, by_cpu("aten::quantize_per_tensor", "tensor_qparams", c10::DispatchKey::CPU, self, scale, zero, type));
+  return requantize(
+      self,
+      compute_on_cpu("aten::quantize_per_tensor", "tensor_qparams", c10::DispatchKey::CPU, self, scale, zero, type));
 }
 Tensor quantize_per_tensor_dynamic(const Tensor& self, at::ScalarType type, bool reduce) {
-  return divided(self, by_cpu("aten::quantize_per_tensor_dynamic", "", c10::DispatchKey::CPU, self, type, reduce));
+  return requantize(
+      self, compute_on_cpu("aten::quantize_per_tensor_dynamic", "", c10::DispatchKey::CPU, self, type, reduce));
 }
 Tensor quantize_per_channel(
     const Tensor& self, const Tensor& scales, const Tensor& zeros, int64_t axis, at::ScalarType type) {
-  return divided(
-      self, by_cpu("aten::quantize_per_channel", "", c10::DispatchKey::CPU, self, scales, zeros, axis, type));
+  return requantize(
+      self, compute_on_cpu("aten::quantize_per_channel", "", c10::DispatchKey::CPU, self, scales, zeros, axis, type));
 }
 
 Tensor dequantize(const Tensor& self) {
-  Tensor made = by_cpu("aten::dequantize", "self", c10::DispatchKey::QuantizedCPU, self);
+  Tensor made = compute_on_cpu("aten::dequantize", "self", c10::DispatchKey::QuantizedCPU, self);
   const Tensor q = self.strides() == made.strides() ? self : self.contiguous(made.suggest_memory_format());
   const auto channels = channels_of(q);
   if (!channels || q.strides() != made.strides()) return made;

@@ -56,7 +56,7 @@ bool has_sizes(const Tensor& t, at::IntArrayRef sizes) {
 }
 
 // Whether the fused kernel computes this network; for an invalid one the composite raises PyTorch's error.
-bool fits(const Shape& s, TensorList hx, TensorList weights) {
+bool is_supported(const Shape& s, TensorList hx, TensorList weights) {
   if (s.steps * s.batch * s.inputs == 0 || static_cast<int64_t>(weights.size()) != s.stacks() * s.weights())
     return false;
   for (const auto& state : hx)
@@ -72,7 +72,7 @@ bool fits(const Shape& s, TensorList hx, TensorList weights) {
   return true;
 }
 
-bool is_ours_to_fuse(const Tensor& t, const Tensor& input) {
+bool can_fuse(const Tensor& t, const Tensor& input) {
   return t.defined() && t.device() == input.device() && t.scalar_type() == at::kFloat && is_plain(t) &&
       !at::isTensorSubclassLike(t) && !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
@@ -88,11 +88,11 @@ class Reserve {
     Tensor out, hy, cy, workspace;
   };
 
-  static Tensor packed(const std::vector<Part>& parts) {
-    int64_t bytes = rounded(static_cast<int64_t>(parts.size() * sizeof(int64_t)));
+  static Tensor pack(const std::vector<Part>& parts) {
+    int64_t bytes = round_up_bytes(static_cast<int64_t>(parts.size() * sizeof(int64_t)));
     for (const auto& part : parts)
       for (const auto* t : {&part.out, &part.hy, &part.cy, &part.workspace})
-        bytes += rounded(static_cast<int64_t>(t->nbytes()));
+        bytes += round_up_bytes(static_cast<int64_t>(t->nbytes()));
     Tensor all = at::empty({bytes}, at::TensorOptions().dtype(at::kByte));
     auto* begin = all.mutable_data_ptr<uint8_t>();
     int64_t at = 0;
@@ -101,30 +101,30 @@ class Reserve {
       std::memcpy(begin + at, &size, sizeof size);
       at += static_cast<int64_t>(sizeof size);
     }
-    at = rounded(at);
+    at = round_up_bytes(at);
     for (const auto& part : parts)
       for (const auto* t : {&part.out, &part.hy, &part.cy, &part.workspace}) {
         std::memcpy(begin + at, t->contiguous().const_data_ptr(), t->nbytes());
-        at += rounded(static_cast<int64_t>(t->nbytes()));
+        at += round_up_bytes(static_cast<int64_t>(t->nbytes()));
       }
     return all;
   }
 
   // Return views of the bytes. The program passes them, so they may belong to another network, or to none.
-  static std::vector<Part> unpacked(const Tensor& all, const Shape& s) {
+  static std::vector<Part> unpack(const Tensor& all, const Shape& s) {
     const auto sizes = s.stacks() * static_cast<int64_t>(sizeof(int64_t));
     const int64_t out = s.steps * s.batch * s.hidden, state = s.batch * s.hidden;
     TORCH_CHECK(
-        all.scalar_type() == at::kByte && all.is_contiguous() && all.numel() >= rounded(sizes),
+        all.scalar_type() == at::kByte && all.is_contiguous() && all.numel() >= round_up_bytes(sizes),
         "_cudnn_rnn_backward: reserve is not what _cudnn_rnn gave for this network");
-    int64_t at = rounded(sizes);
+    int64_t at = round_up_bytes(sizes);
     std::vector<Part> parts;
     const auto next = [&](int64_t bytes) {
       TORCH_CHECK(
           bytes >= 0 && bytes <= all.numel() - at,
           "_cudnn_rnn_backward: reserve is not what _cudnn_rnn gave for this network");
       Tensor found = all.narrow(0, at, bytes);
-      at += rounded(bytes);
+      at += round_up_bytes(bytes);
       return found;
     };
     for (const auto i : c10::irange(s.stacks())) {
@@ -144,7 +144,7 @@ class Reserve {
   }
 
  private:
-  static int64_t rounded(int64_t bytes) {
+  static int64_t round_up_bytes(int64_t bytes) {
     return (bytes + kAligned - 1) / kAligned * kAligned;
   }
 };
@@ -159,7 +159,7 @@ std::array<Tensor, 4> of_stack(const std::vector<Tensor>& weights, const Shape& 
   return {weights[first], weights[first + 1], none, none};
 }
 
-Tensor joined(const std::vector<Tensor>& of_directions) {
+Tensor join_directions(const std::vector<Tensor>& of_directions) {
   return of_directions.size() == 1 ? of_directions[0] : at::cat(of_directions, -1);
 }
 
@@ -187,9 +187,9 @@ Forward forward(
       hy.push_back(std::move(last));
       cy.push_back(std::move(cell));
     }
-    given = joined(outs);
+    given = join_directions(outs);
   }
-  Tensor reserve = train ? Reserve::packed(kept) : at::empty({0}, input.options().dtype(at::kByte));
+  Tensor reserve = train ? Reserve::pack(kept) : at::empty({0}, input.options().dtype(at::kByte));
   return {given, at::stack(hy), at::stack(cy), std::move(reserve)};
 }
 
@@ -200,7 +200,7 @@ struct Backward {
 Backward backward(
     const Tensor& input, const std::vector<Tensor>& weights, const Tensor& hx, const Tensor& cx, const Tensor& grad_out,
     const Tensor& grad_hy, const Tensor& grad_cy, const Tensor& reserve, const Shape& s) {
-  const auto kept = Reserve::unpacked(reserve, s);
+  const auto kept = Reserve::unpack(reserve, s);
   std::vector<Tensor> grad_weights(weights.size()), grads_hx(kept.size()), grads_cx(kept.size());
   Tensor grad = grad_out;
   for (int64_t layer = s.layers - 1; layer >= 0; layer--) {
@@ -209,7 +209,7 @@ Backward backward(
       std::vector<Tensor> below;
       for (const auto direction : c10::irange(s.directions))
         below.push_back(kept[static_cast<size_t>((layer - 1) * s.directions + direction)].out);
-      given = joined(below);
+      given = join_directions(below);
     }
     Tensor grad_given;
     for (const auto direction : c10::irange(s.directions)) {
@@ -235,7 +235,7 @@ Backward backward(
 
 // ---- on the device ------------------------------------------------------------------------------------------------
 
-const c10::DispatchKeySet& above() {
+const c10::DispatchKeySet& get_excluded_keys() {
   static const c10::DispatchKeySet keys =
       c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
   return keys;
@@ -254,30 +254,31 @@ Shape shape_of(const Tensor& input, int64_t hidden, int64_t layers, bool biases,
 }
 
 // Check the arguments of a call by name. PyTorch itself calls this only for networks that fit.
-Shape checked(
+Shape check_arguments(
     const char* name, const Tensor& input, TensorList weights, int64_t stride, const Tensor& hx, const OptTensor& cx,
     int64_t mode, const SymInt& hidden, const SymInt& projected, int64_t layers, bool batch_first, double dropout,
     bool train, bool bidirectional, c10::SymIntArrayRef batch_sizes) {
-  const bool plain = mode == kLstm && projected == 0 && batch_sizes.empty() && (dropout == 0 || !train) && given(cx) &&
-      input.dim() == 3 && (stride == 2 || stride == 4);
+  const bool plain = mode == kLstm && projected == 0 && batch_sizes.empty() && (dropout == 0 || !train) &&
+      is_defined(cx) && input.dim() == 3 && (stride == 2 || stride == 4);
   TORCH_CHECK_NOT_IMPLEMENTED(
       plain, name,
       ": of cuDNN's networks, a virtual GPU has the LSTM without dropout, projections and packed sequences");
   const Shape s =
       shape_of(input, hidden.guard_int(__FILE__, __LINE__), layers, stride == 4, bidirectional, batch_first);
-  bool ours = is_ours_to_fuse(input, input) && is_ours_to_fuse(hx, input) && is_ours_to_fuse(*cx, input);
-  for (const auto& weight : weights) ours = ours && is_ours_to_fuse(weight, input);
+  bool ours = can_fuse(input, input) && can_fuse(hx, input) && can_fuse(*cx, input);
+  for (const auto& weight : weights) ours = ours && can_fuse(weight, input);
   TORCH_CHECK_NOT_IMPLEMENTED(ours, name, ": a virtual GPU has it for tensors of float32 that are all on one device");
   TORCH_CHECK(
-      fits(s, {hx, *cx}, weights), name, ": the sizes of the weights and states are not those of such a network");
+      is_supported(s, {hx, *cx}, weights), name,
+      ": the sizes of the weights and states are not those of such a network");
   return s;
 }
 
-Tensor turned(const Tensor& t, bool batch_first) {
+Tensor to_time_major(const Tensor& t, bool batch_first) {
   return (batch_first ? t.transpose(0, 1) : t).contiguous();
 }
 
-std::vector<Tensor> on_cpu(Aliases& aliases, TensorList tensors) {
+std::vector<Tensor> to_cpu_aliases(Aliases& aliases, TensorList tensors) {
   std::vector<Tensor> found;
   found.reserve(tensors.size());
   for (const auto& t : tensors) found.push_back(aliases.to_cpu(t, false).contiguous());
@@ -285,15 +286,15 @@ std::vector<Tensor> on_cpu(Aliases& aliases, TensorList tensors) {
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> cudnn_rnn(
-    const Tensor& input, TensorList weights, int64_t stride, const OptTensor& piece, const Tensor& hx,
+    const Tensor& input, TensorList weights, int64_t stride, const OptTensor& weight_buffer, const Tensor& hx,
     const OptTensor& cx, int64_t mode, SymInt hidden, SymInt projected, int64_t layers, bool batch_first,
     double dropout, bool train, bool bidirectional, c10::SymIntArrayRef batch_sizes, const OptTensor&) {
-  const Shape s = checked(
+  const Shape s = check_arguments(
       "_cudnn_rnn", input, weights, stride, hx, cx, mode, hidden, projected, layers, batch_first, dropout, train,
       bidirectional, batch_sizes);
-  if (!given(piece)) warn_of_pieces();
+  if (!is_defined(weight_buffer)) warn_not_contiguous();
   check_fork();
-  const c10::impl::ExcludeDispatchKeyGuard below(above());
+  const c10::impl::ExcludeDispatchKeyGuard below(get_excluded_keys());
   const auto index = input.device().index();
   Aliases aliases(index);
   aliases.keep_lazy();
@@ -302,7 +303,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> cudnn_rnn(
   {
     const AllocateOnDevice here(index);
     found = forward(
-        turned(aliases.to_cpu(input, false), batch_first), on_cpu(aliases, weights),
+        to_time_major(aliases.to_cpu(input, false), batch_first), to_cpu_aliases(aliases, weights),
         aliases.to_cpu(hx, false).contiguous(), aliases.to_cpu(*cx, false).contiguous(), s, train);
     none = at::empty({0}, at::TensorOptions().dtype(at::kFloat));
   }
@@ -318,14 +319,14 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> cudnn_rnn_backward(
     const Tensor& output, const OptTensor& grad_out, const OptTensor& grad_hy, const OptTensor& grad_cy, int64_t mode,
     SymInt hidden, SymInt projected, int64_t layers, bool batch_first, double dropout, bool train, bool bidirectional,
     c10::SymIntArrayRef batch_sizes, const OptTensor&, const Tensor& reserve, std::array<bool, 4> mask) {
-  if (!given(grad_out) && !given(grad_hy) && !given(grad_cy))
+  if (!is_defined(grad_out) && !is_defined(grad_hy) && !is_defined(grad_cy))
     return {Tensor(), Tensor(), Tensor(), std::vector<Tensor>(weights.size())};
-  const Shape s = checked(
+  const Shape s = check_arguments(
       "_cudnn_rnn_backward", input, weights, stride, hx, cx, mode, hidden, projected, layers, batch_first, dropout,
       train, bidirectional, batch_sizes);
   TORCH_CHECK(train, "cudnn RNN backward can only be called in training mode");
   check_fork();
-  const c10::impl::ExcludeDispatchKeyGuard below(above());
+  const c10::impl::ExcludeDispatchKeyGuard below(get_excluded_keys());
   const auto index = input.device().index();
   Aliases aliases(index);
   aliases.keep_lazy();
@@ -333,12 +334,12 @@ std::tuple<Tensor, Tensor, Tensor, std::vector<Tensor>> cudnn_rnn_backward(
   {
     const AllocateOnDevice here(index);
     const auto or_zeros = [&](const OptTensor& t, const Tensor& like) {
-      return given(t) ? aliases.to_cpu(*t, false).contiguous() : at::zeros_like(aliases.to_cpu(like, false));
+      return is_defined(t) ? aliases.to_cpu(*t, false).contiguous() : at::zeros_like(aliases.to_cpu(like, false));
     };
     found = backward(
-        turned(aliases.to_cpu(input, false), batch_first), on_cpu(aliases, weights),
+        to_time_major(aliases.to_cpu(input, false), batch_first), to_cpu_aliases(aliases, weights),
         aliases.to_cpu(hx, false).contiguous(), aliases.to_cpu(*cx, false).contiguous(),
-        turned(or_zeros(grad_out, output), batch_first), or_zeros(grad_hy, hx), or_zeros(grad_cy, *cx),
+        to_time_major(or_zeros(grad_out, output), batch_first), or_zeros(grad_hy, hx), or_zeros(grad_cy, *cx),
         aliases.to_cpu(reserve, false), s);
   }
   Tensor to_input = aliases.to_device(std::move(found.input));
@@ -359,25 +360,25 @@ bool is_fused(
   if (!context.userEnabledCuDNN() || !context.userEnabledMkldnn() || !at::hasMKLDNN() ||
       !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastCUDA) || c10::impl::dispatch_mode_enabled())
     return false;
-  if (!is_ours_to_fuse(input, input) || input.dim() != 3 || hx.size() != 2 || (dropout != 0 && train && layers > 1))
+  if (!can_fuse(input, input) || input.dim() != 3 || hx.size() != 2 || (dropout != 0 && train && layers > 1))
     return false;
   for (const auto& t : hx)
-    if (!is_ours_to_fuse(t, input) || t.dim() != 3) return false;
+    if (!can_fuse(t, input) || t.dim() != 3) return false;
   for (const auto& t : weights)
-    if (!is_ours_to_fuse(t, input)) return false;
-  return fits(shape_of(input, hx[1].size(2), layers, biases, bidirectional, batch_first), hx, weights);
+    if (!can_fuse(t, input)) return false;
+  return is_supported(shape_of(input, hx[1].size(2), layers, biases, bidirectional, batch_first), hx, weights);
 }
 
 std::tuple<Tensor, Tensor, Tensor> lstm(
     const Tensor& input, TensorList hx, TensorList weights, bool biases, int64_t layers, double dropout, bool train,
     bool bidirectional, bool batch_first) {
   if (!is_fused(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first)) {
-    if (hx.size() == 2) look_at_pieces(input, weights, biases, hx[0].sym_size(-1) != hx[1].sym_size(-1));
+    if (hx.size() == 2) check_contiguous_weights(input, weights, biases, hx[0].sym_size(-1) != hx[1].sym_size(-1));
     return at::native::lstm(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first);
   }
   const auto found = at::_cudnn_rnn(
-      input, weights, biases ? 4 : 2, piece_of(weights, biases, false), hx[0], hx[1], kLstm, hx[1].size(2), 0, layers,
-      batch_first, 0.0, train, bidirectional, {}, std::nullopt);
+      input, weights, biases ? 4 : 2, find_weight_buffer(weights, biases, false), hx[0], hx[1], kLstm, hx[1].size(2), 0,
+      layers, batch_first, 0.0, train, bidirectional, {}, std::nullopt);
   return {std::get<0>(found), std::get<1>(found), std::get<2>(found)};
 }
 

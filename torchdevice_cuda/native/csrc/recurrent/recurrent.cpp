@@ -13,7 +13,7 @@ namespace {
 using at::Tensor;
 
 Tensor gates_with_bias(const Tensor& gates, const OptTensor& bias) {
-  return given(bias) ? gates + *bias : gates;
+  return is_defined(bias) ? gates + *bias : gates;
 }
 
 std::tuple<Tensor, Tensor, Tensor> lstm_cell(
@@ -21,7 +21,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell(
     const OptTensor& hidden_bias) {
   const auto hidden = cx.size(1);
   Tensor workspace = gates_with_bias(input_gates + hidden_gates, input_bias);
-  if (given(hidden_bias)) workspace.add_(*hidden_bias);
+  if (is_defined(hidden_bias)) workspace.add_(*hidden_bias);
   const auto gate = [&](int64_t i) { return workspace.narrow(1, i * hidden, hidden); };
   Tensor in = gate(0).sigmoid_(), forget = gate(1).sigmoid_(), cell = gate(2).tanh_(), out = gate(3).sigmoid_();
   Tensor cy = (forget * cx).addcmul_(in, cell);
@@ -32,13 +32,13 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell(
 std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(
     const OptTensor& grad_hy, const OptTensor& grad_cy, const Tensor& cx, const Tensor& cy, const Tensor& workspace,
     bool has_bias) {
-  if (!given(grad_hy) && !given(grad_cy)) return {};
+  if (!is_defined(grad_hy) && !is_defined(grad_cy)) return {};
   const auto hidden = cx.size(1);
   const auto gate = [&](int64_t i) { return workspace.narrow(1, i * hidden, hidden); };
   const Tensor in = gate(0), forget = gate(1), cell = gate(2), out = gate(3);
   const Tensor tanh_cy = cy.tanh();
-  Tensor grad_out = at::zeros_like(cy), grad_c = given(grad_cy) ? *grad_cy : at::zeros_like(cy);
-  if (given(grad_hy)) {
+  Tensor grad_out = at::zeros_like(cy), grad_c = is_defined(grad_cy) ? *grad_cy : at::zeros_like(cy);
+  if (is_defined(grad_hy)) {
     grad_out = *grad_hy * tanh_cy;
     grad_c = grad_c + *grad_hy * out * (1 - tanh_cy * tanh_cy);
   }

@@ -27,19 +27,19 @@ using at::Tensor;
 using at::TensorList;
 using c10::SymInt;
 
-struct Places {
+struct WeightOffsets {
   std::vector<int64_t> of_weights;  // offsets in elements, in the order of the list
   int64_t elements = 0;
 };
 
 // Compute offsets for `stride` tensors per layer and direction: two weights, two biases if there are any, a projection.
-Places places_of(TensorList weights, size_t stride) {
+WeightOffsets compute_offsets(TensorList weights, size_t stride) {
   const bool biases = stride >= 4, projected = stride % 2 == 1;
-  Places places;
-  places.of_weights.resize(weights.size());
+  WeightOffsets offsets;
+  offsets.of_weights.resize(weights.size());
   const auto put = [&](size_t i) {
-    places.of_weights[i] = places.elements;
-    places.elements += weights[i].numel();
+    offsets.of_weights[i] = offsets.elements;
+    offsets.elements += weights[i].numel();
   };
   for (size_t first = 0; first < weights.size(); first += stride) {
     put(first);
@@ -51,10 +51,10 @@ Places places_of(TensorList weights, size_t stride) {
       put(first + 2);
       put(first + 3);
     } else {
-      places.elements += 2 * weights[first].size(0);
+      offsets.elements += 2 * weights[first].size(0);
     }
   }
-  return places;
+  return offsets;
 }
 
 Tensor flatten(
@@ -65,15 +65,15 @@ Tensor flatten(
       stride >= 2 && stride <= 5 && weights.size() == each * static_cast<size_t>(layers) * (bidirectional ? 2 : 1),
       "_cudnn_rnn_flatten_weight: ", weights.size(), " weights are not ", stride, " for each of ", layers,
       bidirectional ? " layers both ways" : " layers");
-  const Places places = places_of(weights, each);
-  const Tensor piece = at::zeros({places.elements}, weights[0].options());
+  const WeightOffsets offsets = compute_offsets(weights, each);
+  const Tensor weight_buffer = at::zeros({offsets.elements}, weights[0].options());
   for (size_t i = 0; i < weights.size(); i++) {
-    const Tensor part = piece.narrow(0, places.of_weights[i], weights[i].numel()).view(weights[i].sizes());
+    const Tensor part = weight_buffer.narrow(0, offsets.of_weights[i], weights[i].numel()).view(weights[i].sizes());
     part.copy_(weights[i]);
     Tensor weight = weights[i];
     weight.set_(part);
   }
-  return piece;
+  return weight_buffer;
 }
 
 // Location of the warning in PyTorch's CUDA sources.
@@ -82,7 +82,7 @@ constexpr c10::SourceLocation kPlace{"_cudnn_rnn", "/pytorch/aten/src/ATen/nativ
 std::tuple<Tensor, Tensor, Tensor> packed_lstm(
     const Tensor& data, const Tensor& sizes, TensorList hx, TensorList weights, bool biases, int64_t layers,
     double dropout, bool train, bool bidirectional) {
-  if (hx.size() == 2) look_at_pieces(data, weights, biases, hx[0].sym_size(-1) != hx[1].sym_size(-1));
+  if (hx.size() == 2) check_contiguous_weights(data, weights, biases, hx[0].sym_size(-1) != hx[1].sym_size(-1));
   return at::native::lstm(data, sizes, hx, weights, biases, layers, dropout, train, bidirectional);
 }
 
@@ -95,14 +95,14 @@ template <Padded* kFunction>
 std::tuple<Tensor, Tensor> padded(
     const Tensor& input, const Tensor& hx, TensorList weights, bool biases, int64_t layers, double dropout, bool train,
     bool bidirectional, bool batch_first) {
-  look_at_pieces(input, weights, biases, false);
+  check_contiguous_weights(input, weights, biases, false);
   return kFunction(input, hx, weights, biases, layers, dropout, train, bidirectional, batch_first);
 }
 template <Packed* kFunction>
 std::tuple<Tensor, Tensor> packed(
     const Tensor& data, const Tensor& sizes, const Tensor& hx, TensorList weights, bool biases, int64_t layers,
     double dropout, bool train, bool bidirectional) {
-  look_at_pieces(data, weights, biases, false);
+  check_contiguous_weights(data, weights, biases, false);
   return kFunction(data, sizes, hx, weights, biases, layers, dropout, train, bidirectional);
 }
 
@@ -118,21 +118,21 @@ void register_networks(Registrar& registrar) {
 
 }  // namespace
 
-std::optional<Tensor> piece_of(TensorList weights, bool biases, bool projected) {
+std::optional<Tensor> find_weight_buffer(TensorList weights, bool biases, bool projected) {
   const size_t stride = (biases ? 4 : 2) + (projected ? 1 : 0);
   if (weights.empty() || weights.size() % stride) return std::nullopt;
-  const Places places = places_of(weights, stride);
+  const WeightOffsets offsets = compute_offsets(weights, stride);
   const auto& storage = weights[0].storage();
   const auto item = static_cast<int64_t>(weights[0].itemsize());
-  if (static_cast<int64_t>(storage.nbytes()) < places.elements * item) return std::nullopt;
+  if (static_cast<int64_t>(storage.nbytes()) < offsets.elements * item) return std::nullopt;
   const auto* begin = static_cast<const char*>(storage.data());
   for (size_t i = 0; i < weights.size(); i++)
-    if (weights[i].const_data_ptr() != begin + places.of_weights[i] * item) return std::nullopt;
+    if (weights[i].const_data_ptr() != begin + offsets.of_weights[i] * item) return std::nullopt;
   if (!weights.back().is_contiguous()) return std::nullopt;
-  return weights[0].detach().as_strided({places.elements}, {1}, 0);
+  return weights[0].detach().as_strided({offsets.elements}, {1}, 0);
 }
 
-void warn_of_pieces() {
+void warn_not_contiguous() {
   c10::warn(
       c10::Warning(
           c10::UserWarning(), kPlace,
@@ -142,19 +142,19 @@ void warn_of_pieces() {
           false));
 }
 
-void look_at_pieces(const Tensor& input, TensorList weights, bool biases, bool projected) {
+void check_contiguous_weights(const Tensor& input, TensorList weights, bool biases, bool projected) {
   // Under autocast, weights are first cast into one chunk.
   if (!at::globalContext().userEnabledCuDNN() || c10::impl::dispatch_mode_enabled() ||
       !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutocastCUDA))
     return;
-  const auto is_looked_at = [](const Tensor& t) {
+  const auto is_checked = [](const Tensor& t) {
     return is_device_tensor(t) && t.is_floating_point() && is_plain(t) && !at::isTensorSubclassLike(t) &&
         !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
   };
-  if (!is_looked_at(input) || input.numel() == 0) return;
+  if (!is_checked(input) || input.numel() == 0) return;
   for (const auto& weight : weights)
-    if (!is_looked_at(weight)) return;
-  if (!piece_of(weights, biases, projected).has_value()) warn_of_pieces();
+    if (!is_checked(weight)) return;
+  if (!find_weight_buffer(weights, biases, projected).has_value()) warn_not_contiguous();
 }
 
 void register_rnn_weights(Registrar& registrar) {

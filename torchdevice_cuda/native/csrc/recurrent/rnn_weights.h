@@ -8,12 +8,12 @@
 namespace hostdevice {
 
 // Return the whole chunk, or none if the weights are not in one.
-std::optional<at::Tensor> piece_of(at::TensorList weights, bool biases, bool projected);
+std::optional<at::Tensor> find_weight_buffer(at::TensorList weights, bool biases, bool projected);
 
 // Issue cuDNN's warning about weights that are not in one chunk.
-void warn_of_pieces();
+void warn_not_contiguous();
 // Check the weights of a network that CUDA would compute with cuDNN and that is computed step by step here.
-void look_at_pieces(const at::Tensor& input, at::TensorList weights, bool biases, bool projected);
+void check_contiguous_weights(const at::Tensor& input, at::TensorList weights, bool biases, bool projected);
 
 void register_rnn_weights(Registrar& registrar);
 

@@ -14,27 +14,27 @@ namespace {
 
 constexpr int kKeywords = METH_VARARGS | METH_KEYWORDS;
 
-struct Rescued {
+struct HandledFunction {
   // handler(function, args, kwargs or None, error or None) returns a result or NotImplemented.
   PyObject* handler = nullptr;
-  newfunc make = nullptr;
+  newfunc stock_new = nullptr;
   bool first = false;
 };
 
 // By function, which is never released; accessed with the GIL held. Never destroyed, because the interpreter ends
 // first.
-std::unordered_map<PyObject*, Rescued>& rescued() {
-  static auto* const all = new std::unordered_map<PyObject*, Rescued>();
+std::unordered_map<PyObject*, HandledFunction>& handled_functions() {
+  static auto* const all = new std::unordered_map<PyObject*, HandledFunction>();
   return *all;
 }
 
 // A reference that is released at the end of its scope.
-struct Held {
+struct OwnedReference {
   PyObject* it;
-  explicit Held(PyObject* taken) : it(taken) {}
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  ~Held() {
+  explicit OwnedReference(PyObject* taken) : it(taken) {}
+  OwnedReference(const OwnedReference&) = delete;
+  OwnedReference& operator=(const OwnedReference&) = delete;
+  ~OwnedReference() {
     Py_XDECREF(it);
   }
 };
@@ -44,22 +44,22 @@ PyCFunctionWithKeywords keywords(const PyMethodDef* definition) {
 }
 
 // Return the handler's result for a call; NotImplemented if there is no handler.
-PyObject* ask(PyObject* function, PyObject* args, PyObject* kwargs, PyObject* error) {
-  PyObject* const handler = rescued()[function].handler;
+PyObject* call_handler(PyObject* function, PyObject* args, PyObject* kwargs, PyObject* error) {
+  PyObject* const handler = handled_functions()[function].handler;
   if (handler == nullptr)
     return Py_NewRef(Py_NotImplemented);  // a method that was bound before the handler was removed
-  const Held held(Py_NewRef(handler));
+  const OwnedReference held(Py_NewRef(handler));
   return PyObject_CallFunctionObjArgs(
       handler, function, args, kwargs == nullptr ? Py_None : kwargs, error == nullptr ? Py_None : error,
       static_cast<PyObject*>(nullptr));
 }
 
 // After an error, return the handler's result for the call, or restore the error.
-PyObject* second_try(PyObject* function, PyObject* args, PyObject* kwargs) {
+PyObject* retry(PyObject* function, PyObject* args, PyObject* kwargs) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
-  PyObject* result = ask(function, args, kwargs, value);
+  PyObject* result = call_handler(function, args, kwargs, value);
   if (result == Py_NotImplemented) {
     Py_DECREF(result);
     PyErr_Restore(type, value, traceback);
@@ -76,22 +76,22 @@ PyObject* second_try(PyObject* function, PyObject* args, PyObject* kwargs) {
 template <typename Stock>
 PyObject* call(PyObject* function, PyObject* args, PyObject* kwargs, bool first, const Stock& stock) {
   if (first) {
-    PyObject* const result = ask(function, args, kwargs, nullptr);
+    PyObject* const result = call_handler(function, args, kwargs, nullptr);
     if (result != Py_NotImplemented) return result;
     Py_DECREF(result);
   }
   PyObject* const result = stock();
-  return result != nullptr ? result : second_try(function, args, kwargs);
+  return result != nullptr ? result : retry(function, args, kwargs);
 }
 
 // torch's functions take a tuple and a dictionary: create them, as the interpreter would.
 template <bool first>
 PyObject* call_function(PyObject* function, PyObject* const* given, size_t flags, PyObject* names) {
   const Py_ssize_t count = PyVectorcall_NARGS(flags);
-  const Held args(PyTuple_New(count));
+  const OwnedReference args(PyTuple_New(count));
   if (args.it == nullptr) return nullptr;
   for (Py_ssize_t i = 0; i < count; i++) PyTuple_SET_ITEM(args.it, i, Py_NewRef(given[i]));
-  const Held kwargs(names == nullptr ? nullptr : PyDict_New());
+  const OwnedReference kwargs(names == nullptr ? nullptr : PyDict_New());
   if (names != nullptr) {
     if (kwargs.it == nullptr) return nullptr;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++)
@@ -129,22 +129,22 @@ PyObject* call_method(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (!method.first) {
     PyObject* const result = keywords(method.stock)(self, args, kwargs);
     if (result != nullptr) return result;
-    const Held all(with_self(self, args));
-    return all.it == nullptr ? nullptr : second_try(method.function, all.it, kwargs);
+    const OwnedReference all(with_self(self, args));
+    return all.it == nullptr ? nullptr : retry(method.function, all.it, kwargs);
   }
-  const Held all(with_self(self, args));
+  const OwnedReference all(with_self(self, args));
   if (all.it == nullptr) return nullptr;
   return call(method.function, all.it, kwargs, true, [&] { return keywords(method.stock)(self, args, kwargs); });
 }
 
 template <size_t... N>
-constexpr std::array<PyCFunctionWithKeywords, sizeof...(N)> every_entry(std::index_sequence<N...>) {
+constexpr std::array<PyCFunctionWithKeywords, sizeof...(N)> make_entries(std::index_sequence<N...>) {
   return {call_method<N>...};
 }
-constexpr auto kEntries = every_entry(std::make_index_sequence<kMethods>());
+constexpr auto kEntries = make_entries(std::make_index_sequence<kMethods>());
 
 // Return the entry of a method, created if it has none; null with an error set if there is no room.
-Method* entry_of(PyMethodDescrObject* method) {
+Method* find_entry(PyMethodDescrObject* method) {
   auto* const function = reinterpret_cast<PyObject*>(method);
   size_t at = 0;
   while (at < kMethods && g_methods[at].function != nullptr && g_methods[at].function != function) at++;
@@ -160,19 +160,19 @@ Method* entry_of(PyMethodDescrObject* method) {
   return &it;
 }
 
-PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+PyObject* create_object(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   auto* base = type;
-  while (rescued().count(reinterpret_cast<PyObject*>(base)) == 0) base = base->tp_base;
-  const Rescued& entry = rescued()[reinterpret_cast<PyObject*>(base)];
+  while (handled_functions().count(reinterpret_cast<PyObject*>(base)) == 0) base = base->tp_base;
+  const HandledFunction& entry = handled_functions()[reinterpret_cast<PyObject*>(base)];
   // For a type, call the handler first for integers only, because it knows what they mean.
   if (entry.first && type == base && PyTuple_GET_SIZE(args) == 1 && PyLong_CheckExact(PyTuple_GET_ITEM(args, 0))) {
-    PyObject* const known = ask(reinterpret_cast<PyObject*>(type), args, kwargs, nullptr);
+    PyObject* const known = call_handler(reinterpret_cast<PyObject*>(type), args, kwargs, nullptr);
     if (known != Py_NotImplemented) return known;
     Py_DECREF(known);
   }
-  PyObject* result = entry.make(type, args, kwargs);
+  PyObject* result = entry.stock_new(type, args, kwargs);
   // A subclass creates its own objects: one that the base creates instead would not be an instance.
-  return result != nullptr || type != base ? result : second_try(reinterpret_cast<PyObject*>(type), args, kwargs);
+  return result != nullptr || type != base ? result : retry(reinterpret_cast<PyObject*>(type), args, kwargs);
 }
 
 bool is_method(PyObject* it) {
@@ -196,17 +196,17 @@ PyObject* rescue(PyObject*, PyObject* args, PyObject* kwargs) {
     PyErr_SetString(PyExc_TypeError, "neither a function of C with keywords, nor such a method, nor a type");
     return nullptr;
   }
-  Method* const method = is_method(it) ? entry_of(reinterpret_cast<PyMethodDescrObject*>(it)) : nullptr;
+  Method* const method = is_method(it) ? find_entry(reinterpret_cast<PyMethodDescrObject*>(it)) : nullptr;
   if (is_method(it) && method == nullptr) return nullptr;
-  auto [found, is_new] = rescued().try_emplace(it);
-  Rescued& entry = found->second;
+  auto [found, is_new] = handled_functions().try_emplace(it);
+  HandledFunction& entry = found->second;
   if (is_new) Py_INCREF(it);
-  const Held before(std::exchange(entry.handler, on ? Py_NewRef(handler) : nullptr));
+  const OwnedReference before(std::exchange(entry.handler, on ? Py_NewRef(handler) : nullptr));
   if (is_type) {
     auto* type = reinterpret_cast<PyTypeObject*>(it);
-    if (is_new) entry.make = type->tp_new;
+    if (is_new) entry.stock_new = type->tp_new;
     entry.first = first != 0;
-    type->tp_new = on ? make : entry.make;
+    type->tp_new = on ? create_object : entry.stock_new;
     PyType_Modified(type);
   } else if (method == nullptr) {
     reinterpret_cast<PyCFunctionObject*>(it)->vectorcall = !on ? nullptr

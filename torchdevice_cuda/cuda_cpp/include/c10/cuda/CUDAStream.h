@@ -61,7 +61,7 @@ class CUDAStream {
     return status != cudaStreamCaptureStatusNone;
   }
   cudaStream_t stream() const {
-    const auto* s = host_cuda::seam();
+    const auto* s = host_cuda::kernel_abi();
     return s ? static_cast<cudaStream_t>(s->stream_handle(device_index(), id())) : nullptr;
   }
   Stream unwrap() const {
@@ -90,7 +90,7 @@ inline CUDAStream getCurrentCUDAStream(DeviceIndex device = -1) {
       c10::impl::VirtualGuardImpl(DeviceType::CUDA).getStream(Device(DeviceType::CUDA, host_cuda_index(device))));
 }
 inline CUDAStream getStreamFromPool(const int priority, DeviceIndex device = -1) {
-  const auto* s = host_cuda::seam();
+  const auto* s = host_cuda::kernel_abi();
   if (!s) return getDefaultCUDAStream(device);
   device = host_cuda_index(device);
   return CUDAStream(Stream(Stream::UNSAFE, Device(DeviceType::CUDA, device), s->new_stream(device, priority)));

@@ -49,12 +49,12 @@ int synchronize(void* stream) {
   return 0;
 }
 int synchronize_all() {
-  if (captures_underway()) return kCapturing;
+  if (has_captures()) return kCapturing;
   synchronize_device(t_current_device);
   return 0;
 }
 bool is_capturing(void* stream) {
-  return captures_underway() && capture_of(state_of(stream)) != nullptr;
+  return has_captures() && capture_of(state_of(stream)) != nullptr;
 }
 
 int launch(void* stream, const char* name, void (*run)(void*), void (*drop)(void*), void* work) {
@@ -75,8 +75,8 @@ int launch(void* stream, const char* name, void (*run)(void*), void (*drop)(void
   return 0;
 }
 
-void failed(int code, const char* words) {
-  fail_context(t_current_device, code, words);
+void report_failure(int code, const char* message) {
+  fail_context(t_current_device, code, message);
 }
 
 host_cuda::Memory find_memory(const void* address, const char** begin, size_t* bytes) {
@@ -89,8 +89,8 @@ host_cuda::Memory find_memory(const void* address, const char** begin, size_t* b
   return host_cuda::Memory::kDevice;
 }
 
-constexpr host_cuda::Seam kSeam = {
-    host_cuda::kSeamVersion,
+constexpr host_cuda::KernelAbi kKernelAbi = {
+    host_cuda::kKernelAbiVersion,
     [] { return device_count(); },
     [] { return static_cast<int>(t_current_device); },
     &set_device_index,
@@ -101,7 +101,7 @@ constexpr host_cuda::Seam kSeam = {
     &synchronize_all,
     &is_capturing,
     &launch,
-    &failed,
+    &report_failure,
     &find_memory,
     [] { return static_cast<int>(multiprocessors().count); },
 };
@@ -109,15 +109,15 @@ constexpr host_cuda::Seam kSeam = {
 }  // namespace
 
 // Export this library's symbols: Python loads libraries with local symbols, and compiled CUDA C++ must find
-// torchdevice_kernel_seam().
-void publish_seam() {
+// torchdevice_kernel_abi().
+void publish_kernel_abi() {
   Dl_info found;
-  if (dladdr(reinterpret_cast<const void*>(&torchdevice_kernel_seam), &found) && found.dli_fname)
+  if (dladdr(reinterpret_cast<const void*>(&torchdevice_kernel_abi), &found) && found.dli_fname)
     dlopen(found.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
 }
 
 }  // namespace hostdevice
 
-extern "C" __attribute__((visibility("default"))) const host_cuda::Seam* torchdevice_kernel_seam(int version) {
-  return version == host_cuda::kSeamVersion && hostdevice::device_count() > 0 ? &hostdevice::kSeam : nullptr;
+extern "C" __attribute__((visibility("default"))) const host_cuda::KernelAbi* torchdevice_kernel_abi(int version) {
+  return version == host_cuda::kKernelAbiVersion && hostdevice::device_count() > 0 ? &hostdevice::kKernelAbi : nullptr;
 }

@@ -21,7 +21,7 @@ struct ForeignWork {
     if (is_profiled()) launch->begin(name, static_cast<Index>(device));
   }
   void leave(bool failed) {
-    if (failed) DeviceWork::is_nothing();
+    if (failed) DeviceWork::mark_empty();
     launch.reset();
   }
 };

@@ -22,13 +22,13 @@ namespace {
 using Traceback = torch::CapturedTraceback;
 
 template <bool kWithCpp>
-Context stack_now() {
+Context capture_stack() {
   if (!Py_IsInitialized()) return nullptr;
   return std::static_pointer_cast<void>(Traceback::gather(true, true, kWithCpp));
 }
 
 // A path prefix: frames of files under it are not shown, because they are not the program's. The GIL protects it.
-std::string& hidden() {
+std::string& hidden_path() {
   static auto* path = new std::string;
   return *path;
 }
@@ -67,7 +67,8 @@ class Stacks {
       const auto at = std::lower_bound(unique.begin(), unique.end(), stacks_[i]) - unique.begin();
       py::list list;
       for (const auto f : read.tracebacks.at(static_cast<size_t>(at)))
-        if (hidden().empty() || read.all_frames.at(f).filename.compare(0, hidden().size(), hidden()) != 0)
+        if (hidden_path().empty() ||
+            read.all_frames.at(f).filename.compare(0, hidden_path().size(), hidden_path()) != 0)
           list.append(frames.at(f));
       to_[i]["frames"] = list;
       if (const auto* forward = forward_stack(*stacks_[i])) to_[i]["forward_frames"] = py::cast(*forward);
@@ -132,7 +133,7 @@ Callbacks& callbacks() {
   return *c;
 }
 
-uint32_t actions_named(const std::vector<std::string>& names) {
+uint32_t parse_actions(const std::vector<std::string>& names) {
   uint32_t found = 0;
   for (const auto& name : names) {
     const auto* const at = std::find(std::begin(kActions), std::end(kActions), name);
@@ -143,15 +144,15 @@ uint32_t actions_named(const std::vector<std::string>& names) {
 }
 
 void record(
-    bool enabled, size_t max_entries, int keeping, bool with_cpp, bool clear, const std::vector<std::string>& skipped,
+    bool enabled, size_t max_entries, int stacks, bool with_cpp, bool clear, const std::vector<std::string>& skipped,
     bool with_compiled, bool every_thread) {
-  const auto skip = actions_named(skipped);
-  const auto source = with_cpp ? &stack_now<true> : &stack_now<false>;
+  const auto skip = parse_actions(skipped);
+  const auto source = with_cpp ? &capture_stack<true> : &capture_stack<false>;
   callbacks().set(enabled, with_compiled, every_thread);
   without_gil([&] {
     record_history(
-        enabled, max_entries, enabled ? source : nullptr, enabled ? static_cast<Keeping>(keeping) : Keeping::Never,
-        clear, skip);
+        enabled, max_entries, enabled ? source : nullptr,
+        enabled ? static_cast<StackRecording>(stacks) : StackRecording::Never, clear, skip);
   });
 }
 
@@ -161,7 +162,7 @@ py::tuple pool_tuple(const PoolId& id) {
   return py::make_tuple(id.first, id.second);
 }
 
-py::list shown_segments(Index index, PoolId pool, Stacks& stacks) {
+py::list list_segments(Index index, PoolId pool, Stacks& stacks) {
   py::list all;
   for (const auto& s : without_gil([&] { return segments(index, pool); })) {
     py::dict d;
@@ -192,7 +193,7 @@ py::list shown_segments(Index index, PoolId pool, Stacks& stacks) {
   return all;
 }
 
-py::list shown_trace(Index index, Stacks& stacks) {
+py::list list_trace(Index index, Stacks& stacks) {
   py::list all;
   for (const auto& t : without_gil([&] { return trace(index); })) {
     py::dict d;
@@ -216,8 +217,8 @@ py::dict snapshot(uint64_t a, uint64_t b, bool with_traces) {
   for (int i = 0; i < device_count(); i++) {
     const auto index = static_cast<Index>(i);
     // Read the history first: the next snapshot reports that this one was taken.
-    traces.append(with_traces ? shown_trace(index, stacks) : py::list());
-    for (const auto segment : shown_segments(index, {a, b}, stacks)) all.append(segment);
+    traces.append(with_traces ? list_trace(index, stacks) : py::list());
+    for (const auto segment : list_segments(index, {a, b}, stacks)) all.append(segment);
   }
   for (const auto& one : annotations()) {
     py::dict d;
@@ -251,12 +252,12 @@ void bind_history(py::module_& m) {
   m.def("snapshot", &snapshot, py::arg("pool_a") = 0, py::arg("pool_b") = 0, py::arg("with_traces") = true);
   m.def(
       "record_history", &record, py::arg("enabled"), py::arg("max_entries") = 1,
-      py::arg("keeping") = static_cast<int>(Keeping::All), py::arg("with_cpp") = false, py::arg("clear") = false,
+      py::arg("keeping") = static_cast<int>(StackRecording::All), py::arg("with_cpp") = false, py::arg("clear") = false,
       py::arg("skipped") = std::vector<std::string>(), py::arg("with_compiled") = false,
       py::arg("every_thread") = false);
   m.def("history_enabled", [] { return history_enabled(); });
   m.def("frames_at", &frames_at);
-  m.def("hide_frames", [](std::string path) { hidden() = std::move(path); });
+  m.def("hide_frames", [](std::string path) { hidden_path() = std::move(path); });
   m.def("set_metadata", [](std::string text) { t_metadata = std::move(text); });
   m.def("get_metadata", [] { return t_metadata; });
 }

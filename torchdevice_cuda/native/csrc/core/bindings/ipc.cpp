@@ -12,7 +12,7 @@ namespace hostdevice {
 namespace {
 
 py::tuple send(uintptr_t storage) {
-  const Sending sent = [&] {
+  const SharedStorage sent = [&] {
     const py::gil_scoped_release release;
     return send_storage(reinterpret_cast<c10::StorageImpl*>(storage));
   }();

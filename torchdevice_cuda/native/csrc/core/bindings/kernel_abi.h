@@ -1,6 +1,6 @@
 // The interface through which libraries compiled from CUDA C++ call the device: a table of functions, found by one
-// exported name. These libraries include this file, too (cuda_cpp/include/host_cuda/seam.h), so it uses nothing of
-// PyTorch.
+// exported name. These libraries include this file, too (cuda_cpp/include/host_cuda/kernel_abi.h), so it uses nothing
+// of PyTorch.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace host_cuda {
 
-constexpr int kSeamVersion = 1;
+constexpr int kKernelAbiVersion = 1;
 
 // What an address is to a GPU: inaccessible, device memory, or accessible host memory (pinned).
 enum class Memory : int { kOther, kDevice, kReached };
 
 // Functions that return int return a cudaError_t, unless they return a count or a device.
-struct Seam {
+struct KernelAbi {
   int version;
   int (*device_count)();
   int (*get_device)();
@@ -29,7 +29,7 @@ struct Seam {
   // Run the work, or add it to the graph that captures the stream. The callee owns `work`.
   int (*launch)(void* stream, const char* name, void (*run)(void*), void (*drop)(void*), void* work);
   // Record that a kernel has destroyed the device's context, for example by a failed assertion.
-  void (*failed)(int code, const char* words);
+  void (*report_failure)(int code, const char* message);
   // Find the device allocation that holds an address, or else the nearest one before it, or else after it. `bytes` is
   // 0 if there is none.
   Memory (*find_memory)(const void* address, const char** begin, size_t* bytes);
@@ -38,4 +38,4 @@ struct Seam {
 
 }  // namespace host_cuda
 
-extern "C" const host_cuda::Seam* torchdevice_kernel_seam(int version);
+extern "C" const host_cuda::KernelAbi* torchdevice_kernel_abi(int version);

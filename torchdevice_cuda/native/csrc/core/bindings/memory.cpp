@@ -104,7 +104,7 @@ struct CallingPython {
 };
 
 // Call all observers. An error that an observer raises replaces the out-of-memory error, as on CUDA.
-void tell_observers(const Shortage& s) {
+void call_observers(const OutOfMemoryInfo& s) {
   if (!Py_IsInitialized()) return;
   const CallingPython here;
   const py::error_scope pending;
@@ -115,23 +115,23 @@ void tell_observers(const Shortage& s) {
 
 void attach_observer(py::object observer) {
   observers().push_back(std::move(observer));
-  g_shortage_observer.store(&tell_observers, std::memory_order_release);
+  g_oom_observer.store(&call_observers, std::memory_order_release);
 }
 
 // ---- settings -------------------------------------------------------------------------------------------------------
 
-void configure(const py::dict& chosen) {
+void configure(const py::dict& settings) {
   Options options;
-  options.max_split = chosen["max_split"].cast<size_t>();
-  options.large_segment = chosen["large_segment"].cast<size_t>();
-  options.max_rounding = chosen["max_rounding"].cast<size_t>();
-  options.collect_above = chosen["collect_above"].cast<double>();
-  options.divisions = chosen["divisions"].cast<decltype(options.divisions)>();
-  options.async = chosen["async"].cast<bool>();
-  options.expandable = chosen["expandable"].cast<bool>();
-  options.reuses_in_capture = chosen["reuses_in_capture"].cast<bool>();
-  options.reject_beyond = chosen["reject_beyond"].cast<double>();
-  const auto rounded = chosen["pinned_rounded"].cast<size_t>(), kept = chosen["pinned_kept"].cast<size_t>();
+  options.max_split = settings["max_split"].cast<size_t>();
+  options.large_segment = settings["large_segment"].cast<size_t>();
+  options.max_rounding = settings["max_rounding"].cast<size_t>();
+  options.garbage_collection_threshold = settings["collect_above"].cast<double>();
+  options.divisions = settings["divisions"].cast<decltype(options.divisions)>();
+  options.async = settings["async"].cast<bool>();
+  options.expandable = settings["expandable"].cast<bool>();
+  options.reuses_in_capture = settings["reuses_in_capture"].cast<bool>();
+  options.reject_fraction = settings["reject_beyond"].cast<double>();
+  const auto rounded = settings["pinned_rounded"].cast<size_t>(), kept = settings["pinned_kept"].cast<size_t>();
   without_gil([&] {
     set_memory_options(options);
     set_pinned_limits(rounded, kept);
@@ -195,7 +195,7 @@ void bind_memory(py::module_& m) {
   m.def("watch_host", [](const std::vector<std::tuple<size_t, std::string, std::string>>& groups) {
     std::vector<HostGroup> all;
     for (const auto& [limit, usage, statistics] : groups) all.push_back({limit, usage, statistics});
-    watch_host(std::move(all));
+    set_control_groups(std::move(all));
   });
   m.def("host_left", &host_left, nogil);
   m.def("publish_at", &publish_at, py::arg("address"));

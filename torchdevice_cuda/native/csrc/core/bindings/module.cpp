@@ -25,14 +25,14 @@ namespace hostdevice {
 namespace {
 
 // Discards warnings: registering over the kernels of a CUDA build is intended.
-struct Silent final : c10::WarningHandler {
+struct DiscardWarnings final : c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
 
 int g_installed = 0;
 
 // Return a function that calls Python's loader of parts from any thread, with or without the GIL.
-std::function<void(const std::string&)> loader_of(const py::function& load) {
+std::function<void(const std::string&)> make_loader(const py::function& load) {
   PyObject* const kept = load.inc_ref().ptr();  // for the rest of the process
   return [kept](const std::string& part) {
     const py::gil_scoped_acquire gil;
@@ -49,13 +49,13 @@ std::function<void(const std::string&)> loader_of(const py::function& load) {
 }
 
 // The operators of the parts, each with its part and its dispatch key, and the loader of parts. Set before install().
-std::vector<Deferred> g_deferred;
+std::vector<DeferredOperator> g_deferred;
 std::function<void(const std::string&)> g_load;
 void set_parts(
     const std::vector<std::tuple<std::string, std::string, std::string>>& operators, const py::function& load) {
   g_deferred.clear();
   for (const auto& [part, key, name] : operators) g_deferred.push_back({part, key, name});
-  g_load = loader_of(load);
+  g_load = make_loader(load);
 }
 
 bool install(int count, const std::vector<int64_t>& limits) {
@@ -73,12 +73,12 @@ bool install(int count, const std::vector<int64_t>& limits) {
   g_device_count = g_installed = count;
   if (done) return true;
   done = true;
-  Silent silent;
-  const c10::WarningUtils::WarningHandlerGuard quiet(&silent);
+  DiscardWarnings handler;
+  const c10::WarningUtils::WarningHandlerGuard guard(&handler);
   install_allocators();
   install_guard();
   const bool hooked = install_hooks();
-  defer(g_deferred, g_load);
+  register_stand_ins(g_deferred, g_load);
   register_direct_kernels();
   register_hot_kernels();
   register_composites();
@@ -86,7 +86,7 @@ bool install(int count, const std::vector<int64_t>& limits) {
   register_bridge();
   register_boxed_kernels();
 #ifdef HOSTDEVICE_CUDA
-  publish_seam();
+  publish_kernel_abi();
 #endif
   install_fork_handlers();
   py::module_::import("atexit").attr("register")(
@@ -94,22 +94,22 @@ bool install(int count, const std::vector<int64_t>& limits) {
   return hooked;
 }
 
-// `written` lists the kernels registered from Python (torch.library), which stay: they run on any tensor.
-bool take_over(const py::set& written) {
+// `python_kernels` lists the kernels registered from Python (torch.library), which stay: they run on any tensor.
+bool take_over(const py::set& python_kernels) {
   if (!gpu_code_was_loaded()) return false;
-  Silent silent;
-  const c10::WarningUtils::WarningHandlerGuard quiet(&silent);
-  take_over_foreign_kernels([&](const std::string& kernel) { return written.contains(kernel); });
+  DiscardWarnings handler;
+  const c10::WarningUtils::WarningHandlerGuard guard(&handler);
+  take_over_foreign_kernels([&](const std::string& kernel) { return python_kernels.contains(kernel); });
   return true;
 }
 
 // Keep the set itself, because Python adds to it. It is read when a program calls an operator that has only a CPU
 // kernel.
-void know_written(const py::set& written) {
+void set_python_kernels(const py::set& python_kernels) {
   static PyObject* kept = nullptr;
   Py_XDECREF(kept);
-  kept = written.inc_ref().ptr();
-  g_is_written = [](const std::string& kernel) {
+  kept = python_kernels.inc_ref().ptr();
+  g_is_python_kernel = [](const std::string& kernel) {
     const py::gil_scoped_acquire gil;
     return py::reinterpret_borrow<py::set>(kept).contains(kernel);
   };
@@ -125,7 +125,7 @@ void bind_device(py::module_& m) {
       py::arg("minor"), py::arg("cudnn"));
   m.def("take_over", &take_over, py::arg("written"));
   m.def("keep_narrow", &keep_narrow, py::arg("family"), py::arg("type"));
-  m.def("know_written", &know_written, py::arg("written"));
+  m.def("know_written", &set_python_kernels, py::arg("written"));
   m.def("device_count", [] { return device_count(); });
   m.def("in_bad_fork", [] { return g_bad_fork; });
   m.def("is_used", [] { return g_used.load(); });

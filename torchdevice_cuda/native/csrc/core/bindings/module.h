@@ -45,6 +45,6 @@ void bind_profiling(py::module_& m);
 void bind_history(py::module_& m);
 void bind_streams(py::module_& m);
 // Make the device visible to libraries compiled from CUDA C++.
-void publish_seam();
+void publish_kernel_abi();
 
 }  // namespace hostdevice

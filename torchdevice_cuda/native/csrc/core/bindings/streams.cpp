@@ -18,7 +18,7 @@ namespace {
 struct PyEvent {
   // Shared, because a graph or another process may record the event later.
   std::shared_ptr<EventState> held = std::shared_ptr<EventState>(new EventState, [](EventState* e) {
-    event_dropped(*e);
+    report_event_deletion(*e);
     delete e;
   });
   std::string name;  // the handle for other processes; empty for most events
@@ -38,7 +38,7 @@ PyEvent new_event(bool interprocess) {
 }
 
 // Open an event, or return CUDA's error code.
-std::variant<PyEvent, int> opened_event(const std::string& handle) {
+std::variant<PyEvent, int> open_python_event(const std::string& handle) {
   auto opened = open_event(handle);
   if (const auto* refusal = std::get_if<Refusal>(&opened)) return *refusal;
   return PyEvent{std::get<0>(std::move(opened)), {}};
@@ -46,7 +46,8 @@ std::variant<PyEvent, int> opened_event(const std::string& handle) {
 
 // Add the event to the graph that captures the stream, which records or waits for it at each replay. Return false if
 // the stream is not capturing.
-bool in_graph([[maybe_unused]] PyEvent& e, [[maybe_unused]] const StreamState& stream, [[maybe_unused]] bool waits) {
+bool record_in_graph(
+    [[maybe_unused]] PyEvent& e, [[maybe_unused]] const StreamState& stream, [[maybe_unused]] bool waits) {
 #ifdef HOSTDEVICE_CUDA
   return record_event(e.held, stream, waits);
 #else
@@ -110,10 +111,10 @@ void bind_streams(py::module_& m) {
       py::arg("device"), py::arg("place"), py::arg("condition"), py::arg("cause") = "", nogil);
   m.def(
       "fail_context",
-      [](int i, int code, const std::string& words) {
+      [](int i, int code, const std::string& message) {
         const auto index = resolve(static_cast<Index>(i));
-        fail_context(index, code, words);
-        if (launches_wait()) throw_failure(index);
+        fail_context(index, code, message);
+        if (is_launch_blocking()) throw_failure(index);
       },
       py::arg("device"), py::arg("code"), py::arg("words"), nogil);
   m.def(
@@ -126,29 +127,29 @@ void bind_streams(py::module_& m) {
   m.def(
       "stream_capture_status",
       [](int i, int64_t id) { return capture_status(stream_state(static_cast<Index>(i), id)); }, nogil);
-  m.def("captures_underway", [] { return captures_underway(); });
+  m.def("captures_underway", [] { return has_captures(); });
   m.def("watch_synchronization", [](int mode) { g_sync_debug.store(mode); }, py::arg("mode"));
 
   py::class_<PyEvent>(m, "Event")
       .def(py::init(&new_event), py::arg("interprocess") = false, nogil)
-      .def_static("open", &opened_event, nogil)
+      .def_static("open", &open_python_event, nogil)
       .def_property_readonly("name", [](const PyEvent& e) { return py::bytes(e.name); })
       .def(
           "record",
           [](PyEvent& e, int i, int64_t id, bool external) {
             auto& stream = stream_state(static_cast<Index>(i), id);
-            if (!external || !in_graph(e, stream, false)) event_record(e.state(), stream);
+            if (!external || !record_in_graph(e, stream, false)) event_record(e.state(), stream);
           },
           py::arg("device"), py::arg("stream"), py::arg("external") = false, nogil)
       .def(
           "block",
           [](PyEvent& e, int i, int64_t id, bool external) {
             auto& stream = stream_state(static_cast<Index>(i), id);
-            if (external && in_graph(e, stream, true)) return;
+            if (external && record_in_graph(e, stream, true)) return;
             if (e.recorded()) event_block(e.state(), stream);
           },
           py::arg("device"), py::arg("stream"), py::arg("external") = false, nogil)
-      .def("query", [](PyEvent& e) { return !e.recorded() || event_done(e.state()); })
+      .def("query", [](PyEvent& e) { return !e.recorded() || query_event(e.state()); })
       .def(
           "synchronize",
           [](PyEvent& e) {

@@ -29,7 +29,7 @@ std::vector<Tensor> to_device(
   TORCH_CHECK(inputs.size() == cpu_inputs.size(), "every input needs its alias");
   check_index(static_cast<int>(index));
   Aliases aliases(static_cast<c10::DeviceIndex>(index));
-  for (size_t i = 0; i < inputs.size(); i++) aliases.know(inputs[i], cpu_inputs[i]);
+  for (size_t i = 0; i < inputs.size(); i++) aliases.add_alias(inputs[i], cpu_inputs[i]);
   std::vector<Tensor> out;
   out.reserve(results.size());
   for (const auto& r : results) out.push_back(aliases.to_device(r));
@@ -39,10 +39,10 @@ std::vector<Tensor> to_device(
 // Return device tensors over the memory of CPU tensors, for program code that a CPU function calls.
 std::vector<Tensor> lend(at::TensorList tensors, int64_t index) {
   check_index(static_cast<int>(index));
-  Lent lent(static_cast<c10::DeviceIndex>(index));
+  DeviceAliases device_aliases(static_cast<c10::DeviceIndex>(index));
   std::vector<Tensor> out;
   out.reserve(tensors.size());
-  for (const auto& t : tensors) out.push_back(lent.tensor(t));
+  for (const auto& t : tensors) out.push_back(device_aliases.tensor(t));
   return out;
 }
 

@@ -13,7 +13,7 @@ using at::Tensor;
 
 // The memory format of the CPU kernels' results depends on type and size. cuDNN's results are channels-last if an
 // argument is, in three dimensions too, and never in float64.
-void laid_out(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+void convolve_in_cudnn_layout(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const size_t base = stack->size() - op.schema().arguments().size();
   const Tensor input = (*stack)[base].toTensor(), weight = (*stack)[base + 1].toTensor();
   run_on_cpu(op, c10::DispatchKey::CPU, stack);
@@ -36,7 +36,7 @@ Tensor widen(const Tensor& t) {
 }
 
 // CUDA returns the statistics that it used, even if they were passed in; the CPU then returns none.
-void with_statistics(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+void normalize_with_statistics(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const size_t base = stack->size() - op.schema().arguments().size();
   const auto mean = (*stack)[base + 3], var = (*stack)[base + 4];
   const bool training = (*stack)[base + 5].toBool();
@@ -50,9 +50,10 @@ void with_statistics(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::
 }  // namespace
 
 void register_convolutions(Registrar& registrar) {
-  registrar.impl("convolution", &laid_out);
+  registrar.impl("convolution", &convolve_in_cudnn_layout);
   registrar.impl("mkldnn_convolution", &refuse_onednn);
-  for (const char* name : {"native_batch_norm", "_native_batch_norm_legit"}) registrar.impl(name, &with_statistics);
+  for (const char* name : {"native_batch_norm", "_native_batch_norm_legit"})
+    registrar.impl(name, &normalize_with_statistics);
 }
 
 }  // namespace hostdevice

@@ -34,10 +34,10 @@ using at::Tensor;
 
 // Calls a function of PyTorch after the check of CUDA's wrapper.
 template <class Signature, Signature* kFunction>
-struct Asked;
+struct CheckedCall;
 
 template <class R, class... A, R (*kFunction)(A...)>
-struct Asked<R(A...), kFunction> {
+struct CheckedCall<R(A...), kFunction> {
   static R call(A... a) {
     check_fork();
     return kFunction(std::forward<A>(a)...);
@@ -65,34 +65,34 @@ void register_random(Registrar& registrar) {
   registrar.impl("native_dropout", TORCH_FN(native_dropout));
   registrar.impl("_fused_dropout", TORCH_FN(fused_dropout));
   registrar.impl("_fill_mem_eff_dropout_mask_", TORCH_FN(fill_with_sequence));
-#define HOSTDEVICE_ASKED_AS(name, signature, function) \
-  registrar.impl(name, TORCH_FN((&Asked<signature, &at::native::function>::call)))
-#define HOSTDEVICE_ASKED(name, op, function) HOSTDEVICE_ASKED_AS(name, at::_ops::op::schema, function)
-  HOSTDEVICE_ASKED("uniform_", uniform_, uniform_);
-  HOSTDEVICE_ASKED("normal_", normal_, normal_);
-  HOSTDEVICE_ASKED("log_normal_", log_normal_, log_normal_);
-  HOSTDEVICE_ASKED("exponential_", exponential_, exponential_);
-  HOSTDEVICE_ASKED("cauchy_", cauchy_, cauchy_);
-  HOSTDEVICE_ASKED("geometric_", geometric_, geometric_);
-  HOSTDEVICE_ASKED("random_", random_, random_);
-  HOSTDEVICE_ASKED("random_.to", random__to, random_);
-  HOSTDEVICE_ASKED("random_.from", random__from, random_);
-  HOSTDEVICE_ASKED("bernoulli_.float", bernoulli__float, bernoulli_);
-  HOSTDEVICE_ASKED("bernoulli_.Tensor", bernoulli__Tensor, bernoulli_);
-  HOSTDEVICE_ASKED("bernoulli.out", bernoulli_out, bernoulli_out);
-  HOSTDEVICE_ASKED("normal.Tensor_float", normal_Tensor_float, normal);
-  HOSTDEVICE_ASKED("normal.Tensor_float_out", normal_Tensor_float_out, normal_out);
-  HOSTDEVICE_ASKED("normal.float_Tensor", normal_float_Tensor, normal);
-  HOSTDEVICE_ASKED("normal.float_Tensor_out", normal_float_Tensor_out, normal_out);
-  HOSTDEVICE_ASKED("normal.Tensor_Tensor", normal_Tensor_Tensor, normal);
-  HOSTDEVICE_ASKED("normal.Tensor_Tensor_out", normal_Tensor_Tensor_out, normal_out);
+#define HOSTDEVICE_CHECKED_AS(name, signature, function) \
+  registrar.impl(name, TORCH_FN((&CheckedCall<signature, &at::native::function>::call)))
+#define HOSTDEVICE_CHECKED(name, op, function) HOSTDEVICE_CHECKED_AS(name, at::_ops::op::schema, function)
+  HOSTDEVICE_CHECKED("uniform_", uniform_, uniform_);
+  HOSTDEVICE_CHECKED("normal_", normal_, normal_);
+  HOSTDEVICE_CHECKED("log_normal_", log_normal_, log_normal_);
+  HOSTDEVICE_CHECKED("exponential_", exponential_, exponential_);
+  HOSTDEVICE_CHECKED("cauchy_", cauchy_, cauchy_);
+  HOSTDEVICE_CHECKED("geometric_", geometric_, geometric_);
+  HOSTDEVICE_CHECKED("random_", random_, random_);
+  HOSTDEVICE_CHECKED("random_.to", random__to, random_);
+  HOSTDEVICE_CHECKED("random_.from", random__from, random_);
+  HOSTDEVICE_CHECKED("bernoulli_.float", bernoulli__float, bernoulli_);
+  HOSTDEVICE_CHECKED("bernoulli_.Tensor", bernoulli__Tensor, bernoulli_);
+  HOSTDEVICE_CHECKED("bernoulli.out", bernoulli_out, bernoulli_out);
+  HOSTDEVICE_CHECKED("normal.Tensor_float", normal_Tensor_float, normal);
+  HOSTDEVICE_CHECKED("normal.Tensor_float_out", normal_Tensor_float_out, normal_out);
+  HOSTDEVICE_CHECKED("normal.float_Tensor", normal_float_Tensor, normal);
+  HOSTDEVICE_CHECKED("normal.float_Tensor_out", normal_float_Tensor_out, normal_out);
+  HOSTDEVICE_CHECKED("normal.Tensor_Tensor", normal_Tensor_Tensor, normal);
+  HOSTDEVICE_CHECKED("normal.Tensor_Tensor_out", normal_Tensor_Tensor_out, normal_out);
   // The number of samples is a SymInt since 2.7; here it is an integer.
   using Multinomial = Tensor(const Tensor&, int64_t, bool, OptGenerator);
   using MultinomialOut = Tensor&(const Tensor&, int64_t, bool, OptGenerator, Tensor&);
-  HOSTDEVICE_ASKED_AS("multinomial", Multinomial, multinomial);
-  HOSTDEVICE_ASKED_AS("multinomial.out", MultinomialOut, multinomial_out);
-#undef HOSTDEVICE_ASKED
-#undef HOSTDEVICE_ASKED_AS
+  HOSTDEVICE_CHECKED_AS("multinomial", Multinomial, multinomial);
+  HOSTDEVICE_CHECKED_AS("multinomial.out", MultinomialOut, multinomial_out);
+#undef HOSTDEVICE_CHECKED
+#undef HOSTDEVICE_CHECKED_AS
 }
 
 }  // namespace hostdevice

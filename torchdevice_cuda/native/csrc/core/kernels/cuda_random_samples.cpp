@@ -77,7 +77,8 @@ void bernoulli_of(const at::TensorBase& self_, const at::TensorBase& p_, OptGene
           if (!(chance[i] >= 0 && chance[i] <= 1)) wrong.store(true, std::memory_order_relaxed);
           values[i] = unit(words.of[i % 4][i / 4]) <= chance[i] ? 1.0F : 0.0F;
         }
-        for (int64_t i = 0; i < count; i += kLanes) to.put(index + i, values + i, std::min<int64_t>(kLanes, count - i));
+        for (int64_t i = 0; i < count; i += kLanes)
+          to.store(index + i, values + i, std::min<int64_t>(kLanes, count - i));
       }
     });
   };

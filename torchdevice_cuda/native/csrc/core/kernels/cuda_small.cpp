@@ -37,10 +37,10 @@ std::tuple<Tensor, Tensor> rms_norm_backward(
   const Tensor x = input.to(wide) * rstd, g = grad.to(wide);
   Tensor to_input, to_weight;
   if (wanted[0]) {
-    const Tensor scaled = given(weight) ? g * weight->to(wide) : g;
+    const Tensor scaled = is_defined(weight) ? g * weight->to(wide) : g;
     to_input = (rstd * (scaled - x * (scaled * x).mean(normalized, true))).to(input.scalar_type());
   }
-  if (wanted[1] && given(weight)) {
+  if (wanted[1] && is_defined(weight)) {
     const Tensor each = g * x;
     to_weight = (others.empty() ? each : each.sum(others)).to(weight->scalar_type());
   }
@@ -60,7 +60,7 @@ Tensor softshrink(const Tensor& self, const at::Scalar& bound) {
   static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::softshrink", "");
   const auto type = self.scalar_type();
   const bool half = type == at::kHalf || type == at::kBFloat16;
-  torch::jit::Stack stack{self, half ? at::Scalar(as_kept(bound, type)) : bound};
+  torch::jit::Stack stack{self, half ? at::Scalar(round_scalar(bound, type)) : bound};
   run_on_cpu(op, c10::DispatchKey::CPU, &stack);
   return std::move(stack.back()).toTensor().add_(0);
 }
@@ -117,7 +117,7 @@ Tensor kaiser_window(
 }
 
 // CUDA stores indices in column-major order, however few there are.
-void by_columns(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+void store_by_columns(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   run_on_cpu(op, c10::DispatchKey::CPU, stack);
   const Tensor& made = stack->back().toTensor();
   const std::array<int64_t, 2> wanted = {1, std::max<int64_t>(made.size(0), 1)};
@@ -147,7 +147,7 @@ void register_small(Registrar& registrar) {
   registrar.impl("fill_.Tensor", &fill_from_tensor);
   registrar.impl("_pdist_backward", TORCH_FN(pdist_backward));
   registrar.impl("_logcumsumexp", TORCH_FN(logcumsumexp));
-  for (const char* name : {"nonzero", "nonzero_static"}) registrar.impl(name, &by_columns);
+  for (const char* name : {"nonzero", "nonzero_static"}) registrar.impl(name, &store_by_columns);
   registrar.impl("kaiser_window", TORCH_FN(kaiser_window));
   registrar.impl("kaiser_window.periodic", TORCH_FN(kaiser_window_periodic));
   registrar.impl("kaiser_window.beta", TORCH_FN(kaiser_window_beta));

@@ -41,11 +41,11 @@ constexpr Types kMultiplied = kFloats | kComplex;
 constexpr Types kUsual = kMultiplied | kHalves | kIntegers | kBool;
 
 // Checks that the arguments are strided tensors on one device.
-struct Look {
+struct ArgumentScan {
   c10::DeviceIndex index = -1;
   bool plain = true;
-  bool numbers_may_mix;
-  bool numbers = false;
+  bool allows_cpu_scalars;
+  bool has_cpu_scalars = false;
   bool single = false, scaled = false;  // a tensor without dimensions; a factor
   Types types = 0;
 
@@ -59,8 +59,8 @@ struct Look {
           !keys.has_any(c10::DispatchKeySet({c10::DispatchKey::Quantized, c10::DispatchKey::NestedTensor}));
       index = d.index();
     } else {
-      plain = plain && numbers_may_mix && d.is_cpu() && t.dim() == 0;
-      numbers = true;
+      plain = plain && allows_cpu_scalars && d.is_cpu() && t.dim() == 0;
+      has_cpu_scalars = true;
     }
   }
   void operator()(const at::Scalar& factor) {
@@ -81,43 +81,43 @@ inline Tensor pass(Aliases& aliases, Tensor& t) {
   return aliases.to_cpu(t, false);
 }
 
-template <class Op, bool kNumbersMayMix, Types kTypes, class Signature = typename Op::schema>
+template <class Op, bool kAllowsCpuScalars, Types kTypes, class Signature = typename Op::schema>
 struct Direct;
 
-template <class Op, bool kNumbersMayMix, Types kTypes, class R, class... A>
-struct Direct<Op, kNumbersMayMix, kTypes, R(A...)> {
+template <class Op, bool kAllowsCpuScalars, Types kTypes, class R, class... A>
+struct Direct<Op, kAllowsCpuScalars, kTypes, R(A...)> {
   static constexpr bool kInPlace = std::is_same_v<R, Tensor&>;
 
   static R call(A... a) {
-    Look look{-1, true, kNumbersMayMix};
-    (look(a), ...);
-    if constexpr (kInPlace) look.plain = look.plain && is_device_tensor(first(a...));
+    ArgumentScan scan{-1, true, kAllowsCpuScalars};
+    (scan(a), ...);
+    if constexpr (kInPlace) scan.plain = scan.plain && is_device_tensor(first(a...));
     // The boxed kernel refuses factors of several types.
-    const bool several = kTypes == kMultiplied && (look.types & (look.types - 1)) != 0;
+    const bool several = kTypes == kMultiplied && (scan.types & (scan.types - 1)) != 0;
     // CUDA does not round a scalar to half precision before it computes.
-    const bool beside = kNumbersMayMix && (look.types & kHalves) != 0 && (look.single || look.scaled);
-    if (C10_UNLIKELY(!look.plain || look.index < 0 || (look.types & ~kTypes) != 0 || several || beside))
+    const bool beside = kAllowsCpuScalars && (scan.types & kHalves) != 0 && (scan.single || scan.scaled);
+    if (C10_UNLIKELY(!scan.plain || scan.index < 0 || (scan.types & ~kTypes) != 0 || several || beside))
       return boxed(a...);
     check_fork();
     static const c10::DispatchKeySet excluded =
         c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
     const c10::impl::ExcludeDispatchKeyGuard below(excluded);
-    Aliases aliases(look.index);
+    Aliases aliases(scan.index);
     if constexpr (kInPlace) materialize(first(a...));
     aliases.keep_lazy();
     if constexpr (kInPlace) {
-      const AllocateOnDevice here(look.index, look.numbers);
+      const AllocateOnDevice here(scan.index, scan.has_cpu_scalars);
       in_place(aliases, a...);
       return first(a...);
     } else {
       Tensor result;
       {
-        const AllocateOnDevice here(look.index, look.numbers);
+        const AllocateOnDevice here(scan.index, scan.has_cpu_scalars);
         result = Op::redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), pass(aliases, a)...);
       }
       if constexpr (std::is_same_v<Op, at::_ops::clone>)
         if (is_profiled() && result.strides() == first(a...).strides())
-          DeviceWork::is_copy(copy_name(false, false, false), static_cast<int64_t>(result.nbytes()));
+          DeviceWork::mark_copy(copy_name(false, false, false), static_cast<int64_t>(result.nbytes()));
       return aliases.to_device(std::move(result));
     }
   }
@@ -149,8 +149,8 @@ struct Direct<Op, kNumbersMayMix, kTypes, R(A...)> {
 void register_hot_kernels() {
   if (!kIsCuda) return;
   Registrar registrar(kDense);
-#define HOSTDEVICE_DIRECT(name, op, numbers, types) \
-  registrar.impl_typed<true>(name, TORCH_FN((&Direct<at::_ops::op, numbers, types>::call)))
+#define HOSTDEVICE_DIRECT(name, op, has_cpu_scalars, types) \
+  registrar.impl_typed<true>(name, TORCH_FN((&Direct<at::_ops::op, has_cpu_scalars, types>::call)))
   HOSTDEVICE_DIRECT("add.Tensor", add_Tensor, true, kUsual);
   HOSTDEVICE_DIRECT("sub.Tensor", sub_Tensor, true, kUsual);
   HOSTDEVICE_DIRECT("mul.Tensor", mul_Tensor, true, kUsual);

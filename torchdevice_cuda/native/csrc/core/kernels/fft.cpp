@@ -39,12 +39,12 @@ Strides transformed(at::IntArrayRef strides, at::IntArrayRef sizes, at::IntArray
   return out;
 }
 
-constexpr size_t kAtOnce = 3;
+constexpr size_t kMaxDimsAtOnce = 3;
 
 // Whether cuFFT does a transform of real numbers in one call: not if there are too many dimensions or they start with
 // the first two.
-bool at_once(at::IntArrayRef dims) {
-  return dims.size() <= kAtOnce && !(dims.size() >= 2 && dims[0] == 0 && dims[1] == 1);
+bool is_single_call(at::IntArrayRef dims) {
+  return dims.size() <= kMaxDimsAtOnce && !(dims.size() >= 2 && dims[0] == 0 && dims[1] == 1);
 }
 
 // Return the strides after transforms of complex numbers: up to three dimensions at a time, the innermost first.
@@ -53,7 +53,7 @@ Strides after_complex(at::IntArrayRef strides, at::IntArrayRef sizes, at::IntArr
   std::vector<int64_t> left(dims.begin(), dims.end());
   while (!left.empty()) {
     std::sort(left.begin(), left.end(), [&](int64_t a, int64_t b) { return now[a] > now[b]; });
-    const size_t kept = left.size() - std::min(kAtOnce, left.size());
+    const size_t kept = left.size() - std::min(kMaxDimsAtOnce, left.size());
     now = transformed(now, sizes, at::IntArrayRef(left).slice(kept));
     left.resize(kept);
   }
@@ -83,7 +83,7 @@ Strides read_as_complex(const at::Tensor& self, int64_t last) {
 // is in its own tensor if there was no single call.
 Strides after_real(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef dims, bool halved) {
   const Strides read = read_as_complex(self, dims.back());
-  if (at_once(dims)) return transformed(read, sizes, dims);
+  if (is_single_call(dims)) return transformed(read, sizes, dims);
   const int64_t whole = self.size(dims.back());
   if (!halved && whole / 2 + 1 != whole) return contiguous(sizes);
   return after_complex(transformed(read, sizes, dims.back()), sizes, dims.slice(0, dims.size() - 1));
@@ -92,7 +92,7 @@ Strides after_real(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRe
 // In a single call complex numbers are copied first, since cuFFT may overwrite them; otherwise all dimensions but the
 // last are transformed first.
 Strides to_real(const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef dims) {
-  if (at_once(dims)) return transformed(contiguous(self.sizes()), sizes, dims);
+  if (is_single_call(dims)) return transformed(contiguous(self.sizes()), sizes, dims);
   return transformed(after_complex(self.strides(), self.sizes(), dims.slice(0, dims.size() - 1)), sizes, dims.back());
 }
 
@@ -109,7 +109,7 @@ void check_half(const at::Tensor& self, at::IntArrayRef dims, int64_t last_size)
         at::IntArrayRef(sizes));
 }
 
-Strides left_by(
+Strides compute_strides(
     const std::string& name, const at::Tensor& self, at::IntArrayRef sizes, at::IntArrayRef dims, bool halved) {
   if (name == "aten::_fft_r2c") return after_real(self, sizes, dims, halved);
   if (name == "aten::_fft_c2r") return to_real(self, sizes, dims);
@@ -121,19 +121,19 @@ void transform(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
   const std::string& name = op.schema().name();
   const size_t base = stack->size() - op.schema().arguments().size();
   const at::Tensor self = (*stack)[base].toTensor();
-  const bool ours = is_device_tensor(self);
+  const bool is_on_device = is_device_tensor(self);
   const bool halved = name == "aten::_fft_r2c" && (*stack)[base + 3].toBool();
   const auto dims = (*stack)[base + 1].toDimVector();
-  if (ours) {
+  if (is_on_device) {
     check_half(self, dims, name == "aten::_fft_c2r" ? (*stack)[base + 3].toInt() : 0);
     std::ostringstream plan;
     plan << name << self.scalar_type() << self.sizes() << self.strides() << (*stack)[base + 1];
     fft_plans(self.device().index()).use(plan.str());
   }
   run_on_cpu(op, c10::DispatchKey::CPU, stack);
-  if (!ours || dims.empty() || !op.schema().overload_name().empty()) return;
+  if (!is_on_device || dims.empty() || !op.schema().overload_name().empty()) return;
   const at::Tensor& made = stack->back().toTensor();
-  const Strides wanted = left_by(name, self, made.sizes(), dims, halved);
+  const Strides wanted = compute_strides(name, self, made.sizes(), dims, halved);
   if (made.strides() == at::IntArrayRef(wanted)) return;
   stack->back() = at::empty_strided(made.sizes(), wanted, made.options()).copy_(made);
 }

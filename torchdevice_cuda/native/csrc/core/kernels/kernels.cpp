@@ -60,7 +60,7 @@ Tensor empty_memory_format(
     c10::SymIntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
     std::optional<c10::Device> where, std::optional<bool> pin, std::optional<c10::MemoryFormat> format) {
   const auto type = c10::dtype_or_default(dtype);
-  check_holds(type);
+  check_storable(type);
   TORCH_CHECK(kIsCuda || size.size() <= 16, "MPS supports tensors with dimensions <= 16, but got ", size.size(), ".");
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
   TORCH_INTERNAL_ASSERT(c10::layout_or_default(layout) == c10::Layout::Strided);
@@ -76,7 +76,7 @@ Tensor empty_strided(
     c10::SymIntArrayRef size, c10::SymIntArrayRef stride, std::optional<c10::ScalarType> dtype,
     std::optional<c10::Layout>, std::optional<c10::Device> where, std::optional<bool> pin) {
   const auto type = c10::dtype_or_default(dtype);
-  check_holds(type, true);
+  check_storable(type, true);
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
   const OnDevice here(where.has_value() ? where->index() : c10::DeviceIndex(-1));
   Tensor t(
@@ -90,8 +90,8 @@ Tensor empty_strided(
 // A copy that converts computes on the source's device, and MPS cannot compute with every type that it can hold.
 void check_conversion(const Tensor& self, const Tensor& src) {
   if (kIsCuda || self.scalar_type() == src.scalar_type() || !is_device_tensor(src)) return;
-  check_computes(src.scalar_type());
-  if (is_device_tensor(self)) check_computes(self.scalar_type());
+  check_computable(src.scalar_type());
+  if (is_device_tensor(self)) check_computable(self.scalar_type());
 }
 
 // Up to this many bytes are passed to CUDA's driver together with the copy command.
@@ -109,11 +109,11 @@ void check_captured_copy(const Tensor& host, c10::DeviceIndex index) {
 
 C10_NOINLINE void profile_copy(const Tensor& self, const Tensor& src, bool non_blocking) {
   if (!self.numel()) {
-    DeviceWork::is_nothing();
+    DeviceWork::mark_empty();
     return;
   }
-  if (const char* name = copied_as(self, src)) DeviceWork::is_copy(name, static_cast<int64_t>(self.nbytes()));
-  if (!non_blocking && !(is_device_tensor(self) && is_device_tensor(src))) DeviceWork::is_awaited();
+  if (const char* name = get_copy_name(self, src)) DeviceWork::mark_copy(name, static_cast<int64_t>(self.nbytes()));
+  if (!non_blocking && !(is_device_tensor(self) && is_device_tensor(src))) DeviceWork::mark_awaited();
 }
 
 Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
@@ -123,14 +123,14 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
   const auto index = to_host ? src.device().index() : self.device().index();
   const bool from_host = !is_device_tensor(src);
   if (is_profiled()) profile_copy(self, src, non_blocking);
-  if (captures_underway() && (to_host || from_host)) check_captured_copy(to_host ? self : src, index);
+  if (has_captures() && (to_host || from_host)) check_captured_copy(to_host ? self : src, index);
   if (!self.numel()) {
     // Nothing is copied, so there is no wait.
   } else if (!non_blocking) {
-    if (kIsCuda && (to_host || from_host)) synchronizing();
+    if (kIsCuda && (to_host || from_host)) check_sync_debug();
     if (to_host || (kIsCuda && from_host)) synchronize_current_stream(index);
   } else if (kIsCuda && (to_host || from_host)) {
-    if (to_host && !is_pinned(self.storage().data())) check_awaited(index);
+    if (to_host && !is_pinned(self.storage().data())) check_before_wait(index);
     // The pinned block is not reused before the copy is done. Pageable memory is read at once, and a copy that does not
     // fit into the command waits for those before it.
     if (const auto done = current_stream_ready_ns(index); C10_UNLIKELY(done)) {
@@ -138,7 +138,7 @@ Tensor& copy_(Tensor& self, const Tensor& src, bool non_blocking) {
       if (from_host && src.nbytes() > kGoesAlong && !is_pinned(host)) {
         synchronize_current_stream(index);
       } else {
-        use_pinned_until(host, done);
+        extend_pinned_use(host, done);
       }
     }
   }
@@ -232,7 +232,7 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
 
 }  // namespace
 
-const char* copied_as(const Tensor& self, const Tensor& src) {
+const char* get_copy_name(const Tensor& self, const Tensor& src) {
   const bool to_host = !is_device_tensor(self), from_host = !is_device_tensor(src);
   // A conversion happens before or after the copy.
   if (to_host || from_host) return copy_name(from_host, to_host, is_pinned((to_host ? self : src).storage().data()));

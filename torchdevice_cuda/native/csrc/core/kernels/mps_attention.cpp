@@ -20,7 +20,7 @@ Tensor attention(
     const Tensor& query, const Tensor& key, const Tensor& value, const OptTensor& mask, double dropout, bool causal,
     std::optional<double> scale, bool enable_gqa) {
   OptTensor bias = mask;
-  if (given(mask) && mask->scalar_type() == at::kBool) {
+  if (is_defined(mask) && mask->scalar_type() == at::kBool) {
     bias = at::zeros_like(*mask, query.options().requires_grad(false))
                .masked_fill_(mask->logical_not(), -std::numeric_limits<double>::infinity());
   }

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "operators/facts.h"
+#include "operators/operator_info.h"
 #include "operators/registration.h"
 #include "operators/rules.h"
 #include "runtime/captures.h"
@@ -38,22 +38,21 @@ const Waiting* find_waiting(const c10::OperatorHandle& op, const Row& row) {
   if (!kIsCuda || row.is(kNeverWaits) || aten_name(op.schema().name(), "").empty()) return nullptr;
   if (row.is(kIndexes)) return &kForIndices;
   if (row.is(kWaits) && is_among(row.waits.overloads, op)) return &row.waits;
-  const bool told = op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape);
-  return told ? &kAlways : nullptr;
+  const bool is_data_dependent = op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape);
+  return is_data_dependent ? &kAlways : nullptr;
 }
 
-bool waits(const Facts& f, const Stack& stack, size_t base) {
+bool waits_for_stream(const OperatorInfo& f, const Stack& stack, size_t base) {
   return f.reads_back || (f.waiting && (!f.waiting->holds || f.waiting->holds(stack, base)));
 }
 
-void tell(const Facts& f, const Stack& stack, size_t base, c10::DeviceIndex index) {
+void raise_alerts(const OperatorInfo& f, const Stack& stack, size_t base, c10::DeviceIndex index) {
   const auto holds = [&](const auto* row) { return !row->holds || row->holds(stack, base); };
   if (f.nondeterministic && at::globalContext().deterministicAlgorithms() && holds(f.nondeterministic))
     at::globalContext().alertNotDeterministic(f.nondeterministic->caller);
-  if (f.waiting &&
-      (watches_synchronization() || was_ever_busy() || listener() || captures_underway() || g_failed.load()) &&
+  if (f.waiting && (is_sync_debug_on() || was_ever_busy() || get_gpu_trace() || has_captures() || g_failed.load()) &&
       holds(f.waiting)) {
-    synchronizing();
+    check_sync_debug();
     synchronize_current_stream(index);
   }
 }

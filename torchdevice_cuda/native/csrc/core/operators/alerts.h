@@ -15,16 +15,16 @@ class OperatorHandle;
 
 namespace hostdevice {
 
-struct Facts;
+struct OperatorInfo;
 
 // Return null where CUDA is deterministic, or does not wait.
 const Nondeterministic* find_nondeterministic(const c10::OperatorHandle& op, const Row& row);
 const Waiting* find_waiting(const c10::OperatorHandle& op, const Row& row);
 
 // Whether CUDA waits for the stream in a call with these arguments.
-bool waits(const Facts& f, const torch::jit::Stack& stack, size_t base);
+bool waits_for_stream(const OperatorInfo& f, const torch::jit::Stack& stack, size_t base);
 
 // Raise or warn, if the program enabled it and the arguments require it; synchronize where CUDA does.
-void tell(const Facts& f, const torch::jit::Stack& stack, size_t base, c10::DeviceIndex index);
+void raise_alerts(const OperatorInfo& f, const torch::jit::Stack& stack, size_t base, c10::DeviceIndex index);
 
 }  // namespace hostdevice

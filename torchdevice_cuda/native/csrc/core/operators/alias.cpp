@@ -59,17 +59,18 @@ void drop_storage(void* p) {
 c10::StorageImpl* find_aliased(const c10::StorageImpl* cpu) {
   const auto& data = cpu->data_ptr();
   if (C10_LIKELY(data.get_deleter() != &drop_storage)) return nullptr;
-  auto* const kept = static_cast<c10::StorageImpl*>(data.get_context());
-  const bool same = kept->device().type() == kType && kept->data() == data.get() && kept->nbytes() == cpu->nbytes();
-  return same ? kept : nullptr;
+  auto* const aliased = static_cast<c10::StorageImpl*>(data.get_context());
+  const bool same =
+      aliased->device().type() == kType && aliased->data() == data.get() && aliased->nbytes() == cpu->nbytes();
+  return same ? aliased : nullptr;
 }
 
-c10::Storage storage_over(c10::DataPtr memory, const c10::StorageImpl* like) {
+c10::Storage make_storage(c10::DataPtr memory, const c10::StorageImpl* like) {
   return c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), like->nbytes(), std::move(memory), device_allocator(), like->resizable());
 }
 
-at::Tensor tensor_over(c10::Storage storage, const TensorImpl* like) {
+at::Tensor make_device_tensor(c10::Storage storage, const TensorImpl* like) {
   at::Tensor out = at::detail::make_tensor<TensorImpl>(std::move(storage), with_view_bits(kDense, like), like->dtype());
   copy_geometry(out.unsafeGetTensorImpl(), like);
   return out;
@@ -126,7 +127,7 @@ bool is_plain(const at::Tensor& t) {
   return impl->layout() == at::kStrided && impl->has_storage() && !is_quantized_impl(impl) && !is_nested_impl(impl);
 }
 
-at::Tensor Borrowed::tensor(const at::Tensor& t) {
+at::Tensor NonOwningTensors::tensor(const at::Tensor& t) {
   const auto* impl = t.unsafeGetTensorImpl();
   auto* const from = impl->storage().unsafeGetStorageImpl();
   const c10::Storage* found = nullptr;
@@ -134,26 +135,26 @@ at::Tensor Borrowed::tensor(const at::Tensor& t) {
     if (known == from) found = &storage;
   if (!found) {
     c10::DataPtr memory(const_cast<void*>(from->data()), from->device());
-    found = &storages_.emplace_back(from, storage_over(std::move(memory), from)).second;
+    found = &storages_.emplace_back(from, make_storage(std::move(memory), from)).second;
   }
-  return tensor_over(*found, impl);
+  return make_device_tensor(*found, impl);
 }
 
-c10::Storage Lent::storage(const c10::Storage& s) {
+c10::Storage DeviceAliases::storage(const c10::Storage& s) {
   auto* const impl = s.unsafeGetStorageImpl();
-  for (const auto& [known, lent] : storages_)
-    if (known == impl) return lent;
+  for (const auto& [known, alias] : storages_)
+    if (known == impl) return alias;
   if (auto* const aliased = find_aliased(impl))
     return storages_.emplace_back(impl, c10::Storage(StoragePtr::reclaim_copy(aliased))).second;
   c10::DataPtr memory(s.mutable_data(), s.getWeakStorageImpl().lock().release(), &drop_storage, device(index_));
-  return storages_.emplace_back(impl, storage_over(std::move(memory), impl)).second;
+  return storages_.emplace_back(impl, make_storage(std::move(memory), impl)).second;
 }
 
-at::Tensor Lent::tensor(const at::Tensor& t) {
+at::Tensor DeviceAliases::tensor(const at::Tensor& t) {
   if (!t.defined() || !t.device().is_cpu() || !is_plain(t)) return t;
   const auto* impl = t.unsafeGetTensorImpl();
-  check_holds(c10::typeMetaToScalarType(impl->dtype()));
-  return tensor_over(storage(impl->storage()), impl);
+  check_storable(c10::typeMetaToScalarType(impl->dtype()));
+  return make_device_tensor(storage(impl->storage()), impl);
 }
 
 const StoragePtr& Aliases::storage_alias(const c10::Storage& s) {
@@ -174,7 +175,7 @@ const StoragePtr& Aliases::storage_alias(const c10::Storage& s) {
 }
 
 c10::Storage Aliases::to_cpu(const c10::Storage& s) {
-  kept_.push_back(s);
+  held_.push_back(s);
   return c10::Storage(storage_alias(s));
 }
 
@@ -231,7 +232,7 @@ at::Tensor Aliases::to_cpu(const at::Tensor& t, bool written) {
   return a;
 }
 
-void Aliases::know(const at::Tensor& dev, const at::Tensor& alias) {
+void Aliases::add_alias(const at::Tensor& dev, const at::Tensor& alias) {
   if (!is_device_tensor(dev) || is_device_tensor(alias)) return;
   tensors_.push_back({dev, alias, false});
   if (!alias.has_storage()) return;
@@ -248,7 +249,7 @@ c10::Storage Aliases::adopt(const c10::Storage& s) {
   if (impl->device().type() == kType) return s;
   if (auto* const aliased = find_aliased(impl)) return c10::Storage(StoragePtr::reclaim_copy(aliased));
   // There is no memory: the tensor is empty or a ZeroTensor.
-  if (C10_LIKELY(is_ours(impl->data_ptr()) || !impl->data())) {
+  if (C10_LIKELY(is_device_memory(impl->data_ptr()) || !impl->data())) {
     relabel(impl, device(index_));
     return s;
   }
@@ -275,7 +276,7 @@ void Aliases::write_back() {
       // A storage without memory may still be labelled CPU.
       const auto home = dev->device().type() == kType ? dev->device() : device(index_);
       c10::DataPtr moved = alias->set_data_ptr(c10::DataPtr(nullptr, cpu()));
-      if (is_ours(moved) || bytes == 0) {
+      if (is_device_memory(moved) || bytes == 0) {
         moved.unsafe_set_device(home);
         dev->set_data_ptr_noswap(std::move(moved));
       } else {
@@ -382,7 +383,7 @@ at::Tensor Aliases::to_device(at::Tensor r) {
     if (p.cpu.unsafeGetTensorImpl() == impl) return p.dev;
   if (C10_UNLIKELY(impl->layout() != at::kStrided || is_quantized_impl(impl) || is_nested_impl(impl)))
     return other_to_device(r);
-  check_holds(c10::typeMetaToScalarType(impl->dtype()));
+  check_storable(c10::typeMetaToScalarType(impl->dtype()));
   const c10::Storage storage = adopt(impl->unsafe_storage());
   if (C10_LIKELY(r.use_count() == 1)) {
     if (C10_UNLIKELY(storage.unsafeGetStorageImpl() != impl->unsafe_storage().unsafeGetStorageImpl()))

@@ -23,7 +23,7 @@ void materialize(const c10::IValue& v);
 
 // Creates tensors over the same memory without keeping it alive: the caller does. Tensors that share a storage share
 // its replacement.
-class Borrowed {
+class NonOwningTensors {
  public:
   at::Tensor tensor(const at::Tensor& t);
 
@@ -35,9 +35,9 @@ bool is_plain(const at::Tensor& t);
 
 // Creates device tensors over the memory of CPU tensors, and keeps it alive: the reverse of Aliases::to_cpu(). If a
 // storage is itself an alias, the device's own storage is used. Tensors that share a storage still share one.
-class Lent {
+class DeviceAliases {
  public:
-  explicit Lent(c10::DeviceIndex index) : index_(index) {}
+  explicit DeviceAliases(c10::DeviceIndex index) : index_(index) {}
   at::Tensor tensor(const at::Tensor& t);
 
  private:
@@ -64,7 +64,7 @@ class Aliases {
   c10::Storage to_cpu(const c10::Storage& s);
 
   // Add an alias that another object of this class created.
-  void know(const at::Tensor& dev, const at::Tensor& alias);
+  void add_alias(const at::Tensor& dev, const at::Tensor& alias);
 
   // Apply to the device tensors what a CPU kernel did to its arguments besides writing elements (resize, set_, new
   // storage). Call before to_device().
@@ -99,7 +99,7 @@ class Aliases {
   bool lazy_ = false;
   c10::SmallVector<StoragePair, 4> storages_;
   c10::SmallVector<TensorPair, 4> tensors_;
-  std::vector<c10::Storage> kept_;
+  std::vector<c10::Storage> held_;
 };
 
 }  // namespace hostdevice

@@ -18,7 +18,7 @@ class OperatorHandle;
 
 namespace hostdevice {
 
-struct Facts;
+struct OperatorInfo;
 
 // Whether CUDA's kernel of this operator, named as in Facts, has a device-side assertion.
 bool may_assert(const std::string& name);
@@ -27,10 +27,11 @@ bool may_assert(const std::string& name);
 // stack from `base` on and return true. Otherwise change nothing and return false. Without arguments there are no
 // results, so throw at once.
 bool assert_on_device(
-    const c10::OperatorHandle& op, const Facts& f, c10::DispatchKey target, const std::vector<c10::IValue>& arguments,
-    c10::DeviceIndex index, const c10::Error& error, torch::jit::Stack* stack, size_t base);
+    const c10::OperatorHandle& op, const OperatorInfo& f, c10::DispatchKey target,
+    const std::vector<c10::IValue>& arguments, c10::DeviceIndex index, const c10::Error& error,
+    torch::jit::Stack* stack, size_t base);
 
 // Fail an assertion that one of this library's kernels finds itself.
-void assert_element(c10::DeviceIndex index, const char* place, const char* condition, const std::string& cause);
+void assert_element(c10::DeviceIndex index, const char* location, const char* condition, const std::string& cause);
 
 }  // namespace hostdevice

@@ -20,8 +20,8 @@
 #include "operators/assertions.h"
 #include "operators/device_check.h"
 #include "operators/dtypes.h"
-#include "operators/facts.h"
 #include "operators/kernel_names.h"
+#include "operators/operator_info.h"
 #include "operators/recorded.h"
 #include "operators/refusals.h"
 #include "operators/registration.h"
@@ -46,7 +46,7 @@ using torch::jit::Stack;
 void redispatch_seeded(const c10::OperatorHandle& op, DispatchKey target, Stack* stack, c10::DeviceIndex index) {
   // The kernel allocates, which may call Python (history.h, limits.h). So a thread that waits here has released the
   // GIL, and the lock is recursive, because that Python code may call this function.
-  const WithoutInterpreter given_up;
+  const WithoutInterpreter released;
   static std::recursive_mutex mutex;
   const std::lock_guard<std::recursive_mutex> lock(mutex);
   auto generator = at::detail::getDefaultCPUGenerator();
@@ -66,7 +66,7 @@ void redispatch_seeded(const c10::OperatorHandle& op, DispatchKey target, Stack*
   op.redispatchBoxed(DispatchKeySet(target), stack);
 }
 
-const DispatchKeySet& excluded_below() {
+const DispatchKeySet& get_excluded_keys() {
   static const DispatchKeySet keys = c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
   return keys;
 }
@@ -90,26 +90,27 @@ C10_NOINLINE void divide_by_one_for_zero(Stack& stack, size_t base) {
   if (zero.any().item<bool>()) by = by.toTensor().masked_fill(zero, 1);
 }
 
-C10_NOINLINE void check_type(const Facts& f, c10::ScalarType type, bool first) {
-  check_computes(type);
-  for (const auto* limit : f.limits) TORCH_CHECK(!(first && holds(limit->refused, type)), limit->words);
+C10_NOINLINE void check_type(const OperatorInfo& f, c10::ScalarType type, bool first) {
+  check_computable(type);
+  for (const auto* limit : f.limits) TORCH_CHECK(!(first && holds(limit->refused, type)), limit->message);
 }
 
 // Handle dtypes for which CUDA does more than the CPU kernel: it has no kernel, or computes in a wider type.
-C10_NOINLINE void look_at_types(
-    std::optional<Widening>& wide, const Facts& f, Types types, Stack& stack, size_t base, c10::DeviceIndex index) {
+C10_NOINLINE void handle_special_types(
+    std::optional<Widening>& wide, const OperatorInfo& f, Types types, Stack& stack, size_t base,
+    c10::DeviceIndex index) {
   if (f.row->mixed_types) f.row->mixed_types(stack, base);
-  check_taken(*f.row, stack, base);
+  check_dtype(*f.row, stack, base);
   // With several types the CPU kernel does what CUDA's does: promote or raise.
   if (!(types & f.widened) || (!f.row->wide.mixes() && are_mixed(stack, base))) return;
   size_t inputs = f.args.size();
   while (inputs > 1 && f.args[inputs - 1].written) inputs--;  // outputs come last
   wide.emplace(*f.row, index);
-  if (!wide->ask(stack, base, inputs, f.dtypes)) wide.reset();
+  if (!wide->examine(stack, base, inputs, f.dtypes)) wide.reset();
 }
 
 // Round results that were computed in a wider type to the expected one.
-C10_NOINLINE void round(Widening& wide, const Facts& f, Stack& stack) {
+C10_NOINLINE void round_results(Widening& wide, const OperatorInfo& f, Stack& stack) {
   wide.write_back();
   const size_t base = stack.size() - f.returns;
   for (size_t i = 0; i < f.returns; i++) {
@@ -125,20 +126,20 @@ C10_NOINLINE void round(Widening& wide, const Facts& f, Stack& stack) {
 }
 
 C10_NOINLINE void begin_launch(
-    DeviceWork& launch, const c10::OperatorHandle& op, const Facts& f, const Stack& stack, size_t base,
-    c10::DeviceIndex index, bool awaited, const char* kernel) {
-  if (DeviceWork::underway()) kernel = nullptr;  // part of that kernel
+    DeviceWork& launch, const c10::OperatorHandle& op, const OperatorInfo& f, const Stack& stack, size_t base,
+    c10::DeviceIndex index, bool is_awaited, const char* kernel) {
+  if (DeviceWork::is_in_progress()) kernel = nullptr;  // part of that kernel
   launch.begin(op.schema().name(), index);
-  if (kernel) DeviceWork::is_kernel(op.schema().name(), kernel);
+  if (kernel) DeviceWork::mark_kernel(op.schema().name(), kernel);
   if (f.only_reads && stack[base].isTensor())
-    DeviceWork::is_copy(
+    DeviceWork::mark_copy(
         copy_name(false, true, /*pinned=*/true), static_cast<int64_t>(stack[base].toTensor().itemsize()));
-  if (awaited) DeviceWork::is_awaited();
+  if (is_awaited) DeviceWork::mark_awaited();
 }
 
-void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stack* stack) {
+void run(const c10::OperatorHandle& op, const OperatorInfo& f, DispatchKey target, Stack* stack) {
   check_fork();
-  if (kIsCuda && may_be_captured() && !f.view) {
+  if (kIsCuda && may_be_captured() && !f.is_view) {
     g_record(op, DispatchKeySet(device_key(target)), stack);
     return;
   }
@@ -146,7 +147,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
 
   // Find the device of the call, and whether it is a single one.
   c10::DeviceIndex index = -1, home = -1;
-  bool any_cpu = false, several = false, leaves = false;
+  bool any_cpu = false, several = false, returns_host_tensors = false;
   int64_t count = -1;
   Types types = 0;
   const auto look = [&](const at::Tensor& t) {
@@ -168,22 +169,22 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
       if (f.args[i].changed) materialize(v);
     } else if (f.args[i].kind == Kind::Device) {
       if (!v.isDevice()) continue;
-      leaves = v.toDevice().type() != kType;
-      if (!leaves) home = resolve(v.toDevice().index());
+      returns_host_tensors = v.toDevice().type() != kType;
+      if (!returns_host_tensors) home = resolve(v.toDevice().index());
     } else {
       each_tensor(v, f.args[i].kind, look);
       if (f.args[i].changed) materialize(v);
     }
   }
   if (C10_UNLIKELY(several || (any_cpu && index >= 0))) {
-    if (f.composite && target == DispatchKey::CPU) {
+    if (f.is_composite && target == DispatchKey::CPU) {
       // The operators that it calls check their devices, and raise in their own name.
       op.redispatchBoxed(DispatchKeySet(target), stack);
       return;
     }
     check_devices(op, f, *stack, base, target == DispatchKey::SparseCPU);
   }
-  if (f.composite && C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
+  if (f.is_composite && C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
     // torch.jit.trace records the operators that it calls, which must get the traced tensors.
     op.redispatchBoxed(DispatchKeySet(target), stack);
     return;
@@ -193,26 +194,26 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
   if (home >= 0) index = home;
   if (index < 0) index = t_current_device;
 
-  const c10::impl::ExcludeDispatchKeyGuard below(excluded_below());
-  if (f.view) {
+  const c10::impl::ExcludeDispatchKeyGuard below(get_excluded_keys());
+  if (f.is_view) {
     op.redispatchBoxed(DispatchKeySet(target), stack);
     return;
   }
 
-  if (f.launches) check_launched(index);
-  if (C10_UNLIKELY(f.tells)) tell(f, *stack, base, index);
+  if (f.launches) check_before_launch(index);
+  if (C10_UNLIKELY(f.has_alerts)) raise_alerts(f, *stack, base, index);
   std::optional<Widening> wide;
   const Types exclusive = types & f.exclusive;
   if (C10_UNLIKELY((types & f.special) != 0 || (exclusive & (exclusive - 1)) != 0))
-    look_at_types(wide, f, types, *stack, base, index);
+    handle_special_types(wide, f, types, *stack, base, index);
 
   // Arguments saved for device-side assertions.
-  std::vector<IValue> given;
-  if (C10_UNLIKELY(f.asserts)) given.assign(stack->begin() + static_cast<ptrdiff_t>(base), stack->end());
-  const bool told = kIsCuda && is_profiled() && f.launches;
+  std::vector<IValue> saved_arguments;
+  if (C10_UNLIKELY(f.asserts)) saved_arguments.assign(stack->begin() + static_cast<ptrdiff_t>(base), stack->end());
+  const bool is_profiled_launch = kIsCuda && is_profiled() && f.launches;
   // Found from the original tensors: their aliases are all on the CPU.
-  const bool awaited = told && waits(f, *stack, base);
-  const char* kernel = told && f.row->list_kernel ? list_kernel(f, *stack, base) : nullptr;
+  const bool is_awaited = is_profiled_launch && waits_for_stream(f, *stack, base);
+  const char* kernel = is_profiled_launch && f.row->list_kernel ? list_kernel(f, *stack, base) : nullptr;
   Aliases aliases(index, f.keep_alive);
   if (!f.keep_alive) aliases.keep_lazy();
   for (auto i : f.interesting) {
@@ -223,7 +224,7 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
         if (!v.isTensor()) break;
         const at::Tensor& t = v.toTensor();
         if (!is_device_tensor(t)) break;
-        if (C10_UNLIKELY(!f.any_type)) check_type(f, t.scalar_type(), count < 0);
+        if (C10_UNLIKELY(!f.takes_any_type)) check_type(f, t.scalar_type(), count < 0);
         if (count < 0 || arg.written) count = t.numel();
         at::Tensor alias = aliases.to_cpu(t, arg.written);
         if (C10_UNLIKELY(f.asks_grad) && t.requires_grad()) alias.set_requires_grad(true);
@@ -280,26 +281,26 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
     }
   }
   if (C10_UNLIKELY(f.reads_back)) synchronize_current_stream(index);
-  if (C10_UNLIKELY(f.divides)) divide_by_one_for_zero(*stack, base);
+  if (C10_UNLIKELY(f.divides_integers)) divide_by_one_for_zero(*stack, base);
   try {
-    const AllocateOnDevice here(leaves ? c10::DeviceIndex(-1) : index, any_cpu);
+    const AllocateOnDevice here(returns_host_tensors ? c10::DeviceIndex(-1) : index, any_cpu);
     DeviceWork launch;
-    if (C10_UNLIKELY(told)) begin_launch(launch, op, f, *stack, base, index, awaited, kernel);
-    if (C10_UNLIKELY(f.seeded))
+    if (C10_UNLIKELY(is_profiled_launch)) begin_launch(launch, op, f, *stack, base, index, is_awaited, kernel);
+    if (C10_UNLIKELY(f.is_seeded))
       redispatch_seeded(op, target, stack, index);
-    else if (C10_LIKELY(!wide.has_value()) || !wide->in_one_pass(!f.writes, *stack, base))
+    else if (C10_LIKELY(!wide.has_value()) || !wide->compute_in_one_pass(!f.writes, *stack, base))
       op.redispatchBoxed(DispatchKeySet(target), stack);
   } catch (const c10::NotImplementedError& refusal) {
     if (kIsCuda) refuse_as_cuda(refusal, f.name, wide.has_value() ? wide->narrow() : c10::ScalarType::Undefined);
     throw;
   } catch (const c10::Error& error) {
-    if (!kIsCuda || !(f.asserts || f.composite)) throw;
-    if (!assert_on_device(op, f, target, given, index, error, stack, base)) throw;
+    if (!kIsCuda || !(f.asserts || f.is_composite)) throw;
+    if (!assert_on_device(op, f, target, saved_arguments, index, error, stack, base)) throw;
     return;
   }
-  if (C10_UNLIKELY(wide.has_value())) round(*wide, f, *stack);
+  if (C10_UNLIKELY(wide.has_value())) round_results(*wide, f, *stack);
   if (f.writes) aliases.write_back();
-  if (!f.tensor_returns || leaves) return;
+  if (!f.tensor_returns || returns_host_tensors) return;
   for (size_t i = stack->size() - f.returns; i < stack->size(); i++) {
     IValue& v = (*stack)[i];
     if (v.isTensor()) {
@@ -325,13 +326,13 @@ void run(const c10::OperatorHandle& op, const Facts& f, DispatchKey target, Stac
 struct BoxedKernel final : c10::OperatorKernel {
   explicit BoxedKernel(DispatchKey target) : target_(target) {}
   ~BoxedKernel() override {
-    delete facts_.load();
+    delete info_.load();
   }
   void operator()(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
-    const Facts* f = facts_.load(std::memory_order_acquire);
+    const OperatorInfo* f = info_.load(std::memory_order_acquire);
     if (C10_UNLIKELY(!f)) {
-      const Facts* made = make_facts(op).release();
-      if (facts_.compare_exchange_strong(f, made))
+      const OperatorInfo* made = make_operator_info(op).release();
+      if (info_.compare_exchange_strong(f, made))
         f = made;
       else
         delete made;
@@ -341,7 +342,7 @@ struct BoxedKernel final : c10::OperatorKernel {
 
  private:
   DispatchKey target_;
-  std::atomic<const Facts*> facts_{nullptr};
+  std::atomic<const OperatorInfo*> info_{nullptr};
 };
 
 }  // namespace
@@ -350,17 +351,17 @@ Record g_record = nullptr;
 RecordWork g_record_work = nullptr;
 
 // Metadata of operators without a kernel object. The lock protects the table; its entries never change.
-const Facts& shared_facts(const c10::OperatorHandle& op) {
+const OperatorInfo& get_operator_info(const c10::OperatorHandle& op) {
   static std::shared_mutex mutex;
-  static auto* all = new std::unordered_map<const void*, std::unique_ptr<Facts>>;
+  static auto* all = new std::unordered_map<const void*, std::unique_ptr<OperatorInfo>>;
   const void* key = &op.schema();
   {
     std::shared_lock<std::shared_mutex> lock(mutex);
     auto it = all->find(key);
     if (it != all->end()) return *it->second;
   }
-  auto made = make_facts(op);
-  made->any_type = true;
+  auto made = make_operator_info(op);
+  made->takes_any_type = true;
   std::unique_lock<std::shared_mutex> lock(mutex);
   return *all->emplace(key, std::move(made)).first->second;
 }
@@ -372,18 +373,18 @@ torch::CppFunction boxed_kernel(DispatchKey target) {
 void change_list(const c10::OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const char* kernel = nullptr;
   DeviceWork launch;
-  if (is_profiled() && !may_be_captured() && !DeviceWork::underway()) {
-    const Facts& f = shared_facts(op);
+  if (is_profiled() && !may_be_captured() && !DeviceWork::is_in_progress()) {
+    const OperatorInfo& f = get_operator_info(op);
     const size_t base = stack->size() - f.args.size();
     kernel = list_kernel(f, *stack, base);
     if (kernel) launch.begin(op.schema().name(), (*stack)[base].toTensorList().get(0).device().index());
   }
   op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), stack);
-  if (kernel) DeviceWork::is_kernel(op.schema().name(), kernel);
+  if (kernel) DeviceWork::mark_kernel(op.schema().name(), kernel);
 }
 
 void run_on_cpu(const c10::OperatorHandle& op, DispatchKey target, Stack* stack) {
-  run(op, shared_facts(op), target, stack);
+  run(op, get_operator_info(op), target, stack);
 }
 
 }  // namespace hostdevice

@@ -13,7 +13,7 @@ class CppFunction;
 
 namespace hostdevice {
 
-struct Facts;
+struct OperatorInfo;
 
 // Create a kernel that calls the operator's kernel of `target` (CPU, SparseCPU, ...) on aliases of the device tensors.
 torch::CppFunction boxed_kernel(c10::DispatchKey target);
@@ -26,6 +26,6 @@ void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKey target, torch::j
 void change_list(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
 // Return operator metadata, computed on first use.
-const Facts& shared_facts(const c10::OperatorHandle& op);
+const OperatorInfo& get_operator_info(const c10::OperatorHandle& op);
 
 }  // namespace hostdevice

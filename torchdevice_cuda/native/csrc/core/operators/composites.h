@@ -12,7 +12,7 @@ namespace hostdevice {
 
 using OptTensor = std::optional<at::Tensor>;
 
-inline bool given(const OptTensor& t) {
+inline bool is_defined(const OptTensor& t) {
   return t.has_value() && t->defined();
 }
 

@@ -13,18 +13,18 @@
 namespace hostdevice {
 namespace {
 
-[[noreturn]] void two_devices(c10::Device a, c10::Device b) {
+[[noreturn]] void throw_two_devices(c10::Device a, c10::Device b) {
   TORCH_CHECK(
       false, "Expected all tensors to be on the same device, but found at least two devices, ", a, " and ", b, "!");
 }
 
 // PyTorch does not compare devices for MPS. Its kernels take CPU scalars, detect most other CPU tensors when they pass
 // them to Metal, and some pass CPU memory without a check.
-void check_as_metal(const c10::OperatorHandle& op, const Facts& f, const torch::jit::Stack& stack, size_t base) {
+void check_as_metal(const c10::OperatorHandle& op, const OperatorInfo& f, const torch::jit::Stack& stack, size_t base) {
   for (auto i : f.interesting) {
     each_tensor(stack[base + i], f.args[i].kind, [&](const at::Tensor& t) {
       if (t.device().type() == kType || (t.dim() == 0 && !f.args[i].written)) return;
-      if (f.iterates) two_devices(device(0), t.device());
+      if (f.iterates) throw_two_devices(device(0), t.device());
       TORCH_CHECK(
           !f.row->is(kTakesAnyMemory), op.operator_name(),
           " would crash the process on a Mac: it takes the CPU's memory for the GPU's");
@@ -33,14 +33,14 @@ void check_as_metal(const c10::OperatorHandle& op, const Facts& f, const torch::
   }
 }
 
-// Kernels of three tensors take a CPU scalar only at some positions. `words` is the message for the position; null: the
-// message for tensors on two devices.
-struct NoNumber {
+// Kernels of three tensors take a CPU scalar only at some positions. `message` is the message for the position; null:
+// the message for tensors on two devices.
+struct RefusedScalar {
   const char* name;
   size_t position;
-  const char* words;
+  const char* message;
 };
-constexpr NoNumber kNoNumbers[] = {
+constexpr RefusedScalar kRefusedScalars[] = {
 #include "contract/refuses_cpu_number.inc"
 };
 
@@ -49,9 +49,9 @@ std::string sparse_method(const c10::OperatorHandle& op) {
   return "wrapper_SparseCUDA_" + op.schema().overload_name() + "_" + aten_name(op.schema().name(), "");
 }
 
-void check_numbers(const Facts& f, const torch::jit::Stack& stack, size_t base) {
-  size_t numbers = 0, read = 0;
-  const NoNumber* refused = nullptr;
+void check_cpu_scalars(const OperatorInfo& f, const torch::jit::Stack& stack, size_t base) {
+  size_t scalars = 0, read = 0;
+  const RefusedScalar* refused = nullptr;
   std::optional<c10::Device> common;
   for (auto i : f.interesting) {
     each_tensor(stack[base + i], f.args[i].kind, [&](const at::Tensor& t) {
@@ -60,26 +60,26 @@ void check_numbers(const Facts& f, const torch::jit::Stack& stack, size_t base) 
         common = t.device();
         return;
       }
-      numbers++;
-      for (const auto& row : kNoNumbers)
+      scalars++;
+      for (const auto& row : kRefusedScalars)
         if (f.name == row.name && i == row.position) refused = &row;
     });
   }
   // A kernel takes one CPU scalar; another tensor must be on the GPU, if only an output.
-  const bool too_many = numbers > 1 && (refused ? refused->words != nullptr : f.iterates && numbers == read);
+  const bool too_many = scalars > 1 && (refused ? refused->message != nullptr : f.iterates && scalars == read);
   TORCH_CHECK(!too_many, "Trying to pass too many CPU scalars to non-CPU kernel!");
   if (!refused) return;
-  if (!refused->words) two_devices(*common, c10::Device(c10::kCPU));
-  TORCH_CHECK(false, refused->words);
+  if (!refused->message) throw_two_devices(*common, c10::Device(c10::kCPU));
+  TORCH_CHECK(false, refused->message);
 }
 
 }  // namespace
 
 void check_devices(
-    const c10::OperatorHandle& op, const Facts& f, const torch::jit::Stack& stack, size_t base, bool sparse) {
-  if (f.mixes) return;
+    const c10::OperatorHandle& op, const OperatorInfo& f, const torch::jit::Stack& stack, size_t base, bool sparse) {
+  if (f.mixes_devices) return;
   const auto& arguments = op.schema().arguments();
-  if (f.indexing) {
+  if (f.is_indexing) {
     const c10::Device self = stack[base].toTensor().device();
     for (auto i : f.interesting) {
       if (f.args[i].kind != Kind::OptionalTensorList) continue;
@@ -92,7 +92,7 @@ void check_devices(
     for (auto i : f.interesting) {
       if (f.args[i].kind != Kind::Tensor) continue;
       each_tensor(stack[base + i], Kind::Tensor, [&](const at::Tensor& t) {
-        if (t.device() != self && !(t.device().is_cpu() && t.dim() == 0)) two_devices(self, t.device());
+        if (t.device() != self && !(t.device().is_cpu() && t.dim() == 0)) throw_two_devices(self, t.device());
       });
     }
     return;
@@ -129,14 +129,14 @@ void check_devices(
     each_tensor(stack[base + i], f.args[i].kind, [&](const at::Tensor& t) {
       if (t.device() == *common) return;
       const bool scalar = t.device().is_cpu() && t.dim() == 0 && !f.args[i].written;
-      if (!scalar) two_devices(*common, t.device());
+      if (!scalar) throw_two_devices(*common, t.device());
     });
   }
-  check_numbers(f, stack, base);
+  check_cpu_scalars(f, stack, base);
 }
 
 void compare_devices(const c10::OperatorHandle& op, const torch::jit::Stack& arguments) {
-  check_devices(op, shared_facts(op), arguments, 0, false);
+  check_devices(op, get_operator_info(op), arguments, 0, false);
 }
 
 }  // namespace hostdevice

@@ -6,7 +6,7 @@
 
 namespace hostdevice {
 
-void check_taken(const Row& row, const torch::jit::Stack& stack, size_t base) {
+void check_dtype(const Row& row, const torch::jit::Stack& stack, size_t base) {
   if (!stack[base].isTensor() || !stack[base].toTensor().defined()) return;
   const auto type = stack[base].toTensor().scalar_type();
   if (holds(row.takes, type)) return;

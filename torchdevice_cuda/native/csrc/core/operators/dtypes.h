@@ -10,7 +10,7 @@ namespace hostdevice {
 inline constexpr Types kFractions = kHalves | kFloats | kComplexHalf | kComplex;
 
 // Raise if CUDA's kernel is not compiled for the dtype of the arguments, which start at `base`.
-void check_taken(const Row& row, const torch::jit::Stack& stack, size_t base);
+void check_dtype(const Row& row, const torch::jit::Stack& stack, size_t base);
 
 // Whether tensors among the arguments, which start at `base`, have several dtypes. Tensors without dimensions do not
 // count.

@@ -30,13 +30,13 @@ std::string cuda_name(const std::string& cpu, const std::string& op) {
 }  // namespace
 
 void refuse_as_cuda(const c10::NotImplementedError& refusal, const std::string& op, c10::ScalarType given) {
-  static constexpr std::string_view kSaid = "\" not implemented for ";
-  const std::string said = refusal.msg();
-  const auto end = said.find(kSaid);
-  if (said.empty() || said[0] != '"' || end == std::string::npos) return;
-  const std::string type = given == c10::ScalarType::Undefined ? said.substr(end + kSaid.size())
+  static constexpr std::string_view kNotImplemented = "\" not implemented for ";
+  const std::string message = refusal.msg();
+  const auto end = message.find(kNotImplemented);
+  if (message.empty() || message[0] != '"' || end == std::string::npos) return;
+  const std::string type = given == c10::ScalarType::Undefined ? message.substr(end + kNotImplemented.size())
                                                                : "'" + std::string(c10::toString(given)) + "'";
-  TORCH_CHECK_NOT_IMPLEMENTED(false, '"', cuda_name(said.substr(1, end - 1), op), kSaid, type);
+  TORCH_CHECK_NOT_IMPLEMENTED(false, '"', cuda_name(message.substr(1, end - 1), op), kNotImplemented, type);
 }
 
 }  // namespace hostdevice

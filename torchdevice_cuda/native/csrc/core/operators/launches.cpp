@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compat.h"
-#include "operators/facts.h"
+#include "operators/operator_info.h"
 
 namespace hostdevice {
 namespace {
@@ -26,7 +26,7 @@ struct ListCall {
   Tensor one;  // added to, or multiplied with, each tensor of a list
   bool scalar_first = false;
 };
-ListCall list_call(const Facts& f, const Stack& stack, size_t base) {
+ListCall parse_list_call(const OperatorInfo& f, const Stack& stack, size_t base) {
   ListCall g;
   for (size_t i = 0; i < f.args.size(); i++) {
     const auto& v = stack[base + i];
@@ -90,8 +90,8 @@ bool takes_at_once(uint8_t unless, ListCall g) {
 
 }  // namespace
 
-const char* list_kernel(const Facts& f, const Stack& stack, size_t base) {
-  ListCall g = list_call(f, stack, base);
+const char* list_kernel(const OperatorInfo& f, const Stack& stack, size_t base) {
+  ListCall g = parse_list_call(f, stack, base);
   if (g.lists.empty()) return nullptr;
   const auto& first = g.lists.front();
   if (std::all_of(first.begin(), first.end(), [](const Tensor& t) { return t.numel() == 0; })) return nullptr;

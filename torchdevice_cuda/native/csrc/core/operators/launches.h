@@ -5,10 +5,10 @@
 
 namespace hostdevice {
 
-struct Facts;
+struct OperatorInfo;
 
 // Return the name of the CUDA kernel that would compute this call of a list operator; null if CUDA would use one kernel
 // per tensor, or none. Takes the original tensors, since the device of each counts.
-const char* list_kernel(const Facts& f, const torch::jit::Stack& stack, size_t base);
+const char* list_kernel(const OperatorInfo& f, const torch::jit::Stack& stack, size_t base);
 
 }  // namespace hostdevice

@@ -36,8 +36,8 @@ Slots& slots() {
   return *all;
 }
 
-struct StandIn final : c10::OperatorKernel {
-  StandIn(DispatchKey key, Slot& slot) : key_(key), slot_(&slot) {}
+struct StandInKernel final : c10::OperatorKernel {
+  StandInKernel(DispatchKey key, Slot& slot) : key_(key), slot_(&slot) {}
 
   void operator()(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
     const auto* kernel = slot_->kernel.load(std::memory_order_acquire);
@@ -61,7 +61,7 @@ struct StandIn final : c10::OperatorKernel {
 
 }  // namespace
 
-void defer(const std::vector<Deferred>& operators, std::function<void(const std::string&)> load) {
+void register_stand_ins(const std::vector<DeferredOperator>& operators, std::function<void(const std::string&)> load) {
   slots().load = std::move(load);
   for (const auto& deferred : operators) {
     if (!find_operator(deferred.name).has_value()) continue;
@@ -72,12 +72,12 @@ void defer(const std::vector<Deferred>& operators, std::function<void(const std:
     slot.part = deferred.part;
     auto* library = new torch::Library(
         torch::Library::IMPL, space, std::make_optional(key), __FILE__, static_cast<uint32_t>(__LINE__));
-    library->impl(rest.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<StandIn>(key, slot)));
+    library->impl(rest.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<StandInKernel>(key, slot)));
     claim(key, space == "aten" ? rest : space + "/" + rest + "/" + c10::toString(key));
   }
 }
 
-bool fill(DispatchKey key, const std::string& name, const c10::BoxedKernel& kernel) {
+bool set_kernel(DispatchKey key, const std::string& name, const c10::BoxedKernel& kernel) {
   const auto found = slots().of.find({key, name});
   if (found == slots().of.end()) return false;
   found->second.kernel.store(new c10::BoxedKernel(kernel), std::memory_order_release);

@@ -12,15 +12,16 @@
 namespace hostdevice {
 
 // An operator of a part: its full name and the dispatch key of its kernel.
-struct Deferred {
+struct DeferredOperator {
   std::string part, key, name;
 };
 
 // Register stand-ins, once. `load` loads a part, or throws.
-void defer(const std::vector<Deferred>& operators, std::function<void(const std::string& part)> load);
+void register_stand_ins(
+    const std::vector<DeferredOperator>& operators, std::function<void(const std::string& part)> load);
 
 // Set the kernel of a stand-in; return false if the operator has none.
-bool fill(c10::DispatchKey key, const std::string& name, const c10::BoxedKernel& kernel);
+bool set_kernel(c10::DispatchKey key, const std::string& name, const c10::BoxedKernel& kernel);
 
 // Return the operators of a loaded part for which it has no kernel in this version of PyTorch.
 std::vector<std::string> find_unfilled(const std::string& part);

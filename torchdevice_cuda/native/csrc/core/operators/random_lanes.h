@@ -30,7 +30,7 @@ void draw_words(const Philox& from, uint64_t step, uint64_t first, int count, Fo
 // Reads the words of one thread, as cuRAND's functions for single numbers do.
 class Words {
  public:
-  Words(const Philox& from, uint64_t thread) : seed_(from.seed), thread_(thread), place_(from.offset) {}
+  Words(const Philox& from, uint64_t thread) : seed_(from.seed), thread_(thread), position_(from.offset) {}
 
   uint32_t next();
   // (0, 1]
@@ -40,7 +40,7 @@ class Words {
   double normal_double();
 
  private:
-  uint64_t seed_, thread_, place_, block_ = ~uint64_t{0};
+  uint64_t seed_, thread_, position_, block_ = ~uint64_t{0};
   uint32_t words_[4] = {};
   bool has_normal_ = false, has_normal_double_ = false;
   float normal_ = 0;
@@ -128,7 +128,7 @@ __attribute__((target("avx2"), flatten, noinline)) void wide(const F& body) {
   body();
 }
 template <class F>
-void vectorised(const F& body) {
+void vectorized(const F& body) {
   static const bool has_widest = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
   static const bool has_wide = __builtin_cpu_supports("avx2");
@@ -141,7 +141,7 @@ void vectorised(const F& body) {
 }
 #else
 template <class F>
-void vectorised(const F& body) {
+void vectorized(const F& body) {
   body();
 }
 #endif

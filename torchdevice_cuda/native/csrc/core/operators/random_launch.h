@@ -74,7 +74,7 @@ class Target {
 
   // Store elements from `index` on, converted to the tensor's type.
   template <class V>
-  void put(int64_t index, const V* values, int64_t count) const;
+  void store(int64_t index, const V* values, int64_t count) const;
 
  private:
   void scatter(int64_t index, const char* items, int64_t count) const;
@@ -114,7 +114,7 @@ void draw_into(at::TensorIteratorBase& iter, const OptGenerator& generator, cons
     make(words, used, lanes, values);
     for (int k = 0; k < used; k++) {
       const int64_t index = begin + k * launch.threads;
-      to.put(index, values.of[k], std::min<int64_t>(lanes, numel - index));
+      to.store(index, values.of[k], std::min<int64_t>(lanes, numel - index));
     }
   });
 }

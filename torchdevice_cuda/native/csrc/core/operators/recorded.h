@@ -34,21 +34,21 @@ void work_on_device(const char* name, c10::DeviceIndex device, const F& work) {
     g_record_work(name, device, work);
     return;
   }
-  check_launched(device);
+  check_before_launch(device);
   DeviceWork launch;
   if (is_profiled()) launch.begin(name, device);
   work();
 }
 
 // Return the device of a call: that of its first device tensor, or the current one.
-inline c10::DeviceIndex launched_on() {
+inline c10::DeviceIndex find_launch_device() {
   return t_current_device;
 }
 template <class First, class... Rest>
-c10::DeviceIndex launched_on(const First& first, const Rest&... rest) {
+c10::DeviceIndex find_launch_device(const First& first, const Rest&... rest) {
   if constexpr (std::is_same_v<First, at::Tensor>)
     if (first.defined() && first.device().type() == kType) return first.device().index();
-  return launched_on(rest...);
+  return find_launch_device(rest...);
 }
 
 // Compare devices as the wrapper of a CUDA kernel does: return if they may differ, otherwise raise CUDA's error.
@@ -89,9 +89,9 @@ struct Recorded<F, kComparesItself, R(A...)> {
       return c10::impl::BoxedKernelWrapper<R(A...)>::call(
           c10::BoxedKernel::makeFromFunction<&record>(), op, c10::DispatchKeySet(key), std::forward<A>(a)...);
     }
-    if (C10_UNLIKELY(g_failed.load(std::memory_order_relaxed) != 0)) check_launched(launched_on(a...));
+    if (C10_UNLIKELY(g_failed.load(std::memory_order_relaxed) != 0)) check_before_launch(find_launch_device(a...));
     DeviceWork launch;
-    if (is_profiled()) launch.begin(op.schema().name(), launched_on(a...));
+    if (is_profiled()) launch.begin(op.schema().name(), find_launch_device(a...));
     return (*F::func_ptr())(std::forward<A>(a)...);
   }
 

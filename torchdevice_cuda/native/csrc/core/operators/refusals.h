@@ -12,7 +12,7 @@
 namespace hostdevice {
 
 // Refuse to create a tensor of this dtype. With given strides, PyTorch does not check complex128.
-inline void check_holds(c10::ScalarType type, bool strides_given = false) {
+inline void check_storable(c10::ScalarType type, bool strides_given = false) {
   if (kIsCuda) return;
   TORCH_CHECK_TYPE(
       type != at::kDouble && (type != at::kComplexDouble || kMpsHoldsComplexDouble || strides_given),
@@ -21,7 +21,7 @@ inline void check_holds(c10::ScalarType type, bool strides_given = false) {
 }
 
 // Refuse dtypes that Metal cannot compute with.
-inline void check_computes(c10::ScalarType type) {
+inline void check_computable(c10::ScalarType type) {
   if (kIsCuda) return;
   const bool known = at::isIntegralType(type, true) || type == at::kFloat || type == at::kHalf ||
       type == at::kBFloat16 || type == at::kComplexFloat || type == at::kComplexHalf || c10::isQIntType(type);
@@ -33,7 +33,7 @@ inline void check_computes(c10::ScalarType type) {
 struct Limit {
   const char* op;
   Types refused;
-  const char* words;
+  const char* message;
 };
 constexpr Limit kLimits[] = {
 #include "contract/mps_refuses.inc"

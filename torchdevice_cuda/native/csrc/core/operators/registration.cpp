@@ -9,9 +9,9 @@
 
 #include "operators/alias.h"
 #include "operators/boxed.h"
-#include "operators/facts.h"
 #include "operators/install.h"
 #include "operators/op_table.h"
+#include "operators/operator_info.h"
 #include "operators/parts.h"
 #include "operators/rows.h"
 #include "runtime/device.h"
@@ -57,9 +57,9 @@ bool computes_on_cuda(const c10::OperatorHandle& op) {
   if (starts_with(name.name, "quantized::") && name.name.find("_rowwise_offsets") == std::string::npos) return false;
   if (!op.hasKernelForDispatchKey(DispatchKey::CPU)) return false;
   const auto colons = name.name.find("::");
-  if (!g_is_written || colons == std::string::npos) return true;
+  if (!g_is_python_kernel || colons == std::string::npos) return true;
   const std::string overload = name.overload_name.empty() ? "" : "." + name.overload_name;
-  return !g_is_written(name.name.substr(0, colons) + "/" + name.name.substr(colons + 2) + overload + "/CPU");
+  return !g_is_python_kernel(name.name.substr(0, colons) + "/" + name.name.substr(colons + 2) + overload + "/CPU");
 }
 
 // Raise the error of PyTorch's dispatcher.
@@ -106,11 +106,11 @@ void refuse(const c10::OperatorHandle& op, DispatchKeySet, Stack*) {
 }
 
 // Whether only the CPU has a kernel, so that CUDA raises an error.
-bool is_cpus_alone(const std::string& operator_name, uint16_t flags) {
+bool is_cpu_only(const std::string& operator_name, uint16_t flags) {
   return kIsCuda && flags && !find_row(row_name(operator_name)).is(kUsesCpuKernel);
 }
-struct Alone final : c10::OperatorKernel {
-  explicit Alone(DispatchKey key) : key_(key) {}
+struct CpuOnlyKernel final : c10::OperatorKernel {
+  explicit CpuOnlyKernel(DispatchKey key) : key_(key) {}
   void operator()(const c10::OperatorHandle& op, DispatchKeySet, Stack*) {
     throw_no_kernel(op, key_);
   }
@@ -160,36 +160,36 @@ const KeyPair kKeys[] = {
 
 // Each release adds MPS kernels. A test of a missing operator names it in this variable, without the overload and
 // separated by commas, so that it stays missing.
-bool is_to_be_lacked(const std::string& name) {
-  static const std::string lacked = [] {
+bool is_disabled(const std::string& name) {
+  static const std::string disabled = [] {
     const char* given = std::getenv("TORCHDEVICE_EMULATE_MPS_LACKS");
     return given ? "," + std::string(given) + "," : std::string();
   }();
-  return lacked.find("," + name.substr(0, name.find('.')) + ",") != std::string::npos;
+  return disabled.find("," + name.substr(0, name.find('.')) + ",") != std::string::npos;
 }
 
 // Does for functions called by stack what `Recorded` does for typed ones.
-struct RecordedByStack final : c10::OperatorKernel {
-  RecordedByStack(Boxed kernel, DispatchKey key) : kernel_(kernel), key_(key) {}
+struct RecordedBoxedKernel final : c10::OperatorKernel {
+  RecordedBoxedKernel(Boxed kernel, DispatchKey key) : kernel_(kernel), key_(key) {}
 
   void operator()(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
     const size_t count = op.schema().arguments().size();
     const auto arguments = torch::jit::last(*stack, count);
-    if (C10_UNLIKELY(lie_on_several_devices(arguments))) compare_devices(op, Stack(arguments.begin(), arguments.end()));
+    if (C10_UNLIKELY(are_on_several_devices(arguments))) compare_devices(op, Stack(arguments.begin(), arguments.end()));
     if (may_be_captured()) {
       g_record(op, DispatchKeySet(key_), stack);
       return;
     }
     const bool lost = g_failed.load(std::memory_order_relaxed) != 0, profiled = is_profiled();
     const auto device = lost || profiled ? find_device(arguments) : c10::DeviceIndex(-1);
-    if (C10_UNLIKELY(lost)) check_launched(device);
+    if (C10_UNLIKELY(lost)) check_before_launch(device);
     DeviceWork launch;
     if (profiled) launch.begin(op.schema().name(), device);
     (*kernel_)(op, keys, stack);
   }
 
  private:
-  static bool lie_on_several_devices(c10::ArrayRef<c10::IValue> arguments) {
+  static bool are_on_several_devices(c10::ArrayRef<c10::IValue> arguments) {
     std::optional<c10::Device> one;
     for (const auto& argument : arguments) {
       if (!argument.isTensor() || !argument.toTensor().defined()) continue;
@@ -209,8 +209,8 @@ struct RecordedByStack final : c10::OperatorKernel {
   DispatchKey key_;
 };
 
-struct ByStack final : c10::OperatorKernel {
-  explicit ByStack(Boxed kernel) : kernel_(kernel) {}
+struct BoxedFunctionKernel final : c10::OperatorKernel {
+  explicit BoxedFunctionKernel(Boxed kernel) : kernel_(kernel) {}
   void operator()(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
     (*kernel_)(op, keys, stack);
   }
@@ -224,7 +224,7 @@ constexpr std::string_view kCollectives = "c10d::";
 
 }  // namespace
 
-std::function<bool(const std::string&)> g_is_written;
+std::function<bool(const std::string&)> g_is_python_kernel;
 
 namespace {
 
@@ -285,19 +285,19 @@ torch::Library& Registrar::library() {
 }
 
 void Registrar::impl(const char* name, Boxed kernel) {
-  put(name, c10::BoxedKernel::makeFromFunctor(std::make_unique<ByStack>(kernel)));
+  set_or_register(name, c10::BoxedKernel::makeFromFunctor(std::make_unique<BoxedFunctionKernel>(kernel)));
 }
 
 void Registrar::add(const char* name, Boxed kernel, size_t arguments, bool recorded) {
   check_count(name, arguments);
   if (recorded)
-    put(name, c10::BoxedKernel::makeFromFunctor(std::make_unique<RecordedByStack>(kernel, key_)));
+    set_or_register(name, c10::BoxedKernel::makeFromFunctor(std::make_unique<RecordedBoxedKernel>(kernel, key_)));
   else
     impl(name, kernel);
 }
 
-void Registrar::put(const char* name, const c10::BoxedKernel& kernel) {
-  if (fill(key_, std::string(space_) + "::" + name, kernel)) return;
+void Registrar::set_or_register(const char* name, const c10::BoxedKernel& kernel) {
+  if (set_kernel(key_, std::string(space_) + "::" + name, kernel)) return;
   library().impl(name, torch::CppFunction::makeFromBoxedKernel(kernel));
   claim(key_, name);
 }
@@ -327,8 +327,9 @@ void register_boxed_kernels() {
     for (size_t i = 0; i < libraries.size(); i++) {
       const auto& k = kKeys[i];
       if (is_claimed(k.device, name)) continue;
-      if (row && is_cpus_alone(full.name, row->flags & k.alone_flag)) {
-        libraries[i]->impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Alone>(k.device)));
+      if (row && is_cpu_only(full.name, row->flags & k.alone_flag)) {
+        libraries[i]->impl(
+            name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<CpuOnlyKernel>(k.device)));
         continue;
       }
       bool wanted = op->hasKernelForDispatchKey(k.cpu);
@@ -351,7 +352,7 @@ void register_boxed_kernels() {
           }
         }
       } else {
-        wanted = wanted && row && (row->flags & k.mps_flag) && !is_to_be_lacked(name);
+        wanted = wanted && row && (row->flags & k.mps_flag) && !is_disabled(name);
       }
       if (!wanted) continue;
       libraries[i]->impl(name.c_str(), boxed_kernel(k.cpu));

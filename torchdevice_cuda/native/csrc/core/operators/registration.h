@@ -33,7 +33,7 @@ bool is_claimed(c10::DispatchKey key, const std::string& name);
 bool computes_otherwise(c10::DispatchKey key, const std::string& name);
 
 // Whether a kernel, named "space/operator.overload/CPU", was written in Python; set once, before the first call.
-extern std::function<bool(const std::string&)> g_is_written;
+extern std::function<bool(const std::string&)> g_is_python_kernel;
 
 // Whether this version of PyTorch has the operator with exactly these arguments and results.
 bool has_signature(const char* name, const c10::FunctionSchema& signature);
@@ -114,7 +114,7 @@ class Registrar {
   torch::Library& library();
   void add(const char* name, Boxed kernel, size_t arguments, bool recorded);
   // Fill the operator's stand-in if it belongs to a part; otherwise register the kernel.
-  void put(const char* name, const c10::BoxedKernel& kernel);
+  void set_or_register(const char* name, const c10::BoxedKernel& kernel);
 
   c10::DispatchKey key_;
   const char* space_;

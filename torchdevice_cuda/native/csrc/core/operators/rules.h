@@ -59,7 +59,7 @@ inline bool accumulates(const Stack& stack, size_t base) {
   return stack[base + 3].toBool();
 }
 
-inline bool lies_on_cpu(const c10::IValue& v) {
+inline bool is_on_cpu(const c10::IValue& v) {
   return v.isTensor() && v.toTensor().defined() && v.toTensor().device().is_cpu();
 }
 template <size_t kPosition>
@@ -79,18 +79,17 @@ inline bool looks_for_range(const Stack& stack, size_t base) {
 // on the device is copied to the host.
 template <size_t kPosition>
 bool fills_from_device(const Stack& stack, size_t base) {
-  return !lies_on_cpu(stack[base + kPosition]);
+  return !is_on_cpu(stack[base + kPosition]);
 }
 // where(condition, self, other)
 inline bool chooses_from_host(const Stack& stack, size_t base) {
-  return lies_on_cpu(stack[base + 1]) || lies_on_cpu(stack[base + 2]);
+  return is_on_cpu(stack[base + 1]) || is_on_cpu(stack[base + 2]);
 }
 // index(self, indices) and index_put(self, indices, values, ...): CUDA waits until it has counted the elements that a
 // mask selects, and until it has copied indices from the host. A single value for a mask's elements is not copied, nor
 // are they counted: each element decides for itself, unless values are accumulated.
 inline bool waits_for_indices(const Stack& stack, size_t base) {
-  const bool number =
-      stack.size() - base > 2 && lies_on_cpu(stack[base + 2]) && stack[base + 2].toTensor().numel() == 1;
+  const bool number = stack.size() - base > 2 && is_on_cpu(stack[base + 2]) && stack[base + 2].toTensor().numel() == 1;
   bool counts = false, copies = false, masks = true;
   each_tensor(stack[base + 1], Kind::OptionalTensorList, [&](const at::Tensor& t) {
     const auto type = t.scalar_type();

@@ -8,10 +8,10 @@
 
 namespace hostdevice {
 
-struct Facts;
+struct OperatorInfo;
 
 // Return results with the shapes that PyTorch's meta kernels compute. Throws what they throw.
-torch::jit::Stack results_by_shape(
-    const c10::OperatorHandle& op, const Facts& f, c10::ArrayRef<c10::IValue> arguments, c10::DeviceIndex index);
+torch::jit::Stack make_results_by_shape(
+    const c10::OperatorHandle& op, const OperatorInfo& f, c10::ArrayRef<c10::IValue> arguments, c10::DeviceIndex index);
 
 }  // namespace hostdevice

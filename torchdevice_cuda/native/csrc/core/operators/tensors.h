@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "operators/facts.h"
+#include "operators/operator_info.h"
 
 namespace hostdevice {
 

@@ -20,12 +20,12 @@ constexpr const char* kFamilies[] = {
     "product", "convolution", "convolution_gradient", "attention", "attention_gradient"};
 constexpr size_t kMeasured = std::size(kFamilies);
 
-std::array<std::atomic<Types>, kMeasured>& quick() {
+std::array<std::atomic<Types>, kMeasured>& fast_types() {
   static std::array<std::atomic<Types>, kMeasured> types{};
   return types;
 }
 
-ScalarType wide_of(ScalarType type) {
+ScalarType get_wide_type(ScalarType type) {
   if (type == ScalarType::ComplexHalf) return ScalarType::ComplexFloat;
   if (type == ScalarType::Bool) return ScalarType::Byte;
   return at::isIntegralType(type, false) ? ScalarType::Double : ScalarType::Float;
@@ -36,7 +36,7 @@ bool is_exact(const c10::Scalar& number, ScalarType narrow) {
   if (number.isSymbolic()) return true;
   if (number.isComplex()) return false;
   const auto given = static_cast<double>(static_cast<float>(number.to<double>()));
-  return as_kept(number, narrow) == given || given != given;
+  return round_scalar(number, narrow) == given || given != given;
 }
 
 // Whether all scalars of an argument are exact: a scalar, a list of scalars, or a CPU scalar tensor beside GPU tensors.
@@ -44,7 +44,7 @@ bool are_exact(const c10::IValue& v, ScalarType narrow) {
   if (v.isScalar()) return is_exact(v.toScalar(), narrow);
   if (v.isTensor()) {
     const Tensor& t = v.toTensor();
-    return !t.defined() || t.dim() != 0 || !t.device().is_cpu() || is_exact(number_of(t), narrow);
+    return !t.defined() || t.dim() != 0 || !t.device().is_cpu() || is_exact(get_scalar(t), narrow);
   }
   if (!v.isList() || v.isTensorList()) return true;
   for (const c10::IValue& one : v.toListRef())
@@ -58,8 +58,8 @@ bool is_complex_number(const c10::IValue& v) {
 }
 
 // Return a result's type for narrow arguments: real parts of complex numbers are real, spectra are complex.
-ScalarType narrowed(ScalarType made, ScalarType narrow) {
-  if (made == wide_of(narrow)) return narrow;
+ScalarType get_narrow_type(ScalarType made, ScalarType narrow) {
+  if (made == get_wide_type(narrow)) return narrow;
   if (made == ScalarType::Float && narrow == ScalarType::ComplexHalf) return ScalarType::Half;
   if (made == ScalarType::ComplexFloat && narrow == ScalarType::Half) return ScalarType::ComplexHalf;
   return made;
@@ -95,28 +95,29 @@ std::optional<ScalarType> promote(const torch::jit::Stack& stack, size_t base, s
 
 }  // namespace
 
-double as_kept(const c10::Scalar& number, ScalarType narrow) {
+double round_scalar(const c10::Scalar& number, ScalarType narrow) {
   const auto wide = static_cast<float>(number.to<double>());
   return narrow == ScalarType::Half ? static_cast<float>(c10::Half(wide)) : static_cast<float>(c10::BFloat16(wide));
 }
 
-Types widened(const WidenedTypes& wide) {
-  return wide.family >= Family::Mixed ? wide.types : wide.types & ~quick()[static_cast<size_t>(wide.family)].load();
+Types find_widened_types(const WidenedTypes& wide) {
+  return wide.family >= Family::Mixed ? wide.types
+                                      : wide.types & ~fast_types()[static_cast<size_t>(wide.family)].load();
 }
 
 void keep_narrow(const std::string& family, const std::string& type) {
   for (size_t i = 0; i < kMeasured; i++) {
     if (family != kFamilies[i]) continue;
     TORCH_CHECK(type == "float16" || type == "bfloat16", "not a type that is widened: ", type);
-    quick()[i] |= types_of(type == "float16" ? ScalarType::Half : ScalarType::BFloat16);
+    fast_types()[i] |= types_of(type == "float16" ? ScalarType::Half : ScalarType::BFloat16);
     return;
   }
   TORCH_CHECK(false, "no such family of operators: ", family);
 }
 
-bool Widening::ask_numbers(torch::jit::Stack& stack, size_t base, size_t inputs) {
-  constexpr size_t kLooked = 3;  // two arguments and a factor
-  const size_t count = std::min(stack.size() - base, kLooked);
+bool Widening::examine_scalars(torch::jit::Stack& stack, size_t base, size_t inputs) {
+  constexpr size_t kExamined = 3;  // two arguments and a factor
+  const size_t count = std::min(stack.size() - base, kExamined);
   const auto narrow = promote(stack, base, inputs).value_or(ScalarType::Undefined);
   if (!holds(types_, narrow)) return false;
   narrow_ = narrow;
@@ -132,23 +133,23 @@ bool Widening::ask_numbers(torch::jit::Stack& stack, size_t base, size_t inputs)
   const bool by_both = (row_.weight & kByBoth) != 0;
   for (size_t i = 0; i < count && dimensioned; i++) {
     c10::IValue& v = stack[base + i];
-    if (by_both && v.isScalar() && !v.toScalar().isComplex()) v = at::Scalar(as_kept(v.toScalar(), narrow));
+    if (by_both && v.isScalar() && !v.toScalar().isComplex()) v = at::Scalar(round_scalar(v.toScalar(), narrow));
     if (!v.isTensor() || !v.toTensor().defined()) continue;
     const Tensor& t = v.toTensor();
     const bool rounded = by_both || !t.device().is_cpu();
     if (t.dim() == 0 && rounded && t.is_floating_point() && t.scalar_type() != narrow) v = t.to(narrow);
   }
-  if (wider) sum_ = number_sum(op_, types_, stack, base);
+  if (wider) sum_ = find_scalar_sum(op_, types_, stack, base);
   return wider || by_both;
 }
 
-bool Widening::in_one_pass(bool fresh, torch::jit::Stack& stack, size_t base) const {
-  if (sum_.has_value()) add_number(*sum_, fresh, stack, base);
+bool Widening::compute_in_one_pass(bool fresh, torch::jit::Stack& stack, size_t base) const {
+  if (sum_.has_value()) add_scalar(*sum_, fresh, stack, base);
   return sum_.has_value();
 }
 
-bool Widening::ask(torch::jit::Stack& stack, size_t base, size_t inputs, const std::vector<uint16_t>& dtypes) {
-  if (row_.family == Family::Numbers) return ask_numbers(stack, base, inputs);
+bool Widening::examine(torch::jit::Stack& stack, size_t base, size_t inputs, const std::vector<uint16_t>& dtypes) {
+  if (row_.family == Family::Numbers) return examine_scalars(stack, base, inputs);
   if (!row_.mixes()) {
     if (const auto type = promote(stack, base, inputs)) {
       if (!holds(types_, *type)) return false;
@@ -159,7 +160,7 @@ bool Widening::ask(torch::jit::Stack& stack, size_t base, size_t inputs, const s
     auto& v = stack[base + i];
     if (!v.isInt() || !holds(types_, static_cast<ScalarType>(v.toInt()))) continue;
     narrow_ = static_cast<ScalarType>(v.toInt());
-    v = static_cast<int64_t>(wide_of(narrow_));
+    v = static_cast<int64_t>(get_wide_type(narrow_));
   }
   if (row_.results && row_.results[0] == 'f') {
     keeps_wide_ = stack[base + 2].toBool();
@@ -171,28 +172,29 @@ bool Widening::ask(torch::jit::Stack& stack, size_t base, size_t inputs, const s
   }
   if (row_.family == Family::Parameters) {
     const auto& weight = stack[base + row_.weight];
-    data_stays_ = weight.isTensor() && weight.toTensor().defined() && holds(types_, weight.toTensor().scalar_type());
+    keeps_data_narrow_ =
+        weight.isTensor() && weight.toTensor().defined() && holds(types_, weight.toTensor().scalar_type());
   }
   // A crossing is widened only if one side is wide.
   return row_.family != Family::Crossing || keeps_wide_ || narrow_ != ScalarType::Undefined;
 }
 
-Tensor Widening::argument(const Tensor& alias, bool written, size_t place) {
+Tensor Widening::argument(const Tensor& alias, bool written, size_t position) {
   if (!alias.defined() || sum_.has_value()) return alias;
   const auto type = alias.scalar_type();
-  if (given_.size() <= place) given_.resize(place + 1, ScalarType::Undefined);
-  given_[place] = type;
+  if (argument_types_.size() <= position) argument_types_.resize(position + 1, ScalarType::Undefined);
+  argument_types_[position] = type;
   // Integers after the first argument are indices.
-  if (!holds(types_, type) || (at::isIntegralType(type, true) && place != 0 && !written)) return alias;
+  if (!holds(types_, type) || (at::isIntegralType(type, true) && position != 0 && !written)) return alias;
   if (narrow_ == ScalarType::Undefined) narrow_ = type;
-  if (data_stays_ && place < row_.weight) return alias;
+  if (keeps_data_narrow_ && position < row_.weight) return alias;
   for (auto& copy : copies_) {
     if (!copy.narrow.is_same(alias)) continue;
     copy.written = copy.written || written;
     return copy.wide;
   }
   const AllocateOnDevice here(index_);
-  copies_.push_back({alias, alias.to(wide_of(type)), written});
+  copies_.push_back({alias, alias.to(get_wide_type(type)), written});
   return copies_.back().wide;
 }
 
@@ -205,21 +207,21 @@ void Widening::write_back() {
   }
 }
 
-Tensor Widening::result(Tensor made, size_t place) {
+Tensor Widening::result(Tensor made, size_t position) {
   if (!made.defined()) return made;
   for (const auto& copy : copies_)
     if (copy.wide.is_same(made)) return copy.narrow;
-  const char rule = row_.results && place < std::strlen(row_.results) ? row_.results[place] : 'n';
+  const char rule = row_.results && position < std::strlen(row_.results) ? row_.results[position] : 'n';
   if (rule == 'w' || (rule == 'f' && keeps_wide_)) return made;
   auto type = narrow_;
   if (rule >= '0' && rule <= '9') {
     const size_t i = static_cast<size_t>(rule - '0');
     // An argument that was not given has a gradient of the input's type, if any.
-    if (i < given_.size() && given_[i] != ScalarType::Undefined) type = given_[i];
+    if (i < argument_types_.size() && argument_types_[i] != ScalarType::Undefined) type = argument_types_[i];
   }
   if (type == ScalarType::Undefined) return made;
   const AllocateOnDevice here(index_);
-  return made.to(narrowed(made.scalar_type(), type));
+  return made.to(get_narrow_type(made.scalar_type(), type));
 }
 
 }  // namespace hostdevice

@@ -20,7 +20,7 @@ using at::TensorIteratorBase;
 
 // `f` maps a uniform float to the result, for all types except double, for which `g` does.
 template <class F, class G>
-void from_unit(TensorIteratorBase& iter, const OptGenerator& generator, const F& f, const G& g) {
+void draw_from_uniform(TensorIteratorBase& iter, const OptGenerator& generator, const F& f, const G& g) {
   if (iter.dtype() == at::kDouble) {
     draw_into<2, double>(iter, generator, [&](const auto& words, int used, int lanes, auto& values) {
       for (int k = 0; k < used; k++)
@@ -29,7 +29,7 @@ void from_unit(TensorIteratorBase& iter, const OptGenerator& generator, const F&
     return;
   }
   draw_into<4, float>(iter, generator, [&](const auto& words, int used, int lanes, auto& values) {
-    vectorised([&] {
+    vectorized([&] {
       for (int k = 0; k < used; k++)
         for (int i = 0; i < lanes; i++) values.of[k][i] = f(unit(words.of[k][i]));
     });
@@ -42,7 +42,7 @@ void uniform_as(TensorIteratorBase& iter, double from_, double to_, const OptGen
   const auto from = static_cast<T>(from_), to = static_cast<T>(to_);
   const auto range = static_cast<float>(static_cast<T>(to - from));
   const auto begin = static_cast<float>(from), end = static_cast<float>(to);
-  from_unit(
+  draw_from_uniform(
       iter, generator,
       [=](float u) __attribute__((always_inline)) {
         const auto value = static_cast<float>(static_cast<T>(fused(u, range, begin)));
@@ -79,7 +79,7 @@ void exponential(TensorIteratorBase& iter, double lambda, OptGenerator generator
   check_floating("exponential_cuda", iter.dtype());
   const float factor = -1.0F / static_cast<float>(lambda);
   const double wide_factor = -1.0 / lambda;
-  from_unit(
+  draw_from_uniform(
       iter, generator,
       [=](float u) __attribute__((always_inline)) {
         return exponential_of(u, factor, [](float x) __attribute__((always_inline)) { return logarithm(x); });
@@ -91,7 +91,7 @@ void cauchy(TensorIteratorBase& iter, double median, double sigma, OptGenerator 
   check_floating("cauchy_cuda", iter.dtype());
   constexpr float least = std::numeric_limits<float>::epsilon();
   const auto middle = static_cast<float>(median), width = static_cast<float>(sigma);
-  from_unit(
+  draw_from_uniform(
       iter, generator,
       [=](float u) {
         const float inside = std::min(std::max(u, least), 1 - least);
@@ -104,7 +104,7 @@ void geometric(TensorIteratorBase& iter, double p, OptGenerator generator) {
   if (iter.dtype() == at::kBool || at::isComplexType(iter.dtype())) refuse_type("geometric_cuda", iter.dtype());
   const float against = std::log1p(-static_cast<float>(p));
   const double wide_against = std::log1p(-p);
-  from_unit(
+  draw_from_uniform(
       iter, generator, [=](float u) { return std::ceil(logarithm(u) / against); },
       [=](double u) { return std::ceil(std::log(u) / wide_against); });
 }
@@ -113,7 +113,7 @@ void bernoulli(const at::TensorBase& self, double p, OptGenerator generator) {
   auto iter = at::TensorIterator::borrowing_nullary_op(self);
   if (at::isComplexType(iter.dtype())) refuse_type("bernoulli_scalar_cuda_", iter.dtype());
   const auto chance = static_cast<float>(p);
-  from_unit(
+  draw_from_uniform(
       iter, generator, [=](float u) __attribute__((always_inline)) { return u < chance ? 1.0F : 0.0F; },
       [=](double u) { return u < p ? 1.0 : 0.0; });
 }
@@ -121,7 +121,7 @@ void bernoulli(const at::TensorBase& self, double p, OptGenerator generator) {
 // ---- normal numbers ------------------------------------------------------------------------------------------------
 
 template <class F, class G>
-void from_normal(TensorIteratorBase& iter, const OptGenerator& generator, const F& f, const G& g) {
+void draw_from_normal(TensorIteratorBase& iter, const OptGenerator& generator, const F& f, const G& g) {
   if (iter.dtype() == at::kDouble) {
     draw_into<2, double>(iter, generator, [&](const auto& words, int, int lanes, auto& values) {
       for (int i = 0; i < lanes; i++) {
@@ -134,7 +134,7 @@ void from_normal(TensorIteratorBase& iter, const OptGenerator& generator, const 
     return;
   }
   draw_into<4, float>(iter, generator, [&](const auto& words, int used, int lanes, auto& values) {
-    vectorised([&] {
+    vectorized([&] {
       for (int k = 0; k < used; k += 2) {
         const uint32_t *x = words.of[k], *y = words.of[k + 1];
         float *first = values.of[k], *second = values.of[k + 1];
@@ -150,7 +150,7 @@ void normal(const at::TensorBase& self, double mean, double deviation, OptGenera
   auto iter = at::TensorIterator::borrowing_nullary_op(self);
   check_floating("normal_kernel_cuda", iter.dtype());
   const auto middle = static_cast<float>(mean), width = static_cast<float>(deviation);
-  from_normal(
+  draw_from_normal(
       iter, generator, [=](float x) __attribute__((always_inline)) { return fused(x, width, middle); },
       [=](double x) { return std::fma(x, deviation, mean); });
 }
@@ -158,7 +158,7 @@ void normal(const at::TensorBase& self, double mean, double deviation, OptGenera
 void log_normal(TensorIteratorBase& iter, double mean, double deviation, OptGenerator generator) {
   check_floating("log_normal_cuda", iter.dtype());
   const auto middle = static_cast<float>(mean), width = static_cast<float>(deviation);
-  from_normal(
+  draw_from_normal(
       iter, generator, [=](float x) { return std::exp(fused(x, width, middle)); },
       [=](double x) { return std::exp(std::fma(x, deviation, mean)); });
 }
@@ -173,7 +173,7 @@ HOSTDEVICE_INLINE int32_t remainder(uint32_t x, double by, double inverse) {
 }
 
 // Draw integers from [base, base + range); a range of 0 means all of 2^64.
-void whole_numbers(
+void draw_integers(
     TensorIteratorBase& iter, const OptGenerator& generator, bool of_64_bits, uint64_t range, int64_t base) {
   if (of_64_bits) {
     draw_into<2, int64_t>(iter, generator, [&](const auto& words, int used, int lanes, auto& values) {
@@ -189,7 +189,7 @@ void whole_numbers(
   const auto by = static_cast<double>(range), inverse = 1 / by;
   draw_into<4, int64_t>(iter, generator, [&](const auto& words, int used, int lanes, auto& values) {
     if (range >= 2 && range <= uint64_t{1} << 31) {
-      vectorised([&] {
+      vectorized([&] {
         for (int k = 0; k < used; k++)
           for (int i = 0; i < lanes; i++) values.of[k][i] = remainder(words.of[k][i], by, inverse) + base;
       });
@@ -207,7 +207,7 @@ bool takes_64_bits(c10::ScalarType type) {
 void random_from_to(TensorIteratorBase& iter, uint64_t range, int64_t base, OptGenerator generator) {
   const auto type = iter.dtype();
   if (at::isComplexType(type)) refuse_type("random_from_to_kernel_cuda", type);
-  whole_numbers(
+  draw_integers(
       iter, generator, range >= kFewWholeNumbers && (kEveryTypeDrawsMany || takes_64_bits(type)), range, base);
 }
 
@@ -215,7 +215,7 @@ void random_of_64_bits(TensorIteratorBase& iter, OptGenerator generator) {
   TORCH_CHECK(
       takes_64_bits(iter.dtype()),
       "random_full_64_bits_range_kernel_cuda handles only int64, double, float and bfloat16");
-  whole_numbers(iter, generator, true, 0, 0);
+  draw_integers(iter, generator, true, 0, 0);
 }
 
 // Draw from 0 up to the largest value for which the type holds all integers.
@@ -256,7 +256,7 @@ void random(TensorIteratorBase& iter, OptGenerator generator) {
     default:
       refuse_type("random_kernel_cuda", type);
   }
-  whole_numbers(iter, generator, type == at::kLong || type == at::kDouble, range, 0);
+  draw_integers(iter, generator, type == at::kLong || type == at::kDouble, range, 0);
 }
 
 }  // namespace

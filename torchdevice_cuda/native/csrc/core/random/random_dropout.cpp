@@ -19,11 +19,11 @@ using at::Tensor;
 
 // Return how many elements that are adjacent in memory a thread computes (CUDA's vector size); 1 if elements are
 // numbered by their index in the tensor instead.
-int64_t neighbours(const Tensor& self) {
+int64_t get_vector_size(const Tensor& self) {
   if (!self.is_non_overlapping_and_dense()) return 1;
   const auto item = static_cast<int64_t>(self.itemsize());
   const auto address = reinterpret_cast<uintptr_t>(self.const_data_ptr());
-  int64_t size = neighbours_in_dropout(item);
+  int64_t size = get_dropout_vector_size(item);
   while (size > 1 && (address % static_cast<uintptr_t>(size * item) || self.numel() % size)) size /= 2;
   return size;
 }
@@ -46,7 +46,7 @@ struct Dropout {
     auto* results = static_cast<T*>(out) + begin;
     const auto* kept = mask + begin;
     const auto scale = static_cast<Wide<T>>(1.0 / chance);
-    vectorised([&] {
+    vectorized([&] {
       for (int64_t i = 0; i < count; i++)
         results[i] = static_cast<T>(static_cast<Wide<T>>(values[i]) * static_cast<Wide<T>>(kept[i]) * scale);
     });
@@ -56,7 +56,7 @@ struct Dropout {
   }
 
   // A thread's elements are as far apart as there are threads.
-  void spread(const Launch& launch, const Philox& from) const {
+  void apply_strided(const Launch& launch, const Philox& from) const {
     launch.each([&](int64_t step, int64_t first, int lanes) {
       Four<uint32_t> words;
       draw_words(from, static_cast<uint64_t>(step), static_cast<uint64_t>(first), lanes, words);
@@ -70,7 +70,7 @@ struct Dropout {
   }
 
   // A thread computes `size` adjacent elements per step. It draws whole blocks of four words.
-  void neighbours(Launch launch, const Philox& from, int64_t size) const {
+  void apply_vectorized(Launch launch, const Philox& from, int64_t size) const {
     const int64_t blocks = (size + 3) / 4, of_block = std::min<int64_t>(size, 4);
     launch.steps = (numel - 1) / (launch.threads * size) + 1;
     launch.each([&](int64_t step, int64_t first, int lanes) {
@@ -100,7 +100,7 @@ struct Dropout {
 
 // Draw one number per element from a single Philox sequence, as CUDA's attention does, whichever thread draws it.
 template <class F>
-void in_sequence(const Philox& from, int64_t numel, const F& f) {
+void draw_sequence(const Philox& from, int64_t numel, const F& f) {
   in_parallel(numel, int64_t{1} << 17, [&](int64_t begin, int64_t end) {
     Words words({from.seed, from.offset + static_cast<uint64_t>(begin)}, 0);
     for (int64_t i = begin; i < end; i++) f(i, words.unit());
@@ -115,21 +115,21 @@ std::tuple<Tensor, Tensor> drop(
   const int64_t numel = self.numel();
   if (numel == 0) return {self, mask};
   check_floating("fused_dropout", self.scalar_type());
-  const int64_t near = neighbours(self);
+  const int64_t vector_size = get_vector_size(self);
   // Without vectors, elements are numbered by their index, so compute on contiguous tensors.
-  const Tensor in = near > 1 ? self : self.contiguous();
+  const Tensor in = vector_size > 1 ? self : self.contiguous();
   Tensor out = at::empty_like(self);
-  const bool in_order = near > 1 || out.is_contiguous();
-  Tensor out_here = in_order ? out : at::empty_like(in),
-         mask_here = in_order ? mask : at::empty_like(in, mask.options());
+  const bool writes_directly = vector_size > 1 || out.is_contiguous();
+  Tensor out_here = writes_directly ? out : at::empty_like(in),
+         mask_here = writes_directly ? mask : at::empty_like(in, mask.options());
   const Launch launch(numel, 4);
   const Philox from = begin_draw(generator, self.device(), launch.words());
   const Dropout dropout(in, out_here, mask_here, keep);
-  if (near > 1)
-    dropout.neighbours(launch, from, near);
+  if (vector_size > 1)
+    dropout.apply_vectorized(launch, from, vector_size);
   else
-    dropout.spread(launch, from);
-  if (!in_order) {
+    dropout.apply_strided(launch, from);
+  if (!writes_directly) {
     out.copy_(out_here);
     mask.copy_(mask_here);
   }
@@ -140,7 +140,7 @@ Tensor& fill_with_sequence(Tensor& self, double, int64_t seed, int64_t offset) {
   TORCH_CHECK(self.is_contiguous() && self.scalar_type() == at::kFloat);
   auto* values = self.mutable_data_ptr<float>();
   const Philox from{static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)};
-  in_sequence(from, self.numel(), [values](int64_t i, float drawn) { values[i] = drawn; });
+  draw_sequence(from, self.numel(), [values](int64_t i, float drawn) { values[i] = drawn; });
   return self;
 }
 
@@ -153,7 +153,7 @@ Tensor empty_mask(const Tensor& query, int64_t keys) {
 
 void fill_mask(bool* kept, int64_t numel, double p, const Philox& from) {
   const auto limit = static_cast<float>(p);
-  in_sequence(from, numel, [=](int64_t i, float drawn) { kept[i] = drawn > limit; });
+  draw_sequence(from, numel, [=](int64_t i, float drawn) { kept[i] = drawn > limit; });
 }
 
 }  // namespace

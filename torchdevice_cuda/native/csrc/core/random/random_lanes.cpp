@@ -16,7 +16,7 @@ constexpr uint32_t low(uint64_t x) {
   return static_cast<uint32_t>(x);
 }
 
-void one_thread(uint64_t seed, uint64_t step, uint64_t thread, uint32_t (&words)[4]) {
+void compute_one_thread(uint64_t seed, uint64_t step, uint64_t thread, uint32_t (&words)[4]) {
   uint32_t x = low(step), y = high(step), z = low(thread), w = high(thread), k0 = low(seed), k1 = high(seed);
   for (int round = 0; round < 10; round++, k0 += kWeyl0, k1 += kWeyl1) {
     const uint64_t p = uint64_t{kFactor0} * x, q = uint64_t{kFactor1} * z;
@@ -31,10 +31,10 @@ void one_thread(uint64_t seed, uint64_t step, uint64_t thread, uint32_t (&words)
   words[3] = w;
 }
 
-[[maybe_unused]] void one_at_a_time(uint64_t seed, uint64_t step, uint64_t first, int count, Four<uint32_t>& words) {
+[[maybe_unused]] void compute_scalar(uint64_t seed, uint64_t step, uint64_t first, int count, Four<uint32_t>& words) {
   for (int i = 0; i < count; i++) {
     uint32_t four[4];
-    one_thread(seed, step, first + static_cast<uint64_t>(i), four);
+    compute_one_thread(seed, step, first + static_cast<uint64_t>(i), four);
     for (int k = 0; k < 4; k++) words.of[k][i] = four[k];
   }
 }
@@ -76,35 +76,35 @@ struct Registers {
   }
 #define HOSTDEVICE_MULTIPLY_4(a, b) (Wide) _mm256_mul_epu32((__m256i)(a), (__m256i)(b))
 #define HOSTDEVICE_MULTIPLY_8(a, b) (Wide) _mm512_maskz_mul_epu32(0xFF, (__m512i)(a), (__m512i)(b))
-HOSTDEVICE_PHILOX(four_at_once, "avx2", 4, HOSTDEVICE_MULTIPLY_4)
-HOSTDEVICE_PHILOX(eight_at_once, "avx512f", 8, HOSTDEVICE_MULTIPLY_8)
+HOSTDEVICE_PHILOX(compute_four, "avx2", 4, HOSTDEVICE_MULTIPLY_4)
+HOSTDEVICE_PHILOX(compute_eight, "avx512f", 8, HOSTDEVICE_MULTIPLY_8)
 #undef HOSTDEVICE_MULTIPLY_4
 #undef HOSTDEVICE_MULTIPLY_8
 #undef HOSTDEVICE_PHILOX
 
-auto choose() {
-  if (__builtin_cpu_supports("avx512f")) return &eight_at_once;
-  return __builtin_cpu_supports("avx2") ? &four_at_once : &one_at_a_time;
+auto choose_kernel() {
+  if (__builtin_cpu_supports("avx512f")) return &compute_eight;
+  return __builtin_cpu_supports("avx2") ? &compute_four : &compute_scalar;
 }
 #else
-auto choose() {
-  return &one_at_a_time;
+auto choose_kernel() {
+  return &compute_scalar;
 }
 #endif
 
 }  // namespace
 
 void draw_words(const Philox& from, uint64_t step, uint64_t first, int count, Four<uint32_t>& words) {
-  static const auto chosen = choose();
-  chosen(from.seed, from.offset / 4 + step, first, count, words);
+  static const auto kernel = choose_kernel();
+  kernel(from.seed, from.offset / 4 + step, first, count, words);
 }
 
 uint32_t Words::next() {
-  if (const uint64_t block = place_ / 4; block != block_) {
-    one_thread(seed_, block, thread_, words_);
+  if (const uint64_t block = position_ / 4; block != block_) {
+    compute_one_thread(seed_, block, thread_, words_);
     block_ = block;
   }
-  return words_[place_++ % 4];
+  return words_[position_++ % 4];
 }
 float Words::unit() {
   return hostdevice::unit(next());

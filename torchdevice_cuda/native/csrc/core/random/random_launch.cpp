@@ -55,7 +55,7 @@ void convert(c10::ScalarType type, char* to, const V* values, int64_t count) {
     case at::kBool:
       return convert<bool>(to, values, count);
     default:
-      TORCH_INTERNAL_ASSERT(false, "nothing random is drawn for ", type);
+      TORCH_INTERNAL_ASSERT(false, "random numbers are not supported for dtype ", type);
   }
 }
 
@@ -72,12 +72,12 @@ void in_parallel(int64_t count, int64_t grain, c10::function_ref<void(int64_t, i
   }
   // PyTorch's thread pool is behind its OpenMP runtime, of which a process has one; a TensorIterator runs on it. This
   // iterator only counts: nothing reads or writes at its addresses.
-  static char nothing;
-  at::Tensor counter = at::from_blob(&nothing, {count}, at::TensorOptions(at::kByte));
+  static char origin;
+  at::Tensor counter = at::from_blob(&origin, {count}, at::TensorOptions(at::kByte));
   auto iter = at::TensorIterator::nullary_op(counter);
   iter.for_each(
       [&](char** data, const int64_t*, int64_t size, int64_t) {
-        const int64_t begin = data[0] - &nothing;
+        const int64_t begin = data[0] - &origin;
         f(begin, begin + size);
       },
       grain);
@@ -126,7 +126,7 @@ Target::Target(const at::TensorBase& tensor)
 }
 
 template <class V>
-void Target::put(int64_t index, const V* values, int64_t count) const {
+void Target::store(int64_t index, const V* values, int64_t count) const {
   if (flat_) {
     convert(type_, data_ + index * item_, values, count);
     return;
@@ -135,25 +135,25 @@ void Target::put(int64_t index, const V* values, int64_t count) const {
   convert(type_, items, values, count);
   scatter(index, items, count);
 }
-template void Target::put(int64_t, const float*, int64_t) const;
-template void Target::put(int64_t, const double*, int64_t) const;
-template void Target::put(int64_t, const int64_t*, int64_t) const;
+template void Target::store(int64_t, const float*, int64_t) const;
+template void Target::store(int64_t, const double*, int64_t) const;
+template void Target::store(int64_t, const int64_t*, int64_t) const;
 
 void Target::scatter(int64_t index, const char* items, int64_t count) const {
-  std::vector<int64_t> place(shape_.size());
+  std::vector<int64_t> position(shape_.size());
   char* to = data_;
   for (size_t d = 0; d < shape_.size(); d++) {
-    place[d] = index % shape_[d];
+    position[d] = index % shape_[d];
     index /= shape_[d];
-    to += place[d] * strides_[d];
+    to += position[d] * strides_[d];
   }
   for (int64_t i = 0; i < count; i++, items += item_) {
     std::memcpy(to, items, static_cast<size_t>(item_));
     for (size_t d = 0; d < shape_.size(); d++) {
       to += strides_[d];
-      if (++place[d] < shape_[d]) break;
-      to -= place[d] * strides_[d];
-      place[d] = 0;
+      if (++position[d] < shape_[d]) break;
+      to -= position[d] * strides_[d];
+      position[d] = 0;
     }
   }
 }

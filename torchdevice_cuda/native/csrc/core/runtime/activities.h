@@ -23,14 +23,14 @@ namespace hostdevice {
 struct EventState;
 struct StreamState;
 
-enum class Doing : uint8_t { Runtime, Kernel, Memcpy };
+enum class ActivityKind : uint8_t { Runtime, Kernel, Memcpy };
 
 struct Activity {
-  Doing doing = Doing::Runtime;
+  ActivityKind kind = ActivityKind::Runtime;
   std::string name;
   c10::approx_time_t start = 0, end = 0;
   int64_t delay_ns = 0;        // from `start` until the stream was free and the work began
-  int64_t longer_ns = 0;       // duration beyond `end`: a sleep that the host does not wait for
+  int64_t extra_ns = 0;        // duration beyond `end`: a sleep that the host does not wait for
   uint32_t correlation = 0;    // shared by a call and the work that it launched
   uint64_t op = 0, range = 0;  // the profiler's ids of the enclosing operator and of the program's range; 0: none
   int32_t thread = 0;
@@ -46,15 +46,15 @@ struct Activity {
   bool launches = false;  // the call launches work on the device
 };
 
-// The listeners: a profiler (kWriting) records every activity, a report (kCounting) adds them up.
-constexpr uint8_t kWriting = 1, kCounting = 2;
+// The listeners: a profiler (kRecording) records every activity, a report (kCounting) adds them up.
+constexpr uint8_t kRecording = 1, kCounting = 2;
 extern std::atomic<uint8_t> g_listeners;
-void listen(uint8_t who, bool on);
+void set_listener(uint8_t who, bool on);
 inline bool is_profiled() {
   return C10_UNLIKELY(g_listeners.load(std::memory_order_relaxed) != 0);
 }
-inline bool is_written() {
-  return (g_listeners.load(std::memory_order_relaxed) & kWriting) != 0;
+inline bool is_recording() {
+  return (g_listeners.load(std::memory_order_relaxed) & kRecording) != 0;
 }
 inline bool is_counted() {
   return C10_UNLIKELY((g_listeners.load(std::memory_order_relaxed) & kCounting) != 0);
@@ -95,7 +95,7 @@ class RuntimeCall {
   void begin(const char* name, const StreamState* stream);
   void remember(const EventState& event) const;
   void end();
-  void write_down();
+  void record();
   const char* name_ = nullptr;
   const StreamState* stream_ = nullptr;
   const EventState* event_ = nullptr;
@@ -105,10 +105,10 @@ class RuntimeCall {
 };
 
 // Work of the device that the calling thread executes.
-struct Underway {
+struct WorkInProgress {
   Activity work;
   c10::approx_time_t called = 0;
-  bool awaited = false, nothing = false, written = false;
+  bool is_awaited = false, is_empty = false, is_recorded = false;
   // For a report: the operator and the program's line. `op` is null if the work is not counted.
   const std::string* op = nullptr;
   Site site = kNoSite;
@@ -132,11 +132,11 @@ class DeviceWork {
   // Describe the work in progress on this thread: it is a copy with this name (which includes the direction) and size;
   // it belongs to this operator, whose CUDA kernel has this name, whatever nested operators reported; the host waits
   // for it; there was nothing to do.
-  static void is_copy(const char* name, int64_t bytes);
-  static void is_kernel(const std::string& op, const char* name);
-  static void is_awaited();
-  static void is_nothing();
-  static bool underway();
+  static void mark_copy(const char* name, int64_t bytes);
+  static void mark_kernel(const std::string& op, const char* name);
+  static void mark_awaited();
+  static void mark_empty();
+  static bool is_in_progress();
   // Return the program's line that started the work in progress, or else the calling thread's current line.
   static Site site();
 
@@ -144,7 +144,7 @@ class DeviceWork {
   void end();
   bool active_ = false;
   int exceptions_ = 0;
-  Underway now_;
+  WorkInProgress now_;
 };
 
 // Return CUPTI's name of a copy.
@@ -167,9 +167,9 @@ class GraphLaunch {
 
  private:
   void done();
-  bool active_, written_ = false;
+  bool active_, is_recorded_ = false;
   Activity call_;
-  Underway now_;
+  WorkInProgress now_;
   Site site_ = kNoSite;  // the line that replays the graph
   int nodes_ = 0;
 };
@@ -178,7 +178,7 @@ class GraphLaunch {
 void add_sleep(c10::DeviceIndex device, int64_t delay_ns, int64_t ns);
 
 // Returns the profiler's id of the calling thread.
-extern int32_t (*g_number_thread)();
+extern int32_t (*g_get_thread_id)();
 
 // Lock and unlock for fork(), after every other lock except the ledger's.
 void lock_activities_for_fork();

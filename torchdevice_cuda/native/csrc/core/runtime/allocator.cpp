@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "runtime/activities.h"
+#include "runtime/captured_allocations.h"
 #include "runtime/captures.h"
 #include "runtime/device_memory.h"
 #include "runtime/failure.h"
@@ -16,7 +17,6 @@
 #include "runtime/pinned.h"
 #include "runtime/segments.h"
 #include "runtime/streams.h"
-#include "runtime/tape.h"
 
 namespace hostdevice {
 namespace {
@@ -24,7 +24,7 @@ namespace {
 constexpr size_t kOneExabyte = size_t{1} << 60;
 
 // Statistics of an invalid index raise this CUDA message, not "invalid device ordinal".
-DeviceMemory& checked(c10::DeviceIndex index) {
+DeviceMemory& get_checked_memory(c10::DeviceIndex index) {
   if (index < 0) index = t_current_device;
   TORCH_CHECK(index < device_count(), "Invalid device argument ", static_cast<int>(index), ": did you call init?");
   return memory_of(index);
@@ -33,20 +33,20 @@ DeviceMemory& checked(c10::DeviceIndex index) {
 // The deleter's context is the data pointer itself, which c10's raw_allocate() requires.
 void delete_memory(void* pointer) {
   Block* b = addresses().block(pointer);
-  report(&Told::trace_gpu_memory_deallocation, as_number(pointer));
+  report(&TraceVTable::trace_gpu_memory_deallocation, to_address(pointer));
   memory_of(b->device).release(b);
 }
 
 std::atomic<bool> g_caching{true};
 
-Block* take(c10::DeviceIndex index, size_t bytes, c10::StreamId stream) {
+Block* allocate_block(c10::DeviceIndex index, size_t bytes, c10::StreamId stream) {
   auto& memory = memory_of(index);
   return C10_LIKELY(g_caching.load(std::memory_order_relaxed)) ? memory.allocate(bytes, stream)
                                                                : memory.allocate_uncached(bytes, stream);
 }
 
 thread_local c10::DeviceIndex t_allocate_on = -1;
-thread_local bool t_numbers = false;
+thread_local bool t_has_cpu_scalars = false;
 
 struct DeviceAllocatorImpl final : AllocatorBase {
   c10::DataPtr allocate(size_t bytes) override {
@@ -90,7 +90,7 @@ constexpr size_t kOneElement = 16;
 
 // A program may free raw memory long after the call that allocated it, so the address decides which allocator owns it.
 void delete_raw_cpu(void* pointer) {
-  if (is_on_tape(pointer)) return;
+  if (is_captured_address(pointer)) return;
   if (addresses().find(pointer))
     delete_memory(pointer);
   else
@@ -100,7 +100,7 @@ void delete_raw_cpu(void* pointer) {
 struct CpuAllocatorImpl final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     const auto index = t_allocate_on;
-    if (C10_LIKELY(index < 0) || (t_numbers && bytes <= kOneElement)) return g_stock_cpu->allocate(bytes);
+    if (C10_LIKELY(index < 0) || (t_has_cpu_scalars && bytes <= kOneElement)) return g_stock_cpu->allocate(bytes);
     auto p = hostdevice::allocate(bytes, index);
     p.unsafe_set_device(cpu());
     return p;
@@ -131,7 +131,7 @@ namespace {
 
 // Record an allocation in the capture and in the call that is being recorded, if any.
 void note_allocation(c10::DeviceIndex index, const Block* b) {
-  if (t_tape.recording) t_tape.recording->entries.push_back({b->requested, b->ptr});
+  if (t_captured.recording) t_captured.recording->entries.push_back({b->requested, b->ptr});
   if (const auto capture = capture_of(stream_state(index, current_stream(index)))) capture->allocated(b->ptr, b->size);
 }
 
@@ -149,15 +149,15 @@ c10::DataPtr allocate(size_t bytes, c10::DeviceIndex index) {
     // A buffer of an Apple GPU is smaller than its memory, and a larger request raises a RuntimeError.
     TORCH_CHECK(bytes < memory_info(index).second, "Invalid buffer size: ", format_size(bytes));
   }
-  if (C10_UNLIKELY(t_tape.playing != nullptr)) return play(bytes, index);
-  Block* b = take(index, bytes, current_stream(index));
-  report(&Told::trace_gpu_memory_allocation, as_number(b->ptr));
-  if (captures_underway()) note_allocation(index, b);
+  if (C10_UNLIKELY(t_captured.replaying != nullptr)) return replay_allocation(bytes, index);
+  Block* b = allocate_block(index, bytes, current_stream(index));
+  report(&TraceVTable::trace_gpu_memory_allocation, to_address(b->ptr));
+  if (has_captures()) note_allocation(index, b);
   return {b->ptr, b->ptr, &delete_memory, device(index)};
 }
 
-bool is_ours(const c10::DataPtr& p) {
-  return p.get_deleter() == &delete_memory || is_played(p);
+bool is_device_memory(const c10::DataPtr& p) {
+  return p.get_deleter() == &delete_memory || is_replayed(p);
 }
 
 c10::Allocator* device_allocator() {
@@ -174,14 +174,14 @@ void install_allocators() {
   c10::SetCPUAllocator(cpu_allocator(), 10);
 }
 
-AllocateOnDevice::AllocateOnDevice(c10::DeviceIndex index, bool numbers)
-    : saved_(t_allocate_on), saved_numbers_(t_numbers) {
+AllocateOnDevice::AllocateOnDevice(c10::DeviceIndex index, bool has_cpu_scalars)
+    : saved_(t_allocate_on), saved_has_cpu_scalars_(t_has_cpu_scalars) {
   t_allocate_on = index;
-  t_numbers = numbers;
+  t_has_cpu_scalars = has_cpu_scalars;
 }
 AllocateOnDevice::~AllocateOnDevice() {
   t_allocate_on = saved_;
-  t_numbers = saved_numbers_;
+  t_has_cpu_scalars = saved_has_cpu_scalars_;
 }
 
 c10::DeviceIndex exchange_allocate_on(c10::DeviceIndex index) {
@@ -195,36 +195,36 @@ void set_memory_limit(c10::DeviceIndex index, size_t bytes) {
 }
 void set_memory_fraction(c10::DeviceIndex index, double fraction) {
   TORCH_CHECK(fraction >= 0 && fraction <= 1, "invalid fraction:", fraction, ". Please set within [0, 1].");
-  checked(index).set_fraction(fraction);
+  get_checked_memory(index).set_fraction(fraction);
 }
 double memory_fraction(c10::DeviceIndex index) {
-  return checked(index).fraction();
+  return get_checked_memory(index).fraction();
 }
 Stats memory_stats(c10::DeviceIndex index) {
-  return checked(index).stats();
+  return get_checked_memory(index).stats();
 }
 std::pair<size_t, size_t> memory_in_use(c10::DeviceIndex index) {
-  return checked(index).in_use();
+  return get_checked_memory(index).in_use();
 }
 void reset_peak_stats(c10::DeviceIndex index) {
-  checked(index).reset_peak_stats();
+  get_checked_memory(index).reset_peak_stats();
 }
 void reset_accumulated_stats(c10::DeviceIndex index) {
-  checked(index).reset_accumulated_stats();
+  get_checked_memory(index).reset_accumulated_stats();
 }
 std::pair<size_t, size_t> memory_info(c10::DeviceIndex index) {
   index = resolve(index);
-  check_awaited(index);
+  check_before_wait(index);
   return memory_of(index).info();
 }
 void empty_cache(PoolId pool) {
   for (int i = 0; i < device_count(); i++) memory_of(static_cast<c10::DeviceIndex>(i)).empty_cache(pool);
 }
 std::vector<SegmentInfo> segments(c10::DeviceIndex index, PoolId pool) {
-  return checked(index).snapshot(pool);
+  return get_checked_memory(index).snapshot(pool);
 }
 int64_t memory_rejections(c10::DeviceIndex index) {
-  return checked(index).rejections();
+  return get_checked_memory(index).rejections();
 }
 void set_memory_options(const Options& options) {
   for (int i = 0; i < device_count(); i++) memory_of(static_cast<c10::DeviceIndex>(i)).set_options(options);
@@ -237,12 +237,12 @@ Context context_of_address(const void* pointer) {
   return index < 0 ? nullptr : memory_of(index).context_at(pointer);
 }
 std::vector<TraceEntry> trace(c10::DeviceIndex index) {
-  return checked(index).trace();
+  return get_checked_memory(index).trace();
 }
 void record_history(
-    bool enabled, size_t max_entries, ContextSource source, Keeping keeping, bool clear, uint32_t skipped) {
+    bool enabled, size_t max_entries, ContextSource source, StackRecording stacks, bool clear, uint32_t skipped) {
   g_history.source = source;
-  g_history.keeping = keeping;
+  g_history.stacks = stacks;
   g_history.skipped = skipped;
   g_history.max_entries = std::max<size_t>(1, max_entries);
   g_history.on = enabled;
@@ -261,8 +261,8 @@ void* raw_allocate(c10::DeviceIndex index, size_t bytes, c10::StreamId stream) {
       OutOfMemoryError, bytes <= Options::kNever - kRoundLarge,
       "CUDA out of memory. Tried to allocate more than 1EB memory.");
   stream_state(index, stream);  // throws if there is no such stream
-  void* const made = take(index, bytes, stream)->ptr;
-  report(&Told::trace_gpu_memory_allocation, as_number(made));
+  void* const made = allocate_block(index, bytes, stream)->ptr;
+  report(&TraceVTable::trace_gpu_memory_allocation, to_address(made));
   return made;
 }
 
@@ -270,7 +270,7 @@ void raw_delete(void* pointer) {
   if (!pointer) return;
   // The address may be arbitrary, and another thread may be freeing it: look it up under the device's lock.
   const auto index = device_of_address(pointer);
-  if (index >= 0) report(&Told::trace_gpu_memory_deallocation, as_number(pointer));
+  if (index >= 0) report(&TraceVTable::trace_gpu_memory_deallocation, to_address(pointer));
   TORCH_CHECK(
       index >= 0 && memory_of(index).release_at(static_cast<char*>(pointer)), "invalid device pointer: ", pointer);
 }

@@ -48,7 +48,7 @@ std::vector<TraceEntry> trace(c10::DeviceIndex device);
 // `source` provides the context to attach to what is recorded (may be null). `skipped` has a bit for each action that
 // is not recorded.
 void record_history(
-    bool enabled, size_t max_entries, ContextSource source, Keeping keeping, bool clear, uint32_t skipped);
+    bool enabled, size_t max_entries, ContextSource source, StackRecording stacks, bool clear, uint32_t skipped);
 
 void* raw_allocate(c10::DeviceIndex device, size_t bytes, c10::StreamId stream);
 void raw_delete(void* pointer);
@@ -79,24 +79,24 @@ c10::Allocator* device_allocator();
 c10::Allocator* cpu_allocator();
 c10::DataPtr allocate(size_t bytes, c10::DeviceIndex device);
 // Return whether this memory came from the device's allocator.
-bool is_ours(const c10::DataPtr& pointer);
+bool is_device_memory(const c10::DataPtr& pointer);
 
 // While an object of this class lives, the calling thread's CPU allocations come out of the device's memory. So the
 // results and temporaries of a CPU kernel that implements a device kernel are counted, and its results need no copy.
 //
-// `numbers`: CPU scalars are among the arguments. A CPU kernel converts such a scalar into a one-element temporary,
-// where a GPU passes it by value. Single elements are then allocated on the host, and a result of one element is moved
-// to the device when it is adopted.
+// `has_cpu_scalars`: CPU scalars are among the arguments. A CPU kernel converts such a scalar into a one-element
+// temporary, where a GPU passes it by value. Single elements are then allocated on the host, and a result of one
+// element is moved to the device when it is adopted.
 class AllocateOnDevice {
  public:
-  explicit AllocateOnDevice(c10::DeviceIndex device, bool numbers = false);
+  explicit AllocateOnDevice(c10::DeviceIndex device, bool has_cpu_scalars = false);
   ~AllocateOnDevice();
   AllocateOnDevice(const AllocateOnDevice&) = delete;
   AllocateOnDevice& operator=(const AllocateOnDevice&) = delete;
 
  private:
   c10::DeviceIndex saved_;
-  bool saved_numbers_;
+  bool saved_has_cpu_scalars_;
 };
 
 // Do the same without a scope; -1 selects the host. Return the previous device.

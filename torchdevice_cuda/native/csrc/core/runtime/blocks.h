@@ -48,14 +48,14 @@ struct Block : BlockKey {
   Block* prev = nullptr;  // neighbors in the segment, by address
   Block* next = nullptr;
   c10::DeviceIndex device = 0;
-  bool mapped = true;      // false: addresses of an expandable segment that have no memory
-  bool allocated = false;  // in use by the program
-  bool pending = false;    // freed, but another stream still uses it
-  int64_t aged_at = 0;     // for a free block: its pool's `searches` when it was freed
+  bool mapped = true;           // false: addresses of an expandable segment that have no memory
+  bool allocated = false;       // in use by the program
+  bool pending = false;         // freed, but another stream still uses it
+  int64_t freed_at_search = 0;  // for a free block: its pool's `searches` when it was freed
   ExpandableSegment* expandable = nullptr;
   std::vector<c10::StreamId> used_by;  // streams passed to record_stream()
   // For a block freed in a capture: the captured work of these streams, then of its own stream, at that moment.
-  std::vector<uint64_t> used_until;
+  std::vector<uint64_t> work_at_free;
   Context context;
   Context segment_context;  // first block only: where the segment was allocated
 
@@ -66,8 +66,8 @@ struct Block : BlockKey {
     return !allocated && !pending;
   }
   // Return whether this block can merge with a neighbor, provided that this block is free.
-  bool joins(const Block* neighbour) const {
-    return neighbour != nullptr && neighbour->is_free() && neighbour->mapped == mapped;
+  bool can_merge(const Block* neighbor) const {
+    return neighbor != nullptr && neighbor->is_free() && neighbor->mapped == mapped;
   }
 };
 
@@ -99,15 +99,15 @@ struct Pool {
   int64_t searches = 0;                     // counted while old segments are garbage-collected
 
   void add(Block* b) {
-    b->aged_at = searches;
+    b->freed_at_search = searches;
     free.insert(b);
   }
   // Add a block and reuse the set node of a removed block, if there is one.
-  void add(Block* b, Free::node_type&& place) {
-    if (!place) return add(b);
-    b->aged_at = searches;
-    place.value() = b;
-    free.insert(std::move(place));
+  void add(Block* b, Free::node_type&& node) {
+    if (!node) return add(b);
+    b->freed_at_search = searches;
+    node.value() = b;
+    free.insert(std::move(node));
   }
 };
 

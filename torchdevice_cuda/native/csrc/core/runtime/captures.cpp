@@ -16,11 +16,11 @@ thread_local bool t_in_node = false;
 
 namespace {
 
-struct Words {
+struct CaptureMessage {
   CaptureError error;
   const char *name, *text;
 };
-constexpr Words kWords[] = {
+constexpr CaptureMessage kCaptureMessages[] = {
     {CaptureError::InvalidValue, "cudaErrorInvalidValue", "invalid argument"},
     {CaptureError::IllegalState, "cudaErrorIllegalState", "the operation cannot be performed in the present state"},
     {CaptureError::IllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
@@ -46,24 +46,24 @@ constexpr Words kWords[] = {
 }  // namespace
 
 void throw_capture_error(CaptureError error) {
-  for (const auto& words : kWords) {
-    if (words.error != error) continue;
+  for (const auto& message : kCaptureMessages) {
+    if (message.error != error) continue;
     throw_accelerator_error(
         static_cast<int>(error),
-        std::string("CUDA error: ") + words.text + "\nSearch for `" + words.name +
+        std::string("CUDA error: ") + message.text + "\nSearch for `" + message.name +
             "' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\n"
             "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might "
             "be incorrect.\n"
             "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
             "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n");
   }
-  TORCH_INTERNAL_ASSERT(false, "no words for this error of a capture");
+  TORCH_INTERNAL_ASSERT(false, "unknown capture error ", static_cast<int>(error));
 }
 
 // The captures in progress. Every member function except all() requires the lock.
 struct Captures {
   std::mutex mutex;
-  std::map<CaptureId, std::shared_ptr<Capture>> underway;
+  std::map<CaptureId, std::shared_ptr<Capture>> active;
   CaptureId last = 0;
 
   using Lock = std::unique_lock<std::mutex>;
@@ -77,15 +77,15 @@ struct Captures {
     return find(stream.capture.load(std::memory_order_acquire));
   }
   Capture* find(CaptureId id) const {
-    const auto it = id ? underway.find(id) : underway.end();
-    return it == underway.end() ? nullptr : it->second.get();
+    const auto it = id ? active.find(id) : active.end();
+    return it == active.end() ? nullptr : it->second.get();
   }
   [[noreturn]] static void fail(Capture& capture, CaptureError error) {
-    capture.broken_.store(true);
+    capture.is_invalidated_.store(true);
     throw_capture_error(error);
   }
   // Return whether the capture's mode forbids unsafe calls on the calling thread.
-  static bool minds_this_thread(const Capture& c) {
+  static bool checks_this_thread(const Capture& c) {
     return c.mode_ == CaptureMode::Global ||
         (c.mode_ == CaptureMode::ThreadLocal && c.thread_ == std::this_thread::get_id());
   }
@@ -93,9 +93,9 @@ struct Captures {
   // Invalidate all captures that forbid unsafe calls on the calling thread, and throw if there are any.
   void refuse_this_thread() {
     bool any = false;
-    for (auto& [id, c] : underway) {
-      if (!minds_this_thread(*c)) continue;
-      c->broken_.store(true);
+    for (auto& [id, c] : active) {
+      if (!checks_this_thread(*c)) continue;
+      c->is_invalidated_.store(true);
       any = true;
     }
     if (any) throw_capture_error(CaptureError::Unsupported);
@@ -103,9 +103,9 @@ struct Captures {
 
   void refuse_device(c10::DeviceIndex device) {
     bool any = false;
-    for (auto& [id, c] : underway) {
+    for (auto& [id, c] : active) {
       if (c->origin_->device != device) continue;
-      c->broken_.store(true);
+      c->is_invalidated_.store(true);
       any = true;
     }
     if (any) throw_capture_error(CaptureError::Unsupported);
@@ -126,14 +126,14 @@ struct Captures {
   void begin(const std::shared_ptr<Capture>& c) {
     if (of(*c->origin_)) throw_capture_error(CaptureError::IllegalState);
     c->id_ = ++last;
-    underway.emplace(c->id_, c);
+    active.emplace(c->id_, c);
     c->streams_[c->origin_];
     c->origin_->capture.store(c->id_, std::memory_order_release);
     g_captures.fetch_add(1);
   }
 
   void end(Capture& c) {
-    const bool broken = c.broken();
+    const bool is_invalidated = c.is_invalidated();
     const bool elsewhere = c.mode_ != CaptureMode::Relaxed && c.thread_ != std::this_thread::get_id();
     auto& end = c.streams_[c.origin_];
     bool joined = true;
@@ -143,8 +143,8 @@ struct Captures {
       if (stream != c.origin_ && done != clock.end()) joined = joined && end[stream] >= done->second;
     }
     g_captures.fetch_sub(1);
-    const auto kept = underway.extract(c.id_);
-    if (broken) throw_capture_error(CaptureError::Invalidated);
+    const auto kept = active.extract(c.id_);
+    if (is_invalidated) throw_capture_error(CaptureError::Invalidated);
     if (!joined) throw_capture_error(CaptureError::Unjoined);
     if (elsewhere) throw_capture_error(CaptureError::WrongThread);
   }
@@ -155,7 +155,7 @@ struct Captures {
 
   void record(EventState& event, const StreamState& stream) {
     Capture* c = of(stream);
-    if (c && c->broken()) throw_capture_error(CaptureError::Invalidated);
+    if (c && c->is_invalidated()) throw_capture_error(CaptureError::Invalidated);
     event.capture.store(c ? c->id_ : 0);
     if (c) c->events_[&event] = c->streams_[const_cast<StreamState*>(&stream)];
   }
@@ -164,12 +164,12 @@ struct Captures {
     Capture* const theirs = find(event.capture.load());
     Capture* const ours = of(stream);
     for (Capture* c : {ours, theirs})
-      if (c && c->broken()) throw_capture_error(CaptureError::Invalidated);
+      if (c && c->is_invalidated()) throw_capture_error(CaptureError::Invalidated);
     if (ours && event.capture.load() == 0) fail(*ours, CaptureError::Isolation);
     if (!theirs && event.capture.load() != 0) throw_capture_error(CaptureError::InvalidValue);
     if (!theirs) return;
     if (ours && ours != theirs) {
-      theirs->broken_.store(true);
+      theirs->is_invalidated_.store(true);
       fail(*ours, CaptureError::Merge);
     }
     merge(theirs->streams_[&stream], theirs->events_[&event]);
@@ -192,8 +192,8 @@ void end_capture(Capture& capture) {
 std::shared_ptr<Capture> find_capture(CaptureId id) {
   auto& all = Captures::all();
   const Captures::Lock lock(all.mutex);
-  const auto it = all.underway.find(id);
-  return it == all.underway.end() ? nullptr : it->second;
+  const auto it = all.active.find(id);
+  return it == all.active.end() ? nullptr : it->second;
 }
 
 std::shared_ptr<Capture> capture_of(const StreamState& stream) {
@@ -203,14 +203,14 @@ std::shared_ptr<Capture> capture_of(const StreamState& stream) {
 
 std::shared_ptr<Capture> current_capture(c10::DeviceIndex device) {
   auto found = capture_of(stream_state(device, current_stream(device)));
-  if (found && found->broken()) throw_capture_error(CaptureError::Invalidated);
+  if (found && found->is_invalidated()) throw_capture_error(CaptureError::Invalidated);
   return found;
 }
 
 int capture_status(const StreamState& stream) {
   const auto found = capture_of(stream);
   if (!found) return 0;
-  return found->broken() ? 2 : 1;
+  return found->is_invalidated() ? 2 : 1;
 }
 
 void count_work(Capture& capture, const StreamState& stream) {
@@ -226,7 +226,7 @@ uint64_t captured_work(const StreamState& stream) {
   return c ? Captures::done(*c, stream, stream) : 0;
 }
 
-bool comes_behind(const StreamState& stream, const StreamState& other, uint64_t work) {
+bool comes_after(const StreamState& stream, const StreamState& other, uint64_t work) {
   auto& all = Captures::all();
   const Captures::Lock lock(all.mutex);
   Capture* c = all.of(stream);
@@ -234,25 +234,25 @@ bool comes_behind(const StreamState& stream, const StreamState& other, uint64_t 
 }
 
 void refuse_waiting_for(const StreamState& stream) {
-  if (!captures_underway()) return;
+  if (!has_captures()) return;
   auto& all = Captures::all();
   const Captures::Lock lock(all.mutex);
   Capture* c = all.of(stream);
-  if (c && c->broken()) throw_capture_error(CaptureError::Invalidated);
+  if (c && c->is_invalidated()) throw_capture_error(CaptureError::Invalidated);
   if (c) Captures::fail(*c, CaptureError::Unsupported);
   all.refuse_this_thread();
 }
 
 void refuse_waiting_for_device(c10::DeviceIndex device) {
-  if (!captures_underway()) return;
+  if (!has_captures()) return;
   auto& all = Captures::all();
   const Captures::Lock lock(all.mutex);
   all.refuse_device(device);
 }
 
-void refuse_asking(const EventState& event) {
+void refuse_event_query(const EventState& event) {
   const auto id = event.capture.load(std::memory_order_acquire);
-  if (!captures_underway() && !id) return;
+  if (!has_captures() && !id) return;
   auto& all = Captures::all();
   const Captures::Lock lock(all.mutex);
   if (Capture* c = all.find(id)) Captures::fail(*c, CaptureError::CapturedEvent);
@@ -261,14 +261,14 @@ void refuse_asking(const EventState& event) {
 }
 
 void refuse_unsafe_call() {
-  if (!captures_underway()) return;
+  if (!has_captures()) return;
   auto& all = Captures::all();
   const Captures::Lock lock(all.mutex);
   all.refuse_this_thread();
 }
 
-void refuse_unsafe_call_beside(const StreamState& stream) {
-  if (captures_underway() && !stream.capture.load(std::memory_order_acquire)) refuse_unsafe_call();
+void refuse_unsafe_call_unless_capturing(const StreamState& stream) {
+  if (has_captures() && !stream.capture.load(std::memory_order_acquire)) refuse_unsafe_call();
 }
 
 void refuse_pageable_copy() {
@@ -279,7 +279,7 @@ void refuse_pageable_copy() {
 }
 
 void refuse_in_capture(c10::DeviceIndex device, const char* what) {
-  if (!captures_underway()) return;
+  if (!has_captures()) return;
   const int status = capture_status(stream_state(device, current_stream(device)));
   TORCH_CHECK(
       status == 0, what,
@@ -301,7 +301,7 @@ void wait_captured(const EventState& event, StreamState& stream) {
 }
 
 bool record_sleep(c10::DeviceIndex device, int64_t cycles) {
-  if (!captures_underway()) return false;
+  if (!has_captures()) return false;
   device = resolve(device);
   const auto capture = current_capture(device);
   if (!capture) return false;
@@ -310,7 +310,7 @@ bool record_sleep(c10::DeviceIndex device, int64_t cycles) {
 }
 
 bool record_event(const std::shared_ptr<EventState>& event, const StreamState& stream, bool waits) {
-  if (!captures_underway()) return false;
+  if (!has_captures()) return false;
   const auto capture = capture_of(stream);
   if (!capture) return false;
   const auto index = stream.device;

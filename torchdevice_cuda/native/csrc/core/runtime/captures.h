@@ -58,8 +58,8 @@ class Capture {
   const StreamState& origin() const {
     return *origin_;
   }
-  bool broken() const {
-    return broken_.load(std::memory_order_relaxed);
+  bool is_invalidated() const {
+    return is_invalidated_.load(std::memory_order_relaxed);
   }
 
  private:
@@ -71,13 +71,13 @@ class Capture {
   CaptureMode mode_;
   std::thread::id thread_;
   CaptureId id_ = 0;
-  std::atomic<bool> broken_{false};
+  std::atomic<bool> is_invalidated_{false};
   std::map<StreamState*, Clock> streams_;
   std::unordered_map<const EventState*, Clock> events_;
 };
 
 extern std::atomic<int> g_captures;
-inline bool captures_underway() {
+inline bool has_captures() {
   return C10_UNLIKELY(g_captures.load(std::memory_order_relaxed) != 0);
 }
 
@@ -97,7 +97,7 @@ struct InNode {
 
 // Return whether a call must check if its stream is being captured.
 inline bool may_be_captured() {
-  return captures_underway() && !t_in_node;
+  return has_captures() && !t_in_node;
 }
 
 void begin_capture(const std::shared_ptr<Capture>& capture);
@@ -118,18 +118,18 @@ void count_work(Capture& capture, const StreamState& stream);
 uint64_t captured_work(const StreamState& stream);
 // Return whether the next work on `stream` comes after this much work of `other` in the same capture. False if `other`
 // is not part of that capture: the order is then unknown.
-bool comes_behind(const StreamState& stream, const StreamState& other, uint64_t work);
+bool comes_after(const StreamState& stream, const StreamState& other, uint64_t work);
 
 // ---- refused calls -------------------------------------------------------------------------------------------------
 
 // Unless noted, each of these functions invalidates the captures that the call affects, and throws if there are any.
 void refuse_waiting_for(const StreamState& stream);
 void refuse_waiting_for_device(c10::DeviceIndex device);
-void refuse_asking(const EventState& event);
+void refuse_event_query(const EventState& event);
 // Refuse a call that CUDA forbids on the threads that the capture mode names: it queries the driver or synchronizes.
 void refuse_unsafe_call();
 // Refuse such a call unless the stream is capturing: an allocation is allowed there and belongs to the capture.
-void refuse_unsafe_call_beside(const StreamState& stream);
+void refuse_unsafe_call_unless_capturing(const StreamState& stream);
 // Refuse a copy from or to pageable host memory, whose address may change before a replay.
 [[noreturn]] void refuse_pageable_copy();
 // Throw if the current stream is capturing; `what` names a function that cannot be captured. The capture stays valid.

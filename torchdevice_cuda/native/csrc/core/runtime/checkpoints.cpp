@@ -13,16 +13,16 @@ namespace hostdevice {
 PoolCheckpoint DeviceMemory::checkpoint(PoolId id) {
   const Context context = context_of_event();
   const std::lock_guard<std::mutex> lock(mutex_);
-  settle_pending(context);
+  return_idle_blocks(context);
   TORCH_CHECK(private_.count(id), "Could not find pool of id");
   PoolCheckpoint out{index_, id, {}};
   for (const auto& s : segments_) {
     if (!s.second->pool || id_of(s.second->pool) != id) continue;
-    PoolCheckpoint::Segment pieces;
-    for (const Block* b = s.second; b; b = b->next) pieces.push_back({b->ptr, b->size, b->allocated, b->mapped});
+    PoolCheckpoint::Segment states;
+    for (const Block* b = s.second; b; b = b->next) states.push_back({b->ptr, b->size, b->allocated, b->mapped});
     // Drop trailing addresses without memory: there may be fewer of them at the restore.
-    while (!pieces.empty() && !pieces.back().mapped) pieces.pop_back();
-    if (!pieces.empty()) out.segments.push_back(std::move(pieces));
+    while (!states.empty() && !states.back().mapped) states.pop_back();
+    if (!states.empty()) out.segments.push_back(std::move(states));
   }
   return out;
 }
@@ -31,11 +31,11 @@ Restored DeviceMemory::restore(const PoolCheckpoint& checkpoint, size_t most) {
   const Context context = context_of_event();
   const std::lock_guard<std::mutex> lock(mutex_);
   TORCH_CHECK(private_.count(checkpoint.pool), "Could not find private pool id");
-  settle_pending(context);
+  return_idle_blocks(context);
   std::unordered_set<const char*> again;
   for (const auto& segment : checkpoint.segments)
-    for (const auto& piece : segment)
-      if (piece.allocated) again.insert(piece.ptr);
+    for (const auto& state : segment)
+      if (state.allocated) again.insert(state.ptr);
   Restored done;
   std::vector<Block*> allocated;
   size_t gone = 0;
@@ -52,7 +52,7 @@ Restored DeviceMemory::restore(const PoolCheckpoint& checkpoint, size_t most) {
     // Free the block at once: nothing reports when the other streams are done with it.
     b->used_by.clear();
     done.freed.push_back(b->ptr);
-    take_back(b, context);
+    mark_freed(b, context);
   }
   for (const auto& segment : checkpoint.segments) restore_segment(segment, context, done);
   return done;
@@ -65,24 +65,24 @@ void DeviceMemory::restore_segment(const PoolCheckpoint::Segment& segment, const
   // Allocate all blocks first, so that no free block merges with its neighbor; then free those that were free.
   std::vector<Block*> blocks;
   Block* b = found->second;
-  for (const auto& piece : segment) {
+  for (const auto& state : segment) {
     TORCH_CHECK(
-        b && b->is_free() && b->ptr == piece.ptr && b->mapped == piece.mapped && b->size >= piece.size,
-        "the memory at ", static_cast<void*>(piece.ptr), " is no longer what it was when the pool was checkpointed");
-    if (piece.mapped) {
-      hand_out(b, piece.size, piece.size, b->size > piece.size, b->pool->free.extract(b), context);
+        b && b->is_free() && b->ptr == state.ptr && b->mapped == state.mapped && b->size >= state.size,
+        "the memory at ", static_cast<void*>(state.ptr), " is no longer what it was when the pool was checkpointed");
+    if (state.mapped) {
+      mark_allocated(b, state.size, state.size, b->size > state.size, b->pool->free.extract(b), context);
       blocks.push_back(b);
     }
     b = b->next;
   }
   size_t next = 0;
-  for (const auto& piece : segment) {
-    if (!piece.mapped) continue;
+  for (const auto& state : segment) {
+    if (!state.mapped) continue;
     Block* const made = blocks[next++];
-    if (piece.allocated)
+    if (state.allocated)
       done.created.push_back(made->ptr);
     else
-      take_back(made, context);
+      mark_freed(made, context);
   }
 }
 
@@ -98,7 +98,7 @@ void restore_pool(
   const std::unordered_set<const void*> freed(done.freed.begin(), done.freed.end());
   const auto free_memory = device_allocator()->raw_deleter();
   for (auto* storage : ended) {
-    TORCH_CHECK(freed.count(storage->data_ptr().get()), "a stale storage is not of the pool that is restored");
+    TORCH_CHECK(freed.count(storage->data_ptr().get()), "a stale storage does not belong to the restored pool");
     TORCH_CHECK(
         storage->_mutable_data_ptr_no_checks().compare_exchange_deleter(free_memory, &c10::detail::deleteNothing),
         "Unexpected deleter function on storage, could not swap function");
@@ -117,7 +117,7 @@ bool owns_device_memory(const c10::StorageImpl* storage) {
   return storage->data_ptr().get_deleter() == device_allocator()->raw_deleter();
 }
 
-void free_under(c10::StorageImpl* storage) {
+void free_storage_memory(c10::StorageImpl* storage) {
   auto& data = storage->_mutable_data_ptr_no_checks();
   TORCH_CHECK(
       data.compare_exchange_deleter(device_allocator()->raw_deleter(), &c10::detail::deleteNothing),

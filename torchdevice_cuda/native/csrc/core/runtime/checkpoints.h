@@ -17,13 +17,13 @@
 namespace hostdevice {
 
 struct PoolCheckpoint {
-  struct Piece {
+  struct BlockState {
     char* ptr;
     size_t size;
     bool allocated;
     bool mapped;
   };
-  using Segment = std::vector<Piece>;
+  using Segment = std::vector<BlockState>;
 
   c10::DeviceIndex device;
   PoolId pool;
@@ -45,6 +45,6 @@ void restore_pool(
 // Return whether the storage frees memory of this allocator.
 bool owns_device_memory(const c10::StorageImpl* storage);
 // Free the memory of a storage, which keeps its pointer.
-void free_under(c10::StorageImpl* storage);
+void free_storage_memory(c10::StorageImpl* storage);
 
 }  // namespace hostdevice

@@ -16,9 +16,9 @@ std::atomic<bool> g_used{false};
 std::atomic<uint64_t> g_contexts{0};
 
 // Read CUDA_LAUNCH_BLOCKING like CUDA: any value except an empty one and 0 enables it.
-bool launches_wait() {
-  const char* said = std::getenv("CUDA_LAUNCH_BLOCKING");
-  return said && *said && std::strcmp(said, "0") != 0;
+bool is_launch_blocking() {
+  const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
+  return value && *value && std::strcmp(value, "0") != 0;
 }
 
 void throw_cuda_error(int code, const std::string& what) {
@@ -28,7 +28,7 @@ void throw_cuda_error(int code, const std::string& what) {
       "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n";
   throw_accelerator_error(
       code,
-      "CUDA error: " + what + "\n" + (launches_wait() ? "" : kLate) +
+      "CUDA error: " + what + "\n" + (is_launch_blocking() ? "" : kLate) +
           "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n");
 }
 

@@ -57,7 +57,7 @@ extern thread_local c10::DeviceIndex t_current_device;
 // Throw an error of CUDA's runtime with CUDA's message, followed by the hints that torch appends.
 [[noreturn]] void throw_cuda_error(int code, const std::string& what);
 // Return whether CUDA waits for every kernel (CUDA_LAUNCH_BLOCKING).
-bool launches_wait();
+bool is_launch_blocking();
 [[noreturn]] void throw_invalid_ordinal();
 [[noreturn]] void throw_bad_fork();
 

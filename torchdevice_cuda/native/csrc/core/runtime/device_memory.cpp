@@ -31,21 +31,21 @@ DeviceMemory& memory_of(c10::DeviceIndex index) {
 
 Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
   Context context = context_of_event();
-  if (is_counted()) allocating_at(DeviceWork::site());
+  if (is_counted()) set_allocation_site(DeviceWork::site());
   Lock lock(mutex_);
-  if (C10_UNLIKELY(!pending_.empty())) settle_pending(context, stream);
+  if (C10_UNLIKELY(!pending_.empty())) return_idle_blocks(context, stream);
   const size_t size = options_.round(bytes);
-  Pool::Free::node_type place;  // set node of the block that is taken; the remainder reuses it
+  Pool::Free::node_type node;  // set node of the block that is taken; the remainder reuses it
   Pool& wanted = pool_for(size, stream);
-  Block* b = take_free(wanted, size, stream, place);
+  Block* b = take_free(wanted, size, stream, node);
   if (C10_UNLIKELY(!b && g_in_limbo.load(std::memory_order_relaxed) != 0)) {
     lock.unlock();  // the release of returned memory takes this lock
     if (collect_sent()) return allocate(bytes, stream);
     lock.lock();
   }
-  if (C10_UNLIKELY(!b)) b = take_anew(wanted, size, bytes, stream, place, lock, context);
+  if (C10_UNLIKELY(!b)) b = allocate_new(wanted, size, bytes, stream, node, lock, context);
 
-  hand_out(b, size, bytes, splits(b, size), std::move(place), std::move(context));
+  mark_allocated(b, size, bytes, should_split(b, size), std::move(node), std::move(context));
   const size_t n = b->size;
   const size_t all_allocated = allocated(), all_reserved = reserved();
   lock.unlock();
@@ -53,15 +53,15 @@ Block* DeviceMemory::allocate(size_t bytes, c10::StreamId stream) {
   return b;
 }
 
-void DeviceMemory::hand_out(
-    Block* b, size_t size, size_t bytes, bool split, Pool::Free::node_type&& place, Context context) {
+void DeviceMemory::mark_allocated(
+    Block* b, size_t size, size_t bytes, bool split, Pool::Free::node_type&& node, Context context) {
   Pool& pool = *b->pool;
   const bool was_split = b->is_split(), counted = !b->expandable;
   if (split) {
     Block* rest = split_block(b, size);
     const size_t left = rest->size;
     if (C10_UNLIKELY(b->segment_context != nullptr)) rest->segment_context = std::move(b->segment_context);  // as CUDA
-    pool.add(rest, std::move(place));
+    pool.add(rest, std::move(node));
     if (C10_LIKELY(counted)) {
       count(pool, [&](StatKind k) {
         if (was_split) {
@@ -93,7 +93,7 @@ void DeviceMemory::hand_out(
   if (is_counted()) count_memory(index_, b->ptr, static_cast<int64_t>(n), static_cast<int64_t>(allocated()));
   if (history_enabled()) {
     b->context = context;
-    note(Action::Alloc, reinterpret_cast<uintptr_t>(b->ptr), bytes, b->stream, &pool, std::move(context));
+    trace_event(Action::Alloc, reinterpret_cast<uintptr_t>(b->ptr), bytes, b->stream, &pool, std::move(context));
   }
 }
 
@@ -116,12 +116,12 @@ Block* DeviceMemory::split_block(Block* b, size_t size) {
 }
 
 bool DeviceMemory::has_room(size_t size) {
-  return limits_.allows(reserved() + uncached_, size) && host_gives(size);
+  return limits_.allows(reserved() + uncached_, size) && can_reserve_host(size);
 }
 
 Block* DeviceMemory::new_segment(
     Pool& pool, size_t size, size_t wanted, c10::StreamId stream, bool retry, const Context& context) {
-  refuse_unsafe_call_beside(stream_state(index_, stream));
+  refuse_unsafe_call_unless_capturing(stream_state(index_, stream));
   if (retry) stats_.num_alloc_retries++;
   if (options_.expandable)
     return limits_.allows(reserved() + uncached_, size) ? grow(pool, wanted, stream, context) : nullptr;
@@ -133,7 +133,7 @@ Block* DeviceMemory::new_segment(
     unmap_segment(p, size);
     return nullptr;
   }
-  promise(p, size);
+  record_reserved(p, size);
   Block* b = make_block();
   b->ptr = p;
   b->size = size;
@@ -150,7 +150,7 @@ Block* DeviceMemory::new_segment(
   publish_held(index_, reserved() + uncached_);
   if (size >= options_.max_split) stats_.oversize_segments.increase(1);
   stats_.num_device_alloc++;
-  note(Action::SegmentAlloc, reinterpret_cast<uintptr_t>(p), size, stream, &pool, context);
+  trace_event(Action::SegmentAlloc, reinterpret_cast<uintptr_t>(p), size, stream, &pool, context);
   return b;
 }
 
@@ -164,23 +164,23 @@ void DeviceMemory::merge_next(Block* b) {
 
 void DeviceMemory::return_to_pool(Block* b, const Context& context) {
   Pool& pool = *b->pool;
-  note(
+  trace_event(
       Action::FreeCompleted, reinterpret_cast<uintptr_t>(b->ptr), b->requested, b->stream, &pool,
       context ? context : b->context);
   b->context.reset();
   const size_t n = b->size, requested = b->requested;
   b->allocated = b->pending = false;
   int64_t split_blocks = 0, split_bytes = 0;
-  Pool::Free::node_type place;  // set node of a block that is merged away; the merged block reuses it
-  if (b->joins(b->next)) {
-    place = pool.free.extract(b->next);
+  Pool::Free::node_type node;  // set node of a block that is merged away; the merged block reuses it
+  if (b->can_merge(b->next)) {
+    node = pool.free.extract(b->next);
     split_blocks--;
     split_bytes -= static_cast<int64_t>(b->next->size);
     merge_next(b);
   }
-  if (b->joins(b->prev)) {
+  if (b->can_merge(b->prev)) {
     Block* p = b->prev;
-    place = pool.free.extract(p);
+    node = pool.free.extract(p);
     split_blocks--;
     split_bytes -= static_cast<int64_t>(p->size);
     merge_next(p);
@@ -194,7 +194,7 @@ void DeviceMemory::return_to_pool(Block* b, const Context& context) {
   // Whole pages of an expandable segment can always be unmapped, so that its free blocks do not count as inactive
   // split.
   if (C10_UNLIKELY(b->expandable != nullptr)) split_blocks = split_bytes = 0;
-  pool.add(b, std::move(place));
+  pool.add(b, std::move(node));
   count(pool, [&](StatKind k) {
     auto apply = [](Stat& s, int64_t v) {
       if (v > 0) s.increase(static_cast<size_t>(v));
@@ -214,27 +214,27 @@ bool DeviceMemory::takes_part(c10::StreamId stream, uint64_t capture) const {
 
 bool DeviceMemory::is_busy(const Block* b) const {
   // It is unknown what a stream does when the graph is replayed, so CUDA waits for the end of the capture.
-  if (!b->used_by.empty() && captures_underway()) return true;
+  if (!b->used_by.empty() && has_captures()) return true;
   for (const auto stream : b->used_by)
     if (!stream_idle(stream_state(index_, stream))) return true;
   return false;
 }
 
-bool DeviceMemory::is_behind(const Block* b, c10::StreamId stream) const {
-  if (b->used_until.size() != b->used_by.size() + 1) return false;
+bool DeviceMemory::comes_after_uses(const Block* b, c10::StreamId stream) const {
+  if (b->work_at_free.size() != b->used_by.size() + 1) return false;
   const auto& next = stream_state(index_, stream);
-  const auto behind = [&](c10::StreamId other, uint64_t work) {
-    return comes_behind(next, stream_state(index_, other), work);
+  const auto comes_after_work = [&](c10::StreamId other, uint64_t work) {
+    return comes_after(next, stream_state(index_, other), work);
   };
   for (size_t i = 0; i < b->used_by.size(); i++)
-    if (!behind(b->used_by[i], b->used_until[i])) return false;
-  return behind(b->stream, b->used_until.back());
+    if (!comes_after_work(b->used_by[i], b->work_at_free[i])) return false;
+  return comes_after_work(b->stream, b->work_at_free.back());
 }
 
 void DeviceMemory::release(Block* b) {
   const Context context = context_of_free();
   Lock lock(mutex_);
-  give_back(b, context, lock);
+  free_block(b, context, lock);
 }
 
 bool DeviceMemory::release_at(char* address) {
@@ -242,21 +242,21 @@ bool DeviceMemory::release_at(char* address) {
   Lock lock(mutex_);
   Block* b = segment_at(address) ? addresses().block(address) : nullptr;
   if (!b || b->ptr != address || !b->allocated) return false;
-  give_back(b, context, lock);
+  free_block(b, context, lock);
   return true;
 }
 
-void DeviceMemory::give_back(Block* b, const Context& context, Lock& lock) {
+void DeviceMemory::free_block(Block* b, const Context& context, Lock& lock) {
   if (C10_UNLIKELY(!b->pool)) return release_uncached(b);
   char* const ptr = b->ptr;
   const size_t n = b->size;
-  take_back(b, context);
+  mark_freed(b, context);
   const size_t all_allocated = allocated(), all_reserved = reserved();
   lock.unlock();
   c10::reportMemoryUsageToProfiler(ptr, -static_cast<int64_t>(n), all_allocated, all_reserved, device(index_));
 }
 
-void DeviceMemory::take_back(Block* b, const Context& context) {
+void DeviceMemory::mark_freed(Block* b, const Context& context) {
   const size_t n = b->size;
   Pool& pool = *b->pool;
   count(pool, [&](StatKind k) {
@@ -265,17 +265,17 @@ void DeviceMemory::take_back(Block* b, const Context& context) {
   });
   if (C10_UNLIKELY(n >= options_.max_split)) stats_.oversize_allocations.decrease(1);
   if (is_counted()) count_memory(index_, b->ptr, -static_cast<int64_t>(n), static_cast<int64_t>(allocated()));
-  note(
+  trace_event(
       Action::FreeRequested, reinterpret_cast<uintptr_t>(b->ptr), b->requested, b->stream, &pool,
       context ? context : b->context);
   if (C10_UNLIKELY(is_busy(b))) {
     b->allocated = false;
     b->pending = true;
     pending_.push_back(b);
-    if (options_.reuses_in_capture && captures_underway()) {
-      b->used_until.clear();
-      for (const auto stream : b->used_by) b->used_until.push_back(captured_work(stream_state(index_, stream)));
-      b->used_until.push_back(captured_work(stream_state(index_, b->stream)));
+    if (options_.reuses_in_capture && has_captures()) {
+      b->work_at_free.clear();
+      for (const auto stream : b->used_by) b->work_at_free.push_back(captured_work(stream_state(index_, stream)));
+      b->work_at_free.push_back(captured_work(stream_state(index_, b->stream)));
     }
   } else {
     b->used_by.clear();

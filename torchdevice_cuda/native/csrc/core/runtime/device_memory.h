@@ -29,7 +29,7 @@ namespace hostdevice {
 
 // A block in memory that other processes can map.
 struct SharedBlock {
-  Piece segment;
+  SharedRange segment;
   size_t offset;
 };
 
@@ -134,33 +134,33 @@ class DeviceMemory {
     return small ? small_ : large_;
   }
   bool takes_part(c10::StreamId stream, uint64_t capture) const;
-  // Take a free block; return null if there is none. `place` receives the block's set node, for a remainder to reuse.
-  Block* take_free(Pool& pool, size_t size, c10::StreamId stream, Pool::Free::node_type& place) {
-    if (C10_UNLIKELY(collects())) pool.searches++;
+  // Take a free block; return null if there is none. `node` receives the block's set node, for a remainder to reuse.
+  Block* take_free(Pool& pool, size_t size, c10::StreamId stream, Pool::Free::node_type& node) {
+    if (C10_UNLIKELY(is_garbage_collecting())) pool.searches++;
     const BlockKey key{nullptr, size, 0, stream};
     auto it = pool.free.lower_bound(&key);
     if (it == pool.free.end() || (*it)->stream != stream) return nullptr;
     if (C10_UNLIKELY(!is_plain_)) {
-      it = chosen(pool, it, size);
+      it = choose_free_block(pool, it, size);
       if (it == pool.free.end()) return nullptr;
     }
     Block* b = *it;
-    place = pool.free.extract(it);
+    node = pool.free.extract(it);
     return b;
   }
   // Choose among the free blocks from `it` on; return the end if none fits.
-  Pool::Free::iterator chosen(Pool& pool, Pool::Free::iterator it, size_t size) const;
+  Pool::Free::iterator choose_free_block(Pool& pool, Pool::Free::iterator it, size_t size) const;
   // Get a block from elsewhere: new memory, another pool, or memory freed for it. Throw if there is none.
-  Block* take_anew(
-      Pool& pool, size_t size, size_t bytes, c10::StreamId stream, Pool::Free::node_type& place, Lock& lock,
+  Block* allocate_new(
+      Pool& pool, size_t size, size_t bytes, c10::StreamId stream, Pool::Free::node_type& node, Lock& lock,
       const Context& context);
   // Take a free block of another pool whose owner allows that (use_on_oom).
-  Block* take_from_others(const Pool& pool, size_t size, c10::StreamId stream, Pool::Free::node_type& place);
+  Block* take_from_oom_pools(const Pool& pool, size_t size, c10::StreamId stream, Pool::Free::node_type& node);
   Block* new_segment(Pool& pool, size_t size, size_t wanted, c10::StreamId stream, bool retry, const Context& context);
   // Return whether this process may reserve so much more on the device, and the machine has it.
   bool has_room(size_t size);
   bool is_rejected(size_t size) const;
-  bool splits(const Block* b, size_t size) const {
+  bool should_split(const Block* b, size_t size) const {
     if (C10_UNLIKELY(b->pool->owner && b->pool->owner->no_split)) return false;
     const size_t left = b->size - size;
     if (b->pool->small || options_.expandable) return left >= kMinBlock;
@@ -168,39 +168,39 @@ class DeviceMemory {
   }
   // Split off the part beyond `size` and return it as a free block.
   Block* split_block(Block* b, size_t size);
-  // Expandable segments. expandable_room() finds or reserves addresses. grow() returns a block of this size.
+  // Expandable segments. reserve_addresses() finds or reserves addresses. grow() returns a block of this size.
   // map_block() maps memory at the start of a block and merges it with free neighbors. unmap_block() unmaps the whole
   // pages of a free block.
-  Block* expandable_room(Pool& pool, size_t size, c10::StreamId stream);
+  Block* reserve_addresses(Pool& pool, size_t size, c10::StreamId stream);
   Block* grow(Pool& pool, size_t size, c10::StreamId stream, const Context& context);
   Block* map_block(Block* b, size_t wanted, const Context& context);
   void unmap_block(Block* b, const Context& context);
   // Mark a block (or a part of it) that is in no free set as allocated; and free it again.
-  void hand_out(Block* b, size_t size, size_t bytes, bool split, Pool::Free::node_type&& place, Context context);
-  void take_back(Block* b, const Context& context);
-  void give_back(Block* b, const Context& context, Lock& lock);  // unlocks `lock`
+  void mark_allocated(Block* b, size_t size, size_t bytes, bool split, Pool::Free::node_type&& node, Context context);
+  void mark_freed(Block* b, const Context& context);
+  void free_block(Block* b, const Context& context, Lock& lock);  // unlocks `lock`
   // Restore the blocks of a segment, and add the allocated ones to `done`.
   void restore_segment(const PoolCheckpoint::Segment& segment, const Context& context, Restored& done);
   const AddressTable::Segment* segment_at(const void* address) const;
   bool move_to_shared(AddressTable::Segment& segment);
-  PrivatePool& retained(PoolId id);
+  PrivatePool& get_or_create_pool(PoolId id);
   // Merge the next block into `b`. That block is in no free set.
   void merge_next(Block* b);
   void return_to_pool(Block* b, const Context& context);
   // Return whether another stream than the block's own still has work that uses the block.
   bool is_busy(const Block* b) const;
   // Return whether the next work on a capturing stream comes after all work that uses the block.
-  bool is_behind(const Block* b, c10::StreamId stream) const;
-  // Return pending blocks that no stream uses any more to their pools. `behind`: the stream that allocates; blocks that
-  // it may reuse within its capture are returned, too.
-  void settle_pending(const Context& context, std::optional<c10::StreamId> behind = {});
+  bool comes_after_uses(const Block* b, c10::StreamId stream) const;
+  // Return pending blocks that no stream uses any more to their pools. `allocating`: the stream that allocates; blocks
+  // that it may reuse within its capture are returned, too.
+  void return_idle_blocks(const Context& context, std::optional<c10::StreamId> allocating = {});
   // Wait for the streams that use pending blocks, of one pool or of all.
   void wait_for_pending(const Context& context, PoolId pool);
   // Return whether garbage collection of unused segments is on.
-  bool collects() const {
-    return options_.collect_above > 0 && limits_.is_reduced();
+  bool is_garbage_collecting() const {
+    return options_.garbage_collection_threshold > 0 && limits_.is_reduced();
   }
-  void collect(const Context& context);
+  void garbage_collect(const Context& context);
   // Release segments of unsplit oversize blocks, as many as the request needs.
   bool release_oversize_blocks(Pool& pool, size_t size, c10::StreamId stream, const Context& context);
   void release_cached(PoolId pool, const Context& context);
@@ -228,15 +228,17 @@ class DeviceMemory {
     *b = Block{};
     spare_.push_back(b);
   }
-  void note(Action action, uintptr_t address, size_t size, c10::StreamId stream, const Pool* pool, Context context) {
+  void trace_event(
+      Action action, uintptr_t address, size_t size, c10::StreamId stream, const Pool* pool, Context context) {
     if (C10_LIKELY(!history_enabled())) return;
-    note_of(action, address, size, stream, id_of(pool), std::move(context));
+    add_trace_entry(action, address, size, stream, id_of(pool), std::move(context));
   }
-  void note_of(Action action, uintptr_t address, size_t size, c10::StreamId stream, PoolId pool, Context context) {
+  void add_trace_entry(
+      Action action, uintptr_t address, size_t size, c10::StreamId stream, PoolId pool, Context context) {
     trace_.add({action, address, size, stream, 0, pool, std::move(context), {}, {}});
   }
   // Add a block to a segment's snapshot; return how many of its bytes are active.
-  static size_t shown(const Block& b, SegmentInfo& in);
+  static size_t add_to_snapshot(const Block& b, SegmentInfo& in);
   static PoolId id_of(const Pool* pool) {
     return pool && pool->owner ? pool->owner->id : PoolId{0, 0};
   }

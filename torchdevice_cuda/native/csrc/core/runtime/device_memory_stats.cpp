@@ -49,7 +49,7 @@ void DeviceMemory::set_options(const Options& options) {
   if (!configured_) stats_.max_split_size = static_cast<int64_t>(options.max_split);
   configured_ = true;
   options_ = options;
-  options_.settle();
+  options_.update_rounding();
   // Blocks of expandable segments remain when the option is turned off.
   is_plain_ = is_plain_ && options_.is_plain();
 }
@@ -103,14 +103,14 @@ std::vector<SegmentInfo> DeviceMemory::snapshot(PoolId only) {
         info.context = b->segment_context;
         out.push_back(std::move(info));
       }
-      if (b->mapped) active += shown(*b, out.back());
+      if (b->mapped) active += add_to_snapshot(*b, out.back());
     }
   }
-  if (history_enabled()) note_of(Action::Snapshot, 0, active, 0, only, nullptr);
+  if (history_enabled()) add_trace_entry(Action::Snapshot, 0, active, 0, only, nullptr);
   return out;
 }
 
-size_t DeviceMemory::shown(const Block& b, SegmentInfo& in) {
+size_t DeviceMemory::add_to_snapshot(const Block& b, SegmentInfo& in) {
   BlockInfo info;
   info.address = reinterpret_cast<uintptr_t>(b.ptr);
   info.size = b.size;
@@ -166,7 +166,7 @@ std::optional<std::pair<void*, size_t>> DeviceMemory::block_near(const void* add
 
 // ---- private pools ------------------------------------------------------------------------------------------------
 
-PrivatePool& DeviceMemory::retained(PoolId id) {
+PrivatePool& DeviceMemory::get_or_create_pool(PoolId id) {
   auto& pool = private_[id];
   if (!pool) pool = std::make_unique<PrivatePool>(id);
   return *pool;
@@ -174,12 +174,12 @@ PrivatePool& DeviceMemory::retained(PoolId id) {
 
 void DeviceMemory::pool_retain(PoolId id) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  retained(id).uses++;
+  get_or_create_pool(id).uses++;
 }
 
 void DeviceMemory::pool_begin(PoolId id, bool this_thread_only, uint64_t capture) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  retained(id).uses++;
+  get_or_create_pool(id).uses++;
   routes_.push_back({id, std::this_thread::get_id(), !this_thread_only, capture});
 }
 
@@ -211,12 +211,12 @@ int DeviceMemory::pool_uses(PoolId id) {
 
 void DeviceMemory::pool_no_split(PoolId id) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  retained(id).no_split = true;
+  get_or_create_pool(id).no_split = true;
 }
 
 void DeviceMemory::pool_use_on_oom(PoolId id, bool use) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  retained(id).use_on_oom = use;
+  get_or_create_pool(id).use_on_oom = use;
 }
 
 void DeviceMemory::drop_if_unused(PoolId id) {

@@ -36,7 +36,7 @@ double limit() {
   return set ? std::atof(set) : kLimit;
 }
 
-void pass_through_every_thread() noexcept {
+void run_empty_backward() noexcept {
   for (int i = 0; i < device_count(); i++) {
     try {
       // This graph holds no Python object, so that its destruction needs no GIL.
@@ -52,21 +52,21 @@ void pass_through_every_thread() noexcept {
 }
 
 // Wait until the autograd threads have destroyed every graph; return false if the limit passes first.
-bool drained(double seconds) {
-  struct Passing {
+bool wait_for_autograd_threads(double seconds) {
+  struct Completion {
     std::mutex mutex;
     std::condition_variable changed;
     bool done = false;
   };
-  const auto passing = std::make_shared<Passing>();
-  std::thread([passing] {
-    pass_through_every_thread();
-    const std::lock_guard<std::mutex> lock(passing->mutex);
-    passing->done = true;
-    passing->changed.notify_all();
+  const auto completion = std::make_shared<Completion>();
+  std::thread([completion] {
+    run_empty_backward();
+    const std::lock_guard<std::mutex> lock(completion->mutex);
+    completion->done = true;
+    completion->changed.notify_all();
   }).detach();
-  std::unique_lock<std::mutex> lock(passing->mutex);
-  return passing->changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return passing->done; });
+  std::unique_lock<std::mutex> lock(completion->mutex);
+  return completion->changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return completion->done; });
 }
 
 }  // namespace
@@ -77,7 +77,7 @@ void prepare_exit() noexcept {
   const double seconds = limit();
   try {
     // The engine would wait for the same threads again, just as long.
-    if (seconds > 0 && !drained(seconds)) setenv(kLimitName, "0", 1);
+    if (seconds > 0 && !wait_for_autograd_threads(seconds)) setenv(kLimitName, "0", 1);
   } catch (...) {
     // No thread can be started any more: the process ends as it would without this wait.
   }

@@ -35,17 +35,18 @@ std::pair<char*, size_t> ExpandableSegment::pages_within(char* start, size_t siz
 }
 
 void ExpandableSegment::drop(char* start, size_t size) {
-  take_back(start, size);
+  record_released(start, size);
 #ifdef MADV_REMOVE
   // Only MADV_REMOVE frees memory that other processes have mapped, too.
-  if (const auto* segment = addresses().find(start); segment && segment->piece) madvise(start, size, MADV_REMOVE);
+  if (const auto* segment = addresses().find(start); segment && segment->shared_range)
+    madvise(start, size, MADV_REMOVE);
 #endif
   madvise(start, size, MADV_DONTNEED);
 }
 
 // ---- use by DeviceMemory --------------------------------------------------------------------------------------------
 
-Block* DeviceMemory::expandable_room(Pool& pool, size_t size, c10::StreamId stream) {
+Block* DeviceMemory::reserve_addresses(Pool& pool, size_t size, c10::StreamId stream) {
   const auto is_room = [](const Block* b) { return b && b->is_free(); };
   // Return whether the free blocks from here on, mapped or not, hold the request.
   const auto holds = [&](const Block* b) {
@@ -77,7 +78,7 @@ Block* DeviceMemory::expandable_room(Pool& pool, size_t size, c10::StreamId stre
 }
 
 Block* DeviceMemory::grow(Pool& pool, size_t size, c10::StreamId stream, const Context& context) {
-  Block* b = expandable_room(pool, size, stream);
+  Block* b = reserve_addresses(pool, size, stream);
   if (!b) return nullptr;
   if (!b->mapped && !(b = map_block(b, std::min(b->size, size), context))) return nullptr;
   while (b->size < size) {
@@ -99,14 +100,14 @@ Block* DeviceMemory::map_block(Block* b, size_t wanted, const Context& context) 
     pool.unmapped.insert(rest);
   }
   b->mapped = true;
-  promise(b->ptr, size);
+  record_reserved(b->ptr, size);
   char* const start = b->ptr;
   const bool leads = b->prev == nullptr;
-  if (b->joins(b->next)) {
+  if (b->can_merge(b->next)) {
     pool.free.erase(b->next);
     merge_next(b);
   }
-  if (b->joins(b->prev)) {
+  if (b->can_merge(b->prev)) {
     const size_t requested = b->requested;
     b = b->prev;
     pool.free.erase(b);
@@ -118,7 +119,7 @@ Block* DeviceMemory::map_block(Block* b, size_t wanted, const Context& context) 
   publish_held(index_, reserved() + uncached_);
   stats_.num_device_alloc++;
   if (leads && !b->segment_context) b->segment_context = context;
-  note(Action::SegmentMap, reinterpret_cast<uintptr_t>(start), size, b->stream, &pool, context);
+  trace_event(Action::SegmentMap, reinterpret_cast<uintptr_t>(start), size, b->stream, &pool, context);
   return b;
 }
 
@@ -140,11 +141,11 @@ void DeviceMemory::unmap_block(Block* b, const Context& context) {
   }
   b->mapped = false;
   ExpandableSegment::drop(start, size);
-  if (b->joins(b->next)) {
+  if (b->can_merge(b->next)) {
     pool.unmapped.erase(b->next);
     merge_next(b);
   }
-  if (b->joins(b->prev)) {
+  if (b->can_merge(b->prev)) {
     b = b->prev;
     pool.unmapped.erase(b);
     merge_next(b);
@@ -153,7 +154,7 @@ void DeviceMemory::unmap_block(Block* b, const Context& context) {
   count(pool, [&](StatKind k) { stats_.reserved_bytes[k].decrease(size); });
   publish_held(index_, reserved() + uncached_);
   stats_.num_device_free++;
-  note(
+  trace_event(
       Action::SegmentUnmap, reinterpret_cast<uintptr_t>(start), size, b->stream, &pool,
       context ? context : b->segment_context);
   if (b->is_split()) return;

@@ -14,12 +14,13 @@ namespace hostdevice {
 // The devices whose context has failed, one bit each.
 extern std::atomic<uint64_t> g_failed;
 
-// Record a failure; the first failure of a device stays. `words` is CUDA's message without the hints that torch
+// Record a failure; the first failure of a device stays. `message` is CUDA's message without the hints that torch
 // appends.
-void fail_context(c10::DeviceIndex index, int code, const std::string& words);
+void fail_context(c10::DeviceIndex index, int code, const std::string& message);
 // Record a failed assertion of a kernel. Write the line that a GPU's driver writes to standard error, and below it the
 // cause that the host knows. With CUDA_LAUNCH_BLOCKING, throw at once.
-void fail_assertion(c10::DeviceIndex index, const char* place, const std::string& condition, const std::string& cause);
+void fail_assertion(
+    c10::DeviceIndex index, const char* location, const std::string& condition, const std::string& cause);
 // Return the error code of a lost device, or 0.
 int failure_code(c10::DeviceIndex index);
 [[noreturn]] void throw_failure(c10::DeviceIndex index);
@@ -30,11 +31,11 @@ inline bool is_in(const std::atomic<uint64_t>& devices, c10::DeviceIndex index) 
   return (devices.load(std::memory_order_relaxed) >> index) & 1;
 }
 // Check before a call that waits for the device or queries its progress.
-inline void check_awaited(c10::DeviceIndex index) {
+inline void check_before_wait(c10::DeviceIndex index) {
   if (C10_UNLIKELY(g_failed.load(std::memory_order_relaxed) != 0) && is_in(g_failed, index)) throw_failure(index);
 }
 // Check before a call that launches work or queries the driver.
-inline void check_launched(c10::DeviceIndex index) {
+inline void check_before_launch(c10::DeviceIndex index) {
   if (C10_UNLIKELY(g_failed.load(std::memory_order_relaxed) != 0) && is_lost(index)) throw_failure(index);
 }
 

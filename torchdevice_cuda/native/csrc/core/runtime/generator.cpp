@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "runtime/allocator.h"
+#include "runtime/captured_allocations.h"
 #include "runtime/captures.h"
 #include "runtime/failure.h"
 #include "runtime/multiprocessors.h"
-#include "runtime/tape.h"
 
 namespace hostdevice {
 namespace {
@@ -67,7 +67,7 @@ GeneratorImpl::GeneratorImpl(c10::DeviceIndex index, uint64_t seed)
       state_(c10::make_intrusive<State>(seed)) {}
 
 void GeneratorImpl::refuse_in_capture(const char* what) const {
-  if (kIsCuda && captures_underway())
+  if (kIsCuda && has_captures())
     hostdevice::refuse_in_capture(
         resolve(device_.index()), (std::string("Cannot call CUDAGeneratorImpl::") + what).c_str());
 }
@@ -88,28 +88,28 @@ void GeneratorImpl::skip(uint64_t by) {
 }
 void GeneratorImpl::add_graph() {
   if (state_->graphs++ > 0) return;
-  state_->kept_seed = allocate(sizeof(int64_t), resolve(device_.index()));
-  state_->kept_offset = allocate(sizeof(int64_t), resolve(device_.index()));
+  state_->device_seed = allocate(sizeof(int64_t), resolve(device_.index()));
+  state_->device_offset = allocate(sizeof(int64_t), resolve(device_.index()));
 }
 void GeneratorImpl::remove_graph() {
   if (--state_->graphs > 0) return;
-  state_->kept_seed.clear();
-  state_->kept_offset.clear();
+  state_->device_seed.clear();
+  state_->device_offset.clear();
 }
 
-Philox GeneratorImpl::move(uint64_t by) {
+Philox GeneratorImpl::advance_by(uint64_t by) {
   // A graph draws from the generator states that it was captured with, whatever state the generator has now.
-  if (C10_UNLIKELY(t_tape.playing && t_tape.next_draw < t_tape.playing->draws.size())) {
-    const auto& draw = t_tape.playing->draws[t_tape.next_draw++];
+  if (C10_UNLIKELY(t_captured.replaying && t_captured.next_draw < t_captured.replaying->draws.size())) {
+    const auto& draw = t_captured.replaying->draws[t_captured.next_draw++];
     const auto& state = static_cast<const State&>(*draw.state);
-    return {state.seed, state.offset + draw.behind};
+    return {state.seed, state.offset + draw.relative_offset};
   }
-  if (C10_UNLIKELY(captures_underway())) {
+  if (C10_UNLIKELY(has_captures())) {
     const auto index = resolve(device_.index());
     const bool captured = capture_status(stream_state(index, current_stream(index))) != 0;
     TORCH_CHECK(!captured || state_->capturing, "Attempt to increase offset for a CUDA generator not in capture mode.");
     TORCH_CHECK(captured || !state_->capturing, "Offset increment outside graph capture encountered unexpectedly.");
-    if (t_tape.recording) t_tape.recording->draws.push_back({state_, state_->drawn});
+    if (t_captured.recording) t_captured.recording->draws.push_back({state_, state_->drawn});
   }
   const Philox here{state_->seed, state_->offset + state_->drawn};
   (state_->capturing ? state_->drawn : state_->offset) += by;
@@ -118,8 +118,8 @@ Philox GeneratorImpl::move(uint64_t by) {
 
 void GeneratorImpl::set_current_seed(uint64_t seed) {
   // On a GPU this queries whether a graph is being captured, which reports a failed context.
-  if (kIsCuda && device_.has_index() && device_.index() < device_count()) check_awaited(device_.index());
-  if (kIsCuda && captures_underway()) {
+  if (kIsCuda && device_.has_index() && device_.index() < device_count()) check_before_wait(device_.index());
+  if (kIsCuda && has_captures()) {
     const auto index = resolve(device_.index());
     if (capture_status(stream_state(index, current_stream(index))) != 0) {
       TORCH_CHECK(
@@ -211,12 +211,12 @@ GeneratorImpl* GeneratorImpl::clone_impl() const {
 
 Philox GeneratorImpl::advance(uint64_t words) {
   std::lock_guard<std::mutex> lock(mutex_);
-  return move((words + 3) / 4 * 4);
+  return advance_by((words + 3) / 4 * 4);
 }
 
 uint64_t GeneratorImpl::next_seed(int64_t count) {
   std::lock_guard<std::mutex> lock(mutex_);
-  const Philox here = move(offset_step(count));
+  const Philox here = advance_by(offset_step(count));
   return mix(mix(here.seed + 0x9E3779B97F4A7C15ull) ^ (here.offset * 0xD1342543DE82EF95ull + 1));
 }
 

@@ -51,14 +51,14 @@ struct GeneratorImpl final : c10::GeneratorImpl {
   GeneratorImpl* clone_impl() const override;
   void refuse_in_capture(const char* what) const;
   // Return the position of the next draw and advance it. The lock must be held.
-  Philox move(uint64_t by);
+  Philox advance_by(uint64_t by);
   struct State : c10::intrusive_ptr_target {
     uint64_t seed;
     uint64_t offset = 0;
     bool capturing = false;
     uint64_t drawn = 0;  // during the capture
     int graphs = 0;
-    c10::DataPtr kept_seed, kept_offset;
+    c10::DataPtr device_seed, device_offset;
     explicit State(uint64_t s) : seed(s) {}
   };
   c10::intrusive_ptr<State> state_;

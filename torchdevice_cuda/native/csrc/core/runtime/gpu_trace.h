@@ -9,20 +9,20 @@
 namespace hostdevice {
 
 // Costs one load if there are no callbacks.
-inline const c10::impl::PyInterpreter* listener() {
+inline const c10::impl::PyInterpreter* get_gpu_trace() {
   return kIsCuda ? c10::impl::GPUTrace::get_trace() : nullptr;
 }
 
-inline uintptr_t as_number(const void* p) {
+inline uintptr_t to_address(const void* p) {
   return reinterpret_cast<uintptr_t>(p);
 }
 
-// report(&c10::impl::PyInterpreterVTable::trace_gpu_memory_allocation, as_number(p))
+// report(&c10::impl::PyInterpreterVTable::trace_gpu_memory_allocation, to_address(p))
 template <class Method, class... Values>
 void report(Method method, Values... values) {
-  if (const auto* to = listener(); C10_UNLIKELY(to != nullptr)) ((*to).operator->()->*method)(kType, values...);
+  if (const auto* to = get_gpu_trace(); C10_UNLIKELY(to != nullptr)) ((*to).operator->()->*method)(kType, values...);
 }
 
-using Told = c10::impl::PyInterpreterVTable;
+using TraceVTable = c10::impl::PyInterpreterVTable;
 
 }  // namespace hostdevice

@@ -17,7 +17,7 @@ std::thread::id g_installer;
 
 // Resolve the device of a stream query. CUDA's stream functions raise this message for an invalid index; other calls
 // raise the driver's error.
-c10::DeviceIndex of_streams(c10::Device d) {
+c10::DeviceIndex resolve_stream_device(c10::Device d) {
   TORCH_CHECK(
       d.index() < device_count(), "Device index value ", static_cast<int>(d.index()), " is out of index range [0, ",
       device_count(), ")");
@@ -46,11 +46,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (d.index() >= 0 && d.index() < device_count()) t_current_device = d.index();
   }
   c10::Stream getStream(c10::Device d) const noexcept(kGetStreamNoexcept) override {
-    const auto i = of_streams(d);
+    const auto i = resolve_stream_device(d);
     return stream(i, current_stream(i));
   }
   c10::Stream getDefaultStream(c10::Device d) const override {
-    return stream(of_streams(d), 0);
+    return stream(resolve_stream_device(d), 0);
   }
   c10::Stream getStreamFromGlobalPool(c10::Device d, bool high = false) const override {
     const auto i = resolve(d.index());
@@ -69,7 +69,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
     if (!event) return;
-    event_dropped(*static_cast<EventState*>(event));
+    report_event_deletion(*static_cast<EventState*>(event));
     delete static_cast<EventState*>(event);
   }
   void record(
@@ -88,7 +88,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (event) event_block(*static_cast<EventState*>(event), state(s));
   }
   bool queryEvent(void* event) const override {
-    return !event || event_done(*static_cast<EventState*>(event));
+    return !event || query_event(*static_cast<EventState*>(event));
   }
   void synchronizeEvent(void* event) const override {
     if (event) synchronize_event(*static_cast<EventState*>(event));

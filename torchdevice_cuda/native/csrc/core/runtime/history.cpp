@@ -22,7 +22,7 @@ Annotations& annotated() {
 }
 
 template <class Entry>
-void keep_last(std::deque<Entry>& entries, Entry entry) {
+void append_bounded(std::deque<Entry>& entries, Entry entry) {
   const size_t limit = g_history.max_entries.load(std::memory_order_relaxed);
   while (entries.size() >= limit) entries.pop_front();
   entries.push_back(std::move(entry));
@@ -30,8 +30,8 @@ void keep_last(std::deque<Entry>& entries, Entry entry) {
 
 }  // namespace
 
-Context context_now(Keeping least) {
-  if (g_history.keeping.load(std::memory_order_relaxed) < least) return nullptr;
+Context capture_context(StackRecording least) {
+  if (g_history.stacks.load(std::memory_order_relaxed) < least) return nullptr;
   const auto source = g_history.source.load(std::memory_order_relaxed);
   return source ? source() : nullptr;
 }
@@ -44,18 +44,18 @@ int64_t time_us() {
 
 void Trace::add(TraceEntry entry) {
   if (g_history.skipped.load(std::memory_order_relaxed) & (uint32_t{1} << static_cast<int>(entry.action))) return;
-  if (g_history.keeping.load(std::memory_order_relaxed) < Keeping::Alloc) entry.context.reset();
+  if (g_history.stacks.load(std::memory_order_relaxed) < StackRecording::Alloc) entry.context.reset();
   entry.time_us = time_us();
   entry.compiled = t_compiled.empty() ? "N/A" : t_compiled.back();
   entry.metadata = t_metadata;
-  keep_last(entries_, std::move(entry));
+  append_bounded(entries_, std::move(entry));
 }
 
 void annotate(std::string name, const char* stage, int device) {
   if (!history_enabled()) return;
   auto& a = annotated();
   const std::lock_guard<std::mutex> lock(a.mutex);
-  keep_last(a.entries, Annotation{std::move(name), stage, device, time_us()});
+  append_bounded(a.entries, Annotation{std::move(name), stage, device, time_us()});
 }
 std::vector<Annotation> annotations() {
   auto& a = annotated();

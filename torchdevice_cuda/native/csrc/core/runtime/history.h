@@ -40,7 +40,7 @@ constexpr const char* kActions[] = {"alloc",        "free_requested", "free_comp
                                     "snapshot"};
 
 // Selects the stacks to store: none; those of live blocks; also those of allocation events; also those of free events.
-enum class Keeping : int { Never, State, Alloc, All };
+enum class StackRecording : int { Never, State, Alloc, All };
 
 struct TraceEntry {
   Action action;
@@ -57,7 +57,7 @@ struct HistorySwitches {
   std::atomic<bool> on{false};
   std::atomic<size_t> max_entries{1};
   std::atomic<ContextSource> source{nullptr};
-  std::atomic<Keeping> keeping{Keeping::Never};
+  std::atomic<StackRecording> stacks{StackRecording::Never};
   std::atomic<uint32_t> skipped{0};  // one bit per action
 };
 extern HistorySwitches g_history;
@@ -73,12 +73,12 @@ extern thread_local std::vector<std::string> t_compiled;
 
 // Return the context of an event that happens now, if stacks of such events are stored. It may take the GIL, whose
 // owner may be waiting for a device's lock: never call it under a device's lock.
-Context context_now(Keeping least);
+Context capture_context(StackRecording least);
 inline Context context_of_event() {
-  return history_enabled() ? context_now(Keeping::State) : nullptr;
+  return history_enabled() ? capture_context(StackRecording::State) : nullptr;
 }
 inline Context context_of_free() {
-  return history_enabled() ? context_now(Keeping::All) : nullptr;
+  return history_enabled() ? capture_context(StackRecording::All) : nullptr;
 }
 
 int64_t time_us();

@@ -117,21 +117,21 @@ struct Hooks final : HooksBase {
     return "virtual GPU in host memory\n";
   }
   int64_t cuFFTGetPlanCacheMaxSize(c10::DeviceIndex d) const {
-    return fft_plans(checked(d)).max_size();
+    return fft_plans(check_plan_device(d)).max_size();
   }
   void cuFFTSetPlanCacheMaxSize(c10::DeviceIndex d, int64_t n) const {
     TORCH_CHECK(n >= 0, "cuFFT plan cache size must be non-negative, but got ", n);
-    fft_plans(checked(d)).set_max_size(n);
+    fft_plans(check_plan_device(d)).set_max_size(n);
   }
   int64_t cuFFTGetPlanCacheSize(c10::DeviceIndex d) const {
-    return fft_plans(checked(d)).size();
+    return fft_plans(check_plan_device(d)).size();
   }
   void cuFFTClearPlanCache(c10::DeviceIndex d) const {
-    fft_plans(checked(d)).clear();
+    fft_plans(check_plan_device(d)).clear();
   }
 
  private:
-  static c10::DeviceIndex checked(c10::DeviceIndex d) {
+  static c10::DeviceIndex check_plan_device(c10::DeviceIndex d) {
     TORCH_CHECK(
         d >= 0 && d < device_count(), "cufft_get_plan_cache: expected 0 <= device_index < ", device_count(),
         "], but got device_index=", static_cast<int>(d));

@@ -1,9 +1,9 @@
 // The memory that the machine has left. A virtual GPU's memory is the machine's, and the system kills a process that
 // uses too much of it without a message. So every segment checks here first, and the program gets CUDA's error instead.
 //
-// Segments cost nothing until they are touched. Memory that was promised but not yet touched counts as used, because
+// Segments cost nothing until they are touched. Memory that was reserved but not yet touched counts as used, because
 // the program can touch it at any time. A check is expensive, so half of what it found, at most a GiB, is
-// promised without another check.
+// reserved without another check.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +19,15 @@ struct HostGroup {
   std::string usage, statistics;
 };
 // Set the control groups to check in addition to the machine itself.
-void watch_host(std::vector<HostGroup> groups);
+void set_control_groups(std::vector<HostGroup> groups);
 
-// Return whether so many more bytes can be promised.
-bool host_gives(size_t size);
-// Return how many bytes can be promised now.
+// Return whether so many more bytes can be reserved.
+bool can_reserve_host(size_t size);
+// Return how many bytes can be reserved now.
 size_t host_left();
 
-// Record memory as promised; and record that it was freed.
-void promise(char* start, size_t size);
-void take_back(char* start, size_t size);
+// Record memory as reserved; and record that it was freed.
+void record_reserved(char* start, size_t size);
+void record_released(char* start, size_t size);
 
 }  // namespace hostdevice

@@ -40,16 +40,16 @@ constexpr char kSegmentHandle[] = {3, 'c'};
 constexpr size_t kWarnInLimbo = 1000;
 
 struct EventHandle {
-  Piece slots;
+  SharedRange slots;
   uint64_t index;
   uint64_t generation;
 };
-static_assert(sizeof(EventHandle) <= kHandleBytes && sizeof(Piece) <= kHandleBytes);
+static_assert(sizeof(EventHandle) <= kHandleBytes && sizeof(SharedRange) <= kHandleBytes);
 
 // ---- slots of this process ----------------------------------------------------------------------------------------
 
 struct SlotFile {
-  Piece piece;
+  SharedRange range;
   Slot* slots;
   uint64_t used = 0;
 };
@@ -69,7 +69,7 @@ struct Sent {
   std::vector<SlotRef> slots;
 };
 
-struct Books {
+struct SentRegistry {
   std::mutex mutex;
   std::vector<SlotFile*> files;
   std::vector<SlotRef> free;
@@ -78,22 +78,22 @@ struct Books {
   bool warned = false;
 };
 
-Books& books() {
-  static auto* one = new Books;  // leaked: tensors outlive static destruction
+SentRegistry& sent_registry() {
+  static auto* one = new SentRegistry;  // leaked: tensors outlive static destruction
   return *one;
 }
 
-void tell_at_exit() {
+void warn_at_exit() {
   if (g_bad_fork) return;
   collect_sent();
-  const std::lock_guard<std::mutex> lock(books().mutex);
-  if (books().sent > 0)
+  const std::lock_guard<std::mutex> lock(sent_registry().mutex);
+  if (sent_registry().sent > 0)
     LOG(WARNING) << "Producer process has been terminated before all shared CUDA tensors released. See Note [Sharing "
                     "CUDA tensors]";
 }
 
 SlotRef take_slot(bool of_memory) {
-  auto& b = books();
+  auto& b = sent_registry();
   const std::lock_guard<std::mutex> lock(b.mutex);
   SlotRef taken;
   if (!b.free.empty()) {
@@ -101,12 +101,12 @@ SlotRef take_slot(bool of_memory) {
     b.free.pop_back();
   } else {
     if (b.files.empty() || b.files.back()->used == kSlots) {
-      const auto piece = make_piece(kSlotBytes);
-      char* const at = piece ? map_piece(*piece) : nullptr;
+      const auto range = create_shared_range(kSlotBytes);
+      char* const at = range ? map_shared_range(*range) : nullptr;
       if (!at) throw_no_shared_memory();
       std::memcpy(at + kSlotBytes - sizeof kSlotMark, &kSlotMark, sizeof kSlotMark);
-      if (b.files.empty()) std::atexit(&tell_at_exit);
-      b.files.push_back(new SlotFile{*piece, reinterpret_cast<Slot*>(at)});
+      if (b.files.empty()) std::atexit(&warn_at_exit);
+      b.files.push_back(new SlotFile{*range, reinterpret_cast<Slot*>(at)});
     }
     taken = {b.files.back(), b.files.back()->used++};
   }
@@ -117,7 +117,7 @@ SlotRef take_slot(bool of_memory) {
 }
 
 void return_slots(const std::vector<SlotRef>& slots, bool of_memory) {
-  auto& b = books();
+  auto& b = sent_registry();
   const std::lock_guard<std::mutex> lock(b.mutex);
   for (const auto& slot : slots) {
     (*slot).generation.fetch_add(1);  // a late receiver finds another generation
@@ -132,7 +132,7 @@ bool is_held(const Sent& sent) {
   return false;
 }
 
-void let_go(std::unique_ptr<Sent> sent) {
+void release_sent(std::unique_ptr<Sent> sent) {
   return_slots(sent->slots, sent->memory.get() != nullptr);
   sent.reset();  // called without our lock, because it takes the device's
 }
@@ -144,9 +144,9 @@ void drop_sent(std::unique_ptr<Sent> sent) {
     return;
   }
   if (!is_held(*sent)) {
-    let_go(std::move(sent));
+    release_sent(std::move(sent));
   } else {
-    auto& b = books();
+    auto& b = sent_registry();
     const std::lock_guard<std::mutex> lock(b.mutex);
     if (b.limbo.size() > kWarnInLimbo && !b.warned) {
       LOG(WARNING) << "Producer process tried to deallocate over " << kWarnInLimbo
@@ -169,12 +169,12 @@ void delete_sent(void* context) {
 
 // Memory of another process, mapped once however often it is received.
 struct Mapping {
-  Piece piece;
+  SharedRange range;
   char* base;
   c10::DeviceIndex device;
-  Mapping(const Piece& p, char* at, c10::DeviceIndex index) : piece(p), base(at), device(index) {}
+  Mapping(const SharedRange& p, char* at, c10::DeviceIndex index) : range(p), base(at), device(index) {}
   ~Mapping() {
-    unmap_piece(piece, base);
+    unmap_shared_range(range, base);
   }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -190,29 +190,29 @@ Mappings& mappings() {
   return *one;
 }
 
-Refusal refusal_of(const Piece& piece) {
-  return piece.process == getpid() ? kOwnHandle : kHandleOfNobody;
+Refusal refusal_of(const SharedRange& range) {
+  return range.process == getpid() ? kOwnHandle : kExpiredHandle;
 }
 
-std::shared_ptr<Mapping> mapping_of(const Piece& piece, c10::DeviceIndex device) {
+std::shared_ptr<Mapping> mapping_of(const SharedRange& range, c10::DeviceIndex device) {
   auto& m = mappings();
   const std::lock_guard<std::mutex> lock(m.mutex);
-  const auto key = packed(piece);
+  const auto key = pack(range);
   const auto it = m.all.find(key);
   if (it != m.all.end())
     if (auto known = it->second.lock()) return known;
   // As on CUDA, a process cannot open its own handle.
-  char* const at = piece.process == getpid() ? nullptr : map_piece(piece);
+  char* const at = range.process == getpid() ? nullptr : map_shared_range(range);
   if (!at) return nullptr;
   for (auto old = m.all.begin(); old != m.all.end();) old = old->second.expired() ? m.all.erase(old) : std::next(old);
-  auto made = std::make_shared<Mapping>(piece, at, device);
+  auto made = std::make_shared<Mapping>(range, at, device);
   m.all[key] = made;
   return made;
 }
 
 // Map the slots of another process; return null if that memory holds none.
-std::shared_ptr<Mapping> slots_of(const Piece& piece, c10::DeviceIndex device) {
-  auto found = mapping_of(piece, device);
+std::shared_ptr<Mapping> slots_of(const SharedRange& range, c10::DeviceIndex device) {
+  auto found = mapping_of(range, device);
   if (found && std::memcmp(found->base + kSlotBytes - sizeof kSlotMark, &kSlotMark, sizeof kSlotMark) != 0)
     return nullptr;
   return found;
@@ -241,7 +241,7 @@ bool collect_sent() {
   if (g_in_limbo.load(std::memory_order_relaxed) == 0) return false;
   std::vector<std::unique_ptr<Sent>> done;
   {
-    auto& b = books();
+    auto& b = sent_registry();
     const std::lock_guard<std::mutex> lock(b.mutex);
     std::vector<std::unique_ptr<Sent>> kept;
     for (auto& sent : b.limbo) (is_held(*sent) ? kept : done).push_back(std::move(sent));
@@ -249,11 +249,11 @@ bool collect_sent() {
     g_in_limbo.store(b.limbo.size());
   }
   const bool any = !done.empty();
-  for (auto& sent : done) let_go(std::move(sent));
+  for (auto& sent : done) release_sent(std::move(sent));
   return any;
 }
 
-Sending send_storage(c10::StorageImpl* storage) {
+SharedStorage send_storage(c10::StorageImpl* storage) {
   TORCH_CHECK(storage->device_type() == kType, "_share_cuda_: only available on CUDA");
   TORCH_CHECK(
       !storage->received_cuda(),
@@ -261,7 +261,7 @@ Sending send_storage(c10::StorageImpl* storage) {
       "before sending.");
   check_fork();
   const auto index = storage->device().index();
-  Sending out{index, {}, storage->nbytes(), 0, {}, 0, {}};
+  SharedStorage out{index, {}, storage->nbytes(), 0, {}, 0, {}};
   if (!storage->data()) return out;
   auto* const data = static_cast<char*>(storage->mutable_data());
   const auto home = device_of_address(data);
@@ -275,7 +275,7 @@ Sending send_storage(c10::StorageImpl* storage) {
     auto* const sent = static_cast<Sent*>(storage->data_ptr().get_context());
     std::vector<SlotRef> done;
     {
-      const std::lock_guard<std::mutex> lock(books().mutex);
+      const std::lock_guard<std::mutex> lock(sent_registry().mutex);
       auto& all = sent->slots;
       for (size_t i = all.size(); i-- > 0;) {
         if ((*all[i]).holders.load(std::memory_order_acquire) > 0) continue;
@@ -292,15 +292,15 @@ Sending send_storage(c10::StorageImpl* storage) {
     context->slots.push_back(slot);
     context->memory = storage->set_data_ptr(c10::DataPtr(data, sent.release(), &delete_sent, storage->device()));
   }
-  out.handle = packed(block->segment, std::string(kSegmentHandle, sizeof kSegmentHandle));
+  out.handle = pack(block->segment, std::string(kSegmentHandle, sizeof kSegmentHandle));
   out.offset = block->offset;
-  out.counter = name_of(slot.file->piece);
+  out.counter = name_of(slot.file->range);
   out.counter_offset = slot.index;
-  out.event = packed(EventHandle{slot.file->piece, slot.index, (*slot).generation.load()});
+  out.event = pack(EventHandle{slot.file->range, slot.index, (*slot).generation.load()});
   return out;
 }
 
-std::variant<c10::Storage, Refusal> receive_storage(const Sending& sent, bool wait_for_event) {
+std::variant<c10::Storage, Refusal> receive_storage(const SharedStorage& sent, bool wait_for_event) {
   mark_used();
   check_index(sent.device);
   mark_context(sent.device);
@@ -310,15 +310,15 @@ std::variant<c10::Storage, Refusal> receive_storage(const Sending& sent, bool wa
     event_block(*std::get<0>(event), stream_state(sent.device, current_stream(sent.device)));
   }
   constexpr size_t kStart = sizeof kSegmentHandle;
-  if (sent.handle.size() != kStart + kHandleBytes) return kHandleOfNobody;
+  if (sent.handle.size() != kStart + kHandleBytes) return kExpiredHandle;
   TORCH_CHECK(
       static_cast<unsigned char>(sent.handle[0]) <= static_cast<unsigned char>(kSegmentHandle[0]),
       "received sharable handle from a future version of torch that this version does not know how to handle");
-  if (sent.handle[1] != kSegmentHandle[1]) return kHandleOfNobody;
-  const auto segment = unpacked<Piece>(sent.handle, kStart);
+  if (sent.handle[1] != kSegmentHandle[1]) return kExpiredHandle;
+  const auto segment = unpack<SharedRange>(sent.handle, kStart);
   auto memory = mapping_of(segment, sent.device);
   if (!memory || sent.offset > segment.size || sent.bytes > segment.size - sent.offset) return refusal_of(segment);
-  const auto slots = piece_of(sent.counter, kSlotBytes);
+  const auto slots = parse_range_name(sent.counter, kSlotBytes);
   auto* const received = new Received{memory, slots ? slots_of(*slots, sent.device) : nullptr, sent.counter_offset};
   if (sent.counter_offset >= kSlots) received->slots.reset();
   c10::DataPtr data(memory->base + sent.offset, received, &delete_received, device(sent.device));
@@ -329,8 +329,8 @@ std::variant<c10::Storage, Refusal> receive_storage(const Sending& sent, bool wa
 }
 
 void release_counter(const std::string& counter, uint64_t offset) {
-  const auto piece = piece_of(counter, kSlotBytes);
-  const auto slots = piece && offset < kSlots ? slots_of(*piece, 0) : nullptr;
+  const auto range = parse_range_name(counter, kSlotBytes);
+  const auto slots = range && offset < kSlots ? slots_of(*range, 0) : nullptr;
   // There is nothing to do if the sender has ended.
   if (slots) slot_of(slots, offset).holders.fetch_sub(1, std::memory_order_acq_rel);
 }
@@ -341,7 +341,7 @@ c10::DeviceIndex device_of_received(const void* address) {
   const auto* const p = static_cast<const char*>(address);
   for (const auto& entry : m.all)
     if (const auto known = entry.second.lock())
-      if (p >= known->base && p < known->base + known->piece.size) return known->device;
+      if (p >= known->base && p < known->base + known->range.size) return known->device;
   return -1;
 }
 
@@ -352,12 +352,12 @@ SharedEvent make_shared_event() {
   const std::shared_ptr<Sent> owner(sent.release(), &delete_sent);
   return {
       std::shared_ptr<EventState>(owner, &(*slot).event),
-      packed(EventHandle{slot.file->piece, slot.index, (*slot).generation.load()})};
+      pack(EventHandle{slot.file->range, slot.index, (*slot).generation.load()})};
 }
 
 std::variant<std::shared_ptr<EventState>, Refusal> open_event(const std::string& handle) {
   if (handle.size() != kHandleBytes) return kNoHandle;
-  const auto named = unpacked<EventHandle>(handle);
+  const auto named = unpack<EventHandle>(handle);
   if (named.index >= kSlots || named.slots.size != kSlotBytes) return kNoHandle;
   const auto slots = slots_of(named.slots, 0);
   if (!slots) return refusal_of(named.slots);
@@ -366,7 +366,7 @@ std::variant<std::shared_ptr<EventState>, Refusal> open_event(const std::string&
   const std::shared_ptr<Slot> held(&slot, [slots](Slot* s) {
     if (!g_bad_fork) s->holders.fetch_sub(1, std::memory_order_acq_rel);
   });
-  if (slot.generation.load() != named.generation) return kHandleOfNobody;
+  if (slot.generation.load() != named.generation) return kExpiredHandle;
   return std::shared_ptr<EventState>(held, &slot.event);
 }
 

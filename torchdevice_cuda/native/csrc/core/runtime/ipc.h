@@ -21,7 +21,7 @@ namespace hostdevice {
 
 // The fields of torch.UntypedStorage._share_cuda_, which the receiver gets. The strings are empty for a storage without
 // memory.
-struct Sending {
+struct SharedStorage {
   c10::DeviceIndex device;
   std::string handle;  // of the segment
   size_t bytes;
@@ -33,10 +33,10 @@ struct Sending {
 
 // CUDA's error codes for a handle that cannot be opened: a handle of this process, an invalid handle, a handle of a
 // process that has ended.
-enum Refusal : int { kOwnHandle = 201, kNoHandle = 205, kHandleOfNobody = 400 };
+enum Refusal : int { kOwnHandle = 201, kNoHandle = 205, kExpiredHandle = 400 };
 
-Sending send_storage(c10::StorageImpl* storage);
-std::variant<c10::Storage, Refusal> receive_storage(const Sending& sent, bool wait_for_event);
+SharedStorage send_storage(c10::StorageImpl* storage);
+std::variant<c10::Storage, Refusal> receive_storage(const SharedStorage& sent, bool wait_for_event);
 void release_counter(const std::string& counter, uint64_t offset);
 // Free the memory that no other process holds any more; return whether there was any.
 bool collect_sent();

@@ -14,7 +14,7 @@ namespace hostdevice {
 constexpr size_t kHandleBytes = 64;  // the size of CUDA's handles
 
 template <class T>
-std::string packed(const T& value, std::string text = {}) {
+std::string pack(const T& value, std::string text = {}) {
   const size_t start = text.size();
   text.resize(start + kHandleBytes, '\0');
   std::memcpy(&text[start], &value, sizeof(T));
@@ -22,14 +22,14 @@ std::string packed(const T& value, std::string text = {}) {
 }
 
 template <class T>
-T unpacked(const std::string& text, size_t start = 0) {
+T unpack(const std::string& text, size_t start = 0) {
   T value;
   std::memcpy(&value, text.data() + start, sizeof(T));
   return value;
 }
 
 // Return a name in the format of CUDA's reference counters, because programs print it.
-inline std::string name_of(const Piece& p) {
+inline std::string name_of(const SharedRange& p) {
   char text[128];
   std::snprintf(
       text, sizeof text, "/torch_%" PRId64 "_%" PRId64 "_%" PRIx64 "_%" PRIx64, p.process, p.object, p.identity,
@@ -37,14 +37,14 @@ inline std::string name_of(const Piece& p) {
   return text;
 }
 
-// Return the piece of this size that a name refers to.
-inline std::optional<Piece> piece_of(const std::string& name, size_t size) {
-  Piece p{};
+// Return the range of this size that a name refers to.
+inline std::optional<SharedRange> parse_range_name(const std::string& name, size_t size) {
+  SharedRange p{};
   p.size = size;
   const int read = std::sscanf(
       name.c_str(), "/torch_%" SCNd64 "_%" SCNd64 "_%" SCNx64 "_%" SCNx64, &p.process, &p.object, &p.identity,
       &p.offset);
-  return read == 4 && name_of(p) == name ? std::optional<Piece>(p) : std::nullopt;
+  return read == 4 && name_of(p) == name ? std::optional<SharedRange>(p) : std::nullopt;
 }
 
 }  // namespace hostdevice

@@ -13,7 +13,7 @@
 namespace hostdevice {
 
 Site (*g_find_site)() = nullptr;
-Forward (*g_forward_now)() = nullptr;
+ForwardNode (*g_find_forward_node)() = nullptr;
 
 namespace {
 
@@ -27,7 +27,7 @@ using ByLine = std::unordered_map<Site, Cell>;
 constexpr size_t kMostSteps = 1024;
 constexpr int64_t kFirstStep = 1'000'000;  // nanoseconds
 
-struct Book {
+struct DeviceMemoryTimeline {
   struct Held {
     Site site;
     int64_t bytes;
@@ -40,7 +40,7 @@ struct Book {
   std::vector<std::pair<Site, int64_t>> held_at_peak;
   std::vector<MemoryStep> steps;
 
-  void keep_peak() {
+  void store_peak() {
     if (!at_peak) return;
     at_peak = false;
     held_at_peak.clear();
@@ -57,7 +57,7 @@ struct Book {
     at_peak = true;
   }
 
-  void draw(int64_t time) {
+  void add_sample(int64_t time) {
     if (steps.empty() || time - steps.back().since_ns >= step) {
       if (steps.size() >= kMostSteps) halve();
       const int64_t before = steps.empty() ? now : steps.back().last;
@@ -84,7 +84,7 @@ constexpr size_t kForwards = 1 << 16;
 // A view has a node but launches nothing: search this many nodes back for the line of an operator before it.
 constexpr uint64_t kViews = 8;
 struct ForwardLine {
-  Forward node;
+  ForwardNode node;
   Site site = kNoSite;
 };
 
@@ -93,10 +93,10 @@ struct Ledger {
   std::unordered_set<std::string> names;  // only grows; the elements never move
   std::array<std::unordered_map<const std::string*, ByLine>, 3> rows;
   uint64_t cells = 0;  // created so far
-  std::map<c10::DeviceIndex, Book> books;
+  std::map<c10::DeviceIndex, DeviceMemoryTimeline> timelines;
   std::vector<ForwardLine> forwards;
 
-  ForwardLine& forward(Forward node) {
+  ForwardLine& forward(ForwardNode node) {
     return forwards[(node.number + node.thread * 0x9E3779B97F4A7C15ULL) % kForwards];
   }
 };
@@ -105,7 +105,7 @@ Ledger& ledger() {
   return *all;
 }
 
-thread_local Site t_allocating = kNoSite;
+thread_local Site t_allocation_site = kNoSite;
 
 }  // namespace
 
@@ -113,21 +113,21 @@ void begin_counting(const std::vector<int64_t>& allocated) {
   auto& all = ledger();
   const std::lock_guard<std::mutex> lock(all.mutex);
   for (auto& names : all.rows) names.clear();
-  all.books.clear();
+  all.timelines.clear();
   all.forwards.assign(kForwards, {});
   for (size_t i = 0; i < allocated.size(); i++) {
     if (!allocated[i]) continue;
-    auto& book = all.books[static_cast<c10::DeviceIndex>(i)];
-    book.now = book.by_line[kNoSite] = allocated[i];
-    book.restart();
+    auto& timeline = all.timelines[static_cast<c10::DeviceIndex>(i)];
+    timeline.now = timeline.by_line[kNoSite] = allocated[i];
+    timeline.restart();
   }
-  listen(kCounting, true);
+  set_listener(kCounting, true);
 }
 
 void end_counting() {
   auto& all = ledger();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  listen(kCounting, false);
+  set_listener(kCounting, false);
 }
 
 Counts read_counts(bool clear) {
@@ -142,22 +142,23 @@ Counts read_counts(bool clear) {
     if (clear) all.rows[kind].clear();
   }
   for (auto& row : rows) found.rows.push_back(std::move(row.second));
-  for (auto& [device, book] : all.books) {
-    book.keep_peak();
-    found.memory.push_back({device, book.peak, book.peak_ns, book.now, book.held_at_peak, book.steps});
-    if (clear) book.restart();
+  for (auto& [device, timeline] : all.timelines) {
+    timeline.store_peak();
+    found.memory.push_back(
+        {device, timeline.peak, timeline.peak_ns, timeline.now, timeline.held_at_peak, timeline.steps});
+    if (clear) timeline.restart();
   }
   return found;
 }
 
-const std::string* named(const std::string& text) {
+const std::string* intern_name(const std::string& text) {
   auto& all = ledger();
   const std::lock_guard<std::mutex> lock(all.mutex);
   return &*all.names.insert(text).first;
 }
 
 void count_work(Counted kind, const std::string* name, Site site, int64_t ns, int64_t bytes) {
-  const Forward node = kind != Counted::Wait && g_forward_now ? g_forward_now() : Forward{};
+  const ForwardNode node = kind != Counted::Wait && g_find_forward_node ? g_find_forward_node() : ForwardNode{};
   auto& all = ledger();
   const std::lock_guard<std::mutex> lock(all.mutex);
   if (!is_counted()) return;
@@ -171,8 +172,8 @@ void count_work(Counted kind, const std::string* name, Site site, int64_t ns, in
   if (known.node.number != node.number || known.node.thread != node.thread) known = {node, site};
 }
 
-void allocating_at(Site site) {
-  t_allocating = site;
+void set_allocation_site(Site site) {
+  t_allocation_site = site;
 }
 
 void count_memory(c10::DeviceIndex device, const void* block, int64_t bytes, int64_t allocated) {
@@ -180,32 +181,32 @@ void count_memory(c10::DeviceIndex device, const void* block, int64_t bytes, int
   auto& all = ledger();
   const std::lock_guard<std::mutex> lock(all.mutex);
   if (!is_counted()) return;
-  auto& book = all.books[device];
+  auto& timeline = all.timelines[device];
   if (bytes > 0) {
-    book.blocks[block] = {t_allocating, bytes};
-    book.by_line[t_allocating] += bytes;
+    timeline.blocks[block] = {t_allocation_site, bytes};
+    timeline.by_line[t_allocation_site] += bytes;
   } else {
-    book.keep_peak();
-    const auto found = book.blocks.find(block);
+    timeline.store_peak();
+    const auto found = timeline.blocks.find(block);
     // Memory from before the counting belongs to no line.
-    book.by_line[found == book.blocks.end() ? kNoSite : found->second.site] += bytes;
-    if (found != book.blocks.end()) book.blocks.erase(found);
+    timeline.by_line[found == timeline.blocks.end() ? kNoSite : found->second.site] += bytes;
+    if (found != timeline.blocks.end()) timeline.blocks.erase(found);
   }
-  book.now = allocated;
-  if (allocated > book.peak) {
-    book.peak = allocated;
-    book.peak_ns = time;
-    book.at_peak = true;
+  timeline.now = allocated;
+  if (allocated > timeline.peak) {
+    timeline.peak = allocated;
+    timeline.peak_ns = time;
+    timeline.at_peak = true;
   }
-  book.draw(time);
+  timeline.add_sample(time);
 }
 
-Site site_of_forward(Forward node) {
+Site site_of_forward(ForwardNode node) {
   auto& all = ledger();
   const std::lock_guard<std::mutex> lock(all.mutex);
   if (all.forwards.empty()) return kBackward;
   for (uint64_t back = 0; back < kViews && back < node.number; back++) {
-    const Forward asked{node.thread, node.number - back};
+    const ForwardNode asked{node.thread, node.number - back};
     const auto& known = all.forward(asked);
     if (known.node.number == asked.number && known.node.thread == asked.thread) return known.site;
   }

@@ -23,7 +23,7 @@ constexpr Site kFirstSite = 2;
 
 // Returns the calling thread's current line. It may take the GIL: never call it under a lock.
 extern Site (*g_find_site)();
-inline Site site_now() {
+inline Site find_site() {
   return g_find_site ? g_find_site() : kNoSite;
 }
 
@@ -31,11 +31,11 @@ inline Site site_now() {
 std::mutex& site_mutex();
 
 // Identifies the operator that an autograd node belongs to: its thread, and its sequence number there.
-struct Forward {
+struct ForwardNode {
   uint64_t thread = 0, number = 0;
 };
 // Returns the node that the calling thread's current operator would get.
-extern Forward (*g_forward_now)();
+extern ForwardNode (*g_find_forward_node)();
 
 enum class Counted : uint8_t { Kernel, Copy, Wait };
 
@@ -72,16 +72,16 @@ void end_counting();
 Counts read_counts(bool clear);
 
 // Intern a string; the pointer stays valid.
-const std::string* named(const std::string& text);
+const std::string* intern_name(const std::string& text);
 void count_work(Counted kind, const std::string* name, Site site, int64_t ns, int64_t bytes);
 // Count a block that is allocated (positive `bytes`) or freed. `allocated` is the device's total after that. The
 // device's lock must be held.
 void count_memory(c10::DeviceIndex device, const void* block, int64_t bytes, int64_t allocated);
 // Set the line that the calling thread allocates at. Call it before taking a device's lock.
-void allocating_at(Site site);
+void set_allocation_site(Site site);
 
 // Return the line of the forward pass that a node of the backward pass belongs to; kBackward if it is unknown.
-Site site_of_forward(Forward node);
+Site site_of_forward(ForwardNode node);
 
 // Lock and unlock for fork(), after every other lock.
 void lock_ledger_for_fork();

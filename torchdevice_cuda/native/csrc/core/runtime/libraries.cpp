@@ -41,7 +41,7 @@ bool has_gpu_code(const std::string& path) {
   return false;
 }
 
-int collect(dl_phdr_info* info, size_t, void* found) {
+int collect_path(dl_phdr_info* info, size_t, void* found) {
   if (info->dlpi_name && *info->dlpi_name) static_cast<std::vector<std::string>*>(found)->push_back(info->dlpi_name);
   return 0;
 }
@@ -52,7 +52,7 @@ bool gpu_code_was_loaded() {
   static std::mutex mutex;
   static auto* seen = new std::unordered_set<std::string>;
   std::vector<std::string> loaded;
-  dl_iterate_phdr(&collect, &loaded);
+  dl_iterate_phdr(&collect_path, &loaded);
   bool found = false;
   const std::lock_guard<std::mutex> lock(mutex);
   for (const auto& path : loaded)

@@ -10,9 +10,9 @@
 
 namespace hostdevice {
 
-std::atomic<ShortageObserver> g_shortage_observer{nullptr};
+std::atomic<OutOfMemoryObserver> g_oom_observer{nullptr};
 
-void throw_out_of_memory(const Shortage& s) {
+void throw_out_of_memory(const OutOfMemoryInfo& s) {
   const auto& limits = s.limits;
   if constexpr (kIsCuda) {
     TORCH_CHECK_WITH(

@@ -29,7 +29,7 @@ struct Limits {
 };
 
 // A failed allocation, with the values that the error message needs.
-struct Shortage {
+struct OutOfMemoryInfo {
   c10::DeviceIndex device;
   size_t requested, wanted, allocated, reserved;
   size_t in_private_pools;  // free in private pools, where other allocations cannot use it
@@ -40,10 +40,10 @@ struct Shortage {
 
 // Called with every shortage before its error is thrown, without any lock: it may run the program's code, which may
 // allocate and may throw an error of its own. May be null.
-using ShortageObserver = void (*)(const Shortage&);
-extern std::atomic<ShortageObserver> g_shortage_observer;
+using OutOfMemoryObserver = void (*)(const OutOfMemoryInfo&);
+extern std::atomic<OutOfMemoryObserver> g_oom_observer;
 
 // Throw with CUDA's message, or that of MPS. Called without the device's lock.
-[[noreturn]] void throw_out_of_memory(const Shortage& shortage);
+[[noreturn]] void throw_out_of_memory(const OutOfMemoryInfo& info);
 
 }  // namespace hostdevice

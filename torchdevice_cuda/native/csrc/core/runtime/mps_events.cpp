@@ -49,10 +49,10 @@ struct MpsEvent {
   bool signalled() const {
     return signals_ns <= now_ns();
   }
-  void listen() {
+  void add_notice() {
     notices.push_back(signals_ns + latency_ns());
   }
-  void hear() {
+  void deliver_notices() {
     for (const auto now = now_ns(); !notices.empty() && notices.front() <= now; notices.pop_front()) {
       completed_ns = notices.front();
       token = true;
@@ -74,14 +74,14 @@ struct EventPool {
   }
   // Consume the token; wait for it if a notification is due.
   void take_token(MpsEvent& event, const char* asked) {
-    event.hear();
+    event.deliver_notices();
     if (!event.token) {
       TORCH_CHECK(
           !event.notices.empty(), asked,
           " would hang for ever on a Mac, and the interpreter with it: what it waits for "
           "has been taken by an earlier call with this event, or the event has not been recorded");
       wait_until(event.notices.front());
-      event.hear();
+      event.deliver_notices();
     }
     event.token = false;
   }
@@ -103,7 +103,7 @@ uint32_t acquire_mps_event(bool timing) {
     event = std::move(p.spare.top());
     p.spare.pop();
   }
-  event->hear();
+  event->deliver_notices();
   event->timing = timing;
   event->completed_ns = 0;
   event->token = false;
@@ -125,10 +125,10 @@ void record_mps_event(uint32_t id) {
   auto& p = pool();
   const std::lock_guard<std::mutex> lock(p.mutex);
   auto& event = p.at(id);
-  event.hear();
+  event.deliver_notices();
   event.recorded = true;
   event.signals_ns = keep_busy(stream_state(0, 0), latency_ns());
-  if (event.timing) event.listen();
+  if (event.timing) event.add_notice();
 }
 
 void wait_for_mps_event(uint32_t id) {
@@ -142,11 +142,11 @@ void synchronize_mps_event(uint32_t id) {
   const std::lock_guard<std::mutex> lock(p.mutex);
   auto& event = p.at(id);
   if (event.signalled()) return;
-  event.listen();
+  event.add_notice();
   p.take_token(event, "synchronize()");
   // The recording notified the listener, too, and its token may have arrived before this one was consumed.
   wait_until(event.signals_ns + latency_ns());
-  event.hear();
+  event.deliver_notices();
   event.token = false;
 }
 
@@ -163,7 +163,7 @@ double elapsed_between_mps_events(uint32_t start, uint32_t end) {
   const std::lock_guard<std::mutex> lock(p.mutex);
   auto &first = p.at(start), &second = p.at(end);
   p.take_token(second, "elapsed_time()");
-  first.hear();
+  first.deliver_notices();
   TORCH_CHECK(
       first.completed_ns > 0 && second.completed_ns > 0, "Events were not created with argument 'enable_timing=True'");
   TORCH_CHECK(

@@ -18,13 +18,13 @@ struct Options {
 
   size_t max_split = kNever;  // blocks of this size or more are not split
   size_t large_segment = kLargeSegment;
-  size_t max_rounding = kLargeSegment;  // how much larger than the request an unsplit block may be
-  double collect_above = 0;             // release old segments above this fraction of the allowed memory
+  size_t max_rounding = kLargeSegment;      // how much larger than the request an unsplit block may be
+  double garbage_collection_threshold = 0;  // release old segments above this fraction of the allowed memory
   std::array<size_t, kIntervals> divisions{};
   bool expandable = false;
   bool reuses_in_capture = false;  // reuse a block in a capture after the work of other streams that use it
   bool async = false;              // raise the errors of cudaMallocAsync
-  double reject_beyond = -1;       // reject a request above this fraction of the device at once; negative: reject none
+  double reject_fraction = -1;     // reject a request above this fraction of the device at once; negative: reject none
 
   // Return whether free blocks are chosen by size alone.
   bool is_plain() const {
@@ -46,7 +46,7 @@ struct Options {
     const size_t part = floor >> (63 - __builtin_clzll(parts));
     return part == 0 ? (floor == bytes ? bytes : floor << 1) : round_up(bytes, part);
   }
-  void settle() {
+  void update_rounding() {
     rounds_ = false;
     for (const auto d : divisions) rounds_ = rounds_ || d > 1;
   }

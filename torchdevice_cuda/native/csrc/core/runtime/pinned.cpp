@@ -23,7 +23,7 @@ struct Use {
   size_t size = 0;
   int64_t until_ns = 0;  // when the last copy is done
 };
-struct Spare {
+struct CachedBlock {
   char* at;
   int64_t from_ns;  // when it may be reused
 };
@@ -32,8 +32,8 @@ struct Pinned {
   std::mutex mutex;                    // protects all members
   std::map<char*, Use> live;           // by address
   std::map<char*, size_t> registered;  // size by address
-  std::map<size_t, std::vector<Spare>> cached;
-  size_t most_rounded = std::numeric_limits<size_t>::max(), most_kept = std::numeric_limits<size_t>::max();
+  std::map<size_t, std::vector<CachedBlock>> cached;
+  size_t max_rounded_size = std::numeric_limits<size_t>::max(), max_cached_size = std::numeric_limits<size_t>::max();
   HostStats stats;
 };
 Pinned& pinned() {
@@ -42,7 +42,7 @@ Pinned& pinned() {
 }
 // Round up to a power of two of at least a page, unless the block is too large for that.
 size_t pinned_size(const Pinned& p, size_t n) {
-  if (n > p.most_rounded || n > p.most_kept) return n;
+  if (n > p.max_rounded_size || n > p.max_cached_size) return n;
   size_t s = 4096;
   while (s < n) s <<= 1;
   return s;
@@ -79,7 +79,7 @@ void delete_pinned(void* context) {
   const Use use = it->second;
   // Unmapping need not wait: a copy has finished when it returns, and only its simulated completion may be in the
   // future.
-  if (use.size > p.most_kept)
+  if (use.size > p.max_cached_size)
     unmap_pinned(p, it->first, use.size);
   else
     p.cached[use.size].push_back({it->first, use.until_ns});
@@ -88,13 +88,13 @@ void delete_pinned(void* context) {
 
 // Sort the blocks: those with unfinished copies first, then the free ones, then those whose copies have finished since
 // the last call. Allocation takes the last one.
-void settle(std::vector<Spare>& spare) {
+void sort_by_availability(std::vector<CachedBlock>& cached) {
   const auto now = now_ns();
-  const auto busy = [now](const Spare& s) { return s.from_ns > now; };
-  const auto known = [](const Spare& s) { return s.from_ns == 0; };
-  const auto first = std::stable_partition(spare.begin(), spare.end(), busy);
-  std::stable_partition(first, spare.end(), known);
-  std::for_each(first, spare.end(), [](Spare& s) { s.from_ns = 0; });
+  const auto busy = [now](const CachedBlock& s) { return s.from_ns > now; };
+  const auto known = [](const CachedBlock& s) { return s.from_ns == 0; };
+  const auto first = std::stable_partition(cached.begin(), cached.end(), busy);
+  std::stable_partition(first, cached.end(), known);
+  std::for_each(first, cached.end(), [](CachedBlock& s) { s.from_ns = 0; });
 }
 
 struct PinnedAllocator final : c10::Allocator {
@@ -106,14 +106,15 @@ struct PinnedAllocator final : c10::Allocator {
     std::lock_guard<std::mutex> lock(p.mutex);
     const size_t n = pinned_size(p, bytes);
     char* at = nullptr;
-    auto& spare = p.cached[n];
-    settle(spare);
-    if (!spare.empty() && spare.back().from_ns == 0) {
-      at = spare.back().at;
-      spare.pop_back();
+    auto& cached = p.cached[n];
+    sort_by_availability(cached);
+    if (!cached.empty() && cached.back().from_ns == 0) {
+      at = cached.back().at;
+      cached.pop_back();
     } else {
-      if (kIsCuda) refuse_unsafe_call_beside(stream_state(t_current_device, current_stream(t_current_device)));
-      check_awaited(t_current_device);
+      if (kIsCuda)
+        refuse_unsafe_call_unless_capturing(stream_state(t_current_device, current_stream(t_current_device)));
+      check_before_wait(t_current_device);
       at = static_cast<char*>(map_pinned(p, n));
       TORCH_CHECK_WITH(OutOfMemoryError, at, "out of host memory: could not pin ", format_size(n));
       p.stats.num_host_alloc++;
@@ -167,7 +168,7 @@ bool is_pinned(const void* pointer) {
   std::lock_guard<std::mutex> lock(p.mutex);
   return block_with(p.live, pointer) != p.live.end() || block_with(p.registered, pointer) != p.registered.end();
 }
-void use_pinned_until(const void* pointer, int64_t ns) {
+void extend_pinned_use(const void* pointer, int64_t ns) {
   auto& p = pinned();
   std::lock_guard<std::mutex> lock(p.mutex);
   const auto it = block_with(p.live, pointer);
@@ -183,11 +184,11 @@ void unregister_pinned(void* pointer) {
   std::lock_guard<std::mutex> lock(p.mutex);
   p.registered.erase(static_cast<char*>(pointer));
 }
-void set_pinned_limits(size_t rounded, size_t kept) {
+void set_pinned_limits(size_t max_rounded, size_t max_cached) {
   auto& p = pinned();
   std::lock_guard<std::mutex> lock(p.mutex);
-  p.most_rounded = rounded;
-  p.most_kept = kept;
+  p.max_rounded_size = max_rounded;
+  p.max_cached_size = max_cached;
 }
 HostStats host_stats() {
   auto& p = pinned();
@@ -198,7 +199,7 @@ void host_empty_cache() {
   auto& p = pinned();
   std::lock_guard<std::mutex> lock(p.mutex);
   for (auto& c : p.cached) {
-    for (const auto& spare : c.second) unmap_pinned(p, spare.at, c.first);
+    for (const auto& cached : c.second) unmap_pinned(p, cached.at, c.first);
   }
   p.cached.clear();
 }

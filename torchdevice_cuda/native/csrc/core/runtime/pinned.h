@@ -34,12 +34,12 @@ c10::Allocator* pinned_allocator();
 // Return whether this address is in allocated pinned memory, or in memory that the program registered.
 bool is_pinned(const void* pointer);
 // Do not reuse this memory before the time `ns` of now_ns()'s clock, when a copy from or to it is done.
-void use_pinned_until(const void* pointer, int64_t ns);
+void extend_pinned_use(const void* pointer, int64_t ns);
 // Register the program's own memory as pinned. Ranges must not overlap; the caller checks that.
 void register_pinned(void* pointer, size_t bytes);
 void unregister_pinned(void* pointer);
 // Set the sizes above which blocks are not rounded up, or not cached.
-void set_pinned_limits(size_t rounded, size_t kept);
+void set_pinned_limits(size_t max_rounded, size_t max_cached);
 HostStats host_stats();
 void host_empty_cache();
 void host_reset_peak_stats();

@@ -16,7 +16,7 @@
 
 namespace hostdevice {
 
-Pool::Free::iterator DeviceMemory::chosen(Pool& pool, Pool::Free::iterator it, size_t size) const {
+Pool::Free::iterator DeviceMemory::choose_free_block(Pool& pool, Pool::Free::iterator it, size_t size) const {
   const auto stream = (*it)->stream;
   const auto is_other = [&](Pool::Free::iterator i) { return i == pool.free.end() || (*i)->stream != stream; };
   if ((*it)->expandable && options_.expandable) {
@@ -33,18 +33,18 @@ Pool::Free::iterator DeviceMemory::chosen(Pool& pool, Pool::Free::iterator it, s
   return it;
 }
 
-Block* DeviceMemory::take_anew(
-    Pool& pool, size_t size, size_t bytes, c10::StreamId stream, Pool::Free::node_type& place, Lock& lock,
+Block* DeviceMemory::allocate_new(
+    Pool& pool, size_t size, size_t bytes, c10::StreamId stream, Pool::Free::node_type& node, Lock& lock,
     const Context& context) {
-  check_launched(index_);
-  if (collects()) collect(context);
+  check_before_launch(index_);
+  if (is_garbage_collecting()) garbage_collect(context);
   const size_t segment = options_.segment_size(size);
   if (is_rejected(segment)) {
     rejections_++;
     reject(bytes, lock);
   }
   if (auto* b = new_segment(pool, segment, size, stream, false, context)) return b;
-  if (auto* b = take_from_others(pool, size, stream, place)) return b;
+  if (auto* b = take_from_oom_pools(pool, size, stream, node)) return b;
   if (release_oversize_blocks(pool, size, stream, context))
     if (auto* b = new_segment(pool, segment, size, stream, false, context)) return b;
   release_cached({0, 0}, context);
@@ -52,20 +52,20 @@ Block* DeviceMemory::take_anew(
   out_of_memory(pool, size, bytes, stream, lock, context);
 }
 
-Block* DeviceMemory::take_from_others(
-    const Pool& pool, size_t size, c10::StreamId stream, Pool::Free::node_type& place) {
+Block* DeviceMemory::take_from_oom_pools(
+    const Pool& pool, size_t size, c10::StreamId stream, Pool::Free::node_type& node) {
   if (pool.owner) return nullptr;
   for (auto& other : private_) {
     if (!other.second->use_on_oom) continue;
     auto& theirs = size <= kSmallRequest ? other.second->small : other.second->large;
-    if (auto* b = take_free(theirs, size, stream, place)) return b;
+    if (auto* b = take_free(theirs, size, stream, node)) return b;
   }
   return nullptr;
 }
 
 bool DeviceMemory::is_rejected(size_t size) const {
-  if (C10_LIKELY(options_.reject_beyond < 0)) return false;
-  const auto most = static_cast<size_t>(options_.reject_beyond * static_cast<double>(limits_.total));
+  if (C10_LIKELY(options_.reject_fraction < 0)) return false;
+  const auto most = static_cast<size_t>(options_.reject_fraction * static_cast<double>(limits_.total));
   return reserved() + uncached_ + size > most;
 }
 
@@ -91,20 +91,21 @@ void DeviceMemory::out_of_memory(
   stats_.num_ooms++;
   const size_t wanted = options_.segment_size(size);
   const size_t free = std::min(limits_.free(reserved() + uncached_), host_left());
-  const Shortage shortage{index_,          bytes,          wanted, allocated(), reserved(),
-                          private_bytes(), options_.async, free,   limits_};
-  note(Action::Oom, free, size, stream, &pool, context);
+  const OutOfMemoryInfo info{index_,          bytes,          wanted, allocated(), reserved(),
+                             private_bytes(), options_.async, free,   limits_};
+  trace_event(Action::Oom, free, size, stream, &pool, context);
   lock.unlock();
-  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), shortage.allocated, shortage.reserved, device(index_));
-  if (const auto tell = g_shortage_observer.load(std::memory_order_acquire)) tell(shortage);
-  throw_out_of_memory(shortage);
+  c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), info.allocated, info.reserved, device(index_));
+  if (const auto tell = g_oom_observer.load(std::memory_order_acquire)) tell(info);
+  throw_out_of_memory(info);
 }
 
-void DeviceMemory::collect(const Context& context) {
-  const auto threshold = static_cast<size_t>(options_.collect_above * static_cast<double>(limits_.allowed()));
+void DeviceMemory::garbage_collect(const Context& context) {
+  const auto threshold =
+      static_cast<size_t>(options_.garbage_collection_threshold * static_cast<double>(limits_.allowed()));
   if (reserved() <= threshold) return;
   const size_t target = reserved() - threshold;
-  const auto age = [&](const Block* b) { return large_.searches - b->aged_at; };
+  const auto age = [&](const Block* b) { return large_.searches - b->freed_at_search; };
   int64_t ages = 0, blocks = 0;
   for (const auto* b : large_.free) {
     if (b->is_split()) continue;
@@ -153,16 +154,16 @@ bool DeviceMemory::release_oversize_blocks(Pool& pool, size_t size, c10::StreamI
   return freed >= key.size;
 }
 
-void DeviceMemory::settle_pending(const Context& context, std::optional<c10::StreamId> behind) {
+void DeviceMemory::return_idle_blocks(const Context& context, std::optional<c10::StreamId> allocating) {
   for (size_t i = 0; i < pending_.size();) {
     Block* b = pending_[i];
-    if (is_busy(b) && !(behind && options_.reuses_in_capture && is_behind(b, *behind))) {
+    if (is_busy(b) && !(allocating && options_.reuses_in_capture && comes_after_uses(b, *allocating))) {
       i++;
       continue;
     }
     pending_.erase(pending_.begin() + static_cast<ptrdiff_t>(i));
     b->used_by.clear();
-    b->used_until.clear();
+    b->work_at_free.clear();
     return_to_pool(b, context);
   }
 }
@@ -173,11 +174,11 @@ void DeviceMemory::wait_for_pending(const Context& context, PoolId pool) {
     if (pool != PoolId{0, 0} && id_of(b->pool) != pool) continue;
     for (const auto stream : b->used_by) wait_until(stream_state(index_, stream).ready_ns.load());
   }
-  settle_pending(context);
+  return_idle_blocks(context);
 }
 
 void DeviceMemory::release_segment(Pool& pool, Block* b, const Context& context) {
-  note(
+  trace_event(
       Action::SegmentFree, reinterpret_cast<uintptr_t>(b->ptr), b->size, b->stream, &pool,
       context ? context : b->segment_context);
   count(pool, [&](StatKind k) {
@@ -232,7 +233,7 @@ void DeviceMemory::release_cached(PoolId only, const Context& context) {
 
 Block* DeviceMemory::allocate_uncached(size_t bytes, c10::StreamId stream) {
   const RuntimeCall call("cudaMalloc");
-  check_launched(index_);
+  check_before_launch(index_);
   Lock lock(mutex_);
   const size_t size = round_up(bytes, kChunk);
   char* p = has_room(size) ? map_segment(size) : nullptr;
@@ -248,7 +249,7 @@ Block* DeviceMemory::allocate_uncached(size_t bytes, c10::StreamId stream) {
         "out of memory\nSearch for `cudaErrorMemoryAllocation' in "
         "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.");
   }
-  promise(p, size);
+  record_reserved(p, size);
   Block* b = make_block();
   b->ptr = p;
   b->size = size;

@@ -54,7 +54,7 @@ char* map_segment(size_t size) {
 }
 
 void unmap_segment(char* base, size_t size) {
-  take_back(base, size);
+  record_released(base, size);
   munmap(base, size);
 }
 
@@ -71,8 +71,8 @@ void AddressTable::remove(char* base) {
   for (size_t offset = 0; offset < s->size; offset += kChunk)
     entry(base + offset).store(nullptr, std::memory_order_release);
   std::free(s->slots);
-  if (s->piece) drop_piece(*s->piece);
-  delete s->piece;
+  if (s->shared_range) free_shared_range(*s->shared_range);
+  delete s->shared_range;
   delete s;
 }
 

@@ -15,7 +15,7 @@ namespace hostdevice {
 constexpr size_t kChunk = kSmallSegment;
 
 // `size` is a multiple of kChunk. The mapping is anonymous: memory is used only once it is touched, and the caller
-// records it as promised (host.h). Return null if mapping fails.
+// records it as reserved (host.h). Return null if mapping fails.
 char* map_segment(size_t size);
 void unmap_segment(char* base, size_t size);
 
@@ -32,7 +32,7 @@ class AddressTable {
     char* base;
     size_t size;
     Block** slots;
-    Piece* piece = nullptr;  // if it is shared with other processes
+    SharedRange* shared_range = nullptr;  // if it is shared with other processes
   };
 
   Segment* find(const void* p) const {

@@ -34,7 +34,7 @@ void on_fault(int signal, siginfo_t* info, void*) {
   // Device memory is always writable except during a move: wait, then repeat the write. The fault may be delivered
   // after the move is over.
   const auto* segment = addresses().find(info->si_addr);
-  if (segment && (g_moving.load(std::memory_order_acquire) != 0 || segment->piece)) {
+  if (segment && (g_moving.load(std::memory_order_acquire) != 0 || segment->shared_range)) {
     const timespec moment{0, 50'000};
     while (g_moving.load(std::memory_order_acquire) != 0) nanosleep(&moment, nullptr);
     return;
@@ -78,11 +78,11 @@ void copy_pages(char* to, const char* from, size_t size) {
 
 // The lock is held, so that no block is allocated or freed meanwhile.
 bool DeviceMemory::move_to_shared(AddressTable::Segment& segment) {
-  const auto piece = make_piece(segment.size);
-  if (!piece) return false;
-  char* const there = map_piece(*piece);
+  const auto shared_range = create_shared_range(segment.size);
+  if (!shared_range) return false;
+  char* const there = map_shared_range(*shared_range);
   if (!there) {
-    drop_piece(*piece);
+    free_shared_range(*shared_range);
     return false;
   }
   handle_faults();
@@ -92,13 +92,13 @@ bool DeviceMemory::move_to_shared(AddressTable::Segment& segment) {
     // Skip free blocks, except in a private pool: replays of a graph write and read them.
     for (const Block* b = segments_.at(segment.base); b != nullptr; b = b->next)
       if (b->mapped && (!b->is_free() || b->pool->owner)) copy_pages(there + (b->ptr - segment.base), b->ptr, b->size);
-    moved = map_piece(*piece, segment.base) != nullptr;
+    moved = map_shared_range(*shared_range, segment.base) != nullptr;
     if (!moved) mprotect(segment.base, segment.size, PROT_READ | PROT_WRITE);
   }
-  if (moved) segment.piece = new Piece(*piece);
+  if (moved) segment.shared_range = new SharedRange(*shared_range);
   g_moving.fetch_sub(1);
-  unmap_piece(*piece, there);
-  if (!moved) drop_piece(*piece);
+  unmap_shared_range(*shared_range, there);
+  if (!moved) free_shared_range(*shared_range);
   return moved;
 }
 
@@ -108,8 +108,8 @@ std::optional<SharedBlock> DeviceMemory::share(char* address) {
   auto& segment = *addresses().find(address);
   const Block* b = addresses().block(address);
   if (!b || b->ptr != address || !b->allocated) return std::nullopt;
-  if (!segment.piece && !move_to_shared(segment)) throw_no_shared_memory();
-  return SharedBlock{*segment.piece, static_cast<size_t>(address - segment.base)};
+  if (!segment.shared_range && !move_to_shared(segment)) throw_no_shared_memory();
+  return SharedBlock{*segment.shared_range, static_cast<size_t>(address - segment.base)};
 }
 
 }  // namespace hostdevice

@@ -22,13 +22,13 @@ constexpr double kCenturyNs = 3.2e18;
 
 // Encode the id of a pooled stream like CUDA: the lowest bit is 1, four bits hold the pool counted from 1, then the
 // index in the pool.
-c10::StreamId pooled_id(size_t pool, size_t place) {
-  return static_cast<c10::StreamId>((place << 5) | ((pool + 1) << 1) | 1);
+c10::StreamId pooled_id(size_t pool, size_t index) {
+  return static_cast<c10::StreamId>((index << 5) | ((pool + 1) << 1) | 1);
 }
 size_t pool_of(c10::StreamId id) {
   return static_cast<size_t>((id >> 1) & 0xf) - 1;
 }
-size_t place_of(c10::StreamId id) {
+size_t index_of(c10::StreamId id) {
   return static_cast<size_t>(id >> 5);
 }
 
@@ -39,7 +39,7 @@ struct DeviceStreams {
   std::array<std::atomic<uint32_t>, 1 - kHighestPriority> next{};
   std::mutex mutex;
   std::unordered_map<c10::StreamId, std::unique_ptr<StreamState>> external;
-  std::atomic<bool> told{false};  // its pools were reported to the GPU trace
+  std::atomic<bool> are_pools_reported{false};  // its pools were reported to the GPU trace
   DeviceStreams() = default;
 };
 
@@ -68,10 +68,10 @@ std::atomic<bool> g_ever_slept{false};
 thread_local std::array<c10::StreamId, kMaxDevices> t_current_stream{};
 
 // CUDA creates all streams of a device when the first one is requested.
-void tell_of_pools(DeviceStreams& all) {
-  if (all.told.exchange(true)) return;
+void report_pool_creation(DeviceStreams& all) {
+  if (all.are_pools_reported.exchange(true)) return;
   for (const auto& pool : all.pools)
-    for (const auto& s : pool) report(&Told::trace_gpu_stream_creation, as_number(&s));
+    for (const auto& s : pool) report(&TraceVTable::trace_gpu_stream_creation, to_address(&s));
 }
 uintptr_t handle_of(const StreamState& stream) {
   return static_cast<uintptr_t>(stream_handle(stream.device, stream.id));
@@ -93,8 +93,8 @@ c10::StreamId new_stream(c10::DeviceIndex device, int priority) {
   if (priority < kHighestPriority) priority = kHighestPriority;
   const auto p = static_cast<size_t>(-priority);
   const auto i = all.next[p].fetch_add(1) % kStreamsPerPool;
-  if (!all.told.load()) check_launched(resolve(device));
-  tell_of_pools(all);
+  if (!all.are_pools_reported.load()) check_before_launch(resolve(device));
+  report_pool_creation(all);
   return all.pools[p][i].id;
 }
 
@@ -114,7 +114,7 @@ StreamState& stream_state(c10::DeviceIndex device, c10::StreamId id) {
   auto& all = streams_of(device);
   if (id == 0) return all.default_stream;
   if (id & 1) {
-    const size_t p = pool_of(id), i = place_of(id);
+    const size_t p = pool_of(id), i = index_of(id);
     TORCH_CHECK(
         p < all.pools.size() && i < kStreamsPerPool, "unknown stream id ", id, " on ", c10::Device(kType, device));
     return all.pools[p][i];
@@ -150,25 +150,25 @@ bool stream_idle(const StreamState& stream) {
 bool query_stream(const StreamState& stream) {
   const RuntimeCall call("cudaStreamQuery", &stream);
   refuse_waiting_for(stream);
-  check_awaited(stream.device);
+  check_before_wait(stream.device);
   return stream_idle(stream);
 }
 
 void synchronize_stream(const StreamState& stream) {
   // A copy that waits records this call itself.
-  const RuntimeCall call(DeviceWork::underway() ? nullptr : "cudaStreamSynchronize", &stream);
+  const RuntimeCall call(DeviceWork::is_in_progress() ? nullptr : "cudaStreamSynchronize", &stream);
   refuse_waiting_for(stream);
-  check_awaited(stream.device);
-  report(&Told::trace_gpu_stream_synchronization, handle_of(stream));
+  check_before_wait(stream.device);
+  report(&TraceVTable::trace_gpu_stream_synchronization, handle_of(stream));
   wait_until(stream.ready_ns.load());
 }
 
 void synchronize_event(const EventState& event) {
   RuntimeCall call("cudaEventSynchronize");
   call.waits_for(event);
-  refuse_asking(event);
-  check_awaited(event.device.load());
-  report(&Told::trace_gpu_event_synchronization, as_number(&event));
+  refuse_event_query(event);
+  check_before_wait(event.device.load());
+  report(&TraceVTable::trace_gpu_event_synchronization, to_address(&event));
   wait_until(event.time_ns.load());
 }
 
@@ -185,8 +185,8 @@ void synchronize_device(c10::DeviceIndex device) {
   device = resolve(device);
   mark_context(device);
   refuse_waiting_for_device(device);
-  check_awaited(device);
-  report(&Told::trace_gpu_device_synchronization);
+  check_before_wait(device);
+  report(&TraceVTable::trace_gpu_device_synchronization);
   if (g_before_synchronizing) g_before_synchronizing();
   if (!g_ever_slept.load(std::memory_order_acquire)) return;
   auto& all = streams_of(device);
@@ -204,7 +204,7 @@ void sleep_current_stream(c10::DeviceIndex device, int64_t cycles) {
   mark_used();
   device = resolve(device);
   mark_context(device);
-  check_launched(device);
+  check_before_launch(device);
   g_ever_slept.store(true, std::memory_order_release);
   auto& s = stream_state(device, current_stream(device));
   const auto start = std::max<int64_t>(now_ns(), s.ready_ns.load());
@@ -212,7 +212,7 @@ void sleep_current_stream(c10::DeviceIndex device, int64_t cycles) {
   const auto ns = std::clamp(static_cast<double>(cycles) / kCyclesPerNs, 0.0, kCenturyNs);
   const auto end = std::min(start + static_cast<int64_t>(ns), now_ns() + static_cast<int64_t>(kCenturyNs));
   s.ready_ns.store(end, std::memory_order_release);
-  if (is_written()) add_sleep(device, start - now_ns(), end - start);
+  if (is_recording()) add_sleep(device, start - now_ns(), end - start);
 }
 
 int64_t keep_busy(StreamState& stream, int64_t ns) {
@@ -225,9 +225,9 @@ int64_t keep_busy(StreamState& stream, int64_t ns) {
 }
 
 void synchronize_current_stream(c10::DeviceIndex device) {
-  if (captures_underway()) refuse_waiting_for(stream_state(device, current_stream(device)));
-  check_awaited(device);
-  if (C10_LIKELY(!g_ever_slept.load(std::memory_order_relaxed) && !listener())) return;
+  if (has_captures()) refuse_waiting_for(stream_state(device, current_stream(device)));
+  check_before_wait(device);
+  if (C10_LIKELY(!g_ever_slept.load(std::memory_order_relaxed) && !get_gpu_trace())) return;
   synchronize_stream(stream_state(device, current_stream(device)));
 }
 
@@ -240,10 +240,10 @@ int64_t current_stream_ready_ns(c10::DeviceIndex device) {
   return stream_state(device, current_stream(device)).ready_ns.load();
 }
 
-void tell_synchronization() {
-  constexpr auto* kWords = "called a synchronizing CUDA operation";
-  TORCH_CHECK(g_sync_debug.load() != static_cast<int>(SyncDebug::Error), kWords);
-  TORCH_WARN(kWords);
+void warn_synchronization() {
+  constexpr auto* kMessage = "called a synchronizing CUDA operation";
+  TORCH_CHECK(g_sync_debug.load() != static_cast<int>(SyncDebug::Error), kMessage);
+  TORCH_WARN(kMessage);
 }
 
 void lock_streams_for_fork() {
@@ -258,42 +258,43 @@ void event_record(EventState& event, StreamState& stream) {
   RuntimeCall call("cudaEventRecord", &stream);
   call.records(event);
   mark_context(stream.device);
-  check_launched(stream.device);
+  check_before_launch(stream.device);
   event.device.store(stream.device, std::memory_order_relaxed);
-  if (captures_underway() || event.capture.load(std::memory_order_relaxed)) record_captured(event, stream);
-  if (event.time_ns.load(std::memory_order_relaxed) < 0) report(&Told::trace_gpu_event_creation, as_number(&event));
-  report(&Told::trace_gpu_event_record, as_number(&event), handle_of(stream));
+  if (has_captures() || event.capture.load(std::memory_order_relaxed)) record_captured(event, stream);
+  if (event.time_ns.load(std::memory_order_relaxed) < 0)
+    report(&TraceVTable::trace_gpu_event_creation, to_address(&event));
+  report(&TraceVTable::trace_gpu_event_record, to_address(&event), handle_of(stream));
   event.time_ns.store(std::max<int64_t>(now_ns(), stream.ready_ns.load()), std::memory_order_release);
 }
 
 void event_block(const EventState& event, StreamState& stream) {
   check_fork();
-  check_launched(stream.device);
+  check_before_launch(stream.device);
   RuntimeCall call("cudaStreamWaitEvent", &stream);
   call.waits_for(event);
-  if (captures_underway() || event.capture.load(std::memory_order_relaxed)) wait_captured(event, stream);
-  report(&Told::trace_gpu_event_wait, as_number(&event), handle_of(stream));
+  if (has_captures() || event.capture.load(std::memory_order_relaxed)) wait_captured(event, stream);
+  report(&TraceVTable::trace_gpu_event_wait, to_address(&event), handle_of(stream));
   const auto t = event.time_ns.load(std::memory_order_acquire);
   auto ready = stream.ready_ns.load();
   while (t > ready && !stream.ready_ns.compare_exchange_weak(ready, t)) {
   }
 }
 
-void event_dropped(const EventState& event) {
-  if (event.time_ns.load() >= 0) report(&Told::trace_gpu_event_deletion, as_number(&event));
+void report_event_deletion(const EventState& event) {
+  if (event.time_ns.load() >= 0) report(&TraceVTable::trace_gpu_event_deletion, to_address(&event));
 }
 
-bool event_done(const EventState& event) {
+bool query_event(const EventState& event) {
   const RuntimeCall call("cudaEventQuery");
-  refuse_asking(event);
-  check_awaited(event.device.load());
+  refuse_event_query(event);
+  check_before_wait(event.device.load());
   return event.time_ns.load(std::memory_order_acquire) <= now_ns();
 }
 
 double event_elapsed_ms(const EventState& start, const EventState& end) {
-  refuse_asking(start);
-  refuse_asking(end);
-  check_awaited(end.device.load());
+  refuse_event_query(start);
+  refuse_event_query(end);
+  check_before_wait(end.device.load());
   return static_cast<double>(end.time_ns.load() - start.time_ns.load()) * 1e-6;
 }
 

@@ -69,13 +69,13 @@ int64_t current_stream_ready_ns(c10::DeviceIndex device);
 // The modes of torch.cuda.set_sync_debug_mode: off, warnings, errors.
 enum class SyncDebug : int { Off, Warn, Error };
 extern std::atomic<int> g_sync_debug;
-inline bool watches_synchronization() {
+inline bool is_sync_debug_on() {
   return g_sync_debug.load(std::memory_order_relaxed) != static_cast<int>(SyncDebug::Off);
 }
-void tell_synchronization();
+void warn_synchronization();
 // Warn or throw before a call that waits for the GPU, or would wait on a real one.
-inline void synchronizing() {
-  if (C10_UNLIKELY(watches_synchronization())) tell_synchronization();
+inline void check_sync_debug() {
+  if (C10_UNLIKELY(is_sync_debug_on())) warn_synchronization();
 }
 
 // Lock and unlock for fork(), after the locks of memory.
@@ -85,8 +85,8 @@ void unlock_streams_after_fork();
 void event_record(EventState& event, StreamState& stream);
 void event_block(const EventState& event, StreamState& stream);
 // Call before the event is destroyed.
-void event_dropped(const EventState& event);
-bool event_done(const EventState& event);
+void report_event_deletion(const EventState& event);
+bool query_event(const EventState& event);
 double event_elapsed_ms(const EventState& start, const EventState& end);
 
 }  // namespace hostdevice

@@ -17,7 +17,7 @@ namespace {
 
 void (*g_first)() = nullptr;
 
-[[noreturn]] void sleep_for_good(void*) {
+[[noreturn]] void sleep_forever(void*) {
   g_first();
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
@@ -77,7 +77,7 @@ struct Tables {
   }
 };
 
-bool holds(const dl_phdr_info& info, const void* code) {
+bool contains_code(const dl_phdr_info& info, const void* code) {
   const auto address = reinterpret_cast<ElfW(Addr)>(code);
   for (int i = 0; i < info.dlpi_phnum; i++) {
     const auto& part = info.dlpi_phdr[i];
@@ -89,8 +89,8 @@ bool holds(const dl_phdr_info& info, const void* code) {
 
 // Patch only Python's object: other code may end its threads with pthread_exit().
 int visit(dl_phdr_info* info, size_t, void*) {
-  if (!holds(*info, reinterpret_cast<const void*>(&PyThread_exit_thread))) return 0;
-  Tables(*info).replace("pthread_exit", reinterpret_cast<void*>(&sleep_for_good));
+  if (!contains_code(*info, reinterpret_cast<const void*>(&PyThread_exit_thread))) return 0;
+  Tables(*info).replace("pthread_exit", reinterpret_cast<void*>(&sleep_forever));
   return 1;
 }
 

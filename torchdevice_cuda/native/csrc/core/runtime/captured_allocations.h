@@ -20,25 +20,25 @@ struct CapturedAllocations {
   // A draw of random numbers: the generator's state, and the offset relative to the graph's first draw from it.
   struct Draw {
     c10::intrusive_ptr<c10::intrusive_ptr_target> state;
-    uint64_t behind;
+    uint64_t relative_offset;
   };
   std::vector<Entry> entries;
   std::vector<Draw> draws;
 };
 
 // Where this thread's device allocations are recorded, or come from.
-struct TapeHead {
+struct CaptureCursor {
   CapturedAllocations* recording = nullptr;
-  const CapturedAllocations* playing = nullptr;
+  const CapturedAllocations* replaying = nullptr;
   size_t next = 0, next_draw = 0;
 };
-extern thread_local TapeHead t_tape;
+extern thread_local CaptureCursor t_captured;
 
 // Return the next recorded block of this size. If none is left, return host memory, which is freed with the tensor.
-c10::DataPtr play(size_t bytes, c10::DeviceIndex device);
-// Return whether play() returned this pointer.
-bool is_played(const c10::DataPtr& pointer);
+c10::DataPtr replay_allocation(size_t bytes, c10::DeviceIndex device);
+// Return whether replay_allocation() returned this pointer.
+bool is_replayed(const c10::DataPtr& pointer);
 // Return whether an address is in the recording that this thread replays: such raw memory belongs to the graph.
-bool is_on_tape(const void* address);
+bool is_captured_address(const void* address);
 
 }  // namespace hostdevice

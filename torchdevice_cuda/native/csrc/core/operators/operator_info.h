@@ -29,40 +29,40 @@ inline bool holds_tensors(Kind kind) {
   return kind == Kind::Tensor || kind == Kind::TensorList || kind == Kind::OptionalTensorList;
 }
 
-struct ArgFact {
+struct ArgumentInfo {
   Kind kind = Kind::Other;
   bool written = false;
   bool changed = false;  // its elements change, whether or not the schema says so
 };
 
-struct Facts {
-  const Row* row = nullptr;  // never null after make_facts()
+struct OperatorInfo {
+  const Row* row = nullptr;  // never null after make_operator_info()
   std::string name;          // as in rows; empty outside of aten
-  std::vector<ArgFact> args;
+  std::vector<ArgumentInfo> args;
   std::vector<uint16_t> interesting;  // positions whose kind is not Other
   std::vector<uint16_t> check_order;  // outputs first, then the positional tensors
   size_t returns = 0;
   bool tensor_returns = false;
   bool writes = false;
-  bool view = false;  // returns a view of an argument: computed on the device tensors themselves
+  bool is_view = false;  // returns a view of an argument: computed on the device tensors themselves
   bool device_check = false;
-  bool iterates = false;   // compares devices itself, on every device
-  bool composite = false;  // calls other operators; runs as a whole only to avoid their overhead
-  bool mixes = false;      // takes tensors on several devices by design
-  bool indexing = false;   // index tensors may be on the CPU
-  bool seeded = false;     // draws random numbers without a generator argument
+  bool iterates = false;       // compares devices itself, on every device
+  bool is_composite = false;   // calls other operators; runs as a whole only to avoid their overhead
+  bool mixes_devices = false;  // takes tensors on several devices by design
+  bool is_indexing = false;    // index tensors may be on the CPU
+  bool is_seeded = false;      // draws random numbers without a generator argument
   bool keep_alive = false;
-  bool straight = false;    // only the CPU kernel computes, for types that are not special
-  bool asks_grad = false;   // computes less when no argument requires a gradient
-  bool asserts = false;     // CUDA's kernel asserts on elements that the CPU's refuses
-  bool divides = false;     // divides by its second argument, where an integer zero is no error on a GPU
-  bool reads_back = false;  // returns a value to the host, so it waits for the stream
-  bool launches = false;    // does work on the device
-  bool only_reads = false;  // that work is a copy of a value to the host
-  bool tells = false;       // one of the next two is set
+  bool only_calls_cpu_kernel = false;  // only the CPU kernel computes, for types that are not special
+  bool asks_grad = false;              // computes less when no argument requires a gradient
+  bool asserts = false;                // CUDA's kernel asserts on elements that the CPU's refuses
+  bool divides_integers = false;       // divides by its second argument, where an integer zero is no error on a GPU
+  bool reads_back = false;             // returns a value to the host, so it waits for the stream
+  bool launches = false;               // does work on the device
+  bool only_reads = false;             // that work is a copy of a value to the host
+  bool has_alerts = false;             // one of the next two is set
   const Waiting* waiting = nullptr;
   const Nondeterministic* nondeterministic = nullptr;
-  bool any_type = true;  // has a kernel for every type that a tensor can have
+  bool takes_any_type = true;  // has a kernel for every type that a tensor can have
   std::vector<const Limit*> limits;
   Types special = 0;  // argument types for which more than the CPU kernel computes
   Types widened = 0;
@@ -73,7 +73,7 @@ struct Facts {
 };
 
 Kind kind_of(const c10::TypePtr& type);
-std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op);
+std::unique_ptr<OperatorInfo> make_operator_info(const c10::OperatorHandle& op);
 
 // Call f with every tensor of an argument of this kind.
 template <class F>

@@ -11,15 +11,15 @@
 #pragma GCC visibility push(hidden)
 namespace host_cuda {
 
-inline const Seam* find_seam() {
-  using Get = const Seam* (*)(int version);
-  const auto get = reinterpret_cast<Get>(dlsym(RTLD_DEFAULT, "torchdevice_kernel_seam"));
-  return get ? get(kSeamVersion) : nullptr;
+inline const KernelAbi* find_kernel_abi() {
+  using Get = const KernelAbi* (*)(int version);
+  const auto get = reinterpret_cast<Get>(dlsym(RTLD_DEFAULT, "torchdevice_kernel_abi"));
+  return get ? get(kKernelAbiVersion) : nullptr;
 }
-inline const Seam* seam() {
+inline const KernelAbi* kernel_abi() {
   // Asked for once there is one: a library may be loaded before the device is.
-  static const Seam* found = nullptr;
-  if (!found) found = find_seam();
+  static const KernelAbi* found = nullptr;
+  if (!found) found = find_kernel_abi();
   return found;
 }
 

@@ -1,10 +1,10 @@
-#include "runtime/tape.h"
+#include "runtime/captured_allocations.h"
 
 #include <c10/core/impl/alloc_cpu.h>
 
 namespace hostdevice {
 
-thread_local TapeHead t_tape;
+thread_local CaptureCursor t_captured;
 
 namespace {
 
@@ -17,24 +17,24 @@ void free_host(void* pointer) {
 
 }  // namespace
 
-c10::DataPtr play(size_t bytes, c10::DeviceIndex index) {
-  const auto& entries = t_tape.playing->entries;
-  for (size_t i = t_tape.next; i < entries.size(); i++) {
+c10::DataPtr replay_allocation(size_t bytes, c10::DeviceIndex index) {
+  const auto& entries = t_captured.replaying->entries;
+  for (size_t i = t_captured.next; i < entries.size(); i++) {
     if (entries[i].bytes != bytes) continue;
-    t_tape.next = i + 1;
+    t_captured.next = i + 1;
     return {entries[i].address, entries[i].address, &leave_in_place, device(index)};
   }
   void* const host = c10::alloc_cpu(bytes);
   return {host, host, &free_host, device(index)};
 }
 
-bool is_played(const c10::DataPtr& pointer) {
+bool is_replayed(const c10::DataPtr& pointer) {
   return pointer.get_deleter() == &leave_in_place || pointer.get_deleter() == &free_host;
 }
 
-bool is_on_tape(const void* address) {
-  if (C10_LIKELY(!t_tape.playing)) return false;
-  for (const auto& entry : t_tape.playing->entries)
+bool is_captured_address(const void* address) {
+  if (C10_LIKELY(!t_captured.replaying)) return false;
+  for (const auto& entry : t_captured.replaying->entries)
     if (entry.address == address) return true;
   return false;
 }

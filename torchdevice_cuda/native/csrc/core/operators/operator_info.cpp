@@ -1,4 +1,4 @@
-#include "operators/facts.h"
+#include "operators/operator_info.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -24,10 +24,10 @@ bool divides_integers(const Row& row, const std::string& overload) {
 }
 
 // Set the argument types for which more than the CPU kernel computes.
-void add_types(Facts& f) {
+void add_types(OperatorInfo& f) {
   const Row& row = *f.row;
   if (row.mixed_types) f.exclusive = kFractions;
-  f.widened = widened(row.wide);
+  f.widened = find_widened_types(row.wide);
   // The narrow type may be a dtype argument.
   if (f.widened && row.wide.family == Family::Crossing && !f.dtypes.empty()) f.widened = types_of(at::kFloat);
   f.special = f.widened | ~row.takes;
@@ -60,8 +60,8 @@ Kind kind_of(const c10::TypePtr& given) {
   }
 }
 
-std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
-  auto f = std::make_unique<Facts>();
+std::unique_ptr<OperatorInfo> make_operator_info(const c10::OperatorHandle& op) {
+  auto f = std::make_unique<OperatorInfo>();
   const auto& schema = op.schema();
   f->name = row_name(schema.name());
   const Row& row = find_row(f->name);
@@ -71,19 +71,19 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
   bool has_generator = false;
   for (size_t i = 0; i < arguments.size(); i++) {
     const auto& a = arguments[i];
-    ArgFact fact;
-    fact.kind = kind_of(a.type());
-    fact.written = a.alias_info() && a.alias_info()->isWrite();
+    ArgumentInfo info;
+    info.kind = kind_of(a.type());
+    info.written = a.alias_info() && a.alias_info()->isWrite();
     // Some operators update running statistics in place, and their schemas do not say so.
-    fact.changed = fact.written || a.name().rfind("running_", 0) == 0;
-    f->writes = f->writes || fact.written;
-    has_generator = has_generator || fact.kind == Kind::Generator;
+    info.changed = info.written || a.name().rfind("running_", 0) == 0;
+    f->writes = f->writes || info.written;
+    has_generator = has_generator || info.kind == Kind::Generator;
     if (is_type(a)) f->dtypes.push_back(static_cast<uint16_t>(i));
-    if (fact.kind != Kind::Other) f->interesting.push_back(static_cast<uint16_t>(i));
-    const bool tensors = holds_tensors(fact.kind);
-    if (tensors && a.kwarg_only() && fact.written) f->check_order.push_back(static_cast<uint16_t>(i));
+    if (info.kind != Kind::Other) f->interesting.push_back(static_cast<uint16_t>(i));
+    const bool tensors = holds_tensors(info.kind);
+    if (tensors && a.kwarg_only() && info.written) f->check_order.push_back(static_cast<uint16_t>(i));
     if (tensors && !a.kwarg_only()) positional.push_back(static_cast<uint16_t>(i));
-    f->args.push_back(fact);
+    f->args.push_back(info);
   }
   f->check_order.insert(f->check_order.end(), positional.begin(), positional.end());
   f->returns = schema.returns().size();
@@ -92,38 +92,39 @@ std::unique_ptr<Facts> make_facts(const c10::OperatorHandle& op) {
     if (holds_tensors(kind_of(r.type()))) f->tensor_returns = true;
     if (type == c10::TypeKind::ClassType) f->keep_alive = true;
     if (type == c10::TypeKind::NumberType || type == c10::TypeKind::BoolType) f->reads_back = true;
-    if (r.alias_info() && !r.alias_info()->isWrite()) f->view = true;
+    if (r.alias_info() && !r.alias_info()->isWrite()) f->is_view = true;
   }
-  f->divides = divides_integers(row, schema.overload_name());
+  f->divides_integers = divides_integers(row, schema.overload_name());
   f->asks_grad = row.is(kAsksGrad);
-  f->composite = !op.hasKernelForDispatchKey(DispatchKey::CPU) &&
+  f->is_composite = !op.hasKernelForDispatchKey(DispatchKey::CPU) &&
       op.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
   if (!kIsCuda) {
-    f->any_type = row.is(kOnlyMoves);
+    f->takes_any_type = row.is(kOnlyMoves);
     for (const auto& limit : kLimits)
       if (f->name == limit.op) f->limits.push_back(&limit);
   }
-  f->mixes = row.is(kMixesDevices);
-  f->indexing = row.is(kIndexes);
+  f->mixes_devices = row.is(kMixesDevices);
+  f->is_indexing = row.is(kIndexes);
   f->waiting = find_waiting(op, row);
   f->reads_back = f->reads_back && !f->waiting;  // `waiting` synchronizes already
   f->nondeterministic = find_nondeterministic(op, row);
-  f->tells = f->waiting || f->nondeterministic;
+  f->has_alerts = f->waiting || f->nondeterministic;
   f->only_reads = row.is(kOnlyReads);
-  f->launches = !f->view && !op.hasTag(at::Tag::inplace_view) &&
+  f->launches = !f->is_view && !op.hasTag(at::Tag::inplace_view) &&
       (f->writes || f->tensor_returns || f->returns == 0 || f->reads_back || f->waiting);
-  f->seeded = !has_generator && op.hasTag(at::Tag::nondeterministic_seeded) && !row.is(kNeverDraws);
+  f->is_seeded = !has_generator && op.hasTag(at::Tag::nondeterministic_seeded) && !row.is(kNeverDraws);
   const std::string name = aten_name(schema.name(), schema.overload_name());
   if (const auto* row = name.empty() ? nullptr : find_op_row(name.c_str())) {
     f->device_check = (row->flags & kDeviceCheck) != 0;
-    if (f->device_check && name.rfind("_fused_", 0) == 0) f->mixes = false;  // only the learning rate may be on the CPU
+    if (f->device_check && name.rfind("_fused_", 0) == 0)
+      f->mixes_devices = false;  // only the learning rate may be on the CPU
     f->iterates = (row->flags & kIterates) != 0;
     f->method = row->method;
   }
   if (kIsCuda) add_types(*f);
   f->asserts = kIsCuda && may_assert(f->name);
-  f->straight = !f->asserts && !f->seeded && !f->divides && !f->keep_alive && !f->asks_grad && !f->contiguous &&
-      !computes_otherwise(kDense, name);
+  f->only_calls_cpu_kernel = !f->asserts && !f->is_seeded && !f->divides_integers && !f->keep_alive && !f->asks_grad &&
+      !f->contiguous && !computes_otherwise(kDense, name);
   return f;
 }
 
