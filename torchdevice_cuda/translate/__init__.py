@@ -1,4 +1,4 @@
-"""The translation core: makes ``device="cuda"`` mean something, by changing torch through one registry of patches."""
+"""The translation core: makes ``device="cuda"`` work, by changing torch through one registry of patches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def apply(driver: Driver, settings: Settings, when_imported: WhenImported, counters: Counters | None = None) -> Applied:
-    """Change torch for a driver; all of it or nothing. ``counters`` count the program's requests, if given."""
+    """Patch torch for a driver, completely or not at all. ``counters``, if given, count the program's requests."""
     from .core import callers, registry
     from .core.context import Context
     from .patches import registered

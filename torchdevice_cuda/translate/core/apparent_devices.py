@@ -1,9 +1,10 @@
 """The devices that tensors on the accelerator report if requests for the CPU go there, too.
 
-Known is what the program asked for: a tensor that was made or moved for the CPU (or for no device), and one that was
-for CUDA. It is known by its memory, so that views, ``detach()``, parameters and what ``x.data = y`` gives are believed
-to be where that memory is. Results of operators are not known: nobody stands in an operator's way. They are the CPU's
-as long as the program has not asked for CUDA, and then CUDA's; what lives at that moment stays the CPU's.
+A tensor's device is known if the program requested it: the tensor was created or moved for the CPU (or for no device),
+or for CUDA. It is stored by the tensor's memory, so that views, ``detach()``, parameters and the result of
+``x.data = y`` report the same device. The device of operator results is not tracked, because operators are not wrapped.
+They report the CPU until the program first requests CUDA, and CUDA afterwards; tensors that exist at that moment keep
+reporting the CPU.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _HOLDING = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
 def _memory(tensor: torch.Tensor) -> Any:
-    """Return the key of a tensor's memory: its storage, of which there is one object; or itself, if it has none."""
+    """Return the key of a tensor's memory: its storage, of which there is one object, or else the tensor itself."""
     try:
         if tensor.__class__ in _HOLDING:
             return tensor.untyped_storage()
@@ -40,16 +41,16 @@ def _memory(tensor: torch.Tensor) -> Any:
 
 
 def _kinds(kind: Any) -> set[Any]:
-    """Return a class and all that are derived from it."""
+    """Return a class and all its subclasses."""
     return {kind}.union(*(_kinds(derived) for derived in type.__subclasses__(kind)))
 
 
 class Memories(References):
-    """Memory that is known to be somewhere, kept weakly beside the tensors."""
+    """Memory whose device is known, stored weakly beside the tensors."""
 
     def add(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Note a tensor's memory, and return the tensor."""
-        # Hot: what ``note`` does, without its call.
+        """Record a tensor's memory, and return the tensor."""
+        # Hot: does what ``note`` does, without a call.
         memory, refs = _memory(tensor), self.refs
         refs[id(memory)] = _ref(memory)
         if len(refs) > self.limit:
@@ -64,17 +65,17 @@ class ApparentDevices:
     """The devices that tensors on the accelerator report to the program."""
 
     def __init__(self, on_gpu: Callable[[torch.Tensor], bool]) -> None:
-        #: Memory that the program wanted on the CPU.
+        #: Memory that the program requested on the CPU.
         self.known_cpu = Memories()
         self._known_cuda = Memories()
         self._on_gpu = on_gpu
-        #: Whether the program has asked for CUDA.
+        #: Whether the program has requested CUDA.
         self.cuda_named = False
-        #: Note a tensor that the program wanted on the CPU, or on no device, and return it. Hot, so not one call more.
+        #: Record a tensor that the program requested on the CPU, or on no device, and return it. Hot: one call only.
         self.add_cpu: Callable[[torch.Tensor], torch.Tensor] = self.known_cpu.add
 
     def add_cuda(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Note a tensor that the program wanted on CUDA, and return it."""
+        """Record a tensor that the program requested on CUDA, and return it."""
         self._known_cuda.add(tensor)
         if not self.cuda_named:
             self._settle()
@@ -87,10 +88,11 @@ class ApparentDevices:
             self._settle()
 
     def _settle(self) -> None:
-        """CUDA is asked for the first time: whatever else is on the accelerator by now is the CPU's to the program."""
+        """Handle the first request for CUDA: all other tensors on the accelerator report the CPU from now on."""
         self.cuda_named = True
         kinds, on_gpu = _kinds(torch.Tensor), self._on_gpu
-        # No code of the program's is to run: a subclass would hear of each question, and objects of their classes.
+        # Run no code of the program: a subclass would be called for each query, and so would properties of other
+        # objects.
         with torch._C.DisableTorchFunctionSubclass():
             for value in gc.get_objects():
                 if type(value) in kinds and on_gpu(value):
@@ -99,7 +101,7 @@ class ApparentDevices:
                         self.known_cpu.note(memory)
 
     def is_cpu(self, tensor: torch.Tensor) -> bool:
-        """Return whether the program believes that a tensor on the accelerator is the CPU's."""
+        """Return whether a tensor on the accelerator reports the CPU."""
         if not self.cuda_named:
             return True
         memory = _memory(tensor)
@@ -111,11 +113,11 @@ class ApparentDevices:
         return not self.cuda_named or self.known_cpu.holds(memory)
 
     def is_known_cuda(self, tensor: torch.Tensor) -> bool:
-        """Return whether a tensor was made for CUDA; of results of operators that is not known."""
+        """Return whether a tensor was created for CUDA; False for operator results, which are not tracked."""
         return tensor in self._known_cuda
 
     def carry(self, source: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
-        """Believe of a tensor what is believed of the one that it was made of; and return it."""
+        """Give a tensor the apparent device of the one that it was created from, and return it."""
         if made is source or not self._on_gpu(made):
             return made
         memory = _memory(source)

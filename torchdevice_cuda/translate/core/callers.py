@@ -1,7 +1,7 @@
 """The caller of a request: the program, or torch itself. All inspection of callers' frames is here.
 
-Code of torch sees the real device and means what it says. A program's request often passes through torch on its way
-(``nn.Linear(3, 3)`` calls ``torch.empty``): modules that ask on behalf of the program are listed here.
+Code of torch sees the real device, and its requests are taken literally. A program's request often passes through torch
+(``nn.Linear(3, 3)`` calls ``torch.empty``): modules that request for the program are listed here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 #: Packages whose code is not the program's.
 LIBRARY_PACKAGES = ("torch", "torchdevice_cuda")
-#: Modules of torch that hand on what the program asked for: exact names, or packages with a dot at the end.
+#: Modules of torch that pass on the program's requests: exact names, or packages with a dot at the end.
 PASSING = (
     "torch.nn.",
     "torch.distributions.",
@@ -26,12 +26,12 @@ PASSING = (
     "torch.func",
     "torch.cuda.",
 )
-#: Packages that carry what the program sends to another process, and hand over what it receives.
+#: Packages that send tensors of the program to other processes, and deliver those that it receives.
 CARRYING = ("multiprocessing", "torch.multiprocessing")
 #: Modules whose constructors create their own parameters.
 _MODULES = "torch.nn.modules."
-#: What a module's code does with requests: ``True`` makes or hands on the program's, ``False`` makes torch's own,
-#: ``None`` asks for whoever called it: our code, and what carries tensors between processes.
+#: Whose requests a module's code makes: ``True`` the program's, ``False`` torch's own, ``None`` those of its caller:
+#: torchdevice_cuda, and code that carries tensors between processes.
 Verdict = bool | None
 
 
@@ -44,7 +44,7 @@ def _within(module: str, packages: tuple[str, ...]) -> bool:
 
 
 class _Verdicts(dict[str | None, Verdict]):
-    """The verdict on a module, remembered by the module's name: factories ask each time they are called."""
+    """Cached verdicts by module name: factories look one up at each call."""
 
     def __missing__(self, module: str | None) -> Verdict:
         name = module or ""
@@ -58,7 +58,7 @@ verdicts = _Verdicts()
 
 
 def asked_by_program() -> bool:
-    """Return whether the code that called into torchdevice_cuda asks for the program."""
+    """Return whether the code that called into torchdevice_cuda requests for the program."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         verdict = verdicts[frame.f_globals.get("__name__")]
@@ -69,7 +69,7 @@ def asked_by_program() -> bool:
 
 
 def _program_frame(frame: FrameType) -> tuple[FrameType, bool]:
-    """Return the innermost frame of the program, else the outermost of all; and whether it is the program's."""
+    """Return the program's innermost frame, or else the outermost frame; and whether it is the program's."""
     while (frame.f_globals.get("__name__") or "").partition(".")[0] in LIBRARY_PACKAGES:
         if frame.f_back is None:
             return frame, False
@@ -78,7 +78,7 @@ def _program_frame(frame: FrameType) -> tuple[FrameType, bool]:
 
 
 def program_site() -> tuple[str, int] | None:
-    """File and line of the program's own code that is being executed; ``None`` if torch works by itself."""
+    """Return file and line of the program's code that is running; ``None`` if torch works by itself."""
     frame, is_program = _program_frame(sys._getframe(1))
     return (frame.f_code.co_filename, frame.f_lineno) if is_program else None
 
@@ -92,7 +92,7 @@ def site() -> tuple[str, int]:
 def asks_first(known: list[weakref.ref[Any]]) -> bool:
     """Return whether a request is the first that a module makes in its constructor; ``known`` is the previous module.
 
-    The program asked once: ``nn.Linear(2, 2, device=...)`` asks for its weight and for its bias.
+    The program requested once, but ``nn.Linear(2, 2, device=...)`` requests its weight and its bias.
     """
     frame: FrameType | None = sys._getframe(1)
     module = None
@@ -112,7 +112,7 @@ def asks_first(known: list[weakref.ref[Any]]) -> bool:
 class _Insiders(dict[str | None, bool]):
     """A cache by module name of whether the module's code sees a tensor's real device.
 
-    torch and torchdevice_cuda are; torch.cuda is ours and sees what the program sees.
+    torch and torchdevice_cuda do; torch.cuda is served by torchdevice_cuda and sees what the program sees.
     """
 
     def __missing__(self, module: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""Methods of tensors that convert, move or make one: what is done where the accelerator refuses the dtype."""
+"""Tensor methods that convert, move or create: what happens if the accelerator refuses the dtype."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...fallback.refusals import NARROW, NO_DTYPE, NO_NESTED, NO_QUANTIZED, refu
 from ...wrapper_tensors import nested
 from .context import Context
 
-#: Methods that only give a tensor of another dtype, and the dtype that their name implies.
+#: Methods that only convert to another dtype, and the dtype that their name implies.
 CONVERSIONS: dict[str, torch.dtype | None] = {"type": None, "double": torch.float64, "cdouble": torch.complex128}
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
@@ -23,18 +23,19 @@ OnRefusal = Callable[[Exception, torch.Tensor, tuple[Any, ...], dict[str, Any]],
 
 
 def _narrowed(value: Any) -> Any:
-    """Return an argument, float64 replaced by float32 and complex128 by complex64."""
+    """Return an argument with float64 replaced by float32 and complex128 by complex64."""
     return NARROW.get(value, value) if isinstance(value, torch.dtype) else value
 
 
 def _without_devices(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """Return the arguments of a conversion less the device: a name, an object, or the index of one."""
+    """Return the arguments of a conversion without the device, which may be a name, an object or an index."""
     named = args and (
         isinstance(args[0], (torch.device, int)) or (isinstance(args[0], str) and "Tensor" not in args[0])
     )
     args = args[1:] if named else args
     rest = {key: value for key, value in kwargs.items() if key != "device"}
-    if args and args[0] is None:  # ``to(device, None, False)``, as modules say it: there is no such form without one
+    # ``to(device, None, False)``, as modules call it: without a device this form does not exist
+    if args and args[0] is None:
         return (), dict(zip(("non_blocking", "copy"), args[1:], strict=False)) | rest
     return args, rest
 
@@ -52,13 +53,13 @@ def leaf(
 
 
 def on_refusal(context: Context, name: str) -> OnRefusal:
-    """Handle an error of a method that converts, moves or creates a tensor: float64 takes another path."""
+    """Return the handler of errors of a method that converts, moves or creates a tensor: it handles float64."""
     precision, translated = context.precision, context.errors.translated
     raw: Callable[..., torch.Tensor] = getattr(torch._C.TensorBase, name)
     implied, makes_new = CONVERSIONS.get(name), name.startswith("new_")
 
     def around(self: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-        """Convert on the CPU if the device has no code for it (float8, for example)."""
+        """Convert on the CPU if the device cannot (float8, for example)."""
         target = next((value for value in (*args, *kwargs.values()) if isinstance(value, torch.device)), self.device)
         args, kwargs = _without_devices(args, kwargs)
         return _to(raw(_to(self, _CPU), *args, **kwargs), target)

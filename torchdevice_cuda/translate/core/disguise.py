@@ -1,4 +1,4 @@
-"""The disguise: what lies on the accelerator says ``cuda`` when the program asks, and the truth when torch does."""
+"""The disguise: objects on the accelerator report ``cuda`` to the program and their real device to torch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _frame = sys._getframe
 
 
 def disguised(context: Context, device: torch.device) -> torch.device:
-    """Return a device as the program is to see it, of something whose memory is not known."""
+    """Return the device that the program sees for an object whose memory is not tracked."""
     if device not in context.gpu:
         return device
     return CPU if context.translator.believes_in_cpu() else CUDA
@@ -37,7 +37,7 @@ def masked(
 ) -> property:
     """Return a property of accelerator objects: ``answer`` for the program, the real value for torch.
 
-    ``otherwise`` is the answer for what the program believes to be on the CPU.
+    ``otherwise`` is the answer for objects that report the CPU.
     """
 
     def read(self: Any) -> Any:
@@ -49,10 +49,10 @@ def masked(
 
 
 def as_program(function: Any) -> types.FunctionType:
-    """Return a copy of a function of torch that is told what the program is told.
+    """Return a copy of a torch function that sees what the program sees.
 
-    Who asks is known by the module's name in its globals, so the copy has globals of its own with another name: a
-    snapshot, since a function's globals must be a plain dictionary. Names that its module binds later are not seen.
+    Callers are recognized by the module name in their globals, so the copy has globals with another name. They are a
+    snapshot, since a function's globals must be a plain dictionary: names that its module binds later are missing.
     """
     names = {**function.__globals__, "__name__": "__program__"}
     copy = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
@@ -62,7 +62,7 @@ def as_program(function: Any) -> types.FunctionType:
 
 
 def by_caller(original: types.FunctionType) -> Callable[..., Any]:
-    """Return a function of torch that tells the program what the program is to see, and torch the truth."""
+    """Return a torch function that reports apparent devices to the program and real ones to torch."""
     shown = as_program(original)
 
     @functools.wraps(original)

@@ -1,4 +1,4 @@
-"""The one way to change torch: an undo log that remembers what was there, and what was changed by whom."""
+"""Changes of torch: an undo log with the old value of each change, and the patch that made it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ P = ParamSpec("P")
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """One thing that was changed: its dotted name, and who changed it."""
+    """A change: its dotted name, and the patch that made it."""
 
     target: str
     by: str
@@ -28,13 +28,13 @@ def dotted(owner: Any, name: str) -> str:
 
 
 class Editor:
-    """Sets attributes and entries, and puts everything back, latest first."""
+    """Set attributes and entries, and restore them all, latest first."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
-        #: everything that was changed so far, in order
+        #: all changes so far, in order
         self.changes: list[Change] = []
-        #: who is changing things now: the name of a patch
+        #: the patch that is making changes now
         self.by = ""
 
     def _changed(self, target: str, undo: Callable[[], None]) -> None:
@@ -42,7 +42,7 @@ class Editor:
         self._undo.append(undo)
 
     def set(self, owner: Any, name: str, value: Any, target: str | None = None) -> None:
-        """``owner.name = value``, to be undone. ``target`` names it for people where its owner has no name."""
+        """Set ``owner.name = value``, reversibly. ``target`` is the name shown if the owner has none."""
         before = vars(owner).get(name, _MISSING)
 
         def undo() -> None:
@@ -55,19 +55,19 @@ class Editor:
         setattr(owner, name, value)
 
     def remove(self, owner: Any, name: str) -> None:
-        """``del owner.name``, to be undone."""
+        """Delete ``owner.name``, reversibly."""
         before = vars(owner)[name]
         self._changed(dotted(owner, name), lambda: setattr(owner, name, before))
         delattr(owner, name)
 
     def configure(self, config: Any, name: str, value: Any) -> None:
-        """A setting of one of torch's config modules, which keep their values elsewhere than in themselves."""
+        """Set an option of one of torch's config modules, which do not store values as attributes."""
         before = getattr(config, name)
         self._changed(dotted(config, name), lambda: setattr(config, name, before))
         setattr(config, name, value)
 
     def item(self, table: dict[Any, Any], key: Any, value: Any) -> None:
-        """``table[key] = value``, to be undone. Tables have no names: what they are about is changed beside them."""
+        """Set ``table[key] = value``, reversibly. Tables have no names: the name they belong to is changed, too."""
         before = table.get(key, _MISSING)
 
         def undo() -> None:
@@ -80,7 +80,7 @@ class Editor:
         table[key] = value
 
     def member(self, members: list[Any] | MutableSet[Any], value: Any) -> None:
-        """Add one member to a list or a set, to be undone."""
+        """Add one member to a list or a set, reversibly."""
         if isinstance(members, list):
             members.append(value)
         else:
@@ -88,11 +88,11 @@ class Editor:
         self._undo.append(lambda: members.remove(value))
 
     def undone(self, target: str, undo: Callable[[], None]) -> None:
-        """A change that was made by other means, such as a registration, and what takes it back."""
+        """Record a change that was made by other means, such as a registration, and the function that undoes it."""
         self._changed(target, undo)
 
     def later(self, action: Callable[P, None]) -> Callable[P, None]:
-        """Something that changes torch later, on behalf of who is changing things now."""
+        """Wrap a function that changes torch later, so that its changes belong to the current patch."""
         by = self.by
 
         def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -105,10 +105,10 @@ class Editor:
         return run
 
     def on_undo(self, action: Callable[[], None]) -> None:
-        """Have something else done when the changes are taken back."""
+        """Call a function when the changes are undone."""
         self._undo.append(action)
 
     def undo(self) -> None:
-        """Put back everything, latest first: what was changed twice was first what the first change found."""
+        """Undo everything, latest first, so that a name that was changed twice gets its first value."""
         while self._undo:
             self._undo.pop()()

@@ -1,4 +1,4 @@
-"""Host data that enters the program where requests for no device go to the accelerator."""
+"""Host data that enters the program if requests for no device go to the accelerator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .context import Context
 
 Enter = Callable[[torch.Tensor], torch.Tensor]
-#: Whether tensors of the CPU that are sent to another process stay on the CPU there: while they are a worker's.
+#: Whether CPU tensors sent to another process stay on the CPU there: set while they are sent to a worker.
 stays_on_cpu: ContextVar[bool] = ContextVar("stays_on_cpu", default=False)
 
 

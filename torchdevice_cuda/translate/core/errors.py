@@ -1,4 +1,4 @@
-"""Errors of the accelerator become CUDA's: in its types, and where the program believes in CUDA in its words."""
+"""Translation of the accelerator's errors into CUDA's: their types, and their messages if the program sees CUDA."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SPEAKING = re.compile(
     r"|Tensor for (argument|out|\S+ )"
     r"|Expected \S+ tensor on device|is on \w+(:\d)?, (but expected|different from)"
 )
-#: The name of the device in them: CUDA, or the CPU for a program that has not requested CUDA yet.
+#: The device's name in these messages: CUDA, or the CPU for a program that has not requested CUDA yet.
 _WRAPPER, _TYPE = re.compile(r"\bwrapper_MPS_"), re.compile(r"\bMPS(\w+)Type\b")
 _NAMES = (
     (re.compile(r"\bmps(?=(:0)?\b)"), "cuda"),
@@ -42,7 +42,7 @@ _MIXED = "Expected all tensors to be on the same device, but found at least two 
 
 
 def in_cudas_words(text: str, on_cpu: bool = False) -> str:
-    """Return an error's text as CUDA would have it, or the CPU; any other text as it is."""
+    """Return an error's message with CUDA's names, or the CPU's; return any other text unchanged."""
     if "mps" not in text and "MPS" not in text:
         return text
     if text.startswith(_ELSEWHERE):
@@ -53,7 +53,7 @@ def in_cudas_words(text: str, on_cpu: bool = False) -> str:
     return text
 
 
-#: Exactly these: torch's C++ raises no classes of its own for what is translated here.
+#: Exactly these classes: torch's C++ raises no subclasses for the errors translated here.
 PLAIN_ERRORS = frozenset({RuntimeError, TypeError, ValueError, IndexError})
 
 
@@ -63,7 +63,7 @@ class Errors:
     def __init__(self, driver: Driver, words: bool, on_cpu: Callable[[], bool] = lambda: False) -> None:
         self._driver = driver
         self._words = words
-        #: whether all that is on the accelerator is the CPU's to the program
+        #: whether all tensors on the accelerator report the CPU
         self._on_cpu = on_cpu
 
     def translated(self, error: BaseException) -> BaseException:

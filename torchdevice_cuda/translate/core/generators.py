@@ -1,4 +1,4 @@
-"""Generators of the accelerator that are CUDA's to the program: their device, their states, and who shares one."""
+"""Generators of the accelerator that report CUDA to the program: their device, states, and shared states."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ device_of = _Generator.device.__get__
 
 
 class CudaGenerator(_Generator):  # type: ignore[misc]
-    """A generator of the accelerator that says it is CUDA's when the program asks.
+    """A generator of the accelerator that reports CUDA to the program.
 
-    To torch's C code it is a generator like any other. On CUDA two can share one state (``graphsafe_set_state``), which
-    no other backend's can: here the one whose state was set draws for both, and the other asks it what is asked of it.
-    Drawing from the other meanwhile is the one thing that is not seen.
+    torch's C code sees an ordinary generator. On CUDA two generators can share one state (``graphsafe_set_state``),
+    which no other backend supports: here the one whose state was set draws for both, and the other forwards to it.
+    Draws from the other are not detected.
     """
 
-    #: The driver, and whether tensors may be redirected to the accelerator; of the latest activation.
+    #: The driver, and whether tensors may be redirected to the accelerator; those of the latest activation.
     driver: Driver
     brings_home = False
     _shown: torch.device
@@ -34,18 +34,18 @@ class CudaGenerator(_Generator):  # type: ignore[misc]
 
     @classmethod
     def on(cls, target: torch.device, shown: torch.device) -> CudaGenerator:
-        """Return a new generator on ``target`` that says ``shown``."""
+        """Return a new generator on ``target`` that reports ``shown``."""
         made: CudaGenerator = _Generator.__new__(cls, target)
         made._shown = shown
         return made
 
     @classmethod
     def over(cls, generator: Any, shown: torch.device) -> Any:
-        """Return the generator with ``shown`` as its device; itself if its object's layout is unknown.
+        """Return the generator with ``shown`` as its device; the generator itself if its object's layout is unknown.
 
-        torch makes the object of a default generator itself, and of its own class; C++ gives no way to make another
-        around the same generator. So two objects, it and a new one of the CPU, exchange what they hold: one pointer
-        each, which both name as ``_cdata``, so that nothing is guessed.
+        torch creates the object of a default generator itself, with its own class, and C++ cannot create another object
+        around the same generator. So this object and a new CPU generator exchange their contents: one pointer each,
+        which both expose as ``_cdata``, so that the layout is verified.
         """
         made: CudaGenerator = _Generator.__new__(cls)
         made._shown = shown
@@ -57,16 +57,16 @@ class CudaGenerator(_Generator):  # type: ignore[misc]
 
     @property
     def own(self) -> Any:
-        """Return the generator as torch has it; of those that share a state, the one that draws."""
+        """Return torch's generator; among those that share a state, the one that draws."""
         return super() if self._leader is None else self._leader.own
 
     # ------------------------------------------------------------------- states
     def get_state(self) -> torch.Tensor:
-        """Seed and offset, as CUDA's."""
+        """Return seed and offset, in CUDA's format."""
         return self.driver.generator_state(self)
 
     def set_state(self, new_state: torch.Tensor) -> CudaGenerator:
-        """Restore a state of CUDA's form, or of the device's own."""
+        """Restore a state in CUDA's format, or in the device's own."""
         if self.brings_home and isinstance(new_state, torch.Tensor):
             new_state = _to(new_state, _CPU)
         self.driver.set_generator_state(self, new_state)
@@ -82,7 +82,7 @@ class CudaGenerator(_Generator):  # type: ignore[misc]
         return self
 
     def initial_seed(self) -> int:
-        """Return the seed that it has."""
+        """Return the initial seed."""
         return int(self.own.initial_seed())
 
     def seed(self) -> int:
@@ -108,7 +108,7 @@ class CudaGenerator(_Generator):  # type: ignore[misc]
         return made
 
     def graphsafe_set_state(self, state: Any) -> CudaGenerator:
-        """Share the state of another from now on; who shared this one's keeps it."""
+        """Share the state of another from now on; generators that shared this one's state keep it."""
         if not isinstance(state, _Generator):
             raise TypeError(f"expected a Generator, but got {type(state).__name__}")
         if not isinstance(state, CudaGenerator):
@@ -134,7 +134,7 @@ class CudaGenerator(_Generator):  # type: ignore[misc]
         self._living.add(self)
 
     def _leave(self) -> None:
-        """Share no state; what those have that shared it stays theirs, and one of them draws for the others."""
+        """Stop sharing; the others keep the state, and one of them draws for all."""
         if self._leader is not None:
             self._leader = None
             return

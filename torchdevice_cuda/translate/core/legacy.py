@@ -1,4 +1,4 @@
-"""The tensor types of old, ``torch.cuda.FloatTensor`` and its kin."""
+"""The legacy tensor types, ``torch.cuda.FloatTensor`` and others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...drivers.traits import Trait
 from .requests import Translator
 
 STORAGES = (torch.UntypedStorage, torch.TypedStorage)
-#: torch's words, said once in a process.
+#: torch's message, issued once per process.
 _DISCOURAGED = (
     "The torch.cuda.*DtypeTensor constructors are no longer recommended. "
     "It's best to use methods such as torch.tensor(data, dtype=*, device='cuda') to create tensors."
@@ -21,12 +21,12 @@ PREFIXES = ("BFloat16", "Bool", "Byte", "Char", "Double", "Float", "Half", "Int"
 
 
 def dtypes(module: str) -> dict[str, torch.dtype]:
-    """Return the data type of each type of a module, by its full name: ``torch.cuda.FloatTensor``."""
+    """Return the dtype of each tensor type of a module, by its full name: ``torch.cuda.FloatTensor``."""
     return {f"{module}.{prefix}Tensor": getattr(torch, f"{prefix}Tensor").dtype for prefix in PREFIXES}
 
 
 class TensorType(type):
-    """The type of a legacy tensor class: calls make tensors, ``isinstance`` looks at data type and device."""
+    """The type of a legacy tensor class: calls create tensors, ``isinstance`` checks dtype and device."""
 
     _discouraged = False
 
@@ -36,7 +36,7 @@ class TensorType(type):
     _translator: Translator
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> TensorType:
-        """A class to make tensors with, not to derive from."""
+        """Create a class for creating tensors; it refuses subclasses."""
         for base in bases:
             raise TypeError(f"type '{base.__module__}.{base.__qualname__}' is not an acceptable base type")
         return super().__new__(mcls, name, bases, namespace)
@@ -50,7 +50,7 @@ class TensorType(type):
         target = translator.device(_on_cuda(kwargs.pop("device", None)))
         given = bool(args) and isinstance(args[0], (torch.Tensor, *STORAGES))
         if given and target.type != "cpu" and not cls.is_sparse:
-            # Around what is on the device already; torch refuses what is not, as CUDA's class would.
+            # Share memory that is on the device already; torch refuses other memory, as CUDA's class does.
             around: torch.Tensor = torch.empty(0, dtype=cls.dtype, device=target).new(*args, **kwargs)
             return around
         made: torch.Tensor = cls._host(*args, **kwargs)
@@ -63,7 +63,7 @@ class TensorType(type):
         return _is_kind(instance, cls.dtype, layout) and cls._holds(instance)
 
     def _holds(cls, instance: torch.Tensor) -> bool:
-        """Return whether a tensor of its kind is CUDA's to the program."""
+        """Return whether a tensor of its kind is on CUDA to the program."""
         translator = cls._translator
         if Trait.CPU_TENSORS in translator.driver.traits:
             return instance in translator.marks or cls.is_sparse
@@ -76,7 +76,7 @@ def _is_kind(instance: Any, dtype: torch.dtype, layout: torch.layout) -> bool:
 
 
 def _on_cuda(device: Any) -> Any:
-    """Return the device that a constructor is asked for, ``cuda`` where it is not said."""
+    """Return the device requested from a constructor, ``cuda`` if none is."""
     kind = "cuda" if device is None else torch.device(device).type
     if kind != "cuda":
         raise RuntimeError(f"legacy constructor expects device type: cuda but device type: {kind} was passed")
@@ -84,7 +84,7 @@ def _on_cuda(device: Any) -> Any:
 
 
 class HostTensorType(TensorType):
-    """The type of ``torch.FloatTensor`` and its kin where calls that name no device go to the accelerator."""
+    """The type of ``torch.FloatTensor`` and others, if calls that name no device go to the accelerator."""
 
     _enter: Callable[[torch.Tensor, tuple[Any, ...]], torch.Tensor]
 
@@ -103,16 +103,16 @@ class HostTensorType(TensorType):
 
 
 def attributes(host: Any) -> dict[str, Any]:
-    """Return the attributes that torch's C++ gives such a class: those of ``torch.Tensor``, its base and its own."""
+    """Return the attributes that torch's C++ gives such a class: those of ``torch.Tensor``, its base, and its own."""
     members = {**vars(torch.Tensor.__base__), **vars(torch.Tensor)}
     for name in ("__dict__", "__weakref__", "__new__"):
-        members.pop(name, None)  # a class's own
+        members.pop(name, None)  # each class has its own
     shown = ("dtype", "layout", "is_cuda", "is_xpu", "is_sparse", "is_sparse_csr")
     return members | {name: getattr(host, name) for name in shown} | {"__doc__": host.__doc__}
 
 
 def legacy_class(translator: Translator, name: str, module: str, host: Any) -> type:
-    """Return the class of a name in ``torch.cuda`` or ``torch.cuda.sparse``, over the one of the CPU."""
+    """Return the class of a name in ``torch.cuda`` or ``torch.cuda.sparse``, based on the CPU's class."""
     own = {"__module__": module, "is_cuda": True, "_host": host, "_translator": translator}
     return TensorType(name, (), attributes(host) | own)
 

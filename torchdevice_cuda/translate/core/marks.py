@@ -1,4 +1,4 @@
-"""Tensors that are known to be somewhere, kept beside them: an attribute would change how they pickle."""
+"""Tensors whose device is known, stored beside them: an attribute would change how they pickle."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _SWEEP_ABOVE = 4096
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """Return a tensor's memory on the host; ``None`` for what has none of its own (sparse tensors, wrappers of others).
+    """Return a tensor's memory on the host; ``None`` if it has none of its own (sparse tensors, wrapper tensors).
 
-    What is no tensor has none either: a call with it goes on to torch's own error.
+    Return ``None`` for other objects, too: torch then raises its own error.
     """
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.strided or tensor.device.type != "cpu":
         return None
@@ -24,7 +24,7 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
 
 
 class References:
-    """Objects that something is known of, kept weakly and by ``id``."""
+    """Objects about which something is known, stored weakly and by ``id``."""
 
     def __init__(self) -> None:
         #: Known tensors; hot paths read and write it themselves and then check :attr:`limit`.
@@ -32,20 +32,20 @@ class References:
         self.limit = _SWEEP_ABOVE
 
     def note(self, value: Any) -> None:
-        """Know an object from now on."""
+        """Record an object."""
         self.refs[id(value)] = weakref.ref(value)
         if len(self.refs) > self.limit:
             self.sweep()
 
     def holds(self, value: Any) -> bool:
-        """Return whether an object is known: it, and not another at the address of one that has died."""
+        """Return whether this object was recorded, rather than a dead one at the same address."""
         reference = self.refs.get(id(value))
         return reference is not None and reference() is value
 
     def sweep(self) -> None:
-        """Drop what has died; as often as the number of the living asks for, so that the cost of each is constant."""
+        """Drop dead references; the interval grows with the number of live ones, so the cost per object is constant."""
         for key, reference in list(self.refs.items()):
-            # Another thread may have noted something new at the address meanwhile.
+            # Another thread may have recorded a new object at the address meanwhile.
             if reference() is None and self.refs.get(key) is reference:
                 del self.refs[key]
         self.limit = max(_SWEEP_ABOVE, 2 * len(self.refs))
@@ -54,18 +54,19 @@ class References:
 class Marks(References):
     """Tensors known to be "on CUDA" where CUDA's memory and the CPU's are the same.
 
-    A tensor made for CUDA and one made for the CPU are alike on the ``cpu`` driver; moving between the two must copy
-    (a program writes into the one and reads the other), moving to where the tensor is must not. Marks are kept beside
+    On the ``cpu`` driver, tensors created for CUDA and for the CPU are alike. A move between the two must copy, because
+    a program writes into one and reads the other; a move to the tensor's own device must not. Marks are stored beside
     the tensors, weakly: an attribute would change how they pickle.
 
-    What a move to CUDA made is known by its memory too, so that a module's parameters (which take the memory over) and
-    whatever shares it (``detach()``, ``state_dict()``, views) are on CUDA: ``{k: v.cpu() for k, v in state.items()}``
-    is how programs take a snapshot. Factories mark the tensor alone, which is all that their speed allows.
+    The result of a move to CUDA is also recorded by its memory, so that a module's parameters (which take over the
+    memory) and tensors that share it (``detach()``, ``state_dict()``, views) are on CUDA:
+    ``{k: v.cpu() for k, v in state.items()}`` is how programs take a snapshot. Factories mark only the tensor, because
+    marking its memory would slow them down.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        #: The living storages that moves made, by address.
+        #: Live storages that moves created, by address.
         self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def add(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -74,7 +75,7 @@ class Marks(References):
         return tensor
 
     def add_moved(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Mark a tensor in memory of its own, with all that will share the memory, and return it."""
+        """Mark a tensor with its own memory, and all that will share the memory; return it."""
         storage = _storage(tensor)
         if storage is not None:
             address, storages = storage._cdata, self._storages

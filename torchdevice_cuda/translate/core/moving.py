@@ -1,4 +1,4 @@
-"""Moves of tensors whose device has been translated: what is copied, and what the program is to believe of it."""
+"""Moves of tensors whose device has been translated: which ones copy, and the apparent device of the result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...drivers.recording.refusals import PAGEABLE
 from ...drivers.traits import Trait
 from .context import Context
 
-_BEFORE_COPY = 3  # how many precede ``copy`` in ``Tensor.to(device, dtype, non_blocking, copy)``
+_BEFORE_COPY = 3  # arguments before ``copy`` in ``Tensor.to(device, dtype, non_blocking, copy)``
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
@@ -31,22 +31,22 @@ def crossing(context: Context) -> Callable[[torch.Tensor, bool], bool]:
 
 
 def _copied(copy: Any) -> Any:
-    """Return the argument ``copy`` of a move that has to copy; what is no boolean is left for torch to refuse."""
+    """Return the argument ``copy`` for a move that must copy; torch refuses values that are not booleans."""
     return True if copy is False else copy
 
 
 def copying(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
-    """Return the arguments of ``to`` after the device, for a move that gives another tensor in any case."""
+    """Return the arguments of ``to`` after the device, for a move that always returns another tensor."""
     if len(args) >= _BEFORE_COPY:
         return (*args[: _BEFORE_COPY - 1], _copied(args[_BEFORE_COPY - 1]), *args[_BEFORE_COPY:]), kwargs
     return args, {**kwargs, "copy": _copied(kwargs.get("copy", False))}
 
 
 def _mover_apart(context: Context) -> Callable[..., torch.Tensor]:
-    """Return the mover for an accelerator with memory of its own.
+    """Return the mover for an accelerator with separate memory.
 
-    Where requests for the CPU go to the GPU too, a move between the two still copies: a program changes the one and
-    goes on with the other.
+    If requests for the CPU go to the GPU too, a move between the two still copies: a program changes one tensor and
+    continues with the other.
     """
     original, gpu, apparent_devices = torch._C.TensorBase.to, context.gpu, context.translator.apparent_devices
     crosses = crossing(context)
@@ -72,7 +72,7 @@ def _mover_apart(context: Context) -> Callable[..., torch.Tensor]:
 
 
 def mover(context: Context) -> Callable[..., torch.Tensor]:
-    """``move(tensor, to_cuda, target, args, kwargs)``: the rest of a move whose device has been translated."""
+    """Return ``move(tensor, to_cuda, target, args, kwargs)``, which moves to a device that has been translated."""
     original = torch._C.TensorBase.to
     marks, driver = context.translator.marks, context.driver
     if Trait.CPU_TENSORS not in context.traits:
@@ -84,12 +84,13 @@ def mover(context: Context) -> Callable[..., torch.Tensor]:
         # torch.jit.trace compares runs with unmarked clones, down to the line of a call.
         if torch._C._get_tracing_state() is not None:
             return original(self, target, *args, **kwargs)
-        # Between CUDA and the CPU a move copies, even if both are this memory; to where the tensor is, it does not.
+        # A move between CUDA and the CPU copies, even if both are this memory; a move to the tensor's own device does
+        # not.
         there = self in marks
         if there == to_cuda:
             moved = original(self, target, *args, **kwargs)
             if moved is self:
-                # Not marked for itself: a parameter stays the same object when ``Module.cpu`` takes it elsewhere.
+                # Do not mark it: a parameter stays the same object when ``Module.cpu`` moves it.
                 return self
         elif target.type == "cpu" and self.device.type == "cpu":
             if there and is_recorded():

@@ -1,4 +1,4 @@
-"""Pinned memory where all memory is the host's: it is what it is, but programs ask whether a tensor is pinned."""
+"""Pinned memory if all memory is the host's: pinning changes nothing, but programs query whether a tensor is pinned."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 
 
 class Pinned:
-    """The storages that count as pinned, known by their address for as long as they live."""
+    """Storages that count as pinned, recorded by address while they are alive."""
 
     def __init__(self, registered: Mapping[int, int]) -> None:
-        #: what the program registered with CUDA itself: address -> bytes
+        #: memory that the program registered with CUDA: address -> bytes
         self._registered = registered
         self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 

@@ -1,6 +1,6 @@
 """The target of a request: the policy table as one pure function, and the ``cpu:-1`` override as a small state.
 
-| the program asks for | accelerator MPS | accelerator CUDA | CPU only |
+| the program requests | accelerator MPS | accelerator CUDA | CPU only |
 |----------------------|-----------------|------------------|----------|
 | nothing              | MPS             | CUDA             | CPU      |
 | ``cpu``, ``cpu:n``   | MPS             | CUDA             | CPU      |
@@ -8,8 +8,8 @@
 | ``mps``, ``mps:n``   | MPS             | CUDA             | CPU      |
 | ``cuda``, ``cuda:n`` | MPS             | CUDA             | CPU      |
 
-That is policy ``accelerate``. Policy ``faithful`` translates only what the machine lacks: requests for no device and
-for the CPU stay on the CPU, as CUDA would have it.
+That is policy ``accelerate``. Policy ``faithful`` translates only devices that the machine lacks: requests for no
+device and for the CPU stay on the CPU, as on CUDA.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import threading
 
 ACCELERATE, FAITHFUL = "accelerate", "faithful"
 CPU = "cpu"
-#: Device types that mean "the accelerator" wherever a program was written.
+#: Device types that mean "the accelerator" in any program.
 ACCELERATORS = frozenset({"cuda", "mps"})
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A device as a program asks for it: ``None`` for the type means that it asked for none."""
+    """A requested device; a type of ``None`` means that none was named."""
 
     type: str | None
     index: int | None = None
@@ -40,17 +40,17 @@ class Override:
 
     @property
     def on(self) -> bool:
-        """Return whether explicit requests for the CPU are meant."""
+        """Return whether explicit requests for the CPU are taken literally."""
         return self._on
 
     def toggle(self) -> bool:
-        """Turn it over; the new state."""
+        """Toggle the override and return its state."""
         with self._lock:
             self._on = not self._on
             return self._on
 
     def reset(self) -> None:
-        """Off, as at the start."""
+        """Turn the override off, as at the start."""
         with self._lock:
             self._on = False
 
@@ -76,7 +76,7 @@ def destination(request: Request, accelerator: str, policy: str, override: bool)
 
 
 def default_policy(redirects: bool, allow_redirects: bool, chosen: str | None) -> str:
-    """Return the policy in force: the chosen one, else ``accelerate`` if it is demanded or the driver's default."""
+    """Return the policy in force: the chosen one, else ``accelerate`` if redirects are allowed or default."""
     if chosen is not None:
         return chosen
     return ACCELERATE if allow_redirects or redirects else FAITHFUL

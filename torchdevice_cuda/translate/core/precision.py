@@ -1,6 +1,6 @@
-"""float64 and complex128 where the accelerator has neither.
+"""float64 and complex128 if the accelerator has neither.
 
-The setting says what becomes of them: ``downcast`` halves the precision, warns once per line of the program and counts;
+The setting selects the treatment: ``downcast`` halves the precision, warns once per line of the program and counts;
 ``cpu`` keeps such tensors on the CPU in full precision, and shows them as the GPU's; ``raise`` lets the device's own
 error through.
 """
@@ -22,7 +22,7 @@ _is_mps: Callable[[torch.Tensor], bool] = vars(torch._C.TensorBase)["is_mps"].__
 
 
 class Precision:
-    """The ``float64`` setting at work."""
+    """Applies the ``float64`` setting."""
 
     def __init__(self, choice: str, accelerator: str, partial: bool) -> None:
         self.choice = choice
@@ -31,11 +31,11 @@ class Precision:
         self._warned: set[tuple[str, int]] = set()
 
     def is_refusal(self, error: BaseException) -> bool:
-        """Return whether an error says that the device has no float64, and something is to be done about it."""
+        """Return whether an error means that the device has no float64, and the setting handles that."""
         return self.choice != "raise" and refusal(error) == NO_DOUBLE
 
     def admit(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Take a tensor of the CPU to the accelerator, or to where its dtype lets it end up."""
+        """Move a CPU tensor to the accelerator, or to where its dtype allows."""
         narrow = NARROW.get(tensor.dtype) if self._partial else None
         if narrow is None:
             return _to(tensor, self.accelerator)
@@ -45,7 +45,7 @@ class Precision:
         return _to(_to(tensor, narrow), self.accelerator)
 
     def count(self, dtype: torch.dtype) -> None:
-        """Precision was lost, or a tensor stayed behind: count it, and warn once per line of the program."""
+        """Count a loss of precision, or a tensor that stayed on the CPU, and warn once per line of the program."""
         name = str(dtype).removeprefix("torch.")
         where = "cpu" if self.choice == "cpu" else str(NARROW[dtype]).removeprefix("torch.")
         row = (name, where, "the GPU has no " + name)
@@ -64,12 +64,12 @@ class Precision:
         )
 
 
-#: What torch makes on the GPU all the same, where strides are given (copies, most conversions) on every version and
-#: until 2.11 everywhere, though nothing can compute with it. Whoever makes tensors there asks for it, at 25 ns.
+#: torch creates such tensors on the GPU if strides are given (copies, most conversions), and until 2.11 always, though
+#: nothing can compute with them. Functions that create tensors check for it, which costs 25 ns.
 COMPLEX128 = torch.complex128
 
 
 def refuse_complex128(made: torch.Tensor) -> None:
-    """Raise what torch raises elsewhere for a tensor of a dtype that the GPU has not, if it is on the GPU."""
+    """Raise torch's error for a dtype that the GPU lacks, if the tensor is on the GPU."""
     if _is_mps(made) and made.__class__ is not doubles.HostDoubleTensor:
         raise TypeError("Trying to convert ComplexDouble to the MPS backend but it does not have support for it.")

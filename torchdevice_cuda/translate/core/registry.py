@@ -1,7 +1,7 @@
-"""The registry of patches: one documented function each, selected by traits, applied in order and undone backwards.
+"""The registry of patches: one documented function each, selected by traits, applied in order and undone in reverse.
 
-A patch says its targets in torch, the traits of the drivers that it is for, and why. It changes torch only through the
-context's editor.
+A patch declares its targets in torch, the traits of the drivers that it is for, and the reason. It changes torch only
+through the context's editor.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from .context import Context
     from .editor import Editor
 
-#: The folder that the package lies in.
+#: The folder that contains the package.
 _ROOT = Path(__file__).resolve().parents[3]
 Apply = Callable[["Context"], None]
-#: ``<name>`` in a target stands for each of several names that are listed elsewhere.
+#: ``<name>`` in a target matches any of several names that are listed elsewhere.
 _SEVERAL = re.compile(r"<\w+>")
 
 
@@ -39,12 +39,12 @@ class Patch:
 
     @property
     def file(self) -> str:
-        """Return the file that it is in, as people name it."""
+        """Return its file, relative to the repository."""
         path = Path(self.apply.__code__.co_filename)
         return path.relative_to(_ROOT).as_posix() if path.is_relative_to(_ROOT) else str(path)
 
     def wanted(self, traits: Trait) -> bool:
-        """Return whether it is for a driver with these traits."""
+        """Return whether it applies to a driver with these traits."""
         return self.traits in traits and not self.without & traits
 
     def covers(self, target: str) -> bool:
@@ -57,7 +57,7 @@ def _pattern(declared: str) -> re.Pattern[str]:
 
 
 class Row(NamedTuple):
-    """A line of ``--patches``: what is changed, in which file, and why."""
+    """A line of ``--patches``: the changed name, the file and the reason."""
 
     target: str
     file: str
@@ -81,7 +81,7 @@ def patch(*targets: str, traits: Trait, without: Trait = NONE) -> Callable[[Appl
 
 
 def of_module(module: str) -> tuple[Patch, ...]:
-    """Return the patches that a module registered, in the order in which they stand there."""
+    """Return the patches that a module registered, in their order in the file."""
     return tuple(_registry.get(module, ()))
 
 
@@ -103,12 +103,12 @@ class Applied:
         return list(dict.fromkeys(rows))
 
     def undo(self) -> None:
-        """Take all of them out."""
+        """Undo all of them."""
         self._editor.undo()
 
 
 def apply(context: Context, patches: Iterable[Patch]) -> Applied:
-    """Apply the patches that are for the context's traits; all of them or none."""
+    """Apply the patches that match the context's traits; all of them or none."""
     editor, done = context.editor, []
     try:
         for entry in patches:

@@ -1,7 +1,7 @@
-"""The hot path: from the device a program names to the device its tensor lives on.
+"""The hot path: from the device that a program names to the device of its tensor.
 
-Answers are kept per request, so that a call costs one dictionary look-up; what cannot be kept (the ``cpu:-1`` toggle,
-integers, which mean the current accelerator) is worked out each time.
+Answers are cached per request, so that a call costs one dictionary lookup. Requests that cannot be cached (the
+``cpu:-1`` toggle, integers, which mean the current accelerator) are resolved each time.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from ...settings import Settings
 
 _log = logging.getLogger("torchdevice_cuda")
-#: Gives the CPU and turns the override over. No device to torch: only where a request is text can it be written.
+#: Returns the CPU and toggles the override. torch does not accept it as a device, so it works only as text.
 TOGGLE = "cpu:-1"
 _worker = torch.utils.data._utils.worker
 _function_modes = torch._C._is_torch_function_mode_enabled
 
 
-#: Set while requests for the CPU are meant by who makes them, whatever the override is.
+#: Set while requests for the CPU are taken literally, whatever the override is.
 cpu_is_meant: contextvars.ContextVar[bool] = contextvars.ContextVar("cpu_is_meant", default=False)
 
 
@@ -47,25 +47,25 @@ class Translator:
         self.accelerator = driver.device_type
         self.policy = default_policy(driver.redirects_by_default, settings.allow_redirects, settings.policy)
         if self.accelerator != CPU and not driver.device_count():
-            self.policy = FAITHFUL  # the program may see no device: there is nowhere to redirect to
+            self.policy = FAITHFUL  # the program sees no device: there is nowhere to redirect to
         self.override = Override()
         #: The target of requests for no device, or ``None`` to leave them to torch.
         self.default_target: torch.device | None = None
         if self.accelerator != CPU and destination(Request(None), self.accelerator, self.policy, False).type != CPU:
             self.default_target = torch.device(self.accelerator)
         #: Answers by request (strings and ``torch.device``), and those among them whose request names the accelerator.
-        #: Hot paths read both; a redirection that is to be logged at each of its call sites is in neither.
+        #: Hot paths read both; a redirection that is logged at each of its call sites is in neither.
         self.cache: dict[Any, torch.device] = {}
         self.on_gpu: dict[Any, torch.device] = {}
         self._gpu_requests: set[Any] = set()
         self.marks = Marks()
         self.apparent_devices = ApparentDevices(vars(torch._C.TensorBase)[f"is_{self.accelerator}"].__get__)
         self._disguised = Trait.DISGUISED in driver.traits
-        #: Whether tensors tell the program where it believes them to be.
+        #: Whether tensors report apparent devices to the program.
         self.tracks_apparent_devices = self._disguised and self.default_target is not None
-        #: Counts every request where the user asked for a report; answers are not kept then.
+        #: Counts every request if the user requested a report; answers are not cached then.
         self.counters = counters
-        #: The module that was the last to be made where the toggle names its device.
+        #: The last module that was constructed with the toggle as its device.
         self._toggled_for: list[weakref.ref[Any]] = []
         self._sites: set[tuple[str, int, str]] = set()
         self.forked = False
@@ -95,7 +95,7 @@ class Translator:
         if moved_off_cpu and not asked_by_program():
             return device
         if redirected:
-            # A target has a type; an index is kept only where nothing is redirected.
+            # A target always has a type; an index is kept only if nothing is redirected.
             translated = torch.device(found.type or CPU)
             self.log(str(device), translated)
         else:
@@ -104,7 +104,7 @@ class Translator:
         if isinstance(asked, (str, torch.device)):
             if device.type in ACCELERATORS:
                 self._gpu_requests.add(asked)
-            # Torch's own requests for the CPU are meant: who asks is looked at each time.
+            # Torch's own requests for the CPU are taken literally, so the caller is checked each time.
             logged = redirected and _log.isEnabledFor(logging.INFO)
             if self.counters is None and not moved_off_cpu and not logged and not for_now:
                 self.cache[asked] = translated
@@ -113,19 +113,19 @@ class Translator:
         return translated
 
     def count(self, asked: Any, given: torch.device) -> None:
-        """Count a request for the report, if there is to be one; ``None`` asks for no device."""
+        """Count a request for the report, if there is one; ``None`` stands for no device."""
         if self.counters is not None:
             site = program_site()
             words = "no device" if asked is None else str(as_device(asked))
             self.counters.count(words, self._shown(given), f"{site[0]}:{site[1]}" if site else "torch")
 
     def count_unnamed(self, made: Any) -> None:
-        """Count a request of the program for no device, by what came of it; torch makes many for itself."""
+        """Count a request of the program for no device, by its result; torch makes many such requests itself."""
         if isinstance(made, torch.Tensor) and asked_by_program():
             self.count(None, made.device)
 
     def _shown(self, device: torch.device) -> str:
-        """Return a device as reports show it: the apparent one, then the real one if it differs."""
+        """Return a device as reports show it: the apparent one, then the real one if they differ."""
         if device.type == "cuda" and device.index is None:
             return f"cuda:{self.driver.current_device()}"
         if not self._disguised or device.type != self.accelerator:
@@ -146,19 +146,20 @@ class Translator:
     def applies_default_target(self) -> bool:
         """Return whether requests for no device go to the accelerator here and now.
 
-        Not while the program has chosen a device for a block, not in a forked child (an accelerator does not survive a
-        fork) and not in a worker that prepares data.
+        They do not while the program has chosen a device for a block, in a forked child (an accelerator does not
+        survive a fork), and in a worker that prepares data.
         """
         return (
             self.default_target is not None
-            # With torch.device(...) and set_default_device(...) are function modes; the program's own have been called.
+            # ``with torch.device(...)`` and ``set_default_device(...)`` are function modes; the program's own modes
+            # were called before.
             and not _function_modes()
             and not self._stays_on_cpu()
             and asked_by_program()
         )
 
     def injects_for(self, frame: FrameType) -> bool:
-        """Return whether the default target applies to a request by this frame, if that is known at once."""
+        """Return whether the default target applies to a request by this frame, as far as that is known at once."""
         return bool(
             verdicts[frame.f_globals.get("__name__")]
             and self.default_target is not None
@@ -169,7 +170,7 @@ class Translator:
         )
 
     def _stays_on_cpu(self) -> bool:
-        """Return whether this process prepares data or was forked: requests for the CPU are meant there."""
+        """Return whether this process prepares data or was forked: requests for the CPU are taken literally there."""
         return self.default_target is not None and (
             (self.forked and self.driver.in_bad_fork()) or _worker._worker_info is not None
         )
@@ -180,7 +181,7 @@ class Translator:
         self.cache.clear()
 
     def log(self, asked: str, given: torch.device) -> None:
-        """Say once per call site what was redirected."""
+        """Log a redirection once per call site."""
         if not _log.isEnabledFor(logging.INFO):
             return
         place = program_site()
@@ -206,7 +207,7 @@ def _in_child(translator: Translator) -> Callable[[], None]:
 
 
 def as_device(asked: Any) -> torch.device:
-    """Return a request as torch reads it. An integer is an accelerator's index, which here means CUDA's."""
+    """Return a request as torch parses it. An integer is an accelerator's index, which here means CUDA's."""
     if isinstance(asked, (str, torch.device)):
         return torch.device(asked)
     if isinstance(asked, bytes):
@@ -217,7 +218,7 @@ def as_device(asked: Any) -> torch.device:
 
 
 def names_a_device(asked: Any) -> bool:
-    """Return whether torch would read this as a device; what it would not is left to torch, whose error says so."""
+    """Return whether torch would accept this as a device; torch raises its own error for anything else."""
     if isinstance(asked, (str, torch.device, bytes)):
         return True
     return hasattr(asked, "__index__") and not isinstance(asked, (bool, torch.Tensor))

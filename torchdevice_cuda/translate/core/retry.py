@@ -1,6 +1,6 @@
-"""Calls of torch's C functions that are looked at only where they failed: compiled code has the functions tell of it.
+"""Calls of torch's C functions that are examined only if they fail: compiled code calls a handler then.
 
-Nothing is wrapped, and a call that succeeds costs what it always does.
+Nothing is wrapped, so a call that succeeds costs nothing extra.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def rescued(
     context: Context, owner: Any, name: str, function: Any, handling: Callable[[Rescue], tuple[Handler, bool]]
 ) -> bool:
-    """Have calls of ``owner.name`` looked at; whether that can be had: else a wrapper has to do it.
+    """Install a handler of ``owner.name``; return whether that is possible: otherwise it has to be wrapped.
 
-    ``handling`` gives the handler, and whether it is to be asked before each call too.
+    ``handling`` returns the handler, and whether it is also called before each call.
     """
     rescue = context.driver.rescue
     if rescue is None:
@@ -38,18 +38,18 @@ def rescued(
 
 
 def _is_foreign(asked: Any) -> bool:
-    """Return whether a request is one that torch refuses and the table does not."""
+    """Return whether torch refuses a request that the policy accepts."""
     if isinstance(asked, torch.device):
         return asked.type == "mps"
     return isinstance(asked, str) and (asked == TOGGLE or asked.partition(":")[0] == "mps")
 
 
 def given_second_try(context: Context, target: str, function: Any, place: int | None = None) -> None:
-    """Have a C function, method or type of torch called again where it failed for the device that it was given.
+    """Call a C function, method or type of torch again if it failed because of its device.
 
-    Where CUDA's tensors are real and the policy leaves requests for the CPU alone, torch understands every request but
-    ``mps`` and the toggle ``cpu:-1``.
-    ``place`` is where a device stands if it is not given by name; a method's first argument is its tensor.
+    Where CUDA tensors are real and the policy does not redirect requests for the CPU, torch understands every request
+    but ``mps`` and the toggle ``cpu:-1``.
+    ``place`` is the device's position if it is not passed by name; a method's first argument is its tensor.
     """
     native = context.driver.native
     if native is None:  # no device is visible to the program
@@ -57,7 +57,7 @@ def given_second_try(context: Context, target: str, function: Any, place: int | 
     device: Callable[[Any], torch.device] = context.translator.device
 
     def translated(asked: Any) -> Any:
-        """Return a value of the given kind: errors about other arguments name it."""
+        """Return a value of the same type, because errors about other arguments name the types."""
         return str(device(asked)) if isinstance(asked, str) else device(asked)
 
     def again(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, error: BaseException | None) -> Any:

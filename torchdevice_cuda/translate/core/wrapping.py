@@ -1,8 +1,8 @@
 """Wrap a C function of torch so that nothing else about it changes.
 
-A wrapper has the original's name, documentation and (lack of a) signature, pickles by reference, is known to
-TorchScript, to ``torch.compile`` and to ``with torch.device(...)`` as the original is, and is what torch functions
-(``__torch_function__``, function modes) are given, so that comparing them with ``torch.zeros`` stays true.
+A wrapper has the original's name, documentation and (lack of a) signature, and pickles by reference. TorchScript,
+``torch.compile`` and ``with torch.device(...)`` treat it as the original. ``__torch_function__`` and function modes get
+the wrapper, so that comparing it with ``torch.zeros`` stays true.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from .editor import Editor
 
 Function = Callable[..., Any]
-#: Classes of tensors that no torch function of a program's own can belong to.
-#: And one of ours, which handles what C++ is asked for, after it was translated.
+#: Tensor classes without a ``__torch_function__`` of the program's. HostDoubleTensor is torchdevice_cuda's and handles
+#: calls of C++ functions, after translation.
 PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, HostDoubleTensor})
-#: The method by which TorchScript asks an object for what to compile instead.
+#: The method that TorchScript calls to get the object to compile instead.
 _SCRIPTED = "__prepare_scriptable__"
 
 
 class Modes(list[None]):
-    """The function modes of the program in force in any thread; a wrapper looks only at whether there is one.
+    """The program's function modes in force in any thread; a wrapper only checks whether there are any.
 
-    A list, since appending and popping need no lock. ``with torch.device(...)`` is a mode too, but torch knows the
-    originals in it and needs no detour.
+    It is a list, since appending and popping need no lock. ``with torch.device(...)`` is a mode too, but torch uses the
+    originals in it, so it is not listed.
     """
 
     def watch(self, editor: Editor) -> None:
-        """Keep account of modes as they are entered and left."""
+        """Record modes as they are entered and left."""
         enter: Function = TorchFunctionMode.__enter__
         leave: Function = TorchFunctionMode.__exit__
 
@@ -67,10 +67,10 @@ modes = Modes()
 def dispatch_torch_function(
     wrapper: Function, subjects: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Hand a call to the program's torch functions under the wrapper's own identity.
+    """Dispatch a call to the program's ``__torch_function__`` with the wrapper as its function.
 
-    ``NotImplemented`` if there is none to hand it to. ``subjects`` are the arguments that may have one. Wrappers ask
-    first whether it can be at all (``modes``, ``PLAIN``): that stands in each of them, as a call costs more than both.
+    Return ``NotImplemented`` if there is none. ``subjects`` are the arguments that may have one. Each wrapper first
+    checks ``modes`` and ``PLAIN`` inline, because a call costs more than both checks.
     """
     if torch._C._has_torch_function(subjects) or (modes and torch._C._is_torch_function_mode_enabled()):
         return handle_torch_function(wrapper, subjects, *args, **kwargs)
@@ -83,10 +83,11 @@ def hand(method: Function, self: Any, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def copy_metadata(wrapper: Function, original: Function) -> Function:
-    """Return a wrapper with the original's outward appearance.
+    """Return a wrapper with the original's metadata.
 
-    TorchScript compiles the functions that it meets, Python of torch's among them, and asks each what to compile: the
-    original, which is all that it would understand. In compiled code requests mean what they say.
+    TorchScript compiles the functions that it meets, torch's Python functions included, and queries each for what to
+    compile: that is the original, which is all that TorchScript supports. In compiled code requests are taken
+    literally.
     """
     functools.update_wrapper(wrapper, original, updated=())
     if isinstance(original, types.FunctionType):
@@ -102,10 +103,10 @@ def scripted(function: Any) -> Any:
 
 
 def install(context: Context, owner: Any, name: str, wrapper: Function, original: Function) -> None:
-    """Put a wrapper that resembles the original in its place, everywhere the original is known."""
+    """Install a wrapper with the original's metadata everywhere the original is known."""
     editor, wrapper = context.editor, copy_metadata(wrapper, original)
     if not isinstance(original, types.FunctionType):
-        # Builtins pickle by other means than functions, which are looked up by these two names.
+        # Builtins pickle differently from functions, which are looked up by these two names.
         in_class = inspect.isclass(owner)
         wrapper.__module__ = owner.__module__ if in_class else owner.__name__
         wrapper.__qualname__ = f"{owner.__qualname__}.{name}" if in_class else name
@@ -118,7 +119,7 @@ def install(context: Context, owner: Any, name: str, wrapper: Function, original
 
 
 def _tell_torchscript(editor: Editor, wrapper: Function, original: Function) -> None:
-    """TorchScript looks builtins up by identity."""
+    """Register the wrapper with TorchScript, which looks builtins up by identity."""
     import torch.jit._builtins as builtins
 
     name = builtins._find_builtin(original)
@@ -127,7 +128,7 @@ def _tell_torchscript(editor: Editor, wrapper: Function, original: Function) -> 
 
 
 def _tell_device_contexts(editor: Editor, wrapper: Function, original: Function) -> None:
-    """``with torch.device(...)`` and ``set_default_device`` act on a fixed set of functions."""
+    """Register the wrapper with ``with torch.device(...)``, which acts on a fixed set of functions."""
     from torch.utils._device import _device_constructors
 
     constructors = _device_constructors()
@@ -136,9 +137,9 @@ def _tell_device_contexts(editor: Editor, wrapper: Function, original: Function)
 
 
 def _tell_dynamo(editor: Editor, wrapper: Function, original: Function) -> None:
-    """torch.compile knows functions by identity; tables it has made already get the wrapper beside the original.
+    """Register the wrapper with torch.compile, which knows functions by identity, in tables that exist already.
 
-    Tables it has yet to make are made of the names of torch, which then are the wrappers.
+    Tables that are created later use the names in torch, which are the wrappers then.
     """
     rules = sys.modules.get("torch._dynamo.trace_rules")
     variables = sys.modules.get("torch._dynamo.variables.torch")
@@ -153,7 +154,7 @@ def _tell_dynamo(editor: Editor, wrapper: Function, original: Function) -> None:
 
 
 def _tell_lazy_parameters(editor: Editor, wrapper: Function, original: Function) -> None:
-    """A parameter of a lazy module has no shape yet, and allows only methods that need none: a fixed list."""
+    """Register the wrapper for parameters of lazy modules: without a shape, they allow only a fixed list of methods."""
     from torch.nn import parameter
 
     mixin: Any = vars(parameter)["UninitializedTensorMixin"]  # torch's stubs leave it out
@@ -163,19 +164,19 @@ def _tell_lazy_parameters(editor: Editor, wrapper: Function, original: Function)
 
 
 def forget_derived(editor: Editor) -> None:
-    """Have torch derive its sets of overridable functions again, from what its names mean now; and after undoing."""
+    """Make torch compute its sets of overridable functions again, from the current names; also after undoing."""
     _compat.forget_derived()
     editor.on_undo(_compat.forget_derived)
 
 
 def follow(context: Context) -> None:
-    """Names that the program bound before activation (``from torch import zeros``) follow."""
+    """Rebind names that the program imported before activation (``from torch import zeros``)."""
     for name, module in list(sys.modules.items()):
         if module is None or name.split(".")[0] in ("torch", "torchdevice_cuda"):
             continue
         for attribute, value in list(getattr(module, "__dict__", {}).items()):
             latest = value
-            # A wrapper may have been wrapped again.
+            # A wrapper may itself be wrapped.
             while (entry := context.wrapped.get(id(latest))) is not None and entry[0] is latest:
                 latest = entry[1]
             if latest is not value:

@@ -1,4 +1,4 @@
-"""The changes of torch, by torch's own names: all changes of a name are in one file."""
+"""The changes of torch, in files named after its modules: all changes of a name are in one file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib
 from ..core.registry import Patch, of_module
 
 #: In the order in which their patches are applied. It matters at both ends: a device that torch was built without is
-#: announced before anything asks for it, and names that the program bound earlier follow when every name has changed.
+#: announced before other patches use it, and names that the program imported earlier are rebound after all changes.
 MODULES = (
     "mps",
     "version",

@@ -22,8 +22,8 @@ from ..core.wrapping import copy_metadata
 def _functions(driver: Driver) -> dict[str, Callable[..., Any]]:
     """Return the implementation of each C name over the driver.
 
-    ``torch.compile`` calls some of them while it traces, and takes every frame that names the global ``torch`` for one
-    to trace: what they need of torch is bound here.
+    ``torch.compile`` calls some of them while it traces, and traces every frame that names the global ``torch``: so the
+    parts of torch that they need are bound here.
     """
     init: Callable[[], None] = torch.cuda.init
     accelerator = torch.device("cuda")
@@ -79,7 +79,7 @@ def _functions(driver: Driver) -> dict[str, Callable[..., Any]]:
 
 @patch("torch._C._accelerator_<function>", "torch._C._get_accelerator", traits=Trait.TRANSLATED)
 def bindings(context: Context) -> None:
-    """torch.accelerator asks C++ which accelerator there is; without a compiled one it has none to offer."""
+    """torch.accelerator queries C++ for the accelerator; without a compiled one there is none."""
     functions = _functions(context.driver)
     for name in present(torch._C, functions):
         function = functions[name]
@@ -89,9 +89,9 @@ def bindings(context: Context) -> None:
 
 @patch("torch._C._accelerator_setAllocatorSettings", traits=Trait.SUBSTITUTE)
 def settings(context: Context) -> None:
-    """torch reads what is for every accelerator; what is CUDA's own it skips, and nobody's allocator hears of either.
+    """torch parses the settings of all accelerators and skips those of CUDA; no allocator gets either.
 
-    What is no setting at all it refuses in words of its own, which name its sources: those are left to it.
+    It refuses unknown settings with an error that names its sources; that error is torch's.
     """
     original: Callable[[str], None] | None = named("torch._C._accelerator_setAllocatorSettings")
     if original is None:
@@ -105,7 +105,7 @@ def settings(context: Context) -> None:
             try:
                 parse(text)
             except RuntimeError as theirs:
-                # A CUDA build looks for a GPU first, to compare its allocator with the one that is asked for.
+                # A CUDA build looks for a GPU first, to compare its allocator with the requested one.
                 if "CUDA error" not in str(theirs):
                     raise
             raise
@@ -117,7 +117,7 @@ def settings(context: Context) -> None:
 
 @patch("torch.device", traits=Trait.DISGUISED)
 def by_number(context: Context) -> None:
-    """``torch.device(0)`` is the accelerator's first: the program is told that it is CUDA's."""
+    """``torch.device(0)`` is the accelerator's first device, which the program sees as CUDA's."""
     device, inside, frame = torch.device, callers.inside, sys._getframe
 
     def handler(made: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, error: Any) -> Any:
@@ -133,9 +133,9 @@ _DYNAMO = "torch._C._dynamo.utils"
 
 @patch(f"{_DYNAMO}.<function>", "torch._dynamo.<module>.get_current_stream", traits=Trait.TRANSLATED)
 def compiled_code(context: Context) -> None:
-    """Compiled code asks C++ for the stream that it runs in: a CUDA build would ask NVIDIA's driver."""
+    """Compiled code queries C++ for the current stream; a CUDA build would query NVIDIA's driver."""
     owner = sys.modules[_DYNAMO]
-    if not present(owner, ["get_current_stream"]):  # older releases ask torch.accelerator
+    if not present(owner, ["get_current_stream"]):  # older releases call torch.accelerator
         return
     get_stream: Callable[[int], torch.Stream] = _functions(context.driver)["_accelerator_getStream"]
     index = context.driver.current_device
@@ -148,5 +148,5 @@ def compiled_code(context: Context) -> None:
         context.editor.set(module, "get_current_stream", get_current_stream)
 
 
-#: Modules that take the function from C++ when they are imported.
+#: Modules that import the function from C++.
 _HOLDERS = ("torch._dynamo.utils", "torch._dynamo.guards")

@@ -1,8 +1,8 @@
-"""Autocast for CUDA where CUDA tensors are tensors of another device type.
+"""Autocast for CUDA if CUDA tensors are tensors of another device type.
 
-torch keeps an autocast state per device type, and CPU tensors follow the CPU's. While autocast is on for CUDA, the
-CPU's state follows CUDA's; what the program itself set for the CPU is kept beside it and given back. The CPU's autocast
-casts fewer operators than CUDA's: the missing ones are registered for as long as the patch is in force.
+torch has an autocast state per device type, and CPU tensors follow the CPU's. While autocast is on for CUDA, the CPU's
+state follows CUDA's; the state that the program set for the CPU is saved and restored. The CPU's autocast casts fewer
+operators than CUDA's: the missing ones are registered while the patch is in force.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..core.context import Context
 from ..core.registry import patch
 from ..core.wrapping import copy_metadata, install
 
-# CUDA's rules (operators may have several overloads; a bare name stands for all that take tensors).
+# CUDA's rules. An operator without an overload name stands for all overloads that take tensors.
 LOWER = (
     "addmm addmv addr baddbmm addbmm bmm mm mv matmul linear prelu chain_matmul linalg_multi_dot linalg_vecdot einsum "
     "conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input conv_transpose3d.input lstm_cell gru_cell "
@@ -41,7 +41,8 @@ FLOAT32_RESULT = (
 ).split()
 PROMOTE = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add stack cat".split()
 
-_is_on, _dtype_of = torch._C.is_autocast_enabled, torch._C.get_autocast_dtype  # torch's own, for kernels: they are hot
+# torch's own functions, for kernels: they are hot
+_is_on, _dtype_of = torch._C.is_autocast_enabled, torch._C.get_autocast_dtype
 
 
 class _Own(threading.local):
@@ -52,7 +53,7 @@ class _Own(threading.local):
 
 
 class _State:
-    """The autocast states of CUDA and the CPU, the latter following the former."""
+    """The autocast states of CUDA and of the CPU, which follows CUDA's."""
 
     def __init__(self) -> None:
         self.own = _Own()
@@ -62,7 +63,7 @@ class _State:
         self.set_dtype = torch.set_autocast_dtype
 
     def follow(self) -> None:
-        """Bring the CPU's state in line."""
+        """Make the CPU's state follow CUDA's."""
         on = self.is_enabled("cuda")
         self.set_enabled("cpu", on or self.own.enabled)
         self.set_dtype("cpu", self.get_dtype("cuda") if on else self.own.dtype)
@@ -82,7 +83,7 @@ def _replace(context: Context, *wrappers: Callable[..., Any]) -> None:
 
 @patch(*_STATES, traits=Trait.CPU_TENSORS)
 def states(context: Context) -> None:
-    """``autocast("cuda")`` on CPU tensors is a silent no-op: the CPU's state must follow CUDA's."""
+    """``autocast("cuda")`` has no effect on CPU tensors, without an error: the CPU's state must follow CUDA's."""
     state = _State()
     own = state.own
 
@@ -111,7 +112,7 @@ def states(context: Context) -> None:
 
 @patch(*_STATES, traits=Trait.TRANSLATED, without=Trait.HOST_MEMORY)
 def shared_states(context: Context) -> None:
-    """The accelerator's autocast state is CUDA's: whichever of the two is set or asked for, it is one."""
+    """The accelerator's autocast state is CUDA's: both names set and read one state."""
     state = _State()
     both = ("cuda", context.driver.device_type)
 
@@ -120,7 +121,7 @@ def shared_states(context: Context) -> None:
 
     def set_autocast_enabled(*args: Any) -> None:
         state.set_enabled(*args)
-        # With one argument it is CUDA's state that is set.
+        # With one argument, CUDA's state is set.
         if len(args) == 1 or args[0] in both:
             for device_type in both:
                 state.set_enabled(device_type, args[-1])
@@ -137,7 +138,7 @@ def shared_states(context: Context) -> None:
 
 @patch("torch.amp.autocast_mode._cast", traits=Trait.TRANSLATED)
 def custom_functions(context: Context) -> None:
-    """``custom_fwd(cast_inputs=...)`` casts tensors of the device type it was given: CUDA's are of another here."""
+    """``custom_fwd(cast_inputs=...)`` casts tensors of the given device type; CUDA tensors have another one here."""
     original, real = autocast_mode._cast, context.driver.device_type
 
     def _cast(value: Any, device_type: str, dtype: torch.dtype) -> Any:
@@ -148,7 +149,7 @@ def custom_functions(context: Context) -> None:
 
 @patch("torch.amp.autocast_mode.autocast.__init__", traits=NONE, without=Trait.PARTIAL)
 def foreign_names(context: Context) -> None:
-    """``autocast("mps")`` is for the accelerator, which is CUDA's here; for MPS's own it is a silent no-op."""
+    """``autocast("mps")`` means the accelerator, which is CUDA here; for MPS it would silently do nothing."""
     original = autocast_mode.autocast.__init__
 
     def __init__(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
@@ -159,7 +160,7 @@ def foreign_names(context: Context) -> None:
 
 @patch("torch.amp.grad_scaler.GradScaler.__init__", traits=NONE)
 def scalers(context: Context) -> None:
-    """A GradScaler for CUDA or MPS checks that what it is given lives there: where such requests go."""
+    """A GradScaler for CUDA or MPS checks the device of its tensors: it must be the target of such requests."""
     original, real = GradScaler.__init__, context.driver.device_type
 
     def __init__(self: GradScaler, device: str = "cuda", *args: Any, **kwargs: Any) -> None:
@@ -243,8 +244,8 @@ def _kernel(op: Any, rule: Rule, key: str) -> Callable[..., Any]:
 
 @patch("torch.ops.aten[Autocast<type>]", traits=Trait.TRANSLATED)
 def operators(context: Context) -> None:
-    """CUDA's autocast casts operators that others leave alone: losses in half precision would overflow."""
-    # Of the device type that CUDA tensors really are of.
+    """CUDA's autocast casts operators that others do not: losses in half precision would overflow."""
+    # The key of the device type that CUDA tensors really have.
     key = f"Autocast{context.driver.device_type.upper()}"
     library = torch.library.Library("aten", "IMPL")
     context.editor.undone(f"torch.ops.aten[{key}]", library._destroy)

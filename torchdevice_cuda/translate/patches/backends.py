@@ -1,4 +1,4 @@
-"""``torch.backends.cuda`` and ``torch.backends.cudnn``: what they read from functions of CUDA builds."""
+"""``torch.backends.cuda`` and ``torch.backends.cudnn``: values that they read from functions of CUDA builds."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..core.context import Context
 from ..core.registry import patch
 from ..core.wrapping import install
 
-_PLAN_CACHE_SIZE = 4096  # cuFFT plans CUDA keeps per device unless told otherwise
+_PLAN_CACHE_SIZE = 4096  # CUDA's default number of cuFFT plans per device
 _PLAN_CACHE = "torch.backends.cuda.cuFFTPlanCache"
 
 
 @patch(f"{_PLAN_CACHE}.size", f"{_PLAN_CACHE}.max_size", "torch._cufft_clear_plan_cache", traits=Trait.TRANSLATED)
 def fft_plan_cache(context: Context) -> None:
-    """The plan cache of FFTs asks the cuFFT library; the host's FFT keeps no plans, and its size says so."""
+    """The FFT plan cache queries the cuFFT library; the host's FFT has no plans, so its size is 0."""
     editor, driver = context.editor, context.driver
     largest: dict[int, int] = {}
 
@@ -45,7 +45,7 @@ def fft_plan_cache(context: Context) -> None:
 
     from torch.backends.cuda import cuFFTPlanCache
 
-    # The class took the C functions when it was defined; its two attributes hold them.
+    # The class stored the C functions in its two attributes when it was defined.
     attributes = vars(cuFFTPlanCache)
     editor.set(attributes["size"], "getter", size, f"{_PLAN_CACHE}.size")
     editor.set(attributes["max_size"], "getter", max_size, f"{_PLAN_CACHE}.max_size")
@@ -60,13 +60,13 @@ def attention(context: Context) -> None:
         context.editor.set(torch._C, "_is_flash_attention_available", lambda: True)
 
 
-#: Functions of torch._C that programs ask before they call, and the number of the kernel in ``SDPBackend``.
+#: Functions of torch._C that programs call to choose a kernel, and the kernel's number in ``SDPBackend``.
 _FUSED = {"_can_use_flash_attention": 1, "_can_use_mem_efficient_attention": 2, "_can_use_cudnn_attention": 3}
 
 
 @patch(*(f"torch._C.{name}" for name in _FUSED), traits=Trait.NATIVE | Trait.HOST_MEMORY)
 def fused_attention(context: Context) -> None:
-    """A CPU build says of each fused kernel of CUDA's that it takes nothing; the device has them, and CUDA's rules."""
+    """In a CPU build every fused kernel of CUDA refuses all inputs; the device has these kernels, with CUDA's rules."""
     native = context.driver.native
     if native is None:
         return
@@ -84,7 +84,7 @@ def fused_attention(context: Context) -> None:
 
 @patch(*(f"torch._C.{name}" for name in _FUSED), traits=Trait.PARTIAL)
 def no_fused_attention(context: Context) -> None:
-    """None of CUDA's fused kernels takes anything on another GPU; a CUDA build of torch would ask cuDNN first."""
+    """CUDA's fused kernels take no inputs on another GPU; a CUDA build of torch would query cuDNN first."""
     for name in present(torch._C, tuple(_FUSED)):
 
         def taken(params: Any, debug: bool = False) -> bool:
@@ -96,7 +96,7 @@ def no_fused_attention(context: Context) -> None:
 
 @patch("torch.cudnn_is_acceptable", traits=Trait.NATIVE | Trait.HOST_MEMORY)
 def acceptable(context: Context) -> None:
-    """A CPU build says of each tensor that cuDNN does not take it. Its C++ goes on to ask itself: it has no cuDNN."""
+    """In a CPU build cuDNN accepts no tensor. Its C++ code still uses its own answer, since it has no cuDNN."""
     original = torch.cudnn_is_acceptable
 
     def cudnn_is_acceptable(*args: Any, **kwargs: Any) -> bool:
@@ -116,7 +116,7 @@ _CUDNN = "torch.backends.cudnn"
     traits=Trait.SUBSTITUTE,
 )
 def cudnn(context: Context) -> None:
-    """torch.backends.cudnn looks for its C module once, when it is imported, and keeps what it found."""
+    """torch.backends.cudnn looks for its C module once, when it is imported, and keeps the result."""
     from torch.backends import cusparselt
 
     editor = context.editor

@@ -1,4 +1,4 @@
-"""``torch.compile``: inductor over our devices, and what traced code is told of them."""
+"""``torch.compile``: inductor over the driver's devices, and the devices that traced code sees."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _watched = torch._C._len_torch_dispatch_stack
 
 
 def _before_compiling(context: Context, prepare: Function) -> None:
-    """Have something done whenever inductor is about to compile: it is only imported then."""
+    """Call a function whenever inductor is about to compile: it is only imported then."""
     original: Function = _WRAPPER.__call__
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -40,20 +40,20 @@ def _before_compiling(context: Context, prepare: Function) -> None:
 
 
 def _one_call(recording: Recording, call: Function, inputs: Any, written: list[torch.Tensor]) -> Any:
-    """Have a graph that is captured record compiled code as one call."""
+    """Record compiled code as one call of a graph that is being captured."""
     given = tuple(inputs)
     if isinstance(inputs, list):
-        inputs.clear()  # as the code does, to let go of them
+        inputs.clear()  # as the code does, to release them
     return recording.foreign("compiled code", lambda *args: call(list(args)), given, written)
 
 
 def _as_it_is(call: Function) -> Function:
-    """A compiled device records by itself."""
+    """Return the code unchanged: a compiled device records by itself."""
     return call
 
 
 def _recorded(call: Function) -> Function:
-    """Wrap the CPU code that an emulated Apple GPU calls, which takes a seed of the GPU."""
+    """Wrap the CPU code that an emulated Apple GPU calls, so that a graph records it."""
 
     def __call__(inputs: Any) -> Any:
         recording = recording_here() if _watched() else None
@@ -74,7 +74,7 @@ _CACHE = "enable_autograd_cache"
     without=Trait.TRITON_CODE,
 )
 def inductor(context: Context) -> None:
-    """Inductor takes ``cuda`` to mean Triton; graphs of a compiled device are compiled by its C++ backend."""
+    """For ``cuda`` inductor generates Triton; graphs for a compiled device use its C++ backend instead."""
     native = context.driver.native
     done: list[bool] = []
     if native is None:  # no device is visible to the program
@@ -89,7 +89,7 @@ def inductor(context: Context) -> None:
 
         from ...native.inductor import compiling
 
-        # Its entries hold inductor's own objects; ours stand around those. Inductor's graph cache still works.
+        # Its entries contain inductor's own objects without the wrapper. Inductor's graph cache still works.
         context.editor.configure(config, _CACHE, False)
         around = _recorded if Trait.TRANSLATED in context.traits else _as_it_is
         changed = compiling(native, module.compile_fx, module.compile_fx_inner, around)
@@ -104,8 +104,9 @@ _SCHEDULER = "torch._inductor.scheduler"
 
 @patch(f"{_SCHEDULER}.Scheduler.codegen_extern_call", traits=Trait.NATIVE, without=Trait.TRITON_CODE)
 def calls_in_order(context: Context) -> None:
-    """The C++ backend gathers loops and writes them late. A call without a device, to a stream or an event, would be
-    written before what it orders."""
+    """The C++ backend collects loops and writes them late: a call without a device, to a stream or an event, would be
+    written before the loops that it orders.
+    """
 
     def flush(module: types.ModuleType) -> None:
         original: Function = module.Scheduler.codegen_extern_call
@@ -125,7 +126,7 @@ _COMPILER = "torch._inductor.compile_fx"
 
 @patch(f"{_COMPILER}.compile_fx_aot", traits=Trait.NATIVE)
 def ahead_of_time(context: Context) -> None:
-    """AOTInductor makes a library for the GPU itself; what there is here is the host, as the message says."""
+    """AOTInductor builds a library for the GPU itself; here there is only the host, which the message states."""
     if context.driver.native is None:
         return
     on_gpu, tensor = context.on_gpu, torch.Tensor
@@ -150,11 +151,11 @@ def ahead_of_time(context: Context) -> None:
 
 @patch(_CALL, traits=Trait.TRANSLATED, without=Trait.HOST_MEMORY)
 def kind_of_gpu(context: Context) -> None:
-    """Inductor wants one kind of GPU on a machine; it finds CUDA, which is ours, beside MPS, which is the real one."""
+    """Inductor expects one kind of GPU on a machine; it finds CUDA, which is emulated, beside MPS, which is real."""
     kind = context.driver.device_type
 
     def prepare() -> None:
-        """Have it find the right one, once: it keeps the answer, and all its modules hold the same function."""
+        """Make it find the right one, once: it caches the answer, and all its modules share the function."""
         from torch._inductor import utils
 
         if kind not in utils.GPU_TYPES or utils.get_gpu_type.cache_info().currsize:
@@ -175,7 +176,7 @@ _OUTPUT = "torch._inductor.output_code"
 
 @patch(f"{_OUTPUT}.CompiledFxGraph.__call__", traits=Trait.TRANSLATED)
 def in_captures(context: Context) -> None:
-    """Compiled code reads and writes memory past the dispatcher: a CUDA graph that is captured has it as one call."""
+    """Compiled code reads and writes memory without the dispatcher: a captured CUDA graph records it as one call."""
 
     def record(module: types.ModuleType) -> None:
         original: Function = module.CompiledFxGraph.__call__
@@ -197,17 +198,17 @@ _TRACED = "torch._dynamo.variables.tensor"
 
 @patch(*(f"{_TRACED}.TensorVariable.method_{name}" for name in ("attr_<name>", "get_device")), traits=Trait.DISGUISED)
 def traced_tensors(context: Context) -> None:
-    """``torch.compile`` reads a tensor's device itself and folds it into the graph: as the traced code is to see it."""
+    """``torch.compile`` folds a tensor's device into the graph: traced code must see the apparent one."""
     change = context.editor.later(functools.partial(_trace_as_program, context))
     context.editor.on_undo(context.when_imported(_TRACED, change))
 
 
 def _trace_as_program(context: Context, module: types.ModuleType) -> None:
-    """Have traced code of the program fold CUDA's answers, and traced code of torch the real ones.
+    """Fold CUDA's answers into traced code of the program, and the real ones into traced code of torch.
 
-    A traced tensor's memory is not known: it is the CPU's as long as the program has not asked for CUDA.
+    The memory of a traced tensor is not tracked: it reports the CPU until the program requests CUDA.
 
-    The methods look at nothing of the traced tensor but its device: a stand-in has the one that is to be seen.
+    The methods read only the device of the traced tensor, so they get a stand-in with the apparent device.
     """
     traced, gpu, believes_in_cpu = module.TensorVariable, context.gpu, context.translator.believes_in_cpu
     device, is_cuda, get_device = traced.method_attr_device, traced.method_attr_is_cuda, traced.method_get_device
@@ -233,7 +234,7 @@ def _trace_as_program(context: Context, module: types.ModuleType) -> None:
     def method_attr_is_cpu(self: Any, tx: Any) -> Any:
         return is_cuda(on_cuda if seen(self, tx).device.type == "cpu" else elsewhere, tx)
 
-    def method_get_device(self: Any, *tx: Any) -> Any:  # which torch before 2.7 does not hand over
+    def method_get_device(self: Any, *tx: Any) -> Any:  # torch before 2.7 does not pass it
         return get_device(elsewhere if self.device in gpu and believes_in_cpu() else self, *tx)
 
     replacements: list[Function] = [method_attr_device, method_attr_is_cuda, method_attr_is_mps]
@@ -245,7 +246,7 @@ def _trace_as_program(context: Context, module: types.ModuleType) -> None:
 
 @patch("torch._subclasses.fake_tensor.FakeTensor.device", traits=Trait.DISGUISED)
 def fake_tensors(context: Context) -> None:
-    """Fake tensors, which stand for real ones while programs are traced, have a device of their own."""
+    """Fake tensors, which stand for real ones during tracing, have their own device attribute."""
     original = vars(FakeTensor)["device"]
 
     def read(self: Any) -> Any:

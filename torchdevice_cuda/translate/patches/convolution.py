@@ -21,13 +21,13 @@ _WITH_CUDNN = {
     "SlowTranspose2d": "CudnnTranspose",
     "SlowTranspose3d": "CudnnTranspose",
 }
-#: PyTorch's own kernels for a filter a channel. cuDNN's are for channels that lie together.
+#: PyTorch's own depthwise kernels. cuDNN's are for channels-last memory.
 _DEPTHWISE = ("CudaDepthwise2d", "CudaDepthwise3d")
 _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def _spread(values: Any, dimensions: int) -> list[Any]:
-    """Return a number for each dimension, of one for all."""
+    """Return a value for each dimension, given one for all or one each."""
     return [*values] * dimensions if len(values) == 1 else [*values]
 
 
@@ -46,10 +46,10 @@ def _suggested(input: torch.Tensor, weight: torch.Tensor) -> torch.memory_format
     without=Trait.TRANSLATED,
 )
 def choice(context: Context) -> None:
-    """A CPU build names no cuDNN, and says of tensors without memory (torch.compile's) that they lie otherwise."""
+    """A CPU build never chooses cuDNN, and returns another memory format for meta tensors (torch.compile's)."""
     select: Function = torch._C._select_conv_backend
     determine: Function = torch._C._conv_determine_backend_memory_format
-    backends: Any = vars(torch._C)["_ConvBackend"]  # which torch's annotations call otherwise
+    backends: Any = vars(torch._C)["_ConvBackend"]  # torch's annotations use another name
     driver = context.driver
 
     def has_bfloat16(device: torch.device) -> bool:
@@ -67,7 +67,7 @@ def choice(context: Context) -> None:
             return chosen if _suggested(input, weight) is torch.contiguous_format else backends.Cudnn
         padding, stride = (_spread(given[name], weight.dim() - 2) for name in ("output_padding", "stride"))
         if any(more >= step for more, step in zip(padding, stride, strict=True)):
-            return chosen  # cuDNN has none for this
+            return chosen  # cuDNN does not support this
         return getattr(backends, _WITH_CUDNN.get(chosen.name, chosen.name))
 
     def _conv_determine_backend_memory_format(input: torch.Tensor, weight: torch.Tensor, backend: Any) -> Any:

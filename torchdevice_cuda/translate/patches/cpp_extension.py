@@ -1,4 +1,4 @@
-"""``torch.utils.cpp_extension``: extensions with CUDA sources are built with a toolkit of ours."""
+"""``torch.utils.cpp_extension``: extensions with CUDA sources are built with torchdevice_cuda's toolkit."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ _log = logging.getLogger("torchdevice_cuda")
     *(f"{_MODULE}.{name}" for name in ("CUDA_HOME", "include_paths", "_get_cuda_arch_flags")), traits=Trait.SUBSTITUTE
 )
 def building(context: Context) -> None:
-    """Sources of CUDA C++ are compiled for the host, over headers of ours.
+    """CUDA C++ sources are compiled for the host, with torchdevice_cuda's headers.
 
-    The functions that build extensions ask the toolkit for everything: its compiler, headers and libraries. So the
-    toolkit is replaced, not they. Its headers come before PyTorch's: some of those need libraries that are not here.
+    The functions that build extensions get everything from the toolkit: its compiler, headers and libraries. So the
+    toolkit is replaced instead of the functions. Its headers come before PyTorch's, some of which need libraries that
+    are missing here.
 
-    Where the GPU's memory is not the host's, an extension's kernels would be given addresses that the host cannot read:
-    it is refused when it asks which GPUs it is built for. A kernel that is compiled alone does not ask: it gets copies.
+    If the GPU's memory is not the host's, an extension's kernels would get addresses that the host cannot read: the
+    extension is refused when it queries the GPUs to build for. A kernel that is compiled alone makes no such query: it
+    gets copies.
     """
 
     def replace(module: ModuleType) -> None:

@@ -19,7 +19,7 @@ from ..core.wrapping import copy_metadata
 
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
-_MAX_DEPTH = 8  # of containers and objects in a dataset
+_MAX_DEPTH = 8  # nesting of containers and objects in a dataset
 _MANY, _ONE = dataloader._MultiProcessingDataLoaderIter, dataloader._SingleProcessDataLoaderIter
 _ITERATORS = "torch.utils.data.dataloader"
 
@@ -27,7 +27,7 @@ Change = Callable[[torch.Tensor], torch.Tensor]
 
 
 def _mapped(value: Any, change: Change, depth: int = 0) -> Any:
-    """Return a value with its tensors changed; what holds none of them, or only unchanged ones, is itself."""
+    """Return a value with its tensors changed; the value itself if no tensor in it changes."""
     if isinstance(value, torch.Tensor):
         return change(value)
     if depth > _MAX_DEPTH:
@@ -48,7 +48,7 @@ def _mapped(value: Any, change: Change, depth: int = 0) -> Any:
 
 
 def _object_mapped(value: Any, change: Change, depth: int = 0) -> Any:
-    """Map an object such as a dataset: a shallow copy of it if one of its attributes changes."""
+    """Map an object such as a dataset: return a shallow copy if one of its attributes changes."""
     found = _mapped(value, change)
     attributes = getattr(value, "__dict__", None)
     if found is not value or not isinstance(attributes, dict) or isinstance(value, type) or depth > _MAX_DEPTH:
@@ -67,7 +67,7 @@ def _object_mapped(value: Any, change: Change, depth: int = 0) -> Any:
 
 @patch("torch.utils.data._utils.worker._worker_loop", traits=Trait.ACCELERATES)
 def workers(context: Context) -> None:
-    """Workers of a DataLoader prepare data on the CPU, also where they are processes that could use the GPU."""
+    """Workers of a DataLoader prepare data on the CPU, even if they are processes that could use the GPU."""
     translator = context.translator
     original = worker._worker_loop
 
@@ -80,7 +80,7 @@ def workers(context: Context) -> None:
 
 @patch(f"{_ITERATORS}.{_MANY.__name__}.__init__", traits=Trait.ACCELERATES)
 def datasets(context: Context) -> None:
-    """Tensors of a dataset that went to the GPU unasked are copied for the workers, which cannot reach it."""
+    """Workers cannot access the GPU, so a dataset's redirected tensors are copied to the CPU for them."""
     translator, real = context.translator, context.driver.device_type
     original: Callable[[Any, Any], None] = _MANY.__init__
 
@@ -91,7 +91,7 @@ def datasets(context: Context) -> None:
         if translator.default_target is None:
             return original(self, loader)
         dataset = loader.dataset
-        # DataLoader refuses new attributes once it is made; the instance's dictionary does not.
+        # DataLoader refuses new attributes after construction; the instance's dictionary does not.
         loader.__dict__["dataset"] = _object_mapped(dataset, to_cpu)
         staying = stays_on_cpu.set(True)
         try:
@@ -105,16 +105,16 @@ def datasets(context: Context) -> None:
 
 @patch(*(f"{_ITERATORS}.{kind.__name__}._next_data" for kind in (_ONE, _MANY)), traits=Trait.ACCELERATES)
 def batches(context: Context) -> None:
-    """Batches of workers, collating and pinning enter the program like any outside data: the policy moves them.
+    """Batches from workers, collating and pinning enter the program like other outside data: the policy moves them.
 
-    A pinned batch goes on answering that it is: the Apple GPU's memory is the host's.
+    A pinned batch still reports that it is pinned: the Apple GPU's memory is the host's.
     """
     translator, precision, pinned = context.translator, context.precision, context.pinned
     real, apparent_devices = context.driver.device_type, translator.apparent_devices
 
     def enter(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.device.type != "cpu":
-            # Whatever of a dataset is not known to have been made for CUDA.
+            # A dataset's tensor that is not known to have been created for CUDA.
             known = tensor.device.type != real or apparent_devices.is_known_cuda(tensor)
             return tensor if known else apparent_devices.add_cpu(tensor)
         entered = apparent_devices.add_cpu(precision.admit(tensor))
@@ -125,7 +125,8 @@ def batches(context: Context) -> None:
 
         def _next_data(self: Any, _original: Callable[[Any], Any] = original) -> Any:
             data = _original(self)
-            # While explicit requests for the CPU are meant, a batch may be on the CPU because it was asked to be.
+            # While explicit requests for the CPU are taken literally, a batch may be on the CPU because it was
+            # requested there.
             follows = translator.default_target is not None and not translator.override.on
             return _mapped(data, enter) if follows else data
 
@@ -133,7 +134,7 @@ def batches(context: Context) -> None:
 
 
 class _Done:
-    """A DataLoader's "done" event, which sets torch's number of threads when it is first looked at."""
+    """A DataLoader's "done" event, which sets torch's number of threads when it is first read."""
 
     def __init__(self, event: Any, threads: int) -> None:
         self._event = event
@@ -149,14 +150,14 @@ class _Done:
 
 @patch("torch.utils.data._utils.pin_memory._pin_memory_loop", traits=Trait.HOST_MEMORY)
 def pinning_thread(context: Context) -> None:
-    """The thread that pins a DataLoader's batches sets torch to one thread; it is to compute on all of them.
+    """The thread that pins a DataLoader's batches sets torch to one thread, but the host must compute on all cores.
 
-    The setting reaches every thread that has not computed yet, the main one too. Beside a GPU that does not matter;
-    where the host computes, all training after it would run on a single core. The thread first sets, then looks
-    whether it is done: it is there that the number it found is put back.
+    The setting affects every thread that has not computed yet, the main one included. With a GPU that does not matter;
+    if the host computes, all later training would run on a single core. The thread first changes the setting, then
+    reads the "done" event: that read restores the number.
     """
     original = pinning._pin_memory_loop
-    torch.get_num_threads()  # the calling thread takes its number now, whatever a pinning thread sets later
+    torch.get_num_threads()  # fixes the number of the calling thread, whatever a pinning thread sets later
 
     def _pin_memory_loop(in_queue: Any, out_queue: Any, device_id: Any, done_event: Any, *rest: Any) -> None:
         original(in_queue, out_queue, device_id, _Done(done_event, torch.get_num_threads()), *rest)

@@ -17,7 +17,7 @@ from ..core.wrapping import Function, copy_metadata, install
 
 @patch("torch.utils._device.DeviceContext.__torch_function__", traits=Trait.REDIRECTS)
 def device_contexts(context: Context) -> None:
-    """``with torch.device("cuda")`` fills the device in and calls the original: it must call the wrapper."""
+    """``with torch.device("cuda")`` adds the device and calls the original function: it must call the wrapper."""
     original = DeviceContext.__torch_function__
     wrapped = context.wrapped
 
@@ -34,7 +34,7 @@ def device_contexts(context: Context) -> None:
 
 @patch("torch.set_default_device", traits=NONE)
 def toggle(context: Context) -> None:
-    """``torch.set_default_device("cpu:-1")``: the toggle is no device to torch."""
+    """``torch.set_default_device("cpu:-1")``: torch does not accept the toggle as a device."""
     original, translated = torch.set_default_device, context.translator.device
 
     def set_default_device(device: Any) -> None:
@@ -45,7 +45,7 @@ def toggle(context: Context) -> None:
 
 @patch("torch.get_default_device", traits=Trait.DISGUISED)
 def default_device(context: Context) -> None:
-    """It makes a tensor to learn the device's index, and reads its real device."""
+    """torch.get_default_device creates a tensor to get the device's index, and reads its real device."""
     original = torch.get_default_device
 
     def get_default_device() -> torch.device:

@@ -1,4 +1,4 @@
-"""``torch.distributed``: requests for a device that go past the tensors."""
+"""``torch.distributed``: device requests that do not go through tensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @patch("torch.distributed.distributed_c10d.BarrierOptions", traits=Trait.TRANSLATED)
 def barriers(context: Context) -> None:
-    """``dist.barrier(device_ids=[0])`` names CUDA's device to C++, which makes a tensor there."""
+    """``dist.barrier(device_ids=[0])`` passes CUDA's device to C++, which creates a tensor there."""
     if not torch.distributed.is_available():
         return
     from torch.distributed import distributed_c10d
@@ -30,7 +30,7 @@ def barriers(context: Context) -> None:
     device = vars(original)["device"]
 
     class BarrierOptions(original):  # type: ignore[misc]
-        """torch's, with a device that exists."""
+        """torch's class, with a device that exists."""
 
         @property
         def device(self) -> Any:
@@ -49,7 +49,7 @@ _GROUPS = "torch.distributed.distributed_c10d"
 
 @patch(f"{_GROUPS}.BackendConfig.__init__", traits=Trait.TRANSLATED)
 def unnamed(context: Context) -> None:
-    """``init_process_group()`` asks C++ for the accelerator, and takes NCCL where that is CUDA."""
+    """``init_process_group()`` queries C++ for the accelerator, and uses NCCL if that is CUDA."""
     if not torch.distributed.is_available():
         return
     from torch.distributed.distributed_c10d import Backend, BackendConfig
@@ -80,7 +80,7 @@ def _usable() -> bool:
 
 @patch(*_NAMES, traits=Trait.SUBSTITUTE)
 def nccl(context: Context) -> None:
-    """A CPU build has no NCCL, a CUDA build has one with no GPU behind it: ours follows its rules over Gloo."""
+    """A CPU build has no NCCL, and a CUDA build has NCCL but no GPU: the replacement follows its rules over Gloo."""
     if not _usable():
         return
     from torch._C import _distributed_c10d
@@ -99,14 +99,14 @@ def nccl(context: Context) -> None:
             editor.set(owner, name, ProcessGroupNCCL)
     editor.set(distributed_c10d, "_NCCL_AVAILABLE", True)
     editor.set(_distributed_c10d, "_DEFAULT_PG_NCCL_TIMEOUT", TIMEOUT)
-    # Ranks compare what they are about to send, where TORCH_DISTRIBUTED_DEBUG is DETAIL.
+    # With TORCH_DISTRIBUTED_DEBUG=DETAIL, ranks compare hashes of the tensors that they are about to send.
     editor.set(_distributed_c10d, "_hash_tensors", lambda tensors: hash(tuple(bytes(t.tolist()) for t in tensors)))
     for module in (constants, distributed_c10d):
         editor.set(module, "default_pg_nccl_timeout", TIMEOUT)
 
 
 def _carrier(context: Context) -> Carrier:
-    """Return the carrier of the driver's tensors to the host."""
+    """Return the carrier that moves the driver's tensors to the host."""
     from ...distributed.carriers import Aliased, Copied, Same
 
     if Trait.HOST_MEMORY not in context.traits:
@@ -123,9 +123,9 @@ _GROUP = f"{_GROUPS}.ProcessGroup"
 
 @patch(f"{_GROUP}._register_backend", "torch.ops.c10d[<key>]", traits=Trait.SUBSTITUTE)
 def kernels(context: Context) -> None:
-    """Collectives find the backend that Python made, and get the accelerator's tensors to the host.
+    """Collectives find the backend that Python created, and move the accelerator's tensors to the host.
 
-    The kernels are registered with the first process group that needs them: few programs make one, and all would pay.
+    The kernels are registered with the first process group that needs them, because few programs create one.
     """
     if not _usable():
         return
@@ -150,19 +150,19 @@ def kernels(context: Context) -> None:
         nonlocal registered
         with lock:
             if not registered:
-                # A group of Gloo's has a backend for CUDA, and none for whatever stands for it.
+                # A Gloo group has a backend for CUDA, and none for the device type that replaces it.
                 asked = torch.device("cpu" if on_cpu else "cuda")
                 told = None if Trait.HOST_MEMORY in context.traits else left
                 undo = register(kind.upper(), asked, ProcessGroupNCCL.carrier, told)
                 editor.undone(f"torch.ops.c10d[{kind.upper()}]", undo)
-                # The dispatcher hands kernels of Python the tensors that C++ knows, which have no float64 in them.
+                # The dispatcher passes Python kernels the tensors that C++ knows, which contain no float64.
                 if kind in homes:
                     homes[kind].between = lambda name: kernel(name, asked, ProcessGroupNCCL.carrier, told)
                 registered = True
 
     def _register_backend(self: Any, device: Any, backend_type: Any, backend: Any = None) -> None:
         ours = groups.taken(self, backend)
-        # The CPU's tensors need no help to get to Gloo.
+        # CPU tensors go to Gloo unchanged.
         if not on_cpu or ours:
             register()
         original(self, device, backend_type, backend)
@@ -180,7 +180,7 @@ def kernels(context: Context) -> None:
     traits=Trait.SUBSTITUTE,
 )
 def methods(context: Context) -> None:
-    """Calls in C++ of a group's backend reach the Gloo group inside NCCL's."""
+    """Calls of a group's backend in C++ must reach the Gloo group inside the NCCL group."""
     if not _usable():
         return
     from torch._C._distributed_c10d import ProcessGroup
@@ -201,7 +201,7 @@ def methods(context: Context) -> None:
 
         context.editor.set(ProcessGroup, name, copy_metadata(method, original), f"{_GROUP}.{name}")
 
-    # A tensor's device is what stands for CUDA.
+    # A tensor's device is the one that replaces CUDA.
     redirect("_get_backend", lambda group, backend, device: backend.host if device.type in kinds else NotImplemented)
     redirect("_start_coalescing", lambda group, backend, device: backend._start_coalescing())
     redirect("_end_coalescing", lambda group, backend, device: backend._end_coalescing())
@@ -210,7 +210,7 @@ def methods(context: Context) -> None:
 
 @patch(f"{_GROUP}.barrier", traits=Trait.TRANSLATED)
 def barriers_of_groups(context: Context) -> None:
-    """``group.barrier()`` makes a tensor in C++, for NCCL's groups on CUDA where the program names no device."""
+    """``group.barrier()`` creates a tensor in C++, on CUDA for NCCL groups if the program names no device."""
     if not _usable():
         return
     from torch._C._distributed_c10d import BarrierOptions, ProcessGroup
@@ -234,7 +234,7 @@ def barriers_of_groups(context: Context) -> None:
 
 
 _CALLED = "torch._C._distributed_c10d.ReduceOp.RedOpType.__call__"
-#: Of all releases: those that take a reduction.
+#: Methods of all releases that take a reduction.
 _REDUCING_METHODS = (
     "allreduce",
     "allreduce_coalesced",
@@ -255,9 +255,9 @@ _REDUCING_METHODS = (
     traits=Trait.SUBSTITUTE,
 )
 def factors(context: Context) -> None:
-    """The dispatcher hides a reduction's factor from Python: it is noted where a program hands it over.
+    """The dispatcher does not pass a reduction's factor to Python: it is recorded where a program passes it.
 
-    Methods are wrapped when the first factor is made; few programs have one.
+    Methods are wrapped when the first factor is created; few programs have one.
     """
     if not _usable():
         return
@@ -303,13 +303,13 @@ def factors(context: Context) -> None:
         editor.set(owner, "_make_nccl_premul_sum", replacement)
     # Since 2.12: ReduceOp.PREMUL_SUM(factor).
     kind: Any = _distributed_c10d.ReduceOp.RedOpType
-    if "__call__" in vars(kind):  # every class has its metaclass's
+    if "__call__" in vars(kind):  # every class has its metaclass's __call__
         editor.set(kind, "__call__", making(kind.__call__), _CALLED)
 
 
 @patch("torch.nn.parallel.distributed.DistributedDataParallel.__init__", traits=Trait.CPU_TENSORS)
 def data_parallel(context: Context) -> None:
-    """``DistributedDataParallel(model, device_ids=[0])`` is refused for modules on the CPU, which stands for CUDA."""
+    """``DistributedDataParallel(model, device_ids=[0])`` is refused for modules on the CPU, which replaces CUDA."""
     if not torch.distributed.is_available():
         return
     from torch.nn.parallel import DistributedDataParallel
@@ -319,7 +319,7 @@ def data_parallel(context: Context) -> None:
     def __init__(
         self: Any, module: Any, device_ids: Any = None, output_device: Any = None, *args: Any, **kwargs: Any
     ) -> None:
-        # Inputs are there already. Several devices are refused in torch's own words.
+        # Inputs are on the device already. torch refuses several devices with its own error.
         if device_ids is not None and len(device_ids) == 1:
             device_ids = output_device = None
         original(self, module, device_ids, output_device, *args, **kwargs)

@@ -1,12 +1,12 @@
-"""Errors of the accelerator become CUDA's, and calls that raise none pay nothing.
+"""Translation of the accelerator's errors into CUDA's, at no cost for calls that raise none.
 
-torch's C++ raises wherever an operator is called, and wrapping every operator to see its errors would slow down all
-that go well. From Python 3.12 on the interpreter itself tells of an exception as it is raised (``sys.monitoring``): out
-of memory becomes ``torch.cuda.OutOfMemoryError``, and texts that name the device name CUDA's.
+torch's C++ raises in any operator, and wrapping every operator would slow down all calls that succeed. From Python 3.12
+on the interpreter reports each exception as it is raised (``sys.monitoring``): out of memory becomes
+``torch.cuda.OutOfMemoryError``, and messages that name the device name CUDA's.
 
-Before, errors are seen where torchdevice_cuda calls torch itself (factories, moves, the backward pass) and where they
-are shown, and out of memory also when the program asks for the class to catch: ``except torch.cuda.OutOfMemoryError``
-looks the name up while the error is in flight.
+Before 3.12, errors are translated where torchdevice_cuda calls torch itself (factories, moves, the backward pass) and
+where they are displayed, and out-of-memory errors also when the program looks up the class to catch:
+``except torch.cuda.OutOfMemoryError`` looks the name up while the error is being handled.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _OUT_OF_MEMORY = "OutOfMemoryError"
 
 
 def watch(editor: Editor, translated: Callable[[BaseException], BaseException]) -> None:
-    """Have every exception translated as it is raised, by the interpreter (Python 3.12 and later)."""
+    """Translate every exception as it is raised, through the interpreter (Python 3.12 and later)."""
     monitoring = sys.monitoring  # type: ignore[attr-defined, unused-ignore]
-    free = [tool for tool in (3, 4) if monitoring.get_tool(tool) is None]  # the others belong to kinds of tools
+    free = [tool for tool in (3, 4) if monitoring.get_tool(tool) is None]  # the others are reserved for kinds of tools
     if not free:
         return
     plain = PLAIN_ERRORS
@@ -48,8 +48,8 @@ def watch(editor: Editor, translated: Callable[[BaseException], BaseException]) 
                 try:
                     raise other.with_traceback(error.__traceback__) from None
                 finally:
-                    # This frame is in the error's traceback: what it names would hold the error, and through it all
-                    # the tensors of the frames that failed, until the next garbage collection.
+                    # This frame is in the error's traceback: its variables would keep the error, and through it all the
+                    # tensors of the frames that failed, alive until the next garbage collection.
                     del other, error
 
     monitoring.use_tool_id(free[0], "torchdevice_cuda")
@@ -68,13 +68,13 @@ def as_they_are_raised(context: Context) -> None:
 
 @patch("sys.excepthook", "threading.excepthook", "traceback.TracebackException.__init__", traits=Trait.DISGUISED)
 def as_they_are_shown(context: Context) -> None:
-    """Errors that nobody caught, and those that are logged; before Python 3.12."""
+    """Errors that are not caught, and those that are logged; before Python 3.12."""
     if _TOLD_OF_ERRORS:
         return
     editor, translated = context.editor, context.errors.translated
 
     def translate(error: BaseException | None) -> None:
-        """Give an error, and those that led to it, the words that the program is to read."""
+        """Translate the messages of an error and of the errors that caused it."""
         seen: set[int] = set()
         while error is not None and id(error) not in seen:
             seen.add(id(error))
@@ -126,10 +126,10 @@ def backward(context: Context) -> None:
     traits=Trait.PARTIAL,
 )
 def out_of_memory(context: Context) -> None:
-    """``except torch.cuda.OutOfMemoryError`` meets what the GPU raised inside an operator; before Python 3.12.
+    """``except torch.cuda.OutOfMemoryError`` must catch the GPU's error from inside an operator; before Python 3.12.
 
-    The name is looked up while the error is in flight. If that is the GPU's plain error for memory that ran out, it is
-    given CUDA's words, counted, and the class that catches it is its own.
+    The name is looked up while the error is being handled. If that is the GPU's plain error for exhausted memory, it
+    gets CUDA's message, is counted, and the name resolves to its own class.
     """
     if _TOLD_OF_ERRORS:
         return
@@ -140,14 +140,14 @@ def out_of_memory(context: Context) -> None:
 
 
 class InFlight:
-    """The class that catches the error in flight where the program catches an out-of-memory error."""
+    """Resolves the class that catches an out-of-memory error to that of the error being handled."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self._latest: str | None = None  # the text of the error that was last given CUDA's words
+        self._latest: str | None = None  # the message of the last error that was translated
 
     def out_of_memory(self) -> type[BaseException]:
-        """Return CUDA's class, or that of the GPU's own error if it is in flight."""
+        """Return CUDA's class, or that of the GPU's own error if it is being handled."""
         error = sys.exc_info()[1]
         if error is None or error.__class__ is not RuntimeError:
             return torch._C.OutOfMemoryError
@@ -158,7 +158,7 @@ class InFlight:
         return RuntimeError if str(error) == self._latest else torch._C.OutOfMemoryError
 
     def attributes_of(self, module: ModuleType) -> Callable[[str], Any]:
-        """Return the ``__getattr__`` of a module that has lost the class to this."""
+        """Return the ``__getattr__`` of a module, which replaces its attribute for the class."""
         original = vars(module).get("__getattr__")
 
         def __getattr__(name: str) -> Any:

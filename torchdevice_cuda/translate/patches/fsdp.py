@@ -1,4 +1,4 @@
-"""``torch.distributed.fsdp`` and ``checkpoint``: which device stands for CUDA, and who answers for it."""
+"""``torch.distributed.fsdp`` and ``checkpoint``: the device that replaces CUDA, and its module."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHARDING = "torch.distributed.fsdp._fully_shard._fully_shard"
 
 @patch(f"{_SHARDING}._get_device_from_mesh", traits=Trait.TRANSLATED)
 def mesh(context: Context) -> None:
-    """``fully_shard`` compares the device of a mesh, ``cuda:0``, with where the parameters are."""
+    """``fully_shard`` compares a mesh's device, ``cuda:0``, with the parameters' device."""
 
     def change(module: ModuleType) -> None:
         original: Function = module._get_device_from_mesh
@@ -25,7 +25,7 @@ def mesh(context: Context) -> None:
 
         def _get_device_from_mesh(mesh: Any) -> torch.device:
             found = translator.device(original(mesh))
-            # Parameters on the CPU have no index, on a GPU they have one.
+            # A parameter's device has no index on the CPU, and one on a GPU.
             return found if found.type == "cpu" else torch.device(found.type, found.index or 0)
 
         context.editor.set(module, "_get_device_from_mesh", copy_metadata(_get_device_from_mesh, original))
@@ -38,7 +38,7 @@ _MESHES = "torch.distributed.device_mesh"
 
 @patch(f"{_MESHES}._get_device_handle", traits=Trait.TRANSLATED, without=Trait.HOST_MEMORY)
 def module_of(context: Context) -> None:
-    """``fully_shard`` asks the module of the parameters' device for streams: ``torch.cuda`` has them."""
+    """``fully_shard`` uses the module of the parameters' device for streams: ``torch.cuda`` has them."""
     kind = context.driver.device_type
 
     def change(module: ModuleType) -> None:
@@ -57,7 +57,7 @@ _COMMON = "torch.distributed.fsdp._common_utils"
 
 @patch(f"{_COMMON}._FSDPDeviceHandle.from_device", traits=Trait.TRANSLATED)
 def handle(context: Context) -> None:
-    """FullyShardedDataParallel asks the module of the parameters' device for streams: ``torch.cuda`` has them."""
+    """FullyShardedDataParallel uses the module of the parameters' device for streams: ``torch.cuda`` has them."""
     kind = context.driver.device_type
 
     def change(module: ModuleType) -> None:
@@ -83,7 +83,7 @@ _KERNELS = {
 
 @patch("torch.ops.fsdp[<key>]", traits=Trait.PARTIAL)
 def operators(context: Context) -> None:
-    """``fully_shard`` packs with operators of its own, whose kernels are Python and for every device but MPS."""
+    """``fully_shard`` packs with its own operators, whose Python kernels are registered for every device but MPS."""
     key = context.driver.device_type.upper()
     has = torch._C._dispatch_has_kernel_for_dispatch_key
 
@@ -107,7 +107,7 @@ _FILES = "torch.distributed.checkpoint.filesystem"
     without=Trait.HOST_MEMORY,
 )
 def saved(context: Context) -> None:
-    """Checkpoints take tensors of the accelerator to the CPU, and look for those that are CUDA's."""
+    """Checkpoints copy the accelerator's tensors to the CPU, and look for CUDA tensors."""
     kind = context.driver.device_type
 
     def change(module: ModuleType) -> None:

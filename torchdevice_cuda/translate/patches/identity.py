@@ -1,6 +1,6 @@
 """The device that a tensor reports: ``x.device``, ``x.is_cuda``, ``repr(x)``.
 
-``x.device`` is a property that looks at who asks: one look at the caller's module. Nothing else about tensors changes.
+``x.device`` is a property that checks the caller's module. Nothing else about tensors changes.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ..core.registry import patch
 from ..core.wrapping import Function, copy_metadata, install
 
 _frame = sys._getframe
-#: The names that torch's own getters have while others stand in their places.
+#: Other names of torch's getters, while they are replaced.
 _OWN_NAMES = {"device": "_torchdevice_device", "is_cuda": "_torchdevice_is_cuda", "is_cpu": "_torchdevice_is_cpu"}
 
 
 @patch("torch.Tensor.device", "torch.Tensor.is_<type>", "torch.Tensor._torchdevice_<getter>", traits=Trait.DISGUISED)
 def tensors(context: Context) -> None:
-    """Tensors on the accelerator say ``cuda:0``, are CUDA's and not of the type that they really are.
+    """Tensors on the accelerator report ``cuda:0`` and CUDA's type instead of their real ones.
 
-    torch's own getters get further names, under which an attribute costs what it always does; calling them as functions
-    costs four times as much, and these are the attributes that programs read most.
+    torch's own getters get additional names, under which they cost as much as before; calling them as functions costs
+    four times as much, and programs read these attributes most.
     """
     real = f"is_{context.driver.device_type}"
     for name, own in {**_OWN_NAMES, real: "_torchdevice_on_gpu"}.items():
@@ -92,7 +92,7 @@ def _believed(context: Context) -> dict[str, Callable[[Any], Any]]:
 
 @patch("torch.Tensor.get_device", traits=Trait.DISGUISED | Trait.ACCELERATES)
 def indices(context: Context) -> None:
-    """``x.get_device()`` is -1 for what the program believes to be the CPU's."""
+    """``x.get_device()`` is -1 for a tensor that reports the CPU."""
     original, on_gpu, believed_cpu = torch.Tensor.get_device, context.on_gpu, context.translator.apparent_devices.is_cpu
 
     def wrapper(self: torch.Tensor) -> Any:
@@ -103,13 +103,13 @@ def indices(context: Context) -> None:
     install(context, torch.Tensor, "get_device", wrapper, original)
 
 
-#: Whether the tensor that is being printed is the CPU's to the program.
+#: Whether the tensor that is being printed reports the CPU.
 _printing_cpu: contextvars.ContextVar[bool] = contextvars.ContextVar("printing_cpu", default=False)
 
 
 @patch("torch._tensor_str._add_suffixes", traits=Trait.DISGUISED)
 def printing(context: Context) -> None:
-    """``repr(x)`` shows the device that the program knows; everything else about printing goes by the real one."""
+    """``repr(x)`` shows the apparent device; everything else about printing uses the real one."""
     original: Function = _tensor_str._add_suffixes
     real, shown = {f"device='{device}'" for device in context.gpu}, f"device='{CUDA}'"
 
@@ -123,7 +123,7 @@ def printing(context: Context) -> None:
 
 @patch("torch._tensor_str._str", traits=Trait.DISGUISED | Trait.ACCELERATES)
 def printing_believed(context: Context) -> None:
-    """A tensor that the program believes to be the CPU's names no device."""
+    """A tensor that reports the CPU prints no device."""
     original: Function = _tensor_str._str
     on_gpu, believed_cpu = context.on_gpu, context.translator.apparent_devices.is_cpu
 

@@ -16,7 +16,7 @@ from ..core.wrapping import Function, copy_metadata, install, scripted
 
 @patch("torch._C._jit_override_can_fuse_on_gpu", traits=Trait.SUBSTITUTE)
 def fusion(context: Context) -> None:
-    """A CUDA build writes kernels for what it can fuse on a GPU, and has NVIDIA's compiler compile them."""
+    """A CUDA build generates fused kernels for the GPU, and compiles them with NVIDIA's compiler."""
     before = torch._C._jit_can_fuse_on_gpu()
     torch._C._jit_override_can_fuse_on_gpu(False)
     context.editor.undone(
@@ -29,7 +29,7 @@ _READING = ("import_ir_module", "import_ir_module_from_buffer")
 
 @patch(*(f"{owner}.{name}" for owner in ("torch._C", "torch") for name in _READING), traits=Trait.TRANSLATED)
 def reading(context: Context) -> None:
-    """A saved program is read in C++, which is told where its tensors are to go."""
+    """A saved program is read in C++, which gets the device for its tensors."""
     translator = context.translator
     for name in _READING:
         original: Function = getattr(torch._C, name)
@@ -47,7 +47,7 @@ def reading(context: Context) -> None:
 
 @patch("torch.jit._script._get_overloads", traits=NONE)
 def overloads(context: Context) -> None:
-    """A function with several signatures (``torch.norm``) is compiled from here: the original, and with its names."""
+    """A function with several signatures (``torch.norm``) is compiled from the original function, under its name."""
     original: Function = _script._get_overloads
 
     def _get_overloads(obj: Any) -> Any:

@@ -1,4 +1,4 @@
-"""``torch.cuda.FloatTensor`` and its kin: constructors, types and default types of old."""
+"""``torch.cuda.FloatTensor`` and others: legacy constructors, types and default types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..core.wrapping import copy_metadata, install
 
 @patch("torch.cuda.<type>", "torch.cuda.sparse.<type>", traits=Trait.SUBSTITUTE)
 def classes(context: Context) -> None:
-    """torch's C++ makes these classes for CUDA builds to use; on others they refuse every call."""
+    """torch's C++ creates these classes for CUDA builds; in other builds they refuse every call."""
     for owner, host in ((torch.cuda, torch), (torch.cuda.sparse, torch.sparse)):
         for prefix in PREFIXES:
             name = f"{prefix}Tensor"
@@ -28,7 +28,7 @@ def classes(context: Context) -> None:
 
 
 def _entering(context: Context) -> Callable[[torch.Tensor, tuple[Any, ...]], torch.Tensor]:
-    """Move a tensor created from these arguments; one around a storage stays with it."""
+    """Move a tensor created from these arguments; one over a storage stays with the storage."""
     enter = entering(context)
 
     def entered(made: torch.Tensor, args: tuple[Any, ...]) -> torch.Tensor:
@@ -39,7 +39,7 @@ def _entering(context: Context) -> Callable[[torch.Tensor, tuple[Any, ...]], tor
 
 @patch("torch.<type>", traits=Trait.ACCELERATES)
 def host_classes(context: Context) -> None:
-    """``torch.FloatTensor(3)`` names no device: where such requests go to the accelerator, it does too."""
+    """``torch.FloatTensor(3)`` names no device: if such requests go to the accelerator, so does it."""
     enter, translator = _entering(context), context.translator
     for prefix in PREFIXES:
         name = f"{prefix}Tensor"
@@ -67,17 +67,18 @@ def construction(context: Context) -> None:
     traits=Trait.SUBSTITUTE,
 )
 def default_type(context: Context) -> None:
-    """``torch.set_default_tensor_type`` with a CUDA type sets the data type, and CUDA as the default device.
+    """``torch.set_default_tensor_type`` with a CUDA type sets the dtype, and CUDA as the default device.
 
-    ``torch.Tensor(2, 3)`` asks no default device: it is replaced the first time that a CUDA type is set. So is what
-    ``repr`` asks, which names the device of a tensor only where it is not that of the default type.
+    ``torch.Tensor(2, 3)`` ignores the default device: it is replaced when a CUDA type is first set. So is the query of
+    ``repr``, which shows a tensor's device only if it is not that of the default type.
     """
     original, make = torch.set_default_tensor_type, torch.Tensor.__new__
     tensor, ask = torch.Tensor, torch._C._get_default_device
-    chosen: Any = None  # the class that torch.Tensor stands for, where it is one of CUDA's
+    chosen: Any = None  # the class that replaces torch.Tensor, if it is one of CUDA's
 
     def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
-        if chosen is None or cls is not tensor or (args and isinstance(args[0], tensor)):  # of a tensor: an alias of it
+        # a tensor argument: an alias of it
+        if chosen is None or cls is not tensor or (args and isinstance(args[0], tensor)):
             return make(cls, *args, **kwargs)
         return chosen(*args, **kwargs)
 
@@ -90,7 +91,7 @@ def default_type(context: Context) -> None:
         context.editor.set(torch._C, "_get_default_device", copy_metadata(_get_default_device, ask))
 
     def set_default_tensor_type(t: Any) -> None:
-        if not isinstance(t, str) and not hasattr(t, "__name__"):  # no type, as a dtype: torch says so
+        if not isinstance(t, str) and not hasattr(t, "__name__"):  # not a type but, for example, a dtype: torch raises
             original(t)
         name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
         on_cuda = name.startswith("torch.cuda.")
@@ -108,7 +109,7 @@ def default_type(context: Context) -> None:
 
 @patch("torch.set_default_tensor_type", traits=Trait.ACCELERATES)
 def host_default_type(context: Context) -> None:
-    """The types of the CPU are ours where they make tensors on the accelerator; torch wants its own."""
+    """torch.set_default_tensor_type needs torch's own CPU types, which are replaced by ones for the accelerator."""
     original = torch.set_default_tensor_type
 
     def set_default_tensor_type(t: Any) -> None:

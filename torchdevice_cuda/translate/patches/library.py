@@ -1,4 +1,4 @@
-"""``torch.library``: kernels that a program has written for CUDA, where CUDA's tensors are of another device type."""
+"""``torch.library``: kernels that a program defines for CUDA, if CUDA tensors have another device type."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ..core.registry import patch
 from ..core.wrapping import Function, copy_metadata
 
 _frame = sys._getframe
-#: In the name of a dispatch key: that of CUDA's tensors, and of their gradients, autocast and layouts.
+#: Part of the names of dispatch keys: those of CUDA tensors, and of their gradients, autocast and layouts.
 _CUDA = "CUDA"
 
 
 @patch("torch._C._dispatch_key_for_device", traits=Trait.TRANSLATED, without=Trait.HOST_MEMORY)
 def keys(context: Context) -> None:
-    """``@torch.library.custom_op(..., device_types="cuda")`` is for tensors that are on the accelerator."""
+    """``@torch.library.custom_op(..., device_types="cuda")`` is for tensors on the accelerator."""
     original, real = torch._C._dispatch_key_for_device, context.driver.device_type
 
     def _dispatch_key_for_device(device_type: str) -> str:
@@ -38,7 +38,7 @@ _BETWEEN = frozenset({"torch.library", "torch._library.custom_ops"})
 
 
 def _by_torch() -> bool:
-    """Return whether it is torch that registers a kernel, with a function of ours between."""
+    """Return whether torch registers a kernel, with a function of torchdevice_cuda in between."""
     frame: FrameType | None = _frame(2)
     while frame is not None and frame.f_globals.get("__name__") in _BETWEEN:
         frame = frame.f_back
@@ -47,7 +47,7 @@ def _by_torch() -> bool:
 
 @patch("torch.library.Library.impl", traits=Trait.TRANSLATED, without=Trait.HOST_MEMORY)
 def implementations(context: Context) -> None:
-    """``library.impl(name, kernel, "CUDA")``, by a program: torch's own kernels for CUDA are for CUDA."""
+    """``library.impl(name, kernel, "CUDA")`` by a program is for the accelerator; torch's CUDA kernels are not."""
     original: Function = torch.library.Library.impl
     real = context.driver.device_type.upper()
 
@@ -74,9 +74,9 @@ def _once(kernel: Function, key: str) -> Function:
 
 @patch("torch._library.custom_ops._cast", "torch.library._cast", traits=Trait.TRANSLATED, without=Trait.HOST_MEMORY)
 def autocast(context: Context) -> None:
-    """``torch.library.register_autocast(op, "cuda", dtype)`` casts tensors of the device type it was given."""
+    """``torch.library.register_autocast(op, "cuda", dtype)`` casts tensors of the given device type."""
     if not present(custom_ops, ["_cast"]):
-        return  # torch 2.7 brought it
+        return  # added in torch 2.7
     original, real = custom_ops._cast, context.driver.device_type
 
     def _cast(value: Any, device_type: str, dtype: torch.dtype) -> Any:

@@ -1,4 +1,4 @@
-"""``torch.mps`` and ``torch.backends.mps``: torch's own module of the device that CUDA's tensors are really on."""
+"""``torch.mps`` and ``torch.backends.mps``: torch's own module of the device that CUDA tensors are really on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _frame = sys._getframe
 
 @patch("torch._C._has_mps", traits=Trait.TRANSLATED | Trait.NATIVE)
 def built(context: Context) -> None:
-    """A compiled device answers as the Apple GPU in a torch that was built without one; torch keeps what it finds."""
+    """A compiled device acts as the Apple GPU in a torch that was built without one; torch caches what it finds."""
     for value in (getattr(torch.backends.mps, name) for name in _ASKING):
         forget: Callable[[], None] = getattr(value, "cache_clear", lambda: None)
         forget()
@@ -31,7 +31,7 @@ def built(context: Context) -> None:
 
 @patch("torch.backends.mps.is_available", "torch.backends.mps.is_built", traits=Trait.DISGUISED)
 def availability(context: Context) -> None:
-    """Libraries that find an Apple GPU choose it before CUDA, and then do without CUDA's features: they find CUDA."""
+    """Libraries that find an Apple GPU prefer it to CUDA, and then do without CUDA's features: they must find CUDA."""
     for name in _ASKING:
         original: Callable[[], bool] = getattr(torch.backends.mps, name)
 
@@ -41,7 +41,7 @@ def availability(context: Context) -> None:
         context.editor.set(torch.backends.mps, name, copy_metadata(answer, original))
 
 
-#: CUDA's counterparts of torch.mps functions, for programs that call them where the accelerator is CUDA's.
+#: CUDA's counterparts of torch.mps functions, for programs that call them if the accelerator is CUDA.
 _AS_CUDA: dict[str, Callable[..., Any]] = {
     "synchronize": lambda: torch.cuda.synchronize(),
     "empty_cache": lambda: torch.cuda.empty_cache(),
@@ -57,9 +57,9 @@ _AS_CUDA: dict[str, Callable[..., Any]] = {
 
 @patch(*(f"torch.mps.{name}" for name in (*_AS_CUDA, "manual_seed", "Event")), traits=NONE, without=Trait.PARTIAL)
 def functions(context: Context) -> None:
-    """A program written for an Apple GPU calls torch.mps, which refuses where there is none: CUDA answers.
+    """A program written for an Apple GPU calls torch.mps, which fails without one: CUDA's functions are used.
 
-    Whether there is an Apple GPU is answered with no, as on a machine with CUDA.
+    ``torch.backends.mps`` reports that there is no Apple GPU, as on a machine with CUDA.
     """
     for name, function in _AS_CUDA.items():
         context.editor.set(torch.mps, name, copy_metadata(function, getattr(torch.mps, name)))
@@ -74,7 +74,7 @@ def functions(context: Context) -> None:
 
 
 class _CurrentDevice:
-    """``with torch.mps.device(...)``: there is one device, and it is the current one."""
+    """``with torch.mps.device(...)``: the only device, which is always current."""
 
     def __init__(self, device: Any = None) -> None:
         self.idx = 0
@@ -88,7 +88,7 @@ class _CurrentDevice:
 
 @patch("torch.mps.device", "torch.mps._initialized", traits=Trait.TRANSLATED, without=Trait.HOST_MEMORY)
 def device_module(context: Context) -> None:
-    """torch's own code (storages, checkpointing) enters ``torch.<type>.device`` of a tensor; torch.mps has none."""
+    """torch's own code (storages, checkpointing) enters ``torch.<type>.device`` of a tensor; torch.mps lacks it."""
     for name, value in (("device", _CurrentDevice), ("_initialized", True)):
         if named(f"torch.mps.{name}") is None:
             context.editor.set(torch.mps, name, value)

@@ -1,4 +1,4 @@
-"""``torch.multiprocessing`` and forks: other processes, and tensors that are sent to and from them."""
+"""``torch.multiprocessing`` and forks: other processes, and tensors sent to and from them."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from ..core.wrapping import PLAIN, Function, copy_metadata
 
 _CPU = torch.device("cpu")
 _to = torch._C.TensorBase.to
-#: The name that multiprocessing gives the thread which pickles what was put into a queue.
+#: multiprocessing's name of the thread that pickles the items of a queue.
 _FEEDER = "QueueFeederThread"
 #: The functions that pickle objects for other processes, by class.
 _reducers: dict[Any, Any] = vars(ForkingPickler)["_extra_reducers"]
 #: The handler of a CPU tensor from another process, while redirection is in force.
 _enter: list[Enter] = []
-#: The devices that tensors report to the program then.
+#: The apparent devices, while redirection is in force.
 _apparent_devices: list[ApparentDevices] = []
-#: The tensors that are on CUDA, where CUDA's memory is the host's.
+#: The tensors that are on CUDA, if CUDA's memory is the host's.
 _marks: list[Marks] = []
 
 
 @patch(traits=Trait.UNSHARED)
 def forked_children(context: Context) -> None:
-    """The GPU does not survive a fork: a child leaves on the CPU what does not name CUDA."""
+    """The GPU does not survive a fork: in a child, requests that do not name CUDA stay on the CPU."""
     if not hasattr(os, "register_at_fork"):
         return
     driver, reference = context.driver, weakref.ref(context.translator)
@@ -58,19 +58,19 @@ def forked_children(context: Context) -> None:
 
 @patch(traits=Trait.SUBSTITUTE)
 def sent_events(context: Context) -> None:
-    """Torch says how events are sent while it is imported, of the class that is torch.cuda.Event then."""
+    """While it is imported, torch registers how to send events, for the class that torch.cuda.Event is then."""
     reducer = event_reducer()
     if reducer is not None:
         context.editor.item(_reducers, torch.cuda.Event, reducer)
 
 
 def _like(made: torch.Tensor, requires_grad: bool, parameter: bool) -> torch.Tensor:
-    """Return a tensor as the one that was sent is: a parameter, or one that wants its gradient."""
+    """Return a tensor with the properties of the one that was sent: a parameter, or one that requires a gradient."""
     return torch.nn.Parameter(made, requires_grad) if parameter else made.requires_grad_(requires_grad)
 
 
 def _rebuilt(tensor: torch.Tensor, requires_grad: bool, parameter: bool, on_cpu: bool = False) -> torch.Tensor:
-    """Return a tensor that another process sent from its GPU, on this one's where it has one to use."""
+    """Return a tensor that another process sent from its GPU, on this process's GPU if it can use one."""
     driver = drivers.installed()
     if driver is not None and not driver.in_bad_fork() and torch.utils.data.get_worker_info() is None:
         device = torch.device(driver.device_type)
@@ -81,7 +81,7 @@ def _rebuilt(tensor: torch.Tensor, requires_grad: bool, parameter: bool, on_cpu:
 
 
 def _entered(rebuild: Callable[..., torch.Tensor], arguments: tuple[Any, ...]) -> torch.Tensor:
-    """Return a tensor that another process sent from its CPU: it enters the program like any data from outside."""
+    """Return a tensor that another process sent from its CPU: it enters the program like other outside data."""
     tensor = rebuild(*arguments)
     if not _enter or tensor.__class__ not in PLAIN:
         return tensor
@@ -92,10 +92,10 @@ def _entered(rebuild: Callable[..., torch.Tensor], arguments: tuple[Any, ...]) -
 
 @patch("torch.multiprocessing.reductions.reduce_tensor", traits=Trait.UNSHARED)
 def sent_tensors(context: Context) -> None:
-    """Tensors on the GPU that are sent to another process travel through the host's shared memory.
+    """Tensors on the GPU are sent to other processes through the host's shared memory.
 
-    Where requests for the CPU are redirected, tensors of the CPU come from children that stay there. They follow the
-    table at their destination, unless they are in shared memory: that is what the program wants of them.
+    If requests for the CPU are redirected, CPU tensors come from children that stay on the CPU. They follow the policy
+    at their destination, unless they are in shared memory, which the program wants to keep shared.
     """
     editor, real = context.editor, context.driver.device_type
     original: Function = reductions.reduce_tensor
@@ -105,7 +105,7 @@ def sent_tensors(context: Context) -> None:
         editor.on_undo(_enter.clear)
         _apparent_devices.append(context.translator.apparent_devices)
         editor.on_undo(_apparent_devices.clear)
-    # As on CUDA, what was sent must live until it has arrived: the copy lives as long as the tensor it is of.
+    # As on CUDA, a sent tensor must live until it has arrived: the copy lives as long as the tensor.
     kept: dict[int, torch.Tensor] = {}
 
     def reduce_tensor(tensor: torch.Tensor) -> Any:
@@ -113,7 +113,7 @@ def sent_tensors(context: Context) -> None:
             follows = redirected and tensor.device.type == "cpu" and not tensor.is_shared() and not stays_on_cpu.get()
             return (_entered, original(tensor)) if follows else original(tensor)
         if tensor.requires_grad and not tensor.is_leaf:
-            return original(tensor)  # whose error says why this is not possible
+            return original(tensor)  # raises and says why this is not possible
         on_cpu = kept[id(tensor)] = _to(tensor.detach(), _CPU)
         weakref.finalize(tensor, kept.pop, id(tensor), None)
         believed_cpu = redirected and context.translator.apparent_devices.is_cpu(tensor)
@@ -123,14 +123,14 @@ def sent_tensors(context: Context) -> None:
 
 
 def _failed(words: str) -> NoReturn:
-    """Return an error of sending, raised in the receiver."""
+    """Raise an error of the sender in the receiver."""
     raise RuntimeError(words)
 
 
 def _send_with(context: Context, reduce_tensor: Function, on_cuda: Callable[[torch.Tensor], bool]) -> None:
-    """Have a function of ours take tensors apart for other processes.
+    """Use another function to pickle tensors for other processes.
 
-    The thread that feeds a queue prints an error and sends nothing: whoever waits for it would wait for ever. Of a
+    The thread that feeds a queue prints an error and sends nothing, so that the receiver would wait forever. For a
     tensor on CUDA the error itself is sent.
     """
     original: Function = reductions.reduce_tensor
@@ -153,12 +153,12 @@ def _send_with(context: Context, reduce_tensor: Function, on_cuda: Callable[[tor
 
 @patch("torch.multiprocessing.reductions.reduce_tensor", traits=Trait.NATIVE, without=Trait.TRANSLATED)
 def sent_errors(context: Context) -> None:
-    """A process that waits for a tensor on CUDA is told why it cannot be sent."""
+    """A process that waits for a CUDA tensor must get the reason why it cannot be sent."""
     _send_with(context, reductions.reduce_tensor, lambda tensor: tensor.is_cuda)
 
 
 def _marked(rebuild: Callable[..., torch.Tensor], arguments: tuple[Any, ...]) -> torch.Tensor:
-    """Return a tensor that was on CUDA where it came from."""
+    """Return a tensor that is on CUDA in the sender."""
     tensor = rebuild(*arguments)
     for marks in _marks:
         marks.add_moved(tensor)
@@ -167,7 +167,7 @@ def _marked(rebuild: Callable[..., torch.Tensor], arguments: tuple[Any, ...]) ->
 
 @patch("torch.multiprocessing.reductions.reduce_tensor", traits=Trait.CPU_TENSORS)
 def sent_marks(context: Context) -> None:
-    """A tensor that is on CUDA is so in the other process too: moving it there must not copy what both write into."""
+    """A tensor on CUDA is on CUDA in the other process too: moving it there must not copy memory that both write."""
     original: Function = reductions.reduce_tensor
     marks = context.translator.marks
     _marks.append(marks)
@@ -181,7 +181,7 @@ def sent_marks(context: Context) -> None:
 
 
 def _answer_for_gpu(context: Context, name: str, answer: Function) -> None:
-    """Have a method of tensors answer so for those on the GPU; a subclass that handles functions is asked, as ever."""
+    """Make a tensor method return this answer for GPU tensors; ``__torch_function__`` is called as usual."""
     original: Function = getattr(torch.Tensor, name)
     on_gpu, has_torch_function_unary = context.on_gpu, torch.overrides.has_torch_function_unary
 
@@ -193,9 +193,9 @@ def _answer_for_gpu(context: Context, name: str, answer: Function) -> None:
 
 @patch("torch.Tensor.share_memory_", traits=Trait.UNSHARED)
 def shared_memory(context: Context) -> None:
-    """Memory of the GPU cannot be shared: asking for it does nothing, as on CUDA, where torch before 2.12 raises.
+    """GPU memory cannot be shared: the call does nothing, as on CUDA; torch before 2.12 raises for other GPUs.
 
-    A program that shares what went there unasked is told how to keep it.
+    A program that shares a redirected tensor gets a warning that says how to keep it on the CPU.
     """
     unasked = Trait.ACCELERATES in context.traits
     warned: set[str] = set()
@@ -216,7 +216,7 @@ def shared_memory(context: Context) -> None:
 
 @patch("torch.storage.UntypedStorage.share_memory_", traits=Trait.UNSHARED)
 def shared_storages(context: Context) -> None:
-    """torch before 2.12 looks for sent storages in the CPU's memory."""
+    """torch before 2.12 looks for the memory of sent storages on the CPU."""
     original: Function = torch.UntypedStorage.share_memory_
     device, kind = vars(torch._C.StorageBase)["device"].__get__, context.driver.device_type
 
@@ -228,7 +228,7 @@ def shared_storages(context: Context) -> None:
 
 @patch("torch.Tensor.is_shared", traits=Trait.UNSHARED)
 def told_shared(context: Context) -> None:
-    """CUDA tensors always say that they are; torch before 2.12 asks those on other GPUs for shared memory."""
+    """CUDA tensors always report that they are shared; before 2.12 torch queries shared memory of other GPUs."""
     translator = context.translator
     _answer_for_gpu(
         context,

@@ -1,4 +1,4 @@
-"""Names and identities of torch's functions: what was bound before, what is derived from them, function modes."""
+"""Names and identities of torch's functions: names imported earlier, sets derived from them, function modes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MODE = "torch.overrides.TorchFunctionMode"
 
 @patch(f"{_MODE}.__enter__", f"{_MODE}.__exit__", traits=Trait.REDIRECTS)
 def function_modes(context: Context) -> None:
-    """Wrappers hand calls to the program's function modes under their own identity, if there are any in force."""
+    """Wrappers dispatch to the program's function modes with themselves as the function, if any modes are in force."""
     modes.watch(context.editor)
 
 
@@ -24,5 +24,5 @@ def bound_before(context: Context) -> None:
 
 @patch(traits=Trait.REDIRECTS)
 def derived(context: Context) -> None:
-    """Sets of functions that torch derived from its names and keeps (``torch.overrides``) are derived anew."""
+    """Sets of functions that torch computed from its names and caches (``torch.overrides``) must be computed again."""
     forget_derived(context.editor)

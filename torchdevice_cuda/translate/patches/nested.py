@@ -1,4 +1,4 @@
-"""``torch.nested``: what takes a device and is no factory; ``nested_tensor`` is one like others."""
+"""``torch.nested``: functions that take a device but are not factories; ``nested_tensor`` is a factory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..core.wrapping import install
 
 @patch("torch.nested.as_nested_tensor", traits=Trait.REDIRECTS)
 def as_nested_tensor(context: Context) -> None:
-    """It hands its device to C++ as it is: what it is given is moved before."""
+    """as_nested_tensor passes its device to C++ unchanged, so its arguments are moved before the call."""
     original = torch.nested.as_nested_tensor
     translator, on_host = context.translator, Trait.HOST_MEMORY in context.traits
 

@@ -1,4 +1,4 @@
-"""``torch.nn.Module``: how ``to`` reads its arguments, ``to_empty``, and modules that look at a tensor's device."""
+"""``torch.nn.Module``: the arguments of ``to``, ``to_empty``, and modules that check a tensor's device."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _frame = sys._getframe
 def parse_to(context: Context) -> None:
     """``Module.to`` and Lightning parse the arguments of ``to`` in C, which knows only compiled-in accelerators.
 
-    An integer means the accelerator, and the toggle is no device at all: both are named before C++ sees them. The
-    device is returned as the program named it: the tensors' own ``to`` translates it, and modules that keep it
-    (``LightningModule.device``) say ``cuda``. Libraries that parse with it themselves keep the device they are given,
-    and show it: a disguised one stays so.
+    An integer means the accelerator, and the toggle is not a device: both are replaced before C++ gets them. The device
+    is returned as the program named it: the tensors' own ``to`` translates it, and modules that store it
+    (``LightningModule.device``) report ``cuda``. Libraries that call this function store and show the device that they
+    get, so a disguised device stays disguised.
     """
     original = torch._C._nn._parse_to
     translator, is_disguised = context.translator, Trait.DISGUISED in context.traits
@@ -53,13 +53,13 @@ def parse_to(context: Context) -> None:
 
 @patch("torch._C._nn._parse_to", traits=Trait.NATIVE, without=Trait.REDIRECTS)
 def foreign_names(context: Context) -> None:
-    """``Module.to("cpu:-1")``: the toggle is translated when it fails; a device is left to the tensors' own ``to``."""
+    """``Module.to("cpu:-1")``: the toggle is translated when the call fails; tensors translate other devices."""
     given_second_try(context, "torch._C._nn._parse_to", torch._C._nn._parse_to, place=0)
 
 
 @patch("torch.nn.modules.module.Module.to", traits=Trait.ACCELERATES)
 def toggle(context: Context) -> None:
-    """``Module.to("cpu:-1")`` gives the CPU also where it turns the override off; its tensors only see the CPU."""
+    """``Module.to("cpu:-1")`` returns the CPU even if it turns the override off; its tensors only get the CPU."""
     original, translator = torch.nn.Module.to, context.translator
 
     def to(self: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
@@ -78,7 +78,7 @@ def toggle(context: Context) -> None:
 
 @patch("torch.nn.modules.module.Module.to_empty", traits=Trait.TRANSLATED)
 def empty(context: Context) -> None:
-    """``Module.to_empty(device="cuda")`` hands the device to ``torch.empty_like``, and accepts integers."""
+    """``Module.to_empty(device="cuda")`` passes the device to ``torch.empty_like``, and accepts integers."""
     original = torch.nn.Module.to_empty
     translator = context.translator
 
@@ -95,7 +95,7 @@ def empty(context: Context) -> None:
     traits=Trait.DISGUISED,
 )
 def asking(context: Context) -> None:
-    """SyncBatchNorm takes a tensor of a GPU, by its device's type; containers say which GPU a parameter is on."""
+    """SyncBatchNorm requires a GPU tensor, by its device's type; containers print the GPU of a parameter."""
     for owner, name in (
         (torch.nn.SyncBatchNorm, "forward"),
         (torch.nn.ParameterDict, "extra_repr"),
@@ -109,7 +109,7 @@ _FLEX = "torch.nn.attention.flex_attention"
 
 @patch(f"{_FLEX}._validate_device", traits=Trait.DISGUISED)
 def flexible_attention(context: Context) -> None:
-    """flex_attention takes tensors of CUDA and the CPU, by their device's type; before 2.12 of no Apple GPU."""
+    """flex_attention accepts CUDA and CPU tensors, by their device's type; before 2.12 no MPS tensors."""
 
     def change(module: ModuleType) -> None:
         for name in present(module, ("_validate_device",)):

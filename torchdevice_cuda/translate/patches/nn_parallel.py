@@ -1,4 +1,4 @@
-"""``torch.nn.parallel``: ``DataParallel`` and the functions it is made of."""
+"""``torch.nn.parallel``: ``DataParallel`` and the functions that it uses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CLASS = f"{_MODULE}.data_parallel.DataParallel"
 
 @patch(f"{_CLASS}.__init__", traits=Trait.TRANSLATED, without=Trait.DISGUISED)
 def data_parallel(context: Context) -> None:
-    """DataParallel compares its parameters' device with the ``cuda:i`` it made itself; they live where CUDA goes."""
+    """DataParallel compares its parameters' device with its own ``cuda:i``, but they are on CUDA's target."""
     original = DataParallel.__init__
     translator = context.translator
 
@@ -40,17 +40,17 @@ def data_parallel(context: Context) -> None:
     f"{_CLASS}.forward", f"{_MODULE}.data_parallel", f"{_MODULE}.data_parallel.data_parallel", traits=Trait.DISGUISED
 )
 def data_parallel_disguised(context: Context) -> None:
-    """The comparison sees that its parameters are on CUDA."""
+    """The comparison in DataParallel must see the apparent device, CUDA."""
     context.editor.set(DataParallel, "forward", as_program(DataParallel.forward))
     for owner in (parallel, sys.modules[f"{_MODULE}.data_parallel"]):
         context.editor.set(owner, "data_parallel", as_program(owner.data_parallel))
 
 
 class HostBroadcast:
-    """Tensors for each of several devices that share the host's memory.
+    """Copies of tensors for several devices that share the host's memory.
 
-    The first device's are the tensors themselves, as on CUDA where they live on it: what a replica writes into its
-    buffers there reaches the module. The others are copies; gradients add up in the originals.
+    The first device gets the tensors themselves, as on CUDA if they are on it: what a replica writes into its buffers
+    there reaches the module. The others get copies; gradients add up in the originals.
     """
 
     @staticmethod
@@ -62,7 +62,7 @@ class HostBroadcast:
 
 
 class HostScatter:
-    """A tensor's chunks, each a copy as a move to another device is."""
+    """The chunks of a tensor, each a copy, as in a move to another device."""
 
     @staticmethod
     def apply(
@@ -74,11 +74,11 @@ class HostScatter:
 
 
 class HostGather:
-    """Tensors of several devices in one."""
+    """The concatenation of tensors from several devices."""
 
     @staticmethod
     def apply(target_device: Any, dim: int, *inputs: torch.Tensor) -> torch.Tensor:
-        """Return the inputs, one behind the other along a dimension; scalars become a vector."""
+        """Return the inputs concatenated along a dimension; scalars become a vector."""
         if dim == 0 and all(tensor.dim() == 0 for tensor in inputs):
             warnings.warn(
                 "Was asked to gather along dimension 0, but all input tensors were scalars; will instead unsqueeze "
@@ -90,7 +90,7 @@ class HostGather:
 
 
 class DeviceScatter(HostScatter):
-    """A tensor's chunks on the one GPU."""
+    """The chunks of a tensor on the only GPU."""
 
     @staticmethod
     def apply(
@@ -101,29 +101,29 @@ class DeviceScatter(HostScatter):
 
 
 class DeviceGather(HostGather):
-    """Tensors of the one GPU in one, there or on the CPU."""
+    """The concatenation of tensors on the only GPU, there or on the CPU."""
 
     @staticmethod
     def apply(target_device: Any, dim: int, *inputs: torch.Tensor) -> torch.Tensor:
-        """Return the inputs, one behind the other along a dimension; -1 is the CPU."""
+        """Return the inputs concatenated along a dimension; device -1 is the CPU."""
         gathered = HostGather.apply(target_device, dim, *inputs)
         if not isinstance(target_device, (int, str, torch.device)):
-            target_device = torch.cuda.current_device()  # as torch reads what names no device
+            target_device = torch.cuda.current_device()  # as torch does without a device
         return gathered.to("cpu" if target_device == -1 else target_device)
 
 
-#: Replacements of torch's functions: if all devices are the host's memory, and if one is separate.
+#: Replacements of torch's functions: if all devices are in host memory, and if one has separate memory.
 _ON_HOST = {"Broadcast": HostBroadcast, "Scatter": HostScatter, "Gather": HostGather}
 _ON_DEVICE = {"Broadcast": HostBroadcast, "Scatter": DeviceScatter, "Gather": DeviceGather}
 
 
 @patch(f"{_MODULE}._functions.<function>", f"{_MODULE}.scatter_gather.<function>", traits=Trait.TRANSLATED)
 def functions(context: Context) -> None:
-    """The functions behind scatter, gather and replicate refuse CPU tensors, and look for streams of others' types."""
+    """The functions behind scatter, gather and replicate refuse CPU tensors, and look for other devices' streams."""
     replacements = _ON_HOST if Trait.HOST_MEMORY in context.traits else _ON_DEVICE
     for name, replacement in replacements.items():
         for module in (_functions, scatter_gather):
-            if name in vars(module):  # each imports what it uses
+            if name in vars(module):  # each module imports the functions that it uses
                 context.editor.set(module, name, replacement)
 
 
@@ -133,7 +133,7 @@ def functions(context: Context) -> None:
     traits=Trait.CPU_TENSORS,
 )
 def reductions(context: Context) -> None:
-    """torch.nn.parallel.comm's sums refuse CPU tensors; those of torch.cuda.comm take them."""
+    """torch.nn.parallel.comm's sums refuse CPU tensors; those of torch.cuda.comm accept them."""
     import torch.cuda.comm as ours
     import torch.nn.parallel.comm as stock
 

@@ -1,4 +1,4 @@
-"""Recurrent layers: ``PackedSequence``, the functions that pack and unpack, the LSTM's kernel and where weights lie."""
+"""Recurrent layers: ``PackedSequence``, the functions that pack and unpack, the LSTM's kernel, the memory of weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _to = torch._C.TensorBase.to
 
 @patch("torch.nn.utils.rnn.PackedSequence.cuda", traits=Trait.TRANSLATED)
 def packed_cuda(context: Context) -> None:
-    """PackedSequence.cuda looks whether a tensor it moved says it is on CUDA, and asks twice if it does not."""
+    """PackedSequence.cuda checks whether a moved tensor reports CUDA, and moves twice if it does not."""
     original = PackedSequence.cuda
 
     def cuda(self: PackedSequence, *args: Any, **kwargs: Any) -> PackedSequence:
@@ -34,20 +34,20 @@ def packed_cuda(context: Context) -> None:
 
 @patch("torch.nn.utils.rnn.PackedSequence.is_cuda", traits=Trait.DISGUISED)
 def packed_identity(context: Context) -> None:
-    """A packed sequence asks its data, from torch's own code, whether it is CUDA's."""
+    """A packed sequence checks from torch's own code whether its data is on CUDA."""
     original: property = vars(PackedSequence)["is_cuda"]
     context.editor.set(PackedSequence, "is_cuda", property(as_program(original.fget), doc=original.__doc__))
 
 
 class _Functions(types.ModuleType):
-    """``torch._VF`` as one module sees it: some functions are others. TorchScript looks into modules alone."""
+    """``torch._VF`` with some functions replaced. It is a module, since TorchScript looks only into modules."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch._VF, name)
 
 
 def _replace(context: Context, **replaced: Function) -> None:
-    """Have ``torch.nn.utils.rnn`` find other functions than it would; scripted code finds torch's."""
+    """Replace functions for ``torch.nn.utils.rnn``; scripted code uses torch's."""
     functions = _Functions(f"{rnn.__name__}._VF")
     context.editor.set(rnn, "_VF", functions)
     for name, function in replaced.items():
@@ -56,7 +56,7 @@ def _replace(context: Context, **replaced: Function) -> None:
 
 @patch("torch.nn.utils.rnn._VF", "torch.nn.utils.rnn._VF.<function>", traits=Trait.ACCELERATES)
 def lengths(context: Context) -> None:
-    """Lengths of packed sequences are the CPU's: those that went to the GPU unasked are brought back, and go again."""
+    """Lengths of packed sequences must be on the CPU: redirected ones are moved back, and the results again."""
     translator = context.translator
     pack, pad = torch._VF._pack_padded_sequence, torch._VF._pad_packed_sequence
 
@@ -73,7 +73,7 @@ def lengths(context: Context) -> None:
 
 @patch("torch.nn.utils.rnn._VF", "torch.nn.utils.rnn._VF.<function>", traits=Trait.DISGUISED, without=Trait.ACCELERATES)
 def lengths_refusal(context: Context) -> None:
-    """``pack_padded_sequence`` refuses lengths on the GPU, and its refusal names the device that the program knows."""
+    """``pack_padded_sequence`` refuses lengths on the GPU, and the error must name the apparent device."""
     original, gpu = torch._VF._pack_padded_sequence, context.gpu
 
     def pack_padded(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Any:
@@ -89,11 +89,11 @@ def lengths_refusal(context: Context) -> None:
 
 @patch("torch._VF.lstm", traits=Trait.PARTIAL)
 def projected_lstm(context: Context) -> None:
-    """The GPU's LSTM kernel refuses projections; over a packed sequence torch makes the LSTM of other operators."""
+    """MPS's LSTM kernel refuses projections; for a packed sequence torch computes the LSTM with other operators."""
     original, real = torch._VF.lstm, context.driver.device_type
 
     def lstm(*args: Any) -> Any:
-        packed = len(args) > 1 and isinstance(args[1], torch.Tensor)  # the sizes of its batches
+        packed = len(args) > 1 and isinstance(args[1], torch.Tensor)  # the batch sizes
         if packed or args[0].device.type != real or args[1][0].size(-1) == args[1][1].size(-1):
             return original(*args)
         data, states, *options, batch_first = args
@@ -108,7 +108,7 @@ def projected_lstm(context: Context) -> None:
 
 @patch("torch._use_cudnn_rnn_flatten_weight", traits=Trait.NATIVE | Trait.HOST_MEMORY)
 def one_piece(context: Context) -> None:
-    """Recurrent layers ask whether there is cuDNN, before they put their weights into one piece of memory for it."""
+    """Recurrent layers query cuDNN before they put their weights into one chunk of memory for it."""
     original = torch._use_cudnn_rnn_flatten_weight
 
     def _use_cudnn_rnn_flatten_weight() -> bool:

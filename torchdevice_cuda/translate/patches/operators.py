@@ -1,4 +1,4 @@
-"""Operators that the accelerator's backend lacks, or refuses for a dtype: they go through ``fallback``."""
+"""Operators that the accelerator's backend lacks, or refuses for a dtype: they use ``fallback``."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from ..core.wrapping import Function, copy_metadata, install
     traits=Trait.PARTIAL,
 )
 def kernels(context: Context) -> None:
-    """Every operator without a kernel on the GPU gets one that computes elsewhere and comes back."""
-    # Imported where they are needed: no other driver pays for the tables.
+    """Every operator without a kernel on the GPU gets one that computes elsewhere and moves the result back."""
+    # Imported here, because other drivers do not need the tables.
     from ...cuda_cpp import copies
     from ...fallback.capabilities import keys, refusals
     from ...fallback.cpu import homes_of_doubles, homes_of_quantized
@@ -86,9 +86,10 @@ _LOADER = "importlib.machinery.ExtensionFileLoader"
 
 @patch("torch._ops._Ops.load_library", f"{_LOADER}.exec_module", traits=Trait.NATIVE | Trait.HOST_MEMORY)
 def foreign(context: Context) -> None:
-    """Libraries compiled for CUDA bring kernels of their operators, which would launch on the host's memory.
+    """Libraries compiled for CUDA register kernels of their operators, which would launch on host memory.
 
-    The dispatcher takes what was registered last, so ours go in after each load. A load costs some 30 us more for it.
+    The dispatcher uses the kernel registered last, so replacements are registered after each load, which costs about 30
+    us more.
     """
     native = context.driver.native
     if native is None:

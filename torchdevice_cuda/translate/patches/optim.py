@@ -16,7 +16,7 @@ _NAME = "_get_capturable_supported_devices"
 
 @patch(f"torch.optim.<module>.{_NAME}", traits=Trait.TRANSLATED)
 def capturable(context: Context) -> None:
-    """``capturable=True`` is refused for parameters on device types that have no graphs; CUDA's are of ours here."""
+    """``capturable=True`` is refused for device types without graphs; CUDA tensors have such a type here."""
     original: Function = getattr(optimizer, _NAME)
     real = context.driver.device_type
 

@@ -1,4 +1,4 @@
-"""numba.cuda and CuPy: libraries beside torch that bring kernels of their own and ask NVIDIA's driver for the GPU."""
+"""numba.cuda and CuPy: libraries with their own kernels, which query NVIDIA's driver for the GPU."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ...drivers.traits import Trait
 from ..core.context import Context
 from ..core.registry import patch
 
-#: Its settings are read as it is imported; newer releases of numba.cuda have their own.
+#: numba reads its settings when it is imported; newer releases of numba.cuda have their own.
 _SETTINGS = ("numba.core.config", "numba.cuda.core.config")
 _ARRAYS, _KERNELS = "numba.cuda.simulator.cudadrv.devicearray", "numba.cuda.simulator.kernel"
 
 
 @patch(*(f"{name}.<setting>" for name in _SETTINGS), traits=Trait.SUBSTITUTE)
 def simulator(context: Context) -> None:
-    """Numba looks for NVIDIA's driver unless it is told to simulate the GPU, which it does itself."""
+    """Numba looks for NVIDIA's driver unless its setting selects its own simulator of the GPU."""
 
     def switch_on(module: ModuleType) -> None:
         context.editor.set(module, "ENABLE_CUDASIM", 1)
@@ -29,7 +29,7 @@ def simulator(context: Context) -> None:
 
 @patch(f"{_ARRAYS}.<Array>.<name>", f"{_KERNELS}.<Kernel>.<name>", "numba.cuda.<function>", traits=Trait.SUBSTITUTE)
 def exchange(context: Context) -> None:
-    """The simulator neither takes tensors of the GPU nor gives its arrays to torch, as numba does with a GPU."""
+    """numba's simulator neither takes GPU tensors nor passes its arrays to torch, as numba does with a GPU."""
 
     @functools.cache
     def arrays() -> Any:
@@ -56,7 +56,7 @@ def exchange(context: Context) -> None:
         context.editor.on_undo(context.when_imported(name, context.editor.later(action)))
 
 
-#: What makes arrays and kernels without memory of its own; everything else allocates first.
+#: Functions that create arrays and kernels without allocating; all others allocate first.
 _CUPY_MAKERS = ("asarray", "from_dlpack", "RawKernel", "RawModule", "ElementwiseKernel", "ReductionKernel")
 
 
@@ -69,7 +69,7 @@ def _refuse_cupy(what: str, *args: Any, **kwargs: Any) -> NoReturn:
 
 @patch("cupy.<maker>", "cupy.cuda.<allocator>", traits=Trait.SUBSTITUTE)
 def refusal(context: Context) -> None:
-    """CuPy finds no driver of NVIDIA's and says that it is too old; what is missing is the GPU."""
+    """CuPy finds no NVIDIA driver and reports that it is too old; the error must say that there is no GPU."""
 
     def refuse(module: ModuleType) -> None:
         for name in present(module, _CUPY_MAKERS):

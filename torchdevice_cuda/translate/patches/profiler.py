@@ -1,4 +1,4 @@
-"""``torch.profiler`` and ``torch.autograd.profiler``: what they ask of CUDA."""
+"""``torch.profiler`` and ``torch.autograd.profiler``: their queries of CUDA."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from ..core.context import Context
 from ..core.registry import patch
 from ..core.wrapping import Function, copy_metadata
 
-#: The least that Kineto says.
+#: Kineto's log level for no messages.
 _SILENT = "5"
 _ASKING = (torch.autograd, torch.autograd.profiler, torch.profiler)
 
 
 @patch(*(f"{module.__name__}._supported_activities" for module in _ASKING), traits=Trait.SUBSTITUTE)
 def activities(context: Context) -> None:
-    """Programs ask the profiler for CUDA activity if it is supported: it is where the device is ours.
+    """Programs request CUDA activity from the profiler if it is supported: it is, if the device is compiled here.
 
-    Elsewhere the host doing that work is recorded. The profiler itself asks too, under a name of its own: told no, it
-    times every operator with CUDA events, which a CPU build cannot make, and prints a warning with a stack for each.
+    Elsewhere the host's work is recorded. The profiler itself queries too, under its own name: without support it times
+    every operator with CUDA events, which a CPU build lacks, and prints a warning with a stack for each.
     """
     original: Callable[[], set[torch.profiler.ProfilerActivity]] = vars(torch.autograd)["_supported_activities"]
 
@@ -53,13 +53,14 @@ def events(context: Context) -> None:
     states: Any = vars(torch.autograd.profiler)["ProfilerState"]  # which torch's stubs do not export
 
     def __init__(self: profile, *args: Any, **kwargs: Any) -> None:
-        # A CUDA build's Kineto complains that there is no driver, whatever it is asked to record.
+        # A CUDA build's Kineto complains that there is no driver, whatever it records.
         os.environ.setdefault("KINETO_LOG_LEVEL", _SILENT)
         original(self, *args, **kwargs)
-        # Absent on a profile that is not enabled.
+        # Missing on a profile that is not enabled.
         if getattr(self, "profiler_kind", None) is states.KINETO_GPU_FALLBACK:
             self.profiler_kind = states.KINETO
-        # A CUDA build would start CUPTI, which looks for NVIDIA's driver. What it would record, the host does.
+        # A CUDA build would start CUPTI, which looks for NVIDIA's driver. The host does the work that CUPTI would
+        # record.
         if hasattr(self, "kineto_activities"):
             self.kineto_activities = (self.kineto_activities - {cuda}) or {host}
 
@@ -74,9 +75,9 @@ def events(context: Context) -> None:
     traits=Trait.HOST_MEMORY | Trait.NATIVE,
 )
 def device_profiled(context: Context) -> None:
-    """The device's part of profilers is loaded with the first of them. A trace says which devices it is of.
+    """The device's part of profilers is loaded with the first profiler. A trace lists its devices.
 
-    Kineto asks NVIDIA's runtime for that.
+    Kineto queries NVIDIA's runtime for them.
     """
     native, driver = context.driver.native, context.driver
     if native is None:  # no device is visible to the program
@@ -99,7 +100,7 @@ def device_profiled(context: Context) -> None:
 
         context.editor.set(owner, name, functools.wraps(stock)(begin))
 
-    # Before PyTorch starts Kineto, which would look for NVIDIA's driver.
+    # Load before PyTorch starts Kineto, which would look for NVIDIA's driver.
     load_first(profile, "__init__")
     load_first(emit_nvtx, "__enter__")
     load_first(profiler_legacy.profile, "_start_trace")
@@ -132,7 +133,7 @@ def _properties(driver: Driver) -> str:
 
 @patch("torch.autograd.profiler.profile.toggle_collection_dynamic", traits=Trait.HOST_MEMORY | Trait.NATIVE)
 def pausing(context: Context) -> None:
-    """The device goes on to be recorded unless it is told, too: Kineto tells CUPTI alone."""
+    """Recording of the device must pause, too: Kineto pauses CUPTI only."""
     native = context.driver.native
     original = getattr(profile, "toggle_collection_dynamic", None)
     if native is None or original is None:
@@ -150,13 +151,13 @@ def pausing(context: Context) -> None:
     context.editor.set(profile, "toggle_collection_dynamic", functools.wraps(original)(toggle_collection_dynamic))
 
 
-#: The beginnings of stack entries that start a program: ours, and those of ``python -m``.
+#: Prefixes of stack entries that start a program: torchdevice_cuda's, and those of ``python -m``.
 _STARTING = ("torchdevice_cuda/launch/", "torchdevice_cuda/__main__.py(", "bin/torchdevice-cuda(", "<frozen runpy>(")
 
 
 @patch("torch.autograd.profiler._filter_stack_entry", traits=Trait.SUBSTITUTE)
 def stacks(context: Context) -> None:
-    """A stack begins with the program, not with what started it: no frame of ours is under a script on a GPU."""
+    """A stack begins with the program, not with the code that started it: on a GPU no such frame is below a script."""
     original: Callable[[str], bool] = vars(torch.autograd.profiler)["_filter_stack_entry"]
 
     def _filter_stack_entry(entry: str) -> bool:
@@ -169,7 +170,7 @@ def stacks(context: Context) -> None:
     "torch.autograd.profiler.emit_nvtx.__enter__", "torch.autograd.profiler.emit_nvtx.__exit__", traits=Trait.TRANSLATED
 )
 def nvtx_ranges(context: Context) -> None:
-    """``emit_nvtx`` starts a profiler that only CUDA builds have; with no NVTX tool attached nobody sees its ranges."""
+    """``emit_nvtx`` starts a profiler that only CUDA builds have; without an NVTX tool its ranges have no effect."""
     synchronize = torch.cuda.synchronize
 
     def __enter__(self: emit_nvtx) -> emit_nvtx | None:

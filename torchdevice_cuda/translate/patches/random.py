@@ -30,7 +30,7 @@ _UNSEEDED = _Generator().initial_seed()
 
 
 def _maker(context: Context) -> Callable[[Any], torch.Generator] | None:
-    """Makes what torch cannot, where it cannot: a copy of the compiled device's generator that nobody has seeded."""
+    """Return a function that creates generators if torch cannot: a copy of the compiled device's unseeded generator."""
     native = context.driver.native
     if native is None or not generators_are_built_in():
         return None
@@ -47,7 +47,7 @@ def _maker(context: Context) -> Callable[[Any], torch.Generator] | None:
 
 
 def _generator_class(context: Context, original: type) -> type:
-    """Return a class that is torch's for every test, and whose calls have their device translated."""
+    """Return a class that passes every check for torch's class, and whose calls translate their device."""
     own = _maker(context)
     make: Callable[[Any], torch.Generator] = own or original
     translator, is_translated = context.translator, Trait.TRANSLATED in context.traits
@@ -63,7 +63,7 @@ def _generator_class(context: Context, original: type) -> type:
         def __call__(cls, device: Any = "cpu") -> torch.Generator:
             if is_translated and str(device).startswith("cuda"):
                 torch.cuda._lazy_init()
-            # A generator that is asked for on the CPU serves CPU work (samplers): no policy moves it.
+            # A generator requested on the CPU serves CPU work (samplers): no policy moves it.
             asked = "cpu" if device is None else device
             if isinstance(asked, (str, torch.device)) and asked != TOGGLE and torch.device(asked).type == "cpu":
                 return make(asked)
@@ -85,7 +85,7 @@ def _generator_class(context: Context, original: type) -> type:
 
 @patch("torch.Generator", traits=Trait.REDIRECTS)
 def generators(context: Context) -> None:
-    """torch.Generator(device="cuda") needs CUDA's part of torch; it stays a class."""
+    """torch.Generator(device="cuda") needs a CUDA build; the replacement must still be a class."""
     context.editor.set(torch, "Generator", _generator_class(context, torch.Generator))
 
 
@@ -93,7 +93,7 @@ def generators(context: Context) -> None:
 def foreign_names(context: Context) -> None:
     """torch.Generator understands ``cuda`` and ``cpu`` itself; ``mps`` and the toggle are translated when it fails.
 
-    Not in 2.6: whatever the device's hooks say, it asks CUDA itself, or knows of none.
+    In 2.6 it does not: it queries CUDA itself, or knows no CUDA, whatever the device's hooks say.
     """
     if _maker(context) is None:
         given_second_try(context, "torch.Generator", torch.Generator, place=0)
@@ -103,7 +103,7 @@ def foreign_names(context: Context) -> None:
 
 @patch("torch._C.Generator.device", traits=Trait.DISGUISED)
 def default_generators(context: Context) -> None:
-    """The default generators say that they are CUDA's, and have CUDA's states; so do those that the program makes."""
+    """The default generators report CUDA, and have CUDA's states; so do those that the program creates."""
 
     def shown(generator: torch.Generator) -> Any:
         return CudaGenerator.over(generator, CUDA)
@@ -121,7 +121,7 @@ def default_generators(context: Context) -> None:
     traits=Trait.ACCELERATES,
 )
 def states(context: Context) -> None:
-    """States of generators are bytes of the CPU; one that was loaded onto the GPU unasked is brought back."""
+    """States of generators are bytes on the CPU; one that was redirected to the GPU is moved back."""
     for owner, also in ((torch.random, torch), (torch.cuda.random, torch.cuda)):
         original = owner.set_rng_state
 
@@ -133,15 +133,15 @@ def states(context: Context) -> None:
 
 
 # ------------------------------------------------------------------------------ drawing
-#: Functions that draw from a tensor they are given, methods that do, and methods that draw into one. ``torch.normal``
-#: is a factory too, and wrapped as one.
+#: Functions that draw from a given tensor, methods that do, and methods that draw into one. ``torch.normal`` is also a
+#: factory, and wrapped as one.
 _FUNCTIONS = ("bernoulli", "multinomial", "poisson", "binomial")
 _METHODS = ("bernoulli", "multinomial")
 _IN_PLACE = ("bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_", "uniform_")
 
 
 def draws_on_its_generator(context: Context, original: Function, in_place: bool = False) -> Function:
-    """Return a function that draws on the CPU if its generator is the CPU's, also for a tensor on the GPU."""
+    """Return a function that draws on the CPU if its generator is the CPU's, even for a tensor on the GPU."""
     real = context.driver.device_type
 
     def on_cpu(value: Any) -> Any:
@@ -162,7 +162,7 @@ def draws_on_its_generator(context: Context, original: Function, in_place: bool 
 
 @patch("torch.<function>", "torch.Tensor.<method>", traits=Trait.ACCELERATES)
 def drawing(context: Context) -> None:
-    """A generator of the CPU draws on the CPU, also for a tensor that went to the GPU unasked."""
+    """A CPU generator draws on the CPU, even for a tensor that was redirected to the GPU."""
     for owner, names in ((torch, _FUNCTIONS), (torch.Tensor, _METHODS), (torch.Tensor, _IN_PLACE)):
         for name in names:
             original = getattr(owner, name)

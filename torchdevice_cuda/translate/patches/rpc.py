@@ -1,4 +1,4 @@
-"""``torch.distributed.rpc``: what sends tensors of CUDA's to another process."""
+"""``torch.distributed.rpc``: sending CUDA tensors to another process."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _BACKENDS = "torch.distributed.rpc.backend_registry"
     without=Trait.TRANSLATED,
 )
 def channels(context: Context) -> None:
-    """TensorPipe sends CUDA's tensors through channels of NVIDIA's: the device's memory goes through those of the CPU.
+    """TensorPipe sends CUDA tensors through NVIDIA's channels: the device's memory uses the CPU's channels instead.
 
-    They are registered when a program starts RPC: few programs do, and all would pay.
+    They are registered when a program starts RPC, because few programs do.
     """
     registered = False
 
@@ -56,7 +56,7 @@ def channels(context: Context) -> None:
 
 @patch(f"{_CLASS}.__init__", f"{_CLASS}.set_device_map", traits=Trait.SUBSTITUTE | Trait.TRANSLATED)
 def device_maps(context: Context) -> None:
-    """TensorPipe has no channels for what stands for CUDA, and ends the process where there are none."""
+    """TensorPipe has no channels for the device type that replaces CUDA, and ends the process without one."""
 
     def refuse() -> None:
         raise not_supported(
@@ -90,7 +90,7 @@ _PICKLER = f"{_INTERNAL}._InternalRPCPickler"
 
 @patch(f"{_PICKLER}._tensor_receiver", traits=Trait.ACCELERATES | Trait.SUBSTITUTE)
 def sent_tensors(context: Context) -> None:
-    """RPC sends tensors of the CPU alone: those that a program made for it go home, and follow the table there."""
+    """RPC sends CPU tensors only: redirected ones are sent from the CPU, and follow the policy at their destination."""
     is_cpu, on_gpu, enter = context.translator.apparent_devices.is_cpu, context.on_gpu, entering(context)
     home, cpu = torch._C.TensorBase.to, torch.device("cpu")
 

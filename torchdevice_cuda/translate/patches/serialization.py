@@ -18,7 +18,8 @@ from ..core.registry import patch
 from ..core.requests import TOGGLE, cpu_is_meant
 from ..core.wrapping import Function, copy_metadata
 
-#: Before torch's own entries, which begin at 10; and before its entry for CUDA. No two alike: torch sorts the entries.
+#: Before torch's own entries, which begin at 10; and before its entry for CUDA. All differ, because torch sorts the
+#: entries.
 _TAGGING, _LOADED, _BEFORE_CUDA = 8, 9, 19
 _REGISTRY = "torch.serialization._package_registry"
 
@@ -29,7 +30,7 @@ Restore = Callable[[Any, str], Any]
 def _register(
     context: Context, priority: int, *, tag: Tag = lambda _: None, restore: Restore = lambda _, __: None
 ) -> None:
-    """An entry that says how storages are tagged when they are saved, and restored by their tags."""
+    """Register an entry that tags storages when they are saved, and restores them by their tags."""
     before = list(serialization._package_registry)
     serialization.register_package(priority, tag, restore)
     (entry,) = (row for row in serialization._package_registry if row not in before)
@@ -37,13 +38,13 @@ def _register(
 
 
 def _untyped(storage: Any) -> torch.UntypedStorage:
-    """Return a storage of either kind as memory."""
+    """Return the untyped storage of a storage of either kind."""
     found: torch.UntypedStorage = getattr(storage, "_untyped_storage", storage)
     return found
 
 
 def believed(context: Context, storage: Any, on_cuda: bool) -> Any:
-    """Return a storage that was read for CUDA, or for the CPU; returned."""
+    """Record whether a storage was read for CUDA or for the CPU, and return it."""
     apparent_devices = context.translator.apparent_devices
     if context.translator.default_target is not None:
         (apparent_devices.add_cuda_memory if on_cuda else apparent_devices.known_cpu.note)(_untyped(storage))
@@ -52,7 +53,7 @@ def believed(context: Context, storage: Any, on_cuda: bool) -> Any:
 
 @patch(_REGISTRY, traits=Trait.TRANSLATED)
 def restoring(context: Context) -> None:
-    """A storage tagged ``cuda`` is restored where CUDA requests go; an index that does not exist is torch's error."""
+    """A storage tagged ``cuda`` is restored on the target of CUDA requests; torch raises for an invalid index."""
     translator = context.translator
 
     def restore(storage: Any, location: str) -> Any:
@@ -67,7 +68,7 @@ def restoring(context: Context) -> None:
 
 @patch(_REGISTRY, traits=Trait.ACCELERATES)
 def loaded_storages(context: Context) -> None:
-    """Storages that ``torch.load`` restores on the CPU follow the table, so that they can meet the rest."""
+    """Storages that ``torch.load`` restores on the CPU follow the policy, so that they match other tensors."""
     translator = context.translator
 
     def restore(storage: Any, location: str) -> Any:
@@ -81,9 +82,9 @@ def loaded_storages(context: Context) -> None:
 
 @patch(_REGISTRY, traits=Trait.DISGUISED)
 def tagging(context: Context) -> None:
-    """A storage saved from the GPU is tagged as CUDA's: what a program saves here loads where it was written for.
+    """A storage saved from the GPU is tagged as CUDA's, so that the file loads on a machine with CUDA.
 
-    One that the program believes to be the CPU's is tagged as that.
+    One that reports the CPU to the program is tagged as the CPU's.
     """
     real, translator = context.driver.device_type, context.translator
 
@@ -97,7 +98,7 @@ def tagging(context: Context) -> None:
 
 
 def _staying(restore: Restore) -> Restore:
-    """Restore a storage that stays on the CPU."""
+    """Return a function that restores a storage and leaves it on the CPU."""
 
     def stay(storage: Any, location: str) -> Any:
         before = cpu_is_meant.set(True)
@@ -122,9 +123,9 @@ def _names_another_device(map_location: Any) -> bool:
 
 @patch("torch.serialization._get_restore_location", traits=NONE)
 def locations(context: Context) -> None:
-    """``map_location`` is a request like any other, and what is loaded for the CPU follows the table.
+    """``map_location`` is a request like any other, and storages loaded for the CPU follow the policy.
 
-    It has to: torch builds a tensor around a storage with ``torch.empty(device=...)``, whose device is redirected.
+    They must: torch creates a tensor around a storage with ``torch.empty(device=...)``, whose device is redirected.
     """
     translator = context.translator
     original: Function = serialization._get_restore_location
@@ -132,7 +133,7 @@ def locations(context: Context) -> None:
     def _get_restore_location(map_location: Any) -> Any:
         named_cuda: bool | None = None
         if _names_another_device(map_location):
-            if map_location == TOGGLE:  # which gives the CPU, whether it turns the override on or off
+            if map_location == TOGGLE:  # returns the CPU, whether it turns the override on or off
                 return _staying(original(translator.device(map_location)))
             named_cuda = translator.names_accelerator(map_location)
             map_location = translator.device(map_location)
@@ -152,7 +153,7 @@ def locations(context: Context) -> None:
 
 @patch("torch._utils._rebuild_tensor", traits=Trait.PARTIAL)
 def float64(context: Context) -> None:
-    """A checkpoint's float64 tensors are read on the CPU: a storage is bytes that only the tensor can read."""
+    """A checkpoint's float64 tensors are read on the CPU: only the tensor, not the storage, knows the dtype."""
     precision, real = context.precision, context.driver.device_type
     if precision.choice == "raise":
         return
@@ -170,7 +171,7 @@ def float64(context: Context) -> None:
 
 @patch("torch.jit._serialization.validate_map_location", traits=NONE)
 def scripted(context: Context) -> None:
-    """``torch.jit.load(map_location="cuda")`` hands the device to C++, once it has been checked."""
+    """``torch.jit.load(map_location="cuda")`` passes the device to C++, after a check."""
     translator = context.translator
     original: Function = _serialization.validate_map_location
 

@@ -1,4 +1,4 @@
-"""The speed and the work of the GPU, for code that estimates or counts: compilers, checkpointing, flops."""
+"""The GPU's speed and work, for code that estimates or counts: compilers, checkpointing, flops."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _ASKED = ("torch._inductor.utils", "torch.utils._runtime_estimation")
 #: The second is the first's successor.
 _BANDWIDTH, _SPEED = ("get_gpu_dram_gbps", "get_device_dram_gbps"), "get_device_tflops"
 
-#: Multiplications and additions that a quarter of a multiprocessor does at every tick: of its vector units, and of
-#: its tensor cores, which round float32 where they take it at all (NVIDIA's white papers on Volta and Ampere).
+#: Multiply-adds per clock of a quarter of a multiprocessor: of its vector units, and of its tensor cores, which round
+#: float32 if they support it at all (NVIDIA's white papers on Volta and Ampere).
 _VECTOR = {torch.float32: 32, torch.float16: 64, torch.bfloat16: 64}
 _TENSOR_CORES = {
     7: {torch.float16: 256, torch.bfloat16: 256},
@@ -31,7 +31,7 @@ _TENSOR_CORES = {
 
 @patch(*(f"{module}.get_<speed>" for module in _ASKED), traits=Trait.SUBSTITUTE)
 def estimates(context: Context) -> None:
-    """Both ask triton, which asks NVIDIA's driver. The figures are those of the device's properties."""
+    """Both query triton, which queries NVIDIA's driver. The figures come from the device's properties."""
     for name in _ASKED:
         context.editor.on_undo(context.when_imported(name, context.editor.later(functools.partial(_answer, context))))
 
@@ -45,13 +45,13 @@ def _answer(context: Context, module: types.ModuleType) -> None:
 
 
 def _or(original: Function, otherwise: Function) -> Function:
-    """Torch's own answer where it has one: it knows some GPUs by their names."""
+    """Return torch's own estimate if it has one: it knows some GPUs by their names."""
 
     def estimate(*args: Any, **kwargs: Any) -> Any:
         try:
             # Triton computes a bandwidth of 0 for a device whose memory has no clock.
             return original(*args, **kwargs) or otherwise(*args, **kwargs)
-        # No triton; triton, without a driver; nvidia-smi, which is not there, or fails.
+        # No triton, triton without a driver, or nvidia-smi that is missing or fails.
         except (ImportError, RuntimeError, OSError, subprocess.SubprocessError):
             return otherwise(*args, **kwargs)
 
@@ -64,7 +64,7 @@ def _facts(context: Context, device: Any) -> DeviceProperties:
 
 
 def _bandwidth(context: Context, device: Any = None) -> float:
-    """GB/s: of the memory that the device claims, or of the host's, which it is."""
+    """Return the bandwidth in GB/s: that of the device's properties, or else that of host memory, which it uses."""
     facts = _facts(context, device)
     claimed = 2 * facts.memory_clock_rate * facts.memory_bus_width / 8 / 1e6
     return claimed or _copies()
@@ -73,14 +73,14 @@ def _bandwidth(context: Context, device: Any = None) -> float:
 @functools.cache
 def _copies() -> float:
     source = torch.zeros(1 << 24, dtype=torch.uint8, device=torch.device("cpu"))
-    source.clone()  # pages are given out the first time
+    source.clone()  # the first copy maps the pages
     started = time.perf_counter()
     source.clone()
     return 2 * source.numel() / (time.perf_counter() - started) / 1e9
 
 
 def _speed(context: Context, dtype: torch.dtype, device: Any = None) -> float:
-    """Tera-operations a second."""
+    """Return tera-operations per second."""
     facts = _facts(context, device)
     cores = _TENSOR_CORES[8 if (facts.major, facts.minor) >= (8, 0) else 7]
     rounds = dtype is not torch.float32 or torch.get_float32_matmul_precision() != "highest"
@@ -91,7 +91,7 @@ def _speed(context: Context, dtype: torch.dtype, device: Any = None) -> float:
 
 
 _COUNTER = "torch.utils.flop_counter"
-#: The kernels that compute attention here, and those of CUDA's whose formulas hold for them: the shapes come first.
+#: The attention kernels used here, and CUDA's kernels whose formulas apply to them: the shapes come first.
 _ATTENTION = {
     "_scaled_dot_product_flash_attention_for_cpu": "_scaled_dot_product_flash_attention",
     "_scaled_dot_product_flash_attention_for_cpu_backward": "_scaled_dot_product_flash_attention_backward",
@@ -100,7 +100,7 @@ _ATTENTION = {
 
 @patch(f"{_COUNTER}.flop_registry", traits=Trait.HOST_MEMORY)
 def attention(context: Context) -> None:
-    """Torch counts the operations of CUDA's attention, and those of the CPU's, which computes here, as none."""
+    """Torch counts the operations of CUDA's attention, but counts those of the CPU's, which computes here, as zero."""
 
     def add(module: types.ModuleType) -> None:
         table = module.flop_registry

@@ -19,7 +19,7 @@ from ..core.wrapping import Function, copy_metadata
 
 @patch("torch.storage._StorageBase.to", traits=NONE)
 def moves(context: Context) -> None:
-    """A storage moves to the device it is translated to; on the host that is a copy, as between CUDA and the CPU."""
+    """A storage moves to its translated device; on the host that is a copy, as between CUDA and the CPU."""
     translator = context.translator
     original = module._StorageBase.to
 
@@ -34,7 +34,7 @@ def moves(context: Context) -> None:
 
 @patch("torch.storage.UntypedStorage.__new__", traits=Trait.NATIVE)
 def allocation(context: Context) -> None:
-    """torch.UntypedStorage(device="cuda") is compiled out of CPU builds; given the device's allocator, it works."""
+    """torch.UntypedStorage(device="cuda") is compiled out of CPU builds; with the device's allocator it works."""
     driver, native = context.driver, context.driver.native
     if native is None:  # no device is visible to the program
         return
@@ -58,7 +58,7 @@ def allocation(context: Context) -> None:
 
 @patch("torch.storage.UntypedStorage.__new__", traits=NONE)
 def construction(context: Context) -> None:
-    """torch.UntypedStorage(size, device="cuda")."""
+    """torch.UntypedStorage(size, device="cuda") needs its device translated."""
     translator = context.translator
     original = torch.UntypedStorage.__new__
 
@@ -71,13 +71,13 @@ def construction(context: Context) -> None:
 
 
 def _install_resizing(context: Context, resize: Callable[[Any, int], None]) -> None:
-    """Have storages on the device resized by a function of ours, whoever asks: a program, or code compiled by torch."""
+    """Resize storages on the device with a given function, for programs and for code compiled by torch."""
     original: Function = torch.UntypedStorage.resize_
     device: Callable[[Any], torch.device] = vars(torch._C.StorageBase)["device"].__get__
     kind = context.driver.device_type
 
     def resize_(self: Any, size: Any, /) -> Any:
-        # A value that is no number is refused before the device is checked.
+        # torch refuses a size that is not an integer before it checks the device.
         if device(self).type != kind or isinstance(size, bool) or not isinstance(size, numbers.Integral):
             return original(self, size)
         resize(self, int(size))
@@ -98,7 +98,7 @@ def _install_resizing(context: Context, resize: Callable[[Any, int], None]) -> N
     traits=Trait.SUBSTITUTE,
 )
 def resizing(context: Context) -> None:
-    """Resizing a storage is compiled out of CPU builds for CUDA, and unknown for MPS; FSDP does it at every layer."""
+    """Resizing a storage is compiled out of CPU builds for CUDA, and unknown for MPS; FSDP does it in every layer."""
     native = context.driver.native
     if native is not None:
         resize = native.resize_storage
@@ -107,11 +107,11 @@ def resizing(context: Context) -> None:
         from ...fallback import storages
 
         _install_resizing(context, storages.resize)
-    # Else storages are the host's, which torch resizes itself.
+    # Otherwise storages are in host memory, and torch resizes them itself.
 
 
 _SHARING = "torch.storage.UntypedStorage"
-#: The arguments of ``_new_shared_cuda``: CUDA's name and the type of each.
+#: The arguments of ``_new_shared_cuda``: CUDA's name and type of each.
 _SENT: tuple[tuple[str, type], ...] = (
     ("device", int),
     ("handle", bytes),
@@ -126,7 +126,7 @@ _COUNTER: tuple[tuple[str, type], ...] = (("_ref_counter", bytes), ("_ref_counte
 
 
 def _check(args: tuple[Any, ...], expected: tuple[tuple[str, type], ...], what: str) -> None:
-    """Refuse what CUDA refuses, in its words."""
+    """Raise CUDA's error for invalid arguments."""
     if len(args) != len(expected):
         raise RuntimeError(f"tuple of {len(expected)} items expected")
     fits = [isinstance(value, kind) for value, (_, kind) in zip(args, expected, strict=True)]
@@ -150,7 +150,7 @@ def _check(args: tuple[Any, ...], expected: tuple[tuple[str, type], ...], what: 
     without=Trait.TRANSLATED,
 )
 def between_processes(context: Context) -> None:
-    """Tensors on CUDA that are sent to other processes are mapped there; CPU builds have no part of that."""
+    """CUDA tensors sent to other processes are mapped there; CPU builds lack these functions."""
     native = context.driver.native
     if native is None:
         return
@@ -185,7 +185,7 @@ def between_processes(context: Context) -> None:
     traits=Trait.DISGUISED,
 )
 def identity(context: Context) -> None:
-    """A storage says what its tensor says."""
+    """A storage must report the same device as its tensor."""
     translator = context.translator
     device: Callable[[Any], torch.device] = vars(torch._C.StorageBase)["device"].__get__
     real = context.driver.device_type
@@ -224,14 +224,14 @@ _SHOWING: tuple[tuple[Any, str], ...] = (
 
 @patch(*(f"torch.storage.{owner.__name__}.{name}" for owner, name in _SHOWING), traits=Trait.DISGUISED)
 def names(context: Context) -> None:
-    """A storage prints, has an index, a type name, and ``isinstance(s, torch.cuda.FloatStorage)`` as on CUDA."""
+    """A storage's repr, index, type name and ``isinstance(s, torch.cuda.FloatStorage)`` must be as on CUDA."""
     for owner, name in _SHOWING:
         context.editor.set(owner, name, as_program(vars(owner)[name]))
 
 
 @patch("torch.storage.UntypedStorage.is_shared", traits=Trait.DISGUISED | Trait.ACCELERATES)
 def sharing(context: Context) -> None:
-    """CUDA's storages always say that they are shared; what the program believes to be the CPU's is not."""
+    """CUDA storages always report that they are shared; one that reports the CPU does not."""
     original: Function = torch.UntypedStorage.is_shared
     real, believed_cpu = context.driver.device_type, context.translator.apparent_devices.is_cpu_memory
 

@@ -17,7 +17,7 @@ from ..core.wrapping import Function, copy_metadata
 
 @patch("torch.Stream", "torch.Event", "torch._C.Stream", "torch._C.Event", traits=Trait.TRANSLATED)
 def streams_and_events(context: Context) -> None:
-    """torch's C constructors ask a CUDA guard, which a CPU build lacks; CUDA requests get the driver's streams."""
+    """torch's C constructors need a CUDA guard, which a CPU build lacks; CUDA requests get the driver's streams."""
     for owner in (torch, torch._C):
         context.editor.set(owner, "Stream", GenericStream)
         context.editor.set(owner, "Event", GenericEvent)
@@ -28,7 +28,7 @@ _FUNCTION = "torch.autograd.function.BackwardCFunction"
 
 @patch(f"{_FUNCTION}.__init__", f"{_FUNCTION}.apply", traits=Trait.TRANSLATED)
 def backward_streams(context: Context) -> None:
-    """A custom function's backward runs in the stream of its forward; torch's C++ sees to that for its own streams."""
+    """A custom function's backward runs in the stream of its forward; torch's C++ knows only its own streams."""
     original: Function = BackwardCFunction.apply
     driver, streams = context.driver, context.driver.streams
 

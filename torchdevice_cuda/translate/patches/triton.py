@@ -1,4 +1,4 @@
-"""Triton, which compiles for NVIDIA's GPUs: CUDA builds of torch bring it along, and inductor looks for it."""
+"""Triton, which compiles for NVIDIA GPUs: CUDA builds of torch include it, and inductor looks for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CLASS = f"{_BACKENDS}.nvidia.driver.CudaDriver"
 _TUNING, _COMPILER = "triton.runtime.autotuner", "triton.compiler.compiler"
 
 
-#: Of torch's modules, the one that recognizes the program's kernels.
+#: The module of torch that recognizes the program's kernels.
 _RECOGNISES = "torch._dynamo.variables.builder"
 _frame = sys._getframe
 
@@ -35,14 +35,15 @@ def _no(**_: bool) -> bool:
 
 @patch(f"{_ASKED}.has_triton", traits=Trait.SUBSTITUTE, without=Trait.TRITON_CODE)
 def detection(context: Context) -> None:
-    """Inductor takes a CUDA device beside an importable triton for one that triton's code runs on, and writes it.
+    """With a CUDA device and an importable triton, inductor assumes that Triton code runs on it, and generates it.
 
-    The program is told the truth, and so is what looks for the program's kernels in traced code. Modules bind the
-    function when they are imported, so the one that they have says no. The setting for that came with 2.9 only.
+    The program gets the true answer, and so does the module that looks for the program's kernels in traced code.
+    Modules bind the function when they are imported, so theirs returns False. The setting for that exists since 2.9
+    only.
     """
 
     def deny(module: ModuleType) -> None:
-        kept = module.has_triton  # a function that keeps its answer
+        kept = module.has_triton  # a function that caches its answer
         function = kept.__wrapped__
         before = function.__code__
         truth = FunctionType(before, function.__globals__, closure=function.__closure__)
@@ -78,7 +79,7 @@ _LOWERING, _WRAPPED = "torch._inductor.lowering", "torch._higher_order_ops.trito
 def in_graphs(context: Context) -> None:
     """A kernel of the program in a compiled graph is launched as the program launches it.
 
-    Inductor keeps compiled graphs for other processes, where the launches would have other numbers.
+    Inductor caches compiled graphs for other processes, where the launches would have other numbers.
     """
 
     def lower(module: ModuleType) -> None:
@@ -101,7 +102,7 @@ def in_graphs(context: Context) -> None:
 
 
 def _place(context: Context) -> Any:
-    """Return the place where kernels run."""
+    """Return the environment in which kernels run."""
     from ...triton.launching import Place
     from ...triton.memory import Copies, Memory, of_living_tensors
 
@@ -141,7 +142,7 @@ def _place(context: Context) -> Any:
                 work()
             again = work if captured else None
         except kind as error:
-            # The launch itself succeeds on a GPU; the next synchronization raises.
+            # On a GPU the launch itself succeeds; the next synchronization raises.
             code = getattr(error, "error_code", 0)
             if code not in ENDING:
                 raise
@@ -155,12 +156,13 @@ def _place(context: Context) -> Any:
 
 @patch(f"{_CLASS}.__init__", "triton.runtime.driver.driver", f"{_COMPILER}.<Source>.make_ir", traits=Trait.SUBSTITUTE)
 def drivers(context: Context) -> None:
-    """Triton's driver asks NVIDIA's for the GPU and has it run what was compiled: we answer, and the host computes.
+    """Triton's driver queries NVIDIA's for the GPU and runs compiled kernels on it: these calls are answered here, and
+    the host computes.
 
-    Its table of drivers is where the class is found: triton 3.2, of torch 2.6, loads their modules under no name.
+    The class is found through Triton's table of drivers: triton 3.2, of torch 2.6, loads their modules without a name.
     """
 
-    made: list[Any] = []  # at the first launch
+    made: list[Any] = []  # created at the first launch
 
     def answer(module: ModuleType) -> None:
         kind = module.backends["nvidia"].driver
@@ -168,7 +170,7 @@ def drivers(context: Context) -> None:
         context.editor.set(kind, "__init__", init, target=f"{_CLASS}.__init__")
 
     def take_turns(module: ModuleType) -> None:
-        """A kernel that is compiled in one thread waits for those that run in others."""
+        """Make a kernel that is compiled in one thread wait for kernels that run in others."""
         original = module.ASTSource.make_ir
 
         def make_ir(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -212,7 +214,7 @@ def _driver(context: Context, for_any_gpu: Function, launches: list[Any]) -> Fun
 
 @patch(f"{_TUNING}.Autotuner._bench", f"{_TUNING}.Autotuner.run", traits=Trait.SUBSTITUTE)
 def tuning(context: Context) -> None:
-    """An interpreter's times say nothing of a GPU's: the first configuration that can be launched is taken."""
+    """An interpreter's times say nothing about a GPU's: the first configuration that can be launched is used."""
 
     def choose(module: ModuleType) -> None:
         from ...triton.tuning import first_valid

@@ -1,4 +1,4 @@
-"""Functions that make tensors: their ``device`` argument is translated, and only it."""
+"""Functions that create tensors: only their ``device`` argument is translated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CPU = torch.device("cpu")
 
 
 def on_separate(context: Context, name: str, original: Function) -> Function:
-    """Return a factory for an accelerator with memory of its own, the default target under ``accelerate``."""
+    """Return a factory for an accelerator with separate memory, the default target under ``accelerate``."""
     translator, gpu, apparent_devices = context.translator, context.gpu, context.translator.apparent_devices
     injects, draw = injection(translator, name), drawing_on_cpu(context, name, original)
     like, overridable, redirects = name in LIKE, name in OVERRIDABLE, translator.default_target is not None
@@ -48,7 +48,7 @@ def on_separate(context: Context, name: str, original: Function) -> Function:
             if redirects and target in gpu:
                 believe = apparent_devices.add_cuda if translator.names_accelerator(asked) else apparent_devices.add_cpu
                 if believe == apparent_devices.add_cpu and kwargs.get("pin_memory"):
-                    kwargs["device"], believe = _CPU, None  # pinned memory is the host's by definition
+                    kwargs["device"], believe = _CPU, None  # pinned memory is on the host by definition
         made = original(*args, **kwargs)
         return made if believe is None else believe(made)
 
@@ -56,14 +56,14 @@ def on_separate(context: Context, name: str, original: Function) -> Function:
 
 
 def counted(context: Context, name: str, inner: Function) -> Function:
-    """Return a factory that counts what it made where the program named no device; named devices count themselves.
+    """Return a factory that counts results for which the program named no device; named devices are counted elsewhere.
 
-    What is made like another tensor is made where that one is: nothing is asked for.
+    A tensor created like another is on that one's device: there is no request.
     """
     if name in LIKE or name in ENTRANCES:
         return inner
     translator, overridable = context.translator, name in OVERRIDABLE
-    # With torch.device(...) is one: it names the device, and calls again.
+    # ``with torch.device(...)`` is a function mode: it names the device, and calls again.
     function_modes = torch._C._is_torch_function_mode_enabled
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -81,7 +81,7 @@ def counted(context: Context, name: str, inner: Function) -> Function:
 
 
 Maker = Callable[[Context, str, Function], Function]
-#: The wrapper of a factory, by the first traits that the driver has.
+#: The wrapper of a factory, by the first trait that the driver has.
 _MAKERS: tuple[tuple[Trait, Maker], ...] = (
     (Trait.CPU_TENSORS, on_host),
     (Trait.PARTIAL, on_partial),
@@ -91,11 +91,11 @@ _MAKERS: tuple[tuple[Trait, Maker], ...] = (
 
 @patch("torch.<factory>", "torch.fft.<factory>", "torch.nested.nested_tensor", traits=Trait.REDIRECTS)
 def factories(context: Context) -> None:
-    """Every function of torch that makes a tensor on a device it is given, or on none."""
+    """Every function of torch that creates a tensor on a given device, or on none."""
     make = next(maker for trait, maker in _MAKERS if trait in context.traits)
     for name, (owner, attribute, original) in constructors().items():
         wrapper = make(context, name, original)
-        # Made of tensors, it draws like other functions of tensors.
+        # With tensor arguments it draws like other functions of tensors.
         if name == "normal" and Trait.ACCELERATES in context.traits:
             wrapper = draws_on_its_generator(context, wrapper)
         if Trait.COUNTED in context.traits:
@@ -107,13 +107,13 @@ def factories(context: Context) -> None:
 def foreign_names(context: Context) -> None:
     """Factories understand ``cuda`` and ``cpu`` themselves; ``mps`` and the toggle are translated when they fail."""
     for owner, attribute, original in constructors().values():
-        if isinstance(original, types.BuiltinFunctionType):  # others hand the device to one of these
+        if isinstance(original, types.BuiltinFunctionType):  # others pass the device to one of these
             given_second_try(context, f"{owner.__name__}.{attribute}", original)
 
 
 @patch("torch.<entrance>", "torch.utils.dlpack.from_dlpack", traits=Trait.ACCELERATES)
 def entrances(context: Context) -> None:
-    """from_numpy and its kin give CPU tensors; where requests for no device go to the accelerator, these follow."""
+    """from_numpy and others return CPU tensors; if requests for no device go to the accelerator, so do these."""
     enter = entering(context)
     for name in ENTRANCES:
         original = getattr(torch, name)
@@ -122,5 +122,5 @@ def entrances(context: Context) -> None:
             return enter(_original(*args, **kwargs))
 
         install(context, torch, name, wrapper, original)
-    # The name under which programs older than torch.from_dlpack know it.
+    # The older name of torch.from_dlpack.
     context.editor.set(torch.utils.dlpack, "from_dlpack", vars(torch)["from_dlpack"])

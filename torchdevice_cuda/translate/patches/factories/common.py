@@ -13,7 +13,7 @@ from ...core.policy import CPU
 from ...core.requests import Translator, names_a_device
 from ...core.wrapping import Function
 
-# Beyond torch's own list of functions that a default device applies to: functions that take a device all the same.
+# Functions that take a device but are not in torch's list of functions that a default device applies to.
 LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
 _OTHERS = (
     "normal",
@@ -22,13 +22,13 @@ _OTHERS = (
     "_empty_affine_quantized",
     "_empty_per_channel_affine_quantized",
 )
-# Functions that bring host data in and take no device, or none but the CPU: what they give follows the table, so that
-# the data can meet the rest.
+# Functions that import host data and take no device, or only the CPU: their results follow the policy, so that they can
+# be combined with other tensors.
 ENTRANCES = ("from_numpy", "frombuffer", "from_file", "from_dlpack")
-# Functions that may be given tensors, and hand the call to the tensors' own torch functions.
+# Functions that may take tensors, and dispatch to the tensors' ``__torch_function__``.
 OVERRIDABLE = frozenset({"arange", "full", "linspace", "logspace", "normal", "range", "scalar_tensor"})
 
-# Functions that are given no values: what they make has the dtype that is asked for, else torch's default.
+# Functions without values: their results have the requested dtype, or torch's default.
 OF_NO_VALUES = frozenset({"empty", "empty_strided", "eye", "ones", "rand", "randint", "randn", "randperm", "zeros"})
 
 Arguments = tuple[Any, ...]
@@ -55,31 +55,31 @@ def constructors() -> dict[str, tuple[Any, str, Function]]:
 
 
 def takes_generator(name: str) -> bool:
-    """Return whether every form of a function can be given a generator, as only random functions can."""
+    """Return whether every overload of a function takes a generator, as only random functions do."""
     schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
     return any(argument.name == "generator" for schema in schemas for argument in schema.arguments)
 
 
 def injection(translator: Translator, name: str) -> Callable[[Arguments, Keywords], bool] | None:
-    """Return whether a call that names no device is to be given one; ``None`` if never."""
+    """Return the check whether a call that names no device gets the default target; ``None`` if it never does."""
     if translator.default_target is None or name in LIKE or name in ENTRANCES:
         return None
     overridable = name in OVERRIDABLE
 
     def injects(args: Arguments, kwargs: Keywords) -> bool:
-        # Pinned memory is the host's by definition.
+        # Pinned memory is on the host by definition.
         if kwargs.get("out") is not None or kwargs.get("pin_memory") or not translator.applies_default_target():
             return False
         generator = kwargs.get("generator")
         if generator is not None and generator.device.type != translator.accelerator:
             return False
-        # With tensors among their arguments, these take the tensors' device.
+        # With tensor arguments these use the tensors' device.
         return not (overridable and any(isinstance(arg, torch.Tensor) for arg in args))
 
     return injects
 
 
-#: Draws that are for the host: indices into a dataset, say. With a generator of the CPU they stay where it is.
+#: Draws for the host, such as indices into a dataset. With a CPU generator they stay on the CPU.
 _FOR_THE_HOST = frozenset({"randperm"})
 _CPU = torch.device("cpu")
 
@@ -87,7 +87,7 @@ _CPU = torch.device("cpu")
 def drawing_on_cpu(context: Context, name: str, original: Function) -> Callable[[Arguments, Keywords], Any]:
     """Return a random factory for a CPU generator whose request is redirected to the accelerator.
 
-    It is drawn on the CPU and moved there; ``NotImplemented`` if that is not the case.
+    It draws on the CPU and moves the result; it returns ``NotImplemented`` in all other cases.
     """
     translator, gpu, admit = context.translator, context.gpu, context.precision.admit
     stays = name in _FOR_THE_HOST
@@ -101,7 +101,7 @@ def drawing_on_cpu(context: Context, name: str, original: Function) -> Callable[
         generator = kwargs["generator"]
         if translator.default_target is None or generator is None or generator.device.type != CPU:
             return NotImplemented
-        # With tensors among the arguments, theirs is the result's device.
+        # With tensor arguments the result is on their device.
         if any(isinstance(value, torch.Tensor) for value in args) or not redirected(kwargs.get("device")):
             return NotImplemented
         drawn = original(*args, **{**kwargs, "device": _CPU})

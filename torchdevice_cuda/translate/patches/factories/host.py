@@ -1,4 +1,4 @@
-"""Factories where CUDA's memory is the host's: what is made for CUDA is marked as CUDA's."""
+"""Factories if CUDA's memory is the host's: tensors created for CUDA are marked as CUDA's."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ...core.requests import names_a_device
 from ...core.wrapping import PLAIN, Function, dispatch_torch_function, modes
 from .common import LIKE, OVERRIDABLE, Arguments, Keywords, takes_generator
 
-# Functions that give the data itself where it is on the device already.
+# Functions that return the data itself if it is on the device already.
 _ADOPTING = frozenset({"as_tensor", "asarray"})
-# Functions for which naming the CPU and naming no device are the same: torch reads a call without one much faster.
+# Functions for which the CPU and no device mean the same: torch parses a call without a device much faster.
 _PLAIN_FACTORIES = frozenset(
     "arange bartlett_window blackman_window empty empty_permuted empty_strided eye hamming_window hann_window "
     "kaiser_window ones rand randint randn randperm range tril_indices triu_indices zeros".split()
 )
-# Data of which torch makes a tensor by copying, wherever the tensor is to live.
+# Data that torch copies into a tensor on any device.
 _COPIED = (list, tuple, int, float, complex, bool)
 
 
@@ -30,12 +30,12 @@ _dispatch_modes = torch._C._len_torch_dispatch_stack
 
 
 def is_traced() -> bool:
-    """Return whether somebody but a graph that is captured looks at what the thread computes."""
+    """Return whether anything other than a graph capture observes what the thread computes."""
     return _dispatch_modes() != 0 and not only_recorded()
 
 
 def _generator(driver: Driver, asked: Any) -> torch.Generator:
-    """Return the generator from which a random tensor for CUDA is drawn where CUDA's generator is not the CPU's."""
+    """Return the generator for a random tensor on CUDA if CUDA's generator is not the CPU's."""
     generators = driver.generators()
     if len(generators) == 1:
         return generators[0]
@@ -44,7 +44,7 @@ def _generator(driver: Driver, asked: Any) -> torch.Generator:
 
 
 def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arguments, Keywords], Any]:
-    """The rest of a call on the host that is none of the common ones: the first for CUDA, pinned, for the CPU, ..."""
+    """Return the path of less common calls: the first for CUDA, pinned, for the CPU, ..."""
     translator, marks, driver = context.translator, context.translator.marks, context.driver
     random, like = takes_generator(name), name in LIKE
 
@@ -66,7 +66,7 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
             return original(*args, **kwargs)
         if driver.needs_init:
             torch.cuda._lazy_init()
-        # While calls are recorded (torch.export, make_fx), a generator of this process cannot be used.
+        # While calls are traced (torch.export, make_fx), a generator of this process cannot be used.
         if random and kwargs.get("generator") is None and not is_traced():
             kwargs["generator"] = _generator(driver, "cuda" if asked is None else asked)
         try:
@@ -78,7 +78,7 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
 
 
 def on_host(context: Context, name: str, original: Function) -> Function:
-    """Return a factory where CUDA's memory is the host's: what is made for CUDA is marked as CUDA's."""
+    """Return a factory if CUDA's memory is the host's: tensors created for CUDA are marked as CUDA's."""
     if name in LIKE:
         return _like_on_host(context, name, original)
     if name in _ADOPTING:
@@ -100,13 +100,13 @@ def on_host(context: Context, name: str, original: Function) -> Function:
         asked = kwargs.get("device")
         try:
             target = known.get(asked)
-        except TypeError:  # unhashable: torch will say what a device is
+        except TypeError:  # unhashable: torch raises its own error
             return original(*args, **kwargs)
         if target is None or driver.needs_init or "pin_memory" in kwargs:
             return slow_path(args, kwargs) if asked is not None or "pin_memory" in kwargs else original(*args, **kwargs)
         if random and "generator" not in kwargs and not is_traced():
             kwargs["generator"] = _generator(driver, asked)
-        if plain and not function_modes():  # with torch.device(...) would fill the device in again
+        if plain and not function_modes():  # with torch.device(...) would add the device again
             del kwargs["device"]
         else:
             kwargs["device"] = target
@@ -123,10 +123,10 @@ def on_host(context: Context, name: str, original: Function) -> Function:
 
 
 def _plain_on_host(context: Context, name: str, original: Function) -> Function:
-    """``zeros`` and its kin, which programs call the most: a device among named arguments is read faster by Python.
+    """Wrap ``zeros`` and the other most called factories: Python reads a device faster as a named parameter.
 
-    Made so, one for CUDA takes 1.15 of the time that stock torch takes for one of the CPU; looked up among all named
-    arguments it took 1.26.
+    This way, creating a tensor for CUDA takes 1.15 of stock torch's time for a CPU tensor; with a lookup among all
+    keyword arguments it took 1.26.
     """
     driver, marks, known = context.driver, context.translator.marks, context.translator.on_gpu
     slow_path, refs, ref = _slow_path(context, name, original), context.translator.marks.refs, weakref.ref
@@ -147,14 +147,14 @@ def _plain_on_host(context: Context, name: str, original: Function) -> Function:
             return handled
         try:
             target = known.get(device)
-        except TypeError:  # unhashable: torch will say what a device is
+        except TypeError:  # unhashable: torch raises its own error
             return original(*args, device=device, **kwargs)
         if target is None or driver.needs_init or "pin_memory" in kwargs:
             if device is None and "pin_memory" not in kwargs:
                 return original(*args, device=None, **kwargs)
             return slow_path(args, {"device": device, **kwargs})
         try:
-            if function_modes():  # with torch.device(...) would fill the device in again
+            if function_modes():  # with torch.device(...) would add the device again
                 made = original(*args, device=target, **kwargs)
             else:
                 made = original(*args, **kwargs) if kwargs else original(*args)
@@ -169,7 +169,7 @@ def _plain_on_host(context: Context, name: str, original: Function) -> Function:
 
 
 def _like_on_host(context: Context, name: str, original: Function) -> Function:
-    """Return a factory that makes a tensor like another: on CUDA if that one is, unless it is told otherwise."""
+    """Return a factory that creates a tensor like another: on CUDA if that one is, unless a device is named."""
     marks, refs, ref = context.translator.marks, context.translator.marks.refs, weakref.ref
     slow_path, random = _slow_path(context, name, original), takes_generator(name)
 
@@ -198,7 +198,7 @@ def _like_on_host(context: Context, name: str, original: Function) -> Function:
 
 
 def _adopting_on_host(context: Context, name: str, original: Function) -> Function:
-    """``as_tensor`` and ``asarray`` give the data itself if it is there; between the CPU and CUDA they copy."""
+    """Wrap ``as_tensor`` and ``asarray``, which return data on the same device; between CPU and CUDA they copy."""
     translator, marks, driver = context.translator, context.translator.marks, context.driver
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:

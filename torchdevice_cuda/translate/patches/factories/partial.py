@@ -1,4 +1,4 @@
-"""Factories where the accelerator lacks dtypes: float64 and the device's errors are dealt with, memory peaks seen."""
+"""Factories if the accelerator lacks dtypes: they handle float64 and the device's errors, and observe memory peaks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def on_partial(context: Context, name: str, original: Function) -> Function:
     like, overridable = name in LIKE, name in OVERRIDABLE
     on_refusal, slow_path = _on_refusal(context, name, original), _slow_path(context, name, original)
     observe = driver.memory.observe
-    # What is made of no values is complex128 only where that is asked for; of values, also by their type.
+    # Without values the result is complex128 only if that is requested; with values, also by their type.
     of_values = like or name not in OF_NO_VALUES
     redirects, apparent_devices, carry = (
         translator.default_target is not None,
@@ -43,14 +43,14 @@ def on_partial(context: Context, name: str, original: Function) -> Function:
             subjects = (args[0] if args else kwargs.get("input"),) if like else args if overridable else ()
             if (handled := dispatch_torch_function(wrapper, subjects, args, kwargs)) is not NotImplemented:
                 return handled
-        # The commonest of all: for CUDA, which has been used before, or for no device, by the program itself.
+        # The most common calls: for CUDA, which has been used before, or for no device, by the program itself.
         if driver.needs_init or "pin_memory" in kwargs or "generator" in kwargs or "out" in kwargs:
             return slow_path(args, kwargs)
         asked = kwargs.get("device")
         if asked is not None:
             try:
                 target = known.get(asked)
-            except TypeError:  # unhashable: torch will say what a device is
+            except TypeError:  # unhashable: torch raises its own error
                 target = None
             if target is None:
                 return slow_path(args, kwargs)
@@ -78,7 +78,7 @@ def on_partial(context: Context, name: str, original: Function) -> Function:
 
 
 def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arguments, Keywords], Any]:
-    """The rest of a call of a factory: for no device, for another, pinned, with a generator, the first for CUDA."""
+    """Return the path of other calls: for no device, for another, pinned, with a generator, the first for CUDA."""
     translator, driver = context.translator, context.driver
     injects, draw = injection(translator, name), drawing_on_cpu(context, name, original)
     redirects, gpu, apparent_devices = translator.default_target is not None, context.gpu, translator.apparent_devices
@@ -101,7 +101,7 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
             if redirects and target in gpu:
                 believe = apparent_devices.add_cuda if translator.names_accelerator(asked) else apparent_devices.add_cpu
         if kwargs.get("pin_memory") and target in gpu and not translator.names_accelerator(asked):
-            kwargs["device"] = target = _CPU  # pinned memory is the host's by definition
+            kwargs["device"] = target = _CPU  # pinned memory is on the host by definition
         if target not in gpu:
             if kwargs.pop("pin_memory", False):
                 return pinned.adopt(original(*args, **kwargs))
@@ -120,7 +120,7 @@ def _slow_path(context: Context, name: str, original: Function) -> Callable[[Arg
 
 
 def _on_refusal(context: Context, name: str, original: Function) -> Callable[[Exception, Arguments, Keywords], Any]:
-    """Handle an error of a factory: another dtype, the CPU, or another error."""
+    """Return the handler of a factory's error: it uses another dtype or the CPU, or raises another error."""
     precision, translated = context.precision, context.errors.translated
     random = takes_generator(name)
 

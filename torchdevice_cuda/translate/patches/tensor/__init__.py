@@ -1,1 +1,1 @@
-"""Methods of tensors: a file for each kind of thing that they do."""
+"""Tensor methods: a file for each kind of method."""

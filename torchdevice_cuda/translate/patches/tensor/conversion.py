@@ -1,4 +1,4 @@
-"""``Tensor.type``, ``double``, ``float`` and their kin: conversions of the data type, of which some move."""
+"""``Tensor.type``, ``double``, ``float`` and others: dtype conversions, some of which move."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from ...core.wrapping import Function, install
 if TYPE_CHECKING:
     from ....native.interface import Handler, Rescue
 
-#: Methods that convert to a dtype that the device has.
+#: Methods that convert to a dtype that the device supports.
 _FROM_FLOAT8 = ("float", "half", "bfloat16")
-#: Those that can give what the device accepts and cannot compute with: what they give has to be looked at.
+#: Methods whose result may have a dtype that the device holds but cannot compute with: the result is checked.
 _TO_COMPLEX128 = ("type", "cdouble")
 
 
 @patch("torch.Tensor.<conversion>", traits=Trait.PARTIAL)
 def conversions(context: Context) -> None:
-    """``x.double()`` and its kin, which the device refuses: the tensor becomes what the setting says.
+    """The device refuses ``x.double()`` and similar conversions: the ``float64`` setting decides the result.
 
-    The GPU can hold float8 and has no code to convert it: ``x.float()`` goes through the CPU then.
+    The GPU can hold float8 but cannot convert it: ``x.float()`` then goes through the CPU.
     """
     carry = context.translator.apparent_devices.carry if Trait.ACCELERATES in context.traits else None
     for name in (*CONVERSIONS, *_FROM_FLOAT8):
         original, after_refusal = getattr(torch.Tensor, name), on_refusal(context, name)
-        # The result needs no check in either case: it is no complex128 and has no apparent device.
+        # The result needs no check in either case: it is not complex128 and has no apparent device.
         looking = carry is None and name not in _TO_COMPLEX128 and functools.partial(_looking, after_refusal)
         if not (looking and rescued(context, torch.Tensor, name, original, looking)):
             install(context, torch.Tensor, name, _converting(original, after_refusal, carry), original)
@@ -54,7 +54,7 @@ def _converting(original: Function, after_refusal: OnRefusal, carry: Function | 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         try:
             made = original(self, *args, **kwargs) if args or kwargs else original(self)
-            if isinstance(made, torch.Tensor) and made.dtype is COMPLEX128:  # ``x.type()`` gives a name
+            if isinstance(made, torch.Tensor) and made.dtype is COMPLEX128:  # ``x.type()`` returns a name
                 refuse_complex128(made)
             return made if carry is None or made.__class__ is str else carry(self, made)
         except (TypeError, RuntimeError) as error:
@@ -65,7 +65,7 @@ def _converting(original: Function, after_refusal: OnRefusal, carry: Function | 
 
 @patch("torch.Tensor.data", traits=Trait.PARTIAL)
 def assigned_doubles(context: Context) -> None:
-    """``x.data = y`` where ``y`` is float64 that is kept on the CPU: C++ would take over what has no memory there."""
+    """``x.data = y`` with a float64 ``y`` that is stored on the CPU: C++ would adopt a tensor without device memory."""
     if context.precision.choice != "cpu":
         return
     original = vars(torch._C.TensorBase)["data"]
@@ -92,7 +92,7 @@ def legacy_types(context: Context) -> None:
         if isinstance(dtype, str) and dtype in by_name:
             return self.to("cuda", by_name[dtype], non_blocking=non_blocking)
         converted = original(self, *(() if dtype is None else (dtype,)), **kwargs)
-        # On the host a tensor of CUDA is of the CPU's type already; it still has to become another tensor.
+        # On the host a CUDA tensor already has the CPU's type, but the result must be another tensor.
         moves = converted is self and self in marks and isinstance(dtype, str) and dtype in host_names
         return converted.cpu() if moves else converted
 
@@ -115,7 +115,7 @@ def host_types(context: Context) -> None:
 
 @patch("torch.Tensor.type", traits=Trait.DISGUISED)
 def type_names(context: Context) -> None:
-    """``x.type()`` names the class that ``torch.cuda`` has for it, or ``torch``."""
+    """``x.type()`` must name its class in ``torch.cuda`` or ``torch``."""
     original = torch.Tensor.type
     prefix = f"torch.{context.driver.device_type}."
     believed_cpu = (

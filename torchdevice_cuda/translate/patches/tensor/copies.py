@@ -1,4 +1,4 @@
-"""``Tensor.copy_``, ``record_stream`` and ``__deepcopy__``: copies, and work that goes on while the program does."""
+"""``Tensor.copy_``, ``record_stream`` and ``__deepcopy__``: copies, and asynchronous work."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _cpu = torch._C.TensorBase.cpu
 def copies(context: Context) -> None:
     """``Tensor.copy_(non_blocking=True)`` between the CPU and the GPU waits, like every copy here.
 
-    The GPU writes words of four bytes: what is to begin elsewhere in the CPU's memory is copied beside it first.
+    The GPU writes words of four bytes: a copy to an unaligned address in CPU memory goes through a temporary tensor.
     """
     original = torch.Tensor.copy_
 
     def wrapper(self: torch.Tensor, src: Any, non_blocking: bool = False) -> torch.Tensor:
         try:
-            # A graph that is captured wants to know; it waits all the same.
+            # Pass the flag on, so that a graph capture records it; the copy waits nevertheless.
             return original(self, src, True) if non_blocking and is_recorded() else original(self, src)
         except RuntimeError as error:
             if _UNALIGNED not in str(error):
@@ -39,12 +39,12 @@ def copies(context: Context) -> None:
 
 @patch("torch.Tensor.record_stream", traits=Trait.TRANSLATED)
 def record_stream(context: Context) -> None:
-    """It keeps memory from reuse while a stream works on it; the host's work is done at once."""
+    """record_stream prevents the reuse of memory while a stream uses it; the host's work is done at once."""
     original, on_cpu = torch.Tensor.record_stream, Trait.CPU_TENSORS in context.traits
 
     def wrapper(self: torch.Tensor, stream: Any) -> None:
         if not on_cpu and self.device.type == "cpu":
-            original(self, stream)  # whose error says that the CPU has no streams
+            original(self, stream)  # raises, because the CPU has no streams
         if not isinstance(stream, CStream):
             raise RuntimeError(f"record_stream(): argument 's' must be Stream, not {type(stream).__name__}")
 
@@ -53,7 +53,7 @@ def record_stream(context: Context) -> None:
 
 @patch("torch.Tensor.__deepcopy__", "torch.nn.parameter.Parameter.__deepcopy__", traits=Trait.ACCELERATES)
 def deep_copies(context: Context) -> None:
-    """A copy is where the program believes the original to be."""
+    """A copy has the same apparent device as the original."""
     carry = context.translator.apparent_devices.carry
     for owner in (torch.Tensor, torch.nn.Parameter):
         original: Function = vars(owner)["__deepcopy__"]

@@ -1,4 +1,4 @@
-"""``Tensor.numpy``, DLPack and ``__cuda_array_interface__``: how a tensor's data is handed to other libraries."""
+"""``Tensor.numpy``, DLPack and ``__cuda_array_interface__``: passing a tensor's data to other libraries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAVING = ("numpy", "__dlpack__", "__dlpack_device__")
 
 @patch(*(f"torch.Tensor.{name}" for name in _LEAVING), traits=Trait.ACCELERATES)
 def leaving(context: Context) -> None:
-    """If the CPU is redirected, a program cannot move a tensor there itself: numpy and DLPack do it."""
+    """If requests for the CPU are redirected, a program cannot move a tensor there itself: numpy and DLPack do it."""
     accelerator = context.driver.device_type
     to_cpu = torch._C.TensorBase.cpu  # torch.Tensor.cpu is redirected
     for name in _LEAVING:
@@ -31,14 +31,14 @@ def leaving(context: Context) -> None:
 
 @patch("torch.Tensor.__dlpack_device__", traits=Trait.DISGUISED, without=Trait.ACCELERATES)
 def dlpack_device(context: Context) -> None:
-    """The device that is exchanged is CUDA's to the program."""
+    """The exchanged device is CUDA's to the program."""
     name = "__dlpack_device__"
     context.editor.set(torch.Tensor, name, by_caller(vars(torch.Tensor)[name]))
 
 
 @patch("torch.Tensor.__cuda_array_interface__", traits=Trait.DISGUISED)
 def array_interface(context: Context) -> None:
-    """It is there, since the tensor is CUDA's to the program."""
+    """The attribute must exist, since the tensor is on CUDA to the program."""
     original = vars(torch.Tensor)["__cuda_array_interface__"]
     shown = property(as_program(original.fget), doc=original.__doc__)
     context.editor.set(torch.Tensor, "__cuda_array_interface__", shown)
@@ -46,7 +46,7 @@ def array_interface(context: Context) -> None:
 
 @patch("torch.Tensor.numpy", traits=Trait.DISGUISED, without=Trait.ACCELERATES)
 def numpy_refusal(context: Context) -> None:
-    """A refused ``x.numpy()`` of a GPU tensor names the device that the program knows."""
+    """The error of ``x.numpy()`` for a GPU tensor must name the apparent device."""
     original = torch.Tensor.numpy
     real = context.driver.device_type
 

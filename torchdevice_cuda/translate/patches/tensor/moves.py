@@ -17,12 +17,12 @@ from ...core.requests import Translator, as_device, names_a_device
 from ...core.retry import given_second_try
 from ...core.wrapping import PLAIN, hand, install, modes
 
-_NON_BLOCKING = 2  # where it stands in ``Tensor.to(device, dtype, non_blocking, copy)``
+_NON_BLOCKING = 2  # its position in ``Tensor.to(device, dtype, non_blocking, copy)``
 
 
 @patch("torch.Tensor.to", traits=Trait.REDIRECTS, without=Trait.PARTIAL)
 def to(context: Context) -> None:
-    """Tensor.to with a device, by position or by name; with a dtype or another tensor it is not about devices."""
+    """Tensor.to with a device, by position or by name; with a dtype or another tensor it needs no translation."""
     original = torch.Tensor.to
     move = mover(context)
     translator, marks = context.translator, context.translator.marks
@@ -37,7 +37,7 @@ def to(context: Context) -> None:
             asked = args[0]
             kind = asked.__class__
             if kind is str or kind is device_class:
-                # The commonest of all: a tensor that is there already. (Only the host's tensors have marks.)
+                # The most common case: the tensor is there already. (Only host tensors have marks.)
                 if asked in known and not kwargs and len(args) == 1:
                     mark = marked(id(self))
                     if mark is not None and mark() is self and tracing() is None:
@@ -77,7 +77,7 @@ def _cuda_target(translator: Translator, device: Any) -> torch.device:
 
 @patch("torch.Tensor.cuda", traits=Trait.CPU_TENSORS)
 def cuda(context: Context) -> None:
-    """Tensor.cuda: a move to the current CUDA device, or the one given."""
+    """Tensor.cuda: a move to the current CUDA device, or to the given one."""
     original = torch.Tensor.cuda
     move = mover(context)
     translator, driver, marked = context.translator, context.driver, context.translator.marks.refs.get
@@ -131,7 +131,7 @@ def cpu(context: Context) -> None:
 
 @patch("torch.Tensor.cuda", traits=Trait.COUNTED, without=Trait.TRANSLATED)
 def cuda_counted(context: Context) -> None:
-    """Tensor.cuda where CUDA is CUDA: nothing is translated, but a report counts it."""
+    """Tensor.cuda on real CUDA: nothing is translated, but a report counts it."""
     original, translator = torch.Tensor.cuda, context.translator
 
     def asked_for(device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
@@ -149,7 +149,7 @@ def cuda_counted(context: Context) -> None:
 
 @patch("torch.Tensor.cpu", traits=Trait.PARTIAL | Trait.COUNTED, without=Trait.ACCELERATES)
 def cpu_counted(context: Context) -> None:
-    """Tensor.cpu where requests for the CPU are left alone: a report counts it."""
+    """Tensor.cpu if requests for the CPU are not redirected: a report counts it."""
     original, translator = torch.Tensor.cpu, context.translator
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -163,7 +163,7 @@ def cpu_counted(context: Context) -> None:
 
 @patch("torch.Tensor.cuda", traits=Trait.ACCELERATES, without=Trait.TRANSLATED)
 def cuda_apart(context: Context) -> None:
-    """Tensor.cuda of a tensor that went to the GPU unasked copies, as from the CPU."""
+    """Tensor.cuda of a tensor that was redirected to the GPU copies, as from the CPU."""
     original, move, crosses = torch.Tensor.cuda, torch._C.TensorBase.to, crossing(context)
     believe = context.translator.apparent_devices.add_cuda
 
@@ -182,16 +182,16 @@ def foreign_names(context: Context) -> None:
     given_second_try(context, "torch.Tensor.to", torch._C.TensorBase.to, place=1)
 
 
-# ---------------------------------------------------------- where the accelerator lacks dtypes
+# ---- accelerators that lack dtypes
 @patch("torch.Tensor.to", traits=Trait.PARTIAL)
 def to_partial(context: Context) -> None:
-    """Tensor.to: with a device, by position or by name, it is translated; float64 becomes what the setting says.
+    """Tensor.to with a device, by position or by name, is translated; float64 follows the setting.
 
-    Where copies race, those that do not wait are not safe: one to the CPU can be read before it has arrived, one from
-    memory that is not the GPU's can be overtaken by what the program does to its source. All copies wait there.
+    Where copies race, asynchronous ones are not safe: a copy to the CPU can be read before it has arrived, and the
+    program can change the source of a copy from memory that is not the GPU's too early. All copies wait there.
 
-    Where requests for the CPU go to the GPU too, a move between the two still copies: a program changes the one and
-    goes on with the other.
+    If requests for the CPU go to the GPU too, a move between the two still copies: a program changes one tensor and
+    continues with the other.
     """
     original = torch.Tensor.to
     translator, driver, gpu = context.translator, context.driver, context.gpu
@@ -202,7 +202,7 @@ def to_partial(context: Context) -> None:
     waits = Trait.RACING_COPIES in context.traits
 
     def translated(args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
-        """Return the arguments of a move, with the real device, and without haste where copies race."""
+        """Return the arguments of a move with the real device, and blocking if copies race."""
         asked = args[0] if args else kwargs.get("device")
         if asked is None or not names_a_device(asked):
             return args, kwargs
@@ -227,9 +227,9 @@ def to_partial(context: Context) -> None:
         return moved if moved is self else apparent_devices.add_cpu(moved)
 
     def redirected(self: torch.Tensor, args: Arguments, kwargs: Keywords) -> torch.Tensor:
-        """Return a move where requests for the CPU go to the GPU too."""
+        """Perform a move if requests for the CPU go to the GPU too."""
         asked = args[0] if args else kwargs.get("device")
-        if isinstance(asked, torch.Tensor) and on_gpu(asked):  # where the program believes it to be
+        if isinstance(asked, torch.Tensor) and on_gpu(asked):  # its apparent device
             wants_gpu, rest = not apparent_devices.is_cpu(asked), (asked.dtype, *args[1:])
             if crosses(self, wants_gpu):
                 rest, kwargs = copying(rest, kwargs)
@@ -291,7 +291,7 @@ def cuda_partial(context: Context) -> None:
     def arguments(
         device: Any = None, non_blocking: bool = False, memory_format: torch.memory_format = torch.preserve_format
     ) -> torch.memory_format:
-        _cuda_target(translator, device)  # for its errors, which are CUDA's: there is one device
+        _cuda_target(translator, device)  # raises CUDA's errors; there is one device
         return memory_format
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -319,7 +319,7 @@ def cuda_partial(context: Context) -> None:
 
 @patch("torch.Tensor.cpu", traits=Trait.PARTIAL | Trait.ACCELERATES)
 def cpu_partial(context: Context) -> None:
-    """Tensor.cpu is a request for the CPU like any other, where those are redirected."""
+    """Tensor.cpu is a request for the CPU like any other, if those are redirected."""
     translator, gpu, crosses = context.translator, context.gpu, crossing(context)
     original, move, observe = torch.Tensor.cpu, torch._C.TensorBase.to, context.driver.memory.observe
 

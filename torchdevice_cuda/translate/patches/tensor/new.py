@@ -1,4 +1,4 @@
-"""``Tensor.new_zeros`` and its kin: methods that make another tensor."""
+"""``Tensor.new_zeros`` and similar methods that create another tensor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros", "n
 
 @patch("torch.Tensor.<new>", traits=Trait.REDIRECTS, without=Trait.PARTIAL)
 def new(context: Context) -> None:
-    """Tensor.new_zeros and its kin take a device."""
+    """Tensor.new_zeros and similar methods take a device."""
     for name in NEW:
         original = getattr(torch.Tensor, name)
         install(context, torch.Tensor, name, _wrapper(context, original), original)
@@ -43,7 +43,7 @@ def _wrapper(context: Context, original: Function) -> Function:
             return out
         asked = kwargs.get("device")
         if asked is None:
-            # A tensor made by one on CUDA is on CUDA.
+            # A tensor created by one on CUDA is on CUDA.
             made = original(self, *args, **kwargs) if kwargs else original(self, *args)
             mark = refs.get(id(self))
             if mark is not None and mark() is self:
@@ -62,7 +62,7 @@ def _wrapper(context: Context, original: Function) -> Function:
 
 @patch("torch.Tensor.<new>", traits=Trait.PARTIAL)
 def new_partial(context: Context) -> None:
-    """Tensor.new_zeros and its kin take a device, and may be asked for float64."""
+    """Tensor.new_zeros and similar methods take a device, and may request float64."""
     for name in NEW:
         original = getattr(torch.Tensor, name)
         install(context, torch.Tensor, name, _partial_wrapper(context, name, original), original)
@@ -101,7 +101,7 @@ def _partial_wrapper(context: Context, name: str, original: Function) -> Functio
 
 @patch("torch.Tensor.new", traits=Trait.ACCELERATES)
 def new_of_old(context: Context) -> None:
-    """``x.new(3)`` is where the program believes ``x`` to be."""
+    """``x.new(3)`` has the same apparent device as ``x``."""
     original, carry = torch.Tensor.new, context.translator.apparent_devices.carry
 
     def wrapper(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:

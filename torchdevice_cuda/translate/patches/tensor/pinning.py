@@ -18,9 +18,10 @@ _to = torch._C.TensorBase.to
 
 @patch("torch.Tensor.pin_memory", "torch.Tensor.is_pinned", traits=Trait.TRANSLATED)
 def pinning(context: Context) -> None:
-    """A CPU build has no such allocator, and the Apple GPU's memory is the host's: a copy that answers that it is.
+    """A CPU build has no such allocator, and the Apple GPU's memory is the host's: a copy that reports that it is
+    pinned.
 
-    What went to the accelerator unasked is brought back for it.
+    A tensor that was redirected to the accelerator is moved back first.
     """
     pinned, marks, translator = context.pinned, context.translator.marks, context.translator
     pin, asks = torch.Tensor.pin_memory, torch.Tensor.is_pinned
@@ -71,6 +72,6 @@ def pinning_apart(context: Context) -> None:
 
 @patch(*(f"torch.Tensor.{name}" for name in _METHODS), traits=Trait.NATIVE, without=Trait.REDIRECTS)
 def foreign_names(context: Context) -> None:
-    """They understand ``cuda`` themselves; ``mps`` is translated when they fail."""
+    """These methods understand ``cuda`` themselves; ``mps`` is translated when they fail."""
     for name in _METHODS:
         given_second_try(context, f"torch.Tensor.{name}", vars(torch._C.TensorBase)[name], place=1)
