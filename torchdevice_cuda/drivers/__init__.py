@@ -24,7 +24,7 @@ def installed() -> Driver | None:
 
 
 def install(driver: Driver | None) -> None:
-    """Put a driver in place, or none."""
+    """Install a driver, or none."""
     global _active
     if _active is not None and driver is not _active:
         _active.withdraw()

@@ -1,7 +1,7 @@
-"""A program's allocator options: ``PYTORCH_CUDA_ALLOC_CONF``, read as CUDA reads it.
+"""A program's allocator options: ``PYTORCH_CUDA_ALLOC_CONF``, parsed as CUDA parses it.
 
-One reader for every driver and every release: a snapshot shows the settings on all of them, and only a CUDA build of
-torch knows those that are CUDA's own. Errors are CUDA's, down to those of the C++ library's number readers.
+One parser serves every driver and torch release: a snapshot shows the settings on all of them, and only a CUDA build of
+torch knows CUDA's own options. Errors are CUDA's, including those of the C++ library's number parsers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INTERVALS = 16
 _LARGE_SEGMENT = 20 * MIB
 _LEAST_LARGE = 10 * MIB
 _MOST_REGISTER_THREADS = 128
-#: by which names the environment has them; the first that is set counts
+#: names of the environment variable; the first that is set counts
 VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 
@@ -64,11 +64,11 @@ class Settings:
 
 
 def signed(size: int) -> int:
-    """Return a size as the 64-bit number with a sign that CUDA shows it as."""
+    """Return a size as the signed 64-bit number that CUDA shows."""
     return size - 2**64 if size >= 2**63 else size
 
 
-#: what the C++ library says of text that is no number
+#: messages of the C++ library for text that is not a number
 _NO_NUMBER = ("stoull", "stod")
 
 
@@ -77,7 +77,7 @@ _NO_END = "Expected closing bracket ']' in ConfigTokenizer but reached end of co
 
 
 class _Tokens:
-    """The words of a text and what is between them."""
+    """The tokens of a text: words and separators."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = re.findall(r"[,:\[\]]|[^,:\[\]]+", re.sub(r"\s", "", text, flags=re.ASCII))
@@ -91,7 +91,7 @@ class _Tokens:
         return self._tokens[at]
 
     def size(self, at: int) -> int:
-        """Return a whole number, as C++ reads one: what follows its digits is not looked at, and minus wraps around."""
+        """Parse an unsigned integer as C++ does: text after the digits is ignored, a negative number wraps around."""
         found = re.match(r"[+-]?\d+", self[at], re.ASCII)
         if found is None:
             raise ValueError(_NO_NUMBER[0])
@@ -101,14 +101,14 @@ class _Tokens:
         return number % 2**64
 
     def real(self, at: int) -> float:
-        """Any number, in the same way."""
+        """Parse a floating-point number as C++ does."""
         found = re.match(r"[+-]?(\d+\.?\d*(e[+-]?\d+)?|\.\d+(e[+-]?\d+)?|inf|nan)", self[at], re.ASCII | re.IGNORECASE)
         if found is None:
             raise ValueError(_NO_NUMBER[1])
         return float(found[0])
 
     def truth(self, at: int) -> bool:
-        """True or False."""
+        """Parse True or False."""
         token = self[at]
         if token not in ("True", "False"):
             raise ValueError(f"Expected 'True' or 'False' at index {at} in ConfigTokenizer but got '{token}'")
@@ -126,7 +126,7 @@ class _Tokens:
 
 
 # ------------------------------------------------------------------------------- values
-#: A reader of a key's value: from the tokens, its beginning and the earlier values to fields and their values.
+#: A parser of a key's value: from the tokens, its position and the earlier settings to new field values.
 _Reader = Callable[[_Tokens, int, Settings], dict[str, Any]]
 
 
@@ -148,13 +148,13 @@ def _truth(field: str) -> _Reader:
 
 
 def _truth_of_nothing(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
-    """Read options of pinned memory without effect on a host: raise CUDA's errors, store nothing."""
+    """Parse an option of pinned memory that has no effect on a host: raise CUDA's errors, store nothing."""
     tokens.truth(at)
     return {}
 
 
 def _least_segment(option: str, field: str) -> _Reader:
-    """Return a size that may not be smaller than a large segment."""
+    """Return a parser of a size that must not be smaller than a large segment."""
 
     def read(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
         least = before.large_segment // MIB
@@ -191,13 +191,13 @@ def _threads(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
 
 
 def _reserve(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
-    """Read the size of a reserved segment, which is not used here."""
+    """Parse the size of a reserved segment, which is not used here."""
     _check(tokens.size(at) > 0, "Pinned reserve segment size has to be greater than 0")
     return {}
 
 
 def _divisions(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
-    """Read one number for all sizes, or ``[size:number,...,>:number]``: MiB, and > for all larger ones."""
+    """Parse one number for all sizes, or ``[size:number,...,>:number]``: MiB, and > for all larger sizes."""
     if tokens[at] != "[":
         parts = tokens.size(at)
         _check(_is_power(parts), "For roundups, the divisions has to be power of 2 ")
@@ -232,7 +232,7 @@ def _backend(tokens: _Tokens, at: int, before: Settings) -> dict[str, Any]:
     return {"backend": chosen}
 
 
-#: Options of every accelerator, and CUDA's own, by key.
+#: Options of all accelerators, and CUDA's own, by key.
 _COMMON: Mapping[str, _Reader] = {
     "large_segment_size_mb": _large_segment,
     "max_split_size_mb": _least_segment("max_split_size_mb", "max_split"),
@@ -260,7 +260,7 @@ _CUDA: Mapping[str, _Reader] = {
 
 
 def _entries(tokens: _Tokens, whose: str) -> Iterator[tuple[str, int]]:
-    """Yield each key and the beginning of its value. The text between them is ignored, as by CUDA."""
+    """Yield each key and the position of its value. Text between them is ignored, as by CUDA."""
     at = 0
     while at < len(tokens):
         key = tokens[at]
@@ -271,10 +271,10 @@ def _entries(tokens: _Tokens, whose: str) -> Iterator[tuple[str, int]]:
 
 
 def read(text: str, before: Settings, *, backend: str | None = None) -> Settings:
-    """Read a text of the program, after earlier ones; ``backend`` is the one in use.
+    """Parse options of the program, after earlier ones; ``backend`` is the one in use.
 
-    Some options go back to their defaults where a text does not name them, others stay: as CUDA's do. It reads what all
-    accelerators have first, then its own; of several errors a program hears of the one that is found first so.
+    Some options return to their defaults if a text does not name them, others stay, as on CUDA. CUDA parses the options
+    of all accelerators first, then its own, and raises the first error in this order.
     """
     now, keys = _read(text, before, backend, "Accelerator")
     for words in _warnings(now, keys):
@@ -283,10 +283,10 @@ def read(text: str, before: Settings, *, backend: str | None = None) -> Settings
 
 
 def _read(text: str, before: Settings, backend: str | None, whose: str) -> tuple[Settings, list[str]]:
-    """Return the settings, and which keys were given."""
+    """Return the settings, and the keys that were given."""
     tokens = _Tokens(text)
     now = dataclasses.replace(before, text=text, max_split=NEVER, collect_above=0.0, divisions=(0,) * _INTERVALS)
-    for at in range(len(tokens)):  # what others may not be smaller than comes first, wherever it stands
+    for at in range(len(tokens)):  # parsed first, wherever it is: other options may not be smaller
         if tokens[at] == "large_segment_size_mb":
             now = dataclasses.replace(now, **_large_segment(tokens, at + 2, now))
     now = dataclasses.replace(now, max_rounding=now.large_segment)
@@ -330,7 +330,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     if text is None:
         return Settings()
     if backend(environment) == ASYNC:
-        return Settings(text, ASYNC)  # which is found before anything else is read, and reads nothing else
+        return Settings(text, ASYNC)  # CUDA finds this backend first, and then parses nothing else
     try:
         return _read(text, Settings(), None, "CUDA")[0]
     except (ValueError, IndexError) as error:
@@ -349,5 +349,5 @@ def backend(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def caches(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether the environment lets freed memory be kept."""
+    """Return whether the environment allows caching of freed memory."""
     return "1" not in (environment.get(f"PYTORCH_NO_{name}_MEMORY_CACHING") for name in ("CUDA", "HIP"))

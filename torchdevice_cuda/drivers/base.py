@@ -1,8 +1,8 @@
 """The driver protocol: the interface through which the shadow modules and the translation core use the device.
 
-A driver answers for devices, the current device, streams and events, memory, random generators and forks, and declares
-its traits. It knows nothing of modules, patches or the program. The parts that are the same on every host (the current
-device of a thread, forks) are implemented here; a driver replaces what its device does itself.
+A driver implements devices, the current device, streams and events, memory, random generators and forks, and declares
+its traits. It does not know modules, patches or the program. Parts that are the same on every host (the current device
+of a thread, forks) are implemented here; a driver overrides the rest.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def _marking_children(driver: Driver) -> Callable[[], None]:
 class Offer:
     """A driver's offer on this machine: how to create it, ``None`` if it cannot work, and the reason.
 
-    Some machines have no GPU of a kind; ``is_fault`` says that it ought to work here and does not, which users want to
-    be told.
+    Some machines have no GPU of a kind; ``is_fault`` means that the driver should work here and does not, which users
+    should know.
     """
 
     make: Callable[[Settings, str], Driver] | None
@@ -59,15 +59,15 @@ class Driver(abc.ABC):
     """The implementation of the GPU. Its module has a function ``offer(settings, torch_c) -> Offer``."""
 
     name: str
-    #: torch's type of the device that a "cuda" tensor really lives on ("cpu", "mps", "cuda")
+    #: torch's device type of a "cuda" tensor ("cpu", "mps", "cuda")
     device_type: str
-    #: what its devices are like; patches are selected by these
+    #: properties of its devices, which select patches
     traits: Trait
-    #: whether requests that do not name CUDA are redirected to the accelerator unless the user says otherwise
+    #: whether requests that do not name CUDA are redirected to the accelerator by default
     redirects_by_default: bool = False
-    #: why a report cannot say what the devices compute; empty where the compiled device counts it
+    #: why a report has no figures of the devices' work; empty if the compiled device counts it
     unseen_by_reports: str = ""
-    #: why drivers that ``auto`` prefers were not taken
+    #: why ``auto`` did not choose the drivers that it prefers
     passed_over: tuple[str, ...] = ()
 
     def __init__(self, settings: Settings, reason: str) -> None:
@@ -80,8 +80,8 @@ class Driver(abc.ABC):
         self._asked_by: int | None = None
         #: the properties and memory that are published to other processes
         self.publication: monitoring.Publication | None = None
-        #: whether the device must be brought up before it is used: at first, and in a forked child. Hot paths look at
-        #: this flag instead of asking for the process id.
+        #: whether the device must be initialized before use: at first, and in a forked child. Hot paths read this flag
+        #: instead of comparing process ids.
         self.needs_init = True
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_marking_children(self))
@@ -99,16 +99,16 @@ class Driver(abc.ABC):
 
     @property
     def can_capture(self) -> bool:
-        """Return whether graphs can be captured: whether what is computed goes through code of ours."""
+        """Return whether graphs can be captured: whether all work goes through code of torchdevice_cuda."""
         return False
 
     @property
     def pools_graphs(self) -> bool:
-        """Return whether graphs have memory from pools of ours, which can be looked at and taken back."""
+        """Return whether graphs use torchdevice_cuda's memory pools, which can be inspected and freed."""
         return False
 
     def graph(self) -> NativeGraph | None:
-        """Return a graph that nothing has been captured into, if there can be one."""
+        """Return an empty graph, if graphs are supported."""
         return None
 
     @property
@@ -131,7 +131,7 @@ class Driver(abc.ABC):
         """Return the number of devices that the program sees."""
 
     def physical(self, index: int) -> int:
-        """Return the machine's number of a device: ``CUDA_VISIBLE_DEVICES`` may hide some."""
+        """Return the index of a device on the machine: ``CUDA_VISIBLE_DEVICES`` may hide some."""
         return index
 
     def physical_count(self) -> int:
@@ -139,7 +139,7 @@ class Driver(abc.ABC):
         return self.device_count()
 
     def physical_uuids(self) -> list[str]:
-        """Return the names of those, as NVML has them."""
+        """Return the UUIDs of the machine's devices, as NVML reports them."""
         return [self.told(index).uuid for index in range(self.device_count())]
 
     def told(self, index: int) -> monitoring.Device:
@@ -156,7 +156,7 @@ class Driver(abc.ABC):
         return True
 
     def can_access_peer(self, device: int, peer: int) -> bool:
-        """Return whether one device reads another's memory directly: all of a host do, except their own."""
+        """Return whether a device reads another's memory directly: all devices of a host do, except their own."""
         return device != peer
 
     def check(self, index: int) -> int:
@@ -178,7 +178,7 @@ class Driver(abc.ABC):
         if index < 0:
             return -1
         previous = self.current_device()
-        if index != previous:  # to stay is not to use it
+        if index != previous:  # keeping the device is no use of it
             self.set_device(index)
         return previous
 
@@ -187,10 +187,10 @@ class Driver(abc.ABC):
 
     # ------------------------------------------------------------- initialization
     def initialize(self) -> None:
-        """Bring the device up for this process; CUDA's error in a child forked after the parent did so."""
+        """Initialize the device for this process; raise CUDA's error in a child forked after the parent did so."""
         if self.in_bad_fork():
             raise bad_fork()
-        allocation.from_environment()  # settings that cannot be read are an error here, as on CUDA
+        allocation.from_environment()  # invalid settings raise here, as on CUDA
         self._initialized_by = os.getpid()
         self.needs_init = False
         self.start()
@@ -200,7 +200,7 @@ class Driver(abc.ABC):
         """Initialize the driver's own parts."""
 
     def publish(self) -> None:
-        """Tell the user's other processes what this one holds, for ``nvidia-smi`` to show."""
+        """Publish this process's memory to the user's other processes, for ``nvidia-smi``."""
         devices = [dataclasses.asdict(self.told(index)) for index in range(self.device_count())]
         self.publication = monitoring.publish(self.name, devices, self.resident_since)
         if self.publication is None or self.resident_since is not None:
@@ -213,7 +213,7 @@ class Driver(abc.ABC):
                 self.publication.hold(index, self.memory.in_use(index))
 
     def withdraw(self) -> None:
-        """Tell nobody any more."""
+        """Stop publishing memory use."""
         if self.publication is not None:
             if self.native is not None:
                 self.native.publish_at(0)
@@ -221,11 +221,11 @@ class Driver(abc.ABC):
             self.publication = None
 
     def initialized(self) -> bool:
-        """Return whether this process has brought the device up."""
+        """Return whether this process has initialized the device."""
         return self._initialized_by == os.getpid()
 
     def ask(self) -> None:
-        """Note that the runtime was queried for its devices, which initializes it: no fork may use it afterwards."""
+        """Record that the runtime was queried for its devices, which initializes it: no fork may use it afterwards."""
         if self._asked_by is None:
             self._asked_by = os.getpid()
 
@@ -234,11 +234,11 @@ class Driver(abc.ABC):
         return any(who is not None and who != os.getpid() for who in (self._initialized_by, self._asked_by))
 
     def has_context(self, device: int) -> bool:
-        """Return whether this process has done something on a device; asking about it is not doing."""
+        """Return whether this process has used a device; queries do not count."""
         return self.initialized()
 
     def use(self, device: int) -> None:  # noqa: B027 (most drivers keep no account of it)
-        """Something is done on a device, which makes a context there."""
+        """Record work on a device, which creates a context there."""
 
     # --------------------------------------------------------------------- random
     @abc.abstractmethod
@@ -246,7 +246,7 @@ class Driver(abc.ABC):
         """Return the default random generator of each device."""
 
     def show_generators_as(self, shown: Callable[[torch.Generator], torch.Generator]) -> Callable[[], None]:
-        """Pass the default generators through this before the program sees them; what is returned ends that."""
+        """Pass the default generators through a function before the program sees them; the result ends that."""
         return lambda: None
 
     def state_offset(self, generator: torch.Generator) -> int:
@@ -254,15 +254,15 @@ class Driver(abc.ABC):
         return generator.get_offset()
 
     def set_state_offset(self, generator: torch.Generator, offset: int) -> None:
-        """Move a generator to an offset."""
+        """Set a generator's offset."""
         generator.set_offset(offset)
 
     def generator_state(self, generator: torch.Generator) -> torch.Tensor:
-        """Return a generator's state, as CUDA's where it can be."""
+        """Return a generator's state, in CUDA's format if possible."""
         return generator.get_state()
 
     def seed(self, generator: torch.Generator, seed: int | None) -> None:
-        """Seed a default generator, with a number that nobody chose for ``None``."""
+        """Seed a default generator, with a random seed for ``None``."""
         if seed is None:
             generator.seed()
         else:
@@ -274,20 +274,20 @@ class Driver(abc.ABC):
 
     # ----------------------------------------------------------------- host memory
     def register_host_memory(self, address: int, size: int) -> None:
-        """Count host memory of the program's own as pinned."""
+        """Count the program's own host memory as pinned."""
         self.registered_host_memory[address] = size
 
     def unregister_host_memory(self, address: int) -> bool:
-        """Stop counting it; whether it was."""
+        """Stop counting memory as pinned; return whether it was."""
         return self.registered_host_memory.pop(address, None) is not None
 
     # -------------------------------------------------------------------- profiler
     def trace(self, on: bool) -> None:  # noqa: B027 (most drivers have no profiler attached)
-        """Let an external profiler collect from here on, or stop: ``cudaProfilerStart`` and ``cudaProfilerStop``."""
+        """Let an external profiler start or stop collecting: ``cudaProfilerStart`` and ``cudaProfilerStop``."""
 
     # -------------------------------------------------------------------- monitors
     def users(self, device: int) -> dict[int, int]:
-        """Return the processes of the user that hold memory of a device, and how many bytes each."""
+        """Return the user's processes that hold memory of a device, with the bytes of each."""
         uuid = self.told(device).uuid
         return {each.pid: each.held[uuid] for each in monitoring.processes() if each.held.get(uuid)}
 
@@ -306,15 +306,15 @@ class Driver(abc.ABC):
         return self._no_sensor("memory_usage")
 
     def temperature(self, device: int) -> int:
-        """Degrees Celsius."""
+        """Return the temperature in degrees Celsius."""
         return self._no_sensor("temperature")
 
     def power_draw(self, device: int) -> int:
-        """Milliwatts."""
+        """Return the power draw in milliwatts."""
         return self._no_sensor("power_draw")
 
     def clock_rate(self, device: int) -> int:
-        """MHz."""
+        """Return the clock rate in MHz."""
         return self.facts(device).clock_rate // 1000
 
     def _no_sensor(self, what: str) -> int:
@@ -325,5 +325,5 @@ class Driver(abc.ABC):
 
     # ----------------------------------------------------------------------- info
     def describe(self) -> list[tuple[str, str]]:
-        """Rows for ``--info`` beyond the devices themselves."""
+        """Return rows for ``--info`` beyond the devices themselves."""
         return [("memory figures", self.memory.source)]

@@ -1,6 +1,6 @@
 """Operators that only CUDA has: cuDNN's, depthwise convolutions, and the parts of SyncBatchNorm.
 
-Each is one of PyTorch's own under another name, or composed of several, so it runs on the device as far as they do.
+Each is an operator of PyTorch under another name, or composed of several, so it runs on the device if they do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Numbers = Sequence[int]
 Kernel = Callable[..., Any]
 
 
-# ---- convolution, called by the library's name; how exactly it computes is asked for and cannot be said here
+# ---- convolution by the library's name; options of its precision are ignored
 def _convolution(
     self: Tensor, weight: Tensor, padding: Numbers, stride: Numbers, dilation: Numbers, groups: int, *exactly: bool
 ) -> Any:
@@ -114,7 +114,7 @@ def _affine_grid_backward(grad: Tensor, *size: int) -> Any:
 
 
 def _sampled(self: Tensor, grid: Tensor) -> Any:
-    return _aten.grid_sampler_2d(self, grid, 0, 0, True)  # bilinear, with zeros beyond the border
+    return _aten.grid_sampler_2d(self, grid, 0, 0, True)  # bilinear, with zeros outside the border
 
 
 def _sampled_backward(self: Tensor, grid: Tensor, grad: Tensor) -> Any:
@@ -123,7 +123,7 @@ def _sampled_backward(self: Tensor, grid: Tensor, grad: Tensor) -> Any:
 
 # ---- batch normalization over several processes, step by step
 _NARROW = (torch.float16, torch.bfloat16)
-# The program sees another device where this one looks at its own.
+# torch's own getter: x.device may report another device.
 _device: Callable[[Tensor], torch.device] = vars(torch._C.TensorBase)["device"].__get__
 
 

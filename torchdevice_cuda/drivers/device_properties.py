@@ -31,7 +31,7 @@ class DeviceProperties:
     max_threads_per_block: int = 1024
     max_threads_per_multi_processor: int = 2048
     memory_bus_width: int = 64
-    memory_clock_rate: int = 0  # kHz; 0 where the host does not say
+    memory_clock_rate: int = 0  # kHz; 0 if the host does not report it
     pci_device_id: int = 0
     pci_domain_id: int = 0
     regs_per_multiprocessor: int = 65536

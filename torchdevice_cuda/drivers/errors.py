@@ -1,4 +1,4 @@
-"""The errors CUDA raises, in CUDA's types and words."""
+"""CUDA's errors: their types and messages."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 
 from .._compat import accelerator_error
 
-# Not said where every kernel is waited for.
+# Omitted if every kernel is waited for.
 _LATE = (
     "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be "
     "incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
 )
 _DEBUGGING = "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
 
-# cudaError_t values a program can meet here: code -> (name, text as cudaGetErrorString gives it).
+# cudaError_t values that can occur here: code -> (name, text of cudaGetErrorString).
 CODES: dict[int, tuple[str, str]] = {
     0: ("cudaSuccess", "no error"),
     1: ("cudaErrorInvalidValue", "invalid argument"),
@@ -53,7 +53,7 @@ CODES: dict[int, tuple[str, str]] = {
     ),
     999: ("cudaErrorUnknown", "unknown error"),
 }
-#: Those of a kernel after which nothing more can be done with the device.
+#: Errors of a kernel after which the device cannot be used.
 ENDING = frozenset({700, 710, 719})
 _UNKNOWN = ("cudaErrorUnknown", "unrecognized error code")
 
@@ -69,7 +69,7 @@ def error_text(code: int) -> str:
 
 
 def words_of(code: int, place: str = "") -> str:
-    """Return what the runtime says about an error code, what torch says behind it, and where it happened."""
+    """Return the runtime's message for an error code, torch's explanation, and where it happened."""
     name, text = CODES.get(code, _UNKNOWN)
     if code == 101:
         return f"{text}\nGPU device may be out of range, do you have enough GPUs?"
@@ -82,7 +82,7 @@ def words_of(code: int, place: str = "") -> str:
 def cuda_error(code: int, place: str = "") -> Exception:
     """Return the ``torch.AcceleratorError`` that torch raises when a CUDA call returns this code.
 
-    `place` says where it happened, which a GPU does not.
+    `place` says where it happened, which a GPU does not report.
     """
     kind = accelerator_error()
     late = "" if os.environ.get("CUDA_LAUNCH_BLOCKING", "0") not in ("", "0") else _LATE

@@ -1,7 +1,7 @@
 """Stream and event objects over a driver's streams: real subclasses of torch's own C types.
 
-torch's C methods on streams and events of type ``cuda`` need a CUDA guard, which a CPU build of torch does not have;
-these classes keep the C types (identity, equality, hashing, pickling refusals) and take every method to the driver.
+torch's C methods on streams and events of type ``cuda`` need a CUDA guard, which a CPU build of torch lacks; these
+classes keep the C types (identity, equality, hashing, pickling refusals) and call the driver in every method.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .streams import EventState, StreamState
 
 CUDA_TYPE = 1  # c10::DeviceType::CUDA
 
-#: torch's own types; while a driver is in place the names in torch mean the ones below.
+#: torch's own types; while a driver is installed, torch's names refer to the classes below.
 CStream: Any = torch._C.Stream
 CEvent: Any = torch._C.Event
 
@@ -82,7 +82,7 @@ class StreamMethods:
 
 
 def stream_of(stream: Any) -> tuple[int, int]:
-    """``(stream id, device index)`` of a stream argument, the current stream's for none; or CUDA's error."""
+    """Return ``(stream id, device index)`` of a stream, the current one for none; or raise CUDA's error."""
     if stream is None:
         driver = active()
         device = driver.current_device()
@@ -138,7 +138,7 @@ class EventMethods:
 
 
 class _AsC(type):
-    """The type of a class that is torch's C type for every test."""
+    """The type of a class that passes every check for torch's C type."""
 
     _c_type: Any
 
@@ -168,14 +168,14 @@ class _StreamMeta(_AsC):
 
 
 def is_cuda_request(device: Any) -> bool:
-    """Return whether a device argument means the CUDA device: named so, or left to the accelerator."""
+    """Return whether a device argument means the CUDA device: by name, or by default as the accelerator."""
     if device is None or isinstance(device, int):
         return True
     return torch.device(device).type == "cuda"
 
 
 def requested_index(device: Any) -> int:
-    """Return the device index a request means: the one it names, else the current device."""
+    """Return the device index of a request: the one it names, or else the current device."""
     index = device if isinstance(device, int) or device is None else torch.device(device).index
     return active().current_device() if index is None else active().check(index)
 
@@ -198,7 +198,7 @@ class _EventMeta(_AsC):
         device = kwargs.get("device", args[0] if args else None)
         if not is_cuda_request(device):
             return CEvent(*args, **kwargs)
-        # One of the CPU's refuses unknown keywords, and knows whether this release's events time unless told not to.
+        # A CPU event refuses unknown keywords, and knows whether this release's events record times by default.
         known = CEvent("cpu", **{key: value for key, value in kwargs.items() if key != "device"})
         return GenericEvent._make(timing="event_flag=1" in repr(known), interprocess=bool(kwargs.get("interprocess")))
 

@@ -1,4 +1,4 @@
-"""Puts the devices of the compiled module in place, which happens once in a process."""
+"""Install the devices of the compiled module, once in a process."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from .unavailable import DevicesAlreadyInstalled
 if TYPE_CHECKING:
     from ..native.interface import Native
 
-#: The memory of each device that is there, by the kind of device.
+#: The memory of each installed device, by device type.
 _limits: dict[str, list[int]] = {}
 
 
 def install(native: Native, what: str, limits: list[int]) -> None:
-    """Have devices with so much memory each; :class:`DevicesAlreadyInstalled` where the process has others.
+    """Install devices with this memory each; raise :class:`DevicesAlreadyInstalled` if the process has others.
 
-    What is registered with torch's dispatcher cannot be taken back, so a later activation gets what the first one got,
-    or hears that it cannot get what it asks for.
+    Registrations with torch's dispatcher cannot be undone, so a later activation gets the devices of the first one, or
+    an error.
     """
     there = _limits.get(native.device_type, [])
     if not there and limits:

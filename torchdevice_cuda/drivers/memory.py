@@ -1,4 +1,4 @@
-"""The memory of a driver's devices, as CUDA's caching allocator shows its own: what the others may ask of it."""
+"""The memory of a driver's devices, with the functions and statistics of CUDA's caching allocator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from . import allocation
 
 PoolId = tuple[int, int]
-#: where memory comes from that belongs to no pool
+#: the pool of memory that belongs to no pool
 COMMON: PoolId = (0, 0)
 #: ``observer(device, wanted, total, free)``
 OutOfMemoryObserver = Callable[[int, int, int, int], None]
@@ -27,18 +27,18 @@ def _ignore(device: int, size: int) -> None:
 class Recording(NamedTuple):
     """Options of a history: the recorded events, and those with the program's stack."""
 
-    #: ``None`` ends it; ``"state"`` keeps the last event alone
+    #: ``None`` ends it; ``"state"`` keeps only the last event
     enabled: str | None
-    #: of nothing, living blocks, allocations too, frees too
+    #: of which events: none, live blocks, allocations too, frees too
     context: str | None = None
-    #: with frames of C++
+    #: whether stacks include C++ frames
     with_cpp: bool = False
     max_entries: int = 1
     clear: bool = False
     skipped: Sequence[str] = ()
-    #: with the names of compiled functions
+    #: whether stacks include compiled functions
     with_compiled: bool = False
-    #: named regions of every thread, not of this one alone
+    #: whether regions of all threads are recorded, not only of this one
     every_thread: bool = False
 
 
@@ -53,12 +53,12 @@ class Memory(abc.ABC):
 
     #: where the figures come from, for ``--info``
     source: str
-    #: Called wherever torchdevice_cuda has had memory allocated, so that peaks are seen where the device keeps none. An
-    #: attribute, since every allocation passes there: a closure takes half the time of a method.
+    #: Called after torchdevice_cuda allocates, so that peaks are observed if the device has none. An attribute, since
+    #: every allocation calls it: a closure takes half the time of a method.
     observe: Callable[[], None] = staticmethod(_nothing)
 
-    #: Called with a device and what is held of it, where that was looked at: for other processes to see, if the device
-    #: does not tell them itself.
+    #: Called with a device and its bytes in use, after they were read: publishes them to other processes, if the device
+    #: does not do so itself.
     tell: Callable[[int, int], None] = staticmethod(_ignore)
 
     _settings: allocation.Settings | None = None
@@ -76,15 +76,15 @@ class Memory(abc.ABC):
         return self._settings
 
     def configure(self, text: str) -> None:
-        """Follow settings that the program gives."""
+        """Apply settings of the program."""
         self.apply(self.read(text))
 
     def read(self, text: str) -> allocation.Settings:
-        """Read options of the program; earlier ones stay where CUDA keeps them."""
+        """Parse options of the program; earlier ones stay where CUDA keeps them."""
         return allocation.read(text, self.settings, backend=self.settings.backend)
 
     def apply(self, settings: allocation.Settings) -> None:
-        """Allocate in this way from now on, as far as the device can."""
+        """Apply settings, as far as the device supports them."""
         if self._settings is None:
             self._first_split = allocation.signed(settings.max_split)
         self._settings = settings
@@ -96,11 +96,11 @@ class Memory(abc.ABC):
 
     @property
     def caching(self) -> bool:
-        """Return whether freed memory is kept for reuse."""
+        """Return whether freed memory is cached."""
         return self._caching
 
     def set_caching(self, on: bool) -> None:
-        """Keep it, or do not."""
+        """Enable or disable caching of freed memory."""
         self._caching = on
 
     @property
@@ -109,7 +109,7 @@ class Memory(abc.ABC):
         return self._of_thread.metadata
 
     def set_metadata(self, text: str) -> None:
-        """Say something else."""
+        """Set the metadata of the calling thread's allocations."""
         self._of_thread.metadata = text
 
     @abc.abstractmethod
@@ -118,23 +118,23 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def reset_peak(self, device: int) -> None:
-        """Start a device's peaks from the present figures."""
+        """Reset a device's peaks to the current figures."""
 
     @abc.abstractmethod
     def reset_accumulated(self, device: int) -> None:
-        """Start a device's sums from zero."""
+        """Reset a device's sums to zero."""
 
     @abc.abstractmethod
     def info(self, device: int) -> tuple[int, int]:
-        """``(free, total)`` bytes of the device."""
+        """Return ``(free, total)`` bytes of the device."""
 
     @abc.abstractmethod
     def empty_cache(self, pool: PoolId = COMMON) -> None:
-        """Give memory kept for reuse back: what nobody holds a pool for, or of one such pool."""
+        """Release cached memory: that of pools without owners, or of one such pool."""
 
     @abc.abstractmethod
     def allocate(self, size: int, device: int, stream: int) -> int:
-        """Take ``size`` raw bytes; the address."""
+        """Allocate ``size`` raw bytes and return the address."""
 
     @abc.abstractmethod
     def release(self, address: int) -> None:
@@ -142,11 +142,11 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def snapshot(self, pool: PoolId | None = None, with_traces: bool = True) -> dict[str, Any]:
-        """``{"segments": [...], "device_traces": [...], ...}`` as ``torch.cuda.memory._snapshot`` gives it."""
+        """Return ``{"segments": [...], "device_traces": [...], ...}``, as ``torch.cuda.memory._snapshot`` does."""
 
     @abc.abstractmethod
     def record_history(self, wanted: Recording) -> None:
-        """Keep, or stop keeping, a history of allocations."""
+        """Start or stop recording a history of allocations."""
 
     def frames_at(self, address: int) -> list[dict[str, Any]] | None:
         """Return the stack that allocated the block at an address; ``None`` if it was not recorded."""
@@ -154,11 +154,11 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def fraction(self, device: int) -> float:
-        """Return the share of a device's memory that this process may take."""
+        """Return the fraction of a device's memory that this process may use."""
 
     @abc.abstractmethod
     def set_fraction(self, fraction: float, device: int) -> None:
-        """Set that share."""
+        """Set the fraction of a device's memory that this process may use."""
 
     @abc.abstractmethod
     def host_stats(self) -> dict[str, Any]:
@@ -166,14 +166,14 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def reset_host_peak(self) -> None:
-        """Start the peaks of pinned memory from the present figures."""
+        """Reset the peaks of pinned memory to the current figures."""
 
     @abc.abstractmethod
     def reset_host_accumulated(self) -> None:
-        """Start the sums of pinned memory from zero."""
+        """Reset the sums of pinned memory to zero."""
 
     def empty_host_cache(self) -> None:
-        """Give pinned memory kept for reuse back; most drivers keep none apart from the rest."""
+        """Release cached pinned memory; most drivers do not cache it separately."""
         self.empty_cache()
 
     @abc.abstractmethod
@@ -191,26 +191,26 @@ class Memory(abc.ABC):
     def set_pool_options(  # noqa: B027 (only an allocator that cuts blocks has something to do)
         self, device: int, pool: PoolId, *, use_on_oom: bool, no_split: bool
     ) -> None:
-        """Let others have a pool's free blocks when memory is short; leave its blocks whole."""
+        """Set whether others may use a pool's free blocks when memory is short, and whether its blocks stay whole."""
 
     @abc.abstractmethod
     def enter_pool(self, device: int, pool: PoolId, every_thread: bool = False) -> None:
-        """File the calling thread's allocations on a device, or everybody's, under a pool, as one holder of it more."""
+        """Assign allocations of the calling thread, or of all threads, on a device to a pool, and add one owner."""
 
     @abc.abstractmethod
     def leave_pool(self, device: int, pool: PoolId) -> None:
-        """Stop filing allocations under a pool."""
+        """Stop assigning allocations to a pool."""
 
     @abc.abstractmethod
     def on_out_of_memory(self, observer: OutOfMemoryObserver) -> None:
-        """Call an observer whenever memory runs out, under no lock; an error of its own is what the program sees."""
+        """Call an observer whenever memory runs out, without a lock; the program sees an error that it raises."""
 
     @abc.abstractmethod
     def out_of_memory(self, size: int, device: int) -> Exception:
-        """Return the error for a request of ``size`` bytes that does not fit, counted."""
+        """Return the error for a request of ``size`` bytes that does not fit, and count it."""
 
     def translated(self, error: BaseException, device: int = 0) -> BaseException:
-        """Return CUDA's out-of-memory error for the device's own, counted; return any other error as it is."""
+        """Return CUDA's out-of-memory error for the device's own, and count it; return any other error unchanged."""
         return error
 
     @abc.abstractmethod

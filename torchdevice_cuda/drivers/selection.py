@@ -24,7 +24,7 @@ _log = logging.getLogger("torchdevice_cuda")
 
 
 def _say(driver: str, faults: list[str]) -> None:
-    """Tell, once for a process and its children, why ``auto`` did not take a driver that it prefers."""
+    """Report, once for a process and its children, why ``auto`` did not choose a driver that it prefers."""
     if os.environ.setdefault(_SAID, str(os.getpid())) == str(os.getpid()) and sys.stderr is not None:
         print(f"torchdevice_cuda: using the {driver} driver, {'; '.join(faults)}", file=sys.stderr)
 
@@ -48,7 +48,7 @@ def _unavailable(name: str, why: str) -> DriverUnavailable:
 def select(settings: Settings, torch_c: ModuleType) -> Driver:
     """Return the driver for these settings on this machine, or raise :class:`DriverUnavailable` for the named one.
 
-    Settings that mean nothing on it are named in the log; one that would mislead is an error.
+    Settings without effect on it are logged; a setting that would mislead is an error.
     """
     if settings.driver == "auto":
         return _checked(_first(list(DRIVERS), settings, torch_c, [], []), settings)
@@ -72,7 +72,7 @@ def _checked(driver: Driver, settings: Settings) -> Driver:
 
 
 def select_after(driver: Driver, error: Exception, settings: Settings, torch_c: ModuleType) -> Driver:
-    """Return the driver to use where one that was chosen did not come up: the next that ``auto`` knows, if it chose."""
+    """Return the driver to use if the chosen one failed: the next one of ``auto``, if ``auto`` chose."""
     if isinstance(error, DevicesAlreadyInstalled):
         raise error
     if settings.driver != "auto":
@@ -86,7 +86,7 @@ def select_after(driver: Driver, error: Exception, settings: Settings, torch_c: 
 def _first(
     names: list[str], settings: Settings, torch_c: ModuleType, passed_over: list[str], faults: list[str]
 ) -> Driver:
-    """Return the first of the drivers that can be made, with what was said of those before it."""
+    """Return the first driver that can be created, with the reasons against those before it."""
     for name in names:
         driver, offered = _made(name, settings, torch_c)
         if driver is not None:
@@ -101,7 +101,7 @@ def _first(
 
 
 def _made(name: str, settings: Settings, torch_c: ModuleType) -> tuple[Driver | None, Offer]:
-    """Return a driver, or none and why not."""
+    """Return a driver, or none and the reason."""
     try:
         offered = offer(name, settings, torch_c)
         if offered.make is None:

@@ -1,4 +1,4 @@
-"""Streams and events of a driver's devices: what the others may ask of them."""
+"""The streams and events of a driver's devices: the interface."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ IPC_HANDLE_SIZE = 64
 #: Threads whose unsafe calls a capture refuses.
 GLOBAL, THREAD_LOCAL, RELAXED = range(3)
 
-#: A stream by what it is, whatever number it is called by.
+#: A stream's identity, whatever id it has.
 Key = tuple[int, int]
-#: How much of every stream's work is done before the next work: of forks and joins.
+#: How much of every stream's work precedes the next work: for forks and joins.
 Clock = dict[Key, int]
 
 _capture_ids = itertools.count(1)
@@ -42,7 +42,7 @@ class StreamState:
 
 
 class Capture:
-    """One capture: its streams, by what waited for what."""
+    """One capture: its streams, and their order."""
 
     def __init__(self, origin: StreamState, mode: int) -> None:
         self.id = next(_capture_ids)
@@ -51,15 +51,15 @@ class Capture:
         self.thread = threading.get_ident()
         self.broken = self.ended = False
         self.streams: dict[Key, Clock] = {origin.key: {}}
-        #: puts something that is no operator among what is replayed: a name, and what does it
+        #: adds work that is not an operator to the replay: its name, and the function
         self.add: Callable[[str, Callable[[], object]], None] = lambda name, work: None
-        #: takes from the calling thread what watches its operators
+        #: stops observing the calling thread's operators
         self.leave: Callable[[], None] = lambda: None
-        #: whether the calling thread computes for the thread that captures, as autograd's threads do
+        #: whether the calling thread computes for the capturing thread, as autograd's threads do
         self.is_handed_on: Callable[[], bool] = lambda: False
 
     def minds_this_thread(self) -> bool:
-        """Return whether the calling thread is one that the capture keeps from unsafe calls."""
+        """Return whether the capture refuses unsafe calls of the calling thread."""
         return self.mode == GLOBAL or (self.mode == THREAD_LOCAL and self.thread == threading.get_ident())
 
     def takes(self, stream: StreamState) -> bool:
@@ -67,17 +67,17 @@ class Capture:
         return stream.key in self.streams
 
     def fail(self, code: int) -> Exception:
-        """Return the error of a call that the capture does not survive."""
+        """Return the error of a call that invalidates the capture."""
         self.broken = True
         return cuda_error(code)
 
     def count(self, stream: StreamState) -> None:
-        """Work was given to a stream that takes part."""
+        """Count work given to a stream that takes part."""
         clock = self.streams.setdefault(stream.key, {})
         clock[stream.key] = clock.get(stream.key, 0) + 1
 
     def unjoined(self) -> bool:
-        """Return whether a stream has work that the first one does not come behind."""
+        """Return whether a stream has work that the first stream has not joined."""
         end = self.streams[self.origin.key]
         return any(clock.get(key, 0) > end.get(key, 0) for key, clock in self.streams.items())
 
@@ -91,13 +91,13 @@ class EventState:
     handle: int = 0
     completes_at: int = 0
     recorded: bool = False
-    #: the device's own event behind it, for drivers whose devices have some
+    #: the device's own event behind it, for drivers whose devices have events
     native: Any = None
-    #: the stream was asleep when the event was recorded: the host's clock tells its moment, whatever the device says
+    #: whether the stream slept when the event was recorded: the host's clock then determines its time
     held_by_host: bool = False
-    #: a graph that is captured records it, and waits for it, whenever it is replayed
+    #: whether each replay of a graph records it and waits for it
     external: bool = False
-    #: the capture that it was last recorded in, and where in that
+    #: the capture that it was last recorded in, and its position there
     captured: tuple[Capture, Clock] | None = None
 
 
@@ -107,15 +107,15 @@ class Streams(abc.ABC):
     # ------------------------------------------------------------------- making
     @abc.abstractmethod
     def new(self, device: int, priority: int = 0) -> int:
-        """Return the next stream of the device's pool for this priority; its id."""
+        """Return the id of the next stream of the device's pool for this priority."""
 
     @abc.abstractmethod
     def external(self, device: int, handle: int) -> int:
-        """Adopt a stream made elsewhere; as on CUDA, its id is its handle."""
+        """Adopt an external stream; as on CUDA, its id is its handle."""
 
     @abc.abstractmethod
     def state(self, stream_id: int, device: int) -> StreamState:
-        """Return the stream with this id; ids of the pool exist before anyone asked for them, as on CUDA."""
+        """Return the stream with this id; ids of the pool are valid before they are requested, as on CUDA."""
 
     # ------------------------------------------------------------------ current
     @abc.abstractmethod
@@ -132,7 +132,7 @@ class Streams(abc.ABC):
 
     @abc.abstractmethod
     def sleep(self, cycles: int, device: int) -> None:
-        """Keep the current stream busy for this many device cycles, without holding up the caller."""
+        """Keep the current stream busy for this many device cycles, without blocking the caller."""
 
     @abc.abstractmethod
     def query(self, stream_id: int, device: int) -> bool:
@@ -147,7 +147,7 @@ class Streams(abc.ABC):
         """Wait for all work of all streams of a device."""
 
     def watch_synchronization(self, mode: int) -> None:  # noqa: B027 (only a device of our own can tell)
-        """Have operators that wait for the device, or would on CUDA, warn (1) or fail (2); 0 ends it."""
+        """Make operators that wait for the device, or would on CUDA, warn (1) or fail (2); 0 ends it."""
 
     @abc.abstractmethod
     def is_capturing(self, stream_id: int, device: int) -> bool:
@@ -156,10 +156,10 @@ class Streams(abc.ABC):
     # ------------------------------------------------------------------- events
     @abc.abstractmethod
     def event(self, timing: bool) -> EventState:
-        """Return a new event, not yet recorded. The methods below are given only events that this one made."""
+        """Return a new event, not yet recorded. The methods below take only events that this one created."""
 
     def interprocess_event(self, timing: bool) -> EventState:
-        """Return a new event that other processes may open, where the driver's events can be."""
+        """Return a new event that other processes may open, if the driver supports it."""
         return self.event(timing)
 
     def event_name(self, event: EventState) -> bytes:
@@ -167,7 +167,7 @@ class Streams(abc.ABC):
         return event.handle.to_bytes(IPC_HANDLE_SIZE, "little")
 
     def open_event(self, name: bytes, device: int) -> EventState:
-        """Return another process's event. Here it completes on that process's clock, which this one cannot watch."""
+        """Return another process's event. Here it completes on that process's clock, which this one cannot read."""
         raise cuda_error(205)
 
     @abc.abstractmethod
@@ -176,15 +176,15 @@ class Streams(abc.ABC):
 
     @abc.abstractmethod
     def record(self, event: EventState, stream_id: int, device: int) -> None:
-        """Let the event complete when all work now in the stream has."""
+        """Make the event complete when all work now in the stream has."""
 
     @abc.abstractmethod
     def wait(self, event: EventState, stream_id: int, device: int) -> None:
-        """Hold later work of the stream until the event completes; no wait for an event never recorded."""
+        """Delay later work of the stream until the event completes; not for an event that was never recorded."""
 
     @abc.abstractmethod
     def query_event(self, event: EventState) -> bool:
-        """Return whether the event has completed; an event never recorded has."""
+        """Return whether the event has completed; one that was never recorded has."""
 
     @abc.abstractmethod
     def synchronize_event(self, event: EventState) -> None:

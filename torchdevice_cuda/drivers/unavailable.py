@@ -1,16 +1,17 @@
-"""Why a driver cannot be had."""
+"""Errors of drivers that are not available."""
 
 from __future__ import annotations
 
 
 class DriverUnavailable(RuntimeError):
-    """The driver that was asked for cannot work on this machine."""
+    """The requested driver cannot work on this machine."""
 
 
 class DevicesAlreadyInstalled(DriverUnavailable):
-    """This process has devices already, others than those asked for; another driver in their place would be a surprise.
+    """This process already has other devices than those requested.
 
-    What is registered with torch's dispatcher stays until the process ends, whatever ``deactivate()`` puts back.
+    Registrations with torch's dispatcher stay until the process ends, whatever ``deactivate()`` restores, and silently
+    using another driver instead would be a surprise.
     """
 
     def __init__(self, there: str, asked: str) -> None:

@@ -1,4 +1,4 @@
-"""The ``cpu`` driver: torch.cuda answers, tensors live on the CPU and say so."""
+"""The ``cpu`` driver: torch.cuda works, tensors are on the CPU and report the CPU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CUDA_STATE_BYTES = 16  # a CUDA generator's state: seed, then offset
 
 
 class CpuDriver(RecordingDriver, HostDriver):
-    """The processor in the GPU's place."""
+    """The processor as the GPU."""
 
     name = "cpu"
     device_type = "cpu"
@@ -34,12 +34,12 @@ class CpuDriver(RecordingDriver, HostDriver):
 
     @functools.cached_property
     def streams(self) -> HostStreams:
-        """Streams on the host's clock."""
+        """Return streams on the host's clock."""
         return HostStreams(self._count, lambda device: self.facts(device).clock_rate * 1000.0)
 
     @functools.cached_property
     def memory(self) -> ProcessMemory:
-        """Made at first use: psutil is not imported by a program that never asks."""
+        """Return the memory, created on first use: a program that never queries it does not import psutil."""
         return ProcessMemory(self._count, self.memory_of_each)
 
     def start(self) -> None:
@@ -48,7 +48,7 @@ class CpuDriver(RecordingDriver, HostDriver):
 
     @property
     def resident_since(self) -> int | None:
-        """Others see what the process holds as it does itself."""
+        """Return the baseline, so that other processes see the same figure as the process itself."""
         return self.memory.baseline
 
     @functools.cached_property
@@ -61,7 +61,7 @@ class CpuDriver(RecordingDriver, HostDriver):
         return made
 
     def generators(self) -> tuple[torch.Generator, ...]:
-        """CPU generators of their own: seeding CUDA leaves the CPU's sequence alone, as on CUDA."""
+        """Return separate CPU generators: seeding CUDA does not change the CPU's sequence, as on CUDA."""
         return self._generators
 
     def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
@@ -84,7 +84,7 @@ class CpuDriver(RecordingDriver, HostDriver):
         )
 
     def set_state_offset(self, generator: torch.Generator, offset: int) -> None:
-        """A CPU generator can only be moved to the start of an offset of its seed."""
+        """Set the offset: a CPU generator starts a new sequence from its seed and the offset."""
         if offset % 4:
             raise RuntimeError("offset must be a multiple of 4")
         import torch

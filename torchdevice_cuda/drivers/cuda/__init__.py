@@ -1,1 +1,1 @@
-"""The ``cuda`` driver: a real one."""
+"""The ``cuda`` driver: a real CUDA GPU."""

@@ -1,4 +1,4 @@
-"""The ``cuda`` driver: a real CUDA GPU answers. torch.cuda stays stock; only the policy acts."""
+"""The ``cuda`` driver: a real CUDA GPU. torch.cuda stays stock; only the policy acts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ...settings import Settings
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
-_MANY = 64  # more GPUs than a machine has
+_MANY = 64  # more GPUs than any machine has
 
 
 class CudaDriver(Driver):
-    """Real CUDA: every question goes to stock torch.cuda, and the shadow tree is not served at all."""
+    """Real CUDA: stock torch.cuda answers all queries, and the shadow modules are not served."""
 
     name = "cuda"
     device_type = "cuda"
@@ -36,12 +36,12 @@ class CudaDriver(Driver):
 
     @property
     def memory(self) -> Memory:
-        """Stock torch.cuda answers for it."""
+        """Raise: stock torch.cuda has the memory functions."""
         raise RuntimeError("on a real CUDA device torch.cuda itself answers for memory")
 
     @property
     def streams(self) -> Streams:
-        """Stock torch.cuda answers for them."""
+        """Raise: stock torch.cuda has the stream functions."""
         raise RuntimeError("on a real CUDA device torch.cuda itself answers for streams")
 
     def device_count(self) -> int:
@@ -57,7 +57,7 @@ class CudaDriver(Driver):
         return torch.cuda.current_device()
 
     def set_device(self, index: int) -> None:
-        """Done by CUDA."""
+        """Set CUDA's current device."""
         import torch
 
         torch.cuda.set_device(index)
@@ -104,7 +104,7 @@ class CudaDriver(Driver):
 def offer(settings: Settings, torch_c: ModuleType) -> Offer:
     """Offer the driver if torch is built with CUDA and sees a GPU, or if it was requested with all GPUs hidden."""
     if settings.visible_devices is not None:
-        os.environ[_VARIABLE] = settings.visible_devices  # CUDA reads it itself, when it is first asked for anything
+        os.environ[_VARIABLE] = settings.visible_devices  # CUDA reads it itself, at its first use
     built = bool(getattr(torch_c, "_has_cuda", False))
     count = getattr(torch_c, "_cuda_getDeviceCount", None)
     devices = count() if built and count is not None else 0

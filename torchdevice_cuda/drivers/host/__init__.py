@@ -1,1 +1,1 @@
-"""Code that drivers share whose GPU is the host's processor."""
+"""Code shared by drivers whose GPU is the host's processor."""

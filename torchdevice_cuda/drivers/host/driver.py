@@ -1,4 +1,4 @@
-"""The base of drivers whose GPU is the host's own processor: the number of devices and their properties."""
+"""The base of drivers whose GPU is the host's processor: the number of devices and their properties."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LABEL = "CUDA compatible"
 def host_facts(
     physical: int, memory: int, settings: Settings, label: str = LABEL, integrated: int = 1
 ) -> DeviceProperties:
-    """Return the processor's facts under CUDA's names; known before any device is, and without torch.
+    """Return the processor's properties with CUDA's names, before any device exists and without torch.
 
-    Shared memory is the host's, too: a kernel can have as much as the claimed capability promises.
+    Shared memory is host memory, too: a kernel can have as much as the claimed capability promises.
     """
     promised = gpus.ARCHITECTURES.get(settings.claimed_capability)
     real = DeviceProperties(
@@ -42,28 +42,28 @@ def host_facts(
 
 
 def chosen_memory(settings: Settings) -> int | None:
-    """Return the memory that each device is to have, if the user said so."""
+    """Return the memory that the user chose for each device, if any."""
     return settings.memory or (None if settings.profile is None else settings.profile.memory)
 
 
 class HostDriver(Driver):
     """The processor, presented as a GPU: one multiprocessor per core."""
 
-    #: what is said of the processor's name
+    #: suffix of the processor's name
     label = LABEL
-    #: whether its memory is the host's, as an integrated GPU's is
+    #: whether its memory is the host's, like that of an integrated GPU
     integrated = 1
 
     def __init__(self, settings: Settings, reason: str) -> None:
         super().__init__(settings, reason)
         self._visible = settings.visible_devices
-        self._variable = visible_devices_now()  # which need not be where the setting came from
+        self._variable = visible_devices_now()  # the setting may have another source
         self._count = visible_count(settings.devices, self._visible)
 
     def device_count(self) -> int:
-        """Return the configured number of devices, less those the program may not see.
+        """Return the configured number of devices, without those that the program may not see.
 
-        As on CUDA that is settled by the first use: many a program sets the variable after it has imported torch.
+        As on CUDA the first use settles it: many programs set the variable after they have imported torch.
         """
         if self.needs_init and (variable := visible_devices_now()) != self._variable:
             self._visible = self._variable = variable
@@ -78,19 +78,19 @@ class HostDriver(Driver):
         return [f"GPU-{hostfacts.device_uuid(index)}" for index in range(self.settings.devices)]
 
     def physical(self, index: int) -> int:
-        """Return the device that goes by this number."""
+        """Return the device that has this number."""
         return visible_devices(self.settings.devices, self._visible)[index]
 
     def _show(self, count: int) -> None:
-        """Have the program see so many devices from now on; none was used yet."""
+        """Show the program this many devices from now on; none was used yet."""
         self._count = count
-        HostDriver.facts.cache_clear()  # another device may go by the number
+        HostDriver.facts.cache_clear()  # the number may now belong to another device
         for part in ("streams", "memory"):
-            self.__dict__.pop(part, None)  # made for another number
+            self.__dict__.pop(part, None)  # created for another number of devices
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 (one driver lives as long as the process)
     def facts(self, index: int) -> DeviceProperties:
-        """Return the processor's facts under CUDA's names, with the memory the driver gives it."""
+        """Return the processor's properties with CUDA's names, and the driver's memory size."""
         return host_facts(self.physical(index), self.memory.info(index)[1], self.settings, self.label, self.integrated)
 
     # -------------------------------------------------------------------- monitors
@@ -99,15 +99,15 @@ class HostDriver(Driver):
         return self._load(device)
 
     def memory_utilization(self, device: int) -> int:
-        """Return the utilization: on a host nothing computes without its memory."""
+        """Return the utilization: a host computes nothing without its memory."""
         return self.utilization(device)
 
     def temperature(self, device: int) -> int:
-        """Return the hottest processor sensor, where the system shows one."""
+        """Return the hottest processor sensor, if the system reports one."""
         found = hostfacts.temperature()
         return super().temperature(device) if found is None else found
 
     @property
     def memory_of_each(self) -> int | None:
-        """Return the memory that each device is to have: as chosen, or as the GPU has that it is to be taken for."""
+        """Return the memory of each device: the chosen size, or that of the chosen GPU model."""
         return chosen_memory(self.settings)

@@ -1,4 +1,4 @@
-"""Properties of the host: its processor, from each system's sources, any of which may be absent; NVIDIA's driver."""
+"""Properties of the host: its processor, from each system's sources, any of which may be missing; NVIDIA's driver."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-_DEFAULT_CLOCK_KHZ = 1_000_000  # where the system does not tell its clock
-#: Files that exist where NVIDIA's driver is installed, on Linux and in WSL.
+_DEFAULT_CLOCK_KHZ = 1_000_000  # if the system does not report its clock
+#: Files that exist if NVIDIA's driver is installed, on Linux and in WSL.
 _NVIDIA = ("/dev/nvidiactl", "/dev/dxg", "/proc/driver/nvidia/version")
 
 
 def has_nvidia_driver() -> bool:
-    """Return whether NVIDIA's driver is installed, so that a CUDA GPU may answer."""
+    """Return whether NVIDIA's driver is installed, so that there may be a CUDA GPU."""
     return any(os.path.exists(path) for path in _NVIDIA)
 
 
@@ -77,7 +77,7 @@ def last_level_cache() -> int:
 
 
 def temperature() -> int | None:
-    """Return the hottest sensor of the processor in degrees Celsius, where the system shows one."""
+    """Return the hottest sensor of the processor in degrees Celsius, if the system reports one."""
     import psutil
 
     try:

@@ -11,7 +11,7 @@ _SELF = Path("/proc/self/cgroup")
 
 
 class Group(NamedTuple):
-    """A control group that limits memory: how much, and the files with what is used and what of that is only cached."""
+    """A control group that limits memory: its limit, and the files with its usage and the cached part of that."""
 
     limit: int
     usage: str
@@ -39,9 +39,9 @@ def _number(path: Path) -> int | None:
 
 
 def groups(own: Path = _SELF, root: Path = _ROOT) -> list[Group]:
-    """Return this process's control groups, and those above, that have a limit; none if the system has no groups.
+    """Return this process's control groups, and their parents, that have a limit; none if the system has no groups.
 
-    In a container the path may be that of the host, of which the container sees the last part alone, as the root.
+    In a container the path may be the host's, of which the container sees only the last part, as the root.
     """
     try:
         lines = own.read_text("utf-8").splitlines()
@@ -72,12 +72,12 @@ def _memory() -> Any:
 
 
 def limit() -> int:
-    """Return the most that this process can have: the machine's memory, or a group's."""
+    """Return the most memory that this process can have: the machine's, or a group's limit."""
     return int(min([_memory().total, *(group.limit for group in groups())]))
 
 
 def available() -> int:
-    """Return the part of it that is not in use."""
+    """Return the part of that memory that is not in use."""
     left = [_memory().available]
     for group in groups():
         used = _number(Path(group.usage))
@@ -86,8 +86,8 @@ def available() -> int:
     return int(min(left))
 
 
-#: What virtual GPUs claim together where nobody gives them a size: so much of what the process can have, and of what is
-#: left so much less than all: the program, torch and the caches of compilers are in the same memory.
+#: Shares that virtual GPUs without a chosen size claim together: of the memory that the process can have, and of the
+#: memory that is free. The program, torch and compiler caches need the rest.
 _SHARE = 0.75
 _SHARE_OF_LEFT = 0.9
 _UNIT = 64 << 20

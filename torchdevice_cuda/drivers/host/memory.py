@@ -1,8 +1,8 @@
-"""Memory figures of a device that shares the process's memory: what the operating system says of the process.
+"""Memory figures of a device that shares the process's memory: the operating system's figures for the process.
 
-"Allocated" is what the process holds in main memory beyond what it held when the device was first used; the peak is
-exact where the system keeps a high-water mark above the last reset, else the highest figure any query has seen. Blocks
-taken through ``caching_allocator_alloc`` are kept one by one.
+"Allocated" is the resident memory beyond what the process held when the device was first used. The peak is exact if the
+system has a high-water mark above the last reset, else the highest figure that any query has seen. Blocks of
+``caching_allocator_alloc`` are tracked individually.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def _zero() -> dict[str, int]:
 
 
 def _as_id(pool: Sequence[int]) -> PoolId:
-    """Return a pool's id; torch hands them over as lists, too."""
+    """Return a pool's id; torch also passes them as lists."""
     return pool[0], pool[1]
 
 
 def high_water_mark() -> int | None:
-    """Return the most main memory this process ever held, where the system says so.
+    """Return the most resident memory that this process ever had, if the system reports it.
 
-    ``getrusage`` would say on Linux what the process held that started this one, if that was more.
+    On Linux ``getrusage`` would include the process that started this one, if that had more.
     """
     if sys.platform == "linux":
         found = re.search(rb"^VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_bytes(), re.MULTILINE)
@@ -56,7 +56,7 @@ def high_water_mark() -> int | None:
 
 
 class Gauge:
-    """A figure that moves up and down, with its peak and the sums of its rises and falls since the last resets."""
+    """A figure that rises and falls, with its peak and the sums of its rises and falls since the last resets."""
 
     def __init__(self) -> None:
         self.current = self.peak = self.allocated = self.freed = 0
@@ -74,11 +74,11 @@ class Gauge:
         self.set(self.current + step)
 
     def reset_peak(self) -> None:
-        """Start the peak from the present."""
+        """Reset the peak to the current figure."""
         self.peak = self.current
 
     def reset_accumulated(self) -> None:
-        """Start the sums from zero."""
+        """Reset the sums to zero."""
         self.allocated = self.freed = 0
 
     def as_dict(self) -> dict[str, int]:
@@ -107,7 +107,7 @@ class _Entered(threading.local):
 
 
 class ProcessMemory(Memory):
-    """The memory of a device in host memory that keeps no books of its own."""
+    """The memory of a device in host memory that has no statistics of its own."""
 
     source = "the process's resident memory (psutil), beyond what it held when the device was first used"
 
@@ -133,12 +133,12 @@ class ProcessMemory(Memory):
 
     # ------------------------------------------------------------------ sampling
     def start(self) -> None:
-        """Take the figure from which "allocated" counts: called when the device is first used."""
+        """Set the figure from which "allocated" counts: called when the device is first used."""
         if self.baseline is None:
             self.baseline = self._process.memory_info().rss
 
     def _sample(self, device: int) -> Gauge:
-        """Bring a device's figure up to date. The process's memory is one; it is shown on the first device."""
+        """Update a device's figure. The process has only one figure, which the first device shows."""
         gauge = self._used[device]
         if device == 0 and self.baseline is not None:
             gauge.set(max(0, self._process.memory_info().rss - self.baseline))
@@ -153,7 +153,7 @@ class ProcessMemory(Memory):
             raise RuntimeError(f"Invalid device argument {device}: did you call init?")
 
     def stats(self, device: int) -> dict[str, Any]:
-        """Process memory as allocated, reserved, active and requested bytes; raw allocations as counts."""
+        """Return process memory as allocated, reserved, active and requested bytes; raw allocations as counts."""
         self._check(device)
         with self._lock:
             used = self._sample(device).as_dict()
@@ -179,7 +179,7 @@ class ProcessMemory(Memory):
         return stats
 
     def reset_peak(self, device: int) -> None:
-        """Let the peak start from the present figure."""
+        """Reset the peak to the current figure."""
         self._check(device)
         with self._lock:
             self._sample(device).reset_peak()
@@ -187,7 +187,7 @@ class ProcessMemory(Memory):
             self._mark_at_reset = high_water_mark()
 
     def reset_accumulated(self, device: int) -> None:
-        """Let the sums of allocations and frees start from zero."""
+        """Reset the sums of allocations and frees to zero."""
         self._check(device)
         with self._lock:
             self._sample(device).reset_accumulated()
@@ -195,7 +195,7 @@ class ProcessMemory(Memory):
             self._ooms[device] = 0
 
     def info(self, device: int) -> tuple[int, int]:
-        """Available and total main memory, or what the configured size leaves."""
+        """Return free and total bytes: of main memory, or of the configured size."""
         most = machine.limit()
         total = min(self._limit or most, most)
         with self._lock:
@@ -209,7 +209,7 @@ class ProcessMemory(Memory):
 
     # ---------------------------------------------------------------- allocation
     def empty_cache(self, pool: PoolId = COMMON) -> None:
-        """Give freed heap memory back to the system where the C library can (glibc); pools keep none of their own."""
+        """Return freed heap memory to the system if the C library can (glibc); pools cache nothing."""
         if pool != COMMON:
             return
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform.startswith("linux") else None
@@ -217,7 +217,7 @@ class ProcessMemory(Memory):
             trim(0)
 
     def allocate(self, size: int, device: int, stream: int) -> int:
-        """Return a raw block of host memory, refused with CUDA's error past the device's memory."""
+        """Return a raw block of host memory, or raise CUDA's error if it exceeds the device's memory."""
         free, total = self.info(device)
         if size == 0:
             return 0
@@ -246,7 +246,7 @@ class ProcessMemory(Memory):
 
         free, total = self.info(device)
         self._ooms[device] += 1
-        for observer in tuple(self._observers):  # to which one of them may add
+        for observer in tuple(self._observers):  # an observer may add another
             observer(device, size, total, free)
         if size >= _EXABYTE:
             return torch._C.OutOfMemoryError("CUDA out of memory. Tried to allocate more than 1EB memory.")
@@ -283,7 +283,7 @@ class ProcessMemory(Memory):
             del entries[: -self._history_limit]
 
     def snapshot(self, pool: PoolId | None = None, with_traces: bool = True) -> dict[str, Any]:
-        """Return the raw blocks as segments of one block each; resident memory has no segments to show."""
+        """Return the raw blocks as segments of one block each; resident memory has no segments."""
         with self._lock:
             segments = [
                 {
@@ -320,7 +320,7 @@ class ProcessMemory(Memory):
         }
 
     def record_history(self, wanted: Recording) -> None:
-        """Keep (or stop keeping) a trace of raw allocations; the host keeps no stacks with them."""
+        """Start or stop tracing raw allocations; the host records no stacks."""
         with self._lock:
             self._history_limit = wanted.max_entries if wanted.enabled == "all" else 0
             self._skipped = frozenset(wanted.skipped)
@@ -337,7 +337,7 @@ class ProcessMemory(Memory):
             self._holders[device, _as_id(pool)] += 1
 
     def release_pool(self, device: int, pool: PoolId) -> None:
-        """Remove one owner of a pool; its blocks are not kept for reuse, so nothing is left to free."""
+        """Remove one owner of a pool; its blocks are not cached, so nothing is left to free."""
         with self._lock:
             key = (device, _as_id(pool))
             left = self._holders.pop(key, 0) - 1
@@ -348,33 +348,33 @@ class ProcessMemory(Memory):
         return self._holders.get((device, _as_id(pool)), 0)
 
     def enter_pool(self, device: int, pool: PoolId, every_thread: bool = False) -> None:
-        """File the calling thread's raw allocations under a pool; other threads' are not looked after here."""
+        """Assign the calling thread's raw allocations to a pool; those of other threads are not tracked here."""
         self.retain_pool(device, pool)
         self._pools(device).append(_as_id(pool))
 
     def leave_pool(self, device: int, pool: PoolId) -> None:
-        """Stop filing raw allocations under a pool."""
+        """Stop assigning raw allocations to a pool."""
         if _as_id(pool) in self._pools(device):
             self._pools(device).remove(_as_id(pool))
 
     def on_out_of_memory(self, observer: OutOfMemoryObserver) -> None:
-        """Call a function whenever memory is refused and the refusal passes through us."""
+        """Call a function whenever torchdevice_cuda refuses memory."""
         self._observers.append(observer)
 
     # --------------------------------------------------------------------- limits
     def apply(self, settings: allocation.Settings) -> None:
-        """Remember them; the system's allocator follows none but the share of memory that a process begins with."""
+        """Store the settings; the system's allocator follows only the initial memory fraction of a process."""
         if self._settings is None and settings.fraction < 1:
             for device in range(len(self._fractions)):
                 self.set_fraction(settings.fraction, device)
         super().apply(settings)
 
     def fraction(self, device: int) -> float:
-        _ = self.settings  # which may say so
+        _ = self.settings  # applies the environment's fraction
         return self._fractions[device]
 
     def set_fraction(self, fraction: float, device: int) -> None:
-        """Limit raw allocations to a share of the device's memory."""
+        """Limit raw allocations to a fraction of the device's memory."""
         self._fractions[device] = fraction
 
     # ---------------------------------------------------------------- pinned memory

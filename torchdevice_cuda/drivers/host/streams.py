@@ -1,9 +1,9 @@
 """Streams and events on the host's clock.
 
-The host computes eagerly: by the time a call returns its work is done, unless the program asked the stream itself to
-wait (``torch.cuda._sleep``). A stream is therefore fully described by the moment it falls idle, an event by the moment
-it completes, and CUDA's ordering rules become arithmetic on those moments: recording takes the stream's moment, waiting
-raises the waiter's to the event's.
+The host computes eagerly: when a call returns its work is done, unless the program made the stream itself wait
+(``torch.cuda._sleep``). So the time at which a stream becomes idle describes it completely, the time at which it
+completes describes an event, and CUDA's ordering rules are arithmetic on these times: recording copies the stream's
+time, waiting raises the waiter's time to the event's.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ..errors import cuda_error, invalid_ordinal
 from ..recording.captures import Captures, CapturingStreams
 from ..streams import DEFAULT_STREAM, GREATEST_PRIORITY, LEAST_PRIORITY, EventState, StreamState
 
-POOL_SIZE = 32  # CUDA hands out 32 streams per priority and device, then starts over
+POOL_SIZE = 32  # CUDA has 32 streams per priority and device, and then reuses them
 
 _NS_PER_S = 1_000_000_000
 
 
 def pool_stream_id(priority: int, index: int) -> int:
-    """Return CUDA's number of a pooled stream: slot, then the priority's number, then a bit for "from a pool"."""
+    """Return CUDA's id of a pooled stream: slot, then the priority's number, then a bit for "from a pool"."""
     return index << 5 | (1 - priority) << 1 | 1
 
 
@@ -33,14 +33,14 @@ def _is_pool_id(stream_id: int) -> bool:
 
 
 class HostStreams(CapturingStreams):
-    """Streams whose work is done when the call that gave it returns; thread-safe."""
+    """Streams whose work is done when its call returns; thread-safe."""
 
     def __init__(self, device_count: int, cycles_per_second: Callable[[int], float]) -> None:
         self._device_count = device_count
-        #: the graphs that are being captured on them
+        #: the graphs that are being captured on these streams
         self.captures = Captures()
         self._cycles_per_second = cycles_per_second
-        self._lock = threading.RLock()  # a handler of a signal may ask again, on the same thread
+        self._lock = threading.RLock()  # a signal handler may call again, on the same thread
         self._thread = threading.local()
         self._handles = itertools.count(0x5D_0000_1000, 0x40)
         self._next: dict[tuple[int, int], int] = {}
@@ -72,7 +72,7 @@ class HostStreams(CapturingStreams):
         return stream_id
 
     def external(self, device: int, handle: int) -> int:
-        """Adopt a stream made elsewhere; as on CUDA, its id is its handle. A known handle shares that timeline."""
+        """Adopt an external stream; as on CUDA, its id is its handle. A known handle shares that timeline."""
         self._valid(device)
         with self._lock:
             if (device, handle) not in self._by_id:
@@ -170,7 +170,7 @@ class HostStreams(CapturingStreams):
             self._record(event, state)
 
     def _record(self, event: EventState, state: StreamState) -> None:
-        """Record an event that is no capture's."""
+        """Record an event outside of a capture."""
         event.completes_at = max(state.idle_at, time.monotonic_ns())
 
     def wait(self, event: EventState, stream_id: int, device: int) -> None:
@@ -188,7 +188,7 @@ class HostStreams(CapturingStreams):
         again: Callable[[EventState, int, int], None],
         note: Callable[[EventState, StreamState], bool],
     ) -> bool:
-        """Return whether an action on an event is part of a capture: its order is, and the program's own event is."""
+        """Return whether an action on an event belongs to a capture: for ordering, or as an external event."""
         if not self.captures.underway and event.captured is None:
             return False
         capture = self.captures.of(state)

@@ -8,7 +8,7 @@ _UUID = "GPU-"
 
 
 def visible_devices(count: int, text: str | None) -> list[int]:
-    """Return the devices a program sees, in its order.
+    """Return the devices that a program sees, in its order.
 
     Unset means all. The list ends at the first entry that names no device; a device named twice hides them all.
     """
@@ -24,7 +24,7 @@ def visible_devices(count: int, text: str | None) -> list[int]:
 
 
 def _index(entry: str, count: int) -> int | None:
-    """Return the device that a number or the beginning of a uuid names: ``nvidia-smi -L`` shows them."""
+    """Return the device that a number or the beginning of a UUID names: ``nvidia-smi -L`` lists them."""
     if entry.startswith(_UUID):
         named = [index for index in range(count) if f"{_UUID}{device_uuid(index)}".startswith(entry)]
         return named[0] if len(named) == 1 else None

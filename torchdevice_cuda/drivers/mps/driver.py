@@ -1,4 +1,4 @@
-"""The ``mps`` driver: torch.cuda over the Apple GPU that torch.mps reaches."""
+"""The ``mps`` driver: torch.cuda over the Apple GPU, which it uses through torch.mps."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ALREADY_TRACING = "Tracing Signposts is already enabled"
 
 
 def emulate(memory: int, build: bool) -> Native:
-    """Have a device in host memory answer as the Apple GPU: the same operators, the same refusals, the same module."""
+    """Emulate the Apple GPU with a device in host memory: the same operators, refusals and module."""
     from ...native import build as native_build
     from . import emulated_streams
 
@@ -42,7 +42,7 @@ def emulate(memory: int, build: bool) -> Native:
     emulated_streams.complete()
     import torch
 
-    # As offer() does where there is a real one. It brings Metal up: from here on every forked child is a bad one.
+    # offer() calls it for a real GPU. It initializes Metal: from now on every forked child is a bad one.
     torch._C._mps_is_available()
     return native
 
@@ -50,7 +50,7 @@ def emulate(memory: int, build: bool) -> Native:
 def _compiled_calls(build: bool) -> tuple[Rescue | None, str]:
     """Load the library that handles failed torch calls, or return the reason why not: then Python wraps the calls.
 
-    A second to build, where nothing else has to be: what is said of it is for those who look.
+    It takes a second to build if nothing else is built; messages about it go to the log.
     """
     from ...native import build as native_build
 
@@ -62,7 +62,7 @@ def _compiled_calls(build: bool) -> tuple[Rescue | None, str]:
 
 
 class MpsDriver(RecordingDriver):
-    """An Apple GPU in the CUDA GPU's place."""
+    """An Apple GPU in place of the CUDA GPU."""
 
     name = "mps"
     device_type = "mps"
@@ -88,7 +88,7 @@ class MpsDriver(RecordingDriver):
 
     @property
     def native(self) -> Native | None:
-        """Return the compiled device, where the Apple GPU is an emulated one."""
+        """Return the compiled device, if the Apple GPU is emulated."""
         return self._native
 
     @property
@@ -97,7 +97,7 @@ class MpsDriver(RecordingDriver):
         return self._rescue
 
     def prepare(self) -> None:
-        """Put the emulated device in place where one is asked for; take hold of torch's own books before it is ours."""
+        """Install the emulated device if requested; get torch's own statistics functions before they are patched."""
         self._books = Books.of_torch()
         self._rescue, self._why_none = _compiled_calls(self.settings.build)
         if self.settings.emulate_mps:
@@ -105,16 +105,16 @@ class MpsDriver(RecordingDriver):
 
     @functools.cached_property
     def streams(self) -> MpsStreams:
-        """Return CUDA's streams over the one queue."""
+        """Return CUDA's streams over the GPU's only queue."""
         return MpsStreams(self._count, lambda device: self.facts(device).clock_rate * 1000.0)
 
     @functools.cached_property
     def memory(self) -> MpsMemory:
-        """Return the device's memory; made at first use, when torch is complete."""
+        """Return the device's memory, created on first use, when torch is complete."""
         return MpsMemory(self._count, self.settings.memory, self._books)
 
     def device_count(self) -> int:
-        """One, unless the program may not see it."""
+        """Return one, or zero if the program may not see it."""
         return self._count
 
     def in_bad_fork(self) -> bool:
@@ -133,7 +133,7 @@ class MpsDriver(RecordingDriver):
 
     @functools.lru_cache(maxsize=1)  # noqa: B019 (one driver lives as long as the process)
     def facts(self, index: int) -> DeviceProperties:
-        """Return the GPU as Metal describes it, under CUDA's names: a core is a multiprocessor."""
+        """Return Metal's properties of the GPU with CUDA's names: a core is a multiprocessor."""
         gpu = metal.gpu()
         name = _EMULATED_NAME if self.settings.emulate_mps else gpu.name
         real = DeviceProperties(
@@ -149,19 +149,19 @@ class MpsDriver(RecordingDriver):
             shared_memory_per_block_optin=gpu.threadgroup_memory,
             shared_memory_per_multiprocessor=gpu.threadgroup_memory,
         )
-        # A profile says nothing of memory here: there is what there is, and what is not cannot be given.
+        # A GPU model does not change the memory here: the GPU cannot have more than it has.
         return apply_settings(real, self.settings)
 
     def describe(self) -> list[tuple[str, str]]:
-        """Add how operators with limits are watched: without a compiled library each call costs 0.1 us more."""
+        """Add how refusals are handled: without a compiled library each call costs 0.1 us more."""
         watched = "by compiled code" if self._rescue is not None else f"by Python: {self._why_none}"
         return [*super().describe(), ("refusals are met", watched)]
 
     # ------------------------------------------------------------------- profiler
     def trace(self, on: bool) -> None:
-        """Have torch emit a signpost for every operation on the GPU, which Instruments records; or stop that.
+        """Make torch emit a signpost for every operation on the GPU, which Instruments records; or stop that.
 
-        Starting twice is no error on CUDA; torch.mps refuses it, also where PYTORCH_MPS_TRACE_SIGNPOSTS has started.
+        Starting twice is no error on CUDA; torch.mps refuses it, also after PYTORCH_MPS_TRACE_SIGNPOSTS has started it.
         """
         import torch
 
@@ -176,14 +176,14 @@ class MpsDriver(RecordingDriver):
 
     # --------------------------------------------------------------------- random
     def generators(self) -> tuple[torch.Generator, ...]:
-        """torch.mps's own generator, so that seeding either seeds both."""
+        """Return torch.mps's own generator, so that seeding either seeds both."""
         import torch
 
         generator = torch._C._mps_get_default_generator()
         return (generator if self._shown is None else self._shown(generator),) * self._count
 
     def show_generators_as(self, shown: Callable[[torch.Generator], torch.Generator]) -> Callable[[], None]:
-        """Have the default generator say what the program is to see."""
+        """Replace the default generator that the program sees."""
 
         def end() -> None:
             self._shown = None
@@ -192,7 +192,7 @@ class MpsDriver(RecordingDriver):
         return end
 
     def state_offset(self, generator: torch.Generator) -> int:
-        """torch counts it otherwise."""
+        """Return a generator's offset in CUDA's units, which differ from torch's."""
         return generator_states.offset(generator)
 
     def set_state_offset(self, generator: torch.Generator, offset: int) -> None:
@@ -200,11 +200,11 @@ class MpsDriver(RecordingDriver):
         generator_states.set_offset(generator, offset)
 
     def generator_state(self, generator: torch.Generator) -> torch.Tensor:
-        """In CUDA's form, which says all that torch's own does: a checkpoint can be read on either."""
+        """Return the state in CUDA's format, which has all that torch's has: a checkpoint can be loaded on either."""
         return generator_states.state(generator)
 
     def set_generator_state(self, generator: torch.Generator, state: torch.Tensor) -> None:
-        """Restore a state of either form."""
+        """Restore a state in either format."""
         generator_states.set_state(generator, state)
 
 

@@ -1,4 +1,4 @@
-"""``torch.mps.Stream`` of an emulated Apple GPU: torch 2.15 has it, and in builds without MPS nothing behind it."""
+"""``torch.mps.Stream`` of an emulated Apple GPU: torch 2.15 has the class, but builds without MPS lack its base."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def _is_same(self: Any, other: Any) -> Any:
 
 
 def complete() -> None:
-    """Give the class that torch made in the place of the missing one what that does, and torch the functions.
+    """Add the methods of the missing base class to the class that torch creates in its place, and the functions to
+    torch.
 
-    The GPU has one queue whichever stream is chosen. It stays for as long as the process lives, as the device does.
+    The GPU has one queue, whichever stream is chosen. The additions stay until the process ends, as the device does.
     """
     base: Any = getattr(torch._C, "_MPSStreamBase", None)
     if base is None or hasattr(torch._C, "_mps_getCurrentStream"):

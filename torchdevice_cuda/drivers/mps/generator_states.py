@@ -1,8 +1,8 @@
-"""States of the Apple GPU's generator in CUDA's form: 16 bytes, a seed and an offset.
+"""States of the Apple GPU's generator in CUDA's format: 16 bytes, a seed and an offset.
 
-torch keeps 44 bytes: seven words of its engine, the seed and the offset. Of the words two are the seed, one never
-changes, and four are made anew of seed and offset by every draw before it reads them: seed and offset say all. (Read in
-the wheels of 2.6, 2.13 and 2.15.)
+torch stores 44 bytes: seven words of its engine, the seed and the offset. Two of the words are the seed, one never
+changes, and every draw computes the other four from seed and offset before it reads them: so seed and offset suffice.
+(Read in the wheels of 2.6, 2.13 and 2.15.)
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-#: A CUDA generator's state: a seed, then an offset; before CUDA kept one, a seed.
+#: A CUDA generator's state: a seed and an offset; in older releases a seed only.
 _SIZES = (16, 8)
-#: CUDA counts words of 32 bits, MPS what Philox makes at a time, which is four of them.
+#: CUDA counts words of 32 bits, MPS counts Philox results, which have four of them.
 _UNIT = 4
 _ALL = 1 << 64
 
 
 def _own(generator: Any) -> Any:
-    """Return the generator as torch has it, where the program sees another."""
+    """Return torch's generator, if the program sees another."""
     return getattr(generator, "own", generator)
 
 
@@ -30,7 +30,7 @@ def offset(generator: torch.Generator) -> int:
 
 
 def set_offset(generator: torch.Generator, wanted: int) -> None:
-    """Move a generator to an offset in CUDA's units; what is no number is refused by torch."""
+    """Set a generator's offset in CUDA's units; torch refuses values that are not numbers."""
     if isinstance(wanted, int):
         if wanted % _UNIT:
             raise RuntimeError("offset must be a multiple of 4")
@@ -40,7 +40,7 @@ def set_offset(generator: torch.Generator, wanted: int) -> None:
 
 
 def state(generator: torch.Generator) -> torch.Tensor:
-    """Return a generator's state as CUDA would give it; torch's own where the offset is beyond CUDA's."""
+    """Return a generator's state in CUDA's format; in torch's own if the offset exceeds CUDA's range."""
     import torch
 
     advanced = offset(generator)
@@ -53,7 +53,7 @@ def state(generator: torch.Generator) -> torch.Tensor:
 
 
 def set_state(generator: torch.Generator, given: torch.Tensor) -> None:
-    """Restore a generator from CUDA's state or from torch's own; torch says what is wrong with any other."""
+    """Restore a generator from CUDA's state or from torch's own; torch raises for any other."""
     import torch
 
     own = _own(generator)

@@ -1,9 +1,10 @@
-"""Memory of the Apple GPU, from torch.mps: what tensors hold, what Metal holds for the process, what it recommends.
+"""Memory of the Apple GPU, from torch.mps: that of tensors, that of Metal for the process, and Metal's recommended
+limit.
 
-torch.mps keeps no counts and no list of what is allocated. Peaks are those of torch's allocator from 2.13 on; before,
-the highest figure seen at any query, at every synchronization and wherever torchdevice_cuda itself has memory allocated
-(factories, moves, fallbacks): between those one can pass unseen. Counts are of raw allocations alone. A snapshot lists
-what tensors that Python knows of hold.
+torch.mps has no counts and no list of allocations. Peaks are those of torch's allocator from 2.13 on. Before, a peak is
+the highest figure seen at a query, at a synchronization, or where torchdevice_cuda itself allocates (factories, moves,
+fallbacks): peaks between those are missed. Counts are those of raw allocations only. A snapshot lists the memory of
+tensors that Python knows.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _REFUSED = re.compile(r"MPS backend out of memory.*?Tried to allocate ([\d.]+) (bytes|KB|MB|GB|KiB|MiB|GiB)", re.DOTALL)
 _TOO_LARGE = re.compile(r"Invalid buffer size: ([\d.]+) (bytes|KB|MB|GB|KiB|MiB|GiB)")
-_SMALL = 1 << 20  # CUDA's bound between its small and its large pool
+_SMALL = 1 << 20  # CUDA's limit between its small and its large pool
 _UNITS = {"bytes": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
@@ -46,13 +47,13 @@ class Books(NamedTuple):
         """Return the peaks of allocated and reserved bytes; none if the allocator has none."""
         try:
             told = self.read(0)
-        except RuntimeError:  # until 2.12 it is no allocator that can be asked
+        except RuntimeError:  # until 2.12 its allocator has no such statistics
             return None
         return told["allocated_bytes"]["all"]["peak"], told["reserved_bytes"]["all"]["peak"]
 
 
 class MpsMemory(ProcessMemory):
-    """The figures of torch.mps under CUDA's names."""
+    """The figures of torch.mps with CUDA's names."""
 
     source = (
         "torch.mps; peaks are its allocator's from torch 2.13 on, before the highest figures seen at queries, "
@@ -74,11 +75,11 @@ class MpsMemory(ProcessMemory):
             self._apply_fraction(1.0)
 
     def start(self) -> None:
-        """Do nothing: torch.mps counts from zero itself."""
+        """Do nothing: torch.mps itself counts from zero."""
 
     @functools.cached_property
     def observe(self) -> Callable[[], None]:  # type: ignore[override]  # an attribute, made at first use
-        """See what is allocated now, for the peaks; nothing to do where torch's allocator keeps them."""
+        """Return the function that observes allocated memory, for peaks; a no-op if torch's allocator has them."""
         if self._books is not None and self._books.peaks() is not None:
             return super().observe
         allocated, gauge = self._allocated, self._used[0] if self._used else Gauge()
@@ -129,26 +130,26 @@ class MpsMemory(ProcessMemory):
         return min(self._limit or recommended, recommended)
 
     def info(self, device: int) -> tuple[int, int]:
-        """Free and total bytes of what Metal recommends to use."""
+        """Return free and total bytes of Metal's recommended limit."""
         total = self.total()
         with self._lock:
             self._sample(device)
         return max(0, total - self._reserved.current), total
 
     def empty_cache(self, pool: PoolId = COMMON) -> None:
-        """Give what torch and MLX keep for reuse back to Metal; pools keep nothing of their own."""
+        """Release the caches of torch and MLX to Metal; pools cache nothing."""
         if pool == COMMON:
             import torch
 
             torch._C._mps_emptyCache()
-            mlx = sys.modules.get("mlx.core")  # one that nobody has imported keeps nothing
-            # In older releases of MLX it is a function of its Metal part.
+            mlx = sys.modules.get("mlx.core")  # without an import it caches nothing
+            # In older releases of MLX the function is in its Metal module.
             clear = getattr(mlx, "clear_cache", None) or getattr(getattr(mlx, "metal", None), "clear_cache", None)
             if clear is not None:
                 clear()
 
     def allocate(self, size: int, device: int, stream: int) -> int:
-        """Return a raw block: the memory of a tensor that is kept until the block is released."""
+        """Return a raw block: the memory of a tensor that lives until the block is released."""
         if size == 0:
             return 0
         import torch
@@ -174,7 +175,7 @@ class MpsMemory(ProcessMemory):
             self._requests[0].add(-1)
 
     def snapshot(self, pool: PoolId | None = None, with_traces: bool = True) -> dict[str, Any]:
-        """Return living tensors, each in a segment of its own, and all the rest in one more, without an address."""
+        """Return live tensors, each in its own segment, and the rest in one more segment without an address."""
         found = super().snapshot(pool, with_traces)
         if pool is None:
             with self._lock:
@@ -192,20 +193,20 @@ class MpsMemory(ProcessMemory):
         return self.out_of_memory(int(float(match[1]) * _UNITS[match[2]]), 0) if match else error
 
     def set_fraction(self, fraction: float, device: int) -> None:
-        """Have torch refuse what goes beyond a share of the device's memory."""
+        """Make torch refuse allocations beyond a fraction of the device's memory."""
         super().set_fraction(fraction, device)
         self._apply_fraction(fraction)
 
     def _apply_fraction(self, fraction: float) -> None:
         import torch
 
-        # For torch.mps zero means no limit; CUDA's zero means nothing at all.
+        # For torch.mps zero means no limit; for CUDA it means no memory at all.
         share = fraction * self.total() / max(1, self._recommended() or self.total())
         torch._C._mps_setMemoryFraction(max(share, 1e-9))
 
 
 def _held() -> dict[int, int]:
-    """Address and size of the memory behind every tensor on the GPU that Python knows of."""
+    """Return address and size of the memory of every GPU tensor that Python knows."""
     import torch
 
     found = {}
@@ -216,14 +217,14 @@ def _held() -> dict[int, int]:
             if one.device.type == "mps" and one.layout is torch.strided:
                 storage = one.untyped_storage()
                 found[storage.data_ptr()] = storage.nbytes()
-        except (NotImplementedError, RuntimeError):  # a tensor without memory of its own
+        except (NotImplementedError, RuntimeError):  # a tensor without its own memory
             continue
     found.pop(0, None)
     return found
 
 
 def _segment(address: int, size: int, used: int) -> dict[str, Any]:
-    """Return a segment of a snapshot, of which so much is in use."""
+    """Return a segment of a snapshot, of which ``used`` bytes are in use."""
     parts = ((address, used, "active_allocated"), (address + used, size - used, "inactive"))
     return {
         "device": 0,

@@ -1,6 +1,6 @@
-"""Properties of the Apple GPU from Metal through pyobjc, from IOKit's registry, torch and the system, in that order.
+"""Properties of the Apple GPU from Metal through pyobjc, from IOKit's registry, torch and the system, in this order.
 
-Every source may be absent (pyobjc is not installed, the command is not there, a name is new): the next one answers.
+Every source may be missing (pyobjc is not installed, the command does not exist, a name is new): then the next is used.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from ..._compat import named
 from ..host import facts as hostfacts
 
-_IOREG = ["/usr/sbin/ioreg", "-rc", "AGXAccelerator", "-d", "1", "-w", "0"]  # one property a line, however long
+_IOREG = ["/usr/sbin/ioreg", "-rc", "AGXAccelerator", "-d", "1", "-w", "0"]  # one property per line, however long
 _L2 = ["/usr/sbin/sysctl", "-n", "hw.perflevel0.l2cachesize"]
 _CORES = re.compile(r'"gpu-core-count"\s*=\s*(\d+)')
 _BUSY = re.compile(r'"Device Utilization %"\s*=\s*(\d+)')
-_THREADGROUP_MEMORY = 32768  # bytes a threadgroup has on every Apple GPU so far
-_SHARE_OF_MEMORY = 0.75  # of main memory, which is what Metal recommends on machines with more than a few GiB
+_THREADGROUP_MEMORY = 32768  # bytes of a threadgroup on every Apple GPU so far
+_SHARE_OF_MEMORY = 0.75  # the part of main memory that Metal recommends on machines with more than a few GiB
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ class GpuFacts:
 
 
 def _metal_device() -> Any | None:
-    """Metal's device object, where pyobjc is installed and there is a GPU."""
+    """Return Metal's device object, if pyobjc is installed and there is a GPU."""
     try:
         return importlib.import_module("Metal").MTLCreateSystemDefaultDevice()
     except (ImportError, AttributeError, OSError):  # OSError: installed for another system or architecture
@@ -52,13 +52,13 @@ def _metal_device() -> Any | None:
 
 
 def _ask(device: Any, name: str) -> Any | None:
-    """Return a property of Metal's device; ``None`` where this Metal does not have it."""
+    """Return a property of Metal's device; ``None`` if this Metal lacks it."""
     method = getattr(device, name, None)
     return method() if callable(method) else None
 
 
 def _said_by(command: list[str]) -> str:
-    """Return the output of a system command, empty if there is no such command."""
+    """Return the output of a system command, empty if it fails or does not exist."""
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout
     except (OSError, subprocess.SubprocessError):
@@ -78,7 +78,7 @@ def utilization() -> int | None:
 
 
 def l2_cache() -> int:
-    """Return the bytes of the fast cores' second-level cache; of the largest cache if there is no such figure."""
+    """Return the bytes of the fast cores' L2 cache, or else those of the largest cache."""
     said = _said_by(_L2).strip()
     return int(said) if said.isdigit() else hostfacts.last_level_cache()
 
@@ -93,7 +93,7 @@ def _torch_says(name: str) -> Any | None:
 
 
 def main_memory_share() -> int | None:
-    """Return the share of main memory that Metal would recommend, where psutil is installed."""
+    """Return the part of main memory that Metal would recommend, if psutil is installed."""
     try:
         import psutil
     except ImportError:

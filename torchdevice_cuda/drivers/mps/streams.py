@@ -1,17 +1,17 @@
-"""CUDA's streams and events over the one queue of the Apple GPU.
+"""CUDA's streams and events over the Apple GPU's only queue.
 
-All work goes through one queue in the order in which it was given, so that whatever CUDA's ordering rules ask for holds
-by itself; what is left is to tell the truth about when work is done, and how long it took. The events of ``torch.mps``
-know both, and have traps that none of this may fall into:
+The queue runs all work in the order of submission, so CUDA's ordering rules hold by themselves; what remains is when
+work is done, and how long it took. The events of ``torch.mps`` report both, with pitfalls:
 
-- ``elapsed_time`` takes away what its second event left when it was recorded, and waits for it with the interpreter
-  held: a second call never returns. ``synchronize`` may take it, too. So a timed event of ours is a new one of Metal's
-  at each recording, which is asked for its time once, against one event that all are measured from.
-- It refuses events in the wrong order, which CUDA gives a negative time. Differences of our times do.
-- An event signals a moment after it was recorded, however idle the queue is.
+- ``elapsed_time`` consumes the time that its second event recorded, and waits for it while holding the GIL: a second
+  call never returns. ``synchronize`` may consume it, too. So each recording of a timed event uses a new Metal event,
+  whose time is read once, relative to one event that is the origin of all times.
+- It refuses events in the wrong order, for which CUDA returns a negative time. Differences of these times are negative
+  then.
+- An event signals a moment after it was recorded, even if the queue is idle.
 
-Waiting is asking and sleeping in turns, which leaves the interpreter to others and has an end. What Metal does not
-answer, the host's clock does. Streams that the program itself keeps busy (``torch.cuda._sleep``) are kept on it anyway.
+A wait polls and sleeps in turns, which releases the GIL and has a limit. If Metal does not answer, the host's clock
+does. Streams that the program itself keeps busy (``torch.cuda._sleep``) use the host's clock anyway.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from collections.abc import Callable
 from ..host.streams import HostStreams
 from ..streams import EventState, StreamState
 
-_SHORTEST_S, _LONGEST_S = 20e-6, 1e-3  # between two questions; they grow from the one to the other
-_PATIENCE_S = 10.0  # for a signal. Then the whole queue is waited for, and what has not signalled by then never will
+_SHORTEST_S, _LONGEST_S = 20e-6, 1e-3  # between two polls; the pause grows from the first to the second
+_PATIENCE_S = 10.0  # for a signal. Then the whole queue is waited for, and an event without a signal never gets one
 _GRACE_S = 1.0
-#: Seconds that an idle queue gets to report that it is idle, and the limit if they were too few.
+#: Seconds in which an idle queue has to signal, and the limit if they were too few.
 _MOMENT_S, _LONG_MOMENT_S = 2e-3, 20e-3
-#: By then the thread that listens for Metal has noted the time of an event that has signalled. An event that goes back
-#: to torch's pool before is handed out again, and the next to record it would be told of the old time.
+#: After this time Metal's listener thread has recorded the time of an event that has signalled. An event that returns
+#: to torch's pool earlier is reused, and its next user would get the old time.
 _NOTED_NS = 50_000_000
 
 
 class Recording:
-    """One recording in the queue: an event of Metal's that is recorded once.
+    """One recording in the queue: a Metal event that is recorded once.
 
-    By torch's functions for events: the class ``torch.mps.Event`` also asks, from 2.15 on, which stream is the current
-    one, and nobody here uses any other than the first.
+    It uses torch's functions for events: from 2.15 on the class ``torch.mps.Event`` also queries the current stream,
+    and only the first stream is used here.
     """
 
     def __init__(self, timing: bool) -> None:
@@ -49,7 +49,7 @@ class Recording:
         self._id = torch._C._mps_acquireEvent(timing)
         torch._C._mps_recordEvent(self._id)
         self.moment = time.monotonic_ns()
-        #: Milliseconds after the anchor, on the GPU's clock; ``None`` before it was asked and where it does not say.
+        #: Milliseconds after the anchor, on the GPU's clock; ``None`` before they are read, or if there are none.
         self.milliseconds: float | None = None
         self.asked = False
 
@@ -64,20 +64,20 @@ class Recording:
         return bool(torch._C._mps_queryEvent(self._id))
 
     def since(self, start: Recording) -> float:
-        """Return the milliseconds after another. Call it once, when it has signalled: a second call does not return."""
+        """Return the milliseconds after another event. Call it once, after the signal: a second call hangs."""
         import torch
 
         return float(torch._C._mps_elapsedTimeOfEvents(start._id, self._id))
 
 
 class MpsStreams(HostStreams):
-    """Streams whose waiting also waits for the queue."""
+    """Streams whose synchronization also waits for the queue."""
 
     def __init__(self, device_count: int, cycles_per_second: Callable[[int], float]) -> None:
         super().__init__(device_count, cycles_per_second)
-        # They are held while the interpreter runs: a signal's handler, on the same thread, may ask again meanwhile.
+        # These locks are held while Python runs: a signal handler, on the same thread, may need them again meanwhile.
         self._metal_lock = threading.RLock()
-        #: The start of all times: recorded before every timed event, and never at the end of a measurement.
+        #: The origin of all times: recorded before every timed event, and never the end of a measurement.
         self._anchor: Recording | None = None
         self._anchored = False
         self._timed: collections.deque[Recording] = collections.deque()
@@ -90,7 +90,7 @@ class MpsStreams(HostStreams):
         return super().query(stream_id, device) and self._idle()
 
     def synchronize(self, stream_id: int, device: int) -> None:
-        """Wait for all work of a stream: for that of the queue."""
+        """Wait for all work of a stream, that is, of the queue."""
         super().synchronize(stream_id, device)
         self._drain()
 
@@ -99,10 +99,10 @@ class MpsStreams(HostStreams):
         self._drain()
 
     def _idle(self) -> bool:
-        """Return whether the queue has run dry: an event that is recorded now signals within a moment.
+        """Return whether the queue is empty: an event that is recorded now signals within a moment.
 
-        One that has not is kept, and while it has not signalled nothing is added: who asks in a loop does not fill the
-        queue. Once it has, work may have been added since, so that another has to tell.
+        An event that has not signalled is stored, and no other is added until it has, so that a polling loop does not
+        fill the queue. After its signal, more work may have been added, so another event is needed.
         """
         with self._marker_lock:
             if self._marker is not None:
@@ -115,14 +115,14 @@ class MpsStreams(HostStreams):
             return self._marker is None
 
     def _drain(self) -> None:
-        """Wait for all that is in the queue. torch's own way to do that holds the interpreter: it is last."""
+        """Wait for the whole queue. torch's own function holds the GIL, so it comes last."""
         import torch
 
         _signals(Recording(timing=False), _PATIENCE_S)
         torch._C._mps_deviceSynchronize()
 
     def _arrives(self, recording: Recording) -> bool:
-        """Wait for a signal; false where there is none though all work is done."""
+        """Wait for a signal; return false if there is none though all work is done."""
         if _signals(recording, _PATIENCE_S):
             return True
         self._drain()
@@ -130,7 +130,7 @@ class MpsStreams(HostStreams):
 
     # ------------------------------------------------------------------- events
     def _record(self, event: EventState, state: StreamState) -> None:
-        """Let the event complete when all work now in the queue has."""
+        """Make the event complete when all work now in the queue has."""
         if event.timing:
             self._lay_anchor()
         super()._record(event, state)
@@ -158,20 +158,20 @@ class MpsStreams(HostStreams):
         return on_host if first is None or last is None else last - first
 
     def _lay_anchor(self) -> None:
-        """Record what all times are measured from; where that fails the host's clock tells them."""
+        """Record the origin of all times; if that fails, the host's clock is used."""
         with self._metal_lock:
             if self._anchored:
                 return
-            self._anchored = True  # also where it fails: to find out takes as long as the patience lasts
+            self._anchored = True  # even if it fails: a retry takes as long as the timeout
             anchor = Recording(timing=True)
             if self._arrives(anchor):
-                # Returns when its time has been noted, by refusing: it is not after itself.
+                # It raises after the time has been recorded: an event is not later than itself.
                 with contextlib.suppress(RuntimeError):
                     anchor.since(anchor)
                 self._anchor = anchor
 
     def _keep(self, recording: Recording) -> None:
-        """Hold on to a timed event, whatever becomes of the program's, until its time has been noted."""
+        """Keep a timed event alive until its time has been recorded, even if the program drops its own event."""
         noted = recording.moment - _NOTED_NS
         with self._lock:
             self._timed.append(recording)
@@ -183,7 +183,7 @@ class MpsStreams(HostStreams):
         with self._metal_lock:
             if not recording.asked and self._anchor is not None:
                 recording.asked = True
-                # It waits for the whole queue with the interpreter held: there is to be nothing to wait for.
+                # since() waits for the whole queue while holding the GIL, so make sure that the queue is empty.
                 self._drain()
                 with contextlib.suppress(RuntimeError):
                     recording.milliseconds = recording.since(self._anchor)
@@ -191,7 +191,7 @@ class MpsStreams(HostStreams):
 
 
 def _signals(recording: Recording, patience: float) -> bool:
-    """Return whether a signal arrives before the patience is at an end."""
+    """Return whether a signal arrives within ``patience`` seconds."""
     last, pause = time.monotonic() + patience, _SHORTEST_S
     while not recording.signalled():
         if time.monotonic() > last:

@@ -1,4 +1,4 @@
-"""CUDA graphs where the kernels are PyTorch's own: calls are recorded above the kernels, and made again.
+"""CUDA graphs if the kernels are PyTorch's own: calls are recorded above the kernels, and repeated.
 
-For the drivers whose devices torch knows (``cpu``, ``mps``). The compiled device of ``virtual`` records by itself.
+For drivers whose devices torch knows (``cpu``, ``mps``). The compiled device of ``virtual`` records by itself.
 """

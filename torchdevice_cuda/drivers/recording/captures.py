@@ -1,7 +1,7 @@
-"""Captures of graphs that are underway: which streams take part, and what may not be done meanwhile.
+"""Graph captures that are underway: the streams that take part, and the calls that are refused meanwhile.
 
-The rules are CUDA's, as the compiled device has them (``csrc/core/runtime/captures.h``). Nothing here computes, and
-nothing needs torch: streams are made in the middle of ``import torch``.
+The rules are CUDA's, as in the compiled device (``csrc/core/runtime/captures.h``). Nothing here computes or needs
+torch: streams are created during ``import torch``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ CAPTURED_EVENT, WRONG_THREAD = 907, 908
 
 
 class Captures:
-    """The captures of a driver's streams. Without one, every call costs a look at :attr:`underway`."""
+    """The captures of a driver's streams. Without one, every call costs a check of :attr:`underway`."""
 
     def __init__(self) -> None:
         self.underway: list[Capture] = []
-        #: captures that ended on other threads than they began on: each leaves its own at the next occasion
+        #: captures that ended on another thread than they began on: their own thread leaves them later
         self.left: list[Capture] = []
         self._lock = threading.Lock()
 
@@ -31,7 +31,7 @@ class Captures:
         return next((capture for capture in self.underway if capture.takes(stream)), None)
 
     def begin(self, capture: Capture) -> None:
-        """Record what the capture's first stream is given from now on."""
+        """Record the work of the capture's first stream from now on."""
         with self._lock:
             taken = self.of(capture.origin) is not None
             if not taken:
@@ -50,20 +50,20 @@ class Captures:
         return cuda_error(UNJOINED) if capture.unjoined() else None
 
     def leave(self, capture: Capture) -> None:
-        """Have nobody watch the operators of a capture's thread any more: another thread cannot do that."""
+        """Stop observing the operators of a capture's thread; only that thread itself can do it."""
         if capture.thread == threading.get_ident():
             capture.leave()
         else:
             self.left.append(capture)
 
     def tidy(self) -> None:
-        """Leave what has ended elsewhere."""
+        """Leave the captures of this thread that ended on another one."""
         for capture in [capture for capture in self.left if capture.thread == threading.get_ident()]:
             self.left.remove(capture)
             capture.leave()
 
     def stream_here(self, device: int) -> int:
-        """Return the stream of a thread that has chosen none: where it computes for a capture, that of the capture."""
+        """Return the stream of a thread that has chosen none: the capture's, if the thread computes for a capture."""
         for capture in self.underway:
             if capture.origin.device == device and capture.thread != threading.get_ident() and capture.is_handed_on():
                 return capture.origin.stream_id
@@ -78,18 +78,18 @@ class Captures:
             raise cuda_error(UNSUPPORTED)
 
     def refuse_waiting_for(self, stream: StreamState) -> None:
-        """Waiting for a stream, or asking whether it is done."""
+        """Refuse to wait for a stream, or to query it."""
         capture = self.of(stream)
         if capture is not None:
             raise cuda_error(INVALIDATED) if capture.broken else capture.fail(UNSUPPORTED)
         self._refuse(Capture.minds_this_thread)
 
     def refuse_waiting_for_device(self, device: int) -> None:
-        """Waiting for all of a device's streams."""
+        """Refuse to wait for all streams of a device."""
         self._refuse(lambda capture: capture.origin.device == device)
 
     def refuse_asking(self, event: EventState) -> None:
-        """Waiting for an event, or asking whether it is done."""
+        """Refuse to wait for an event, or to query it."""
         capture = None if event.captured is None else event.captured[0]
         if capture is not None:
             raise cuda_error(INVALID_VALUE) if capture.ended else capture.fail(CAPTURED_EVENT)
@@ -97,7 +97,7 @@ class Captures:
 
     # -------------------------------------------------------------------- events
     def record(self, event: EventState, stream: StreamState) -> bool:
-        """Note where in a capture an event is; false where its stream takes part in none."""
+        """Record the position of an event in a capture; return false if its stream takes part in none."""
         capture = self.of(stream)
         event.captured = None
         if capture is None:
@@ -108,7 +108,7 @@ class Captures:
         return True
 
     def wait(self, event: EventState, stream: StreamState) -> bool:
-        """Have a stream take part in the event's capture; false where neither is in one."""
+        """Make a stream take part in the event's capture; return false if neither is in one."""
         ours, (theirs, clock) = self.of(stream), event.captured or (None, {})
         if any(capture is not None and capture.broken for capture in (ours, theirs)):
             raise cuda_error(INVALIDATED)

@@ -1,8 +1,8 @@
-"""Random numbers of a capture: what a replay draws, and from where.
+"""Random numbers of a capture: what a replay draws, and from which state.
 
-A generator is drawn from on as it stands when a graph is replayed. What the program itself does to a generator's state
-in a capture is seen by looking at it before and after each draw: a checkpoint that sets it back draws the same
-numbers again, and does so in every replay.
+A replay draws from a generator's current state. Changes of a generator's state by the program during a capture are
+detected by comparing it before and after each draw: a checkpoint that restores a state draws the same numbers again,
+and does so in every replay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .nodes import Node
 
 @dataclasses.dataclass
 class _Place:
-    """A place in the order of draws, and the generator's state there in the last replay."""
+    """A position in the order of draws, and the generator's state there in the last replay."""
 
     generator: torch.Generator
     wanted: bool = False
@@ -35,7 +35,7 @@ class _Place:
 
 
 class _Followed:
-    """One generator in one capture."""
+    """The state of one generator in one capture."""
 
     def __init__(self, generator: torch.Generator, add: Callable[[Node], None]) -> None:
         self.generator, self._add = generator, add
@@ -51,7 +51,7 @@ class _Followed:
             self._add(Node("", place.mark))
 
     def before(self) -> None:
-        """Check, before the generator is drawn from, whether its state was changed."""
+        """Check, before a draw, whether the generator's state was changed."""
         state = self.generator.get_state()
         content = _content(state)
         if content == self._last:
@@ -66,7 +66,7 @@ class _Followed:
         self._last = content
 
     def after(self) -> None:
-        """Note the state after a draw."""
+        """Record the state after a draw."""
         self._is_drawn_from = True
         self._last = _content(self.generator.get_state())
         self._note(self._last)
@@ -77,7 +77,7 @@ class _Followed:
         self._note(self._last)
 
     def end(self) -> None:
-        """Restore the state before the capture, apart from the host's draws; a replay sets the last set state again."""
+        """Restore the state before the capture, apart from the host's draws; a replay repeats the last change."""
         if self._is_drawn_from:
             self.before()
             self.generator.set_state(self.begin)
@@ -94,14 +94,14 @@ def _content(state: torch.Tensor) -> bytes:
 
 
 class Draws:
-    """The generators that a capture knows."""
+    """The generators that a capture tracks."""
 
     def __init__(self, generators: Iterable[torch.Generator], add: Callable[[Node], None]) -> None:
         self._followed = {_name(generator): _Followed(generator, add) for generator in generators}
         self._add = add
 
     def knows(self, generator: torch.Generator) -> bool:
-        """Return whether its draws are the graph's."""
+        """Return whether its draws belong to the graph."""
         return _name(generator) in self._followed
 
     def of(self, generator: torch.Generator) -> _Followed:

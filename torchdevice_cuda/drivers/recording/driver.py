@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 class RecordingDriver(Driver):
-    """A driver whose kernels are PyTorch's: what reaches them is recorded before."""
+    """A driver whose kernels are PyTorch's: calls are recorded before they reach the kernels."""
 
     if TYPE_CHECKING:
 
         @property
         def streams(self) -> CapturingStreams:
-            """Streams that know of captures."""
+            """Return streams that support captures."""
 
     @property
     def can_capture(self) -> bool:
         return True
 
     def graph(self) -> NativeGraph | None:
-        from .graph import RecordedGraph  # which needs all of torch
+        from .graph import RecordedGraph  # needs all of torch
 
         return RecordedGraph(self, self.streams.captures)
 

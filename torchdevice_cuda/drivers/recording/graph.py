@@ -1,4 +1,4 @@
-"""A graph: calls that were recorded once and are made again many times, into the same memory."""
+"""Graphs: calls that are recorded once and repeated many times, into the same memory."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _IN_CAPTURE = (
     "{} during CUDA graph capture. If you need this call to be captured, please file an issue. Current "
     "cudaStreamCaptureStatus: cudaStreamCaptureStatus{}"
 )
-#: The parts of a call that are done before it is recorded: autograd's and autocast's.
+#: Dispatch keys that have run before a call is recorded: those of autocast.
 _DONE = [name for name in ("AutocastCPU", "AutocastCUDA", "AutocastMPS") if hasattr(torch._C.DispatchKey, name)]
 
 
 def refuse_in_capture(capture: Capture | None, what: str) -> None:
-    """Raise what CUDA says of a function that has no meaning in a capture; it goes on."""
+    """Raise CUDA's error for a function that is not allowed during capture; the capture continues."""
     if capture is not None:
         raise RuntimeError(_IN_CAPTURE.format(what, "Invalidated" if capture.broken else "Active"))
 
@@ -44,7 +44,7 @@ def refuse_seeding(capture: Capture | None, generator: torch.Generator, seed: in
 
 
 class RecordedGraph:
-    """The graph of a driver whose kernels are PyTorch's; the same to the program as one of the compiled device."""
+    """The graph of a driver whose kernels are PyTorch's; it has the interface of the compiled device's graph."""
 
     def __init__(self, driver: Driver, captures: Captures) -> None:
         self._driver, self._captures = driver, captures
@@ -62,24 +62,24 @@ class RecordedGraph:
             refuse_in_capture(self._captures.of(self._stream()), what)
 
     def register_generator(self, generator: torch.Generator) -> None:
-        """Count a generator's draws as the graph's."""
+        """Add a generator whose draws belong to the graph."""
         self._refuse_in_capture("Cannot register the state during capturing stage.")
         self._generators.append(generator)
 
     def begin(self, pool_a: int, pool_b: int, mode: int) -> None:
-        """Record what the current stream is given. The pool is a name: the graph holds its memory itself."""
+        """Record the work of the current stream. The pool is only a name: the graph itself holds its memory."""
         self._refuse_in_capture("Cannot register the state during capturing stage.")
         capture = Capture(self._stream(), mode)
         known = [*self._driver.generators(), *self._generators]
         if Trait.CPU_TENSORS in self._driver.traits:
-            known.append(torch.default_generator)  # what is given no generator draws from it
+            known.append(torch.default_generator)  # calls without a generator draw from it
         recording = Recording(self._driver, capture, known)
         self._captures.begin(capture)
         self._recording, self.capturing = recording, True
         recording.recorder.enter()
 
     def end(self) -> None:
-        """Stop recording; raises what went wrong, and has stopped then, too."""
+        """Stop recording; raise the capture's error, if any, after it has stopped."""
         recording = self._recording
         assert recording is not None
         capture = recording.capture
@@ -93,7 +93,7 @@ class RecordedGraph:
         self._nodes = recording.nodes
 
     def replay(self) -> None:
-        """Make the calls again."""
+        """Repeat the calls."""
         self._refuse_in_capture("Cannot prepare for replay during capturing stage.")
         with (
             torch._C._DisableTorchDispatch(),
@@ -104,7 +104,7 @@ class RecordedGraph:
                 node.run()
 
     def reset(self) -> None:
-        """Forget them, and let go of their memory."""
+        """Drop the calls and release their memory."""
         if self._recording is None:
             self._nodes = []
 

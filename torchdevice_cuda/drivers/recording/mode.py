@@ -1,6 +1,6 @@
-"""The dispatch mode that sees what the capturing thread computes.
+"""The dispatch mode that observes the operators of the capturing thread.
 
-It is entered when a capture begins and left when it ends. Autograd hands it on to the threads of a backward pass.
+It is entered when a capture begins and left when it ends. Autograd passes it on to the threads of a backward pass.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Recording(Protocol):
-    """A capture that is underway, as far as its calls see it."""
+    """A capture that is underway, as its calls see it."""
 
     def stream(self) -> StreamState | None:
         """Return the calling thread's stream, if it takes part."""
@@ -32,11 +32,11 @@ class Recording(Protocol):
     def foreign(
         self, name: str, make: Callable[..., Any], args: tuple[Any, ...], written: Sequence[torch.Tensor]
     ) -> Any:
-        """Call a function that is no operator, and record it as one call."""
+        """Call a function that is not an operator, and record it as one call."""
 
 
 class _Here(threading.local):
-    """The activity of the calling thread."""
+    """The recording state of the calling thread."""
 
     carrying = False
     foreign = False
@@ -48,7 +48,7 @@ _here = _Here()
 
 @contextlib.contextmanager
 def carrying() -> Iterator[None]:
-    """Meanwhile the thread's copies between the GPU and the host are ours, not the program's: they are recorded."""
+    """Mark copies of this thread between GPU and host as torchdevice_cuda's, not the program's: they are recorded."""
     before, _here.carrying = _here.carrying, True
     try:
         yield
@@ -58,7 +58,7 @@ def carrying() -> Iterator[None]:
 
 @contextlib.contextmanager
 def one_call() -> Iterator[None]:
-    """Meanwhile what the thread does is part of one call, which is recorded as a whole."""
+    """Treat what this thread does as part of one call, which is recorded as a whole."""
     _here.foreign = True
     try:
         with torch._C._DisableTorchDispatch():
@@ -68,12 +68,12 @@ def one_call() -> Iterator[None]:
 
 
 def is_carrying() -> bool:
-    """Return whether that is so."""
+    """Return whether the thread is inside ``carrying()``."""
     return _here.carrying
 
 
 class Recorder(TorchDispatchMode):
-    """Sees every operator that the thread calls."""
+    """Observes every operator that the thread calls."""
 
     def __init__(self, recording: Recording) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -81,7 +81,7 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Operator, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if types and any(kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ for kind in types):
-            return NotImplemented  # it takes its operators apart itself, and those are recorded
+            return NotImplemented  # the class decomposes its operators itself, and those are recorded
         before, _here.recorder = _here.recorder, self
         try:
             return self.recording.call(func, args, kwargs or {})
@@ -89,18 +89,18 @@ class Recorder(TorchDispatchMode):
             _here.recorder = before
 
     def enter(self) -> None:
-        """Have the calling thread's operators come here.
+        """Observe the calling thread's operators.
 
-        Past ``__enter__``: that tells dynamo, for all threads, to compile nothing. Compiled code is recorded, too.
+        This bypasses ``__enter__``, which stops dynamo from compiling in all threads. Compiled code is recorded, too.
         """
         torch._C._push_on_torch_dispatch_stack(self)
 
     def is_here(self) -> bool:
-        """Return whether the calling thread has it entered."""
+        """Return whether the calling thread has entered it."""
         return _here.recorder is self or any(mode is self for mode in modes())
 
     def leave(self) -> None:
-        """Take it from the calling thread, whatever modes were entered after it."""
+        """Remove it from the calling thread, whatever modes were entered after it."""
         above = []
         while torch._C._len_torch_dispatch_stack():
             mode = torch._C._pop_torch_dispatch_stack(None)
@@ -117,7 +117,7 @@ def modes() -> list[Any]:
 
 
 def recording_here() -> Recording | None:
-    """Return the capture that what the calling thread does is part of, if it is of one."""
+    """Return the capture that the calling thread's work belongs to, if any."""
     for mode in [] if _here.foreign else reversed(modes()):
         if isinstance(mode, Recorder) and mode.recording.stream() is not None:
             return mode.recording
@@ -134,16 +134,16 @@ def uncapturable(what: str) -> Exception:
 
 
 def refuse_unseen(what: str) -> None:
-    """Raise where work that does not go through operators would be missing in a graph that is captured."""
+    """Raise if work that does not go through operators would be missing in a graph that is being captured."""
     if torch._C._len_torch_dispatch_stack() and recording_here() is not None:
         raise uncapturable(what)
 
 
 def is_recorded() -> bool:
-    """Return whether what the calling thread computes goes into a graph."""
+    """Return whether the calling thread's work is recorded into a graph."""
     return any(isinstance(mode, Recorder) for mode in modes())
 
 
 def only_recorded() -> bool:
-    """Return whether nobody but captures of ours looks at what the calling thread computes."""
+    """Return whether only captures observe the calling thread's work."""
     return all(isinstance(mode, Recorder) for mode in modes())

@@ -1,4 +1,4 @@
-"""One step of a graph: a call that is made again with what is in its memory then."""
+"""One step of a graph: a call that is repeated with the current contents of its memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Node:
 
 
 def held(value: Any, keep: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """Return an argument as a graph keeps it: its tensors lie where they lie now, whatever becomes of the program's."""
+    """Return an argument as a graph stores it: its tensors keep their memory, even if the program drops its own."""
     if isinstance(value, torch.Tensor):
         return keep(value)
     if isinstance(value, (list, tuple)):
@@ -34,7 +34,7 @@ def alias(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def writable(tensor: torch.Tensor) -> torch.Tensor:
-    """Return all elements of a tensor with separate addresses: elements of an expanded one share some."""
+    """Return the elements of a tensor with separate addresses: elements of an expanded tensor share some."""
     strides = tensor.stride() if tensor.layout is torch.strided else ()
     if 0 not in strides or not tensor.numel():
         return tensor
@@ -50,9 +50,9 @@ def calling(
     places: list[tuple[int, torch.Tensor]],
     writing: Callable[..., Any] | None,
 ) -> Callable[[], object]:
-    """Return a call whose results go where they went the first time: ``places`` says which of them, and where to.
+    """Return a call whose results go to the memory of the first call: ``places`` has their positions and tensors.
 
-    ``writing`` does the same into memory that it is given as ``out``.
+    ``writing`` computes into memory that is passed as ``out``.
     """
     if not places:
         return lambda: call(*args, **kwargs)
@@ -69,7 +69,7 @@ def calling(
 
 
 def flat(value: Any) -> Iterator[Any]:
-    """Return the results of a call, one by one."""
+    """Yield the results of a call, one by one."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from flat(item)

@@ -14,15 +14,15 @@ from ... import contract
 if TYPE_CHECKING:
     from torch._ops import OpOverload
 
-    #: An operator as the dispatcher knows it.
+    #: An operator of the dispatcher.
     Operator: TypeAlias = OpOverload[..., Any]
 
-#: Operators that hand out memory and leave in it what was there: nothing of them is to be done again.
+#: Operators that allocate memory without initializing it: they are not repeated.
 _MAKING_ROOM = frozenset(
     "empty empty_like empty_permuted empty_strided new_empty new_empty_strided _efficientzerotensor".split()
 )
-#: What operators write without their schema saying so: the batch norms of before torch 2.0, and those of several
-#: processes.
+#: Arguments that operators write although their schema does not say so: batch norms from before torch 2.0, and those of
+#: several processes.
 _WRITTEN_UNSAID = frozenset({"running_mean", "running_var"})
 
 
@@ -33,21 +33,21 @@ class Facts:
     name: str
     #: the names of all arguments, in order
     names: tuple[str, ...]
-    #: the places of those that are written to
+    #: positions of arguments that are written
     written: tuple[int, ...]
-    #: where a generator may stand, ``None`` if it takes none
+    #: position of a generator, ``None`` if it takes none
     generator: int | None
     #: whether it draws random numbers
     draws: bool
-    #: whether its result, or the shape of that, depends on elements, so that the host would have to wait for them
+    #: whether its result, or the result's shape, depends on elements, so that the host would wait for them
     waits: bool
-    #: whether some indices are masks decides that
+    #: whether that depends on masks among its indices
     indexes: bool
-    #: whether it changes what a tensor is, not what is in it
+    #: whether it changes a tensor's metadata, not its elements
     changes_view: bool
-    #: whether it only hands out memory
+    #: whether it only allocates memory
     makes_room: bool
-    #: whether it copies what it is given, wherever that is
+    #: whether it copies its arguments from any device
     copies: bool
 
     @classmethod
@@ -86,7 +86,7 @@ class Facts:
         return [t for place in self.written for t in tensors(self.argument(place, args, kwargs))]
 
     def in_order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a blocking copy: later nodes of a graph find it done."""
+        """Return the arguments of a blocking copy: it is done before later nodes of a graph run."""
         place = self.names.index("non_blocking") if "non_blocking" in self.names else None
         if place is None:
             return args, kwargs
@@ -95,7 +95,7 @@ class Facts:
         return args, {**kwargs, "non_blocking": False} if "non_blocking" in kwargs else kwargs
 
     def generator_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Generator | None:
-        """Return the generator that a call is given."""
+        """Return the generator argument of a call."""
         return None if self.generator is None else self.argument(self.generator, args, kwargs)
 
     def waits_in(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -104,7 +104,7 @@ class Facts:
             return args[0] is not args[1] and args[0].shape == args[1].shape
         if self.indexes:
             masks = [tensor.dtype in MASKS for tensor in tensors(args[1])]
-            # One number for all elements that masks choose is written without counting them.
+            # A single value for all elements that masks select is written without counting them.
             number = len(args) > 2 and args[2].dim() == 0
             return any(masks) and not (all(masks) and number and not (len(args) > 3 and args[3]))
         if self.name.startswith("aten::repeat_interleave."):
@@ -112,10 +112,10 @@ class Facts:
         return self.waits
 
 
-#: The types of indices that choose elements by being true.
+#: dtypes of indices that are masks.
 MASKS = (torch.bool, torch.uint8)
 _COPYING = frozenset({"_to_copy", "copy_", "_copy_from", "_copy_from_and_resize"})
-#: What it is made of waits: it reads the errors of others on the host.
+#: Its parts wait: it reads error codes of other operators on the host.
 _CHECKING_ERRORS = "_linalg_check_errors"
 
 
@@ -126,7 +126,7 @@ def _read_rows() -> dict[str, dict[str, Any]]:
 
 @functools.cache
 def writing(op: Operator, key: str) -> Operator | None:
-    """Return the overload that computes the same into memory it is given, if the device has a kernel for it."""
+    """Return the overload that computes into given memory (``out``), if the device has a kernel for it."""
     wanted = [(argument.name, str(argument.type)) for argument in op._schema.arguments]
     if len(op._schema.returns) != 1 or str(op._schema.returns[0].type) != "Tensor":
         return None
@@ -140,7 +140,7 @@ def writing(op: Operator, key: str) -> Operator | None:
 
 
 def tensors(value: Any) -> Iterator[torch.Tensor]:
-    """Return the tensors in an argument or a result."""
+    """Yield the tensors in an argument or a result."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Capture: each call is made, and recorded to be made again."""
+"""Captures: each call runs, and is recorded to be repeated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class _Call:
-    """One call that is being made."""
+    """A call that is running."""
 
     name: str
     make: Callable[..., Any]
@@ -36,9 +36,9 @@ class _Call:
     written: Sequence[torch.Tensor]
 
     def made(self) -> Any:
-        """Make it. Nobody looks at elements on a GPU while a graph is captured: indices may be none yet.
+        """Run the call. While a graph is captured a GPU reads no elements, so indices may not be valid yet.
 
-        Where it fails it is made with zeros for whole numbers; what comes of it is not to be seen.
+        If the call fails, run it with zeros for integers; its result is never seen.
         """
         try:
             return self.make(*self.args, **self.kwargs)
@@ -59,24 +59,24 @@ class _Call:
         return torch.zeros_like(tensor) if self._is_index(tensor) else tensor
 
     def new(self, results: list[Any]) -> list[tuple[int, torch.Tensor]]:
-        """Return the results in memory that was not there before, and their places."""
+        """Return the results in newly allocated memory, and their positions."""
         before = {memory_of(tensor)._cdata for tensor in self.given}
         found = [(place, value) for place, value in enumerate(results) if isinstance(value, torch.Tensor)]
         return [(place, value) for place, value in found if memory_of(value)._cdata not in before]
 
 
 class Recording:
-    """A capture that is underway, with what it has recorded."""
+    """A capture that is underway, and what it has recorded."""
 
     def __init__(self, driver: Driver, capture: Capture, generators: list[torch.Generator]) -> None:
         self.capture = capture
         self.nodes: list[Node] = []
         self._journal = Journal()
-        #: the tensors that the nodes hold, by the places of the nodes
+        #: the tensors that the nodes hold, by the nodes' positions
         self._used: list[tuple[int, torch.Tensor]] = []
         self._streams = driver.streams
         self._real = driver.device_type
-        #: whether nothing tells the GPU's memory from the host's
+        #: whether GPU memory and host memory cannot be told apart
         self._shared = Trait.CPU_TENSORS in driver.traits
         self._default_generator = torch.default_generator if self._shared else driver.generators()[0]
         self._draws = Draws(generators, self.nodes.append)
@@ -87,7 +87,7 @@ class Recording:
         capture.leave, capture.is_handed_on = self.recorder.leave, self.recorder.is_here
 
     def add(self, name: str, work: Callable[[], object]) -> None:
-        """Something that is no operator: it is done when the graph is replayed."""
+        """Add work that is not an operator: it runs when the graph is replayed."""
         self.capture.count(self.capture.origin)
         self.nodes.append(Node(name, work))
 
@@ -107,7 +107,7 @@ class Recording:
 
     # ------------------------------------------------------------------ operators
     def call(self, op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make a call, and write it down if it is the capture's."""
+        """Run a call, and record it if it belongs to the capture."""
         stream = self.stream()
         given = [*tensors(args), *tensors(tuple(kwargs.values()))]
         if stream is None or not self._concerns(given, kwargs):
@@ -124,7 +124,7 @@ class Recording:
         args, kwargs = facts.in_order(args, kwargs)
         generator = (facts.generator_of(args, kwargs) or self._default_generator) if facts.draws else None
         if self._shared and not given and generator is self._default_generator:
-            made = op(*args, **kwargs)  # nobody named a device: the host draws, once and for all
+            made = op(*args, **kwargs)  # no device was named: the host draws, once for all replays
             self._draws.of(generator).skip()
             self._journal.note_value(made)
             return made
@@ -139,13 +139,13 @@ class Recording:
         return asked.type == self._real if isinstance(asked, torch.device) else self._shared and not given
 
     def _is_hosts(self, tensor: torch.Tensor) -> bool:
-        """Return whether memory is the host's: the CPU's beside a GPU, pinned memory where they are the same."""
+        """Return whether memory is the host's: the CPU's beside a GPU, or pinned memory if both are the same."""
         return tensor.is_pinned() if self._shared else tensor.device.type == "cpu"
 
     def _recorded(
         self, call: _Call, facts: Facts | None, generator: torch.Generator | None, stream: StreamState
     ) -> Any:
-        """Make a call, and write it down if there is something to be done again."""
+        """Run a call, and record it if there is something to repeat."""
         journal, draws = self._journal, None if generator is None else self._draws.of(generator)
         for tensor in call.written:
             journal.keep(tensor)
@@ -165,7 +165,7 @@ class Recording:
         for tensor in () if is_value else call.written:
             journal.spoil(tensor)
         if call.name == "aten::lift_fresh":
-            journal.note_value(call.args[0])  # data of the program's
+            journal.note_value(call.args[0])  # data of the program
         if (new or call.written) and not (facts is not None and facts.makes_room):
             places = [(place, self._alias(tensor)) for place, tensor in new]
             kept = {name: held(value, self._kept) for name, value in call.kwargs.items()}
@@ -181,7 +181,7 @@ class Recording:
     def foreign(
         self, name: str, make: Callable[..., Any], args: tuple[Any, ...], written: Sequence[torch.Tensor]
     ) -> Any:
-        """Make a call of somebody else's code, which may draw random numbers, and write it down as one."""
+        """Run a call of other code, which may draw random numbers, and record it as one call."""
         stream = self.stream()
         if stream is None:
             return make(*args)
@@ -192,7 +192,7 @@ class Recording:
             return self._recorded(call, None, self._default_generator, stream)
 
     def _kept(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor as the graph keeps it: numbers of the host's by value, all other memory where it lies."""
+        """Return a tensor as the graph stores it: host values by copy, other memory by reference."""
         hosts = not self._shared and not is_carrying() and tensor.device.type == "cpu" and not tensor.is_pinned()
         return tensor.clone() if hosts else self._alias(tensor)
 
@@ -204,13 +204,13 @@ class Recording:
 
 
 _SET = torch._C.TensorBase.set_
-#: How much larger than a request reused memory may be.
+#: Factor by which reused memory may be larger than a request.
 _SLACK = 2
 
 
 @dataclasses.dataclass
 class _Life:
-    """Memory that the graph made, and who of the graph's own tensors lies in it."""
+    """Memory that the graph allocated, and the graph's own tensors in it."""
 
     storage: torch.UntypedStorage
     first: int
@@ -218,7 +218,7 @@ class _Life:
     tensors: list[torch.Tensor] = dataclasses.field(default_factory=list)
 
     def is_held_by_others(self) -> bool:
-        """Return whether more than our tensors and the given object hold it."""
+        """Return whether others than the graph's tensors and the given object hold it."""
         count: int = torch._C._storage_Use_Count(self.storage._cdata)
         return count > len(self.tensors) + 1
 
@@ -227,14 +227,14 @@ class _Life:
         return not any(tensor.is_conj() or tensor.is_neg() or tensor.is_quantized for tensor in self.tensors)
 
     def move(self, storage: torch.UntypedStorage) -> None:
-        """Lie elsewhere."""
+        """Move its tensors to another storage."""
         for tensor in self.tensors:
             _SET(tensor, storage, tensor.storage_offset(), tensor.size(), tensor.stride())
         self.storage = storage
 
 
 def _lives(own: Iterable[torch.UntypedStorage], used: list[tuple[int, torch.Tensor]]) -> list[_Life]:
-    """Return the lives of memory that was made in the capture, in the order in which they begin."""
+    """Return the lifetimes of memory that the capture allocated, in the order in which they begin."""
     found = {storage._cdata: _Life(storage, len(used), -1) for storage in own}
     for place, tensor in used:
         life = found.get(tensor.untyped_storage()._cdata)
@@ -245,11 +245,11 @@ def _lives(own: Iterable[torch.UntypedStorage], used: list[tuple[int, torch.Tens
 
 
 def share(own: Iterable[torch.UntypedStorage], used: list[tuple[int, torch.Tensor]]) -> None:
-    """Have results that do not live at the same time, and that nobody but the graph has, share memory.
+    """Let results that do not live at the same time, and that only the graph holds, share memory.
 
-    A capture keeps all that was computed, so that everything has a place of its own. When it has ended it shows what
-    the program still holds; the rest lives from the call that makes it to the last that reads it, as it would without
-    a graph. ``used``: the tensors of the graph's calls, by the places of the calls.
+    A capture keeps all results, so each has its own memory. When the capture has ended, it is known which ones the
+    program still holds; the others live from the call that creates them to the last call that reads them, as without a
+    graph. ``used``: the tensors of the graph's calls, by the calls' positions.
     """
     living: list[_Life] = []
     free: list[torch.UntypedStorage] = []

@@ -1,4 +1,4 @@
-"""CUDA's refusals during capture, as far as the called operators show them."""
+"""CUDA's refusals during capture, as far as the called operators reveal them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Refusals:
         self._accelerates = accelerates
 
     def check(self, facts: Facts, given: list[torch.Tensor], args: Arguments, kwargs: Keywords) -> None:
-        """Raise what CUDA raises where the host would have to wait for the GPU, or its memory may not stay."""
+        """Raise CUDA's error if the host would wait for the GPU, or if its memory may not stay valid."""
         if facts.name.startswith(COLLECTIVES):
             raise uncapturable(f"the collective {facts.name}")
         known = self._shared and all(map(self._journal.is_value, given))
@@ -78,12 +78,12 @@ class Refusals:
 
 
 def _waits(args: Arguments, kwargs: Keywords) -> bool:
-    """Return whether ``copy_(self, src, non_blocking)`` is to wait."""
+    """Return whether ``copy_(self, src, non_blocking)`` is blocking."""
     return not (args[2] if len(args) > 2 else kwargs.get("non_blocking"))
 
 
 def check_layout(name: str, found: list[torch.Tensor]) -> None:
-    """Raise for tensors whose memory a graph cannot find again."""
+    """Raise for tensors whose memory a graph cannot store."""
     for tensor in found:
         if tensor.layout is not torch.strided:
             raise not_supported(

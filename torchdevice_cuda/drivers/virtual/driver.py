@@ -1,4 +1,4 @@
-"""The ``virtual`` driver: real cuda-typed tensors in host memory, computed by the CPU's kernels."""
+"""The ``virtual`` driver: real cuda-typed tensors in host memory, computed by CPU kernels."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from ...settings import Settings
 
-#: Whose random numbers are drawn where no GPU was chosen. Large draws are divided among multiprocessors and their
-#: threads, so the numbers depend on them; these are not the processor's: a seed gives the same on every machine.
+#: The GPU whose random numbers are drawn if none was chosen. Large draws are divided among multiprocessors and their
+#: threads, so the numbers depend on them. They do not depend on the processor: a seed gives the same numbers on every
+#: machine.
 _DRAWS_AS = "h200"
 
 
@@ -35,13 +36,13 @@ def _register_cuda_operators() -> torch.library.Library:
     from ..cuda_operators import register
 
     with warnings.catch_warnings():
-        # A CUDA build of torch has kernels for real GPUs, which are to be overridden.
+        # A CUDA build of torch has kernels for real GPUs, which must be overridden.
         warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel")
         return register("CUDA", lambda name: True)
 
 
 class VirtualDriver(HostDriver):
-    """A GPU in host memory, down to the dispatcher."""
+    """A GPU in host memory, registered with the dispatcher."""
 
     name = "virtual"
     device_type = "cuda"
@@ -51,12 +52,12 @@ class VirtualDriver(HostDriver):
 
     def __init__(self, settings: Settings, reason: str) -> None:
         super().__init__(settings, reason)
-        #: whether there are devices at all; what was hidden when torch was imported stays hidden
+        #: whether there are devices at all; devices hidden when torch was imported stay hidden
         self._installs = self._count > 0
 
     @property
     def native(self) -> Native | None:
-        """Return the compiled device, installed in this process; ``None`` where the program may see none."""
+        """Return the compiled device, installed in this process; ``None`` if the program sees no device."""
         return self._module if self._installs else None
 
     @functools.cached_property
@@ -64,7 +65,7 @@ class VirtualDriver(HostDriver):
         from ...native import build
 
         module: Native = build.load("cuda", build=self.settings.build)
-        # Those that are hidden, too: until the first use a program can change its mind about what it wants to see.
+        # Hidden devices too: until the first use a program can change which ones it sees.
         memory = [self.memory_of_each or machine.share(self._count)] * self.settings.devices if self._installs else []
         install(module, "virtual GPU", memory)
         module.watch_host(machine.groups())
@@ -78,7 +79,7 @@ class VirtualDriver(HostDriver):
             self._module.show_devices(count)
 
     def prepare(self) -> None:
-        """Register the device with torch, tell it which GPU it is, and what this processor is quick at."""
+        """Register the device with torch; set its GPU model, and what this processor is fast at."""
         import torch
 
         from ...native import build, half
@@ -94,7 +95,7 @@ class VirtualDriver(HostDriver):
             _register_cuda_operators()
 
     def describe(self) -> list[tuple[str, str]]:
-        """And where the compiled part is from."""
+        """Add the source of the compiled part."""
         from ...native import build
 
         origin = build.origin("cuda")
@@ -133,7 +134,7 @@ class VirtualDriver(HostDriver):
         self._module.mark_used()
 
     def ask(self) -> None:
-        """Torch's C++ is told, too."""
+        """Record the query in torch's C++, too."""
         super().ask()
         if self._installs and not self.in_bad_fork():
             self._module.mark_used()
@@ -142,37 +143,37 @@ class VirtualDriver(HostDriver):
         return super().in_bad_fork() or ("_module" in self.__dict__ and self._module.in_bad_fork())
 
     def has_context(self, device: int) -> bool:
-        """Return whether something was done on a device, here or in torch's C++."""
+        """Return whether a device was used, here or in torch's C++."""
         return self._module.has_context(device)
 
     def use(self, device: int) -> None:
-        """Something is done on a device that only Python knows of."""
+        """Record work on a device that only Python knows."""
         self._module.mark_context(device)
 
     def register_host_memory(self, address: int, size: int) -> None:
-        """Tell torch, too, which asks the device whether memory is pinned."""
+        """Register memory with torch, too, which queries the device whether memory is pinned."""
         super().register_host_memory(address, size)
         self._module.register_pinned(address, size)
 
     def unregister_host_memory(self, address: int) -> bool:
-        """And tell it the contrary."""
+        """Unregister memory with torch, too."""
         self._module.unregister_pinned(address)
         return super().unregister_host_memory(address)
 
     def current_device(self) -> int:
-        """Return the calling thread's current device, as torch's C++ keeps it."""
+        """Return the calling thread's current device, as stored in torch's C++."""
         return self._module.get_device()
 
     def set_device(self, index: int) -> None:
         self._module.set_device(self.check(index))
 
     def generators(self) -> tuple[torch.Generator, ...]:
-        """Generators with CUDA's state: a seed and an offset."""
+        """Return generators with CUDA's state: a seed and an offset."""
         return tuple(self._module.default_generator(index) for index in range(self._count))
 
 
 def offer(settings: Settings, torch_c: ModuleType) -> Offer:
-    """Offer the driver if the native device loads, compiled first if needed."""
+    """Offer the driver if the native device loads, after compiling it if needed."""
     from ...native import build
 
     try:

@@ -1,4 +1,4 @@
-"""Memory kept by the native device's own allocator: every allocation is in its books."""
+"""Memory of the native device's own allocator, which has statistics of every allocation."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ...native.interface import Native
 from .. import allocation
 from ..memory import COMMON, Memory, OutOfMemoryObserver, PoolId, Recording
 
-#: where torchdevice_cuda itself is
+#: the folder of torchdevice_cuda
 _PACKAGE = str(Path(__file__).parents[2]) + os.sep
-#: how much of the history stacks are kept of, by the names that a program says
+#: which events have stacks, by the program's names
 _KEEPING = {None: 0, "state": 1, "alloc": 2, "all": 3}
-#: what cudaMallocAsync takes from the system at a time
+#: the amount that cudaMallocAsync takes from the system at a time
 _ASYNC_UNIT = 32 << 20
 _ASYNC_BOOKS = {
     "allocated_bytes": "requested_bytes",
@@ -39,13 +39,13 @@ def _as_async(stats: dict[str, Any]) -> dict[str, Any]:
 
 
 def _starts_program(frame: dict[str, Any]) -> bool:
-    """Return whether a frame is of what starts a program for us or for Python, which is on no stack of a script."""
+    """Return whether a frame belongs to the start of a program, which is on no stack of a script."""
     name: str = frame["filename"]
     return name == "<frozen runpy>" or name.endswith(("/runpy.py", "/torchdevice-cuda"))
 
 
 def _drop_starting_frames(snapshot: dict[str, Any]) -> None:
-    """Leave such frames out of a snapshot."""
+    """Remove such frames from a snapshot."""
     blocks = [block for segment in snapshot["segments"] for block in (segment, *segment["blocks"])]
     for entry in (*blocks, *(entry for trace in snapshot["device_traces"] for entry in trace)):
         if entry.get("frames"):
@@ -60,7 +60,7 @@ class NativeMemory(Memory):
     def __init__(self, native: Native, device_count: int) -> None:
         self._native = native
         self._device_count = device_count
-        native.hide_frames(_PACKAGE)  # what stands between the program and the allocator on no GPU
+        native.hide_frames(_PACKAGE)  # no GPU has these frames between the program and the allocator
 
     def _check(self, device: int) -> int:
         if not 0 <= device < self._device_count:
@@ -69,18 +69,18 @@ class NativeMemory(Memory):
 
     # ----------------------------------------------------------------- settings
     def start(self) -> None:
-        """Allocate as the environment says: called when the device is first used."""
+        """Apply the environment's options: called when the device is first used."""
         self._native.set_caching(self.caching and allocation.caches())
         _ = self.settings
 
     def apply(self, settings: allocation.Settings) -> None:
-        """Tell the allocator; the share of memory is what a process begins with."""
+        """Configure the allocator; the memory fraction is that of the start of a process."""
         if self._settings is None and settings.fraction < 1:
             for device in range(self._device_count):
                 self._native.set_fraction(settings.fraction, device)
         super().apply(settings)
         is_async = settings.backend == allocation.ASYNC
-        acting = allocation.Settings() if is_async else settings  # which has no such options
+        acting = allocation.Settings() if is_async else settings  # that allocator has no such options
         self._native.configure(
             {
                 "max_split": acting.max_split,
@@ -98,13 +98,13 @@ class NativeMemory(Memory):
         )
 
     def set_caching(self, on: bool) -> None:
-        """Take memory from the host for each allocation, beside the books, and give it back with it; or do not."""
+        """Enable caching, or allocate from the host each time, without statistics, and free it at once."""
         super().set_caching(on)
         self._native.set_caching(on and allocation.caches())
 
     @property
     def metadata(self) -> str:
-        """Kept beside the allocator, which records it."""
+        """Return the allocator's metadata, which it records."""
         return self._native.get_metadata()
 
     def set_metadata(self, text: str) -> None:
@@ -115,7 +115,7 @@ class NativeMemory(Memory):
         return self.settings.backend == allocation.ASYNC
 
     def _only_native(self, what: str) -> None:
-        """Refuse what cudaMallocAsync cannot, in its words."""
+        """Raise cudaMallocAsync's error for a function that it does not support."""
         if self._is_async:
             raise RuntimeError(
                 f"cudaMallocAsync does not yet support {what}. If you need it, please file an issue describing your "
@@ -141,18 +141,18 @@ class NativeMemory(Memory):
         return self._native.mem_info(device)
 
     def empty_cache(self, pool: PoolId = COMMON) -> None:
-        """Give segments that nothing uses back to the host."""
+        """Return unused segments to the host."""
         self._native.empty_cache(*pool)
 
     def allocate(self, size: int, device: int, stream: int) -> int:
-        """Raw memory."""
+        """Allocate raw memory."""
         return self._native.raw_alloc(size, device, stream)
 
     def release(self, address: int) -> None:
         self._native.raw_delete(address)
 
     def snapshot(self, pool: PoolId | None = None, with_traces: bool = True) -> dict[str, Any]:
-        """Segments, blocks and history."""
+        """Return segments, blocks and history."""
         if self._is_async:
             raise RuntimeError(
                 "Calling snapshot with backend:cudaMallocAsync is not meaningful. (For backend:native, snapshot "
@@ -165,7 +165,7 @@ class NativeMemory(Memory):
         return found
 
     def record_history(self, wanted: Recording) -> None:
-        """Keep a history with the program's stacks."""
+        """Record a history with the program's stacks."""
         self._only_native("recordHistory")
         self._native.record_history(
             wanted.enabled is not None,
@@ -189,7 +189,7 @@ class NativeMemory(Memory):
         self._native.set_fraction(fraction, device)
 
     def host_stats(self) -> dict[str, Any]:
-        """Nested statistics of pinned memory, under CUDA's names."""
+        """Return nested statistics of pinned memory, with CUDA's names."""
         kept = self._native.host_stats()
         return {
             "num_host_alloc": kept["num_host_alloc"],
@@ -209,7 +209,7 @@ class NativeMemory(Memory):
         self._native.host_reset_accumulated_stats()
 
     def empty_host_cache(self) -> None:
-        """Give pinned memory that nothing uses back to the host."""
+        """Return unused pinned memory to the host."""
         self._native.host_empty_cache()
 
     def retain_pool(self, device: int, pool: PoolId) -> None:
@@ -223,21 +223,21 @@ class NativeMemory(Memory):
         return self._native.pool_use_count(device, *pool)
 
     def set_pool_options(self, device: int, pool: PoolId, *, use_on_oom: bool, no_split: bool) -> None:
-        """Have the allocator know it."""
+        """Set the options in the allocator."""
         self._native.pool_use_on_oom(device, *pool, use_on_oom)
         if no_split:
             self._native.pool_no_split(device, *pool)
 
     def enter_pool(self, device: int, pool: PoolId, every_thread: bool = False) -> None:
-        """Send the calling thread's allocations, or everybody's, to a pool."""
+        """Assign allocations of the calling thread, or of all threads, to a pool."""
         self._native.pool_begin(device, *pool, not every_thread)
 
     def leave_pool(self, device: int, pool: PoolId) -> None:
-        """Stop sending allocations to a pool."""
+        """Stop assigning allocations to a pool."""
         self._native.pool_end(device, *pool)
 
     def on_out_of_memory(self, observer: OutOfMemoryObserver) -> None:
-        """Have the native allocator call it."""
+        """Register an observer with the native allocator."""
         self._only_native("attachOutOfMemoryObserver")
         self._native.attach_out_of_memory_observer(observer)
 

@@ -1,4 +1,4 @@
-"""Streams and events kept by the native device, where torch's own C++ (autograd, copies) sees them too."""
+"""Streams and events of the native device, which torch's own C++ (autograd, copies) uses too."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class NativeStreams(Streams):
         self._native.synchronize(self._valid(device))
 
     def watch_synchronization(self, mode: int) -> None:
-        """Let the kernels report synchronization."""
+        """Make the kernels report synchronization."""
         self._native.watch_synchronization(mode)
 
     def is_capturing(self, stream_id: int, device: int) -> bool:
@@ -77,7 +77,7 @@ class NativeStreams(Streams):
         return name
 
     def open_event(self, name: bytes, device: int) -> EventState:
-        """Return another process's event: its moment is in memory that both have, on the clock that both have."""
+        """Return another process's event: its time is in shared memory, on a clock that both processes have."""
         native = self._native.Event.open(name)
         if isinstance(native, int):
             raise cuda_error(native)

@@ -1,4 +1,4 @@
-"""Recurrent layers: ``PackedSequence``, the functions that pack and unpack, the LSTM's kernel, the memory of weights."""
+"""Recurrent layers: ``PackedSequence``, functions that pack and unpack, the LSTM's kernel, the memory of weights."""
 
 from __future__ import annotations
 
