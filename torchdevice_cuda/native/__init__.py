@@ -1,1 +1,1 @@
-"""The host-memory device: C++ sources, and `build` which compiles them for the torch that is installed."""
+"""The device in host memory: C++ sources, and `build`, which compiles them for the installed torch."""

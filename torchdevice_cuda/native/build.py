@@ -1,14 +1,13 @@
-"""Builds the host-memory device for the torch that is installed, once, and finds it again.
+"""Builds the device in host memory for the installed torch, once, and finds it again.
 
     python -m torchdevice_cuda.native.build [--as mps] [--force]
 
-``library(kind)`` gives the path of the core's compiled module, building it if need be, ``libraries(kind)`` those of all
-parts. One that came compiled, in
-``torchdevice-cuda-native``, is taken first (`prebuilt`). What is built is kept in the user's cache under a key of what
-is in it (the sources, torch and its C++ ABI, what the compiler is told, Python's ABI) and of nothing that says where
-anything lies or who compiled it: every clone and every environment with the same torch shares one library, and one that
-was compiled elsewhere is as good, so no compiler is asked anything at a start. Ten processes that need it at once build
-it once: they meet at a file lock. What fails is a BuildError, whatever it is.
+``library(kind)`` returns the path of the core's compiled module, building it if needed, ``libraries(kind)`` those of
+all parts. A precompiled one, of the distribution ``torchdevice-cuda-native``, is preferred (`prebuilt`). Built
+libraries are stored in the user's cache under a key of their contents (the sources, torch and its C++ ABI, compiler
+flags, Python's ABI), which depends neither on paths nor on the compiler. So every clone and every environment with the
+same torch shares one library, one that was compiled elsewhere is as good, and no compiler runs at a start. Processes
+that need it at once build it once: a file lock serializes them. Every failure is a BuildError.
 """
 
 from __future__ import annotations
@@ -58,13 +57,13 @@ __all__ = [
 _log = logging.getLogger("torchdevice_cuda")
 
 _LOCK = "lock"
-# While another process builds, a line says so now and then.
+# While another process builds, print a line now and then.
 _WAITING_S = 15.0
 #: The pattern of library folders.
 FOLDER = re.compile(rf"({'|'.join(KINDS)})-[0-9a-f]{{20}}")
-# Beside a library that was just built and did not load: the digest of it. What built it once would build it again.
+# Stored beside a newly built library that did not load: its digest. The same build would give the same library.
 _HOPELESS = "does-not-load"
-# Why a library is built that is there.
+# The reason for building a library that exists.
 _ASKED = "asked for"
 _HOW = {
     "cuda": "python -m torchdevice_cuda --build",
@@ -74,7 +73,7 @@ _HOW = {
 
 
 def _acquire(path: Path, say: Callable[[str], None]) -> BaseFileLock:
-    """Locks `path`, if need be after whoever has it."""
+    """Lock `path`, after waiting for its holder if necessary."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(path)
@@ -96,7 +95,7 @@ def _acquire(path: Path, say: Callable[[str], None]) -> BaseFileLock:
     return lock
 
 
-#: Entered while a line is said: what would keep it from the user (pytest's capture) stands aside.
+#: Entered while a line is printed: lifts what would hide it from the user (pytest's capture).
 unhidden: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
 
 
@@ -112,7 +111,7 @@ def _terminal(say: Callable[[str], None]) -> TextIO | None:
 
 @contextlib.contextmanager
 def _failing_as_build_errors() -> Iterator[None]:
-    """The disk, the home folder and the packages that a build needs fail in their own ways; callers know one."""
+    """Raise BuildError for all errors of the disk, the home folder and the packages that a build needs."""
     try:
         yield
     except BuildError:
@@ -123,14 +122,14 @@ def _failing_as_build_errors() -> Iterator[None]:
         raise BuildError(
             f"the native device cannot be had: {error}. Where that is its cache, TORCHDEVICE_CACHE_DIR names another."
         ) from error
-    except RuntimeError as error:  # a process that may have no more threads
+    except RuntimeError as error:  # the process may not start another thread
         raise BuildError(f"the native device cannot be built: {error}") from error
     except ImportError as error:
         raise BuildError(f"building the native device needs a package that is not installed: {error}") from error
 
 
 class _Refused(NamedTuple):
-    """A library that does not load: what it is known by, and why."""
+    """A library that does not load: its digest, and the reason."""
 
     digest: str
     why: str
@@ -140,9 +139,9 @@ class Origin(NamedTuple):
     """The origin of a loaded library, and the folder for measurements with it."""
 
     path: Path
-    #: The distribution that it came with; empty where it was compiled here.
+    #: The distribution that contains it; empty if it was compiled here.
     distribution: str
-    #: Why it is not from that distribution, where that is installed.
+    #: Why it is not from that distribution, if that is installed.
     otherwise: str
     notes: Path
 
@@ -156,7 +155,7 @@ def origin(kind: str) -> Origin:
 
 
 def _shipped(kind: str, part: str, place: Place) -> tuple[prebuilt.Shipped | None, str]:
-    """Return the library that came compiled, or why there is none; empty where none came."""
+    """Return the precompiled library, or why there is none; an empty reason without the distribution."""
     try:
         return prebuilt.find(prebuilt.name_entry(kind, part), place.key_of(kind, part), place.torch), ""
     except prebuilt.NotShipped as error:
@@ -175,8 +174,8 @@ def library(
 ) -> Path:
     """Return the compiled module of a part of `kind`, one of :data:`KINDS`.
 
-    With ``build=False`` nothing is compiled: BuildError says that it is not there. ``say`` gets progress lines
-    (standard error by default).
+    With ``build=False`` nothing is compiled: a missing library raises BuildError. ``say`` gets progress lines (standard
+    error by default).
     """
     return libraries(kind, (part,), build=build, force=force, say=say)[part]
 
@@ -225,7 +224,7 @@ def _provide(
 ) -> dict[str, tuple[int, bool]]:
     """Return the cached libraries' descriptors, and whether each was just built. One that was `refused` is not used.
 
-    `otherwise` says why none came compiled.
+    `otherwise` is the reason why none was precompiled.
     """
     found, whys = _look(kind, wanted, place, refused, force)
     if not whys:
@@ -265,7 +264,7 @@ def _provide(
 def _look(
     kind: str, wanted: Sequence[str], place: Place, refused: _Refused | None, force: bool
 ) -> tuple[dict[str, tuple[int, bool]], dict[str, str]]:
-    """Cached libraries, open; and why others will not do."""
+    """Open cached libraries; return them, and why others cannot be used."""
     found: dict[str, tuple[int, bool]] = {}
     whys: dict[str, str] = {}
     for part in wanted:
@@ -283,7 +282,7 @@ def _close(found: Mapping[str, tuple[int, bool]]) -> None:
 
 
 def _build(kind: str, missing: list[str], place: Place, cxx: str, say: Callable[[str], None]) -> None:
-    """Compile parts. They are linked with the core, which is compiled too if there is none."""
+    """Compile parts. They are linked with the core, which is compiled too if it is missing."""
     paths = {part: place.of_part(kind, part) for part in parts.parts_of(kind)}
     if CORE not in missing:
         shipped, _ = _shipped(kind, CORE, place)
@@ -296,7 +295,7 @@ def _build(kind: str, missing: list[str], place: Place, cxx: str, say: Callable[
 
 
 def _usable(path: Path, refused: _Refused | None) -> tuple[int | None, str]:
-    """Return the library's descriptor, or why there is none."""
+    """Return the library's descriptor, or the reason why there is none."""
     try:
         opened = sealing.open_library(path)
     except Untrusted as error:
@@ -309,7 +308,7 @@ def _usable(path: Path, refused: _Refused | None) -> tuple[int | None, str]:
 
 @contextlib.contextmanager
 def _sole_builder(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Has the folder, and its lock, which is its own: others are built meanwhile."""
+    """Hold the folder and its own lock: other folders can be built meanwhile."""
     sealing.make_folder(folder)
     lock = _acquire(folder / _LOCK, say)
     try:
@@ -320,7 +319,7 @@ def _sole_builder(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _sweep(folder: Path) -> None:
-    """Removes what builds left that were killed, here and under other keys: those may never be built again."""
+    """Remove the files of killed builds, here and under other keys, which may never be built again."""
     from filelock import FileLock, Timeout
 
     for left in folder.parent.glob(f"*/{compilation.SCRATCH}*"):
@@ -328,21 +327,21 @@ def _sweep(folder: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
             continue
         if not FOLDER.fullmatch(left.parent.name):
-            continue  # the cache may be in a folder with other things in it
+            continue  # the cache may share a folder with other files
         # A running build holds the lock.
         lock = FileLock(left.parent / _LOCK, timeout=0)
         with contextlib.suppress(Timeout, OSError), open_folder(left.parent, left.parent.parent), lock:
             shutil.rmtree(left, ignore_errors=True)
 
 
-#: Whether parts may be built where they are missing: as the last who wanted the device said.
+#: Whether missing parts may be built: as in the last request for the device.
 _may_build: dict[str, bool] = {}
 
 
 def load(kind: str, *, build: bool = True, say: Callable[[str], None] = _say) -> ModuleType:
-    """Imports the core's compiled module (after torch, whose libraries it needs). Does not install the device.
+    """Import the core's compiled module (after torch, whose libraries it needs). This does not install the device.
 
-    With ``build=False`` nothing is compiled, other parts neither.
+    With ``build=False`` nothing is compiled, other parts included.
     """
     _may_build[kind] = build
     known = sys.modules.get(parts.name_library(kind, CORE))
@@ -352,16 +351,16 @@ def load(kind: str, *, build: bool = True, say: Callable[[str], None] = _say) ->
         place = whereabouts(kind)
     core = _load(kind, CORE, place, build, say)
     if len(parts.parts_of(kind)) > 1:
-        # Those of this core, whatever becomes of the sources meanwhile.
+        # Parts of this core, even if the sources change meanwhile.
         loading.attach(core, kind, lambda part: _load(kind, part, place, _may_build[kind], _say))
     return core
 
 
 def _load(kind: str, part: str, place: Place, build: bool, say: Callable[[str], None]) -> ModuleType:
-    """Imports the compiled module of a part.
+    """Import the compiled module of a part.
 
-    One that does not load, for instance because it was linked with a newer C++ library than there is here, is built
-    again, once; so is one that came compiled.
+    One that does not load, for instance because it was linked with a newer C++ library than the installed one, is built
+    again, once; so is a precompiled one.
     """
     name = parts.name_library(kind, part)
     import torch  # noqa: F401  (its shared libraries must be loaded first)

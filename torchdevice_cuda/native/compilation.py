@@ -1,4 +1,4 @@
-"""Compiles the sources of parts and links them into libraries."""
+"""Compile the sources of parts and link them into libraries."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _SUFFIXES = (".cpp", ".h", ".jinja", ".toml")
 _WRITERS = ("op_table.py", "contract_tables.py")
 #: The compiler's output, kept beside the library.
 LOG = "build.log"
-#: The prefix of a build's working folder. One without a running build is left from a build that died.
+#: The prefix of a build's working folder. One without a running build belongs to a build that died.
 SCRATCH = ".build-"
 _LOOK_S = 0.5
-#: Beside a library: how much longer it took than was to be expected.
+#: Stored beside a library: its build time relative to the expected time.
 _PACE = "pace"
-#: Memory that a compiler takes, at most.
+#: The most memory that a compiler needs.
 _JOB_BYTES = 2 << 30
-#: PyTorch's headers, compiled once for units that are compiled alike, where so many are: that takes as long as parsing
-#: them three times.
+#: PyTorch's headers, precompiled for at least this many units with equal flags: that takes as long as parsing the
+#: headers three times.
 _HEADERS = "headers"
 _COMMON = SOURCES / "common.h"
 _SHARED_BY = 6
@@ -58,10 +58,10 @@ def compile_parts(
     say: Callable[[str], None],
     terminal: TextIO | None,
 ) -> None:
-    """Make the libraries of these parts, at `paths`; each appears there whole or not at all.
+    """Create the libraries of these parts at `paths`; each appears there whole or not at all.
 
-    A part is linked with the core, which is at its path if it is not wanted itself. What the compiler said is kept
-    either way.
+    A part is linked with the core, which is at its path unless it is built, too. The compiler's output is stored in
+    either case.
     """
     started = time.monotonic()
     units = {name: unit for part in wanted for name, unit in parts.parts_of(kind)[part].units.items()}
@@ -93,12 +93,12 @@ def compile_parts(
 
 
 def _name_log(wanted: Sequence[str]) -> str:
-    """Name the log: a part that is built later has one of its own."""
+    """Name the log: a part that is built later has its own."""
     return LOG if parts.CORE in wanted else f"build-{wanted[0]}.log"
 
 
 def _count_jobs(units: int) -> int:
-    """Count how many compilers run at a time: as many as there are cores, and memory for, or ``MAX_JOBS``."""
+    """Return the number of parallel compilers: that of cores, as far as memory allows, or ``MAX_JOBS``."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with contextlib.suppress(ImportError, OSError):
         import psutil
@@ -111,7 +111,7 @@ def _count_jobs(units: int) -> int:
 
 
 def _pace(cache: Path) -> float:
-    """Return how much longer the last build took here than where units were timed; 1 if unknown."""
+    """Return how much longer the last build took here than the units' measured times; 1 if unknown."""
     try:
         notes = sorted(cache.glob(f"*/{_PACE}"), key=lambda path: path.stat().st_mtime)
         found = float(sealing.read_note(notes[-1]))
@@ -130,10 +130,10 @@ def _compile_units(
     compilers: Compilers,
     progress: Progress,
 ) -> dict[str, Path]:
-    """Compile units into object files, so many at a time, what takes longest first."""
+    """Compile units into object files, `jobs` at a time, the longest first."""
     flags = [*toolchain.compile_flags(kind, torch), *toolchain.compile_paths(torch, scratch), *toolchain.tune(cxx)]
-    # Written here: the program may be in the middle of ``import torch``, and a thread that imports something would
-    # wait for that to end, for ever.
+    # Import this here: the program may be in the middle of ``import torch``, and a thread that imports something would
+    # wait forever for that to end.
     from . import contract_tables
 
     contract_tables.write_tables(scratch)
@@ -152,7 +152,7 @@ def _compile_units(
         if name == _HEADERS:
             words = [*_told(units[sharing[0]]), "-x", "c++-header", str(headers)]
             return pool.submit(compile_one, name, words, headers.with_suffix(".h.gch"))
-        # A compiler that cannot use what was compiled reads the header itself.
+        # A compiler that cannot use the precompiled header reads the header itself.
         included = ["-include", str(headers)] if name in sharing else []
         source = scratch / f"{name}.cpp"
         words = [*_told(units[name]), *included, "-c", str(source)]
@@ -167,7 +167,7 @@ def _compile_units(
     with ThreadPoolExecutor(jobs) as pool, compilers.ended_by_errors():
         pending = {start(name): name for name in waiting}
         while pending:
-            # Not without end: Python does not see a signal that comes as it begins to wait for a lock.
+            # With a timeout: Python does not notice a signal that arrives as it begins to wait for a lock.
             for future in wait(pending, timeout=_LOOK_S, return_when=FIRST_COMPLETED).done:
                 name = pending.pop(future)
                 made = future.result()
@@ -181,12 +181,12 @@ def _compile_units(
 
 
 def _told(unit: Unit) -> list[str]:
-    """Return a unit's flags: compiled headers serve units with equal flags."""
+    """Return a unit's flags: precompiled headers serve units with equal flags."""
     return [unit.level, *unit.flags]
 
 
 def _sharing(units: Mapping[str, Unit]) -> list[str]:
-    """Name the units that share compiled headers, what takes longest first; none where that would not pay."""
+    """Return the units that share precompiled headers, the longest first; none if that would not save time."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for name in sorted(units, key=lambda name: -units[name].seconds):
         if units[name].folders != (op_table.TEMPLATE,):
@@ -229,18 +229,18 @@ def _what(kind: str, wanted: Sequence[str]) -> str:
 
 
 def _keep(compilers: Compilers, scratch: Path, log: Path) -> str:
-    """Put the log beside the library; return where that is, for an error's last words."""
+    """Move the log beside the library; return its location, for an error message."""
     try:
         written = scratch / LOG
         written.write_text(compilers.log(), encoding="utf-8", errors="backslashreplace")
         os.replace(written, log)
-    except OSError:  # a full disk: the log is the least of what is missing
+    except OSError:  # a full disk: the log matters least
         return ""
     return f". All that the compiler said is in {log}"
 
 
 def write_unit(kind: str, unit: Unit, yaml: Path | None = None) -> str:
-    """Write one C++ file that is all of a unit's; operators are those of the installed torch, or of another's file."""
+    """Write one C++ file with all of a unit; operators are those of the installed torch, or of another's file."""
     sources = parts.list_sources(kind, unit)
     if sources == [op_table.TEMPLATE]:
         return op_table.cpp(yaml or op_table.yaml_path(), SOURCES / op_table.TEMPLATE)

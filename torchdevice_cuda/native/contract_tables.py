@@ -1,4 +1,4 @@
-"""Writes the rows of the contract as C++, each table in a file that the code includes: ``contract/NAME.inc``."""
+"""Write the rows of the contract as C++, each table in a file that the code includes: ``contract/NAME.inc``."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def _put(folder: Path, name: str, lines: list[str]) -> None:
 
 
 def _text(value: str | None) -> str:
-    """Write a C string; the characters are ASCII, and JSON's escapes are C's."""
+    """Return a C string literal; the characters are ASCII, and JSON's escapes are C's."""
     return "nullptr" if value is None else json.dumps(value)
 
 
 def _constant(name: str) -> str:
-    """Name a constant of the code as the code does: ``by_both`` is ``kByBoth``."""
+    """Return the C++ name of a constant: ``by_both`` is ``kByBoth``."""
     return "k" + "".join(word.capitalize() for word in name.split("_"))
 
 
@@ -42,7 +42,7 @@ def _set(names: list[str]) -> str:
 
 
 def _rule(name: str | None) -> str:
-    """Name a function of rules.h: positions in brackets are arguments of a template."""
+    """Return the C++ name of a function of rules.h: positions in brackets are template arguments."""
     return "nullptr" if name is None else "&rules::" + name.replace("(", "<").replace(")", ">")
 
 

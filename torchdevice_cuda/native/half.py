@@ -1,9 +1,9 @@
 """Find half-precision operators that are fast on this processor: measured once, cached beside the library.
 
-Where it has no instructions for a type, torch's kernels for the CPU take up to two hundred times as long as in float32.
-The device then computes in float32 and rounds once, which is how CUDA accumulates. Where it has them, its own are
-quicker than two conversions, or need half the memory. One processor can be both: some of today multiply in float16 as
-fast as in float32 and take the gradient of a convolution in a hundred times that.
+Without instructions for a type, torch's CPU kernels take up to two hundred times as long as in float32. The device then
+computes in float32 and rounds once, as CUDA accumulates. With such instructions, the type's own kernels are faster than
+two conversions, or need half the memory. One processor can have both cases: some current ones multiply in float16 as
+fast as in float32, and take a hundred times as long for the gradient of a convolution.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .interface import Native
 if TYPE_CHECKING:
     import torch
 
-#: The narrow kernel may take this much longer than conversions and the wide one: it needs half the memory.
+#: The narrow kernel may take this much longer than conversions and the wide kernel: it needs half the memory.
 _PATIENCE = 1.15
 _ROUNDS = 5
-#: It has to be quick each time: to be wrong about that costs more than conversions do.
+#: It must be fast each time: a wrong choice costs more than conversions do.
 _TIMES = 3
 _KEPT = "quick: "
 _TYPES = ("float16", "bfloat16")
-# These let a processor's instructions go unused.
+# These variables disable instructions of a processor.
 _LIMITS = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY")
 
 _Probe = Callable[..., Any]
@@ -39,7 +39,7 @@ _Shapes = tuple[tuple[int, ...], ...]
 
 
 def settle(module: Native, notes: Path) -> None:
-    """Tell the device which operators to leave to the processor; measured if nobody has. Kept in the folder `notes`."""
+    """Set which operators the CPU's own kernels compute; measure if there is no note in the folder `notes`."""
     kept = notes / f"half-{identify_processor()}"
     note = sealing.read_note(kept)
     if note.startswith(_KEPT):
@@ -56,11 +56,11 @@ def settle(module: Native, notes: Path) -> None:
 
 
 def identify_processor() -> str:
-    """Return a name for the processor and what it may use: measurements and code for it depend on that."""
+    """Return a name for the processor and the instructions that it may use: measurements and code depend on them."""
     said = [platform.machine(), platform.processor()]
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            first = itertools.takewhile(str.strip, file)  # of hundreds of processors, which are alike
+            first = itertools.takewhile(str.strip, file)  # the first of many processors, which are alike
             said += [line for line in first if line.startswith(("model name", "flags", "Features", "CPU part"))]
     except OSError:
         pass
@@ -71,8 +71,8 @@ def identify_processor() -> str:
 def _probes() -> dict[str, tuple[_Probe, tuple[_Shapes, _Shapes]]]:
     """Return one operator of each family, in two sizes.
 
-    The first is of some microseconds, or some milliseconds where nothing helps. The second, of which calls cost little,
-    is for those that pass: it is what programs compute with.
+    The first size takes some microseconds, or some milliseconds for slow types. The second is for those that pass: its
+    size is typical of programs, and the cost of calls matters little.
     """
     import torch
 
@@ -104,7 +104,7 @@ def _probes() -> dict[str, tuple[_Probe, tuple[_Shapes, _Shapes]]]:
 
 
 def _measure() -> list[str]:
-    """Return the families and types that are quick, as ``family.type``."""
+    """Return the families and types that are fast, as ``family.type``."""
     import torch
 
     def quick_at(function: _Probe, shapes: _Shapes, name: str) -> bool:
@@ -131,7 +131,7 @@ def _is_quick(function: _Probe, given: list[torch.Tensor]) -> bool:
     narrow = best = float("inf")
     try:
         for i in range(_ROUNDS):
-            # The first call of each prepares the rest.
+            # The first call of each initializes it.
             narrow = min(narrow, _seconds(lambda: function(*given)))
             best = min(best, _seconds(wide))
             if i and narrow > 4 * best:

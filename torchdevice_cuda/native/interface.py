@@ -1,6 +1,6 @@
 """Types of the compiled module's functions for Python callers: ``csrc/core/bindings`` and those of parts.
 
-A ``device`` is an index; streams are named by ``(device, id)``; a private pool by its two numbers.
+A ``device`` is an index; a stream is identified by ``(device, id)``, a private pool by its two numbers.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
     import torch
 
 
-#: A call's handler: the function, its arguments, by name too, and the error. ``NotImplemented`` keeps the error.
+#: A call's handler: the function, its positional and keyword arguments, and the error. ``NotImplemented`` keeps the
+#: error.
 Handler = Callable[[Any, tuple[Any, ...], dict[str, Any] | None, BaseException | None], Any]
 
 
 class Rescue(Protocol):
-    """Has a handler look at calls in which a C function of torch, a method of one or a type raised; ``None`` ends it.
+    """Set the handler of calls in which a C function, method or type of torch raises; ``None`` removes it.
 
-    ``first``: before each call too, without an error; of a type, before those with one number. Raises TypeError for
-    what is no such function.
+    ``first``: call the handler before each call too, without an error; for a type, only before calls with one integer.
+    Raises TypeError for other functions.
     """
 
     def __call__(self, function: Any, handler: Handler | None, first: bool = False) -> None:
-        """Begin, go on in another way, or end."""
+        """Set, replace or remove a handler."""
 
 
 class NativeEvent(Protocol):
@@ -36,20 +37,20 @@ class NativeEvent(Protocol):
 
     handle: int
     recorded: bool
-    name: bytes  #: by which other processes open it; empty if they cannot
+    name: bytes  # by which other processes open it; empty if they cannot
 
     def __init__(self, interprocess: bool = False) -> None:
-        """Create one that is not recorded yet; other processes may be allowed to open it."""
+        """Create an event that is not recorded yet; other processes may open it if ``interprocess``."""
 
     @staticmethod
     def open(name: bytes) -> NativeEvent | int:
-        """Return another process's event, or CUDA's code for why it cannot be had."""
+        """Return another process's event, or CUDA's error code."""
 
     def record(self, device: int, stream: int, external: bool = False) -> None:
-        """Complete when all work now in the stream has; if external and captured, whenever the graph is replayed."""
+        """Complete when all work now in the stream has; if external and captured, at every replay of the graph."""
 
     def block(self, device: int, stream: int, external: bool = False) -> None:
-        """Hold later work of the stream until the event completes; the same of a graph."""
+        """Delay later work of the stream until the event completes; also in a graph, if external."""
 
     def query(self) -> bool:
         """Return whether it has completed."""
@@ -62,27 +63,27 @@ class NativeEvent(Protocol):
 
 
 class NativeGraph(Protocol):
-    """Calls that were captured, to be replayed."""
+    """Captured calls that can be replayed."""
 
     capturing: bool
 
     def begin(self, pool_a: int, pool_b: int, mode: int) -> None:
-        """Record what the current stream is given; 0 global, 1 thread_local, 2 relaxed."""
+        """Record the work of the current stream; mode 0 is global, 1 thread_local, 2 relaxed."""
 
     def end(self) -> None:
-        """Stop recording; raises what went wrong, and has stopped then, too."""
+        """Stop recording; raise the capture's error, if any, after it has stopped."""
 
     def replay(self) -> None:
-        """Make the calls again."""
+        """Repeat the calls."""
 
     def reset(self) -> None:
-        """Forget them, and let go of the pool."""
+        """Drop the calls and release the pool."""
 
     def names(self) -> list[str]:
         """Return the operators, in order."""
 
     def register_generator(self, generator: torch.Generator) -> None:
-        """Count a generator's draws as the graph's."""
+        """Add a generator whose draws belong to the graph."""
 
     def holds_current_stream(self) -> bool:
         """Return whether the capture began on the thread's current stream."""
@@ -104,16 +105,16 @@ class Native(NativeMemory, Device, Protocol):
         """Register everything with torch, once per process; one limit in bytes per device."""
 
     def load_part(self, part: str) -> None:
-        """Load a part other than the core, and build it before if it has to be; BuildError if it may not be."""
+        """Load a part other than the core, after building it if needed; raise BuildError if it may not be built."""
 
     def take_over(self, written: set[str]) -> bool:
-        """Put the CPU's kernels before those of CUDA's that libraries brought, if one was loaded since the last call.
+        """Replace the CUDA kernels of libraries by CPU kernels, if one was loaded since the last call.
 
-        All but those that Python wrote, in the words of ``torch.library``.
+        Kernels written in Python stay; ``written`` has their names as ``torch.library`` spells them.
         """
 
     def keep_narrow(self, family: str, type: str) -> None:
-        """Leave a family of operators of half precision to the CPU's own kernels; before any operator is called."""
+        """Compute a family of half-precision operators with the CPU's own kernels; call before any operator."""
 
     def device_count(self) -> int:
         """Return the number of installed devices."""
@@ -125,16 +126,16 @@ class Native(NativeMemory, Device, Protocol):
         """Mark the device as used: a forked child may not use it afterwards."""
 
     def mark_context(self, device: int) -> None:
-        """Note that something was done on a device."""
+        """Record that a device was used."""
 
     def has_context(self, device: int) -> bool:
-        """Return whether this process has done something on a device."""
+        """Return whether this process has used a device."""
 
     def publish_at(self, address: int) -> None:
-        """Tell how much of each device is held, in the unsigned 64-bit cells there; 0: tell nobody."""
+        """Publish the bytes in use of each device, in the unsigned 64-bit cells at an address; 0 stops it."""
 
     def show_devices(self, count: int) -> None:
-        """Let so many of the installed devices be seen."""
+        """Make this many of the installed devices visible."""
 
     def know_written(self, written: set[str]) -> None:
         """Pass the set of kernels written in Python; it is read later."""
@@ -143,7 +144,7 @@ class Native(NativeMemory, Device, Protocol):
         """Return the thread's current device."""
 
     def set_device(self, index: int) -> None:
-        """Set it."""
+        """Set the thread's current device."""
 
     # -------------------------------------------------------------- collectives
     def carried_work(
@@ -154,22 +155,22 @@ class Native(NativeMemory, Device, Protocol):
         group: int,
         arrives: bool,
     ) -> Any:
-        """Work that is done when its parts are and ``finish`` has run; it shows the outputs. Virtual GPU only.
+        """Return work that is done when its parts are and ``finish`` has run; it shows the outputs. Virtual GPU only.
 
-        ``group`` is what :meth:`watch_group` returned, or 0; ``arrives``: it waits for a call of one other rank.
+        ``group`` is the result of :meth:`watch_group`, or 0; ``arrives``: it waits for a call of one other rank.
         """
 
     def count_pending_collectives(self) -> int:
         """Count the collectives of all ranks that were begun and are not done."""
 
     def use_quick_allreduce(self, slow: str | None) -> None:
-        """Have ``c10d::allreduce_`` done without Python where it is plain, and by this operator where it is not."""
+        """Run plain calls of ``c10d::allreduce_`` without Python, and the others through this operator."""
 
     def count_coalescing(self, change: int) -> None:
-        """Count one group more, or fewer, that coalesces calls: then none of them is plain."""
+        """Add to the number of groups that coalesce calls: while there are any, no call is plain."""
 
     def time_collectives(self, on: bool) -> None:
-        """Return whether works that are made from now on say how long they took."""
+        """Set whether new works measure their duration."""
 
     def watch_group(
         self,
@@ -184,26 +185,26 @@ class Native(NativeMemory, Device, Protocol):
         text: int,
         text_words: int,
     ) -> int:
-        """Have plain calls of a group compared with the other ranks', in shared memory; what it is forgotten by."""
+        """Compare plain calls of a group with the other ranks', in shared memory; return the key that ends it."""
 
     def forget_group(self, backend: int) -> None:
-        """End that."""
+        """Stop comparing a group's calls."""
 
     def send_tensors(self, on: bool) -> None:
-        """Return whether ``torch.distributed.rpc`` takes the device's tensors. Missing if PyTorch has no TensorPipe."""
+        """Set whether ``torch.distributed.rpc`` takes device tensors. Missing if PyTorch has no TensorPipe."""
 
     # ---------------------------------------------------------- between processes
     def send_storage(self, storage: int) -> tuple[Any, ...]:
-        """Return the eight values of ``_share_cuda_``, by which another process maps the storage at an address."""
+        """Return the eight values of ``_share_cuda_``, with which another process maps the storage at an address."""
 
     def receive_storage(self, *sent: Any) -> torch.UntypedStorage | int:
-        """Return the storage that those eight values tell of, or CUDA's code for why it cannot be had."""
+        """Return the storage that those eight values describe, or CUDA's error code."""
 
     def release_counter(self, counter: bytes, offset: int) -> None:
-        """Let go of a storage that was sent, without having mapped it."""
+        """Release a storage that was sent, without having mapped it."""
 
     def collect_sent(self) -> bool:
-        """Give back memory that was sent and that nobody holds any more; whether there was some."""
+        """Free memory that was sent and is no longer held; return whether there was any."""
 
     # ------------------------------------------------------------------ streams
     def stream_new(self, device: int, priority: int) -> int:
@@ -213,7 +214,7 @@ class Native(NativeMemory, Device, Protocol):
         """Return the thread's current stream."""
 
     def stream_set(self, device: int, stream: int) -> int:
-        """Set it; the one before."""
+        """Set the thread's current stream and return the previous one."""
 
     def stream_query(self, device: int, stream: int) -> bool:
         """Return whether all its work is done."""
@@ -222,7 +223,7 @@ class Native(NativeMemory, Device, Protocol):
         """Wait for its work."""
 
     def stream_capture_status(self, device: int, stream: int) -> int:
-        """0: nothing is captured on it; 1: something is; 2: that has failed."""
+        """Return 0 if nothing is captured on it, 1 if something is, 2 if the capture is invalid."""
 
     def stream_priority(self, device: int, stream: int) -> int:
         """Return its priority."""
@@ -234,32 +235,32 @@ class Native(NativeMemory, Device, Protocol):
         """Wait for all streams of a device."""
 
     def watch_synchronization(self, mode: int) -> None:
-        """Warn (1) of operators that wait for the device, or have them fail (2); 0 ends it."""
+        """Make operators that wait for the device warn (1) or fail (2); 0 ends it."""
 
     def sleep(self, cycles: int, device: int) -> None:
         """Keep the current stream busy."""
 
     # ------------------------------------------------------------------- graphs
     def captures_underway(self) -> bool:
-        """Return whether a graph is being captured, on whatever stream."""
+        """Return whether a graph is being captured, on any stream."""
 
     def begin_foreign_call(self, device: int, memory: list[tuple[int, int]]) -> bool:
-        """Begin to record a call of somebody else's code over this memory, addresses and sizes; false: no capture."""
+        """Begin to record a call of other code over this memory (addresses, sizes); return false without a capture."""
 
     def end_foreign_call(self, device: int, again: Callable[[], object] | None) -> None:
         """End the call; ``again`` repeats it in a replay, ``None`` if it failed."""
 
     # ---------------------------------------------------------------- profilers
     def is_profiled(self) -> bool:
-        """Return whether what the device does is being written down."""
+        """Return whether the device's work is being profiled."""
 
     def describe_devices(self, properties: str) -> None:
-        """Return the devices for traces: JSON objects, separated by commas."""
+        """Set the devices for traces: JSON objects, separated by commas."""
 
     def pause_profiling(self, paused: bool) -> None:
-        """Stop writing down what the device does, or go on, in a profile that runs."""
+        """Pause or resume profiling of the device in a running profile."""
 
-    ForeignWork: Callable[[str, int], AbstractContextManager[None]]  #: a stretch of work of a device's, by its name
+    ForeignWork: Callable[[str, int], AbstractContextManager[None]]  # a span of work on a device, by its name
 
     # ------------------------------------------------------------- torch's functions
     rescue: Rescue
@@ -269,7 +270,7 @@ class Native(NativeMemory, Device, Protocol):
         """Return the device's own generator."""
 
     def next_seed(self, device: int, count: int = 1) -> int:
-        """Return a seed drawn from it."""
+        """Return a seed drawn from the device's generator."""
 
     def set_capability(self, major: int, minor: int, cudnn: int) -> None:
         """Set the reported compute capability and cuDNN's version, on which the fused attention kernels depend."""
@@ -289,13 +290,13 @@ class Native(NativeMemory, Device, Protocol):
         """Return whether a fused kernel (an ``SDPBackend`` number) takes these tensors; ``debug`` warns why not."""
 
     def fail_assertion(self, device: int, place: str, condition: str, cause: str = "") -> None:
-        """A kernel's assertion has failed: the line is written to standard error, and the device is lost."""
+        """Fail an assertion of a kernel: print the line to standard error, and lose the device."""
 
     def fail_context(self, device: int, code: int, words: str) -> None:
-        """A kernel has ended the device's context: the device is lost, and this raises where launches wait."""
+        """Fail the device's context: the device is lost, and this raises if launches are synchronous."""
 
     def lost(self, device: int) -> int:
-        """Return CUDA's code of why the device is lost; 0 if it is not."""
+        """Return CUDA's error code of a lost device; 0 if it is not lost."""
 
     def set_multiprocessors(self, count: int, threads: int) -> None:
         """Set the number of multiprocessors and threads on each, on which the numbers of large draws depend."""

@@ -11,17 +11,17 @@ from . import build, parts, prebuilt, sealing
 
 
 class Part(NamedTuple):
-    """A library that would be loaded, and where it is from; or none, and why."""
+    """A library that would be loaded and its origin; or none, and the reason."""
 
     path: Path | None
     distribution: str
-    #: Why it is not from the distribution, where that is installed, and why it is not in the cache.
+    #: Why it is not from the distribution, if that is installed, and why it is not in the cache.
     otherwise: str
     why: str
 
 
 def part(kind: str) -> Part:
-    """Return the library of this kind for the torch that is installed; BuildError where there can be none."""
+    """Return the library of this kind for the installed torch; raise BuildError if there can be none."""
     place = build.whereabouts(kind)
     otherwise = ""
     try:
@@ -35,11 +35,11 @@ def part(kind: str) -> Part:
 
 
 def others() -> list[Path]:
-    """Folders of the cache with libraries that this torch, this Python and these sources have no use for."""
+    """Return cache folders with libraries that this torch, this Python and these sources do not use."""
     ours = {build.whereabouts(kind).path.parent for kind in build.KINDS}
     return sorted(path for path in cache_dir().glob("*-*") if build.FOLDER.fullmatch(path.name) and path not in ours)
 
 
 def size(folder: Path) -> int:
-    """Return the bytes of the files in it."""
+    """Return the size of the files in a folder, in bytes."""
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())

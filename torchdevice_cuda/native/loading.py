@@ -1,4 +1,4 @@
-"""Loads a library that is open and checked: the file that was checked, whatever its path leads to by then."""
+"""Load a library that is open and checked: the checked file, whatever its path refers to by then."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from . import parts
 
 
 class LoadError(Exception):
-    """The library does not load; the message names it and says why."""
+    """The library does not load; the message names it and the reason."""
 
 
 def load(name: str, path: Path, opened: int) -> ModuleType:
-    """Imports the module that `opened` is open on. It says that it is at `path`, as the process's map of memory does.
+    """Import the module that `opened` is open on. It reports `path` as its file, as the process's memory map does.
 
-    The descriptor stays open, also where loading fails: the system's loader knows a library by the name it was given,
-    and would take another under the same number for this one.
+    The descriptor stays open, even if loading fails: the system's loader identifies a library by its name, and would
+    mistake another library under the same descriptor number for this one.
     """
     try:
         file = name_open(opened, path)
@@ -45,9 +45,9 @@ def load(name: str, path: Path, opened: int) -> ModuleType:
 
 
 def attach(core: Any, kind: str, load: Callable[[str], ModuleType]) -> None:
-    """Tell the core of its parts; `load` imports one, and compiles it before if it has to."""
+    """Pass the core its parts; `load` imports one, after compiling it if needed."""
     loaded: set[str] = set()
-    # A thread that comes second waits for the first: for as long as a build may take.
+    # A second thread waits for the first, for as long as a build may take.
     lock = threading.RLock()
 
     def load_part(part: str) -> None:
@@ -56,7 +56,7 @@ def attach(core: Any, kind: str, load: Callable[[str], ModuleType]) -> None:
                 return
             module = load(part)
             for name in parts.parts_of(kind)[part].functions:
-                if hasattr(module, name):  # some depend on what torch was built with
+                if hasattr(module, name):  # some depend on how torch was built
                     setattr(core, name, getattr(module, name))
             loaded.add(part)
 

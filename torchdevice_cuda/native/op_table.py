@@ -1,7 +1,7 @@
-"""Reads torchgen's ``native_functions.yaml`` and writes the rows of ``operators/op_table.h``.
+"""Read torchgen's ``native_functions.yaml`` and write the rows of ``operators/op_table.h``.
 
-The file comes with every torch wheel, so the lists always belong to the torch that is installed. Only a few fields
-are needed and PyYAML is not a dependency of torch, hence the line reader.
+Every torch wheel contains the file, so the rows always match the installed torch. Only a few fields are needed and
+PyYAML is not a dependency of torch, so this reads the file line by line.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from .toolchain import BuildError
 
-#: What the rows are put into, from csrc.
+#: The template of the C++ file, in csrc.
 TEMPLATE = "core/operators/op_table.cpp.jinja"
-#: Which flag of op_table.h a dispatch key of the file stands for.
+#: The flag of op_table.h for a dispatch key of the file.
 FLAGS = {
     "MPS": "kMpsKernel",
     "SparseMPS": "kMpsSparseKernel",
@@ -25,7 +25,7 @@ FLAGS = {
     "NestedTensorMPS": "kMpsNestedKernel",
     "QuantizedCUDA": "kCudaQuantizedKernel",
 }
-#: And one of which CUDA's counterpart has no kernel.
+#: The flag for a dispatch key whose CUDA counterpart has no kernel.
 ALONE = {"CPU": "kCpuAlone", "SparseCsrCPU": "kSparseCsrCpuAlone"}
 
 
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 @dataclasses.dataclass
 class Operator:
-    """One entry of native_functions.yaml, as far as it matters here."""
+    """The fields of an entry of native_functions.yaml that are used here."""
 
     name: str
     overload: str
@@ -52,19 +52,19 @@ class Operator:
 
     @property
     def full_name(self) -> str:
-        """Name and overload."""
+        """Return name and overload."""
         return f"{self.name}.{self.overload}" if self.overload else self.name
 
     @property
     def is_out(self) -> bool:
-        """Does it write to a keyword-only output?"""
+        """Return whether it writes to a keyword-only output."""
         arguments = self.schema[self.schema.index("(") + 1 : self.schema.rindex(") ->")]
         _, _, keyword_only = arguments.partition("*, ")
         return bool(re.search(r"\(\w+!\)", keyword_only))
 
 
 def yaml_path() -> Path:
-    """Where torchgen keeps the file; it is installed beside torch."""
+    """Return the path of torchgen's file; torchgen is installed with torch."""
     spec = importlib.util.find_spec("torchgen")
     if spec is None or not spec.submodule_search_locations:
         raise BuildError("this torch was installed without torchgen, which the build reads the operator list from")
@@ -72,7 +72,7 @@ def yaml_path() -> Path:
 
 
 def read(path: Path) -> Iterator[Operator]:
-    """Yields the operators of a native_functions.yaml."""
+    """Yield the operators of a native_functions.yaml."""
     current: Operator | None = None
     in_dispatch = False
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -105,12 +105,13 @@ def read(path: Path) -> Iterator[Operator]:
 
 
 def rows(path: Path) -> list[Row]:
-    """The table: every operator, CUDA's wrapper of it, its flags; sorted by operator."""
+    """Return the table: every operator, its CUDA wrapper and its flags; sorted by operator."""
     operators = list(read(path))
     by_name = {o.full_name: o for o in operators}
     out = []
     for o in operators:
-        # A structured operator's functional and in-place forms have the kernels of its out= form: the dense ones only.
+        # A structured operator's functional and in-place forms use the kernels of its out= form, but only the dense
+        # ones.
         kernels = by_name.get(o.delegate, o)
         keys = o.keys | (kernels.keys & {"MPS"})
         structured = o.structured or bool(o.delegate)
@@ -130,7 +131,7 @@ def rows(path: Path) -> list[Row]:
 
 
 def cpp(path: Path, template: Path) -> str:
-    """The C++ file with the table."""
+    """Return the C++ file with the table."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(

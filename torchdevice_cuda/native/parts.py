@@ -1,7 +1,7 @@
-"""The parts of the native device: each folder of ``csrc`` is one, and one library.
+"""The parts of the native device: each folder of ``csrc`` is one part and one library.
 
-The core is what most programs need. Any other part is loaded, and if need be compiled, when the program first calls one
-of its operators or functions. Files whose names begin with ``cuda_`` or ``mps_`` are of that kind of device alone.
+Most programs need only the core. Any other part is loaded, and compiled if needed, when the program first calls one of
+its operators or functions. Files whose names begin with ``cuda_`` or ``mps_`` are only for that kind of device.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from . import op_table
 from .toolchain import SOURCES
 
-#: No device, but a library of a few functions, which does not need torch.
+#: Not a device, but a library of a few functions, which does not need torch.
 CALLS = "calls"
 CORE = "core"
 _KINDS = ("cuda", "mps")
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
     units: Mapping[str, Unit]
     purpose: str
-    #: operators by the dispatch key of their kernels; those of PyTorch's own without "aten::"
+    #: operators by the dispatch key of their kernels; aten operators without "aten::"
     operators: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     functions: tuple[str, ...] = ()
 
@@ -43,7 +43,7 @@ class Part(NamedTuple):
 # processor has fused multiply-add instructions.
 _LOOPS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off")
 _CORE = {
-    # PyTorch's headers cost more than these files, so few units read them.
+    # PyTorch's headers take longer to compile than these files, so few units include them.
     "kernels": Unit("-O1", ("core/kernels",), seconds=28),
     "bindings": Unit("-O1", ("core/bindings", "rescue"), seconds=26),
     "operators": Unit("-O2", ("core/operators",), seconds=20),
@@ -288,5 +288,5 @@ def find_part(kind: str, function: str) -> str | None:
 
 
 def name_library(kind: str, part: str) -> str:
-    """Name the Python module that a part is."""
+    """Return the name of a part's Python module."""
     return f"_hostdevice_{kind}" if part == CORE else f"_hostdevice_{kind}_{part}"

@@ -16,12 +16,12 @@ from . import compilation, parts, toolchain
 from .parts import CALLS, CORE
 from .toolchain import BuildError, Torch
 
-#: The device as CUDA's and as Apple's, and what the driver of a real Apple GPU can use of it.
+#: The device as CUDA's and as Apple's, and the functions that the driver of a real Apple GPU uses.
 KINDS = ("cuda", "mps", CALLS)
 
 
 class Place(NamedTuple):
-    """The torch that is installed, and where the library for it is, or is to be."""
+    """The installed torch, and the path of its library, which may not exist yet."""
 
     torch: Torch
     key: str
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 
 def find_key(kind: str, torch: Torch) -> str:
-    """Return a digest of everything that the core's library depends on but the compiler."""
+    """Return a digest of everything that the core's library depends on, except for the compiler."""
     others = tuple(f"native/csrc/{part}/" for part in parts.parts_of("cuda") if part != CORE)
     facts = [torch.version, str(torch.cxx11_abi), repr(parts.parts_of(kind)[CORE].units)]
     facts += toolchain.compile_flags(kind, torch)
@@ -47,13 +47,13 @@ def find_key(kind: str, torch: Torch) -> str:
 
 
 def find_part_key(kind: str, part: str, core: str) -> str:
-    """Return the same of another part, for the core of a key."""
+    """Return a digest of everything that another part depends on, for a core with this key."""
     own = [(name, path) for name, path in compilation.sources() if name.startswith(f"native/csrc/{part}/")]
     return _digest([core, repr(parts.parts_of(kind)[part].units)], own)
 
 
 def find_cache_key(kind: str) -> str:
-    """Return what names all parts of a device together: it changes with whatever any of them depends on."""
+    """Return a name for all parts of a device together: it changes if any of their dependencies does."""
     place = whereabouts(kind)
     return f"{kind}-{_digest((place.key_of(kind, part) for part in parts.parts_of(kind)), ())}"
 

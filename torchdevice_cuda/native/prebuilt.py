@@ -1,8 +1,8 @@
-"""Libraries that came compiled, in the distribution ``torchdevice-cuda-native``; they are looked for before a compiler.
+"""Precompiled libraries of the distribution ``torchdevice-cuda-native``, which are preferred to compiling.
 
-Its wheels hold a package of that name: a manifest, and libraries as ``wheel`` put them there. One is used if it is what
-would be compiled here, which its key says (sources, torch, flags, Python), and if it is the file that the manifest
-knows by its digest. Whoever can write it can write the Python files beside it: it is trusted as those are.
+Its wheels contain a package of that name: a manifest, and libraries that ``wheel`` put there. A library is used if its
+key (sources, torch, flags, Python) is that of a library compiled here, and if the file has the manifest's digest. A
+user who can write it can also write the Python files beside it: it is trusted as those are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MANIFEST = "manifest.json"
 
 
 class Shipped(NamedTuple):
-    """A library of the distribution, open and checked, and the distribution as it is named to people."""
+    """A library of the distribution, open and checked, and the distribution's name for messages."""
 
     path: Path
     opened: int
@@ -32,7 +32,7 @@ class Shipped(NamedTuple):
 
 
 class NotShipped(Exception):
-    """Why there is no library to be had from it; empty where it is not installed."""
+    """The reason why the distribution has no library; empty if it is not installed."""
 
 
 def sources_digest() -> str:
@@ -45,7 +45,7 @@ def sources_digest() -> str:
 
 
 def python_abi() -> str:
-    """Return the Python that a library is for: it is linked to that one's interface, which differs by minor version."""
+    """Return the Python ABI of a library: it is linked with that Python's interface, which differs by minor version."""
     return str(sysconfig.get_config_var("SOABI") or "")
 
 
@@ -55,7 +55,7 @@ def name_entry(kind: str, part: str) -> str:
 
 
 def find(entry: str, key: str, torch: toolchain.Torch) -> Shipped:
-    """Return the library that the manifest calls so, if it is what would be compiled here; NotShipped says why not."""
+    """Return the library of a manifest entry, if it is what would be compiled here; else raise NotShipped."""
     try:
         spec = importlib.util.find_spec(PACKAGE)
     except (ImportError, ValueError):
@@ -101,7 +101,7 @@ def _difference(manifest: dict[str, Any], torch: toolchain.Torch) -> str:
 
 
 def _open(path: Path, wanted: str, name: str) -> int:
-    """Return a descriptor of the file, which is the one that the manifest means. Installers may make it a link."""
+    """Return a descriptor of the file, if it is the one in the manifest. Installers may make it a link."""
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

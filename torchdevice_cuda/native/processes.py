@@ -1,4 +1,4 @@
-"""Runs compilers, none of which outlives the build: not when it fails, is interrupted, or is killed."""
+"""Run compilers, none of which outlives the build: not if it fails, is interrupted, or is killed."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pathlib import Path
 from . import toolchain
 from .toolchain import BuildError
 
-# A compiler starts processes of its own, and no system ends those with it. So each is run by a shell in a group of its
-# own, where a second process waits for the end of a pipe that only the builder holds open. It ends the group when the
-# builder is gone, whatever became of it.
+# A compiler starts other processes, and no system ends those with it. So a shell runs each compiler in its own process
+# group, where a second process waits for the end of a pipe that only the builder holds open. It kills the group when
+# the builder is gone, for whatever reason.
 _GUARDED = """
 exec 3<&0 </dev/null
 { read -r nothing <&3; kill -s KILL 0; } >/dev/null 2>&1 &
@@ -32,7 +32,7 @@ exit "$status"
 """
 _SHELL = "/bin/sh"
 _SHELL_SIGNALLED = 128  # a shell's status for a program that a signal ended, plus the signal
-_KEPT_BYTES = 1 << 20  # of what one compiler says
+_KEPT_BYTES = 1 << 20  # of one compiler's output
 _SHOWN = 300
 _LOOK_S = 0.5
 #: Texts that compilers and linkers print only for errors.
@@ -54,7 +54,7 @@ class BuildInterrupted(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def reporting_interruption() -> Iterator[None]:
-    """Raise BuildInterrupted where the user interrupts the build in here."""
+    """Raise BuildInterrupted if the user interrupts the build in here."""
     try:
         yield
     except KeyboardInterrupt:
@@ -62,7 +62,7 @@ def reporting_interruption() -> Iterator[None]:
 
 
 class Compilers:
-    """The compilers of one build. Used from several threads, none of which imports anything."""
+    """The compilers of one build. Used from several threads, which import nothing."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -71,7 +71,7 @@ class Compilers:
         self._said: list[str] = []
 
     def run(self, command: list[str], what: str, made: Path) -> None:
-        """Runs a compiler that is to make a file; BuildError if it does not."""
+        """Run a compiler that creates a file; raise BuildError if it does not."""
         with self._start(command) as process:
             try:
                 said = _listen(process)
@@ -104,7 +104,7 @@ class Compilers:
         return process
 
     def stop(self) -> None:
-        """Ends those that run, with all that they have started, and lets no other begin."""
+        """End running compilers, with all processes that they started, and start no others."""
         with self._lock:
             self._stopped = True
             for process in self._started:
@@ -113,7 +113,7 @@ class Compilers:
 
     @contextlib.contextmanager
     def ended_by_errors(self) -> Iterator[None]:
-        """They end where something fails meanwhile, or interrupts."""
+        """End the compilers if an error or an interrupt occurs in here."""
         try:
             yield
         except BaseException:
@@ -131,7 +131,7 @@ def _listen(process: subprocess.Popen[bytes]) -> str:
     assert process.stdout is not None
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
-        # A process that it left behind may hold the pipe open.
+        # A process that it left running may hold the pipe open.
         while process.poll() is None or selector.select(0):
             if time.monotonic() > end:
                 raise TimeoutError
@@ -154,7 +154,7 @@ def _ending(status: int) -> str:
 
 
 def _reason(said: str) -> str:
-    """Return the first line that tells of an error: what follows it is often its consequence. The last line if none."""
+    """Return the first line with an error, because later ones are often its consequences; the last line if none."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     telling = next((line for line in lines if _ERROR.search(line)), lines[-1] if lines else "")
     return f": {telling[:_SHOWN]}" if telling else ""

@@ -1,8 +1,8 @@
 """Progress and remaining time of a build: a bar on a terminal, occasional lines elsewhere.
 
-The estimate is what each unit took where it was measured, times how much longer things take here. That is known from
-the units that have ended, and from those that run for longer than was thought; before there are any, from the last
-build on this machine. So it is rough at first, grows where a unit takes longer than was thought, and says "about".
+The estimate is each unit's measured time, multiplied by how much slower this machine is. That is known from finished
+units, and from those that run longer than expected; before there are any, from the last build on this machine. So it is
+rough at first, grows if a unit takes longer than expected, and says "about".
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
-#: The linker's share, in the seconds that units are weighed in.
+#: The linker's share, in the units' seconds.
 _LINKING_S = 1.0
-#: Seconds without output after which a line says that the build goes on.
+#: Seconds without output after which a line reports that the build continues.
 _SILENCE_S = 15.0
-#: A unit that is past its time will take this much yet of what it is past it; and never nothing.
+#: A unit that is overdue needs this part of its delay again, and at least this many seconds.
 _OVERDUE, _REST_S = 0.5, 1.0
 _BAR = 24
 
 
 class Estimate:
-    """Units that run so many at a time, each with a weight in seconds."""
+    """Units that run `jobs` at a time, each with a weight in seconds."""
 
     def __init__(self, weights: Mapping[str, float], jobs: int, pace: float, clock: Callable[[], float]) -> None:
         self._weights, self._jobs, self._before, self._clock = weights, jobs, pace, clock
@@ -32,12 +32,12 @@ class Estimate:
         self._took: dict[str, float] = {}
 
     def began(self, name: str) -> None:
-        """A unit is being compiled. Called by the thread that has it compiled."""
+        """Record the start of a unit. Called by the thread that compiles it."""
         self._running[name] = self._clock()
         self._waiting.remove(name)
 
     def ended(self, name: str) -> None:
-        """Note that a unit has ended."""
+        """Record the end of a unit."""
         self._took[name] = self._clock() - self._running.pop(name)
 
     @property
@@ -57,18 +57,18 @@ class Estimate:
         return max([self._known(), *running])
 
     def _known(self) -> float:
-        """Return the pace by finished units."""
+        """Return the pace of finished units."""
         if not self._took:
             return self._before
         return sum(self._took.values()) / sum(self._weights[name] for name in self._took)
 
     def _rest(self, name: str, since: float) -> float:
-        """Seconds until a unit that runs has ended."""
+        """Return the seconds until a running unit ends."""
         rest = self._weights[name] * self._known() - (self._clock() - since)
         return max(_REST_S, rest if rest > 0 else -rest * _OVERDUE)
 
     def left(self) -> float:
-        """Seconds until the library is linked."""
+        """Return the seconds until the library is linked."""
         pace = self.pace()
         free = [self._rest(name, since) for name, since in list(self._running.items())]
         free += [0.0] * (self._jobs - len(free))
@@ -79,7 +79,7 @@ class Estimate:
 
 
 class Progress:
-    """Tells of a build: on a terminal by a line that is written over, elsewhere by `say`."""
+    """Reports progress: on a terminal with a line that is overwritten, elsewhere with `say`."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Progress:
         self._filled = 0.0
 
     def ended(self, name: str) -> None:
-        """A unit is compiled."""
+        """Report a compiled unit."""
         self.estimate.ended(name)
         if self._terminal is None:
             self._tell(f"[{self.estimate.done}/{self._total}] {name}")
@@ -109,7 +109,7 @@ class Progress:
             self._tell(f"[{self.estimate.done}/{self._total}] still at {', '.join(self.estimate.running)}")
 
     def clear(self) -> None:
-        """Make room for what is said next."""
+        """Clear the line for other output."""
         if self._terminal is not None:
             print("\r\033[K", end="", file=self._terminal, flush=True)
 
@@ -120,7 +120,7 @@ class Progress:
 
     def _draw(self, terminal: TextIO) -> None:
         spent, left = self._clock() - self._started, self.estimate.left()
-        # A bar that goes back is no comfort; the seconds are honest.
+        # The bar never goes back; the seconds may.
         self._filled = max(self._filled, spent / (spent + left))
         filled = int(_BAR * self._filled)
         line = (

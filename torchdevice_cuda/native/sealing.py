@@ -1,9 +1,9 @@
-"""Keep compiled libraries, and notes beside them, in folders of the cache that `trust` has checked.
+"""Store compiled libraries, and notes beside them, in cache folders that `trust` has checked.
 
-A library is loaded from the file that was checked. Its last bytes are a digest of all before them, so a damaged one is
-found before it is loaded (loading it could end the process); in the same file, because two files could be of two
-builds. On macOS the linker signs a library up to its end: there the digest is in a file beside it, and a library of
-another build than its digest counts as damaged.
+A library is loaded from the file that was checked. Its last bytes are a digest of all before them, so that a damaged
+library is found before it is loaded (loading it could end the process). The digest is in the same file, because two
+files could come from two builds. On macOS the linker signs a library up to its end: there the digest is in a file
+beside it, and a library from another build than its digest counts as damaged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOTE_LENGTH = 1000
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder of the cache, and the root. Readable by all: an image is built by root and run by others."""
+    """Create a folder of the cache, and the root. All can read it: an image is built by root and run by others."""
     with trust.open_folder(path, path.parent, create=0o755):
         pass
 
@@ -43,7 +43,7 @@ def open_library(path: Path) -> int:
 
 
 def digest(opened: int) -> str:
-    """Return what identifies a whole library."""
+    """Return the digest that identifies a library."""
     if _BESIDE:
         return _digest_file(opened)
     size = hashlib.sha256().digest_size
@@ -60,7 +60,7 @@ def flaw(path: Path) -> str:
 
 
 def seal_library(made: Path, target: Path) -> None:
-    """Put a library where it is looked for, with its digest: at its end, where no loader looks, or beside it."""
+    """Move a library to its path with its digest: at its end, which loaders ignore, or beside it."""
     with made.open("r+b") as file:
         content = file.read()
         if not _BESIDE:
@@ -77,7 +77,7 @@ def seal_library(made: Path, target: Path) -> None:
 
 
 def read_note(path: Path) -> str:
-    """Return a line that is kept in a folder of the cache; an empty string if there is none."""
+    """Return a line stored in a cache folder; an empty string if there is none."""
     try:
         return trust.read(path, path.parent.parent)[:_NOTE_LENGTH].decode(errors="replace")
     except OSError:
@@ -85,13 +85,13 @@ def read_note(path: Path) -> str:
 
 
 def write_note(path: Path, text: str) -> None:
-    """Keep a line in a folder of the cache, if that can be written."""
+    """Store a line in a cache folder, if it is writable."""
     with contextlib.suppress(OSError):
         trust.write(path, text.encode(), path.parent.parent)
 
 
 def _read_beside(path: Path, directory: int) -> str:
-    """Return the digest that is kept beside a library; an empty string if there is none."""
+    """Return the digest stored beside a library; an empty string if there is none."""
     try:
         with open(trust.open_file(directory, path.with_name(path.name + _SUFFIX)), "rb") as file:
             return file.read(_NOTE_LENGTH).decode(errors="replace")
@@ -108,7 +108,7 @@ def _digest_file(opened: int) -> str:
 
 
 def _is_whole(opened: int, wanted: str | None) -> bool:
-    """Check a library against a digest: the one that is `wanted`, or that at its end."""
+    """Check a library against a digest: `wanted`, or the one at its end."""
     if wanted is not None:
         return _digest_file(opened) == wanted
     with open(opened, "rb", closefd=False) as file:

@@ -17,18 +17,18 @@ from pathlib import Path
 
 from .. import _compat
 
-#: The C++ sources; includes are by path from here.
+#: The C++ sources; includes are relative to it.
 SOURCES = Path(__file__).resolve().parent / "csrc"
-#: No compiler run takes longer, nor does a build that another process is at: nothing waits for ever.
+#: The limit of a compiler run, and of a wait for another process's build: nothing waits forever.
 PATIENCE_S = 1800.0
-# torch's libraries that a library of ours needs. They are loaded, under these names, before it is: `load` imports torch
-# first. So nothing says where they are, and one library serves every environment that has this torch.
+# torch's libraries that a library of this package needs. They are loaded before it, under these names: `load` imports
+# torch first. So their paths are not stored, and one library serves every environment that has this torch.
 _TORCH_LIBRARIES = ("-lc10", "-ltorch_cpu", "-ltorch_python")
 
-# pybind11 of older releases keeps modules of different compilers apart: its macro, and the name in a library.
+# pybind11 of older releases separates modules of different compilers: its macro, and the name in a library.
 _NAMES_COMPILER = b"define PYBIND11_BUILD_ABI"
 _INTERNALS = re.compile(rb"__pybind11_internals_v\d+_gcc_libstdcpp(_cxxabi\d+)__")
-# c10::detail::torchCheckFail(char const*, char const*, unsigned, std::string const&) where std::string is the old one.
+# c10::detail::torchCheckFail(char const*, char const*, unsigned, std::string const&) with the old ABI of std::string.
 _OLD_ABI = b"_ZN3c106detail14torchCheckFailEPKcS2_jRKSs"
 
 
@@ -46,7 +46,7 @@ class Torch:
     root: Path
     version: str
     cxx11_abi: bool
-    #: The compiler's name in its pybind11, if it matters: modules of one name share torch's types.
+    #: The compiler's name in its pybind11, if it matters: modules with equal names share torch's types.
     pybind_abi: str = ""
 
     @property
@@ -56,10 +56,10 @@ class Torch:
 
 
 def installed_torch() -> Torch:
-    """Return the torch that ``import torch`` gives."""
+    """Return the torch that ``import torch`` would import."""
     try:
         spec = importlib.util.find_spec("torch")
-    except ValueError:  # something else has that name
+    except ValueError:  # another module has that name
         spec = None
     if spec is None or not spec.origin:
         raise BuildError("torch is not installed")
@@ -80,9 +80,9 @@ def _uses_cxx11_abi(root: Path) -> bool:
     if flag is not None:
         return bool(flag)
     if platform.system() != "Linux":
-        return False  # a matter of GNU's library, and torch says the same there
-    # A function that takes a std::string has the ABI in its name. One of torch's own: its libraries may hold the C++
-    # library's names of both kinds.
+        return False  # only GNU's library has this choice, and torch returns False elsewhere
+    # The name of a function that takes a std::string depends on the ABI. Use a function of torch itself: its libraries
+    # may contain the C++ library's names of both kinds.
     with contextlib.suppress(OSError):
         return _OLD_ABI not in (root / "lib" / "libc10.so").read_bytes()
     return True
@@ -94,7 +94,7 @@ def _pybind_abi(root: Path) -> str:
     flag = getattr(getattr(loaded, "_C", None), "_PYBIND11_BUILD_ABI", None)
     if flag is not None:
         return str(flag)
-    # Later releases have a pybind11 that asks for no compiler, and their large library is left alone.
+    # Later releases have a pybind11 that ignores the compiler, so their large library is not read.
     with contextlib.suppress(OSError):
         if _NAMES_COMPILER in (root / "include" / "pybind11" / "detail" / "internals.h").read_bytes():
             found = _INTERNALS.search((root / "lib" / "libtorch_python.so").read_bytes())
@@ -127,7 +127,7 @@ _INSTALLERS = {
 
 
 def _how_to_install() -> str:
-    """Return the command that installs a compiler on this machine, in brackets; nothing where it is not known."""
+    """Return the command that installs a compiler on this machine, in parentheses; empty if it is unknown."""
     if platform.system() == "Darwin":
         return " (xcode-select --install)"
     found = [command for name, command in _INSTALLERS.items() if shutil.which(name)]
@@ -135,7 +135,7 @@ def _how_to_install() -> str:
 
 
 def _only_asks(found: str) -> bool:
-    """Return whether a macOS compiler is a stub: without the command line tools, it opens a dialog that offers them."""
+    """Return whether a macOS compiler is a stub: without the command line tools it opens a dialog that offers them."""
     if platform.system() != "Darwin" or Path(found).parent != Path("/usr/bin"):
         return False
     asked = ["/usr/bin/xcode-select", "-p"]
@@ -146,7 +146,7 @@ def _only_asks(found: str) -> bool:
 
 
 def has_compiler() -> bool:
-    """Could a library be built, as far as the compiler goes?"""
+    """Return whether there is a compiler."""
     with contextlib.suppress(BuildError):
         return bool(compiler())
     return False
@@ -161,12 +161,12 @@ def compile_flags(kind: str, torch: Torch) -> list[str]:
     return [
         f"-std={_compat.cxx_standard(torch.version)}",
         "-fPIC",
-        # Exported names are chosen when a library is linked.
+        # The exported names are chosen when a library is linked.
         *(["-fno-semantic-interposition"] if platform.system() == "Linux" else []),
-        # A warning never ends a build: other compilers have other opinions. The tests want none.
+        # A warning never ends a build, since compilers differ. The tests require none.
         "-Wall",
         "-Wextra",
-        # Methods that only some versions of torch ask for cannot be marked override.
+        # Methods that only some versions of torch declare cannot be marked override.
         "-Wno-inconsistent-missing-override",
         f"-DHOSTDEVICE_{kind.upper()}",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
@@ -185,18 +185,18 @@ def compile_paths(torch: Torch, scratch: Path) -> list[str]:
     return [
         f"-I{SOURCES}",
         f"-I{SOURCES / 'core'}",
-        # Tables that are written for the build.
+        # Tables generated for the build.
         f"-I{scratch}",
-        # As system headers, which give no warnings.
+        # As system headers, which cause no warnings.
         *(word for path in foreign for word in ("-isystem", str(path))),
-        # Headers that some versions of torch lack; where they have one, theirs is found first.
+        # Headers that some versions of torch lack; torch's own header is found first.
         "-idirafter",
         str(SOURCES / "missing"),
         *(f"-ffile-prefix-map={path}={name}" for path, name in shown.items()),
     ]
 
 
-# What parts may call of the core; of any library, how Python begins it, and what compiled CUDA C++ looks for.
+# Names that parts call in the core; in any library, Python's init function and names that compiled CUDA C++ needs.
 _EXPORTS = "{ global: PyInit_*; torchdevice_*; *10hostdevice*; local: *; };\n"
 
 
@@ -204,7 +204,7 @@ def link_flags(name: str, scratch: Path | None = None, *, with_torch: bool = Tru
     """Return the linker flags other than paths. Parts find the core by its `name`, in any folder."""
     libraries = _TORCH_LIBRARIES if with_torch else ()
     if platform.system() == "Darwin":
-        # Symbols of the interpreter itself are resolved when the library is loaded.
+        # Symbols of the interpreter are resolved when the library is loaded.
         own = [f"-Wl,-install_name,@rpath/{name}", "-undefined", "dynamic_lookup"]
     else:
         own = [f"-Wl,-soname,{name}", "-Wl,-Bsymbolic"]
@@ -224,15 +224,15 @@ def tune(cxx: str) -> list[str]:
 
 
 def link_paths(torch: Torch, cxx: str) -> list[str]:
-    """Return the folders of the linker's libraries."""
+    """Return the folders that the linker searches."""
     return [f"-L{torch.root / 'lib'}", *_shared_cxx_library(cxx)]
 
 
 def _shared_cxx_library(cxx: str) -> list[str]:
-    """Return the C++ library that torch uses, by its file.
+    """Return the C++ library that torch uses, as a file.
 
-    Some compilers link it statically unless told so; two copies of it in one process do not share their locales, and
-    the first number that is formatted ends the process.
+    Some compilers link it statically by default; two copies of it in one process do not share their locales, and
+    formatting the first number ends the process.
     """
     if platform.system() != "Linux":
         return []

@@ -1,8 +1,8 @@
-"""Makes a wheel of ``torchdevice-cuda-native`` from libraries that were built here.
+"""Create a wheel of ``torchdevice-cuda-native`` from libraries that were built here.
 
-Its version names the torch that it is for, its tags the Python and the platform, and it requires that torch as
-torchvision's wheels do theirs: a library fits no other. The platform is the plain one, since what else the compiler's
-C++ library fits was not tried. The same libraries make the same wheel, byte for byte.
+Its version names the torch that it is for, its tags the Python and the platform, and it requires that torch, as
+torchvision's wheels do: a library fits no other. The platform tag is the plain one, since compatibility of the
+compiler's C++ library with others was not tested. The same libraries give the same wheel, byte for byte.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from . import prebuilt
 from .prebuilt import DISTRIBUTION, MANIFEST, PACKAGE
 from .toolchain import BuildError
 
-#: The earliest moment that a zip file knows.
+#: The earliest time that a zip file can store.
 _MOMENT = (1980, 1, 1, 0, 0, 0)
 _INIT = '"""Compiled parts of torchdevice-cuda, for one torch and one Python: the manifest says which."""\n'
 _METADATA = """\
@@ -48,13 +48,13 @@ Tag: {tag}
 
 
 def version(ours: str, torch: str) -> str:
-    """Ours, and the torch as far as a version may spell it: 0.1.0+torch2.13.0.cpu."""
+    """Return the version with torch's, as far as a version may contain it: 0.1.0+torch2.13.0.cpu."""
     spelled = re.sub(r"[^a-z0-9]+", ".", torch.lower()).strip(".")
     return f"{ours}+torch{spelled}"
 
 
 def tag() -> str:
-    """Return the Python and the platform that run now, as wheels name them."""
+    """Return the tags of the running Python and platform."""
     interpreter = f"cp{sys.version_info.major}{sys.version_info.minor}"
     abi = re.match(r"cpython-(\d+t?)", prebuilt.python_abi())
     platform = re.sub(r"[^a-z0-9]", "_", sysconfig.get_platform().lower())
@@ -62,8 +62,9 @@ def tag() -> str:
 
 
 def write(folder: Path, ours: str, torch: str, libraries: Mapping[str, Path]) -> Path:
-    """The wheel, made in `folder`, of these libraries: by their names in the
-    manifest, each in a folder of the cache that is named for kind and key.
+    """Write the wheel of these libraries into `folder`.
+
+    ``libraries`` are keyed by their names in the manifest; each is in a cache folder that is named for kind and key.
     """
     named = version(ours, torch)
     stem = f"{PACKAGE}-{named}"
@@ -74,7 +75,7 @@ def write(folder: Path, ours: str, torch: str, libraries: Mapping[str, Path]) ->
         place = f"{path.parent.name}/{path.name}"
         files[f"{PACKAGE}/{place}"] = content
         kind, _, part = entry.partition("/")
-        # Of a part the file is named for the key, of the core the folder.
+        # A part's file is named for its key, and the core's folder.
         named_for_key = path.name.partition(".")[0] if part else path.parent.name
         key = named_for_key.removeprefix(f"{part or kind}-")
         manifest[entry] = {"key": key, "file": place, "sha256": hashlib.sha256(content).hexdigest()}
