@@ -1,6 +1,6 @@
-"""Find the address of a host by which other hosts reach it.
+"""Find the address of this host at which other hosts reach it.
 
-Gloo takes the one of the host's name, which is often the loopback's. NCCL takes an interface that leads out.
+Gloo uses the address of the host's name, which is often the loopback address. NCCL uses an external interface.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch._C._distributed_c10d import ProcessGroupGloo
 
 
 def options(timeout: timedelta) -> Any:
-    """Options for a group of Gloo's; ``None`` where its own choice will do."""
+    """Return options for a Gloo group; ``None`` if Gloo's own choice is fine."""
     where = _where()
     if where is None:
         return None
@@ -26,7 +26,7 @@ def options(timeout: timedelta) -> Any:
 
 
 def _where() -> dict[str, str] | None:
-    """Return the interface that NCCL was told to take, or the address by which the first rank's host is reached."""
+    """Return the interface chosen for NCCL, or the address from which the first rank's host is reached."""
     if os.environ.get("GLOO_SOCKET_IFNAME"):
         return None
     named = os.environ.get("NCCL_SOCKET_IFNAME", "").removeprefix("=")
@@ -39,7 +39,7 @@ def _where() -> dict[str, str] | None:
     try:
         family, _, _, _, address = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, socket.SOCK_DGRAM) as asked:
-            # Nothing is sent: the system looks up which way it would go.
+            # Nothing is sent: the system only looks up the route.
             asked.connect(address)
             found: str = asked.getsockname()[0]
     except OSError:

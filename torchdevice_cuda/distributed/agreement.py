@@ -1,9 +1,9 @@
-"""Ranks of one host write down what they are about to do, and see what the others do: Gloo ends a process that is sent
-more than it expects, and computes something with different reductions.
+"""Fingerprints of the calls of all ranks on one host, which each rank compares: Gloo ends a process that receives more
+than it expects, and computes with different reductions without an error.
 
-The memory is shared, so that a look costs no message. A rank writes first and looks then: of two ranks that disagree,
-the later one is told before it calls Gloo, which sends nothing until both have called. It writes down why the group has
-failed; ``watchdog.py`` has the others, which may wait in Gloo, raise the same.
+The fingerprints are in shared memory, so that a comparison costs no message. A rank first writes, then compares: if two
+ranks disagree, the later one finds out before it calls Gloo, which sends nothing until both have called. It writes why
+the group has failed; ``watchdog.py`` makes the others, which may wait in Gloo, raise the same error.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from torch._C._distributed_c10d import ReduceOp, Store
 from .. import leftovers, trust
 from ..settings import folders
 
-#: Words at the beginning of the memory, of which the first says that the group has failed, and of each rank's part, of
-#: which the first counts the rank's calls and the second is the length of its failure's text.
+#: Header words of the memory, of which the first tells that the group has failed, and of each rank's part, of which the
+#: first counts the rank's calls and the second is the length of its error message.
 HEAD = 8
-#: How many of its last calls a rank shows, two words each. Ranks further ahead are not compared.
+#: Number of its last calls that a rank shows, two words each. Ranks further ahead are not compared.
 RING = 1024
-#: Words of a failure's text.
+#: Words of an error message.
 TEXT = 128
-#: How many calls between two ranks are shown, with the counter.
+#: Number of calls between two ranks that are shown, with the counter.
 _PAIR = 64
 _SENT, _WANTED = 0, 1
-#: The second word of a call: which call it is, counted in 16 bits, and 48 bits that say what it does.
+#: The second word of a call: its number, in 16 bits, and 48 bits that describe the call.
 _NUMBER, _SIZE = 48, (1 << 38) - 1
-#: The first word: the reduction, the root and one, and how many tensors are in one call.
+#: The first word: the reduction, the root plus one, and the number of tensors in the call.
 _ROOT, _TENSORS = 8, 32
 _PREFIX = "torchdevice_cuda-"
 _KEY, _JOINED = "agreement", "agreement/joined"
@@ -52,7 +52,7 @@ _PATIENCE = 0.25
 class Kind(IntEnum):
     """A rank's call, in the terms by which PyTorch compares calls."""
 
-    #: Known to the compiled part.
+    #: Also used by the compiled part.
     ALLREDUCE = 1
     REDUCE = 2
     BROADCAST = 3
@@ -64,7 +64,7 @@ class Kind(IntEnum):
     BARRIER = 9
 
 
-#: As C++ counts types: those that are computed with.
+#: C++'s numbers of dtypes that are computed with.
 _TYPES = {
     torch.uint8: 0,
     torch.int8: 1,
@@ -99,7 +99,7 @@ def _describe(call: tuple[int, int]) -> str:
 
 
 def describe_exchange(source: int, sent: int, to: int, wanted: int) -> str:
-    """Return the error for a rank that sends another number of bytes than the other wants."""
+    """Return the error for a rank that sends another number of bytes than the other receives."""
     return (
         f"Detected mismatch between collectives on ranks. Rank {source} is sending {sent} bytes to Rank {to}, "
         f"which is receiving {wanted} bytes."
@@ -113,7 +113,7 @@ def _name_ranks(ranks: list[int]) -> str:
 
 
 class CollectiveFingerprints:
-    """The fingerprints of the ranks' calls in a group, in memory of this host."""
+    """The fingerprints of the ranks' calls in a group, in this host's shared memory."""
 
     def __init__(self, memory: mmap.mmap, rank: int, size: int) -> None:
         self.memory = memory
@@ -137,7 +137,7 @@ class CollectiveFingerprints:
 
     @property
     def failure(self) -> str | None:
-        """Why the group has failed, as the first of the ranks that know has it; ``None`` if it has not."""
+        """Return why the group has failed, from the first rank that recorded a reason; ``None`` if it has not."""
         if not self._words[0]:
             return None
         for rank in range(self.size):
@@ -148,7 +148,7 @@ class CollectiveFingerprints:
         return None
 
     def fail(self, text: str) -> None:
-        """Report to the other ranks why the group has failed, unless that is known."""
+        """Report to the other ranks why the group has failed, unless that is known already."""
         with self._lock:
             if self._words[0]:
                 return
@@ -165,7 +165,7 @@ class CollectiveFingerprints:
             raise RuntimeError(known)
 
     def explain(self, error: RuntimeError) -> RuntimeError:
-        """Return why the group has failed in place of what Gloo saw of it; what is new is reported."""
+        """Return why the group has failed instead of Gloo's error; report an error that is new."""
         known = self.failure
         if known is not None:
             return RuntimeError(known)
@@ -176,11 +176,11 @@ class CollectiveFingerprints:
     def reduces(
         self, kind: Kind, dtype: torch.dtype, count: int, reduction: int, root: int | None = None, tensors: int = 1
     ) -> None:
-        """Raise if another rank's call with this number is another, or differs in what NCCL needs to agree."""
+        """Raise if another rank's call with this number differs in anything on which NCCL's ranks must agree."""
         self._compare(kind, _TYPES[dtype], count, reduction, root, tensors)
 
     def moves(self, kind: Kind, count: int = 0, root: int | None = None, tensors: int = 1) -> None:
-        """Compare a call that moves bytes: NCCL does not look at their type."""
+        """Compare a call that moves bytes: NCCL ignores their dtype."""
         self._compare(kind, _BYTES, count, 0, root, tensors)
 
     def _compare(self, kind: Kind, dtype: int, size: int, reduction: int, root: int | None, tensors: int) -> None:
@@ -196,20 +196,20 @@ class CollectiveFingerprints:
             words[here + entry] = detail
             words[here + entry + 1] = word
             words[here] = number
-        # Every call pays for this, so it calls nothing.
+        # Every call runs this loop, so it calls no function.
         for start in range(HEAD + entry, len(words), self.stride):
             theirs = words[start + 1]
             if theirs and theirs >> _NUMBER == number & 0xFFFF and (theirs != word or words[start] != detail):
                 self._report(entry, number)
 
     def _call(self, rank: int, entry: int, number: int) -> tuple[int, int] | None:
-        """Return the words of a rank's call with a number; ``None`` if it has not come to it."""
+        """Return the words of a rank's call with a number; ``None`` if the rank has not reached it."""
         start = self._part(rank) + entry
         word = self._words[start + 1]
         return (word, self._words[start]) if word and word >> _NUMBER == number & 0xFFFF else None
 
     def _report(self, entry: int, number: int) -> None:
-        """Raise an error that has the calls of all ranks, where they come soon."""
+        """Raise an error with the calls of all ranks, as far as they arrive soon."""
         end = time.monotonic() + _PATIENCE
         while True:
             calls = {rank: found for rank in range(self.size) if (found := self._call(rank, entry, number))}
@@ -244,7 +244,7 @@ class CollectiveFingerprints:
         self.check()
 
     def _meet(self, what: int, other: int, count: int) -> int | None:
-        """Write down what is sent or wanted; what the other rank says, if it says something else."""
+        """Write the number of bytes sent or expected; return the other rank's number, if it differs."""
         self.check()
         with self._lock:
             here = self._pair(self.rank, other, what)
@@ -270,9 +270,9 @@ def _stride(size: int) -> int:
 
 
 def join(store: Store, rank: int, size: int, owner: Any, keys: Sequence[str] = ()) -> CollectiveFingerprints | None:
-    """Return the memory of a group, whose ranks all call this; ``None`` for ranks of another host than the first.
+    """Return the memory of a group, whose ranks all call this; ``None`` for ranks on another host than the first.
 
-    The last of them deletes ``keys``, which they have all read by then.
+    The last rank deletes ``keys``, which all have read by then.
     """
     if size < 2:
         return None
@@ -283,8 +283,8 @@ def join(store: Store, rank: int, size: int, owner: Any, keys: Sequence[str] = (
     else:
         name = store.get(_KEY).decode()
         memory = _opened(name, length)
-    # Whoever is last takes the name away: nothing is left behind, however the processes end. A group that is made of
-    # the same store later finds no keys of this one.
+    # The last rank removes the name, so that no file is left, however the processes end. A later group over the same
+    # store finds no keys of this one.
     if store.add(_JOINED, 1) == size:
         if _NAME.fullmatch(name):
             _unlink(_path_of(name))
@@ -294,7 +294,7 @@ def join(store: Store, rank: int, size: int, owner: Any, keys: Sequence[str] = (
 
 
 def _forget_key(store: Store, key: str) -> None:
-    # Not every kind of store can.
+    # Not every kind of store can delete.
     with contextlib.suppress(RuntimeError, NotImplementedError):
         store.delete_key(key)
 
@@ -312,10 +312,10 @@ def _made(length: int, owner: Any) -> tuple[mmap.mmap | None, str]:
     except OSError:
         return None, ""
     weakref.finalize(owner, _unlink, path)
-    leftovers.hold(file)  # as long as it is mapped
+    leftovers.hold(file)  # while it is mapped
     try:
         os.ftruncate(file, length)
-        if hasattr(os, "posix_fallocate"):  # memory that is full is an error now, and SIGBUS when it is used
+        if hasattr(os, "posix_fallocate"):  # full memory is an error here; later it would be SIGBUS
             os.posix_fallocate(file, 0, length)
         return mmap.mmap(file, length), name
     except OSError:
@@ -325,7 +325,7 @@ def _made(length: int, owner: Any) -> tuple[mmap.mmap | None, str]:
 
 
 def _opened(name: str, length: int) -> mmap.mmap | None:
-    """Map the first rank's file, if it is on this host. What a store has may be anybody's: no other file is opened."""
+    """Map the first rank's file, if it is on this host. A store's contents are untrusted: no other file is opened."""
     if not _NAME.fullmatch(name):
         return None
     try:

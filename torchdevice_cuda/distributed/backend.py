@@ -1,7 +1,7 @@
-"""``ProcessGroupNCCL`` without NCCL: its rules for tensors, Gloo for what goes between processes.
+"""``ProcessGroupNCCL`` without NCCL: its rules for tensors, and Gloo for communication.
 
-NCCL sends memory as it lies and knows nothing of shapes: so do these, which hand Gloo flat views. What is only moved is
-handed over as bytes, since Gloo knows fewer types than NCCL.
+NCCL sends memory in its order and knows no shapes: so these pass flat views to Gloo. Data that is only moved is passed
+as bytes, since Gloo knows fewer dtypes than NCCL.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .communicator import Communicator
 from .reductions import Finish, Reduction, flat, kind_of
 
 Tensors = Sequence[torch.Tensor]
-#: Its methods, as C++ has them: a group's own are NCCL's.
+#: The methods of C++'s class: a group's own methods are NCCL's.
 _gloo: Any = Backend
 #: Allocates on a tensor's device, whatever the program's default device is.
 _new_empty: Any = torch._C.TensorBase.new_empty
@@ -40,12 +40,12 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _root(opts: Any) -> int:
-    """Return the rank that has the data, or gets it. ``rootTensor`` is of the days when a process had several GPUs."""
+    """Return the rank that has or gets the data. ``rootTensor`` is from when a process had several GPUs."""
     return int(opts.rootRank + getattr(opts, "rootTensor", 0))
 
 
 def _options(kind: Callable[[], Any], given: Any, **changed: Any) -> Any:
-    """Options for the host's call, with the timeout of the program's."""
+    """Return options for the host's call, with the program's timeout."""
     made = kind()
     made.timeout = given.timeout
     for name, value in changed.items():
@@ -54,7 +54,7 @@ def _options(kind: Callable[[], Any], given: Any, **changed: Any) -> Any:
 
 
 def _all(steps: Sequence[Finish | None]) -> Finish | None:
-    """Return the steps that there are, as one."""
+    """Return all given steps as one."""
     taken = [step for step in steps if step is not None]
     if len(taken) < 2:
         return taken[0] if taken else None
@@ -71,7 +71,7 @@ def _same_sizes(tensors: Tensors) -> bool:
 
 
 class ProcessGroupNCCL(Communicator):
-    """NCCL's process group. It is a Gloo group itself, for C++ that asks a backend for more than collectives."""
+    """NCCL's process group. It is itself a Gloo group, for C++ code that uses a backend for more than collectives."""
 
     # ------------------------------------------------------------------ reductions
     def allreduce(self, tensors: Tensors, opts: Any = None) -> Any:
@@ -107,7 +107,7 @@ class ProcessGroupNCCL(Communicator):
         parts = [part for one in asked for part in self._gloo_allreduce(one, opts, tensors=len(asked))]
         return self.work(parts, tensors, lent, _all([one.settled() for one in asked]))
 
-    # The calls of Gloo: compared with the other ranks' first, and left out where there is nothing to send.
+    # Gloo's calls: first compared with the other ranks' calls, and omitted if there is nothing to send.
     def _gloo_allreduce(self, asked: Reduction, opts: Any, kind: Kind = Kind.ALLREDUCE, tensors: int = 1) -> list[Any]:
         self.reduces(kind, asked, tensors=tensors)
         if not asked.buffer.numel():
@@ -129,13 +129,13 @@ class ProcessGroupNCCL(Communicator):
         self._check_reduced([tensor], opts)
         lent = self.carrier.lend([tensor])
         self.check_numbers(*lent)
-        # Gloo writes into what every rank gave it.
+        # Gloo writes into the tensors of all ranks.
         asked = Reduction(lent[0], opts.reduceOp, self.size(), apart=self.rank() != _root(opts))
         parts = self._gloo_reduce(asked, _root(opts), opts)
         return self.work(parts, [tensor], lent, asked.settled() if self.rank() == _root(opts) else None)
 
     def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
-        """Reduce a tensor and give each rank its part."""
+        """Reduce a tensor and return each rank's part."""
         if input.dtype != output.dtype:
             raise TypeError("input tensor must be the same type as the output tensor.")
         if input.numel() != output.numel() * self.size():
@@ -162,7 +162,7 @@ class ProcessGroupNCCL(Communicator):
     def _scatter_reduced(
         self, mine: torch.Tensor, whole: torch.Tensor, opts: Any, tensors: int = 1
     ) -> tuple[list[Any], Finish]:
-        """Reduce all parts of a tensor of the host everywhere, as Gloo does, and take this rank's."""
+        """Reduce all parts of a host tensor on every rank, as Gloo does, and take this rank's."""
         asked = Reduction(whole, opts.reduceOp, self.size(), apart=True)
 
         def take() -> None:
@@ -171,7 +171,7 @@ class ProcessGroupNCCL(Communicator):
         return self._gloo_allreduce(asked, opts, Kind.REDUCE_SCATTER, tensors), take
 
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> Any:
-        """Reduce one tensor of each rank's list for each rank; they may differ in size."""
+        """Reduce one tensor of each rank's list for each rank; sizes may differ."""
         opts = opts or ReduceScatterOptions()
         kind = kind_of(opts.reduceOp)
         output, given = rules.real(rules.only(outputs), kind), [rules.real(one, kind) for one in inputs[-1]]
@@ -211,7 +211,7 @@ class ProcessGroupNCCL(Communicator):
         return [_gloo.broadcast(self.host, [given], _options(BroadcastOptions, opts, rootRank=root))]
 
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
-        """Gather all ranks' tensors in every rank's list; they may differ in size."""
+        """Gather all ranks' tensors in every rank's list; sizes may differ."""
         opts = opts or AllgatherOptions()
         tensor, wanted = rules.only(inputs), list(outputs[-1])
         self.check(tensor)
@@ -221,7 +221,7 @@ class ProcessGroupNCCL(Communicator):
             return self._gather_uneven(wanted, lent, given, opts)
         if wanted[0].numel() != tensor.numel() or len(wanted) != self.size():
             raise RuntimeError("output tensors must be as many as there are ranks, each as large as the input tensor")
-        # Outputs are copied to, whatever they are: of another type, or with gaps.
+        # Copy into the outputs: they may have another dtype, or gaps.
         room = _new_empty(given, self.size() * given.numel())
 
         def put() -> None:
@@ -248,7 +248,7 @@ class ProcessGroupNCCL(Communicator):
         return [_gloo.allgather(self.host, [rooms], [brought], _options(AllgatherOptions, opts))]
 
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
-        """NCCL has none."""
+        """Raise, as NCCL does."""
         raise NotImplementedError("ProcessGroupNCCL does not support allgather_coalesced")
 
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
@@ -266,7 +266,7 @@ class ProcessGroupNCCL(Communicator):
         self.check(*inputs, *outputs)
         lent, brought = self.carrier.lend(outputs), self.carrier.lend(inputs)
         self.check_numbers(*brought)
-        # The input may be a piece of the output: Gloo copies it there first, which is where it is.
+        # The input may be a part of the output: Gloo first copies it there, onto itself.
         parts = [
             part
             for room, given in zip(lent, brought, strict=True)
@@ -310,7 +310,7 @@ class ProcessGroupNCCL(Communicator):
         input_split_sizes: Sequence[int],
         opts: Any = None,
     ) -> Any:
-        """Send a piece of one tensor to each rank."""
+        """Send a part of one tensor to each rank."""
         self.check(output, input)
         even = not output_split_sizes and not input_split_sizes
         received = rules.check_splits(output, output_split_sizes, self.size(), even)
@@ -321,7 +321,7 @@ class ProcessGroupNCCL(Communicator):
     def _exchange(
         self, room: torch.Tensor, given: torch.Tensor, received: list[int], sent: list[int], opts: Any
     ) -> Any:
-        """Exchange pieces of host tensors, whose numbers of elements are given."""
+        """Exchange parts of host tensors, given their numbers of elements."""
         width = given.element_size()
         self.check_numbers(given)
         self.moves(Kind.ALLTOALL)
@@ -359,7 +359,7 @@ class ProcessGroupNCCL(Communicator):
 
     # ------------------------------------------------------------- one to another
     def send(self, tensors: Tensors, dst: int, tag: int = 0) -> Any:
-        """To one rank. NCCL knows no tags: what was sent first is received first."""
+        """Send to one rank. NCCL has no tags: tensors are received in the order in which they are sent."""
         tensor = rules.only(tensors)
         rules.check_sent(tensor)
         rules.check_type(rules.parts(tensor.dtype))
@@ -383,7 +383,7 @@ class ProcessGroupNCCL(Communicator):
         return self.work(parts, [tensor], lent, arrives=True)
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> Any:
-        """NCCL has none."""
+        """Raise, as NCCL does."""
         raise NotImplementedError("ProcessGroupNCCL does not support recvAnysource")
 
     def barrier(self, opts: Any = None) -> Any:

@@ -1,7 +1,7 @@
 """Move accelerator tensors to the host's process group and back, on each kind of device.
 
-A carrier lends tensors to the host, and makes the work that the program waits for of the host's. ``finish`` is what is
-left to do when the host is done: it writes what was lent.
+A carrier lends tensors to the host, and turns the host's work into the work that the program waits for. ``finish`` runs
+when the host is done: it writes the lent tensors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Finish = Callable[[], None]
 Tensors = Sequence[torch.Tensor]
-#: torch's own, which no redirection reaches.
+#: torch's own methods, which are never redirected.
 _to, _copy, _detach = (getattr(torch._C.TensorBase, name) for name in ("to", "copy_", "detach"))
 _CPU = torch.device("cpu")
 
@@ -33,7 +33,7 @@ def _settled(work: Work) -> bool:
     """Return whether its results exist. Callbacks of its future run before it counts as done, and may read them."""
     try:
         return bool(work.get_future().done())
-    except RuntimeError:  # what is sent or received has no future
+    except RuntimeError:  # sends and receives have no future
         return bool(work.is_completed())
 
 
@@ -42,66 +42,67 @@ class Call(NamedTuple):
 
     parts: list[Work]
     outputs: Tensors = ()
-    #: what was lent for the outputs
+    #: the tensors lent for the outputs
     lent: Tensors = ()
-    #: what is left to do when all parts are done
+    #: called when all parts are done
     finish: Finish | None = None
-    #: it is done when another process gets there, so that waiting at the call could wait for ever
+    #: whether it is done when another process reaches its call, so that waiting at the call could block forever
     arrives: bool = False
-    #: of the group, which knows why it has failed
+    #: of the group, with the reason of its failure
     agreement: CollectiveFingerprints | None = None
 
 
 class Carrier:
-    """Between the accelerator and the host, on a device without a compiled part."""
+    """The carrier between accelerator and host, on a device without a compiled part."""
 
     def __init__(self) -> None:
-        #: Works that may not be done, and whether each is of all ranks.
+        #: Works that may not be done, and whether each belongs to all ranks.
         self._begun: list[tuple[Work, bool]] = []
 
     def lend(self, tensors: Tensors) -> list[torch.Tensor]:
-        """Return the tensors for the host: nothing that it does to them is recorded by autograd."""
+        """Return the tensors for the host; autograd does not record the host's operations on them."""
         raise NotImplementedError
 
     def coalesce(self, change: int) -> None:
-        """Have calls of one group more, or fewer, looked at by Python, each of them."""
+        """Add to the number of groups whose calls all go through Python."""
 
     def watch(self, backend: Any, agreement: CollectiveFingerprints) -> Callable[[], None]:
-        """Have calls that Python does not see compared with what the other ranks do, too; return what ends that."""
+        """Also compare calls that bypass Python with the other ranks'; return the function that ends it."""
         return lambda: None
 
     def time(self, on: bool) -> None:
-        """Have works say how long they took, where they can: Gloo's cannot."""
+        """Set whether works measure their duration, if they can: Gloo's cannot."""
 
     def captures(self) -> bool:
-        """Return whether a graph is being captured, on whatever stream."""
+        """Return whether a graph is being captured, on any stream."""
         return False
 
     def begin(self, tensors: Tensors, call: Callable[[], Any]) -> Any:
-        """Return, meanwhile, the work of a call with these tensors, as a part of the graph if it is in its stream."""
+        """Return the work of a call with these tensors, as part of the graph if its stream is capturing."""
         return call()
 
     def work(self, call: Call) -> Work:
-        """Return work that is done when all parts are and ``finish`` has run; then what was lent is in the outputs.
+        """Return work that is done when all parts are and ``finish`` has run; then the outputs have the lent tensors'
+        values.
 
-        It is done before this returns, except for what waits for another process: a thread does that.
+        It is done before this returns, except if it waits for another process: a thread does that.
         """
         return (_awaited if call.arrives else _done)(call)
 
     def complete(self, work: Any, agreement: CollectiveFingerprints | None) -> None:
-        """Wait for the work of a call that is not asynchronous, where the program's wait would be Gloo's own."""
+        """Wait for the work of a synchronous call, if the program's wait would be Gloo's own."""
 
     def wait(self) -> None:
-        """Wait for what was begun and may not be done: whoever synchronizes with the device waits for all of it."""
+        """Wait for works that may not be done: a synchronization with the device waits for all of them."""
         begun, self._begun = self._begun, []
         for work, _ in begun:
-            # Waiting for the work itself raises its error.
+            # A wait for the work itself raises its error.
             with contextlib.suppress(RuntimeError):
                 if not _settled(work):
                     work.wait()
 
     def has_pending(self) -> bool:
-        """Return whether collectives of all ranks were begun and are not done."""
+        """Return whether collectives of all ranks are not done yet."""
         return any(is_of_all and not _settled(work) for work, is_of_all in self._begun)
 
 
@@ -111,7 +112,7 @@ def _memory(tensor: torch.Tensor) -> tuple[int, int]:
 
 
 class Aliased(Carrier):
-    """The device is the host's memory, under another name."""
+    """The device is in host memory, under another name."""
 
     def __init__(self, native: Native) -> None:
         super().__init__()
@@ -119,7 +120,7 @@ class Aliased(Carrier):
         self.native = native
 
     def lend(self, tensors: Tensors) -> list[torch.Tensor]:
-        """CPU tensors over the same memory, which they keep."""
+        """Return CPU tensors over the same memory, which they keep alive."""
         return self._aliases(tensors)  # type: ignore[no-any-return]
 
     def coalesce(self, change: int) -> None:
@@ -161,7 +162,7 @@ class Aliased(Carrier):
         return work
 
     def work(self, call: Call) -> Work:
-        """Return the compiled part's work: it waits as the parts' own backend does, and shows device tensors."""
+        """Return the compiled part's work: it waits like the parts' own backend, and shows device tensors."""
         group = 0 if call.agreement is None else call.agreement.group
         made: Work = self.native.carried_work(call.parts, call.outputs, call.finish, group, call.arrives)
         return made
@@ -172,10 +173,10 @@ class Aliased(Carrier):
 
 
 class Same(Carrier):
-    """The device is the CPU: tensors are the host's already."""
+    """The device is the CPU: tensors are on the host already."""
 
     def lend(self, tensors: Tensors) -> list[torch.Tensor]:
-        """Lend tensors, detached from autograd."""
+        """Return the tensors, detached from autograd."""
         return [_detach(tensor) for tensor in tensors]
 
     def work(self, call: Call) -> Work:
@@ -187,15 +188,15 @@ class Same(Carrier):
         return super().work(call)
 
     def complete(self, work: Any, agreement: CollectiveFingerprints | None) -> None:
-        """Gloo's own wait ends for no signal, and knows not why the group has failed."""
+        """Wait here: signals do not end Gloo's own wait, and it does not know why the group has failed."""
         _wait(work, agreement)
 
 
 class Copied(Carrier):
-    """The device has memory of its own."""
+    """The device has separate memory."""
 
     def lend(self, tensors: Tensors) -> list[torch.Tensor]:
-        """Copies, in the order in which their elements lie."""
+        """Return copies, with elements in the order of their memory."""
         return [_to(_detach(tensor), _CPU) for tensor in tensors]
 
     def work(self, call: Call) -> Work:
@@ -211,12 +212,12 @@ class Copied(Carrier):
         return super().work(call._replace(finish=back))
 
 
-#: Seconds of a wait between checks of the program's signals.
+#: Time between checks of the program's signals during a wait.
 _SLICE = timedelta(milliseconds=100)
 
 
 def _wait(part: Work, agreement: CollectiveFingerprints | None) -> None:
-    """Wait for a collective; Ctrl-C ends it, and an error is why the group has failed."""
+    """Wait for a collective; Ctrl-C ends it, and an error gives the reason why the group has failed."""
     try:
         while True:
             try:
@@ -224,7 +225,7 @@ def _wait(part: Work, agreement: CollectiveFingerprints | None) -> None:
                 return
             except RuntimeError:
                 if part.is_completed():
-                    part.wait()  # its own error, if it has one
+                    part.wait()  # raises its own error, if it has one
                     return
     except RuntimeError as error:
         raise (error if agreement is None else agreement.explain(error)) from None
@@ -256,7 +257,7 @@ def _awaited(call: Call) -> Work:
             if call.finish is not None:
                 call.finish()
             future.set_result(list(call.outputs))
-        except Exception as error:  # whoever waits for the work is to see it
+        except Exception as error:  # a wait for the work raises it
             if call.agreement is not None and isinstance(error, RuntimeError):
                 error = call.agreement.explain(error)
             future.set_exception(error)  # type: ignore[arg-type]  # the stubs take it for a result
@@ -269,10 +270,10 @@ def _awaited(call: Call) -> Work:
         return work
 
     def waited(timeout: object) -> bool:
-        done.wait()  # which ends for signals
+        done.wait()  # signals end this wait
         future.wait()
         return True
 
-    # Work of a future keeps an error to itself.
+    # The work of a future does not report errors.
     made: Work = callback(waited)
     return made

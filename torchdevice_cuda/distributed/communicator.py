@@ -1,4 +1,4 @@
-"""The methods of an NCCL process group besides collectives, and the code that its collectives share."""
+"""The methods of an NCCL process group besides collectives, and code that its collectives share."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from torch._C._distributed_c10d import ErrorType
 
 Tensors = Sequence[torch.Tensor]
-#: Its methods, as C++ has them: a group's own are NCCL's.
+#: The methods of C++'s class: a group's own methods are NCCL's.
 _gloo: Any = Backend
-#: A tag of what no rank sends.
+#: A tag that no rank ever sends.
 _NEVER_SENT = 0x7DC0DE
 _numbers = itertools.count()
-#: The backend that this thread has made last, until its group is known: somebody has to hold it.
+#: The last backend that this thread created, until its group is known: it must be kept alive.
 made = threading.local()
 
 
 class Communicator(ProcessGroupGloo):
-    """A group of Gloo's that says it is NCCL's."""
+    """A Gloo group that reports NCCL as its backend."""
 
     Options: ClassVar[Any] = Options
     NCCLConfig = NCCLConfig
@@ -71,7 +71,7 @@ class Communicator(ProcessGroupGloo):
         if type(self).device_count() == 0:
             raise ValueError("ProcessGroupNCCL is only supported with GPUs, no GPUs found!")
         read = environment.read()
-        # torchrun may hand one store to workers that it starts again: addresses of those that have ended are in it.
+        # torchrun may pass one store to restarted workers: it contains addresses of workers that have ended.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         own, found = PrefixStore(f"attempt_{attempt}/", store), addresses.options(options._timeout)
         keys = membership.check(own, rank, size, options.global_ranks_in_group)
@@ -80,14 +80,14 @@ class Communicator(ProcessGroupGloo):
         else:
             super().__init__(own, rank, size, found)
         self._options = options
-        #: A group that compares what the ranks ask for before it calls this one, if there is one.
+        #: A group that compares the ranks' calls before it calls this one, if there is one.
         self.checking: Backend | None = None
         self._coalesced: list[Any] | None = None
         self._splits = 0
         self._number = next(_numbers)
         self.bound_device_id = device_id
         self._agreement = agreement.join(own, rank, size, self, keys)
-        #: For what no rank sends.
+        #: The buffer of a receive that no rank sends to.
         self._nothing = torch.ops.aten.empty.memory_format([1], dtype=torch.uint8, device=torch.device("cpu"))
         if self._agreement is not None:
             weakref.finalize(self, self.carrier.watch(self, self._agreement))
@@ -106,7 +106,7 @@ class Communicator(ProcessGroupGloo):
     # ------------------------------------------------------------------ questions
     @property
     def options(self) -> Any:
-        """Return the options that it was made with."""
+        """Return the options that it was created with."""
         return self._options
 
     @property
@@ -115,7 +115,7 @@ class Communicator(ProcessGroupGloo):
         return self._number
 
     def name(self) -> str:
-        """``nccl``."""
+        """Return ``nccl``."""
         return "nccl"
 
     _get_backend_name = name
@@ -132,11 +132,11 @@ class Communicator(ProcessGroupGloo):
         return self._splits
 
     def count_split(self) -> None:
-        """Count one more."""
+        """Count another group that was split off."""
         self._splits += 1
 
     def split(self, store: Store, ranks: Sequence[int], options: Any) -> Communicator | None:
-        """Return the group of some ranks of this one, for those that are in it."""
+        """Return the group of some ranks of this one, on those ranks."""
         self.count_split()
         ranks = sorted(ranks)
         place = ranks.index(self.rank()) if self.rank() in ranks else None
@@ -147,26 +147,26 @@ class Communicator(ProcessGroupGloo):
         self.count_split()
 
     def eager_connect_single_device(self, device: torch.device | None = None) -> None:
-        """Gloo has connected already."""
+        """Do nothing: Gloo has connected already."""
 
     def _is_initialized(self) -> bool:
         return True
 
     def get_error(self) -> ErrorType:
         """Return the error of NCCL's watchdog: here errors reach the waiting call."""
-        from torch._C._distributed_c10d import ErrorType  # 2.6 has neither it nor who asks
+        from torch._C._distributed_c10d import ErrorType  # 2.6 has neither it nor its caller
 
         return ErrorType.SUCCESS
 
     def _add_ephemeral_timeout(self, timeout: timedelta) -> None:
-        """More time for what is called next; every call has all of the group's."""
+        """Do nothing: NCCL extends the next calls' time, but here every call has the group's whole timeout."""
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
         super()._set_default_timeout(timeout)
         self._options._timeout = timeout
 
     def _set_enable_nan_check(self, enable_nan_check: bool) -> None:
-        """Return whether numbers are looked at before they are sent; what the compiled part does alone is not."""
+        """Set whether values are checked before they are sent; calls of the compiled part alone are not."""
         if enable_nan_check == (self._unchecked is not None):
             return
         if self._unchecked is not None:
@@ -177,11 +177,11 @@ class Communicator(ProcessGroupGloo):
             self._unchecked = weakref.finalize(self, self.carrier.coalesce, -1)
 
     def _enable_collectives_timing(self) -> None:
-        """Work says how long it took."""
+        """Make works measure their duration."""
         self.carrier.time(True)
 
     def _group_start(self) -> None:
-        """NCCL's groups of calls: the host begins each at once."""
+        """Do nothing: NCCL groups calls, but the host begins each at once."""
 
     def _group_end(self) -> None:
         """Do nothing: no call was held back."""
@@ -192,7 +192,7 @@ class Communicator(ProcessGroupGloo):
         raise RuntimeError("NCCL mem allocator is not supported in this NCCL version")
 
     def register_mem_pool(self, pool: Any, symm: bool = False) -> None:
-        """Register memory, which only NCCL would need."""
+        """Do nothing: only NCCL needs registered memory."""
 
     def deregister_mem_pool(self, pool: Any) -> None:
         """Do nothing: no memory was registered."""
@@ -213,29 +213,29 @@ class Communicator(ProcessGroupGloo):
 
     # --------------------------------------------------------------- of every call
     def work(self, *call: Any, arrives: bool = False) -> Any:
-        """Work for the program, of what the host was asked for: the members of a ``carriers.Call``."""
+        """Return work for the program, from the host's work: the members of a ``carriers.Call``."""
         work = self.carrier.work(Call(*call)._replace(arrives=arrives, agreement=self._agreement))
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work
 
     def complete(self, work: Any) -> None:
-        """Wait for the work of a call that is not asynchronous, where the program's wait would be Gloo's own."""
+        """Wait for the work of a synchronous call, if the program's wait would be Gloo's own."""
         self.carrier.complete(work, self._agreement)
 
     def close_connections(self) -> None:
-        """Fail what is pending, here and on the other ranks."""
+        """Fail all pending calls, here and on the other ranks."""
         with contextlib.suppress(RuntimeError):
             other = (self.rank() + 1) % self.size()
             _gloo.recv(self, [self._nothing], other, _NEVER_SENT).wait(timedelta(milliseconds=1))
 
     def reduces(self, kind: Kind, asked: Reduction, root: int | None = None, tensors: int = 1) -> None:
-        """Raise if another rank does something else; the host is about to reduce one of several tensors."""
+        """Raise if another rank's call differs; the host is about to reduce one of several tensors."""
         if self._agreement is not None and self.checking is None:
             self._agreement.reduces(kind, asked.dtype, asked.buffer.numel(), asked.number, root, tensors)
 
     def moves(self, kind: Kind, count: int = 0, root: int | None = None, tensors: int = 1) -> None:
-        """Raise if another rank does something else; the host is about to move so many bytes."""
+        """Raise if another rank's call differs; the host is about to move this many bytes."""
         if self._agreement is not None and self.checking is None:
             self._agreement.moves(kind, count, root, tensors)
 
@@ -245,25 +245,25 @@ class Communicator(ProcessGroupGloo):
             self._agreement.sends(to, count)
 
     def wants(self, source: int, count: int) -> None:
-        """Raise if the other rank sends something else; the host is about to receive bytes of it."""
+        """Raise if the other rank sends something else; the host is about to receive bytes from it."""
         if self._agreement is not None and self.checking is None and source != self.rank():
             self._agreement.wants(source, count)
 
     def fail(self, text: str) -> None:
-        """Raise an error of this rank's arguments, and on the other ranks."""
+        """Raise an error of this rank's arguments, also on the other ranks."""
         if self._agreement is not None:
             self._agreement.fail(text)
         raise RuntimeError(text)
 
     def check_numbers(self, *tensors: torch.Tensor) -> None:
-        """Raise for tensors with a NaN, if that was asked for: on a GPU a kernel looks for them, and asserts."""
+        """Raise for tensors with a NaN, if that check is enabled: on a GPU a kernel checks and asserts."""
         if self._unchecked is not None:
             for tensor in tensors:
                 if tensor.is_floating_point() and bool(torch.isnan(tensor).any()):
                     raise cuda_error(710)
 
     def check_bound(self, tensor: torch.Tensor) -> None:
-        """Raise for tensors of another device than the one that the group was made for."""
+        """Raise for tensors on another device than the one that the group was created for."""
         bound = self.bound_device_id
         if bound is not None and tensor.device.type == bound.type and tensor.device != bound:
             raise _DistBackendError(

@@ -1,4 +1,4 @@
-"""The variables that PyTorch reads for NCCL: which act here, and that the others can be read, as there."""
+"""The variables that PyTorch reads for NCCL: some have an effect here; the others are only checked, as by PyTorch."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 _TRUE = frozenset({"y", "yes", "1", "t", "true"})
 _FALSE = frozenset({"n", "no", "0", "f", "false"})
-#: As C++ reads a number: what comes after it does not matter.
+#: A number as C++ parses it: text after it is ignored.
 _NUMBER = re.compile(r"\s*[+-]?\d+")
 _LARGEST = 2**31
-#: Those that are about NCCL's threads, streams and memory: a value that cannot be read is refused.
+#: Variables about NCCL's threads, streams and memory: an invalid value is refused.
 _FLAGS = (
     "TORCH_NCCL_BLOCKING_WAIT",
     "TORCH_NCCL_CUDA_EVENT_CACHE",
@@ -51,14 +51,14 @@ _OLD = {
 class Environment(NamedTuple):
     """The variables that have an effect."""
 
-    #: Numbers that are sent or reduced are looked at first: there is to be no NaN among them.
+    #: Whether values that are sent or reduced are checked for NaN first.
     checks_nan: bool
-    #: Work says how long it took.
+    #: Whether works measure their duration.
     times: bool
 
 
 def read() -> Environment:
-    """Return the variables, when a group is made."""
+    """Read the variables, when a group is created."""
     for name in _FLAGS:
         _flag(name)
     for name in _NUMBERS:

@@ -1,4 +1,4 @@
-"""The backends of process groups, and calls in flight to one."""
+"""The backends of process groups, and the reduction of the current call."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .communicator import made
 if TYPE_CHECKING:
     from .backend import ProcessGroupNCCL
 
-#: A backend that is made in Python lives as long as its object; C++ keeps only its own part of it.
+#: A backend created in Python lives as long as its Python object; C++ keeps only its own part alive.
 _backends: WeakKeyDictionary[Any, ProcessGroupNCCL] = WeakKeyDictionary()
-#: The reduction of the call that this thread makes, as Python gave it: the dispatcher shows no factors.
+#: The reduction of this thread's call, as Python passed it: the dispatcher does not show factors.
 noted = threading.local()
 
 
 def taken(group: Any, backend: Any) -> bool:
-    """Register the backend of a group; return whether it is ours, or one that checks our calls."""
+    """Register the backend of a group; return whether it is torchdevice_cuda's, or one that checks its calls."""
     ours: ProcessGroupNCCL | None = getattr(made, "backend", None)
     if ours is None or not (backend is ours or isinstance(backend, _ProcessGroupWrapper)):
         return backend_of(group) is not None
@@ -33,5 +33,5 @@ def taken(group: Any, backend: Any) -> bool:
 
 
 def backend_of(group: Any) -> ProcessGroupNCCL | None:
-    """Return the backend of ours that a group has, if it has one."""
+    """Return the ``ProcessGroupNCCL`` of a group, if it has one."""
     return _backends.get(group)

@@ -1,6 +1,6 @@
-"""Kernels of the collective operators, by which every caller gets to a process group: Python, C++, compiled code.
+"""Kernels of the collective operators, through which every caller reaches a process group: Python, C++, compiled code.
 
-torch's own would hand the accelerator's tensors to Gloo as they are. Gloo of a CPU build has no kernels for CUDA, and
+torch's own would pass the accelerator's tensors to Gloo unchanged. The Gloo of a CPU build has no kernels for CUDA, and
 the process dies of a null pointer; that of a CUDA build would call NVIDIA's driver.
 """
 
@@ -22,17 +22,17 @@ from .carriers import Aliased, Carrier
 
 _has = torch._C._dispatch_has_kernel_for_dispatch_key
 _Kind: Any = ReduceOp.RedOpType
-#: Told which operator leaves the accelerator, where one does.
+#: Called with the operator that leaves the accelerator, if one does.
 Left = Callable[[str], None] | None
 
 
 class Call(NamedTuple):
-    """The call of a backend for an operator: its method, the arguments by the operator's names, the options."""
+    """The backend's call for an operator: its method, arguments by the operator's names, and options."""
 
     method: str
     arguments: tuple[str, ...]
     options: str | None
-    #: whether something is written, and whether it waits for a call of one other process
+    #: whether it writes, and whether it waits for a call of one other process
     writes: bool = True
     arrives: bool = False
 
@@ -64,7 +64,7 @@ _CALLS = {
     "recv_": Call("recv", ("tensors", "src", "tag"), None, arrives=True),
     "recv_any_source_": Call("recv_anysource", ("tensors", "tag"), None, arrives=True),
 }
-#: Arguments of operators that are attributes of the options.
+#: Operator arguments that are attributes of the options.
 _ATTRIBUTES = {
     "root_rank": "rootRank",
     "root_tensor": "rootTensor",
@@ -84,7 +84,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 def _plain(backend: Any, call: Call, args: Sequence[Any], options: tuple[Any, ...], carrier: Carrier) -> Any:
-    """Call a backend that is not ours, such as Gloo's, on the accelerator's tensors: its own rules hold."""
+    """Call another backend, such as Gloo's, on the accelerator's tensors: its own rules hold."""
     given = _tensors(list(args))
     lent = carrier.lend(given)
     brought = [one.contiguous() if one.layout is torch.strided else one for one in lent]
@@ -128,7 +128,7 @@ def kernel(name: str, device: torch.device, carrier: Carrier, left: Left) -> Cal
         options: tuple[Any, ...] = ()
         if made is not None:
             opts = made()
-            # Arguments that have their defaults are left out of a call, and have them in the options.
+            # Arguments with their defaults are omitted from a call, and have them in the options.
             count = len(args)
             for place, attribute in settings:
                 if place < count:
@@ -147,7 +147,7 @@ def kernel(name: str, device: torch.device, carrier: Carrier, left: Left) -> Cal
             return _plain(group._get_backend(device), call, handed, options, carrier)
 
         work = carrier.begin(_tensors(handed), begin) if carrier.captures() else begin()
-        # Releases before 2.8 do not tell.
+        # Releases before 2.8 do not set it.
         if backend is not None and options and getattr(options[0], "asyncOp", True) is False:
             backend.complete(work)
         return work.boxed() if alone else (args[0], work.boxed())
@@ -159,7 +159,7 @@ _REDUCTIONS = {kind: ReduceOp(kind) for kind in _Kind.__members__.values() if ki
 
 
 def reduction(boxed: Any) -> Any:
-    """Return a reduction as backends take it. What the dispatcher does not tell was noted where Python called."""
+    """Return a reduction as backends take it. Python's call noted what the dispatcher does not pass."""
     number = reduction_number(boxed)
     if number is None or _Kind(number) == _Kind.PREMUL_SUM:
         return getattr(groups.noted, "reduction", None) or _REDUCTIONS[_Kind.SUM]
@@ -171,9 +171,9 @@ _SLOW = "torchdevice_cuda"
 
 
 def _quicken(carrier: Carrier, slow: Callable[..., Any]) -> Callable[[], None] | None:
-    """Have the compiled part reduce what needs no rule of ours, if it can; what ends that.
+    """Let the compiled part reduce tensors that need no rules here, if possible; return the function that ends it.
 
-    Half of what a small all_reduce costs beyond Gloo's own was Python, and Gloo's thread waiting for the interpreter.
+    Half of the cost of a small all_reduce beyond Gloo's own was Python, and Gloo's thread waiting for the GIL.
     """
     if not isinstance(carrier, Aliased):
         return None
@@ -190,15 +190,15 @@ def _quicken(carrier: Carrier, slow: Callable[..., Any]) -> Callable[[], None] |
 
 
 def register(key: str, device: torch.device, carrier: Carrier, left: Left) -> Callable[[], None]:
-    """Register the kernels at a dispatch key, for tensors of a device type; what takes them back."""
+    """Register the kernels at a dispatch key, for tensors of a device type; return the function that removes them."""
     library = torch.library.Library("c10d", "IMPL")
     with warnings.catch_warnings():
-        # torch says once that kernels have been overridden; those would end the process.
+        # torch warns once that kernels are overridden; torch's would end the process.
         warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel")
         for name in _CALLS:
             if _has(f"c10d::{name}", "CUDA"):
                 library.impl(name, kernel(name, device, carrier, left), key)
-        # A release that knows no sparse tensors of the device has no key for them.
+        # A release without sparse tensors on the device has no key for them.
         if knows_dispatch_key(f"Sparse{key}") and _has("c10d::allreduce_", f"Sparse{key}"):
             library.impl("allreduce_", kernel("allreduce_", device, carrier, left), f"Sparse{key}")
         end = _quicken(carrier, kernel("allreduce_", device, carrier, left))

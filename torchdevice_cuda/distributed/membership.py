@@ -1,4 +1,4 @@
-"""Ranks that make a group compare which ranks they make it of: Gloo would wait for a rank that never comes."""
+"""Ranks that create a group compare its members: otherwise Gloo would wait for a rank that never comes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _KEY = "members"
 
 
 def check(store: Store, rank: int, size: int, members: Sequence[int]) -> list[str]:
-    """Raise if another rank makes the group of other ranks, or another process has this one's rank.
+    """Raise if another rank creates the group with other members, or another process has this one's rank.
 
-    ``members`` are the ranks of the default group. Return the keys of the store that say so.
+    ``members`` are the ranks of the default group. Return the store's keys that were used.
     """
     if not 0 <= rank < size:
         raise ValueError(
@@ -38,7 +38,7 @@ def check(store: Store, rank: int, size: int, members: Sequence[int]) -> list[st
 
 
 def _wait_for(store: Store, rank: int) -> str:
-    """Return the ranks that a rank makes the group of, when it has come."""
+    """Return the members that a rank passes for the group, when it has arrived."""
     try:
         return store.get(f"{_KEY}/{rank}").decode().split(";")[0]
     except RuntimeError as error:
@@ -46,11 +46,11 @@ def _wait_for(store: Store, rank: int) -> str:
 
 
 def _take(store: Store, rank: int, mine: str) -> None:
-    """Take a rank, which a living process of this host may have taken."""
+    """Claim a rank, which a live process of this host may have claimed."""
     key, value = f"{_KEY}/{rank}", f"{mine};{socket.gethostname()};{os.getpid()}"
     try:
         found = store.compare_set(key, "", value).decode()
-    except (RuntimeError, NotImplementedError):  # a store of the program's own
+    except (RuntimeError, NotImplementedError):  # a store class of the program
         found = ""
     if found == value:
         return

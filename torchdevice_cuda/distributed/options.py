@@ -23,12 +23,12 @@ _CONFIG: dict[str, int | str | None] = {
     "nvls_ctas": _UNDEFINED,
     "max_p2p_peers": _UNDEFINED,
 }
-#: NCCL's groups give up earlier than others.
+#: NCCL's groups have a shorter timeout than others.
 TIMEOUT = timedelta(minutes=10)
 
 
 class NCCLConfig:
-    """``ncclConfig_t``: numbers for NCCL."""
+    """``ncclConfig_t``: NCCL's configuration."""
 
     __slots__ = tuple(_CONFIG)
 
@@ -37,7 +37,7 @@ class NCCLConfig:
             setattr(self, name, value)
 
     def unsafe_get_ptr(self) -> int:
-        """Return an address; nobody can read it here."""
+        """Return an address, which nothing here can read."""
         return id(self)
 
     def __copy__(self) -> NCCLConfig:

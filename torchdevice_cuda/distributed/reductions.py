@@ -1,4 +1,4 @@
-"""Reductions that NCCL knows and Gloo does not, by those that it knows: averages, factors, booleans, eight bits."""
+"""Reductions that NCCL has and Gloo lacks, in terms of Gloo's: averages, factors, booleans, eight bits."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def kind_of(op: Any) -> Any:
 
 
 def _factor_of(op: Any) -> Any:
-    """Return the factor by which each rank's numbers are multiplied first, if any."""
+    """Return the factor by which each rank's values are multiplied first, if any."""
     factor = None if isinstance(op, _Kind) else op.__getstate__()[1]
     return factor.item() if isinstance(factor, torch.Tensor) else factor
 
 
 class Reduction:
-    """One reduction of a tensor of the host, among ``size`` ranks.
+    """One reduction of a host tensor, among ``size`` ranks.
 
-    ``apart``: the tensor is not where the result goes, and has to stay as it is.
+    ``apart``: the tensor is not the destination of the result, and must not change.
     """
 
     def __init__(self, tensor: torch.Tensor, op: Any, size: int, apart: bool = False) -> None:
@@ -43,11 +43,11 @@ class Reduction:
         asked = rules.gloo_kind(kind, tensor.dtype)
         #: Gloo's reduction.
         self.op = ReduceOp(asked)
-        #: NCCL's reduction, on which ranks have to agree: it adds no booleans, and takes them for bytes.
+        #: NCCL's reduction, on which ranks must agree: it does not add booleans, and treats them as bytes.
         self.number = int(kind if kind in (_Kind.AVG, _Kind.PREMUL_SUM) else asked)
         self.dtype = torch.uint8 if tensor.dtype is torch.bool else tensor.dtype
         self._size = size
-        # NCCL divides each rank's numbers, so that a sum of halves does not overflow, and whole numbers afterwards.
+        # NCCL divides each rank's values, so that a sum of halves does not overflow, and integers afterwards.
         self._divides = kind == _Kind.AVG and not wide.is_floating_point
         if kind == _Kind.AVG and not self._divides:
             factor = 1 / size
@@ -71,7 +71,7 @@ class Reduction:
         return settle
 
     def copy(self, target: torch.Tensor, result: torch.Tensor) -> None:
-        """Put the result, or a part of it, into a flat tensor of the host."""
+        """Copy the result, or a part of it, into a flat host tensor."""
         if self._divides:
             result.div_(self._size, rounding_mode="trunc")
         if target.dtype is torch.bool:

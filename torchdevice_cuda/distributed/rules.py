@@ -36,23 +36,23 @@ _NAMES = {
 _PARTS = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 _Kind: Any = ReduceOp.RedOpType
 _REDUCED = frozenset({_Kind.SUM, _Kind.PRODUCT, _Kind.MIN, _Kind.MAX})
-#: Linear: they hold for real and imaginary parts alone.
+#: Linear reductions, which apply to real and imaginary parts separately.
 _COMPLEX = frozenset({_Kind.SUM, _Kind.AVG, _Kind.PREMUL_SUM})
 
 
 def only(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return the one tensor of a list."""
+    """Return the only tensor of a list."""
     if len(tensors) != 1:
         raise RuntimeError(_SINGLE)
     return tensors[0]
 
 
 def check(*tensors: torch.Tensor) -> None:
-    """Raise for tensors whose memory NCCL cannot take as it lies."""
+    """Raise for tensors whose memory NCCL cannot send unchanged."""
     for tensor in tensors:
         if tensor.layout is not torch.strided:
             raise ValueError("Tensors must be CUDA and dense")
-        # Most are; one that is so in another memory format will do as well.
+        # Most are contiguous; another memory format is accepted, too.
         if not tensor.is_contiguous() and not _in_a_format(tensor):
             raise ValueError("Tensors must be contiguous")
 
@@ -77,7 +77,7 @@ def check_sent(tensor: torch.Tensor) -> None:
 
 
 def check_alike(tensors: Sequence[torch.Tensor]) -> None:
-    """Raise for tensors that cannot go in one call."""
+    """Raise for tensors that cannot be in one call."""
     if not tensors:
         raise ValueError("Tensor list must be nonempty")
     first = tensors[0]
@@ -93,24 +93,24 @@ def check_alike(tensors: Sequence[torch.Tensor]) -> None:
 
 
 def dense(tensor: torch.Tensor) -> bool:
-    """Return whether its elements fill a piece of memory, in whatever order."""
+    """Return whether its elements fill a contiguous memory range, in any order."""
     return torch.ops.aten.is_non_overlapping_and_dense(tensor)  # type: ignore[no-any-return]
 
 
 def check_type(dtype: torch.dtype) -> None:
-    """Raise for types that NCCL does not send."""
+    """Raise for dtypes that NCCL does not send."""
     if dtype not in _SENT:
         name = _NAMES.get(dtype, str(dtype))
         raise TypeError(f"Input tensor data type is not supported for NCCL process group: {name}")
 
 
 def parts(dtype: torch.dtype) -> torch.dtype:
-    """Return the real dtype as which a complex one is sent."""
+    """Return the real dtype that a complex one is sent as."""
     return _PARTS.get(dtype, dtype)
 
 
 def check_float8(dtype: torch.dtype) -> None:
-    """Raise for types that are sent, but not computed with."""
+    """Raise for dtypes that are sent, but not computed with."""
     if dtype in _FOREIGN_FLOAT8:
         raise RuntimeError("Unsupported Float8 type for NCCL reduction")
 
@@ -125,7 +125,7 @@ def real(tensor: torch.Tensor, kind: Any) -> torch.Tensor:
 
 
 def gloo_kind(kind: Any, dtype: torch.dtype) -> Any:
-    """Return the reduction that Gloo is asked for; it knows no averages, and adds booleans up as numbers."""
+    """Return Gloo's reduction; Gloo has no averages, and adds booleans as numbers."""
     if dtype is torch.bool:
         if kind == _Kind.SUM:
             return _Kind.MAX
@@ -147,7 +147,7 @@ def gloo_kind(kind: Any, dtype: torch.dtype) -> Any:
 
 
 def computed(dtype: torch.dtype) -> torch.dtype:
-    """Return the type in which the host reduces."""
+    """Return the dtype in which the host reduces."""
     if dtype in _FLOAT8:
         return torch.float32
     return torch.uint8 if dtype is torch.bool else dtype
@@ -162,7 +162,7 @@ def check_root(
     size: int,
     root: int,
 ) -> list[torch.Tensor]:
-    """Return the list that only the root of a gather or scatter has; raise where it is not as it should be."""
+    """Return the list that only the root of a gather or scatter has; raise if it is invalid."""
     words = f"ProcessGroupNCCL::{call}: "
     if not 0 <= root < size:
         raise ValueError(f"{words}invalid root rank: {root}")
@@ -192,7 +192,7 @@ def _sizes(tensor: torch.Tensor) -> str:
 
 
 def check_splits(tensor: torch.Tensor, splits: Sequence[int], size: int, even: bool) -> list[int]:
-    """Check how many elements each rank sends or gets."""
+    """Check how many elements each rank sends or receives."""
     rows = tensor.shape[0] if tensor.dim() else 1
     if splits:
         if len(splits) != size:

@@ -1,4 +1,4 @@
-"""``split_group``: C++ would split the Gloo group that a backend of ours is made of, and get one of Gloo's."""
+"""``split_group``: C++ would split the Gloo group inside a ``ProcessGroupNCCL``, and return a Gloo group."""
 
 from __future__ import annotations
 

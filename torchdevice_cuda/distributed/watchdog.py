@@ -1,7 +1,7 @@
-"""A thread that ends what a rank waits for when its group has failed, and an end to what is pending at exit.
+"""A thread that ends a rank's waits when its group has failed, and the end of pending calls at exit.
 
-NCCL has such a thread, too. Gloo has no way to abort a call but one: a receive that times out closes the group's
-connections, and all that is pending on them fails.
+NCCL has such a thread, too. Gloo has only one way to abort a call: a receive that times out closes the group's
+connections, and all calls that are pending on them fail.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 class Group(Protocol):
-    """A process group, as far as this thread needs it."""
+    """The interface of a process group that this thread needs."""
 
     carrier: ClassVar[Carrier]
 
     def close_connections(self) -> None:
-        """Fail what is pending, here and on the other ranks."""
+        """Fail all pending calls, here and on the other ranks."""
 
 
-#: Seconds between looks.
+#: Seconds between two checks.
 _INTERVAL = 0.05
-#: Seconds that a process which ends gives its collectives.
+#: Seconds that an ending process gives its collectives.
 _GRACE = 3.0
 _lock = threading.Lock()
 _watched: dict[CollectiveFingerprints, weakref.ref[Group]] = {}
@@ -37,7 +37,7 @@ _is_running = False
 
 
 def watch(group: Group, agreement: CollectiveFingerprints) -> None:
-    """Close the connections of a group when it has failed, for as long as it lives."""
+    """Close the connections of a group when it has failed, while it is alive."""
     global _is_running
     with _lock:
         _watched[agreement] = weakref.ref(group, lambda _: _watched.pop(agreement, None))
@@ -62,7 +62,7 @@ def _run() -> None:
             found = _watched.pop(agreement, lambda: None)()
             if found is not None:
                 found.close_connections()
-            # This thread holds no group: the last to let go of one waits for its calls.
+            # This thread keeps no group alive: releasing the last reference waits for its calls.
             del found
 
 
@@ -72,7 +72,7 @@ def _end() -> None:
     if not groups:
         return
     carrier = groups[0].carrier
-    # A program that has ended by an error or Ctrl-C does not wait.
+    # A program that ended with an error or Ctrl-C does not wait.
     deadline = time.monotonic() + (0.0 if getattr(sys, "last_type", None) else _GRACE)
     while carrier.has_pending() and time.monotonic() < deadline:
         time.sleep(0.01)

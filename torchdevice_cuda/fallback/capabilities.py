@@ -17,28 +17,28 @@ FILE = "refusals.json"
 #: dtype and device of a call, and both with the operator's name
 Subject = tuple[torch.dtype | None, str]
 Refused = tuple[str, torch.dtype | None, str]
-#: The backend's dispatch keys, by the layout of tensors, and the CPU's for the same.
+#: The backend's dispatch keys, by the layout of tensors, and the corresponding CPU keys.
 _ON_CPU = {"MPS": "CPU", "SparseMPS": "SparseCPU", "SparseCsrMPS": "SparseCsrCPU"}
-#: An operator with one of these is made of others: it works wherever those do. Of sparse tensors only the first says
-#: so: where the CPU has a kernel for them beside the second, that one is for dense tensors.
+#: An operator with one of these keys is composed of others and works wherever they do. For sparse tensors only the
+#: first key implies that: a CPU kernel for them beside the second key means that the composition is for dense tensors.
 _EXPLICIT = "CompositeExplicitAutograd"
 COMPOSITE = ("CompositeImplicitAutograd", _EXPLICIT, "CompositeExplicitAutogradNonFunctional")
 _COMPOSITE = {"MPS": ("CompositeImplicitAutograd", _EXPLICIT)}
 _COMPOSITE_SPARSE = ("CompositeImplicitAutograd",)
-#: Operators that are about the CPU itself, or about nothing at all; a kernel elsewhere would make torch choose them.
+#: Operators about the CPU itself, or about nothing at all; with a kernel elsewhere torch would choose them there.
 _LEFT_ALONE = (
     *("_test", "_foobar", "_make_dep_token", "_fused_sdp_choice", "quantized_", "to_mkldnn", "mkldnn_"),
     *("_pin_memory", "is_pinned"),
 )
 _LEFT_ALONE_END = ("_for_cpu", "_for_cpu_backward")
-#: Operators of linear algebra, none of them cheap, that gradients of others are made of; two of them take the CPU's
-#: memory for the GPU's.
+#: Linear algebra operators, none of them cheap, that gradients of others use; two of them treat CPU memory as the
+#: GPU's.
 _MAY_REFUSE = (
     "_linalg_det _linalg_det.result _linalg_solve_ex _linalg_solve_ex.result linalg_cholesky_ex linalg_cholesky_ex.L "
     "linalg_inv_ex linalg_inv_ex.inverse linalg_lu_factor_ex linalg_lu_factor_ex.out linalg_lu_solve "
     "linalg_lu_solve.out linalg_qr linalg_qr.out linalg_solve_triangular linalg_solve_triangular.out"
 ).split()
-#: Operators made of others, of which one asks for a function that the CPU and CUDA alone have.
+#: Composite operators of which a part uses a function that only the CPU and CUDA have.
 _STUBBED = frozenset({"kaiser_window"})
 
 
@@ -62,8 +62,8 @@ def missing(key: str) -> list[str]:
         return namespace == "aten" and not base.startswith(_LEFT_ALONE) and not base.endswith(_LEFT_ALONE_END)
 
     lacking = with_kernel(_ON_CPU[key]) - with_kernel(key) - composite
-    # Some operators only make room and leave the work to the one that writes into ``out``. Going to the CPU there would
-    # take the empty room along.
+    # Some operators only allocate and call the one that writes into ``out``. A fallback of the latter alone would copy
+    # the uninitialized memory, too.
     explicit = with_kernel(_EXPLICIT) - with_kernel(key) if key == "MPS" else frozenset[str]()
     makes_room = {name for name in explicit if _with_out(name) in lacking}
     stubbed = {name for name in explicit if name.removeprefix("aten::").partition(".")[0] in _STUBBED}
@@ -71,15 +71,15 @@ def missing(key: str) -> list[str]:
 
 
 def _with_out(name: str) -> str:
-    """Return the operator that writes into ``out`` what this one returns, if there is one."""
+    """Return the operator that writes the result of this one into ``out``, if there is one."""
     base, _, overload = name.partition(".")
     return f"{base}.{overload}_out" if overload else f"{base}.out"
 
 
 def cut_off(key: str) -> list[str]:
-    """Operators made of others that the backend replaced by a kernel of its own, and thereby cut off from autograd.
+    """Return composite operators that the backend replaced by its own kernel, and thereby cut off from autograd.
 
-    torch sends ``linalg_svd`` to the CPU as a whole on MPS: it runs, and its gradients are lost.
+    On MPS torch computes all of ``linalg_svd`` on the CPU: it runs, but its gradients are lost.
     """
     formulas = with_kernel("Autograd") | with_kernel(f"Autograd{key}")
     replaced = with_kernel(key) & with_kernel("CompositeImplicitAutograd") - formulas
@@ -87,7 +87,7 @@ def cut_off(key: str) -> list[str]:
 
 
 def limited(key: str) -> list[str]:
-    """Operators that the backend has and may refuse; none where a kernel cannot call the one that it overrides."""
+    """Return operators that the backend has and may refuse; none if a kernel cannot call the one that it overrides."""
     if not kernels_can_be_called():
         return []
     return sorted({f"aten::{name}" for name in _MAY_REFUSE} & with_kernel(key))
@@ -96,7 +96,7 @@ def limited(key: str) -> list[str]:
 class Refusals:
     """The device's refusals at run time, by operator, dtype and device, so that a call is refused only once.
 
-    A limit of shapes or options is one call's, not the operator's, and is not remembered.
+    A limit of shapes or options belongs to one call, not to the operator, and is not cached.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Refusals:
         self._key: str | None = None
 
     def of(self, name: str) -> dict[Subject, str]:
-        """Return the refusals of one operator: always the same dictionary, which later ones are added to."""
+        """Return the refusals of one operator: always the same dictionary, to which later ones are added."""
         with self._lock:
             return self._known.setdefault(name, {})
 
@@ -117,7 +117,7 @@ class Refusals:
                 self._known.setdefault(name, {})[dtype, on] = kind
 
     def add(self, name: str, dtype: torch.dtype | None, device: str, kind: str) -> None:
-        """Remember a refusal."""
+        """Cache a refusal."""
         if kind not in LASTING:
             return
         with self._lock:
@@ -129,7 +129,7 @@ class Refusals:
                 stored.save(FILE, self._key, sorted(rows))
 
     def clear(self) -> None:
-        """Forget everything; what is on disk stays there."""
+        """Clear the cache; the file on disk stays."""
         with self._lock:
             for known in self._known.values():
                 known.clear()

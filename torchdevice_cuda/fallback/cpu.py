@@ -1,4 +1,4 @@
-"""The last link of the chain: arguments brought to the CPU, results brought back."""
+"""The last step of a fallback: move arguments to the CPU, and results back."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from .operators import Operator, Shape
 
 _CPU = torch.device("cpu")
-_COMPLEX128 = torch.complex128  # torch takes it to the device, where nothing can compute with it
+_COMPLEX128 = torch.complex128  # torch moves it to the device, where nothing can compute with it
 _base = torch._C.TensorBase
 _to, _cpu, _copy, _resize = _base.to, _base.cpu, _base.copy_, _base.resize_
-#: What wraps tensors of the CPU that a device cannot hold, by the device's type: of float64, and quantized ones.
+#: Wrappers of CPU tensors that a device cannot hold, by device type: for float64, and for quantized ones.
 homes_of_doubles: dict[str, Any] = {}
 homes_of_quantized: dict[str, Any] = {}
 
@@ -36,7 +36,7 @@ def to_cpu(value: Any, device: torch.device) -> Any:
 
 
 def to_device(value: Any, device: torch.device) -> Any:
-    """Return a result on the device, in a dtype that the device has."""
+    """Return a result on the device, in a dtype that the device supports."""
     if isinstance(value, torch.Tensor):
         if value.dtype in NARROW:
             home = homes_of_doubles.get(device.type)
@@ -49,7 +49,7 @@ def to_device(value: Any, device: torch.device) -> Any:
             return place_quantized(value, device, error)
     if isinstance(value, (list, tuple)):
         items = [to_device(item, device) for item in value]
-        return items if isinstance(value, list) else tuple(items)  # the dispatcher gives tuples their names again
+        return items if isinstance(value, list) else tuple(items)  # the dispatcher restores the names of tuples
     return value
 
 
@@ -72,13 +72,13 @@ def _room(value: Any) -> Any:
 
 
 def write_back(target: Any, source: Any) -> None:
-    """Put what an operator wrote into a copy where it should have gone."""
+    """Copy an operator's output from the CPU to the original argument."""
     if isinstance(target, torch.Tensor):
-        # A wrapper tensor, known by its method: its class is made of what is in here, and cannot be imported.
+        # A wrapper tensor, recognized by its method: its class depends on this module, so it cannot be imported.
         if target.layout is not torch.strided and hasattr(target, "become"):
             target.become(source)
             return
-        # A sparse tensor takes the shape of what is copied to it.
+        # A sparse tensor takes the shape of the tensor that is copied to it.
         if target.shape != source.shape and target.layout is torch.strided:
             _resize(target, source.shape)
         _copy(target, source)
@@ -88,7 +88,7 @@ def write_back(target: Any, source: Any) -> None:
 
 
 def seeded(generator: torch.Generator | None, device: torch.device) -> torch.Generator:
-    """Return a CPU generator that continues the device's: equal seeds there draw equal numbers here."""
+    """Return a CPU generator that continues the device's: equal seeds there give equal numbers here."""
     seed = torch._C._VariableFunctions.randint(0, 2**31 - 1, (1,), device=device, generator=generator).item()
     made = torch._C.Generator()
     made.manual_seed(int(seed))
@@ -99,23 +99,23 @@ def seeded(generator: torch.Generator | None, device: torch.device) -> torch.Gen
 class Passage:
     """The transfer of an operator's arguments and results, at each fallback."""
 
-    #: counts a departure; how many there were before
+    #: counts a fallback; returns the number of earlier ones
     count: Callable[[], int] = lambda: 1
-    #: called at the first departure, and whenever ``count`` says it is the first
+    #: called at the first fallback, that is, whenever ``count`` returns 0
     announce: Callable[[], None] = lambda: None
     #: called when the results are back: memory was allocated for them
     allocated: Callable[[], None] = lambda: None
-    #: an error of the device's in the words that the program is to see
+    #: translates an error of the device for the program
     translated: Callable[[BaseException], BaseException] = lambda error: error
 
     def refuse_mixed(self, op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Raise CUDA's error where CUDA compares devices; a tensor of the CPU is among the arguments."""
+        """Raise CUDA's error if CUDA compares devices; there is a CPU tensor among the arguments."""
         error = mixed(op, args, kwargs)
         if error is not None:
             raise self.translated(error)
 
 
-#: Nothing happens there.
+#: A transfer without counters or messages.
 _SILENT = Passage()
 
 
@@ -124,16 +124,16 @@ def carried(
 ) -> Callable[..., Any]:
     """Return a function that computes an operator on the CPU for device arguments, with results on the device.
 
-    ``inner`` computes in the operator's place, with the same arguments.
+    ``inner`` computes instead of the operator, with the same arguments.
     """
     return (_plain if shape.plain else _writing)(shape, device, passage, inner or shape.call)
 
 
 def _plain(shape: Shape, device: torch.device, passage: Passage, call: Callable[..., Any]) -> Callable[..., Any]:
-    """Arguments go to the CPU, new results come back.
+    """Return a kernel for operators that only return new tensors.
 
-    Small operators in loops come through here: a call with unpacked arguments costs 1.5 us more than one without, and
-    a function of its own for each step as much again.
+    Small operators in loops use this: a call with unpacked arguments costs 1.5 us more than one without, and a separate
+    function for each step as much again.
     """
     places, unary, single = shape.places, shape.unary, shape.single
     count, announce, allocated = passage.count, passage.announce, passage.allocated
@@ -163,7 +163,7 @@ def _plain(shape: Shape, device: torch.device, passage: Passage, call: Callable[
                 made = to_device(made, device) if made.dtype is _COMPLEX128 else _to(made, device)
             else:
                 made = tuple([to_device(one, device) for one in made])
-        # A dtype that the device has not; a quantized tensor; a list of tensors, or none where one could be.
+        # A dtype that the device lacks, a quantized tensor, a list of tensors, or None.
         except (AttributeError, TypeError, NotImplementedError):
             made = to_device(made, device)
         allocated()

@@ -1,7 +1,7 @@
-"""Tensors of the CPU among the GPU's: refused as CUDA does, before they get anywhere.
+"""CPU tensors among GPU tensors: refused as by CUDA, before any computation.
 
-The Apple GPU's backend compares no devices. Most of its kernels notice a tensor of the CPU when they hand it to Metal;
-some take its memory for the GPU's, which ends the process. What computes on the CPU for the GPU would take it as it is.
+The Apple GPU's backend does not compare devices. Most of its kernels notice a CPU tensor when they pass it to Metal;
+some treat its memory as the GPU's, which ends the process. A fallback to the CPU would accept it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..native.op_table import Row
     from .operators import Operator
 
-#: The attribute as a function: a device's type makes a new string each time it is asked for.
+#: The attribute as a function: reading a device's type creates a new string each time.
 is_cpu: Callable[[torch.Tensor], bool] = vars(torch._C.TensorBase)["is_cpu"].__get__
 
 
@@ -29,7 +29,7 @@ def is_stranger(value: Any) -> bool:
 
 @functools.cache
 def rows() -> dict[str, Row]:
-    """Return torch's own table of operators; read at the first refusal."""
+    """Return torch's own table of operators, read at the first refusal."""
     from ..native import op_table
 
     return {f"aten::{row.name}": row for row in op_table.rows(op_table.yaml_path())}
@@ -44,7 +44,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def compares_itself(op: Operator) -> bool:
-    """Return whether CUDA's operator looks at devices before it looks for a kernel."""
+    """Return whether CUDA's operator compares devices before it looks for a kernel."""
     row = rows().get(op.name())
     return row is not None and "kIterates" in row.flags and "kDeviceCheck" not in row.flags
 
@@ -62,7 +62,7 @@ def mixed(op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Runtim
         return None
     arguments = op._schema.arguments
     given = dict(zip((argument.name for argument in arguments), args, strict=False), **kwargs)
-    # As CUDA looks at them: what is written to, then the rest.
+    # CUDA's order: outputs first, then the rest.
     order = sorted(arguments, key=lambda argument: not (argument.kwarg_only and argument.is_out))
     found = [(argument.name, tensor) for argument in order for tensor in _tensors(given.get(argument.name))]
     common = found[0][1].device

@@ -1,10 +1,10 @@
 """Functions and operators that the backend has, but not for every dtype: what it refuses is computed on the CPU.
 
-The backend says so only when it is called. Functions are guarded where programs call them; operators that backward
-passes and other operators call are guarded in the dispatcher. A refusal (see ``refusals``) is remembered by
-name, dtype and device, so that the device is asked once; every other error goes on unchanged. Until something has been
-refused, a call of a guarded function costs nothing more than it would; one call of a Python function (0.1 us) where
-nothing compiled is at hand, or torch's function is itself written in Python.
+The backend refuses only when it is called. Functions are guarded where programs call them; operators that backward
+passes and other operators call are guarded in the dispatcher. A refusal (see ``refusals``) is cached by name, dtype and
+device, so that the device is called once; all other errors are raised unchanged. Until something is refused, a call of
+a guarded function costs nothing extra; without compiled code, or if torch's function is written in Python, it costs one
+call of a Python function (0.1 us).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ..native.interface import Handler, Rescue
     from .operators import Operator
 
-#: Functions whose operators have limits on MPS in some version of macOS or torch that CUDA does not have, by the module
-#: that holds them; methods of the names under ``torch`` too.
+#: Functions with limits on MPS, in some version of macOS or torch, that CUDA does not have, by module; for names under
+#: ``torch`` also the methods.
 LIMITED = {
     "torch": (
         "addr argsort bincount bucketize cholesky cholesky_inverse cummax cummin cumprod cumsum det dot histc "
@@ -46,9 +46,9 @@ LIMITED = {
     ).split(),
     "torch._C._nn": ["adaptive_avg_pool2d", "adaptive_max_pool2d"],
 }
-#: Methods only: what is done in place.
+#: Methods only: in-place forms.
 _METHODS = "addr_ cumprod_ cumsum_ index_reduce_ renorm_ scatter_reduce_".split()
-#: Functions that compute in a dtype they are given, or in float64 whatever they are given; methods too.
+#: Functions that compute in a given dtype, or always in float64; also methods.
 _COMPUTING = "sum nansum mean prod cumsum cumprod softmax log_softmax norm float_power".split()
 #: Methods that are written in Python and call the function of the same name.
 _HANDING_ON = frozenset({"norm", "unique", "unique_consecutive"})
@@ -58,7 +58,7 @@ Placing = Callable[[torch.Tensor], torch.Tensor]
 
 
 def functions(doubles: bool) -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    """``(owner, name, function)`` of all that is guarded; ``doubles``: also of what is about float64."""
+    """Yield ``(owner, name, function)`` of all guarded functions; ``doubles``: also those about float64."""
     names: dict[Any, set[str]] = {importlib.import_module(module): set(names) for module, names in LIMITED.items()}
     if doubles:
         names[torch] |= set(_COMPUTING)
@@ -79,20 +79,20 @@ class Guard:
     ) -> None:
         self._device = device
         self._left = left
-        #: where a result in float64 goes; ``None`` if the device's refusal of it is to be seen
+        #: places a float64 result; ``None`` if the program sees the device's refusal
         self._place_double = place_double
-        #: an error of the device's in the words that the program is to see
+        #: translates an error of the device for the program
         self._translated = translated
 
     def function(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that goes to the CPU where the device refuses."""
+        """Return a function that falls back to the CPU if the device refuses."""
         known = refusals.of(name)
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             if known and (kind := self._known(known, args, kwargs)) is not None:
                 return self._on_cpu(name, original, args, kwargs, kind)
             try:
-                # Handing on keyword arguments that are not there takes longer than to look.
+                # Passing empty keyword arguments takes longer than checking for them.
                 return original(*args, **kwargs) if kwargs else original(*args)
             except (RuntimeError, TypeError) as error:
                 kind = self._refused(name, args, kwargs, error)
@@ -116,7 +116,7 @@ class Guard:
             elif isinstance(error, (RuntimeError, TypeError)):
                 kind = self._refused(name, args, kwargs, error)
                 if kind is not None:
-                    rescue(function, handler, True)  # what is refused is known before the device is asked, from now on
+                    rescue(function, handler, True)  # from now on, check for known refusals before the call
                 elif (other := self._translated(error)) is not error:
                     raise other from None
             else:
@@ -126,7 +126,7 @@ class Guard:
         return handler, bool(known)
 
     def operator(self, op: Operator, native: torch._C._SafeKernelFunction) -> Callable[..., Any]:
-        """Return a kernel that asks the backend's own, and goes to the CPU where that refuses."""
+        """Return a kernel that calls the backend's own, and falls back to the CPU if that refuses."""
         passage = cpu.Passage(translated=self._translated)
         name, on_cpu = op.name(), cpu.carried(Shape.of(op), self._device, passage)
         known, keys = refusals.of(name), torch._C.DispatchKeySet(torch._C.DispatchKey.MPS)
@@ -140,7 +140,7 @@ class Guard:
                     return native.call_boxed(keys, *args, **kwargs)
                 except (RuntimeError, TypeError) as error:
                     kind = refusal(error)
-                    # The caller of the operator decides about float64.
+                    # The caller of the operator handles float64.
                     if kind is None or kind == NO_DOUBLE:
                         raise
                 refusals.add(name, *self._subject(args, kwargs), kind)
@@ -150,7 +150,7 @@ class Guard:
         return kernel
 
     def _known(self, known: Mapping[Subject, str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-        """Return the kind of refusal that a call is known to meet, if something is to be done about it."""
+        """Return the known kind of refusal of a call, if it is handled."""
         kind = known.get(self._subject(args, kwargs))
         return kind if kind is not None and self._answers(kind) else None
 
@@ -168,11 +168,11 @@ class Guard:
         return kind
 
     def _answers(self, kind: str) -> bool:
-        """Return whether something is to be done about a refusal of this kind."""
+        """Return whether a refusal of this kind is handled."""
         return kind != NO_DOUBLE or self._place_double is not None
 
     def _subject(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Subject:
-        """Return the dtype that the device is asked to compute in, ``None`` if it is not asked; and the device."""
+        """Return the dtype that the device would compute in, ``None`` if it is not called; and the device."""
         values = (*args, *kwargs.values())
         found = next((v.dtype for v in values if isinstance(v, torch.Tensor) and v.device == self._device), None)
         asked = next((v for v in values if isinstance(v, torch.dtype)), found)
@@ -181,7 +181,7 @@ class Guard:
     def _on_cpu(
         self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], kind: str
     ) -> Any:
-        """Compute on the CPU, and bring the result back."""
+        """Compute on the CPU, and move the result back."""
         if kind == NO_DOUBLE:
             return self._computed(name, original, args, kwargs, kind)
         self._left(name, "CPU", kind)
@@ -210,4 +210,4 @@ class Guard:
         return torch.utils._pytree.tree_map_only(torch.Tensor, back, given)
 
     def _to_device(self, value: torch.Tensor) -> torch.Tensor:
-        return cast("torch.Tensor", cpu.to_device(value, self._device))  # a tensor goes in, so one comes out
+        return cast("torch.Tensor", cpu.to_device(value, self._device))  # a tensor gives a tensor

@@ -1,7 +1,7 @@
 """A kernel at the device's dispatch key for each operator that has none there.
 
-Registered with the dispatcher, so that operators the backend has cost nothing, backward passes and operators made of
-others are covered, and no error has to be caught.
+The kernels are registered with the dispatcher, so that operators of the backend cost nothing extra, backward passes and
+composite operators are covered, and no error has to be caught.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ NO_KERNEL = "the GPU's backend has no kernel"
 
 
 class FallbackError(NotImplementedError):
-    """An operator would leave the accelerator, and the user said that this is an error."""
+    """An operator would leave the accelerator, which is an error by the user's setting."""
 
 
 class Chain:
     """The fallback of an operator without a kernel, by the ``fallback`` and ``mlx`` settings.
 
-    ``allocated`` is called when memory of the device was taken for results; ``site`` gives file and line of the
-    program's code that is being executed; ``translated`` gives an error the words that the program is to see;
-    ``believed_cpu`` says whether the program believes a tensor to be the CPU's.
+    ``allocated`` is called when device memory was allocated for results; ``site`` returns file and line of the
+    program's running code; ``translated`` translates an error for the program; ``believed_cpu`` returns whether a
+    tensor reports the CPU.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class Chain:
         self.routes = Routes(mlx, self.left)
 
     def left(self, name: str, where: str, why: str) -> None:
-        """An operator leaves the accelerator: count it, and say so as the setting wants."""
+        """Count an operator that leaves the accelerator, and report it as the setting requires."""
         if not departures.counter(name, where, why)() or self._setting == "error":
             self.announce(name, where, why)
 
     def announce(self, name: str, where: str, why: str) -> None:
-        """Say that an operator leaves the accelerator, as the setting wants."""
+        """Report an operator that leaves the accelerator, as the setting requires."""
         if departures.timed:
             departures.first_at((name, where, why), *self._site())
         if self._setting == "error":
@@ -95,7 +95,7 @@ class Chain:
         if route is None:
             return on_cpu
 
-        @functools.lru_cache(maxsize=1)  # MLX's way is the same each time; a measurement's is not
+        @functools.lru_cache(maxsize=1)  # MLX's function is the same each time; a measurement's is not
         def by_way_of(where: str, inner: Callable[..., Any]) -> Callable[..., Any]:
             carried = cpu.carried(shape, self.device, self.passage(name, where), inner)
             return timed(carried, (name, where, NO_KERNEL))
@@ -108,13 +108,13 @@ class Chain:
 
 
 def register(chain: Chain, guard: Guard, elsewhere: Collection[str]) -> list[torch.library.Library]:
-    """Register a kernel for every missing operator, and one over each that refuses; the libraries that hold them.
+    """Register a kernel for every missing operator, and one over each that may refuse; return the libraries.
 
     Operators of ``elsewhere`` are registered by others.
     """
     library = torch.library.Library("aten", "IMPL")
     known = keys()
-    refusing = limited("MPS")  # before those that are missing have kernels too
+    refusing = limited("MPS")  # before the missing ones have kernels too
     having = with_kernel("MPS")
     cudas = cuda_operators.register("MPS", lambda name: name not in having)
     for name, key in _refused():
@@ -127,18 +127,18 @@ def register(chain: Chain, guard: Guard, elsewhere: Collection[str]) -> list[tor
     for name in cut_off("MPS"):
         library.impl(name.removeprefix("aten::"), overload(name).decompose, "AutogradMPS")
     with warnings.catch_warnings():
-        # torch says once that kernels have been overridden; these call the ones they override.
+        # torch warns once that kernels are overridden; these call the ones that they override.
         warnings.filterwarnings("ignore", "(?s).*Overriding a previously registered kernel")
         for name in refusing:
             op = overload(name)
             native = torch.library.get_kernel(op, "MPS")
-            # Torch itself has written one of them in Python, which 2.11 would keep.
+            # torch itself has written one of them in Python, which 2.11 would keep.
             library.impl(name.removeprefix("aten::"), guard.operator(op, native), "MPS", allow_override=True)
     return [library, cudas, _quantized(chain)]
 
 
 def _quantized(chain: Chain) -> torch.library.Library:
-    """Kernels for PyTorch's library of quantized operators, given tensors that are not."""
+    """Register kernels of PyTorch's quantized operators for tensors that are not quantized."""
     library = torch.library.Library("quantized", "IMPL")
     for name in _of_quantized():
         op = overload(name)
@@ -147,7 +147,7 @@ def _quantized(chain: Chain) -> torch.library.Library:
     return library
 
 
-# ------------------------------------- operators that CUDA refuses, too: in its words, for which a program may wait
+# ---- operators that CUDA refuses, too, with its messages, which a program may expect
 Kernel = Callable[..., Any]
 #: Messages about a library that CUDA builds of PyTorch lack, and about operators that are not implemented.
 _NO_MIOPEN = "{name}: ATen not compiled with MIOpen support"
@@ -156,16 +156,16 @@ _WORDS = {
     "aten::miopen_rnn_backward": "miopen_rnn_backward: ATen not compiled with MIOpen support.",
     "aten::sspaddmm.out": "NYI: CUDA sspaddmm is not implemented",
 }
-#: By how a name begins: operators of oneDNN, which are the CPU's alone, and of MIOpen.
+#: By prefix: operators of oneDNN, which only the CPU has, and of MIOpen.
 _ONEDNN, _MIOPEN = ("aten::mkldnn_", "aten::to_mkldnn"), "aten::miopen_"
-#: Of sparse tensors.
+#: Operators on sparse tensors.
 _SPARSE = ("aten::indices_copy", "aten::sspaddmm.out")
-#: Of PyTorch's library of quantized operators, CUDA takes numbers that are not quantized in these alone.
+#: The only operators of PyTorch's quantized library that accept unquantized tensors on CUDA.
 _OF_CUDA = "_rowwise_offsets"
 
 
 def _refused() -> Iterator[tuple[str, str]]:
-    """Names of operators, each with the backend's dispatch key at which it is refused."""
+    """Yield names of operators, each with the backend's dispatch key at which it is refused."""
     made_of_others = frozenset().union(*map(with_kernel, COMPOSITE))
     known = frozenset(torch._C._dispatch_get_all_op_names()) - with_kernel("MPS") - made_of_others
     yield from ((name, "MPS") for name in sorted(known) if name.startswith((*_ONEDNN, _MIOPEN)))
@@ -185,7 +185,7 @@ def _raise(words: str, *args: Any, **kwargs: Any) -> NoReturn:
 
 
 def _asking(op: Operator, key: str) -> Kernel:
-    """Has the dispatcher say that CUDA has no kernel: asked for it, it says so before it looks at arguments."""
+    """Return a kernel that makes the dispatcher raise that CUDA has no kernel, before it checks arguments."""
     return functools.partial(op.redispatch, torch._C.DispatchKeySet(torch._C._dispatch_key_parse(key)))
 
 

@@ -1,4 +1,4 @@
-"""Tensors of the CPU as arrays of MLX, and back."""
+"""Conversion of CPU tensors to MLX arrays, and back."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-# torch's own: the public functions may be redirected. NumPy is not needed, and may not be installed.
+# torch's own functions: the public ones may be redirected. NumPy is not used, since it may not be installed.
 _to_dlpack = torch._C._to_dlpack
 _frombuffer, _empty = torch._C._VariableFunctions.frombuffer, torch._C._VariableFunctions.empty
 
 
 @functools.cache
 def mlx() -> ModuleType | None:
-    """``mlx.core``, where MLX is installed and works."""
+    """Return ``mlx.core``, if MLX is installed and works."""
     try:
         return importlib.import_module("mlx.core")
     except (ImportError, OSError):
@@ -24,11 +24,11 @@ def mlx() -> ModuleType | None:
 
 
 def to_mlx(mx: ModuleType, value: Any) -> Any:
-    """Copy an argument of an operator, with arrays in the place of tensors."""
+    """Copy an argument of an operator, with arrays instead of tensors."""
     if isinstance(value, torch.Tensor):
         plain = value.detach().resolve_conj().resolve_neg().contiguous()
         if plain.dtype is torch.bfloat16:
-            # Not every release of MLX takes bfloat16 from others: the bits travel as integers.
+            # Not every release of MLX accepts bfloat16: pass the bits as integers.
             return mx.array(_to_dlpack(plain.view(torch.uint16))).view(mx.bfloat16)
         return mx.array(_to_dlpack(plain))
     if value.__class__ in (list, tuple):
@@ -37,11 +37,11 @@ def to_mlx(mx: ModuleType, value: Any) -> Any:
 
 
 def to_torch(mx: ModuleType, value: Any) -> Any:
-    """Copy a result, with tensors in the place of arrays."""
+    """Copy a result, with tensors instead of arrays."""
     if isinstance(value, mx.array):
         name = str(value.dtype).rpartition(".")[2]
-        # Not by DLPack: on a Mac that would say that the array is Metal's. Nor without a memoryview: an array of one
-        # element is also a number, and bytearray takes that for a length.
+        # Not through DLPack: on a Mac that would report the array as Metal's. A memoryview is needed: an array of one
+        # element also converts to an integer, which bytearray takes as a length.
         held = bytearray(memoryview(value.view(mx.uint16) if name == "bfloat16" else value))
         dtype = getattr(torch, name)
         flat = _frombuffer(held, dtype=dtype) if held else _empty(0, dtype=dtype)

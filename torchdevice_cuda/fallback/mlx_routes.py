@@ -1,8 +1,8 @@
-"""MLX or the CPU: decided for each operator, dtype and size class by what was measured on this machine.
+"""MLX or the CPU: chosen for each operator, dtype and size class by measurements on this machine.
 
 The first calls of a class are measured on the program's own arguments: both compute them, and the program gets the
-CPU's result. Both start from tensors on the CPU and end there, so that the copies between the GPU and the CPU, which
-are the same for both, do not enter; those between torch's tensors and MLX's arrays do.
+CPU's result. Both start and end with CPU tensors, so that copies between the GPU and the CPU, which are the same for
+both, are not measured; copies between torch's tensors and MLX's arrays are.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _numel = torch._C.TensorBase.numel
 
 #: How often both are timed before one is chosen; the first time includes MLX's compilation.
 ROUNDS = 2
-#: Size classes below this one are the CPU's: nothing is gained there.
+#: Size classes below this one use the CPU: MLX gains nothing there.
 SMALLEST = thresholds.size_class(64)
 #: CPU calls that take fewer seconds are not worth a measurement.
 QUICK = 50e-6
-#: The budget of measurements: so many seconds, and this share of the program's time.
+#: The budget of measurements: seconds, and a share of the program's time.
 ALLOWANCE, SHARE = 1.0, 0.02
 #: MLX's errors for unsupported calls; the CPU then computes, or raises torch's own error.
 MLX_ERRORS = (RuntimeError, ValueError, TypeError, IndexError, OverflowError)
@@ -53,15 +53,15 @@ ON_CPU: Step = ("CPU", None)
 
 
 def installed() -> bool:
-    """Return whether MLX is there; importing it is left to the first call that could use it."""
+    """Return whether MLX is installed; the first call that could use it imports it."""
     try:
         return importlib.util.find_spec("mlx.core") is not None
-    except (ImportError, ValueError):  # no MLX, or a module of the program's own by that name
+    except (ImportError, ValueError):  # no MLX, or a module of the program with that name
         return False
 
 
 def functional(op: Operator) -> str | None:
-    """Return the name of an operator in MLX's table, also for the ``out=`` or in-place form of an entry."""
+    """Return an operator's name in MLX's table, also for the ``out=`` or in-place form of an entry."""
     schema = op._schema
     plain = schema.name.removeprefix("aten::")
     full = f"{plain}.{schema.overload_name}" if schema.overload_name else plain
@@ -85,14 +85,14 @@ def _is_written(argument: torch._C.Argument) -> bool:
 
 
 class Budget:
-    """The cost of measurements so far, and the thread that measures: one at a time, as two would disturb each other."""
+    """The cost of measurements so far, and their lock: one thread measures at a time, as two disturb each other."""
 
     def __init__(self) -> None:
         self.busy = threading.Lock()
         self._started, self._spent = time.monotonic(), 0.0
 
     def allows(self, seconds: float = 0.0) -> bool:
-        """Return whether so much more stays within what measuring may cost."""
+        """Return whether this cost is within the budget."""
         return self._spent + seconds <= ALLOWANCE + SHARE * (time.monotonic() - self._started)
 
     def spend(self, seconds: float) -> None:
@@ -101,7 +101,7 @@ class Budget:
 
 
 class Routes:
-    """The ``mlx`` setting at work."""
+    """Applies the ``mlx`` setting."""
 
     def __init__(self, setting: str, left: Callable[[str, str, str], None]) -> None:
         self._setting = setting if installed() else "off"
@@ -122,7 +122,7 @@ class Routes:
         return Choice(entry, shape, by_mlx, self.figures, self._budget).route
 
     def figures(self) -> Figures | None:
-        """This machine's figures, read when they are first needed; ``None`` where MLX does not work."""
+        """Return this machine's figures, read when they are first needed; ``None`` if MLX does not work."""
         if self._figures is None and mlx() is not None:
             with self._lock:
                 if self._figures is None:
@@ -131,21 +131,21 @@ class Routes:
         return self._figures
 
     def close(self) -> None:
-        """Keep what was measured for later processes."""
+        """Store the measurements for later processes."""
         if self._figures is not None:
             atexit.unregister(self._figures.save)
             self._figures.save()
 
 
 class Choice:
-    """Between MLX and the CPU, for one operator."""
+    """The choice between MLX and the CPU, for one operator."""
 
     def __init__(
         self, entry: mlx_ops.Entry, shape: Shape, by_mlx: Step, figures: Callable[[], Figures | None], budget: Budget
     ) -> None:
         self._entry, self._shape, self._by_mlx = entry, shape, by_mlx
         self._figures, self._budget = figures, budget
-        #: whether MLX goes first; what is not in there is yet to be found out
+        #: whether MLX is used; a missing entry is undecided
         self._verdicts: dict[Subject, bool] = {}
         #: how often both were timed, and the best times so far
         self._timed: dict[Subject, tuple[int, thresholds.Pair]] = {}
@@ -171,7 +171,7 @@ class Choice:
         return self._by_mlx if verdict else self._consider(subject)
 
     def _consider(self, subject: Subject) -> Step:
-        """Choose the backend of a call whose class this process has not decided about yet."""
+        """Choose the backend of a call whose class this process has not decided yet."""
         figures = self._figures()
         if figures is None:
             self._verdicts[subject] = False
@@ -189,7 +189,7 @@ class Choice:
         return self._entry.name, str(subject[0]).removeprefix("torch."), subject[1]
 
     def _measure(self, subject: Subject, figures: Figures, /, *args: Any, **kwargs: Any) -> Any:
-        """Compute on the CPU, and time MLX beside it."""
+        """Compute on the CPU, and time MLX for comparison."""
         started = time.perf_counter()
         result = self._shape.op(*args, **kwargs)
         on_cpu = time.perf_counter() - started
@@ -199,7 +199,7 @@ class Choice:
             self._verdicts[subject] = figures.expected(self._key(subject))
         elif self._budget.busy.acquire(blocking=False):
             try:
-                if subject not in self._verdicts:  # another thread may have come to one meanwhile
+                if subject not in self._verdicts:  # another thread may have decided meanwhile
                     run = functools.partial(mlx_ops.run, self._entry, *args, **kwargs)
                     self._compare(subject, figures, on_cpu, run)
             finally:
@@ -207,7 +207,7 @@ class Choice:
         return result
 
     def _compare(self, subject: Subject, figures: Figures, on_cpu: float, through_mlx: Callable[[], Any]) -> None:
-        """Time one round; the verdict follows the last."""
+        """Time one round; the last round decides."""
         failed = False
         started = time.perf_counter()
         try:
@@ -248,17 +248,17 @@ def _through(entry: mlx_ops.Entry, shape: Shape, left: Callable[[str, str, str],
 
 
 def _given(shape: Shape, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments that an entry knows: not those that are only written to."""
+    """Return the arguments that an entry takes: without those that are only written."""
     return {key: value for key, value in kwargs.items() if key not in shape.written} if shape.written else kwargs
 
 
 def _write(shape: Shape, args: tuple[Any, ...], kwargs: dict[str, Any], given: Any) -> Any:
-    """Put results where the operator's form says: into ``out=``, or the first argument."""
+    """Store results as the operator's form requires: into ``out=``, or the first argument."""
     named = dict(zip(shape.names, args, strict=False), **kwargs)
     targets = [named[name] for name in shape.names if name in shape.written]
     results = list(given) if isinstance(given, (list, tuple)) else [given]
     for target, result in zip(targets, results, strict=True):
-        # Torch resizes what is empty; whatever else does not match has rules and warnings of its own.
+        # torch resizes empty outputs; other mismatches have their own rules and warnings.
         if target.dtype is not result.dtype or (target.shape != result.shape and target.numel()):
             raise mlx_ops.UnfitError(f"{target.dtype} {tuple(target.shape)} is not what MLX computes")
     for target, result in zip(targets, results, strict=True):

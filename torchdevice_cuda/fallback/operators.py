@@ -1,4 +1,4 @@
-"""Operators as the fallback sees them: by name, and what of their schemas matters to who computes them elsewhere."""
+"""Operators for the fallback: lookup by name, and the parts of their schemas that matter elsewhere."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ import torch
 if TYPE_CHECKING:
     from torch._ops import OpOverload, OpOverloadPacket
 
-    #: An operator as the dispatcher knows it.
+    #: An operator of the dispatcher.
     Operator: TypeAlias = OpOverload[..., Any]
 
-#: The functions by which torch's operators are called; calling one costs a third less than the operator.
+#: Modules with torch's functions for operators; calling one costs a third less than the operator.
 _BINDINGS = tuple(
     getattr(torch._C, name) for name in ("_VariableFunctions", "_special", "_linalg", "_fft", "_nn", "_sparse")
 )
-#: Operators that keep less for the gradient where none of their arguments requires one.
+#: Operators that save less for the gradient if none of their arguments requires one.
 _ASKING = frozenset({"aten::_sparse_mm_reduce_impl"})
 
 
 def overload(name: str) -> Operator:
-    """Return the operator object of ``namespace::name.overload``; the namespace is ``aten`` where there is none."""
+    """Return the operator object of ``namespace::name.overload``; the default namespace is ``aten``."""
     namespace, _, rest = name.rpartition("::")
     base, _, which = rest.partition(".")
     return cast("Operator", getattr(getattr(getattr(torch.ops, namespace or "aten"), base), which or "default"))
 
 
 def _callable(op: Operator) -> Callable[..., Any]:
-    """Return an operator's callable: torch's function of that name, if no other overload can be meant by it.
+    """Return an operator's callable: torch's function of that name, if it can mean no other overload.
 
-    Arguments that have their default are left out of a call; torch's functions read ``reduction=Mean`` as none.
+    Arguments with their default are omitted from a call; torch's functions read ``reduction=Mean`` as none.
     """
     packet: OpOverloadPacket[..., Any] = op.overloadpacket
     if any(argument.name == "reduction" for argument in op._schema.arguments):
@@ -47,13 +47,13 @@ def _callable(op: Operator) -> Callable[..., Any]:
 
 
 def _makes_tensors(schema: torch._C.FunctionSchema) -> bool:
-    """Return whether an overload takes tensors and writes into none; TorchScript has others, for numbers."""
+    """Return whether an overload takes tensors and writes none; TorchScript has others, for scalars."""
     takes = any("Tensor" in str(argument.type) for argument in schema.arguments)
     return takes and not any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
 
 
 def _asked(op: Operator, *args: Any) -> Any:
-    """Compute one of those as if a gradient were wanted: it is the device's tensors that may require one."""
+    """Compute such an operator as if a gradient were needed: the device's tensors may require one."""
     given = [value.detach().requires_grad_() if isinstance(value, torch.Tensor) else value for value in args]
     with torch._C._AutoDispatchBelowAutograd():
         return op(*given)
@@ -64,25 +64,25 @@ class Shape:
     """The parts of an operator's schema that matter here: written arguments, and the kind of each result."""
 
     op: Operator
-    #: what computes the operator, given its arguments in the schema's order
+    #: computes the operator, with arguments in the schema's order
     call: Callable[..., Any]
-    #: names of the arguments the operator writes to
+    #: names of the arguments that the operator writes
     written: frozenset[str]
-    #: those among them of which it never reads what is in them
+    #: those of them whose contents it never reads
     outs: frozenset[str]
     #: for each result: the name of the argument that it is, ``None`` for a new tensor
     results: tuple[str | None, ...]
     #: names of all arguments, in order
     names: tuple[str, ...]
-    #: the places of those that can be tensors, lists of tensors, or devices
+    #: positions of arguments that can be tensors, lists of tensors, or devices
     places: tuple[int, ...]
-    #: whether it takes a tensor at its first place and nowhere else
+    #: whether only its first argument is a tensor
     unary: bool
     #: whether its result is one tensor
     single: bool
-    #: whether the operator draws random numbers from a generator it is given
+    #: whether the operator draws random numbers from a generator argument
     draws: bool
-    #: whether it only makes new tensors of those it is given, as most operators do
+    #: whether it only creates new tensors from its arguments, as most operators do
     plain: bool
 
     @classmethod
@@ -93,7 +93,7 @@ class Shape:
         written: set[str] = set()
         outs: set[str] = set()
         for argument in schema.arguments:
-            # An argument that is not written to can only be viewed, and a view of a copy is a separate tensor.
+            # An argument that is not written can only be viewed, and a view of a copy is a separate tensor.
             if argument.alias_info is not None and argument.alias_info.is_write:
                 written.add(argument.name)
                 if argument.is_out:

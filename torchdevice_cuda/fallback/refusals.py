@@ -1,7 +1,7 @@
-"""Messages of the Apple GPU's backend for unsupported calls: the evidence that an error is one of compatibility.
+"""Messages of the Apple GPU's backend for unsupported calls, which identify a refusal.
 
-An error is one of compatibility only if its type and its words are in this table. Everything else (wrong shapes, wrong
-arguments, out of memory) is an error of the program's and nobody's business here.
+An error is a refusal only if its type and its message are in this table. All other errors (wrong shapes, wrong
+arguments, out of memory) belong to the program.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """One way in which the backend refuses."""
+    """One kind of refusal by the backend."""
 
     kind: str
     type: type[BaseException]
@@ -27,10 +27,10 @@ def _row(kind: str, error: type[BaseException], words: str) -> Evidence:
 
 NO_KERNEL, NO_LAYOUT, NO_DOUBLE, NO_DTYPE = "no kernel", "no such layout", "no float64", "no such dtype"
 NO_QUANTIZED, NO_NESTED = "no quantized tensors", "no nested tensors"
-#: Of shapes and options: another call of the same operator may be fine.
+#: A refusal of shapes or options: another call of the same operator may succeed.
 LIMIT = "a limit of Metal"
-#: What the GPU holds in the place of the dtypes that it refuses as ``NO_DOUBLE``, since Metal has no doubles: the same
-#: kind of number in half the bits. What the CPU computed in full precision comes back to the GPU in these.
+#: The dtypes that replace those refused as ``NO_DOUBLE``, since Metal has no doubles: the same kind of number with half
+#: the bits. Results that the CPU computed in full precision return to the GPU in these.
 NARROW = {torch.float64: torch.float32, torch.complex128: torch.complex64}
 #: Refusals of a dtype or an operator, which will be repeated.
 LASTING = frozenset({NO_KERNEL, NO_DTYPE, NO_DOUBLE})
@@ -109,7 +109,7 @@ TABLE: tuple[Evidence, ...] = (
 
 
 def refusal(error: BaseException) -> str | None:
-    """Return the kind of refusal that an error is, ``None`` for an error that is none."""
+    """Return the kind of refusal of an error, ``None`` if it is not a refusal."""
     text = str(error)
     for evidence in TABLE:
         if isinstance(error, evidence.type) and evidence.words.search(text):

@@ -1,9 +1,9 @@
-"""Other sizes for a storage on a GPU whose storages torch does not resize: "got unexpected device type mps".
+"""Resizing a storage on a GPU for which torch refuses: "got unexpected device type mps".
 
-torch has no function that shrinks such a storage. What it has: ``Tensor.resize_`` lets the storage behind a tensor
-grow, and keeps its bytes; and the functions with which its C++ resizes storages of the CPU and of the meta device can
-be called. The first, asked for 0 bytes, lets go of the memory, of whichever device, and leaves the storage to the CPU;
-the second changes nothing but the number of bytes. Neither looks at the device.
+torch has no function that shrinks such a storage. But ``Tensor.resize_`` makes the storage of a tensor grow, and keeps
+its bytes, and the functions with which its C++ resizes storages of the CPU and of the meta device can be called. The
+first, with 0 bytes, frees the memory of any device and labels the storage as the CPU's; the second changes only the
+number of bytes. Neither checks the device.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _META = "_ZN2at6native17resize_bytes_metaEPN3c1011StorageImplENS1_6SymIntE"
 
 
 class _Shrinking(NamedTuple):
-    """The function that shrinks a storage, by its address, to 0 bytes."""
+    """Functions that shrink a storage, given by its address, to 0 bytes."""
 
     free: Callable[[int], None]
     forget: Callable[[int], None]
@@ -40,13 +40,13 @@ def _shrinking() -> _Shrinking:
         ) from None
     cpu.restype = meta.restype = None
     cpu.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-    # C++ takes the number of bytes as an object with a destructor, which is passed by its address.
+    # C++ takes the number of bytes as an object with a destructor, which is passed by address.
     meta.argtypes = (ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64))
     return _Shrinking(lambda storage: cpu(storage, 0), lambda storage: meta(storage, ctypes.c_int64(0)))
 
 
 def resize(storage: torch.UntypedStorage, size: int) -> None:
-    """Another size in bytes; the bytes that fit stay. With 0 bytes one stays allocated: the storage has an address."""
+    """Resize in bytes and keep the bytes that fit. For 0 bytes one stays allocated: the storage has an address."""
     if size < 0:
         raise RuntimeError(f"Requested storage size ({size}) cannot be represented as a size_t")
     if not storage.resizable():
@@ -55,7 +55,7 @@ def resize(storage: torch.UntypedStorage, size: int) -> None:
     if size == before:
         return
     device = vars(torch._C.StorageBase)["device"].__get__(storage)
-    # Not torch.empty, which is the program's.
+    # Not torch.empty, which the program may replace.
     whole = torch._C._VariableFunctions.empty(0, dtype=torch.uint8, device=device).set_(storage)
     if size > before:
         whole.resize_(size)
@@ -64,7 +64,7 @@ def resize(storage: torch.UntypedStorage, size: int) -> None:
     kept = whole[:size].clone()
     whole.resize_(0)
     shrinking.free(storage._cdata)
-    whole.resize_(max(size, 1))  # memory of the GPU's again
+    whole.resize_(max(size, 1))  # GPU memory again
     if size:
         whole.copy_(kept)
     else:

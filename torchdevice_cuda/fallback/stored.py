@@ -1,7 +1,7 @@
 """Measurements of this machine, stored for later processes: small JSON files in the cache, one entry per machine.
 
-A file holds ``{key: value}``. The key names everything the value depends on; what stands under another key is another
-machine's and never looked at. Nobody has to be able to write: a cache that cannot be read or written is an empty one.
+A file contains ``{key: value}``. The key names everything that the value depends on; entries under other keys belong to
+other machines and are never read. A cache that cannot be read or written counts as empty.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _log = logging.getLogger("torchdevice_cuda")
 
 
 def host() -> str:
-    """Return the versions that any figure of this machine depends on: torch, the system and the chip."""
+    """Return the versions that all figures of this machine depend on: torch, the system and the chip."""
     system = f"macOS {platform.mac_ver()[0]}" if platform.mac_ver()[0] else f"{platform.system()} {platform.release()}"
     return f"torch {torch.__version__}, {system}, {processor_name()}"
 

@@ -1,10 +1,10 @@
 """Times of operators through MLX and on the CPU, by dtype and size class: the faster one is used.
 
-Figures come from three places, the nearer before the farther: what this process measured (``mlx_routes``), what
-earlier processes or ``tools/bench/mlx.py`` measured on this machine, and the sizes shipped with the package for MLX's
-kind of device (``mlx_defaults.json``, made by the same tool; a kind that is not in there has not been measured).
+Figures come from three sources, in this order: measurements of this process (``mlx_routes``), measurements of earlier
+processes or of ``tools/bench/mlx.py`` on this machine, and the sizes shipped with the package for MLX's kind of device
+(``mlx_defaults.json``, written by the same tool; a missing kind has not been measured).
 
-A size class is the number of bits of the largest tensor's number of elements: 2**(n-1) to 2**n - 1.
+A size class is the bit length of the largest tensor's number of elements: 2**(n-1) to 2**n - 1.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .mlx_arrays import mlx
 _log = logging.getLogger("torchdevice_cuda")
 FILE = "mlx-figures.json"
 DEFAULTS = Path(__file__).with_name("mlx_defaults.json")
-#: MLX goes first where it takes less than this part of the CPU's time.
+#: MLX is used if it takes less than this part of the CPU's time.
 WINS_BELOW = 0.9
 
 #: operator, dtype, size class
 Key = tuple[str, str, int]
-#: seconds on the CPU and through MLX, copies into MLX's arrays and back included
+#: seconds on the CPU and through MLX, including copies into MLX's arrays and back
 Pair = tuple[float, float]
 
 
@@ -37,7 +37,7 @@ def size_class(elements: int) -> int:
 
 
 def wins(pair: Pair) -> bool:
-    """Return whether MLX won by enough."""
+    """Return whether MLX was faster by enough."""
     return pair[1] < WINS_BELOW * pair[0]
 
 
@@ -62,7 +62,7 @@ def defaults(device: str) -> dict[str, dict[str, int]]:
 
 
 def _rows(found: Any) -> Iterator[tuple[Key, Pair]]:
-    """Return the figures in what a file holds for a machine."""
+    """Yield the figures of a file's entry for a machine."""
     for row in found or ():
         name, dtype, size, on_cpu, on_mlx = row
         yield (str(name), str(dtype), int(size)), (float(on_cpu), float(on_mlx))
@@ -90,9 +90,7 @@ class Figures:
         return self._known.get(key)
 
     def expected(self, key: Key) -> bool:
-        """Return whether MLX is expected to win on an unmeasured machine: as it did in the next smaller class
-        that has been, else as shipped.
-        """
+        """Return whether MLX is expected to be faster: as in the next smaller measured class, else as shipped."""
         name, dtype, size = key
         smaller = [other for other in list(self._known) if other[:2] == key[:2] and other[2] < size]
         if smaller:
@@ -101,13 +99,13 @@ class Figures:
         return least is not None and size >= size_class(least)
 
     def add(self, key: Key, pair: Pair) -> None:
-        """Remember a measurement."""
+        """Add a measurement."""
         with self._lock:
             self._known[key] = pair
             self._changed = True
 
     def save(self) -> None:
-        """Keep what is new for later processes, beside what others have kept meanwhile."""
+        """Store new figures for later processes, beside those that others have stored meanwhile."""
         with self._lock:
             if not self._changed:
                 return

@@ -1,8 +1,8 @@
-"""Operators that MLX can compute: for each its function, with the operator's own arguments, and the dtypes it takes.
+"""Operators that MLX can compute: for each its function, with the operator's own arguments, and its dtypes.
 
-Every entry is verified against the CPU over torch's own samples; what MLX does otherwise than torch (other promotion
-rules, other treatment of NaN, fewer dtypes) is left out by the entry's limits. Limits that take a look at the values
-are checked by the functions, which raise :class:`UnfitError`.
+Every entry is verified against the CPU with torch's own samples; the entry's limits exclude cases in which MLX differs
+from torch (other promotion rules, other treatment of NaN, fewer dtypes). Limits that depend on values are checked by
+the functions, which raise :class:`UnfitError`.
 """
 
 from . import algebra, elementwise, indexing, reductions

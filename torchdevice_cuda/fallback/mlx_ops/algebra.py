@@ -20,7 +20,7 @@ op("mm bmm mv dot", F32)(lambda mx, x, y: x @ y)
 
 
 def _added(product: Function) -> Function:
-    """Return a product with a factor, added to something with a factor."""
+    """Return a scaled product, added to a scaled input."""
 
     def compute(mx: Any, x: Any, one: Any, other: Any, *, beta: float = 1, alpha: float = 1) -> Any:
         given = alpha * product(mx, one, other)
@@ -128,7 +128,7 @@ def _convolution(
     mx: Any, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
     output_padding: Any, groups: int,
 ) -> Any:  # fmt: skip
-    # MLX keeps the channels last.
+    # MLX stores the channels last.
     x, weight = mx.moveaxis(x, 1, -1), mx.moveaxis(weight, 1, -1)
     given = mx.conv_general(
         x, weight, stride=list(stride), padding=list(padding), kernel_dilation=list(dilation), groups=groups

@@ -1,4 +1,4 @@
-"""Elementwise, of one array and of several."""
+"""Elementwise operators, of one array and of several."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNARY_FLOAT = (
     "acos acosh asin asinh atan atanh cos cosh erf exp expm1 log log10 log1p log2 rsqrt sigmoid sin sinh sqrt tan "
     "tanh reciprocal ceil floor trunc erfinv round"
 )
-#: Operators under MLX's names for them, and their dtypes.
+#: MLX's names of operators, and their dtypes.
 _UNARY = {
     **{name: (name, F32) for name in _UNARY_FLOAT.split()},
     **{name: (name, REAL) for name in ("abs", "sign")},
@@ -95,7 +95,7 @@ def _binary(mlx_name: str) -> Function:
 
 _COMPARISONS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal"}
 _COMPARISONS |= {"gt": "greater", "ge": "greater_equal"}
-#: Operators under MLX's names for them, their dtypes and what they accept.
+#: MLX's names of operators, their dtypes and the check of their arguments.
 _BINARY = {
     **{f"{name}.Tensor {name}.Scalar": (mlx_name, REAL, plain) for name, mlx_name in _COMPARISONS.items()},
     **{f"bitwise_{name}.Tensor": (f"bitwise_{name}", INTS, same) for name in ("and", "or", "xor")},
@@ -141,7 +141,7 @@ def _hypot(mx: Any, x: Any, y: Any) -> Any:
     x, y = mx.abs(x), mx.abs(y)
     longer, shorter = mx.maximum(x, y), mx.minimum(x, y)
     ratio = mx.where(shorter == longer, mx.array(1.0), shorter / longer)  # two zeros, two infinities
-    length = longer * mx.sqrt(1 + ratio * ratio)  # squares of the arrays themselves would overflow
+    length = longer * mx.sqrt(1 + ratio * ratio)  # squaring the arrays themselves would overflow
     return mx.where(mx.logical_or(mx.isinf(x), mx.isinf(y)), mx.array(math.inf), length)
 
 

@@ -1,4 +1,4 @@
-"""Entries of the table, their computation, and the limits that several entries share."""
+"""Entries of the table, their computation, and limits that several entries share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Function = Callable[..., Any]
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One operator: ``function(mx, *arguments)`` computes it for tensors of these dtypes that it accepts."""
+    """One operator: ``function(mx, *arguments)`` computes it for accepted tensors of these dtypes."""
 
     name: str
     function: Function
@@ -37,7 +37,7 @@ TABLE: dict[str, Entry] = {}
 def op(
     names: str, dtypes: frozenset[torch.dtype], accepts: Callable[..., bool] | None = None
 ) -> Callable[[Function], Function]:
-    """Enter a function in the table under the names of operators."""
+    """Add a function to the table under the names of operators."""
 
     def enter(function: Function) -> Function:
         for name in names.split():
@@ -48,11 +48,11 @@ def op(
 
 
 class UnfitError(ValueError):
-    """MLX computes these values otherwise than torch does."""
+    """MLX computes these values differently from torch."""
 
 
 def tensors(values: Iterable[Any]) -> list[torch.Tensor]:
-    """Return the tensors among arguments, those in lists too."""
+    """Return the tensors among arguments, including those in lists."""
     found: list[torch.Tensor] = []
     for value in values:
         if isinstance(value, torch.Tensor):
@@ -74,7 +74,7 @@ def fits(entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def run(entry: Entry, *args: Any, **kwargs: Any) -> Any:
-    """Compute an operator for tensors of the CPU; the results are tensors of the CPU."""
+    """Compute an operator for CPU tensors; the results are CPU tensors."""
     mx = mlx()
     if mx is None:
         raise UnfitError("MLX is not there")
@@ -83,7 +83,7 @@ def run(entry: Entry, *args: Any, **kwargs: Any) -> Any:
 
 
 def same(*values: Any, **named: Any) -> bool:
-    """Return whether all tensors are of one dtype: MLX promotes otherwise than torch does."""
+    """Return whether all tensors have one dtype: MLX's promotion differs from torch's."""
     return len({tensor.dtype for tensor in tensors((*values, *named.values()))}) == 1
 
 
@@ -102,17 +102,17 @@ def unary(mlx_name: str) -> Function:
 
 
 def has_axes(x: torch.Tensor, *values: Any, **named: Any) -> bool:
-    """Return whether there is an axis to go along, and the result is of the array's own dtype."""
+    """Return whether there is an axis, and the result has the array's own dtype."""
     return x.dim() > 0 and named.get("dtype") is None
 
 
 def check_sortable(mx: Any, x: Any) -> None:
-    """MLX sorts NaN elsewhere."""
+    """Raise for NaN, which MLX sorts to another position."""
     if mx.issubdtype(x.dtype, mx.floating) and mx.any(mx.isnan(x)).item():
         raise UnfitError("NaN")
 
 
 def check_between(mx: Any, index: Any, least: int, most: int) -> None:
-    """MLX reads whatever lies beyond an array's end."""
+    """Raise for indices out of range, for which MLX reads beyond an array's end."""
     if mx.any(mx.logical_or(index < least, index > most)).item():
         raise UnfitError("an index is out of range")

@@ -1,4 +1,4 @@
-"""Elements picked, put together and laid out."""
+"""Operators that select, combine and rearrange elements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .entries import ANY, F32, INTS, REAL, check_between, check_sortable, op, pl
 
 # ----------------------------------------------------------------------------------- indexing
 def _picked(mx: Any, x: Any, index: Any, axis: int | None, wraps: bool = False) -> Any:
-    """Elements along an axis, of the flat array for ``None``; whether negative indices count from the end."""
+    """Return elements along an axis, of the flat array for ``None``; ``wraps``: negative indices count from the end."""
     size = x.size if axis is None else x.shape[axis]
     check_between(mx, index, -size if wraps else 0, size - 1)
     return mx.take(x, index, axis=axis)
@@ -25,7 +25,7 @@ op("take", ANY)(lambda mx, x, index: _picked(mx, x, index, None, wraps=True))
 
 
 def _as_many(x: torch.Tensor, dim: int, index: torch.Tensor, *, sparse_grad: bool = False) -> bool:
-    """MLX gathers along one axis; torch may gather from a part of the others."""
+    """Return whether all other axes match: torch may gather from a part of them, MLX may not."""
     others = [i for i in range(x.dim()) if i != dim % max(1, x.dim())]
     return x.dim() > 0 and x.dim() == index.dim() and all(x.shape[i] == index.shape[i] for i in others)
 

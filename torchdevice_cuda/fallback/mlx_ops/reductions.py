@@ -1,4 +1,4 @@
-"""Reductions, and what goes along an axis."""
+"""Reductions, and operators along an axis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .entries import ANY, BOOL, F32, INTS, Function, check_between, check_sortab
 
 # ------------------------------------------------------------------------------------ reductions
 def _axes(dim: Any) -> Any:
-    """Return all axes for ``None`` and for an empty list, as torch reads them."""
+    """Return all axes for ``None`` and for an empty list, as torch does."""
     return None if dim is None or (isinstance(dim, (list, tuple)) and not dim) else dim
 
 
@@ -27,7 +27,7 @@ def _reduction(mlx_name: str) -> Function:
     return compute
 
 
-#: Operators under MLX's names for them: over everything, then over axes.
+#: MLX's names of operators: over everything, then over axes.
 _WHOLE = {**dict.fromkeys(("sum", "mean", "prod"), F32), "any": BOOL, "all": BOOL, "max": INTS, "min": INTS}
 _OVER_AXES = {
     "sum.dim_IntList": ("sum", F32),
