@@ -1,7 +1,7 @@
-"""A check's side: its questions, asked one after the other, each within a limit; answers are written as they come.
+"""A check's side: its questions, run one after the other with a time limit; answers are written as they arrive.
 
-A question is a function. What it returns is its finding, in words or as figures; what it raises is a failure. The one
-that hangs or ends the process is known: it was announced, and has no answer.
+A question is a function. It returns its finding, as text or figures, and raises for a failure. A question that hangs or
+ends the process is known: it was announced, and has no answer.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import Any, NoReturn, TextIO, TypeVar
 
 from .results import FAILED, NOTED, OK, SKIPPED, Answer
 
-#: In words, as figures, or both.
+#: Text, figures, or both.
 Finding = str | Mapping[str, Any] | tuple[str, Mapping[str, Any]] | None
 Question = Callable[[], Finding]
 _Q = TypeVar("_Q", bound=Question)
 
 STACK = ".stack"
-#: A process whose parent is gone ends by itself so much after a question's limit; the signal needs no interpreter.
+#: A process without its parent ends itself this long after a question's limit; the signal does not need the
+#: interpreter.
 _ALONE_S = 30
 _WORDS = 600
 
@@ -33,11 +34,11 @@ _questions: dict[str, Question] = {}
 
 
 class Wrong(Exception):
-    """Something is not as it has to be. The text says what."""
+    """A finding is wrong. The text says what."""
 
 
 class Advised(Exception):
-    """Something would be better otherwise, or does not work as it is. The texts say what, and what to do."""
+    """A finding could be better, or does not work. The texts say what, and what to do."""
 
     def __init__(self, found: str, advice: str, verdict: str) -> None:
         super().__init__(found)
@@ -45,35 +46,35 @@ class Advised(Exception):
 
 
 def advise(found: str, advice: str, *, fails: bool = False) -> NoReturn:
-    """Answer with what was found and what to do about it; whether nothing works before that is done."""
+    """Answer with a finding and advice; ``fails``: nothing works before the advice is followed."""
     raise Advised(found, advice, FAILED if fails else NOTED)
 
 
 class NotHereError(Exception):
-    """There is nothing to ask here. The text says why."""
+    """The question does not apply here. The text says why."""
 
 
 def expect(holds: object, words: str) -> None:
-    """Say what is wrong where something does not hold; an ``assert`` is gone under ``-O``."""
+    """Raise if a condition does not hold; ``assert`` has no effect under ``-O``."""
     if not holds:
         raise Wrong(words)
 
 
 def question(function: _Q) -> _Q:
-    """Have a function asked; its name is the question's."""
+    """Register a function as a question; its name is the question's."""
     add(function.__name__.strip("_").replace("_", " "), function)
     return function
 
 
 def add(name: str, function: Question) -> None:
-    """Have a function asked under a name."""
+    """Register a function as a question under a name."""
     _questions[name] = function
 
 
 def main() -> None:
-    """Ask all that have not been asked before: by ``program answers limit [asked before…]``."""
+    """Run all questions that have not run before: called as ``program answers limit [asked before…]``."""
     path, limit, *before = sys.argv[1:]
-    # Never closed: where the process is when it hangs at its very end is written here, too.
+    # Never closed: a hang at the very end of the process writes its stack here, too.
     stack = os.open(path + STACK, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     faulthandler.enable(stack)
     with open(path, "a", encoding="utf-8") as file:
@@ -122,5 +123,5 @@ def _told(found: Finding) -> tuple[str, dict[str, Any]]:
 
 
 def folder() -> str:
-    """Return a folder for files, which is gone when the check has ended: that of the answers."""
+    """Return a folder for files, which is removed when the check has ended: that of the answers."""
     return os.path.dirname(sys.argv[1])

@@ -1,4 +1,4 @@
-"""The Apple GPU without our patches: what it says there is what the patches have to deal with."""
+"""The Apple GPU without patches: the behavior that the patches have to handle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DEVICE = "mps"
 
 @functools.cache
 def bring_up() -> str:
-    """Return the device as torch names it; an emulated one is put in its place first, where that is asked for."""
+    """Return torch's name of the device, after installing an emulated one if requested."""
     chosen = settings.load()
     if chosen.emulate_mps:
         from ..drivers.mps import driver

@@ -1,4 +1,4 @@
-"""The file that goes with an issue: everything that was found, and nothing of whose machine it is."""
+"""The file to attach to an issue: all findings, without personal data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HOMES = re.compile(r"(?<![\w.-])/(?:Users|home)/(?!Shared\b)[^/\s\"':]+")
 
 
 def versions() -> dict[str, str]:
-    """Return all versions; importing the packages is left to the checks."""
+    """Return all versions, without importing the packages: the checks do that."""
     found = {"torchdevice_cuda": __version__, "Python": sys.version}
     for name in _PACKAGES:
         try:
@@ -45,7 +45,7 @@ def machine() -> dict[str, Any]:
     """Return the system and the chip."""
     try:
         import psutil
-    except ImportError:  # which the first check says
+    except ImportError:  # the first check reports it
         memory = None
     else:
         memory = psutil.virtual_memory().total
@@ -80,7 +80,7 @@ def content(results: Sequence[Result], chosen: settings.Settings, overrides: Map
 
 # ------------------------------------------------------------------------------ no names
 def _personal() -> Iterator[tuple[re.Pattern[str], str]]:
-    """Return texts that identify a person or a machine, with replacements; longer ones, which contain others, first."""
+    """Yield texts that identify a person or a machine, with replacements; longer ones, which contain others, first."""
     home = os.path.expanduser("~")
     for path in dict.fromkeys((os.path.realpath(home), home)):
         if len(path) > 1 and os.path.isabs(path):
@@ -88,7 +88,7 @@ def _personal() -> Iterator[tuple[re.Pattern[str], str]]:
     yield _HOMES, "~"
     try:
         user = getpass.getuser()
-    except (KeyError, OSError, ImportError):  # a user that the system has no name for
+    except (KeyError, OSError, ImportError):  # a user without a name in the system
         user = ""
     node = platform.node()
     for name, shown in ((node, "<host>"), (node.partition(".")[0], "<host>"), (user, "<user>")):
@@ -116,7 +116,7 @@ def anonymous(value: Any) -> Any:
 
 # ------------------------------------------------------------------------------- the file
 def names(now: datetime.datetime) -> Iterator[str]:
-    """Names for a file of this moment, until one is free."""
+    """Yield names for a file with this date, until one is free."""
     stem = f"torchdevice-doctor-{now:%Y-%m-%d}"
     yield f"{stem}.json"
     number = 2
@@ -126,7 +126,7 @@ def names(now: datetime.datetime) -> Iterator[str]:
 
 
 def write(value: Any, asked: str | None) -> Path:
-    """Write it where it was asked for, else into the current folder, else among temporary files; never over a file."""
+    """Write it to the requested path, else the current folder, else a temporary file; never overwrite a file."""
     text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
     if asked is not None:
         return _made(Path(asked), text)

@@ -1,4 +1,4 @@
-"""All of it: which checks, in which environment, in what order; what is shown and written."""
+"""The whole examination: the checks, their environment and order, and the output."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from .running import Process, run
 from .table import CHECKS, NAMES, START, Check
 
 _BAR = 24
-#: The default, if a check has none.
+#: The default, if a check has no advice.
 _ADVICE = "put the file that is named below into an issue"
 _HEAD = ("check", "verdict", "seconds", "found")
 
 
 class Progress:
-    """One line on standard error that is written over; nothing where that is no terminal."""
+    """A line on standard error that is overwritten; nothing if that is not a terminal."""
 
     def __init__(self, total: int) -> None:
         self._total, self._done = total, 0
         self._shown = sys.stderr is not None and sys.stderr.isatty()
 
     def show(self, done: int, running: Sequence[str]) -> None:
-        """So many checks are done, these run."""
+        """Show the number of finished checks, and the running ones."""
         if self._shown:
             filled = _BAR * done // max(1, self._total)
             line = f"[{'#' * filled}{'.' * (_BAR - filled)}] {done}/{self._total} {', '.join(running)}"
             self._write(line[: shutil.get_terminal_size().columns - 1])
 
     def clear(self) -> None:
-        """Make room for what is printed next."""
+        """Clear the line for other output."""
         if self._shown:
             self._write("")
 
@@ -54,7 +54,7 @@ class Progress:
 
 
 def table(results: Sequence[Result]) -> str:
-    """Return a line for each check, and below what is wrong."""
+    """Return a line for each check, followed by the problems."""
     rows = [_HEAD, *((one.name, one.verdict, f"{one.seconds:.1f}", one.found) for one in results)]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     room = max(40, shutil.get_terminal_size((120, 24)).columns - sum(widths) - 6)
@@ -75,7 +75,7 @@ def table(results: Sequence[Result]) -> str:
 _TOGETHER = 4
 #: The limit if the native part may have to be compiled first.
 _BUILDING_S = 600.0
-#: Settings that are about what a program leaves behind, or would make every departure an error.
+#: Settings about files that a program leaves, or that would make every fallback an error.
 _QUIET = {"report": None, "fallback": "allow", "log_level": "WARNING"}
 _FILE = ".json"
 _SIGNALLED = 128
@@ -113,7 +113,7 @@ def _short_names() -> list[str]:
 
 
 def examine(words: Sequence[str], chosen: settings.Settings, overrides: Mapping[str, str]) -> tuple[str, int]:
-    """Do it; what is to be shown, and the exit status."""
+    """Run the examination; return the text to show, and the exit status."""
     checks, file = request(words)
     with leftovers.scratch("torchdevice-doctor-") as (folder, _):
         examination = Examination(checks, chosen, overrides, folder)
@@ -133,9 +133,9 @@ def examine(words: Sequence[str], chosen: settings.Settings, overrides: Mapping[
 
 @contextlib.contextmanager
 def _signals() -> Iterator[list[int]]:
-    """The signals to end that have come meanwhile: Ctrl-C, SIGTERM, a terminal that is gone.
+    """Collect signals to end that arrive meanwhile: Ctrl-C, SIGTERM, a closed terminal.
 
-    They raise nothing: a process that is just being started would be lost sight of.
+    They raise nothing: a process that is just being started would be lost.
     """
     caught: list[int] = []
     wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -148,7 +148,7 @@ def _signals() -> Iterator[list[int]]:
 
 
 class Examination:
-    """The checks of one run, and what has come of them so far."""
+    """The checks of one run, and their results so far."""
 
     def __init__(
         self, checks: Sequence[Check], chosen: settings.Settings, overrides: Mapping[str, str], folder: Path
@@ -158,7 +158,7 @@ class Examination:
         self._done = 0
 
     def run(self, caught: Sequence[int]) -> None:
-        """Run them, the first alone, those that measure times one by one; until something is caught."""
+        """Run the checks, the first alone, those that measure times one by one; until a signal is caught."""
         progress = Progress(len(self._checks))
         for some, together in self._in_turn():
             starts = [functools.partial(self._begin, check) for check in some]
@@ -173,7 +173,7 @@ class Examination:
         progress.clear()
 
     def _in_turn(self) -> Iterator[tuple[list[Check], int]]:
-        """Checks that run together, and how many at a time."""
+        """Yield checks that run together, and how many at a time."""
         yield [START], 1
         fit = []
         for check in self._checks[1:]:
@@ -197,7 +197,7 @@ class Examination:
 
 
 def _unfit(check: Check, start: Result) -> str:
-    """Why a check is not run; empty if it is."""
+    """Return why a check is not run; empty if it is."""
     if check.untouched:
         return ""
     if start.verdict == FAILED:
@@ -222,11 +222,11 @@ def environment(check: Check, chosen: settings.Settings, overrides: Mapping[str,
         return children.reaching_us(dict(os.environ))
     fixed: dict[str, Any] = {**_QUIET, **check.settings}
     if "policy" in fixed:
-        fixed["allow_redirects"] = False  # which is another word for a policy
+        fixed["allow_redirects"] = False  # another name for a policy
     environ = dict(os.environ)
     children.export(dataclasses.replace(chosen, **fixed), {*overrides, *fixed}, environ)
     environ["TORCHDEVICE_AUTO"] = "0" if check.bare else "1"
     if environ.get("TORCHDEVICE_CACHE_DIR"):
-        environ["TORCHDEVICE_CACHE_DIR"] = str(settings.cache_dir())  # it may be given as seen from this folder
+        environ["TORCHDEVICE_CACHE_DIR"] = str(settings.cache_dir())  # it may be relative to the current folder
     environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "compiled")
     return environ

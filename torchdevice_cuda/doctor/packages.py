@@ -6,7 +6,7 @@ import functools
 import re
 from importlib import metadata
 
-#: Packages that change torch's devices, too, and what each does. Two at once undo each other.
+#: Packages that also change torch's devices, and what each does. Two at once undo each other.
 RIVALS = {
     "habana-torch-plugin": "sends torch.cuda to Gaudi",
     "intel-extension-for-pytorch": "changes operators and devices of torch",
@@ -17,14 +17,14 @@ RIVALS = {
     "torchada": "sends torch.cuda to other GPUs",
     "torchdevice": "sends torch.cuda to MPS by patches of its own",
 }
-#: Packages that are compiled against one release of torch, which they require.
+#: Packages compiled against one release of torch, which they require.
 _COMPILED = ("torchaudio", "torchtext", "torchvision", "torch-scatter", "torchcodec")
 _REQUIRES = re.compile(r"torch\s*\(?\s*==\s*([\w.+!]+)")
 _NVIDIA = "nvidia-"
 
 
 def spelled(name: str) -> str:
-    """Return a distribution's name as all its spellings have it."""
+    """Return the normalized name of a distribution."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -34,7 +34,7 @@ def _installed() -> dict[str, list[metadata.Distribution]]:
     found: dict[str, list[metadata.Distribution]] = {}
     for one in metadata.distributions():
         name = one.metadata["Name"]
-        if name:  # what is left of an installation that failed has none
+        if name:  # the remains of a failed installation have none
             found.setdefault(spelled(name), []).append(one)
     return found
 
@@ -46,22 +46,22 @@ def version(name: str) -> str | None:
 
 
 def places(name: str) -> list[str]:
-    """Return the folders that hold a package, each once."""
+    """Return the folders that contain a package, each once."""
     return list(dict.fromkeys(str(one.locate_file("")) for one in _installed().get(name, [])))
 
 
 def rivals() -> list[str]:
-    """Installed packages that change torch's devices as well."""
+    """Return installed packages that also change torch's devices."""
     return [name for name in RIVALS if name in _installed()]
 
 
 def backends() -> list[str]:
-    """Return the backends that torch loads at its import: name and package."""
+    """Return the backends that torch loads when it is imported: name and package."""
     return [f"{one.name} ({one.value})" for one in metadata.entry_points(group="torch.backends")]
 
 
 def for_another_torch(torch: str) -> list[tuple[str, str]]:
-    """Compiled packages that require another torch than this version: theirs, and the torch that they are for."""
+    """Return compiled packages that require another torch than this version, and the torch that they are for."""
     public = torch.partition("+")[0]
     found = []
     for name in _COMPILED:

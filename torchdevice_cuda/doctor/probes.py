@@ -1,8 +1,8 @@
-"""A call for each row of the table of refusals: what leads some release of torch to those words on the Apple GPU.
+"""A call for each row of the table of refusals, which makes some release of torch raise that message on the Apple GPU.
 
-Each is asked of the GPU without our patches, and of the CPU for what it has to compute. A release that has learned to
-compute it computes; that is a finding, too. Rows that nobody can ask say why. Methods, not operators: of a TypeError in
-``x + 1`` Python makes one of its own.
+Each runs on the GPU without patches, and on the CPU for the expected result. A release may have learned to compute it;
+that is a finding, too. Rows without a possible call state the reason. They use methods, not Python's operators, because
+Python replaces a TypeError in ``x + 1`` by its own.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _C64, _HALF = torch.complex64, torch.float16
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """A call, given a function that takes a tensor of the CPU to where it is to be computed."""
+    """A call, given a function that moves a CPU tensor to the device that computes."""
 
     call: Callable[[Callable[[torch.Tensor], torch.Tensor]], Any]
-    #: Its result is drawn: only shapes are compared.
+    #: Its result is random: only shapes are compared.
     drawn: bool = False
 
 
 def _m(dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Return a matrix that every decomposition takes."""
+    """Return a matrix that every decomposition accepts."""
     made = torch.tensor([[4.0, 1.0, 0.5], [1.0, 3.0, 0.25], [0.5, 0.25, 2.0]])
     return made.to(dtype)
 
@@ -75,7 +75,7 @@ def _sampled(dims: int, mode: str, padding: str) -> Probe:
     )
 
 
-#: By the words of the row, with more than one call where the words are of more than one.
+#: By the message of the row, with several calls if several operators have the message.
 PROBES: dict[str, tuple[Probe, ...] | str] = {
     r"The operator '[^']+' is not currently (implemented|supported).* MPS": (
         Probe(lambda go: torch.linalg.eigvals(go(_m())).abs().sum()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-#: Noted is what works and would be better otherwise: there is advice.
+#: NOTED means that it works and could be better: there is advice.
 OK, NOTED, FAILED, SKIPPED = "ok", "noted", "failed", "skipped"
 
 
@@ -16,7 +16,7 @@ class Answer:
     question: str
     verdict: str
     seconds: float = 0.0
-    #: In words, one line; of a failure, what is wrong.
+    #: One line of text; for a failure, what is wrong.
     found: str = ""
     figures: dict[str, Any] = dataclasses.field(default_factory=dict)
     #: The advice.
@@ -30,7 +30,7 @@ class Result:
     name: str
     why: str
     verdict: str = SKIPPED
-    #: Why it is skipped; of a check that ran, what was found.
+    #: Why it is skipped; for a check that ran, what was found.
     found: str = "not reached"
     seconds: float = 0.0
     answers: list[Answer] = dataclasses.field(default_factory=list)
@@ -40,7 +40,7 @@ class Result:
     stack: str = ""
 
     def conclude(self, seconds: float) -> None:
-        """Come to a verdict from the answers."""
+        """Derive the verdict from the answers."""
         self.seconds = seconds
         failed = [answer for answer in self.answers if answer.verdict == FAILED]
         asked = [answer for answer in self.answers if answer.verdict != SKIPPED]

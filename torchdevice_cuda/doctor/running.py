@@ -1,7 +1,7 @@
-"""Runs checks, each in a process of its own with a limit; several at a time where none of them measures times.
+"""Run checks, each in its own process with a time limit; several at a time if none of them measures times.
 
-A process that hangs is ended with all that it has started. One that hung or crashed is started again behind the
-question that it was at, so that one bad answer does not cost the others.
+A process that hangs is ended with all processes that it started. After a hang or crash, the check is restarted after
+the question that it was at, so that one question does not cost the others.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .asking import STACK
 from .results import FAILED, SKIPPED, Answer, Result
 from .table import Check
 
-#: After so many a check is not started again. A hang counts more than a crash: everybody waits for it.
+#: A check with this many faults is not restarted. A hang counts more than a crash: the user waits for it.
 _FAULTS, _CRASH, _HANG = 5, 1, 3
-#: For all of a check, however often it is started and however many questions it has.
+#: For a whole check, with all its restarts and questions.
 _WHOLE_S = 300.0
-#: For torch to be imported, before there is a question.
+#: For importing torch, before the first question.
 _STARTING_S = 90.0
-#: After its limit a process writes down where it is, and is then ended. What cannot be ended is left behind.
+#: After its limit a process writes its stack, and is then ended. A process that cannot be ended is abandoned.
 _WRITING_S, _ENDING_S = 1.5, 5.0
 _LOOK_S = 0.05
 _OUTPUT = 1 << 18
@@ -35,7 +35,7 @@ _OURS = "torchdevice_cuda"
 
 
 class Process:
-    """A check as it runs."""
+    """A running check."""
 
     def __init__(self, check: Check, environment: Mapping[str, str], folder: Path, limit: float | None = None) -> None:
         self.check, self.result = check, Result(check.name, check.why)
@@ -50,7 +50,7 @@ class Process:
         self._begin()
 
     def _begin(self) -> None:
-        """Start it with the questions that have not been asked."""
+        """Start it with the questions that have not run."""
         words = [str(self._answers), str(self._limit), *(answer.question for answer in self.result.answers)]
         through = [] if self.check.bare else ["-m", _OURS]
         self._asking, self._read, self._ended = "", 0, False
@@ -69,7 +69,7 @@ class Process:
 
     # ------------------------------------------------------------------ looking
     def look(self) -> bool:
-        """See how it is getting on; whether it has come to its end."""
+        """Update its state; return whether it has ended."""
         status = self._process.poll()
         self._listen()
         now = time.monotonic()
@@ -87,7 +87,7 @@ class Process:
         return True
 
     def _listen(self) -> None:
-        """Read what has been answered since."""
+        """Read new answers."""
         with contextlib.suppress(FileNotFoundError), open(self._answers, "rb") as file:
             file.seek(self._read)
             for line in file:
@@ -114,19 +114,19 @@ class Process:
         self.result.answers.append(Answer(self._asking or moment, FAILED, time.monotonic() - self._since, words))
 
     def _resumes(self) -> bool:
-        """Return whether another process should continue; if this one was at no question, it would get no further."""
+        """Return whether another process should continue; without a question underway it would get no further."""
         return self.check.resumes and bool(self._asking) and self._faults < _FAULTS
 
     # ------------------------------------------------------------------- ending
     def kill(self) -> None:
-        """End it with all that it has started, also where it has ended itself and left some of that behind."""
+        """End it with all processes that it started, even if it has ended itself and left some of them."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_ENDING_S)
 
     def stop(self) -> None:
-        """End it before its time; what it has answered is kept."""
+        """End it early; its answers are kept."""
         self._listen()
         self.kill()
         self._conclude()
@@ -146,7 +146,7 @@ class Process:
         return Path(f"{self._answers}{STACK}")
 
     def _place(self) -> str:
-        """Return the innermost line of Python that it was at, as it wrote down itself."""
+        """Return the innermost line of Python that it was at, from its own stack output."""
         lines = _end_of(self._stack())[self._stacked :].split("most recent call first")[-1].splitlines()
         at = next((line.strip() for line in lines if line.strip().startswith("File ")), "")
         return f", at {at}" if at else ""
@@ -172,9 +172,10 @@ def _ending(status: int) -> str:
 
 
 def run(starts: Sequence[Callable[[], Process]], together: int) -> Generator[tuple[str, list[str]], None, None]:
-    """Start checks, so many at a time; at each look, the name of one that has ended, if any, and of those that run.
+    """Start checks, `together` at a time; yield at each poll the name of one that has ended, if any, and those that
+    run.
 
-    What runs when nobody looks any longer is ended.
+    Checks that run when the generator is closed are ended.
     """
     begun: list[Process] = []
     left = list(starts)

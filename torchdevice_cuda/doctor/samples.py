@@ -1,4 +1,4 @@
-"""Arguments for the operators of MLX's table, and how their results are compared with the CPU's."""
+"""Arguments for the operators of MLX's table, and the comparison of their results with the CPU's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from ..fallback import mlx_ops
 from ..fallback.operators import overload
 
-#: Operators whose results are unique only up to signs or order: what they are made for is compared instead.
+#: Operators whose results are unique only up to signs or order: a function of the results is compared instead.
 REBUILT: dict[str, Callable[[Any, Any], torch.Tensor]] = {
     "_linalg_eigh": lambda args, out: out[1] @ torch.diag_embed(out[0]) @ out[1].mH if out[1].numel() else out[0],
     "_linalg_svd": lambda args, out: out[0] @ torch.diag_embed(out[1]).to(out[0].dtype) @ out[2],
@@ -24,7 +24,7 @@ REBUILT: dict[str, Callable[[Any, Any], torch.Tensor]] = {
 }
 #: The largest distance of a result from the CPU's: absolute below 1, relative above.
 TOLERANCE = {torch.float32: 2e-4, torch.complex64: 2e-4, torch.float16: 5e-3, torch.bfloat16: 4e-2}
-#: Under which the check of speed tells a figure, in seconds but for the first three.
+#: The columns of the speed check's figures, in seconds except for the first three.
 COLUMNS = "operator, dtype, size class, CPU, MLX, GPU"
 Arguments = tuple[Any, ...]
 
@@ -42,17 +42,17 @@ def square(count: int, batch: bool = False) -> torch.Tensor:
 
 
 def vector(count: int) -> torch.Tensor:
-    """Between 0 and 1, the ends left out."""
+    """Return values between 0 and 1, without the ends."""
     return torch.rand(count) * 0.8 + 0.1
 
 
 def matrix(count: int) -> torch.Tensor:
-    """Rows of 64."""
+    """Return rows of 64 values."""
     return vector(count).reshape(-1, 64)
 
 
 def mask(count: int) -> torch.Tensor:
-    """True as often as false."""
+    """Return a mask that is true as often as false."""
     return torch.rand(count) > 0.5
 
 
@@ -61,7 +61,7 @@ def integers(count: int) -> torch.Tensor:
     return torch.randint(1, 100, (count,))
 
 
-#: Default calls of operators that have no arguments below: the first that fits is used.
+#: Default calls of operators without arguments below: the first that fits is used.
 USUAL: tuple[Callable[[int], Arguments], ...] = (
     lambda n: (vector(n),),
     lambda n: (vector(n), vector(n)),
@@ -76,7 +76,7 @@ USUAL: tuple[Callable[[int], Arguments], ...] = (
     lambda n: (integers(n), integers(n)),
     lambda n: (vector(n).to(torch.complex64),),
 )
-#: Arguments of operators that are called in other ways.
+#: Arguments of operators with other calls.
 ARGUMENTS: dict[str, Callable[[int], Arguments]] = {
     "mm": lambda n: (square(n), square(n)),
     "bmm": lambda n: (square(n, True), square(n, True)),
@@ -119,7 +119,7 @@ ARGUMENTS: dict[str, Callable[[int], Arguments]] = {
 
 
 def arguments(name: str, count: int) -> Arguments | None:
-    """Arguments of an operator of about ``count`` elements; ``None`` if nobody has thought of any."""
+    """Return arguments of an operator with about ``count`` elements; ``None`` if none are known."""
     entry = mlx_ops.TABLE[name]
     for make in (ARGUMENTS[name],) if name in ARGUMENTS else USUAL:
         made = make(count)

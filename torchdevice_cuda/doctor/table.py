@@ -1,4 +1,4 @@
-"""The checks, in the order in which they start: what each is for, and where it makes sense."""
+"""The checks, in the order in which they start: their purpose, and where they apply."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _FAITHFUL = {"policy": "faithful"}
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One row: a program of ``checks``, and how it is run."""
+    """One check: a program of ``checks``, and how it is run."""
 
     name: str
     why: str
-    #: The module that is run.
+    #: The module to run.
     program: str
-    #: Seconds for one of its questions. What takes longer hangs.
+    #: Seconds for one of its questions. Longer is a hang.
     limit: float = 20
     #: The traits that the driver must have and must not have, and other reasons to skip it.
     traits: Trait = NONE
@@ -27,19 +27,19 @@ class Check:
     otherwise: str = ""
     #: Settings that it fixes, whatever the user's are.
     settings: Mapping[str, str] = dataclasses.field(default_factory=lambda: _NO_SETTINGS)
-    #: On torch as it is, without patches.
+    #: Whether it runs on stock torch, without patches.
     bare: bool = False
-    #: It measures times: nothing else runs beside it.
+    #: Whether it measures times: nothing else runs beside it.
     alone: bool = False
-    #: A package that it is about.
+    #: A package that it needs.
     needs: str | None = None
-    #: It is about the machine as the user has it: in the user's environment, also where the device does not come up.
+    #: Whether it is about the user's machine: it runs in the user's environment, even if the device does not start.
     untouched: bool = False
-    #: Whether its questions stand alone: behind one that hung or crashed the others are asked in another process.
+    #: Whether its questions are independent: after a hang or crash the others run in another process.
     resumes: bool = True
 
     def unfit(self, traits: Trait) -> str:
-        """Why it is not for a driver with these traits; empty if it is."""
+        """Return why it does not apply to a driver with these traits; empty if it does."""
         fits = self.traits in traits and not (self.without and self.without in traits)
         return "" if fits else self.otherwise
 
@@ -48,7 +48,7 @@ def _program(name: str) -> str:
     return f"{__package__}.checks.{name}"
 
 
-#: Runs first, by itself: where it fails there is nothing to ask the others.
+#: Runs first, alone: if it fails, the others are not run.
 START = Check(
     "start", "the driver comes up, and the device says what it is", _program("start"), limit=60, resumes=False
 )

@@ -1,1 +1,1 @@
-"""The checks: programs that put questions to the device, and are told apart from torch and from us as programs are."""
+"""The checks: programs that test the device, which torchdevice_cuda treats like a user's programs."""

@@ -1,4 +1,4 @@
-"""``torch.compile``: a model as one graph, forwards and backwards, computes what it computes without."""
+"""``torch.compile``: a model as one graph, forward and backward, gives the same results as without."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _close(found: torch.Tensor, known: torch.Tensor, what: str) -> None:
 
 
 def _compiled_here(error: Exception) -> bool:
-    """Inductor needs a compiler for C++ where it makes code for the CPU."""
+    """Return whether there was a C++ compiler, which inductor needs to generate code for the CPU."""
     return "InvalidCxxCompiler" not in f"{type(error).__name__} {error}"
 
 

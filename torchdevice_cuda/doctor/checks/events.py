@@ -1,4 +1,4 @@
-"""Events and streams: times, orders, waiting, and a queue that is idle and says so."""
+"""Events and streams: times, order, waits, and an idle queue that reports it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _event() -> torch.cuda.Event:
 
 
 def _recorded() -> tuple[torch.cuda.Event, torch.cuda.Event]:
-    """Two events with a pause between them, when both have completed."""
+    """Return two completed events with a pause between them."""
     first, last = _event(), _event()
     first.record()
     time.sleep(_PAUSE_S)
@@ -29,12 +29,12 @@ def _recorded() -> tuple[torch.cuda.Event, torch.cuda.Event]:
 
 
 def _is_about(milliseconds: float, what: str) -> None:
-    least = _PAUSE_S * 1000 * 0.9  # the GPU's clock is not the host's
+    least = _PAUSE_S * 1000 * 0.9  # the GPU's clock differs from the host's
     expect(least <= milliseconds < _LONG_MS, f"{what}: {milliseconds:.3f} ms, of at least {least:.1f}")
 
 
 def _becomes(true: Callable[[], bool], what: str) -> float:
-    """Return the milliseconds until it does."""
+    """Return the milliseconds until the condition is true."""
     started = time.monotonic()
     while not true():
         expect(time.monotonic() - started < _DEADLINE_S, f"{what} stays false for {_DEADLINE_S:.0f} s")
@@ -76,7 +76,7 @@ def to_itself() -> Finding:
 @question
 def after_waiting_for_the_event() -> Finding:
     first, last = _event(), _event()
-    for _ in range(2):  # the second time, the same events are recorded again
+    for _ in range(2):  # the second time the same events are recorded again
         first.record()
         time.sleep(_PAUSE_S)
         last.record()
@@ -95,7 +95,7 @@ def without_waiting() -> Finding:
     try:
         _is_about(first.elapsed_time(last), "elapsed_time")
         early = "answered at once"
-    except RuntimeError as error:  # as CUDA does while an event has not completed
+    except RuntimeError as error:  # CUDA raises while an event has not completed
         expect("not ready" in str(error) or "not completed" in str(error) or "complete" in str(error), str(error))
         early = f"refused: {error}"
     _becomes(last.query, "query() of a recorded event")
@@ -180,7 +180,7 @@ def streams_wait_for_each_other() -> Finding:
 
 @question
 def others_run_meanwhile() -> Finding:
-    """Waiting with the interpreter held stops every thread of the program."""
+    """A wait that holds the GIL would stop every thread of the program."""
     beats, done = [0], threading.Event()
 
     def beat() -> None:

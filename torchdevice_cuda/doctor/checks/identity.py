@@ -1,4 +1,4 @@
-"""The program sees CUDA: what tensors, modules, storages, generators, files and errors say of the device."""
+"""The program sees CUDA: the devices that tensors, modules, storages, generators, files and errors report."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _has_numpy() -> bool:
 
 
 def _brings_home() -> bool:
-    """Under ``accelerate`` a tensor comes home for NumPy where the program believes it to be there."""
+    """Return whether NumPy gets a copy of a tensor: under ``accelerate``, if the tensor reports the CPU."""
     try:
         torch.ones(1, device="cuda").numpy()
     except TypeError:

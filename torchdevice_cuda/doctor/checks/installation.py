@@ -1,4 +1,4 @@
-"""Check what is installed, found and set, and advise. torch is not imported."""
+"""Check installed packages, paths and settings, and give advice. torch is not imported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .. import packages
 from ..asking import Finding, NotHereError, advise, main, question
 
 _MIB = 1 << 20
-#: A build and its objects need less.
+#: More than a build and its objects need.
 _ROOM = 1 << 29
 #: Libraries whose wrong version goes unnoticed.
 _FEW_BYTES = 100 * _MIB
@@ -143,7 +143,7 @@ def shim() -> Finding:
     folders = [Path(place) for place in packages.places(_SHIM)]
     if not any((folder / "torchdevice_cuda_shim.pth").is_file() for folder in folders):
         advise("torchdevice_cuda_shim.pth is gone: the shim never runs", f"pip install --force-reinstall {_SHIM}")
-    # Python reads .pth files in these folders, and in no other that is on the path.
+    # Python reads .pth files only in these folders.
     read = {os.path.realpath(path) for path in [*site.getsitepackages(), site.getusersitepackages()]}
     if not any(os.path.realpath(folder) in read for folder in folders):
         advise(
@@ -155,7 +155,7 @@ def shim() -> Finding:
 
 @question
 def sitecustomize() -> Finding:
-    """Python runs the first that it finds; ours runs the next one, and others do not."""
+    """Python runs the first sitecustomize that it finds; the shim's runs the next one, and others do not."""
     there = [path for entry in sys.path if entry and (path := Path(entry, "sitecustomize.py")).is_file()]
     ours = [path for path in there if path.with_name("torchdevice_cuda_shim.py").is_file()]
     if ours and there[0] not in ours:
@@ -168,7 +168,7 @@ def sitecustomize() -> Finding:
 
 @question
 def other_devices() -> Finding:
-    """Packages that change the same things."""
+    """Look for packages that change the same parts of torch."""
     if found := packages.rivals():
         told = ", ".join(f"{name} ({packages.RIVALS[name]})" for name in found)
         advise(f"installed beside us: {told}", f"pip uninstall {' '.join(found)}, or use another environment")
@@ -180,7 +180,7 @@ def other_devices() -> Finding:
 
 @question
 def companions() -> Finding:
-    """torchvision and its like are compiled for one torch: with another, operators are missing."""
+    """torchvision and others are compiled for one torch: with another, operators are missing."""
     if wrong := packages.for_another_torch(packages.version("torch") or ""):
         told = ", ".join(f"{name} is for torch {wanted}" for name, wanted in wrong)
         names = " ".join(name.partition(" ")[0] for name, _ in wrong)

@@ -1,4 +1,4 @@
-"""Figures of memory: they move with what is allocated, and come back; what happens when memory runs out."""
+"""Memory figures: they follow allocations and frees; and what happens when memory runs out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..asking import Finding, Wrong, expect, main, question
 
 _MIB = 1 << 20
 _SIZE = 64 * _MIB
-#: Of figures that are the process's own, something else may come and go beside the tensor.
+#: For figures of the whole process: other memory may come and go beside the tensor.
 _SLACK = 8 * _MIB
 #: More than any machine has.
 _TOO_MUCH = 1 << 46
@@ -30,7 +30,7 @@ def _allocated() -> int:
 
 @question
 def allocated_moves_and_comes_back() -> Finding:
-    _tensor()  # what the first one brings along stays
+    _tensor()  # memory that the first one needs stays allocated
     before = _allocated()
     tensor = _tensor()
     during = _allocated()

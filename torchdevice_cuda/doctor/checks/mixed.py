@@ -1,4 +1,4 @@
-"""Tensors of the CPU among the GPU's: CUDA refuses them, the Apple GPU does not look, and may end the process."""
+"""CPU tensors among GPU tensors: CUDA refuses them, the Apple GPU does not check, and may end the process."""
 
 from __future__ import annotations
 

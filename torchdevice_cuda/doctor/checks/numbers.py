@@ -1,4 +1,4 @@
-"""Check dtypes, addresses and operators that the GPU lacks, unknown to programs: the results are the CPU's."""
+"""Check dtypes, addresses and operators that the GPU lacks without programs noticing: the results are the CPU's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _setting() -> str:
 
 
 # --------------------------------------------------------------------------------------------------- wide dtypes
-#: Ways in which a tensor of a dtype comes to the device.
+#: Functions that bring a tensor of a dtype to the device.
 WAYS: dict[str, Callable[[torch.dtype], torch.Tensor]] = {
     "ones": lambda dtype: torch.ones(4, dtype=dtype, device="cuda"),
     "tensor": lambda dtype: torch.tensor([1, 1, 1, 1], dtype=dtype, device="cuda"),
@@ -112,7 +112,7 @@ def _svd(x: torch.Tensor) -> torch.Tensor:
     return found
 
 
-#: Of which the results are unique.
+#: Functions with unique results.
 ALGEBRA: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "svd": _svd,
     "svdvals": lambda x: torch.linalg.svdvals(x),
@@ -148,7 +148,7 @@ for _name, _function in ALGEBRA.items():
 
 
 # ---------------------------------------------------------------------------------------------------- operators
-#: Operators that some release of torch has no kernel for on the Apple GPU, or none for some dtypes.
+#: Operators for which some release of torch has no MPS kernel, or none for some dtypes.
 OPERATORS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "mode": lambda x: x.round().mode(0).values,
     "take": lambda x: x.take(torch.arange(5, device=x.device)),

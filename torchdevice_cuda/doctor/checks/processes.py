@@ -19,7 +19,7 @@ _ANSWER_S = 50
 
 
 def _compute(answers: Any) -> None:
-    """In another process: what the CPU and the device compute there, or what they say."""
+    """In another process: send the CPU's and the device's results, or their errors."""
     found = []
     for place in ("cpu", "cuda"):
         try:
@@ -37,7 +37,7 @@ def _asked(method: str) -> list[str]:
     found: list[str] = []
     started = time.monotonic()
     while not found and time.monotonic() - started < _ANSWER_S:
-        alive = child.is_alive()  # before it is asked: what it left when it ended is there then
+        alive = child.is_alive()  # checked first: what it sent before it ended is in the queue then
         with contextlib.suppress(queue.Empty):
             found = answers.get(timeout=0.5)
         if not alive:
@@ -55,7 +55,7 @@ def _asked(method: str) -> list[str]:
 def forked() -> Finding:
     if "fork" not in multiprocessing.get_all_start_methods():
         raise NotHereError("this system has no fork")
-    torch.ones(1, device="cuda").sum().item()  # the device is up before the fork
+    torch.ones(1, device="cuda").sum().item()  # initialize the device before the fork
     on_cpu, on_gpu = _asked("fork")
     expect(on_cpu == "10.0", f"on the CPU of a forked child: {on_cpu}")
     refused = "Cannot re-initialize CUDA in forked subprocess"

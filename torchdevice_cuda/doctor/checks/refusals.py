@@ -1,4 +1,4 @@
-"""Each row of the table of refusals, asked of the GPU without our patches: what it says now, and whether we know it."""
+"""Call each row of the table of refusals on the GPU without patches, and compare the message with the table."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def _ask(probe: Probe) -> dict[str, Any]:
 
 
 def _settle(found: Any) -> None:
-    """Errors of the GPU may come when a result is read."""
+    """Wait for a result: errors of the GPU may be raised when it is read."""
     torch.mps.synchronize()
     found.cpu() if isinstance(found, torch.Tensor) else None
 
 
 def _distance(found: torch.Tensor, known: torch.Tensor) -> float:
-    """Relative to the largest of what was to be computed."""
+    """Return the distance relative to the largest expected value."""
     if known.layout is not torch.strided:
         found, known = found.to_dense(), known.to_dense()
     one, other = (value.detach().cpu().to(_WIDER.get(value.dtype, value.dtype)) for value in (found, known))

@@ -1,8 +1,8 @@
 """Time the operators of MLX's table on the GPU, through MLX and on the CPU, as a basis for thresholds.
 
-Sizes and figures are those of ``tools/bench/mlx.py``: seconds, the best of a few, by operator, dtype and size class;
-copies into MLX's arrays and back included, those between GPU and CPU not. Each operator and size is a question of its
-own: one that ends the process takes no other along. Operators that the GPU lacks come first.
+Sizes and figures are those of ``tools/bench/mlx.py``: seconds, the best of a few, by operator, dtype and size class,
+including copies into MLX's arrays and back, without copies between GPU and CPU. Each operator and size is a separate
+question: one that ends the process does not affect the others. Operators that the GPU lacks come first.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from .. import bare
 from ..asking import Finding, NotHereError, add, expect, main, question
 from ..samples import COLUMNS, arguments
 
-#: Powers of two, in elements.
+#: In elements, as powers of two.
 _SIZES = (10, 14, 18)
-#: For everything, and for one operator at one place.
+#: For everything, and for one operator on one device.
 _BUDGET_S, _SHARE_S, _ROUNDS = 8.0, 0.02, 5
 
 
 def _best(call: Callable[[], Any]) -> float | None:
-    """Return the best time of a few; ``None`` where it cannot be had."""
+    """Return the best time of a few calls; ``None`` if they fail."""
     best, spent = math.inf, 0.0
     try:
-        call()  # what is compiled for it is, now
+        call()  # compiles what it needs
         for _ in range(_ROUNDS):
             started = time.perf_counter()
             call()
@@ -47,7 +47,7 @@ def _best(call: Callable[[], Any]) -> float | None:
 
 
 def _on_cpu(call: Callable[[], Any]) -> float | None:
-    """Return the better of one thread and all of them: on busy cores threads wait for each other."""
+    """Return the better time of one thread and all threads: on busy cores threads wait for each other."""
     threads, found = torch.get_num_threads(), []
     for number in (1, threads):
         torch.set_num_threads(number)
@@ -62,7 +62,7 @@ def _there(value: Any) -> Any:
 
 
 def _on_gpu(op: Callable[..., Any], made: tuple[Any, ...]) -> float | None:
-    """On the GPU, with the wait for it."""
+    """Return the time on the GPU, including the wait for it."""
     try:
         moved = [_there(value) for value in made]
     except (RuntimeError, TypeError):
@@ -75,8 +75,8 @@ def _on_gpu(op: Callable[..., Any], made: tuple[Any, ...]) -> float | None:
     return _best(call)
 
 
-bare.bring_up()  # an emulated one has its kernels then
-#: Those that the GPU lacks, which are what the figures are for.
+bare.bring_up()  # registers the kernels of an emulated GPU
+#: Operators that the GPU lacks, for which the figures are used.
 _lacking = {name.removeprefix("aten::") for name in missing("MPS")}
 _until = time.monotonic() + _BUDGET_S
 _measured = _won = 0

@@ -1,4 +1,4 @@
-"""The driver comes up, and the device says what it is."""
+"""The driver starts, and the device reports its properties."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..asking import Finding, expect, main, question
 
 @question
 def activation() -> Finding:
-    """torch is imported here, within the limit, and not at the top of the file: this is where a driver may hang."""
+    """Import torch within the time limit, not at the top of the file: a driver may hang here."""
     from torchdevice_cuda import activation
 
     driver = activation.driver()
@@ -52,7 +52,7 @@ def properties() -> Finding:
 
     found = torch.cuda.get_device_properties(0)
     figures = {name: getattr(found, name) for name in ("total_memory", "multi_processor_count", "L2_cache_size")}
-    # A virtual machine on Linux may not tell its caches; every Mac does.
+    # A virtual machine on Linux may not report its caches; every Mac does.
     known = [name for name in figures if sys.platform == "darwin" or name != "L2_cache_size"]
     lacking = [name for name in known if figures[name] <= 0]
     expect(not lacking, f"the device has no {', '.join(lacking)}")

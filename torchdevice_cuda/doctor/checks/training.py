@@ -1,7 +1,7 @@
-"""A small conv net learns on the device as it does on the CPU.
+"""A small conv net learns on the device as on the CPU.
 
-The reference is stock torch on the CPU, in a process of its own. Neither weights nor data are drawn: each device has
-random numbers of its own.
+The reference is stock torch on the CPU, in its own process. Neither weights nor data are random, because each device
+has its own random numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.nn import functional
 from ..asking import Finding, expect, main, question
 
 _STEPS, _BATCH = 6, 16
-#: Of losses, relative: of float32, and of float16 products.
+#: Relative tolerances of losses: float32, and float16 products.
 _NEAR, _NEAR_AMP = 0.01, 0.06
 _REFERENCE_S = 50
 _ALONE = "--reference"
@@ -61,7 +61,7 @@ def _losses(move: Callable[[nn.Module | torch.Tensor], object], amp: bool = Fals
     if amp or move is _to_cuda:
         inputs, labels = inputs.cuda(), labels.cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    scaler = torch.amp.GradScaler("cuda", init_scale=256.0, enabled=amp)  # small enough that no step is left out
+    scaler = torch.amp.GradScaler("cuda", init_scale=256.0, enabled=amp)  # small enough that no step is skipped
     found = []
     for _ in range(_STEPS):
         optimizer.zero_grad(set_to_none=True)
