@@ -1,9 +1,8 @@
 """The shadow tree: ``torch.cuda`` over a driver, and the ``torch._C`` names that a CPU build lacks.
 
 ``cuda/`` is served as ``torch.cuda``, file for file under the stock tree's names. Each file executes stock's code over
-our ``torch._C`` and replaces what has to differ (``stock.py``). A stock module has a file here if it takes something
-from ``torch._C`` while it is imported, or if something in it has to differ. All others are served from the installed
-torch.
+torchdevice_cuda's ``torch._C`` and replaces what differs (``stock.py``). A stock module has a file here if it uses
+``torch._C`` while it is imported, or if something in it differs. All others are served from the installed torch.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _MISSING = object()
 
 @functools.cache
 def files() -> MappingProxyType[str, Path]:
-    """``{module name: file}`` of everything the shadow tree serves: what the installed torch has, too."""
+    """Return ``{module name: file}`` of all served modules: those that the installed torch has, too."""
     found: dict[str, Path] = {}
     for file in sorted(_ROOT.rglob("*.py")):
         parts = file.relative_to(_ROOT).with_suffix("").parts
@@ -34,10 +33,10 @@ def files() -> MappingProxyType[str, Path]:
 
 
 class Bindings:
-    """The names put into ``torch._C``: from an explicit list, remembered and taken out again.
+    """The names added to ``torch._C``: an explicit list, recorded and removed again.
 
-    The list is explicit because "whatever is absent" is not safe: torch registers some names only later, and a name
-    that is already there aborts the process.
+    The list is explicit because adding all missing names is not safe: torch registers some names only later, and a name
+    that already exists aborts the process.
     """
 
     def __init__(self, torch_c: ModuleType) -> None:
@@ -46,7 +45,7 @@ class Bindings:
         self._modules: dict[str, ModuleType | None] = {}
 
     def apply(self) -> None:
-        """Set every name, keeping what was there."""
+        """Set every name, and record the old values."""
         from .bindings import names
 
         answers = names()
@@ -60,7 +59,7 @@ class Bindings:
                 sys.modules[value.__name__] = value
 
     def undo(self) -> None:
-        """Put every name back."""
+        """Restore every name."""
         absent.forget()
         while self._modules:
             module_name, module = self._modules.popitem()

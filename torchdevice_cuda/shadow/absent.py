@@ -1,7 +1,8 @@
-"""Names of ``torch._C`` that a release of torch asks for and that we do not have: what uses one says so, by name.
+"""Names of ``torch._C`` that a release of torch uses and torchdevice_cuda lacks: using one raises an error with its
+name.
 
-A later release asks for functions that nobody could know of. On a CPU build they are not there; on a CUDA build they
-are, and would call NVIDIA's driver. Both end in the same error, when they are used and not while torch is imported.
+A later release uses functions that did not exist before. A CPU build lacks them; a CUDA build has them, and they would
+call NVIDIA's driver. Both raise the same error, when they are used and not while torch is imported.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from ..report.unsupported import met
 
 _MODULE = "torch._C"
 _IMPORT = re.compile(rf"cannot import name '(\w+)' from '{re.escape(_MODULE)}'")
-# The names of CUDA's part of torch._C. Names of other parts that mention CUDA are in every build.
+# The names of CUDA's part of torch._C. Every build has names of other parts that mention CUDA.
 _OF_CUDA = re.compile(r"_(?:cuda_|Cuda|CUDA|nccl_|gds_|cudnn_)")
 
 _provided: list[str] = []
 
 
 def refusal(name: str) -> NotImplementedError:
-    """Return the error for using a name that we do not have."""
+    """Return the error for using a name that is not implemented."""
     version = getattr(sys.modules.get("torch.version"), "__version__", "")
     met(f"torch._C.{name}", f"torch {version} has it, and this version of torchdevice_cuda does not")
     return NotImplementedError(
@@ -32,7 +33,7 @@ def refusal(name: str) -> NotImplementedError:
 
 
 class Refusing(type):
-    """The type of a stand-in: a class, since torch derives from some of these names and calls others."""
+    """The type of a stub: a class, since torch derives from some of these names and calls others."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:  # noqa: D102
         raise refusal(cls._absent)
@@ -46,7 +47,7 @@ def stand_in(name: str) -> type:
 
 
 def lacking_in(error: AttributeError | ImportError) -> str | None:
-    """Return the name of ``torch._C`` whose absence is this error."""
+    """Return the name whose absence from ``torch._C`` caused this error."""
     if isinstance(error, AttributeError):
         return error.name if error.obj is sys.modules[_MODULE] else None
     found = _IMPORT.match(str(error))
@@ -54,18 +55,18 @@ def lacking_in(error: AttributeError | ImportError) -> str | None:
 
 
 def provide(name: str) -> None:
-    """Put a stand-in into ``torch._C``."""
+    """Add a stub to ``torch._C``."""
     setattr(sys.modules[_MODULE], name, stand_in(name))
     _provided.append(name)
 
 
 def forget() -> None:
-    """Take the stand-ins out again."""
+    """Remove the stubs."""
     torch_c = sys.modules[_MODULE]
     while _provided:
         delattr(torch_c, _provided.pop())
 
 
 def unanswered(torch_c: ModuleType, answered: set[str]) -> list[str]:
-    """Names of CUDA's part that a CUDA build has and we do not."""
+    """Return names of CUDA's part that a CUDA build has and torchdevice_cuda lacks."""
     return [name for name in vars(torch_c) if _OF_CUDA.match(name) and name not in answered]

@@ -1,8 +1,8 @@
 """The installed torch's own code of ``torch.cuda``, executed in the modules that the shadow tree serves.
 
-Most of torch.cuda is a thin layer over ``torch._C``, and the CUDA part of that is ours. So a served file holds only
-what has to differ. The rest, and whatever a later release adds, is stock's code: names, signatures and members are
-those of the release that is installed.
+Most of torch.cuda is a thin layer over ``torch._C``, whose CUDA part torchdevice_cuda implements. So a served file
+contains only what differs. The rest, and whatever a later release adds, is stock's code: names, signatures and members
+are those of the installed release.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ def root() -> Path:
 
 
 def file_of(module: str) -> Path:
-    """Return the file of a module of ``torch.cuda``, which need not exist in every release."""
+    """Return the file of a module of ``torch.cuda``, which may not exist in every release."""
     path = root().joinpath(*module.split(".")[2:])
     return path / "__init__.py" if path.is_dir() else path.with_name(f"{path.name}.py")
 
 
 def execute(namespace: dict[str, Any]) -> None:
-    """Execute stock's file of a module in its namespace; definitions that follow in the served file replace stock's."""
+    """Execute stock's file of a module in its namespace; later definitions in the served file replace stock's."""
     module: str = namespace["__name__"]
     loader = importlib.machinery.SourceFileLoader(module, str(file_of(module)))
     code = loader.get_code(module)
@@ -38,7 +38,7 @@ def execute(namespace: dict[str, Any]) -> None:
             exec(code, namespace)
             return
         except (AttributeError, ImportError) as error:
-            # A later release's base class or function: what stands on it says so when it is used, the rest works.
+            # A base class or function of a later release: code that uses it raises when it is called, the rest works.
             name = lacking_in(error)
             if name is None or name in lacking:
                 raise

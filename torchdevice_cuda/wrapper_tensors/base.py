@@ -28,7 +28,7 @@ _INCOMPATIBLE = (
 
 
 def assign(self: torch.Tensor, other: Any, held: tuple[str, ...]) -> None:
-    """Make a wrapper tensor the same as another of its class: C++ assigns what it knows of, this the rest."""
+    """Assign a wrapper tensor from another of its class: C++ assigns the state that it knows, this the rest."""
     if isinstance(other, torch.Tensor) and type(other) is not type(self):
         raise RuntimeError(_INCOMPATIBLE)
     _data.__set__(self, other)
@@ -37,30 +37,30 @@ def assign(self: torch.Tensor, other: Any, held: tuple[str, ...]) -> None:
 
 
 class WrapperTensor(torch.Tensor):
-    """A tensor on the GPU, as far as its operators can tell."""
+    """A tensor that is on the GPU as far as its operators can tell."""
 
-    #: the attributes that it consists of
+    #: the attributes that hold its contents
     _held: ClassVar[tuple[str, ...]] = ("_host", "_home")
     _home: Home
 
     @property
     def data(self) -> torch.Tensor:
-        """Return the tensor without its history."""
+        """Return the tensor without its autograd history."""
         return self.detach()
 
     @data.setter
     def data(self, other: Any) -> None:
         assign(self, other, self._held)
 
-    # mypy takes the keywords of special methods for nameless.
+    # mypy treats keywords of special methods as positional only.
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        # torch shows the name of a class that is not its own.
+        # torch prints the name of any other tensor class.
         shown: str = torch._tensor_str._str(self, tensor_contents=tensor_contents)
         return shown.replace(f"{type(self).__name__}(", "tensor(", 1)
 
     @classmethod
     def _answers(cls) -> Mapping[str, Kernel]:
-        """Return kernels, by name, that need no computing, or are about the tensor and not its elements."""
+        """Return kernels, by name, that need no computation, or concern the tensor and not its elements."""
         raise NotImplementedError
 
     @classmethod
@@ -77,13 +77,13 @@ class WrapperTensor(torch.Tensor):
         return one._compute(func, args, kwargs)
 
     def _compute(self, func: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Compute an operator of which this is the first argument of the class."""
+        """Compute an operator whose first argument of this class is this tensor."""
         return self._home.kernel(func)(*args, **kwargs)
 
 
 @functools.cache
 def _operators(cls: type[WrapperTensor]) -> dict[Operator, Kernel]:
-    """Return the answers of a class by operator; not every release has all of them."""
+    """Return a class's kernels by operator; not every release has all of them."""
     found: dict[Operator, Kernel] = {}
     for name, kernel in cls._answers().items():
         namespace, _, base = name.rpartition("::")
@@ -95,12 +95,12 @@ def _operators(cls: type[WrapperTensor]) -> dict[Operator, Kernel]:
 
 
 def with_symbolic(kernels: Mapping[str, Kernel]) -> dict[str, Kernel]:
-    """Return kernels together with the same under the names of their symbolic forms."""
+    """Return kernels, also under the names of their symbolic forms."""
     return {f"{prefix}{name}": kernel for name, kernel in kernels.items() for prefix in ("", "sym_")}
 
 
 def _ask_host(ask: Kernel) -> Kernel:
-    """Return what asks the tensor of the CPU about itself."""
+    """Return a kernel that queries the CPU tensor."""
     return lambda self, *args: ask(self._host, *args)
 
 
@@ -109,7 +109,7 @@ def _is_contiguous(self: Any, memory_format: torch.memory_format = torch.contigu
 
 
 def answers_of_host(*others: str) -> dict[str, Kernel]:
-    """Return the answers of a tensor over one of the CPU: that one's, by methods, which no mode that watches sees."""
+    """Return kernels that query the CPU tensor, through methods, which dispatch modes do not see."""
     names = ("size", "stride", "numel", "storage_offset")
     plain = ("is_non_overlapping_and_dense", "is_strides_like_format", *others)
     return {
@@ -121,17 +121,17 @@ def answers_of_host(*others: str) -> dict[str, Kernel]:
 
 
 class Home:
-    """The device that wrapper tensors say they are on, and what computes with them there.
+    """The device that wrapper tensors report, and the computation of their operators.
 
-    ``left`` is told of each operator; ``translated`` gives an error the words that the program is to see. What the
-    program believes to be the CPU's (``believed_cpu``) computes whatever the CPU does.
+    ``left`` is called for each operator; ``translated`` translates an error for the program. Tensors that report the
+    CPU (``believed_cpu``) support all that the CPU does.
     """
 
     #: why operators leave the GPU
     reason: str
-    #: the CPU's name of its backend in errors, and CUDA's
+    #: the name of the CPU's backend in errors, and CUDA's
     backends: tuple[str, str] | None = None
-    #: which result of an operator is the CPU's on any device
+    #: the result of an operator that is on the CPU for any device
     results_of_cpu: Mapping[str, int] = {}
 
     def __init__(
@@ -145,37 +145,37 @@ class Home:
         self.left = left
         self.translated = translated
         self.believed_cpu = believed_cpu
-        #: what computes an operator of these tensors
+        #: returns the kernel of an operator for these tensors
         self.kernel = functools.cache(self._kernel)
 
     def _kernel(self, op: Operator) -> Kernel:
         return self.computing(op)
 
     def check(self, op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Refuse what CUDA refuses."""
+        """Refuse calls that CUDA refuses."""
         raise NotImplementedError
 
     def visit(self) -> Any:
-        """Return what brings the arguments of one call to the CPU, and its results back."""
+        """Return the object that moves the arguments of one call to the CPU, and its results back."""
         return self
 
     def bring(self, value: Any) -> Any:
-        """Return an argument as the CPU takes it."""
+        """Return an argument for the CPU."""
         if isinstance(value, WrapperTensor):
             return value._host  # type: ignore[attr-defined]
         kind = value.__class__
-        if kind is list or kind is tuple:  # torch's way through any tree takes as long as all the rest
+        if kind is list or kind is tuple:  # torch's function for any tree takes as long as all the rest
             return kind([self.bring(item) for item in value])
         if isinstance(value, torch.UntypedStorage):
             return value.cpu()
         return cpu.to_cpu(value, self.device)
 
     def wrap(self, value: torch.Tensor) -> torch.Tensor | None:
-        """Return a tensor of the CPU in one of this home's; ``None`` if it is not for them."""
+        """Wrap a CPU tensor in this home's class; return ``None`` if it does not belong there."""
         raise NotImplementedError
 
     def place(self, value: Any) -> Any:
-        """Return a result as the program is to see it."""
+        """Return a result for the program."""
         if isinstance(value, torch.Tensor) and (wrapped := self.wrap(value)) is not None:
             return wrapped
         if isinstance(value, (list, tuple)):
@@ -184,7 +184,7 @@ class Home:
         return cpu.to_device(value, self.device)
 
     def write_back(self, target: Any, source: Any) -> None:
-        """Put what was written into a copy where it belongs; of these tensors the host's own memory was written to."""
+        """Copy outputs from their CPU copies back; for these tensors the host's own memory was written."""
         if isinstance(target, (list, tuple)):
             for one, other in zip(target, source, strict=True):
                 self.write_back(one, other)
@@ -192,7 +192,7 @@ class Home:
             cpu.write_back(target, source)
 
     def computing(self, op: Operator) -> Kernel:
-        """Return what computes an operator on the CPU."""
+        """Return a kernel that computes an operator on the CPU."""
         shape, name = Shape.of(op), op.name()
         of_cpu = self.results_of_cpu.get(name)
 

@@ -1,8 +1,8 @@
-"""CSR, CSC, BSR and BSC tensors on a GPU whose backend cannot make them.
+"""CSR, CSC, BSR and BSC tensors on a GPU whose backend cannot create them.
 
-No release of torch makes one on MPS: it refuses in the operator that every way to make one goes through. Where it does,
-one of ours takes its place: its members (indices and values) are ordinary tensors on the GPU, its operators compute on
-the CPU and come back. Where torch makes them, ours are never seen.
+No release of torch creates one on MPS: the operator through which all of them are created refuses. Then a wrapper
+replaces it: its members (indices and values) are ordinary tensors on the GPU, its operators compute on the CPU and move
+results back. If torch creates them, the wrappers are never used.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Members = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def indices(layout: torch.layout) -> tuple[Operator, Operator]:
-    """Return the operators that give the compressed and the plain indices of a tensor."""
+    """Return the operators that return the compressed and the plain indices of a tensor."""
     if layout in (torch.sparse_csr, torch.sparse_bsr):
         return _aten.crow_indices.default, _aten.col_indices.default
     return _aten.ccol_indices.default, _aten.row_indices.default
 
 
 class CompressedTensor(WrapperTensor):
-    """A compressed sparse tensor on the GPU, as far as its operators can tell."""
+    """A compressed sparse tensor that is on the GPU as far as its operators can tell."""
 
     _held = ("_members", "_size", "_layout", "_kernel")
     _members: Members
@@ -43,7 +43,7 @@ class CompressedTensor(WrapperTensor):
     _layout: torch.layout
     _kernel: Callable[[Operator], Kernel]
 
-    # Functions of torch take it as they take any tensor; only operators are its own.
+    # torch's functions treat it like any tensor; only its operators differ.
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # a classmethod elsewhere
 
     @staticmethod
@@ -64,7 +64,7 @@ class CompressedTensor(WrapperTensor):
         return made
 
     def become(self, other: torch.Tensor) -> None:
-        """Take the elements of a tensor of this layout on the CPU; members that keep their shape keep their memory."""
+        """Take the elements of a CPU tensor of this layout; members that keep their shape keep their memory."""
         given = (*(operator(other) for operator in indices(self._layout)), other.values())
         members = list(self._members)
         for number, (mine, value) in enumerate(zip(members, given, strict=True)):
@@ -76,7 +76,7 @@ class CompressedTensor(WrapperTensor):
         self._members, self._size = (compressed, plain, values), tuple(other.shape)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # It is saved as any tensor of the layout: stock torch can read it.
+        # It is saved like any tensor of the layout, so that stock torch can read it.
         return self._reduce_ex_internal(protocol)  # type: ignore[no-untyped-call]  # torch's, in a class of ours
 
     @classmethod
@@ -115,7 +115,7 @@ class CompressedTensor(WrapperTensor):
 
 
 def _again(self: CompressedTensor) -> CompressedTensor:
-    """Return another tensor of the same members."""
+    """Return another tensor with the same members."""
     return CompressedTensor(self._members, self.shape, self._layout, self._kernel)
 
 
@@ -130,16 +130,16 @@ def _moved(self: CompressedTensor, **kwargs: Any) -> torch.Tensor:
 
 
 def _ask(func: Kernel) -> Kernel:
-    """Return a CPU tensor's answer, or raise its error."""
+    """Return a kernel that calls the CPU's, with its result or error."""
     return lambda self, *args: func(cpu.to_cpu(self, device_of(self)), *args)
 
 
 def register(library: torch.library.Library, kernel: Callable[[Operator], Kernel]) -> None:
-    """Have compressed tensors made on the GPU, by torch if it can."""
+    """Make compressed tensors work on the GPU, created by torch if it can."""
     make: Operator = _aten._sparse_compressed_tensor_unsafe.default
     validate: Operator = _aten._validate_sparse_compressed_tensor_args.default
     kernel = functools.cache(kernel)
-    composite = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)  # the key at which a composite is itself
+    composite = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)  # a composite's own key
     refused = False
 
     def made(

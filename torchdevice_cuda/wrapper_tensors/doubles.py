@@ -1,11 +1,12 @@
-"""Tensors of float64 and complex128 on a GPU that has neither: they stay on the host, under the GPU's name.
+"""Tensors of float64 and complex128 on a GPU that supports neither: they stay on the host and report the GPU.
 
-Metal has no doubles, and no release of torch makes such a tensor on MPS. Where the program wants full precision
-(``--float64 cpu``), a tensor of the CPU is put into one of ours, whose operators the CPU computes: to the program it is
-where CUDA's would be, and it goes together with the GPU's other tensors.
+Metal has no doubles, and no release of torch creates such a tensor on MPS. If the program wants full precision
+(``--float64 cpu``), a CPU tensor is wrapped, and the CPU computes its operators: the program sees it on CUDA, and can
+combine it with the GPU's other tensors.
 
-What C++ makes by itself, with no tensor of ours at hand, it makes on MPS and fails. So functions that torch composes of
-others are computed on the CPU as a whole where that happens, and gradients cross between ours and others in Python.
+Tensors that C++ creates by itself, without a wrapper among its arguments, are created on MPS, which fails. So composite
+functions of torch are computed on the CPU as a whole in such cases, and gradients cross between wrappers and other
+tensors in Python.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ if TYPE_CHECKING:
 _base = torch._C.TensorBase
 #: Methods whose result may be a tensor of another class.
 _LEAVING = frozenset("to cpu float half bfloat16 cfloat chalf type type_as".split())
-#: Classes of torch that hold tensors: wrapper tensors are inside of them, never beside.
+#: Classes of torch that contain tensors: wrapper tensors are inside of them, never beside.
 _OUTER = frozenset({"NestedTensor", "DTensor"})
-#: Functions that torch composes in another way where a tensor's class is not its own, of parts that CUDA refuses.
+#: Functions that torch composes differently for other tensor classes, of parts that CUDA refuses.
 _WHOLE = frozenset({"ctc_loss"})
 #: Methods that move.
 _MOVING = frozenset({"to", "cpu", "cuda", "type"})
-#: Methods that write a tensor of any dtype into another, and which argument that is.
+#: Methods that write a tensor of any dtype into another, and the position of that argument.
 _WRITING = {"copy_": 1, "__setitem__": 2}
 
 
-#: By the type of the device; none where float64 is not to be kept.
+#: By device type; empty if float64 is not kept.
 homes: dict[str, DoubleHome] = cpu.homes_of_doubles
 
 
 def _refuse(value: torch.Tensor) -> NoReturn:
-    """Raise for what has too many digits for the GPU, and cannot be one of ours."""
+    """Raise for a dtype that the GPU lacks and the wrapper does not support."""
     name = str(value.dtype).removeprefix("torch.")
     kind = "nested" if value.is_nested else f"of layout {value.layout}"
     raise NotImplementedError(
@@ -53,7 +54,7 @@ def _refuse(value: torch.Tensor) -> NoReturn:
 
 
 def entered(value: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return a copy of a tensor of the CPU in one of ours, with its gradients."""
+    """Return a copy of a CPU tensor in a wrapper, with its gradients."""
     if isinstance(value, HostDoubleTensor):
         return value.clone()
     if value.layout is not torch.strided or value.is_nested:
@@ -62,7 +63,7 @@ def entered(value: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 class _Entering(torch.autograd.Function):
-    """From the CPU into a tensor of ours."""
+    """A copy from the CPU into a wrapper."""
 
     @staticmethod
     def forward(ctx: Any, value: torch.Tensor, home: Home) -> HostDoubleTensor:
@@ -79,7 +80,7 @@ class _Entering(torch.autograd.Function):
 
 
 class _Leaving(torch.autograd.Function):
-    """From a tensor of ours to the CPU."""
+    """A copy from a wrapper to the CPU."""
 
     @staticmethod
     def forward(ctx: Any, value: HostDoubleTensor) -> torch.Tensor:
@@ -100,7 +101,7 @@ _left_for: Callable[[torch.Tensor], torch.Tensor] = _Leaving.apply
 
 
 class HostDoubleTensor(WrapperTensor):
-    """A tensor of float64 or complex128 on the GPU, as far as its operators can tell."""
+    """A tensor of float64 or complex128 that is on the GPU as far as its operators can tell."""
 
     _host: torch.Tensor
 
@@ -120,7 +121,7 @@ class HostDoubleTensor(WrapperTensor):
         return made
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]  # mypy takes it for nameless
-        # torch formats numbers of its own class alone, and shows the name of any other.
+        # torch formats values of its own class only, and prints the name of any other.
         numbers = tensor_contents or torch._tensor_str._tensor_str(self._host, len("tensor("))
         shown: str = torch._tensor_str._str(self, tensor_contents=numbers)
         begin, _, end = shown.partition(numbers)
@@ -132,7 +133,7 @@ class HostDoubleTensor(WrapperTensor):
 
     @property
     def data(self) -> torch.Tensor:
-        """Return the tensor without its history: writes to it do not count as writes to this one."""
+        """Return the tensor without its autograd history: writes to it do not count as writes to this one."""
         return HostDoubleTensor(self._host, self._home)
 
     @data.setter
@@ -146,26 +147,26 @@ class HostDoubleTensor(WrapperTensor):
         return format(self._host, spec) if not self._host.dim() else object.__format__(self, spec)
 
     def numpy(self, *, force: bool = False) -> Any:
-        """Refused as for any tensor of the GPU, unless it is to be copied."""
+        """Raise as for any GPU tensor, unless it is to be copied."""
         if not force:
             torch.empty(0, device=self._home.device).numpy()
         return _left_for(self).numpy(force=force)
 
     def tolist(self) -> Any:
-        """Return its numbers; torch's own takes no tensors of other classes."""
+        """Return its values; torch's own function accepts no other tensor classes."""
         return self._host.tolist()
 
     def data_ptr(self) -> int:
-        """Return an address, as any tensor has one; of the host's memory."""
+        """Return the address of the host's memory, as any tensor has an address."""
         return self._host.data_ptr()
 
     def untyped_storage(self) -> torch.UntypedStorage:
-        """Return the host's memory as a separate storage: torch's compiler takes tensors of one storage for views."""
+        """Return the host's memory as a separate storage: torch's compiler treats tensors of one storage as views."""
         held = self._host.untyped_storage()
         if type(self._host) is not torch.Tensor:
             return held
         made: Any = torch._C._construct_storage_from_data_pointer(held.data_ptr(), held.device, held.nbytes())
-        made._owner = held  # the memory lives as long as it
+        made._owner = held  # keeps the memory alive
         return cast("torch.UntypedStorage", made)
 
     def __deepcopy__(self, memo: Any) -> HostDoubleTensor:
@@ -182,11 +183,11 @@ class HostDoubleTensor(WrapperTensor):
         if self.grad is not None:
             made.grad = self.grad.__deepcopy__(memo)
         if getattr(self, "_is_param", False):
-            made._is_param = True  # torch's mark of a parameter of another class
+            made._is_param = True  # torch's flag of a parameter of another class
         return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # It is saved as an ordinary tensor of the GPU: stock torch can read it.
+        # It is saved as an ordinary GPU tensor, so that stock torch can read it.
         bytes_ = self._host.untyped_storage().to(device=self._home.device)
         storage = torch.TypedStorage(wrap_storage=bytes_, dtype=self.dtype, _internal=True)
         is_param = getattr(self, "_is_param", False)
@@ -198,7 +199,7 @@ class HostDoubleTensor(WrapperTensor):
             return made
         return torch._utils._rebuild_parameter, (_Rebuilt(made), self.requires_grad, {})
 
-    # torch asks this of a tensor that consists of others: modules keep a parameter's identity with it.
+    # torch calls this on a tensor that consists of others: modules keep a parameter's identity with it.
     def __tensor_flatten__(self) -> tuple[list[str], str]:
         return ["_host"], self._home.device.type
 
@@ -213,7 +214,8 @@ class HostDoubleTensor(WrapperTensor):
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         if name in _MOVING:
-            func = getattr(_base, name)  # C++ asks, and names what the program calls: that was translated before
+            # C++ calls this with the program's function, whose request was translated before
+            func = getattr(_base, name)
         with torch._C.DisableTorchFunctionSubclass():
             if torch.is_grad_enabled():
                 if name in _LEAVING and isinstance(args[0], cls) and args[0].requires_grad:
@@ -247,7 +249,7 @@ class HostDoubleTensor(WrapperTensor):
 
 
 def become(self: torch.Tensor, other: torch.Tensor) -> None:
-    """``self.data = other`` where one of the two is of our class: the tensor changes its class, and stays the same."""
+    """Assign ``self.data = other`` if one is a wrapper: the tensor changes its class, and stays the same object."""
     parameter, grad = isinstance(self, torch.nn.Parameter), self.grad
     made = torch.nn.Parameter(other, self.requires_grad) if parameter else other.data.requires_grad_(self.requires_grad)
     torch.utils.swap_tensors(self, made)
@@ -257,7 +259,7 @@ def become(self: torch.Tensor, other: torch.Tensor) -> None:
 
 
 class _Rebuilt:
-    """A tensor inside of what is pickled: it is pickled as the call that makes it."""
+    """A tensor inside a pickle: it is pickled as the call that creates it."""
 
     def __init__(self, made: tuple[Any, tuple[Any, ...]]) -> None:
         self._made = made
@@ -267,15 +269,15 @@ class _Rebuilt:
 
 
 def _left(func: Any, value: HostDoubleTensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the result of a method that may leave our class: its gradient comes back to it."""
+    """Return the result of a method that may return another class: its gradient returns to the wrapper."""
     made = func(value.detach(), *args, **kwargs)
     if not isinstance(made, torch.Tensor) or isinstance(made, HostDoubleTensor):
-        return func(value, *args, **kwargs)  # the name of a type; or one of ours again, or the tensor itself
+        return func(value, *args, **kwargs)  # the name of a type, a wrapper again, or the tensor itself
     return _base.to(_left_for(value), device=device_of(made), dtype=made.dtype)
 
 
 def _narrowed(args: tuple[Any, ...], which: int) -> tuple[Any, ...]:
-    """Arguments of what writes one of ours, whose gradient is wanted, into a tensor that is none."""
+    """Convert a wrapper that requires a gradient, before a call that writes it into another tensor."""
     value = args[which]
     if not isinstance(value, HostDoubleTensor) or not value.requires_grad:
         return args
@@ -293,7 +295,7 @@ def _brought(device: torch.device, value: Any) -> Any:
 
 
 def _first(arguments: Any) -> HostDoubleTensor:
-    """Return one of ours among arguments, at any depth."""
+    """Return the first wrapper among arguments, at any depth."""
     return next(value for value in tree_iter(arguments) if isinstance(value, HostDoubleTensor))
 
 
@@ -319,20 +321,20 @@ def _written_on_host(func: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -
     return self
 
 
-#: Between devices on purpose.
+#: Operators that take several devices on purpose.
 _BETWEEN = frozenset({"aten::copy_"})
-#: An operator that is made of others has no kernel of CUDA's that would compare devices.
+#: A composite operator has no CUDA kernel that would compare devices.
 _COMPOSITE = "CompositeExplicitAutograd"
-#: They decide whether there is something to copy, and where to; seen here where autograd is off.
+#: They decide whether and where to copy; seen here if autograd is off.
 _DECIDING = frozenset({"to", "type_as"})
 
 
 class DoubleHome(Home):
-    """The device that tensors of float64 say they are on: results of float64 stay on the host, others go to the GPU."""
+    """The device that float64 tensors report: results in float64 stay on the host, others go to the GPU."""
 
     reason = "the GPU has no float64"
     results_of_cpu = {"aten::_pack_padded_sequence": 1}
-    #: what computes an operator between processes, by its name: it takes tensors to the CPU itself
+    #: returns the kernel of a collective operator, by its name: it moves tensors to the CPU itself
     between: Callable[[str], Kernel] | None = None
 
     def _kernel(self, op: Operator) -> Kernel:
@@ -345,14 +347,14 @@ class DoubleHome(Home):
         return self.computing(op)
 
     def check(self, op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Refuse tensors of the CPU where CUDA does."""
+        """Refuse CPU tensors where CUDA does."""
         if any(map(is_stranger, (*args, *kwargs.values()))) and not _is_between(op.name()):
             error = mixed(op, args, kwargs)
             if error is not None:
                 raise self.translated(error)
 
     def wrap(self, value: torch.Tensor) -> torch.Tensor | None:
-        """Wrap a tensor of float64, also where this is no longer the home that others would find."""
+        """Wrap a tensor of float64, even if this is no longer the current home."""
         if value.dtype not in NARROW:
             return None
         if value.layout is not torch.strided or value.is_nested:
@@ -360,7 +362,7 @@ class DoubleHome(Home):
         return HostDoubleTensor(value, self)
 
     def _moving(self, op: Operator) -> Kernel:
-        """Return a copy of one of ours, in another dtype or on another device."""
+        """Return a kernel that copies a wrapper, in another dtype or to another device."""
 
         def move(self_: HostDoubleTensor, **kwargs: Any) -> Any:
             asked = kwargs.pop("device", None)

@@ -1,11 +1,11 @@
 """Nested tensors of layout ``torch.strided`` on a GPU whose backend has none.
 
-No release of torch makes one on MPS. One of ours takes its place: its elements lie in an ordinary tensor on the GPU, of
-which ``unbind`` and the like give views; its operators compute on the CPU and come back. Those of layout
-``torch.jagged`` are torch's own, written in Python, and are never seen here.
+No release of torch creates one on MPS. A wrapper replaces it: its elements are in an ordinary tensor on the GPU, of
+which ``unbind`` and similar operators return views; its operators compute on the CPU and move results back. Nested
+tensors of layout ``torch.jagged`` are torch's own, written in Python, and never come here.
 
-torch's C++ takes what is nested for an object of its own, unless its layout is ``torch.jagged``: that is left to
-Python. So ours say that they are, to C++ alone.
+torch's C++ treats a nested tensor as an object of its own class, unless its layout is ``torch.jagged``, which Python
+handles. So wrappers report that layout, but only to C++.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 _aten = torch.ops.aten
 _base = torch._C.TensorBase
-#: torch's words where something is made of the sizes of irregular dimensions.
+#: torch's message if something is created from the sizes of irregular dimensions.
 NO_SIZES = "Internal error: NestedTensorImpl doesn't support sizes. Please file an issue."
-#: Marks the sizes of irregular dimensions, unlike those of torch's own nested tensors, which are counted.
+#: Distinguishes the sizes of irregular dimensions from those of torch's own nested tensors, which are numbered.
 _OURS = 1 << 61
 
 
@@ -42,7 +42,7 @@ class Members(NamedTuple):
 
 
 def places_of(nested: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Sizes, strides and offsets of the parts of a nested tensor."""
+    """Return sizes, strides and offsets of the parts of a nested tensor."""
     return nested._nested_tensor_size(), nested._nested_tensor_strides(), nested._nested_tensor_storage_offsets()
 
 
@@ -53,14 +53,14 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def on_host(elements: torch.Tensor, *places: torch.Tensor) -> torch.Tensor:
-    """Return a nested tensor of the CPU."""
+    """Return a nested tensor on the CPU."""
     if places[0].dim():
         return cast("torch.Tensor", _aten._nested_view_from_buffer(elements, *places))
     return cast("torch.Tensor", _aten._nested_tensor_from_tensor_list([], dtype=elements.dtype, device=CPU))
 
 
 class StridedNestedTensor(WrapperTensor):
-    """A nested tensor on the GPU, as far as its operators can tell."""
+    """A nested tensor that is on the GPU as far as its operators can tell."""
 
     _held = ("_members", "_home")
     _members: Members
@@ -92,7 +92,7 @@ class StridedNestedTensor(WrapperTensor):
 
     @property
     def shape(self) -> Any:  # type: ignore[override]
-        """There is none, as the error says."""
+        """Raise torch's error: it has no shape."""
         return self.size()
 
     def size(self, dim: int | None = None) -> Any:
@@ -100,7 +100,7 @@ class StridedNestedTensor(WrapperTensor):
         return self._shell().size() if dim is None else self._shell().size(dim)
 
     def stride(self, dim: int | None = None) -> Any:
-        """There is none, as the error says."""
+        """Raise torch's error: it has no strides."""
         return self._shell().stride() if dim is None else self._shell().stride(dim)
 
     def data_ptr(self) -> int:
@@ -111,13 +111,13 @@ class StridedNestedTensor(WrapperTensor):
         """Return the storage of the elements."""
         return self._members.elements.untyped_storage()
 
-    # mypy takes the keywords of special methods for nameless.
+    # mypy treats keywords of special methods as positional only.
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         shown: str = torch._tensor_str._str(self, tensor_contents=tensor_contents)
         return shown
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # It is saved as any nested tensor: stock torch can read it.
+        # It is saved like any nested tensor, so that stock torch can read it.
         return self._reduce_ex_internal(protocol)  # type: ignore[no-untyped-call]  # torch's, in a class of ours
 
     def __deepcopy__(self, memo: Any) -> StridedNestedTensor:
@@ -125,7 +125,7 @@ class StridedNestedTensor(WrapperTensor):
         return cast("StridedNestedTensor", memo.setdefault(id(self), made))
 
     def _shell(self) -> torch.Tensor:
-        """Return a nested CPU tensor of the same sizes, which answers questions about them; its elements are unset."""
+        """Return a nested CPU tensor of the same sizes, for queries about them; its elements are unset."""
         elements = torch._C._VariableFunctions.empty(self._members.elements.shape, dtype=self.dtype, device=CPU)
         return on_host(elements, *self._members[1:])
 
@@ -133,7 +133,7 @@ class StridedNestedTensor(WrapperTensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        # Functions of torch take it as they take any tensor, but for those whose C++ goes its own way.
+        # torch's functions treat it like any tensor, except for those whose C++ differs.
         with torch._C.DisableTorchFunctionSubclass():
             function: Kernel = _FUNCTIONS.get(getattr(func, "__name__", ""), _as_any)
             return function(func, *args, **(kwargs or {}))
@@ -161,7 +161,7 @@ class StridedNestedTensor(WrapperTensor):
             "_nested_tensor_size": lambda self: self._members.sizes,
             "_nested_tensor_strides": lambda self: self._members.strides,
             "_nested_tensor_storage_offsets": lambda self: self._members.offsets,
-            # C++ asks for this, to pass it to ``_nested_from_padded_tensor``.
+            # C++ queries this, to pass it to ``_nested_from_padded_tensor``.
             "_nested_get_offsets": lambda self: self._members.offsets,
             "_nested_get_jagged_dummy": _again,
             "_nested_get_ragged_idx": lambda self: 1,
@@ -176,12 +176,12 @@ def _dim(members: Members) -> int:
     return members.sizes.shape[1] + 1 if members.sizes.dim() else 1
 
 
-#: By the type of the device.
+#: By device type.
 homes: dict[str, NestedHome] = {}
 
 
 def moved(value: torch.Tensor, device: torch.device, error: Exception) -> torch.Tensor:
-    """Return a nested tensor of the CPU on a device that refused it, with its history; else ``error``."""
+    """Return a nested CPU tensor on a device that refused it, with its autograd history; otherwise raise ``error``."""
     home = homes.get(device.type)
     if home is None or not value.is_nested or value.layout is not torch.strided:
         raise error
@@ -208,14 +208,14 @@ def _attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Compute attention as C++ does for others: the kernel that it chooses by the device knows no nested tensors."""
+    """Compute attention with the math kernel: the kernel that C++ chooses for the device supports no nested tensors."""
     given = [value.contiguous() if value.is_nested else value for value in (query, key, value)]
     math: Kernel = torch._C._VariableFunctions._scaled_dot_product_attention_math
     return math(*given, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
 
 
 def _moved_with_history(func: Kernel, self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Move to the CPU part by part if a gradient is to come back: C++ would move that of the whole."""
+    """Move to the CPU part by part if a gradient is needed: C++ would move that of the whole."""
     made: torch.Tensor = func(self, *args, **kwargs)
     if isinstance(made, StridedNestedTensor) or not made.requires_grad:
         return made
@@ -234,7 +234,7 @@ _FUNCTIONS: dict[str, Kernel] = {
 def _sizes(self: StridedNestedTensor) -> tuple[Any, ...]:
     """Return the sizes that C++ compares to check a gradient; the program never sees them.
 
-    The size of an irregular dimension is a symbol, the same for the same sizes, with which nothing can be computed.
+    The size of an irregular dimension is a symbol, equal for equal sizes, with which nothing can be computed.
     """
     sizes = self._members.sizes
     if not sizes.dim():
@@ -243,7 +243,7 @@ def _sizes(self: StridedNestedTensor) -> tuple[Any, ...]:
 
 
 def _common(sizes: list[int]) -> Any:
-    """Return the size that all parts have in a dimension, else a symbol."""
+    """Return the size that all parts have in a dimension, or else a symbol."""
     if sizes.count(sizes[0]) == len(sizes):
         return sizes[0]
     return torch._C._get_nested_int(_OURS + hash(tuple(sizes)) % _OURS, 1)
@@ -259,12 +259,12 @@ def _is_contiguous(self: StridedNestedTensor, *format: Any) -> bool:
 
 
 def _again(self: StridedNestedTensor) -> StridedNestedTensor:
-    """Return another tensor of the same members."""
+    """Return another tensor with the same members."""
     return StridedNestedTensor(self._members, self._home)
 
 
 def _moved(self: StridedNestedTensor, **kwargs: Any) -> torch.Tensor:
-    """Return a copy of another dtype, or on another device; of one piece, as on CUDA."""
+    """Return a copy in another dtype, or on another device; it must be contiguous, as on CUDA."""
     if not self.is_contiguous():
         raise RuntimeError("NestedTensor must be contiguous to get buffer.")
     elements, *places = self._members
@@ -276,7 +276,7 @@ def _moved(self: StridedNestedTensor, **kwargs: Any) -> torch.Tensor:
 
 
 def _dropout(self: StridedNestedTensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """Drop each element by itself: the GPU's numbers are drawn on the GPU."""
+    """Drop each element independently: the GPU's numbers are drawn on the GPU."""
     elements, *places = self._members
     made = cast("tuple[torch.Tensor, torch.Tensor]", _aten.native_dropout(elements, p, train))
     return self._home.view(made[0], *places), self._home.view(made[1], *places)
@@ -285,28 +285,28 @@ def _dropout(self: StridedNestedTensor, p: float, train: bool | None) -> tuple[t
 def _from_padded(
     padded: torch.Tensor, offsets: torch.Tensor, dummy: StridedNestedTensor, *rest: Any, **kwargs: Any
 ) -> Any:
-    """Return the gradient of ``to_padded_tensor``, as C++ asks for it of those that it leaves to Python."""
+    """Return the gradient of ``to_padded_tensor``, in the form that C++ requests from Python classes."""
     return _aten._nested_from_padded(padded, dummy._members.sizes)
 
 
 # -------------------------------------------------------------------------------- computing
-#: Operators that make nested tensors of others.
+#: Operators that create nested tensors from others.
 MAKING = (
     "_nested_tensor_from_tensor_list",
     "_nested_view_from_buffer",
     "_nested_from_padded",
     "_nested_tensor_from_mask",
 )
-#: Operators of nested tensors that the CPU has and CUDA has not.
+#: Operators on nested tensors that the CPU has and CUDA lacks.
 _NOT_CUDAS = frozenset({"aten::sum.dim_IntList", "aten::_nested_sum_backward"})
-#: Between devices on purpose.
+#: Operators that take several devices on purpose.
 _BETWEEN = frozenset({"aten::copy_"})
-#: Its gradient is a formula that takes the tensor for one of C++.
+#: Operators whose gradient formula treats the tensor as a C++ object.
 _UNSOUND_BACKWARD = frozenset({"aten::split_with_sizes"})
 
 
 class NestedHome(Home):
-    """The GPU that nested tensors are on."""
+    """The GPU that nested tensors report."""
 
     reason = "the GPU's backend has no nested tensors"
     backends = "'NestedTensorCPU'", "'NestedTensorCUDA'"
@@ -316,22 +316,22 @@ class NestedHome(Home):
         return _Visit(self)
 
     def made(self, host: torch.Tensor) -> StridedNestedTensor:
-        """Return a nested tensor of the CPU, on the GPU."""
+        """Return a nested CPU tensor on the GPU."""
         return StridedNestedTensor(Members(_base.to(whole(host), self.device), *places_of(host)), self)
 
     def view(self, elements: torch.Tensor, *places: torch.Tensor) -> StridedNestedTensor:
-        """Return a nested tensor whose elements are those of another on the GPU."""
+        """Return a nested tensor that shares the elements of another on the GPU."""
         return StridedNestedTensor(Members(whole(elements), *places), self)
 
     def check(self, op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Refuse what CUDA refuses, and what torch cannot do without taking ours for its own."""
+        """Refuse what CUDA refuses, and what torch can only do with its own class."""
         if op.name() not in _BETWEEN and any(map(is_stranger, (*args, *kwargs.values()))):
             error = mixed(op, args, kwargs)
             words = two_devices(self.device, CPU) if error is None else str(error)
             raise self.translated(RuntimeError(words.replace("wrapper_CUDA_", "wrapper_NestedTensorCUDA_")))
         nested = [value for value in tree_leaves((args, kwargs)) if isinstance(value, StridedNestedTensor)]
         if op.name() in _NOT_CUDAS and not any(map(self.believed_cpu, nested)):
-            # Asked for its kernel, the dispatcher says that there is none before it looks at arguments.
+            # The dispatcher raises that CUDA has no kernel before it checks arguments.
             cudas = torch._C.DispatchKeySet(torch._C._dispatch_key_parse("NestedTensorCUDA"))
             op.redispatch(cudas, *args, **kwargs)
         if op.name() in _UNSOUND_BACKWARD and torch.is_grad_enabled() and any(one.requires_grad for one in nested):
@@ -342,7 +342,7 @@ class NestedHome(Home):
 
 
 class _Visit:
-    """One call's stay on the CPU: what shares memory on the GPU shares it there, and a view comes back as one."""
+    """One call's transfer to the CPU: tensors that share GPU memory share it there, and a view returns as one."""
 
     def __init__(self, home: NestedHome) -> None:
         self._home = home
@@ -350,7 +350,7 @@ class _Visit:
         self._origins: dict[int, torch.Tensor] = {}
 
     def bring(self, value: Any) -> Any:
-        """Return an argument as the CPU takes it."""
+        """Return an argument for the CPU."""
         if isinstance(value, StridedNestedTensor):
             elements, *places = value._members
             host = self._hosts.get(elements.data_ptr())
@@ -367,7 +367,7 @@ class _Visit:
         return cpu.to_cpu(value, self._home.device)
 
     def place(self, value: Any) -> Any:
-        """Return a result as the program is to see it."""
+        """Return a result for the program."""
         if isinstance(value, (list, tuple)):
             items = [self.place(item) for item in value]
             return items if isinstance(value, list) else tuple(items)
@@ -382,7 +382,7 @@ class _Visit:
         return _base.as_strided(origin, value.shape, value.stride(), value.storage_offset())
 
     def write_back(self, target: Any, source: Any) -> None:
-        """Put what was written on the CPU where it belongs."""
+        """Copy outputs from the CPU back."""
         if isinstance(target, StridedNestedTensor):
             _base.copy_(target._members.elements, whole(source))
             target._members = Members(target._members.elements, *places_of(source))
@@ -391,12 +391,12 @@ class _Visit:
 
 
 def _empty(like: torch.Tensor) -> torch.Tensor:
-    """Return an empty one of the same shape on the CPU."""
+    """Return an uninitialized tensor of the same shape on the CPU."""
     return torch._C._VariableFunctions.empty(like.shape, dtype=like.dtype, device=CPU)
 
 
 def _joined(home: NestedHome, parts: Sequence[torch.Tensor], options: dict[str, Any]) -> torch.Tensor:
-    """Return a nested tensor of others, which stay on the GPU; the CPU looks whether they fit each other."""
+    """Return a nested tensor of others, which stay on the GPU; the CPU checks whether they fit together."""
     home.check(_aten._nested_tensor_from_tensor_list.default, (parts,), {})
     asked = options.pop("device", None) or home.device
     shell: torch.Tensor = _aten._nested_tensor_from_tensor_list([_empty(part) for part in parts], **options)
@@ -407,7 +407,7 @@ def _joined(home: NestedHome, parts: Sequence[torch.Tensor], options: dict[str, 
 
 
 def register(library: torch.library.Library, home: NestedHome) -> None:
-    """Have nested tensors made on the GPU."""
+    """Make nested tensors work on the GPU."""
     homes[home.device.type] = home
 
     def of_list(parts: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
@@ -416,8 +416,8 @@ def register(library: torch.library.Library, home: NestedHome) -> None:
         )
 
     def of_buffer(elements: torch.Tensor, *given: torch.Tensor) -> torch.Tensor:
-        places = [cpu.to_cpu(place, home.device) for place in given]  # loaded, they may be on the GPU
-        on_host(_empty(elements), *places)  # looks whether they fit
+        places = [cpu.to_cpu(place, home.device) for place in given]  # loaded ones may be on the GPU
+        on_host(_empty(elements), *places)  # checks whether they fit
         return home.view(elements, *places)
 
     def computed(name: str) -> Kernel:

@@ -1,9 +1,9 @@
-"""Quantized tensors of a GPU whose backend has none: they stay on the host, under the GPU's name.
+"""Quantized tensors of a GPU whose backend has none: they stay on the host and report the GPU.
 
-No release of torch makes one on MPS, and none can be taught to: its dispatch key for them takes no kernels. Where torch
-refuses to make one, a tensor of the CPU is put into one of ours, whose operators the CPU computes.
+No release of torch creates one on MPS, and none can be extended: its dispatch key for them takes no kernels. If torch
+refuses to create one, a CPU tensor is wrapped, and the CPU computes its operators.
 
-C++ may never make one of ours by itself: torch's code would look for a quantizer in it, where it has none.
+C++ must never create a wrapper by itself: torch's code would look for a quantizer in it, which it lacks.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _CUDNN = frozenset(
         "conv2d_relu.new max_pool2d"
     ).split()
 )
-#: An operator with one of these is made of others, whatever tensors it is given.
+#: An operator with one of these keys is composed of others, for all tensors.
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 
 
 @functools.cache
 def _delegates() -> dict[str, str]:
-    """Return the name of the operator that does the work for one that only allocates its result."""
+    """Return, for operators that only allocate their result, the name of the operator that computes it."""
     from ..native import op_table
 
     operators = op_table.read(op_table.yaml_path())
@@ -56,22 +56,22 @@ def refusing(op: Operator) -> str | None:
 
 
 def _refuse(op: Operator, *args: Any, **kwargs: Any) -> Any:
-    """Have the dispatcher say that CUDA has no kernel: asked for it, it says so before it looks at arguments."""
+    """Make the dispatcher raise that CUDA has no kernel, which it does before it checks arguments."""
     one = next(value for value in tree_leaves((args, kwargs)) if isinstance(value, QuantizedTensor))
     given = dict(zip((argument.name for argument in op._schema.arguments), args, strict=False), **kwargs)
     for argument in op._schema.arguments:
-        # Room for a result; a number, where the operator that was called makes a tensor of it.
+        # An output, or a scalar that the called operator converts to a tensor.
         if str(argument.type) == "Tensor" and not isinstance(given.get(argument.name), torch.Tensor):
             given[argument.name] = one
     return op.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.QuantizedCUDA), **given)
 
 
 class QuantizedTensor(WrapperTensor):
-    """A quantized tensor on the GPU, as far as its operators can tell."""
+    """A quantized tensor that is on the GPU as far as its operators can tell."""
 
     _host: torch.Tensor
 
-    # Functions of torch take it as they take any tensor; only operators are its own.
+    # torch's functions treat it like any tensor; only its operators differ.
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]  # a classmethod elsewhere
 
     @staticmethod
@@ -88,7 +88,7 @@ class QuantizedTensor(WrapperTensor):
         return made
 
     def data_ptr(self) -> int:
-        """Return an address, as any tensor has one; of the host's memory."""
+        """Return the address of the host's memory, as any tensor has an address."""
         return self._host.data_ptr()
 
     def untyped_storage(self) -> torch.UntypedStorage:
@@ -99,7 +99,7 @@ class QuantizedTensor(WrapperTensor):
         return cast("QuantizedTensor", memo.setdefault(id(self), self.clone()))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # It is saved as a CPU tensor: stock torch can read it.
+        # It is saved as a CPU tensor, so that stock torch can read it.
         return self._host.__reduce_ex__(protocol)
 
     @classmethod
@@ -121,20 +121,20 @@ def _moved(self: QuantizedTensor, **kwargs: Any) -> torch.Tensor:
 
 
 def _empty(size: Any, like: QuantizedTensor, **kwargs: Any) -> torch.Tensor:
-    """Return an unwritten one; on the CPU if no device is named, as on CUDA."""
+    """Return an uninitialized tensor; on the CPU if no device is named, as on CUDA."""
     asked = kwargs.pop("device", None)
     made: torch.Tensor = _aten.empty_quantized(size, like._host, device=CPU, **kwargs)
     return made if asked is None else made.to(asked)
 
 
 class QuantizedHome(Home):
-    """The device that quantized tensors say they are on."""
+    """The device that quantized tensors report."""
 
     reason = "the GPU's backend has no quantized tensors"
     backends = "'QuantizedCPU'", "'QuantizedCUDA'"
 
     def wrap(self, value: torch.Tensor) -> torch.Tensor | None:
-        """Wrap a quantized tensor: a view of one is one."""
+        """Wrap a quantized tensor; a view of one is also wrapped."""
         return QuantizedTensor(value, self) if value.is_quantized else None
 
     def _kernel(self, op: Operator) -> Kernel:
@@ -154,9 +154,9 @@ class QuantizedHome(Home):
         return kernel
 
     def _refuse_mixed(self, op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Raise CUDA's error for arguments on two devices, where it has one.
+        """Raise CUDA's error for arguments on two devices, if it has one.
 
-        cuDNN's operators compare none: they read the CPU's memory, and the GPU is lost. That is refused, too.
+        cuDNN's operators do not compare devices: they read the CPU's memory, and the GPU is lost. That is refused, too.
         """
         error = mixed(op, args, kwargs)
         if error is None and op.name() in _CUDNN:
@@ -165,6 +165,6 @@ class QuantizedHome(Home):
             raise self.translated(error)
 
     def check(self, op: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Refuse tensors of the CPU where CUDA does."""
+        """Refuse CPU tensors where CUDA does."""
         if any(map(is_stranger, (*args, *kwargs.values()))):
             self._refuse_mixed(op, args, kwargs)

@@ -1,6 +1,6 @@
 """``torch._C`` names of CUDA builds, in Python over the driver.
 
-A module's names are those that begin like CUDA's own (``_cuda_``, ``_nccl_``, ``_gds_``) and those in its ``__all__``;
+A module's names are those with CUDA's prefixes (``_cuda_``, ``_nccl_``, ``_gds_``) and those in its ``__all__``;
 together they are what a CUDA build has and a CPU build lacks. Stock Python code outside torch.cuda (optimizers, the
 compiler, multiprocessing, backends) calls them directly.
 """

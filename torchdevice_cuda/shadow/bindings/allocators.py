@@ -22,14 +22,14 @@ class _cuda_CUDAAllocator:
 
 
 class _CUDAPluggableAllocator(_cuda_CUDAAllocator):
-    """An allocator made of two functions of a shared library."""
+    """An allocator with two functions of a shared library."""
 
     def __init__(self, alloc_address: int, free_address: int) -> None:
         self.functions = {"alloc_fn": alloc_address, "free_fn": free_address}
 
 
 def _setter(name: str) -> Callable[[_CUDAPluggableAllocator, int], None]:
-    """Return a method that takes the address of one more function."""
+    """Return a method that takes the address of another function."""
 
     def setter(self: _CUDAPluggableAllocator, address: int) -> None:
         self.functions[name] = address
@@ -52,7 +52,7 @@ for _function in (
 
 
 class _cuda_CUDAAllocator_AllocatorState:
-    """A checkpoint of a pool: how it is cut, and what of it is handed out."""
+    """A checkpoint of a pool: its blocks, and which are allocated."""
 
     _kept: object
 
@@ -66,14 +66,14 @@ _allocator = _cuda_CUDAAllocator()
 
 
 def _cuda_changeCurrentAllocator(allocator: _cuda_CUDAAllocator) -> NoReturn:
-    """Raise: once the device is in use, as on CUDA; before that, the host's own allocator cannot be replaced."""
+    """Raise: CUDA's error once the device is in use; before that, the host's own allocator cannot be replaced."""
     if active().initialized():
         raise RuntimeError("Can't swap an already initialized allocator")
     raise not_replaced()
 
 
 def not_replaced() -> RuntimeError:
-    """Return the error for asking that device memory come from functions of the program's own."""
+    """Return the error for a request to allocate device memory with functions of the program."""
     return RuntimeError(
         f"the {active().name!r} driver of torchdevice_cuda takes device memory from the host's allocator, which a "
         "pluggable CUDA allocator cannot replace"
@@ -102,7 +102,7 @@ def _cuda_getCheckpointState(device: int, pool: PoolId) -> _cuda_CUDAAllocator_A
 def _cuda_setCheckpointPoolState(
     device: int, state: _cuda_CUDAAllocator_AllocatorState, stale: Sequence[int], live: Sequence[int] = ()
 ) -> None:
-    """Make it look so again, so that another graph is recorded behind those that were then."""
+    """Restore a pool's state, so that another graph can be recorded after those that existed then."""
     if not isinstance(state, _cuda_CUDAAllocator_AllocatorState):
         raise TypeError(f"expected a state of _cuda_getCheckpointState, but got {type(state).__name__}")
     graph_memory("_cuda_setCheckpointPoolState").restore_pool(state._kept, list(stale), list(live))
@@ -120,7 +120,7 @@ define(
         "_cuda_getAllocator": lambda: _allocator,
         "_cuda_getAllocatorBackend": lambda: backend(),
         "_cuda_customAllocator": lambda allocate, free: _CUDAPluggableAllocator(allocate, free),
-        # An address that stands for the allocator of pinned memory.
+        # An address that represents the allocator of pinned memory.
         "_cuda_cudaHostAllocator": lambda: id(_allocator),
     },
 )

@@ -1,7 +1,7 @@
-"""Copies between the devices of one process: what ``torch.cuda.comm`` and ``torch.nn.DataParallel`` are made of.
+"""Copies between the devices of one process, for ``torch.cuda.comm`` and ``torch.nn.DataParallel``.
 
-Where the driver's device has no index (the ``cpu`` driver: every device is the same memory), a tensor on it is taken to
-live on the first device of a request, and each further device gets a copy of its own, as it would on CUDA.
+If the driver's device has no index (the ``cpu`` driver: every device is the same memory), a tensor on it counts as
+being on the first device of a request, and each further device gets its own copy, as on CUDA.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ...drivers import Trait, active
 __all__ = ["_broadcast", "_broadcast_coalesced", "_broadcast_out", "_gather", "_gather_out", "_scatter", "_scatter_out"]
 
 
-#: One stream for each device, where it is not the current one.
+#: One stream for each device, or None for the current one.
 Streams = Sequence[torch._C.Stream | None]
 
 
 def on_device(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor lives on the driver's device: what ``is_cuda`` says of it on CUDA."""
+    """Return whether a tensor is on the driver's device: its ``is_cuda`` on CUDA."""
     return tensor.device.type == active().device_type
 
 
 def place_of(index: int) -> torch.device:
-    """Return the device that stands for ``cuda:index``."""
+    """Return the device that replaces ``cuda:index``."""
     driver = active()
     driver.check(index)
-    # A bare "cpu" and not "cpu:1": every device of the cpu driver is the same memory.
+    # Plain "cpu" and not "cpu:1": every device of the cpu driver is the same memory.
     return torch.device("cpu") if Trait.CPU_TENSORS in driver.traits else torch.device(driver.device_type, index)
 
 
@@ -44,7 +44,7 @@ def _shape(sizes: Sequence[int]) -> str:
 
 
 def _wrap(dim: int, tensor: torch.Tensor) -> int:
-    """Return a dimension counted from the front, or torch's IndexError."""
+    """Return a dimension counted from the front, or raise torch's IndexError."""
     bound = max(tensor.dim(), 1)
     if not -bound <= dim < bound:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-bound}, {bound - 1}], but got {dim})")
@@ -73,7 +73,7 @@ def _broadcast(tensor: torch.Tensor, devices: Sequence[int]) -> list[torch.Tenso
     for position, index in enumerate(devices):
         _non_negative(index)
         place = place_of(index)
-        # Without an index to compare, only the first request can be the tensor's own device.
+        # Without an index to compare, only the first requested device can be the tensor's own.
         own = index_of(tensor, otherwise=index if position == 0 else -1)
         results.append(tensor if index == own else tensor.to(place, copy=True))
     return results
@@ -105,7 +105,7 @@ def _broadcast_coalesced(
 
 # -------------------------------------------------------------------------- scatter
 def _check_stream(streams: Streams | None, position: int, index: int) -> None:
-    """A stream given for a copy must belong to the copy's device. The host copies in the caller's order anyway."""
+    """Check that a copy's stream belongs to the copy's device. The host copies in the caller's order anyway."""
     stream = streams[position] if streams is not None and position < len(streams) else None
     if stream is not None and stream.device_index != index:
         raise RuntimeError(
@@ -121,7 +121,7 @@ def _scatter(
     dim: int,
     streams: Streams | None = None,
 ) -> list[torch.Tensor]:
-    """Chunks of the tensor, one per device: a view on its own device, a copy on every other."""
+    """Return chunks of the tensor, one per device: a view on its own device, a copy on every other."""
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
     if chunk_sizes is not None and len(chunk_sizes) != len(devices):

@@ -1,4 +1,4 @@
-"""``torch._C._cudart``: the few functions of the CUDA runtime that torch hands to programs."""
+"""``torch._C._cudart``: the functions of the CUDA runtime that torch exposes to programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ cudaError = pybind.enum("torch._C._cudart", "cudaError", {"success": 0})  # noqa
 _SUCCESS = cudaError.__members__["success"]
 
 _lock = threading.Lock()
-# Made streams are numbered apart from the driver's own, so that a handle never means two streams.
+# Created streams are numbered apart from the driver's own, so that a handle never means two streams.
 _handles = itertools.count(0x5E_0000_1000, 0x40)
 _streams: set[int] = set()
 
@@ -32,7 +32,7 @@ def cudaGetErrorString(error: pybind.PybindEnum) -> str:
 
 
 def cudaProfilerStart() -> pybind.PybindEnum:
-    """Let a profiler collect from here; where none is attached that is no error, here as on CUDA."""
+    """Let a profiler start collecting; without a profiler that is no error, as on CUDA."""
     active().trace(True)
     return _SUCCESS
 
@@ -44,7 +44,7 @@ def cudaProfilerStop() -> pybind.PybindEnum:
 
 
 def cudaHostRegister(ptr: int, size: int, flags: int) -> pybind.PybindEnum:
-    """Remember a range of host memory as page-locked; overlapping a registered range is an error, as on CUDA."""
+    """Record a range of host memory as page-locked; overlapping a registered range is an error, as on CUDA."""
     arguments = (ptr, size, flags)
     accepts = "(arg0: typing.SupportsInt, arg1: typing.SupportsInt, arg2: typing.SupportsInt) -> cudaError"
     pybind.check(all(isinstance(value, int) for value in arguments), "cudaHostRegister", accepts, *arguments)
@@ -60,7 +60,7 @@ def cudaHostRegister(ptr: int, size: int, flags: int) -> pybind.PybindEnum:
 
 
 def cudaHostUnregister(ptr: int) -> pybind.PybindEnum:
-    """Forget a range, named by its first address."""
+    """Remove a range, given by its first address."""
     pybind.check(isinstance(ptr, int), "cudaHostUnregister", "(arg0: typing.SupportsInt) -> cudaError", ptr)
     if ptr <= 0:
         return cudaError(_INVALID_VALUE)
@@ -69,7 +69,7 @@ def cudaHostUnregister(ptr: int) -> pybind.PybindEnum:
 
 
 def cudaStreamCreate(ptr: int) -> pybind.PybindEnum:
-    """Make a stream of the current device and write its handle to the address."""
+    """Create a stream of the current device and write its handle to the address."""
     pybind.check(isinstance(ptr, int), "cudaStreamCreate", "(arg0: typing.SupportsInt) -> cudaError", ptr)
     if ptr <= 0:
         return cudaError(_INVALID_VALUE)
@@ -83,7 +83,7 @@ def cudaStreamCreate(ptr: int) -> pybind.PybindEnum:
 
 
 def cudaStreamDestroy(ptr: int) -> pybind.PybindEnum:
-    """Give a stream made by ``cudaStreamCreate`` back."""
+    """Destroy a stream of ``cudaStreamCreate``."""
     pybind.check(isinstance(ptr, int), "cudaStreamDestroy", "(arg0: typing.SupportsInt) -> cudaError", ptr)
     with _lock:
         if ptr not in _streams:
@@ -93,7 +93,7 @@ def cudaStreamDestroy(ptr: int) -> pybind.PybindEnum:
 
 
 def cudaMemGetInfo(device: int) -> tuple[int, int]:
-    """``(free, total)`` bytes of a device; a negative index means the current one."""
+    """Return ``(free, total)`` bytes of a device; a negative index means the current one."""
     accepts = "(arg0: typing.SupportsInt) -> tuple[int, int]"
     pybind.check(isinstance(device, int), "cudaMemGetInfo", accepts, device)
     driver = active()

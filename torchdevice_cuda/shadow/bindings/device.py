@@ -14,7 +14,7 @@ from ...drivers import DeviceProperties, Driver, active
 
 
 def architectures(driver: Driver) -> list[str]:
-    """``["sm_70"]`` for a device of capability 7.0: programs choose kernels from this list and the capability."""
+    """Return ``["sm_70"]`` for a device of capability 7.0: programs choose kernels by this list and the capability."""
     found = {(driver.facts(index).major, driver.facts(index).minor) for index in range(driver.device_count())}
     return [f"sm_{major}{minor}" for major, minor in sorted(found)]
 
@@ -46,14 +46,14 @@ def _fact(name: str) -> property:
     def read(self: _CudaDeviceProperties) -> object:
         return getattr(self._facts, name)
 
-    read.__name__ = ""  # as pybind11's: Python 3.13 and later say it when the property is set
+    read.__name__ = ""  # as in pybind11: Python 3.13 and later show it when the property is set
     return property(read, doc=f"The device's ``{name}``.")
 
 
 class _CudaDeviceProperties:
     """Device properties: read-only, one object per device."""
 
-    # Properties of these names, and of all other facts, are made below.
+    # These properties, and those of all other fields, are defined below.
     name: str
     major: int
     minor: int
@@ -104,7 +104,7 @@ def _get_device_properties(device: int) -> _CudaDeviceProperties:
 
 
 def _cuda_init() -> None:
-    """Bring the device up, and give ``torch.cuda`` its generators."""
+    """Initialize the device, and set the generators of ``torch.cuda``."""
     driver = active()
     if driver.device_count() == 0:
         raise RuntimeError("No CUDA GPUs are available")
@@ -170,7 +170,7 @@ def _cuda_synchronize() -> None:
 
 
 def _cuda_ipc_collect() -> None:
-    """Give back memory that was sent to other processes which hold it no more."""
+    """Free memory that was sent to other processes and is no longer held there."""
     native = active().native
     if native is not None:
         native.collect_sent()
@@ -193,11 +193,11 @@ def _cuda_busy_wait_for_flag() -> NoReturn:
 
 
 def _cuda_clear_flag() -> None:
-    """Let it go on: nothing waits."""
+    """Do nothing: no stream waits for the flag."""
 
 
 def _cuda_getArchFlags() -> str:
-    """Return the architectures code is built for: the one the device claims."""
+    """Return the architectures that code is built for: that of the device's reported capability."""
     return " ".join(architectures(active()))
 
 
@@ -208,12 +208,12 @@ def _cuda_getCompiledVersion() -> int:
 
 
 def _cuda_get_sync_debug_mode() -> int:
-    """0 (default), 1 (warn) or 2 (error)."""
+    """Return 0 (default), 1 (warn) or 2 (error)."""
     return _sync_debug_mode
 
 
 def _cuda_set_sync_debug_mode(mode: int) -> None:
-    """Remember the mode, and have the device tell of operators that wait; not every driver's can."""
+    """Set the mode, and make the device report operators that wait; not every driver's device can."""
     global _sync_debug_mode
     if type(mode) is not int:
         raise RuntimeError("invalid argument to set_sync_debug_mode")
@@ -233,5 +233,5 @@ def synchronizing() -> None:
 
 
 def _rocm_is_backward_pass() -> bool:
-    """No ROCm here."""
+    """Return false: this is not ROCm."""
     return False

@@ -1,4 +1,4 @@
-"""CUDA graphs: their states and errors. What is captured and replayed is the driver's affair."""
+"""CUDA graphs: their states and errors. The driver captures and replays."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CAPTURE_BEGIN = (
 _ERROR_MODES = ("global", "thread_local", "relaxed")
 
 _pool_ids = itertools.count(1)
-_own_pool_ids = itertools.count(1)  # of graphs that were given none
+_own_pool_ids = itertools.count(1)  # of graphs that were given no pool
 _debug_mode = False  # one switch for all graphs of the process, as on CUDA
 _capturing: list[_CUDAGraph] = []
 
@@ -41,7 +41,7 @@ def next_pool_id() -> tuple[int, int]:
 
 
 def _graph_pool_handle() -> tuple[int, int]:
-    """Return a fresh memory pool id for graphs to share."""
+    """Return a new memory pool id for graphs to share."""
     return next_pool_id()
 
 
@@ -56,11 +56,11 @@ def capture_unavailable() -> RuntimeError:
 class _CUDAGraph(pybind.PybindObject):
     """Work that is captured once and replayed many times.
 
-    Its own attributes are private to the class: torch's subclass has others, in every release more.
+    Its own attributes are private to the class: torch's subclass has others, and more in each release.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Take the arguments of ``__init__``, as classes of C++ do; torch's subclass hands them on."""
+        """Accept the arguments of ``__init__``, as C++ classes do; torch's subclass passes them on."""
         return super().__new__(cls)
 
     def __init__(self, keep_graph: bool = False) -> None:
@@ -78,7 +78,7 @@ class _CUDAGraph(pybind.PybindObject):
         return self.__recorded
 
     def register_generator_state(self, generator: torch.Generator) -> None:
-        """Have a replay move a generator's offset by what the graph draws from it."""
+        """Make a replay advance a generator's offset by what the graph draws from it."""
         if not isinstance(generator, torch._C.Generator):
             raise TypeError(f"expected a Generator, but got {type(generator).__name__}")
         if active().can_capture:
@@ -87,7 +87,7 @@ class _CUDAGraph(pybind.PybindObject):
             self.__native().register_generator(generator)
 
     def capture_begin(self, pool: tuple[int, int] | None = None, capture_error_mode: str = "global") -> None:
-        """Record what the current stream is given from now on, and do nothing of it."""
+        """Record the work of the current stream from now on, without its effects."""
         if capture_error_mode not in _ERROR_MODES:
             raise RuntimeError(
                 f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got {capture_error_mode}"
@@ -121,7 +121,7 @@ class _CUDAGraph(pybind.PybindObject):
         self.__raw_is_live = self.__keeps
 
     def capture_end_pre(self) -> None:
-        """End the first part of a capture, after which torch's hooks may look at the captured graph."""
+        """End the first part of a capture, after which torch's hooks may inspect the captured graph."""
         self.__stop_recording()
 
     def __stop_recording(self) -> None:
@@ -150,7 +150,7 @@ class _CUDAGraph(pybind.PybindObject):
         self.__raw_is_live = self.__keeps
 
     def instantiate(self) -> None:
-        """Make what was captured ready to be replayed: it is."""
+        """Prepare the captured graph for replay: it already is."""
         if not self.__ended:
             raise RuntimeError("capture_end() must have been called before calling instantiate")
         if not self.__raw_is_live:
@@ -158,7 +158,7 @@ class _CUDAGraph(pybind.PybindObject):
         self.__instantiated = True
 
     def replay(self) -> None:
-        """Do on the current stream what was recorded, with what is in its memory now."""
+        """Repeat the recorded work on the current stream, with the current contents of its memory."""
         if not self.__ended or self.__recorded is None:
             raise RuntimeError(
                 "capture_end() must have been called before calling instantiate"
@@ -169,7 +169,7 @@ class _CUDAGraph(pybind.PybindObject):
         self.__recorded.replay()
 
     def reset(self) -> None:
-        """Drop what was captured, and let go of its memory. A capture that is underway goes on, as on CUDA."""
+        """Drop the captured graph, and release its memory. A capture that is underway continues, as on CUDA."""
         if self.__recorded is None or not self.__recorded.capturing:
             self.__drop()
 
@@ -188,19 +188,19 @@ class _CUDAGraph(pybind.PybindObject):
         return self.__instantiated
 
     def pool(self) -> tuple[int, int]:
-        """Return the id of the memory that belongs to what was captured."""
+        """Return the id of the pool that holds the captured graph's memory."""
         if not self.__ended or self.__pool is None:
             raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
         return self.__pool
 
     def pools(self) -> list[tuple[int, int]]:
-        """Return its pool and the pools that were kept for it."""
+        """Return its pool and the pools that are retained for it."""
         if not self.__ended or self.__pool is None:
             raise RuntimeError("Called CUDAGraph::pools() without a preceding successful capture.")
         return [self.__pool, *(pool for _, pool in self.__retained)]
 
     def _retain_pool(self, pool: tuple[int, int]) -> None:
-        """Hold a pool for as long as what is being captured."""
+        """Keep a pool alive as long as the graph that is being captured."""
         if self.__recorded is None or not self.__recorded.capturing:
             raise RuntimeError("CUDAGraph::retain_pool may only be called during capture.")
         driver = active()
@@ -208,7 +208,7 @@ class _CUDAGraph(pybind.PybindObject):
         self.__retained.append((driver.current_device(), pool))
 
     def enable_debug_mode(self) -> None:
-        """Let ``debug_dump`` of every graph write; in later releases, of this one."""
+        """Enable ``debug_dump`` of every graph; in later releases, of this one."""
         global _debug_mode
         if instantiates_by_itself(torch.__version__):
             self.__keeps = True
@@ -216,7 +216,7 @@ class _CUDAGraph(pybind.PybindObject):
             _debug_mode = True
 
     def debug_dump(self, debug_path: str) -> None:
-        """Write what was captured, if it was kept, in the language of Graphviz."""
+        """Write the captured graph, if it was kept, in Graphviz's language."""
         if not (_debug_mode or self.__keeps):
             warnings.warn("CUDA Graphs debug not enabled, set with [graph].enable_debug_mode()", stacklevel=2)
             return
@@ -226,7 +226,7 @@ class _CUDAGraph(pybind.PybindObject):
             Path(debug_path).write_text(_dot(self.__recorded.names()))
 
     def raw_cuda_graph(self) -> int:
-        """Return the handle of the captured graph for CUDA's own functions; none here takes it."""
+        """Return the handle of the captured graph for CUDA's own functions; no function here takes it."""
         if not self.__raw_is_live:
             raise RuntimeError(no_raw_graph(torch.__version__, self.__keeps))
         return id(self.__recorded)
@@ -281,7 +281,7 @@ def _no_conditional_nodes() -> NotImplementedError:
 
 
 def _dot(names: list[str]) -> str:
-    """Return a chain of calls: one stream after the other, in the order in which they were recorded."""
+    """Return the calls as a chain, in the order in which they were recorded."""
     nodes = [f'"graph_1_node_{i}"[style="bold" shape="octagon" label="{i}\\n{name}"];' for i, name in enumerate(names)]
     edges = [f'"graph_1_node_{i}" -> "graph_1_node_{i + 1}";' for i in range(len(names) - 1)]
     body = "\n".join([*nodes, *edges])

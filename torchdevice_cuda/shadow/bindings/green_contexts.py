@@ -1,7 +1,7 @@
-"""Green contexts: work that is given a part of a GPU's multiprocessors, in streams of its own.
+"""Green contexts: work on a part of a GPU's multiprocessors, in separate streams.
 
-What a program sees of one is which stream is current and what waits for what; that is as on CUDA. How much of the
-device a context has would show in times alone, and nothing here is divided.
+A program sees which stream is current, and the order of work; both are as on CUDA. The size of a context would only
+affect times, and nothing is divided here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from . import pybind
 __all__ = ["_CUDAGreenContext", "_WorkqueueScope"]
 
 _SCOPES = {"device_ctx": 0, "balanced": 1}
-# The ways in which a green context shares the device's work queues with others.
+# How a green context shares the device's work queues with others.
 _WorkqueueScope = pybind.enum("torch._C", "_WorkqueueScope", _SCOPES)
 _UNSIGNED = 1 << 32
 _NOT_POPPED = (
@@ -45,7 +45,7 @@ _thread = _Thread()
 
 
 def green_context_unavailable() -> RuntimeError:
-    """Return the error for asking for one where torch makes it without its own bindings."""
+    """Return the error for requesting one if torch creates it without its own bindings."""
     return RuntimeError(
         "Green contexts divide the multiprocessors of an NVIDIA GPU: from torch 2.14 on they are made by NVIDIA's own "
         f"library, and the {active().name!r} driver of torchdevice_cuda has none. Use streams in place of contexts"
@@ -77,7 +77,7 @@ class _CUDAGreenContext(pybind.PybindObject):
 
     @staticmethod
     def create(*given: Any, **named: Any) -> _CUDAGreenContext:
-        """Create one with so many multiprocessors of a device."""
+        """Create a context with this many multiprocessors of a device."""
         by_name = green_context_takes_keywords(torch.__version__)
         accepts, names = PARTS_OF_A_GPU_BY_NAME if by_name else PARTS_OF_A_GPU_IN_ORDER
         right = not given and named.keys() <= set(names)
@@ -118,7 +118,7 @@ class _CUDAGreenContext(pybind.PybindObject):
         raise _no_queues("Workqueue configuration")
 
     def set_context(self) -> None:
-        """Make it the calling thread's current one: its default stream goes on where the current stream was."""
+        """Make it the calling thread's current context: its default stream continues after the current stream."""
         driver = active()
         before = driver.current_device()
         streams = driver.streams
@@ -132,7 +132,7 @@ class _CUDAGreenContext(pybind.PybindObject):
         streams.set_current(0, self.__device)
 
     def pop_context(self) -> None:
-        """Go back to the stream that was current before, which goes on where this one is."""
+        """Return to the stream that was current before, which continues after this one."""
         driver = active()
         streams, device = driver.streams, driver.current_device()
         event = streams.event(False)
@@ -141,18 +141,18 @@ class _CUDAGreenContext(pybind.PybindObject):
         if popped is not self:
             raise RuntimeError(_NOT_POPPED)
         driver.set_device(before)
-        # As on CUDA the stream comes back by its handle: it is the same work, and not equal to the one that it was.
+        # As on CUDA the stream returns by its handle: it has the same work, but is not equal to the original object.
         parent = streams.external(self.__device, self.__parent) if self.__parent else 0
         streams.wait(event, parent, self.__device)
         streams.set_current(parent, self.__device)
 
     def Stream(self) -> torch.cuda.Stream:
-        """Return one of its streams, in turn."""
+        """Return the next of its streams."""
         size = green_context_stream_count(torch.__version__)
         place = self.__asked % size
         self.__asked += 1
         if place == len(self.__streams):
-            self.__streams.append(object())  # its address is like no other handle's
+            self.__streams.append(object())  # its address is a unique handle
         return torch.cuda.ExternalStream(id(self.__streams[place]), torch.device("cuda", self.__device))
 
 

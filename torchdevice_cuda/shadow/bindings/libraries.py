@@ -1,7 +1,7 @@
 """CUDA's libraries as torch shows them: cuDNN, cuBLAS, cuSPARSELt, the kernel compilers and launchers.
 
-The host computes with its own libraries. Settings are remembered, versions are those that go with this release of
-torch, and what would run code made for an NVIDIA GPU raises and says what to do instead.
+The host computes with its own libraries. Settings are stored, versions are those of this release of torch, and
+functions that would run code for an NVIDIA GPU raise an error with an alternative.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = [
 
 _has_cudnn = True
 
-# torch takes no newer versions of cuDNN on devices that claim a compute capability under 7.5.
+# torch refuses newer versions of cuDNN on devices with a compute capability below 7.5.
 _LAST_FOR_OLD_DEVICES, _NEWER_NEED = (9, 10, 2), (7, 5)
 
 
 # ---------------------------------------------------------------------------- cuDNN
 def getRuntimeVersion() -> tuple[int, int, int]:
-    """Return the version of cuDNN that goes with this release of torch and the claimed compute capability."""
+    """Return the version of cuDNN for this release of torch and the reported compute capability."""
     version = cudnn_version(torch.__version__)
     if active().settings.claimed_capability < _NEWER_NEED:
         return min(version, _LAST_FOR_OLD_DEVICES)
@@ -43,7 +43,7 @@ def getRuntimeVersion() -> tuple[int, int, int]:
 
 
 def getCompileVersion() -> tuple[int, int, int]:
-    """Return the version torch would have been compiled against: the same."""
+    """Return the version that torch would have been compiled against: the same."""
     return getRuntimeVersion()
 
 
@@ -74,7 +74,7 @@ def _cuda_get_cudnn_benchmark_limit() -> int:
 
 
 def _cuda_set_cudnn_benchmark_limit(limit: int) -> None:
-    """Remember the limit."""
+    """Store the limit."""
     global _benchmark_limit
     if type(limit) is not int:
         raise RuntimeError(f"set_benchmark_limit_cudnn expects an int, but got {type(limit).__name__}")
@@ -87,7 +87,7 @@ def _cuda_get_conv_benchmark_empty_cache() -> bool:
 
 
 def _cudnn_set_conv_benchmark_empty_cache(enable: bool) -> None:
-    """Remember whether it may."""
+    """Store whether benchmarking may empty the memory cache."""
     global _benchmark_empty_cache
     if not isinstance(enable, bool):
         raise RuntimeError(f"set_conv_benchmark_empty_cache expects a bool, but got {type(enable).__name__}")
@@ -95,7 +95,7 @@ def _cudnn_set_conv_benchmark_empty_cache(enable: bool) -> None:
 
 
 # --------------------------------------------------------------------------- cuBLAS
-# Sizes a program has set; without one CUDA's own choice is shown. The host's BLAS needs no workspace.
+# Sizes that a program has set; otherwise CUDA's default is shown. The host's BLAS needs no workspace.
 _workspace: dict[str, int] = {}
 _KIB = 1024
 
@@ -120,7 +120,8 @@ def _cuda_getCublasWorkspaceSize() -> int:
     """Return the workspace bytes: the program's, else the environment's, else CUDA's for such a device."""
     if "cublas" in _workspace:
         return _workspace["cublas"]
-    configured = _configured(os.environ.get("CUBLAS_WORKSPACE_CONFIG"))  # cuBLAS's own variable, not a setting of ours
+    # cuBLAS's own variable, not a setting of torchdevice_cuda
+    configured = _configured(os.environ.get("CUBLAS_WORKSPACE_CONFIG"))
     if configured is not None:
         return configured
     if active().settings.claimed_capability[0] >= 9:
@@ -129,12 +130,12 @@ def _cuda_getCublasWorkspaceSize() -> int:
 
 
 def _cuda_setCublasWorkspaceSize(size: int) -> None:
-    """Remember a size."""
+    """Store a size."""
     _workspace["cublas"] = _checked_size(size, "cublas")
 
 
 def _cuda_resetCublasWorkspaceSize() -> None:
-    """Go back to the default."""
+    """Restore the default."""
     _workspace.pop("cublas", None)
 
 
@@ -147,31 +148,31 @@ def _cuda_getCublasLtWorkspaceSize() -> int:
 
 
 def _cuda_setCublasLtWorkspaceSize(size: int) -> None:
-    """Remember a size."""
+    """Store a size."""
     _workspace["cublaslt"] = _checked_size(size, "cublaslt")
 
 
 def _cuda_resetCublasLtWorkspaceSize() -> None:
-    """Go back to the default."""
+    """Restore the default."""
     _workspace.pop("cublaslt", None)
 
 
 def _cudnn_clear_dropout_state() -> None:
-    """Free the random states that cuDNN's recurrent layers keep; the host's keep none."""
+    """Do nothing: cuDNN's recurrent layers keep random states, the host's do not."""
 
 
 def _cuda_clearCublasWorkspaces() -> None:
-    """Give workspaces back; the host's BLAS holds none."""
+    """Do nothing: the host's BLAS has no workspaces."""
 
 
 def _cuda_getHipblasltVersion() -> NoReturn:
-    """Raises, as every build for CUDA does: hipBLASLt is ROCm's."""
+    """Raise, as in every CUDA build: hipBLASLt belongs to ROCm."""
     raise RuntimeError("hipBLASLt belongs to ROCm builds of torch; this one presents CUDA")
 
 
 # ----------------------------------------------------------------------- cuSPARSELt
 def _cusparselt_version_int() -> int:
-    """Return the version that goes with this release of torch."""
+    """Return the version of this release of torch."""
     return cusparselt_version(torch.__version__)
 
 
@@ -206,7 +207,7 @@ def _cuda_jiterator_compile_and_launch_kernel(
     tensors: tuple[torch.Tensor, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Compiles the function for the host, and calls it for every element."""
+    """Compile the function for the host, and call it for every element."""
     from torchdevice_cuda.cuda_cpp import jiterator
     from torchdevice_cuda.drivers.recording.mode import recording_here
 

@@ -27,18 +27,18 @@ def _device(device: object, what: str) -> int:
 
 # ---------------------------------------------------------------------- statistics
 def _cuda_memoryStats(device: int) -> dict[str, Any]:
-    """Nested statistics of a device."""
+    """Return nested statistics of a device."""
     import torch
 
     stats = active().memory.stats(_device(device, "memory_allocated"))
-    # Programs that list the figures find those of the releases before until there is something to count.
+    # Without rejections, show only the figures of earlier releases, to programs that list them.
     if not stats.get("num_oom_rejections") or not counts_rejections(torch.__version__):
         stats.pop("num_oom_rejections", None)
     return stats
 
 
 def _host_emptyCache() -> None:
-    """Give kept pinned memory back."""
+    """Release cached pinned memory."""
     active().memory.empty_host_cache()
 
 
@@ -47,16 +47,16 @@ _SIZES, _BLOCK = 2**64, 512
 
 
 def _cuda_cudaCachingAllocator_raw_alloc(size: int, stream: int) -> int:
-    """Take memory of the current device.
+    """Allocate memory on the current device.
 
-    To older releases sizes are unsigned, a negative one very large. The largest become nothing when they are rounded up
-    to whole blocks, and CUDA gives the smallest block for them.
+    In older releases sizes are unsigned, and a negative one is very large. The largest sizes wrap to zero when they are
+    rounded up to whole blocks, and CUDA allocates the smallest block for them.
     """
     import torch
 
     driver = active()
     if not isinstance(size, int):
-        # torch's own function forgets to return after it has noticed.
+        # torch's own function does not return after it has raised this error.
         name = "_cuda_cudaCachingAllocator_raw_alloc"
         raise SystemError(f"<built-in function {name}> returned a result with an exception set")
     if size < 0 and raw_sizes_are_signed(torch.__version__):
@@ -67,7 +67,7 @@ def _cuda_cudaCachingAllocator_raw_alloc(size: int, stream: int) -> int:
 
 
 def _cuda_cudaCachingAllocator_raw_delete(address: int) -> None:
-    """Free it."""
+    """Free raw memory."""
     if not isinstance(address, int):
         raise TypeError(f"a memory address is an integer, not {type(address).__name__}")
     active().memory.release(address)
@@ -77,20 +77,20 @@ _free_mutex = threading.Lock()
 
 
 def _cuda_lock_mutex() -> None:
-    """Keep memory from being freed, under the name of torch 2.10 and older; the host frees when it likes."""
+    """Prevent frees, under the name of torch 2.10 and older; the host still frees."""
     _free_mutex.acquire()
 
 
 def _cuda_unlock_mutex() -> None:
-    """Let it be freed again."""
+    """Allow frees again."""
     _free_mutex.release()
 
 
 # ------------------------------------------------------------------------- snapshots
 def _cuda_memorySnapshot(request: tuple[int, int] | tuple[int, int, bool] | None = None) -> dict[str, Any]:
-    """Return all memory, or that of the pool in ``(a, b, with traces)``; ``(0, 0)`` and ``None`` are all of it.
+    """Return all memory, or that of the pool in ``(a, b, with traces)``; ``(0, 0)`` and ``None`` mean all.
 
-    Until 2.7 torch asks for nothing, and a pool that is made active is meant.
+    Until 2.7 torch passes nothing, and means the active pool.
     """
     if request is None:
         meant = _MemPoolContext.active_pool()
@@ -115,7 +115,7 @@ _ACTIONS = (
 
 
 def _record(wanted: Recording) -> None:
-    """Have the driver do it."""
+    """Check the options and set them in the driver."""
     global _history
     for action in wanted.skipped:
         if action not in _ACTIONS:
@@ -135,7 +135,7 @@ def _cuda_record_memory_history(
     skipped: Sequence[str] = (),
     *_: Any,
 ) -> None:
-    """Keep a history, in the way of now."""
+    """Start or stop recording a history, with the current arguments."""
     if enabled not in (None, "state", "all"):
         raise RuntimeError("expected state to be 'state', 'all', or None")
     if context not in _CONTEXTS:
@@ -157,7 +157,7 @@ def _cuda_record_memory_history_legacy(
     skipped: Sequence[str] = (),
     *_: Any,
 ) -> None:
-    """Keep a history, in the way of old."""
+    """Start or stop recording a history, with the legacy arguments."""
     context = "alloc" if trace_context else "state" if record_context else None
     _record(Recording("all" if enabled else None, context, cpp, most, clear, skipped, compiled, every_thread))
 
@@ -170,7 +170,7 @@ def _cuda_setMemoryMetadata(text: str) -> None:
 
 
 def _cuda_annotateMemory(address: int, text: str) -> None:
-    """Refuse a text about an allocation that is not there; the host's history has no place for others."""
+    """Refuse a text about a missing allocation; the host's history does not store others."""
     if not isinstance(text, str) or not hasattr(address, "__index__"):
         accepts = "(arg0: typing.SupportsInt | typing.SupportsIndex, arg1: str) -> None"
         raise wrong_arguments("_cuda_annotateMemory", accepts, address, text)
@@ -182,7 +182,7 @@ def _cuda_annotateMemory(address: int, text: str) -> None:
 
 # ------------------------------------------------------------------------------ pools
 class _MemPool:
-    """A pool: an id that allocations can be filed under. It holds its memory, and lets go of it when it is dropped."""
+    """A pool: an id that allocations can belong to. It owns its memory, and releases it when it is dropped."""
 
     def __init__(
         self,
@@ -201,8 +201,8 @@ class _MemPool:
         self._memory.set_pool_options(self._device, self._id, use_on_oom=use_on_oom, no_split=no_split)
 
     def __del__(self) -> None:
-        """Let go: memory that nothing uses goes back at once, the rest when it is free and wanted elsewhere."""
-        memory = getattr(self, "_memory", None)  # none where it could not be made
+        """Release the pool: unused memory is freed at once, the rest when it is free and needed elsewhere."""
+        memory = getattr(self, "_memory", None)  # missing if __init__ failed
         if memory is not None:
             memory.release_pool(self._device, self._id)
             memory.empty_cache(self._id)
@@ -223,7 +223,7 @@ class _MemPool:
 
 
 class _MemPoolContext:
-    """Makes a pool the active one for as long as this object lives; the one before is active again after it."""
+    """Makes a pool active while this object lives; then the previous one is active again."""
 
     _active: list[_MemPool] = []
 

@@ -1,4 +1,4 @@
-"""NCCL's collectives within one process: real, on the driver's device, by tensor operations."""
+"""NCCL's collectives within one process, computed with tensor operations on the driver's device."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ __all__: list[str] = []
 _UNIQUE_ID_BYTES = 128
 
 Tensors = Iterable[torch.Tensor]
-#: Opaque: only NCCL itself makes them.
+#: Opaque: only NCCL itself creates them.
 Communicators = Sequence[object]
 
 
 def _nccl_version() -> int:
-    """Return the version that this release of torch comes with, packed as torch packs it."""
+    """Return the version of this release of torch, in torch's packed format."""
     major, minor, patch = nccl_version(torch.__version__)
     return major << 32 | minor << 16 | patch
 
 
 def _nccl_version_suffix() -> bytes:
-    """Releases have no suffix."""
+    """Return an empty suffix, as releases have."""
     return b""
 
 
 def _nccl_unique_id() -> bytes:
-    """Return bytes by which the ranks of one communicator find each other."""
+    """Return bytes with which the ranks of one communicator find each other."""
     return os.urandom(_UNIQUE_ID_BYTES)
 
 
@@ -51,8 +51,8 @@ def _nccl_init_rank(num_ranks: int, unique_id: bytes, rank: int) -> NoReturn:
 def distinct(tensors: Sequence[torch.Tensor]) -> bool:
     """Return whether the tensors can be on one device each.
 
-    Tensors that do not say which device they are on (the ``cpu`` driver) are dealt out, one to a device, while
-    devices last: a machine with one device can no more reduce over two than CUDA could.
+    Tensors without a device index (the ``cpu`` driver) are assigned one per device, as long as there are devices: a
+    machine with one device cannot reduce over two, as on CUDA.
     """
     indices = [tensor.device.index for tensor in tensors]
     named = [index for index in indices if index is not None]
@@ -82,7 +82,7 @@ def _check_one(tensor: torch.Tensor, dtype: torch.dtype) -> None:
 def _check(
     inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor | None], grows: int = 1, shrinks: int = 1
 ) -> None:
-    """Raise where NCCL does. An output has ``grows / shrinks`` times its input's elements; ``None`` is no output."""
+    """Raise as NCCL does. An output has ``grows / shrinks`` times its input's elements; ``None`` is no output."""
     if not inputs:
         raise RuntimeError("input sequence can't be empty")
     if len(inputs) != len(outputs):
@@ -107,7 +107,7 @@ def _check(
 
 
 def _check_extras(inputs: Sequence[torch.Tensor], streams: Streams | None, comms: Communicators | None) -> None:
-    """Streams order work on a GPU; the host works in the caller's order. Communicators cannot exist here."""
+    """Check streams, which the host ignores, and communicators, which cannot exist here."""
     if streams is not None and len(streams) != len(inputs):
         raise RuntimeError("number of streams is not equal to number of inputs")
     if comms is not None and len(comms) != len(inputs):
@@ -138,7 +138,7 @@ _OPERATIONS: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = (
 
 
 def _reduced(inputs: Sequence[torch.Tensor], op: int) -> torch.Tensor:
-    """Return the inputs combined, on the first one's device, in their own dtype."""
+    """Return the reduction of the inputs, on the first one's device, in their own dtype."""
     if not 0 <= op < len(_OPERATIONS):
         raise RuntimeError(f"NCCL Error 4: invalid argument: there is no reduction {op}")
     first = inputs[0].device
@@ -154,7 +154,7 @@ def _fill(output: torch.Tensor, values: torch.Tensor) -> None:
 def _nccl_all_reduce(
     inputs: Tensors, outputs: Tensors, op: int, streams: Streams | None, comms: Communicators | None
 ) -> None:
-    """Combine the inputs into every output."""
+    """Reduce the inputs into every output."""
     inputs, outputs = _listed(inputs), _listed(outputs)
     _check_extras(inputs, streams, comms)
     _check(inputs, outputs)
@@ -166,7 +166,7 @@ def _nccl_all_reduce(
 def _nccl_reduce(
     inputs: Tensors, output: torch.Tensor, root: int, op: int, streams: Streams | None, comms: Communicators | None
 ) -> None:
-    """Combine the inputs into one output on the root's device."""
+    """Reduce the inputs into one output on the root's device."""
     inputs = _listed(inputs)
     _root(root, inputs)
     _check_extras(inputs, streams, comms)
@@ -199,7 +199,7 @@ def _nccl_all_gather(inputs: Tensors, outputs: Tensors, streams: Streams | None,
 def _nccl_reduce_scatter(
     inputs: Tensors, outputs: Tensors, op: int, streams: Streams | None, comms: Communicators | None
 ) -> None:
-    """Combine the inputs and write one part of the result into each output."""
+    """Reduce the inputs and write one part of the result into each output."""
     inputs, outputs = _listed(inputs), _listed(outputs)
     _check_extras(inputs, streams, comms)
     _check(inputs, outputs, shrinks=len(inputs))

@@ -1,7 +1,7 @@
 """``torch._C._nvtx``: ranges and marks.
 
-Without a tool attached NVTX tracks nothing and says so in its return values. Here the tool is torch's own profiler:
-while it runs, ranges are recorded in its trace and the values are those that NVTX gives under a tool.
+Without an attached tool NVTX tracks nothing, which its return values show. Here the tool is torch's own profiler: while
+it runs, ranges are recorded in its trace and the return values are those of NVTX with a tool.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["_nvtx"]
 
-_NOT_TRACKED = -2  # NVTX_NO_PUSH_POP_TRACKING: no tool listens
+_NOT_TRACKED = -2  # NVTX_NO_PUSH_POP_TRACKING: no tool is attached
 _NO_RANGE = -1
 
 _thread = threading.local()
@@ -34,7 +34,7 @@ def _profiled() -> bool:
 
 
 def _begin(message: str) -> record_function | None:
-    """Return a range in the running profiler's trace, or ``None`` where none runs."""
+    """Open a range in the running profiler's trace; return ``None`` if none runs."""
     if not _profiled():
         return None
     from torch.autograd.profiler import record_function
@@ -49,13 +49,13 @@ def _end(recorded: record_function | None) -> None:
 
 
 def _ranges() -> list[record_function | None]:
-    """Return this thread's pushed ranges; ``None`` for a range without a listener."""
+    """Return this thread's pushed ranges; ``None`` for a range without a profiler."""
     ranges: list[record_function | None] = _thread.__dict__.setdefault("ranges", [])
     return ranges
 
 
 def rangePushA(message: str) -> int:
-    """Open a range inside the thread's open ones; its depth, counted from zero."""
+    """Open a range inside the thread's open ones; return its depth, counted from zero."""
     pybind.check(isinstance(message, str), "rangePushA", "(arg0: str) -> int", message)
     ranges = _ranges()
     ranges.append(_begin(message))
@@ -63,7 +63,7 @@ def rangePushA(message: str) -> int:
 
 
 def rangePop() -> int:
-    """Close the thread's innermost range; the depth it had."""
+    """Close the thread's innermost range; return its depth."""
     ranges = _ranges()
     if not ranges:
         return _NO_RANGE if _profiled() else _NOT_TRACKED
@@ -75,7 +75,7 @@ def rangePop() -> int:
 
 
 def rangeStartA(message: str) -> int:
-    """Open a range that any thread may close; its id, 0 where no one listens."""
+    """Open a range that any thread may close; return its id, 0 without a profiler."""
     pybind.check(isinstance(message, str), "rangeStartA", "(arg0: str) -> int", message)
     recorded = _begin(message)
     if recorded is None:
@@ -95,7 +95,7 @@ def rangeEnd(range_id: int) -> None:
 
 
 def markA(message: str) -> None:
-    """Note a moment: a range that closes at once."""
+    """Record a mark: a range that closes at once."""
     pybind.check(isinstance(message, str), "markA", "(arg0: str) -> None", message)
     _end(_begin(message))
 
@@ -108,12 +108,12 @@ class _DeviceRange:
 
 
 def deviceRangeStart(message: str, stream: int) -> object:
-    """Open a range after the work in a stream; the host has done that work by the time of this call."""
+    """Open a range after the work in a stream; the host has already done that work."""
     return _DeviceRange(rangeStartA(message))
 
 
 def deviceRangeEnd(handle: object, stream: int) -> None:
-    """Close it."""
+    """Close the range."""
     accepts = "(arg0: types.CapsuleType, arg1: typing.SupportsInt) -> None"
     if not isinstance(handle, _DeviceRange):
         raise pybind.wrong_arguments("deviceRangeEnd", accepts, handle, stream)

@@ -1,7 +1,7 @@
-"""torch's C++ bindings as seen from Python: enums, argument errors, submodules.
+"""Python equivalents of torch's C++ bindings: enums, argument errors, submodules.
 
-Programs meet these looks (``repr`` of an enum member, ``__members__``, the type of an error), so the Python
-stand-ins share them. Not a module of ``torch._C`` names itself.
+Programs see their appearance (``repr`` of an enum member, ``__members__``, the type of an error), so the Python
+replacements share it. This module defines no ``torch._C`` names itself.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ class PybindObject:
     """The base of classes that C++ defines on CUDA builds."""
 
     def _pybind11_conduit_v1_(self, *args: Any) -> None:
-        """Hand the C++ object behind this one to another extension; there is none."""
+        """Return None: there is no C++ object to pass to another extension."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(f"cannot pickle {type(self).__name__!r} object")
 
 
-PybindObject.__name__ = PybindObject.__qualname__ = "pybind11_object"  # as programs see it in a class's bases
+PybindObject.__name__ = PybindObject.__qualname__ = "pybind11_object"  # programs see it among a class's bases
 
 
 class PybindEnum:
-    """A C++ enum: members by name, any number as a value, equal to its number."""
+    """A C++ enum: members by name, any integer as a value, equal to its value."""
 
     __members__: dict[str, PybindEnum] = {}
     _pybind11_conduit_v1_ = PybindObject._pybind11_conduit_v1_
@@ -103,7 +103,7 @@ def check(condition: bool, function: str, accepts: str, *arguments: object) -> N
 
 
 def public(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-    """``{name: function}`` for the members of a submodule."""
+    """Return ``{name: function}`` for the members of a submodule."""
     return {function.__name__: function for function in functions}
 
 

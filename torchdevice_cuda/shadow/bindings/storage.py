@@ -1,4 +1,4 @@
-"""Storages: what graph memory pools do to them, and reading them from and writing them to files (GPUDirect Storage)."""
+"""Storages: operations of graph memory pools, and reading from and writing to files (GPUDirect Storage)."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _has_gds = True  # the host's own file transfers
 
 # --------------------------------------------------------------- graph memory pools
 def _set_storage_access_error_msg(t: torch.Tensor, s: str) -> None:
-    """Take a tensor's memory from it, which a graph's next replay overwrites; whoever looks at it is told."""
+    """Remove a tensor's memory, which a graph's next replay overwrites; an access raises this message."""
     graph_memory("_set_storage_access_error_msg").forbid_tensor(t, s)
 
 
 def _set_storage_data_ptr_access_error_msg(storage_ptr: int, s: str) -> None:
-    """Have whoever looks at a storage's memory be told why that cannot be."""
+    """Make access to a storage's memory raise this message."""
     graph_memory("_set_storage_data_ptr_access_error_msg").forbid_storage(storage_ptr, s)
 
 
 def _clear_storage_data_ptr_access_error_msg(storage_ptr: int) -> None:
-    """Let it be looked at again."""
-    if active().pools_graphs:  # else nothing is ever marked
+    """Allow access to a storage's memory again."""
+    if active().pools_graphs:  # otherwise nothing is ever forbidden
         graph_memory("_clear_storage_data_ptr_access_error_msg").allow_storage(storage_ptr)
 
 
@@ -51,14 +51,14 @@ def _free_And_Remove_DeleterFn(storage_ptr: int) -> None:
 
 
 def _has_Standard_Deleter(storage_ptr: int) -> bool:
-    """Return whether CUDA's caching allocator owns a storage's memory; where the host's does, it never is."""
+    """Return whether CUDA's caching allocator owns a storage's memory; false if the host's allocator does."""
     return active().pools_graphs and graph_memory("_has_Standard_Deleter").owns_device_memory(storage_ptr)
 
 
 def _construct_CUDA_Tensor_From_Storage_And_Metadata(
     metadata: dict[str, Any], storage: torch.UntypedStorage | torch.TypedStorage
 ) -> torch.Tensor:
-    """Return a tensor over a storage, laid out as ``metadata`` says."""
+    """Return a tensor over a storage with the layout of ``metadata``."""
     made = torch.empty(0, dtype=metadata["dtype"], device=storage.device)
     return made.set_(storage, metadata["storage_offset"], metadata["size"], metadata["stride"])
 
@@ -78,7 +78,7 @@ _next_handle = 1
 
 
 def _untyped(storage: object) -> torch.UntypedStorage:
-    """Return the bytes of a storage on the driver's device, or CUDA's error."""
+    """Return the untyped storage of a storage on the driver's device, or raise CUDA's error."""
     untyped = getattr(storage, "_untyped_storage", storage)
     if not isinstance(untyped, torch.UntypedStorage):
         raise TypeError(f"expected a storage, but got {type(storage).__name__}")
@@ -97,7 +97,7 @@ def _gds_register_buffer(storage: object) -> None:
 
 
 def _gds_deregister_buffer(storage: object) -> None:
-    """Undo that."""
+    """Undo ``_gds_register_buffer``."""
     address = _untyped(storage).data_ptr()
     with _lock:
         if address not in _buffers:
@@ -106,7 +106,7 @@ def _gds_deregister_buffer(storage: object) -> None:
 
 
 def _gds_register_handle(fd: int) -> int:
-    """Take an open file for transfers; its handle."""
+    """Register an open file for transfers; return its handle."""
     global _next_handle
     try:
         os.fstat(fd)
@@ -121,7 +121,7 @@ def _gds_register_handle(fd: int) -> int:
 
 
 def _gds_deregister_handle(handle: int) -> None:
-    """Let the file go; it stays open."""
+    """Unregister a file; it stays open."""
     with _lock:
         _files.pop(handle, None)
 
@@ -134,7 +134,7 @@ def _descriptor(handle: int, function: str) -> int:
 
 
 def _view(storage: torch.UntypedStorage) -> memoryview:
-    """The bytes of a host storage."""
+    """Return the bytes of a host storage."""
     if not storage.nbytes():
         return memoryview(b"")
     return memoryview((ctypes.c_char * storage.nbytes()).from_address(storage.data_ptr())).cast("B")
@@ -143,12 +143,12 @@ def _view(storage: torch.UntypedStorage) -> memoryview:
 def _transfer(
     handle: int, storage: object, offset: int, move: Callable[[int, list[memoryview], int], int], function: str
 ) -> tuple[torch.UntypedStorage, torch.UntypedStorage]:
-    """Move all bytes between a storage and the file, as far as that goes; return the storage and the host's."""
+    """Transfer all bytes between a storage and the file, as far as possible; return the storage and the host's."""
     fd = _descriptor(handle, function)
     target = _untyped(storage)
     host = target
     if target.device.type != "cpu":
-        # UntypedStorage(bytes) is host memory whatever the program's default device is.
+        # UntypedStorage(bytes) is in host memory whatever the program's default device is.
         host = torch.UntypedStorage(target.nbytes())
         host.copy_(target)
     left, position = _view(host), offset
@@ -161,7 +161,7 @@ def _transfer(
 
 
 def _gds_load_storage(handle: int, storage: object, offset: int) -> None:
-    """Fill a storage from the file; where the file ends early the rest stays as it was, as with cuFileRead."""
+    """Fill a storage from the file; if the file ends early the rest stays unchanged, as with cuFileRead."""
     target, host = _transfer(handle, storage, offset, os.preadv, "cuFileRead")
     if host is not target:
         target.copy_(host)

@@ -26,7 +26,7 @@ class _CudaStreamBase(StreamMethods, torch._C.Stream):
     """A stream of the driver."""
 
     def __new__(cls, priority: int = 0, **given: Any) -> Self:
-        """Create one from the current device's pool; or by its id; or by the handle of one made elsewhere."""
+        """Create a stream from the current device's pool, by its id, or by the handle of an external one."""
         for name in given:
             if name not in _NEW_ARGUMENTS:
                 raise TypeError(f"{name!r} is an invalid keyword argument for this function")
@@ -64,7 +64,7 @@ class _CudaStreamBase(StreamMethods, torch._C.Stream):
 
     @property
     def priority(self) -> int:
-        """0 for normal, negative for higher priorities."""
+        """Return 0 for normal, negative values for higher priorities."""
         return self._state().priority
 
     @staticmethod
@@ -76,7 +76,7 @@ class _CudaStreamBase(StreamMethods, torch._C.Stream):
         raise TypeError(f"cannot pickle {type(self).__name__!r} object")
 
 
-# The stubs take what can only be read of an event for attributes that can be set.
+# The stubs declare read-only attributes of an event as writable.
 class _CudaEventBase(EventMethods, torch._C.Event):  # type: ignore[override]
     """An event of the driver."""
 
@@ -113,7 +113,7 @@ class _CudaEventBase(EventMethods, torch._C.Event):  # type: ignore[override]
         return self
 
     def ipc_handle(self) -> bytes:
-        """Return bytes that name this event to another process; only for events made with ``interprocess=True``."""
+        """Return bytes that name this event to another process; only for events created with ``interprocess=True``."""
         if not self._interprocess:
             raise cuda_error(400)
         if self._event.timing:
@@ -141,7 +141,7 @@ for _class in (_CudaStreamBase, _CudaEventBase):
 
 
 def _valid(device: int, what: str) -> int:
-    """Return a device index for the functions below, with the errors of theirs."""
+    """Check a device index for the functions below, with their errors."""
     if type(device) is not int:
         raise RuntimeError(f"invalid argument to {what}")
     count = active().device_count()
@@ -157,7 +157,7 @@ def _packed(stream_id: int, device: int) -> tuple[int, int, int]:
 
 
 def _cuda_getCurrentStream(device: int) -> tuple[int, int, int]:
-    """``(stream id, device index, device type)`` of the calling thread's current stream."""
+    """Return ``(stream id, device index, device type)`` of the calling thread's current stream."""
     device = _valid(device, "getCurrentStream")
     return _packed(active().streams.current(device), device)
 
@@ -168,7 +168,7 @@ def _cuda_getDefaultStream(device: int) -> tuple[int, int, int]:
 
 
 def _cuda_getStreamFromExternal(handle: int, device: int) -> tuple[int, int, int]:
-    """Return the ids of a stream made elsewhere."""
+    """Return the ids of an external stream."""
     device = _valid(device, "getStreamFromExternal")
     return _packed(active().streams.external(device, handle) if handle else 0, device)
 
@@ -194,7 +194,7 @@ def _cuda_isCurrentStreamCapturing() -> bool:
     return driver.streams.is_capturing(driver.streams.current(device), device)
 
 
-# Their addresses are handles of the host's BLAS and LAPACK: a program may compare and pass them on, not look inside.
+# Their addresses are the handles of the host's BLAS and LAPACK: a program may compare and pass them, not dereference.
 _blas, _solver = object(), object()
 define(
     globals(),

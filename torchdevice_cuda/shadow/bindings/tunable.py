@@ -1,7 +1,7 @@
 """TunableOp: its settings and its files.
 
 The host has one way to compute a product, so nothing is measured and there are no results. The ``PYTORCH_TUNABLEOP_*``
-variables are torch's own interface, read here as torch's C++ reads them, and win over calls.
+variables are torch's own interface, parsed here as by torch's C++, and override calls.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _check(value: object, kind: type, function: str) -> Any:
 
 
 def _define_switch(stem: str, variable: str, value: bool) -> None:
-    """Define the functions that set and read a switch; its variable can only turn the default over."""
+    """Define the functions that set and read a switch; its variable can only invert the default."""
     other = not value
 
     def enable(wanted: bool) -> None:
@@ -92,17 +92,17 @@ def _cuda_tunableop_set_numerical_check_tolerances(enable: bool, atol: float = 1
 
 
 def _cuda_tunableop_push_dynamic_dims_mask(mask: int) -> object:
-    """Accept dimensions that vary: the one solution serves all sizes."""
+    """Accept dimensions that vary: the only solution serves all sizes."""
     return _check(mask, int, "cuda_tunableop_push_dynamic_dims_mask")
 
 
 def _cuda_tunableop_pop_dynamic_dims_mask(mask: object) -> None:
-    """Accept the end of them."""
+    """Accept the end of varying dimensions."""
 
 
 # ---------------------------------------------------------------------------- files
 def _with_ordinal(filename: str) -> str:
-    """Put the current device's number into a filename: at ``%d``, else before its last dot, else at its end."""
+    """Insert the current device's number into a filename: at ``%d``, else before its last dot, else at its end."""
     device = active().current_device()
     if "%d" in filename:
         return filename.replace("%d", str(device), 1)
@@ -111,7 +111,7 @@ def _with_ordinal(filename: str) -> str:
 
 
 def _cuda_tunableop_set_filename(filename: str, insert_device_ordinal: bool = False) -> None:
-    """Name the results file."""
+    """Set the name of the results file."""
     global _filename
     _filename = _check(filename, str, "cuda_tunableop_set_filename")
     if filename and insert_device_ordinal:
@@ -119,12 +119,12 @@ def _cuda_tunableop_set_filename(filename: str, insert_device_ordinal: bool = Fa
 
 
 def _cuda_tunableop_get_filename() -> str:
-    """Return the name of the results file; empty before one was named or used."""
+    """Return the name of the results file; empty before one was set or used."""
     return _results_file() if _filename or _default_filename_used else ""
 
 
 def _results_file() -> str:
-    """Return the name of the results file; each device has a default file of its own."""
+    """Return the name of the results file; each device has its own default file."""
     global _default_filename_used
     if _filename:
         return _filename
@@ -133,7 +133,7 @@ def _results_file() -> str:
 
 
 def _cuda_tunableop_get_validators() -> tuple[tuple[str, str], ...]:
-    """Return what must not have changed for old results to hold: the version of torch."""
+    """Return the values that must be equal for old results to be valid: the version of torch."""
     return (("PT_VERSION", str(torch.__version__).partition("+")[0]),)
 
 
@@ -143,7 +143,7 @@ def _cuda_tunableop_get_results() -> tuple[tuple[str, str, str, float], ...]:
 
 
 def _cuda_tunableop_read_file(filename: str) -> bool:
-    """Return whether the results of a file hold here: it exists, and its validators fit."""
+    """Return whether a file's results are valid here: it exists, and its validators match."""
     try:
         text = Path(_check(filename, str, "cuda_tunableop_read_file") or _results_file()).read_text()
     except OSError:
@@ -154,11 +154,11 @@ def _cuda_tunableop_read_file(filename: str) -> bool:
 
 
 def _cuda_tunableop_clear_all() -> None:
-    """Forget the results."""
+    """Drop the results: there are none."""
 
 
 def _cuda_tunableop_write_file_on_exit(enable: bool) -> None:
-    """Accept whether results are written as they come."""
+    """Accept whether results are written as they arrive."""
     _check(enable, bool, "cuda_tunableop_write_file_on_exit")
 
 

@@ -1,6 +1,6 @@
 """CUDA as the program sees it: stock's functions over the driver's ``torch._C``.
 
-Defined here are functions that ask NVIDIA's libraries, and those that a driver answers otherwise.
+Defined here are functions that query NVIDIA's libraries, and those that a driver implements differently.
 """
 
 import os
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 has_magma: bool = True
 
-# Stock's checks of the device against the code that torch was built for: a driver's devices run everything.
+# Stock's checks of the device against the code that torch was built for: a driver's devices run all code.
 _queued_calls.clear()
 
 
 # ---------------------------------------------------------------------- availability
 def is_available() -> bool:
-    """Return whether there is a device. Unless NVML is to be asked, a process that is forked later cannot use it."""
+    """Return whether there is a device. Except with NVML, a process that is forked later cannot use it."""
     if is_of(sys._getframe(1).f_globals.get("__name__"), active().settings.hide_from):
-        return False  # what this library chooses for CUDA cannot run here
+        return False  # this library's choices for CUDA cannot run here
     if _nvml_based_avail() and torch.cuda._device_count_nvml() >= 0:
         return device_count() > 0
     return torch._C._cuda_getDeviceCount() > 0
@@ -53,14 +53,14 @@ def set_device(device: "Device") -> None:
     """Make a device the calling thread's current one; negative indices change nothing."""
     index = _get_device_index(device)
     if index >= 0:
-        _lazy_init()  # which CUDA's C++ does
+        _lazy_init()  # CUDA's C++ does this
         torch._C._cuda_setDevice(index)
 
 
 def synchronize(device: "Device" = None) -> None:
     """Wait for all work of a device."""
     _lazy_init()
-    # A tensor on what stands for CUDA may say so, to torch's own code at least.
+    # A tensor on the device that replaces CUDA may report that device, at least to torch's own code.
     if isinstance(device, torch.device) and device.type == active().device_type:
         device = device.index
     with torch.cuda.device(device):
@@ -69,7 +69,7 @@ def synchronize(device: "Device" = None) -> None:
 
 # --------------------------------------------------------------------------- monitors
 def _monitored(device: "Device") -> int:
-    """Return the index of a device whose sensors are asked for."""
+    """Return the index of a device whose sensors are queried."""
     _lazy_init()
     return active().check(_get_device_index(device, optional=True))
 
@@ -80,12 +80,12 @@ def _get_nvml_device_index(device: "Device") -> int:
 
 
 def _raw_device_count_nvml() -> int:
-    """Count the devices, whatever ``CUDA_VISIBLE_DEVICES`` says."""
+    """Return the number of devices, whatever ``CUDA_VISIBLE_DEVICES`` is."""
     return active().physical_count()
 
 
 def _raw_device_uuid_nvml() -> list[str] | None:
-    """Return NVML's names of them."""
+    """Return the devices' UUIDs, as NVML reports them."""
     return active().physical_uuids()
 
 
@@ -95,7 +95,7 @@ if "device_memory_used" in globals():  # not in every release
         """Return the bytes of a device in use by all processes of the user."""
         index = _monitored(device)
         users = active().users(index)
-        users[os.getpid()] = active().memory.in_use(index)  # as this process knows it, told or not
+        users[os.getpid()] = active().memory.in_use(index)  # this process's own figure, published or not
         return sum(users.values())
 
 
@@ -126,12 +126,12 @@ def clock_rate(device: "Device" = None) -> int:
 
 # ----------------------------------------------------------------------- random offsets
 def _set_rng_state_offset(offset: int, device: int | str | torch.device = "cuda") -> None:
-    """Move a device's generator to an offset."""
+    """Set the offset of a device's generator."""
     chosen = torch.cuda._get_device(device)
     _lazy_call(lambda: active().set_state_offset(_get_generator(chosen), offset))
 
 
 def _get_rng_state_offset(device: int | str | torch.device = "cuda") -> int:
-    """Return how far a device's generator has advanced."""
+    """Return the offset of a device's generator."""
     _lazy_init()
     return active().state_offset(_get_generator(torch.cuda._get_device(device)))

@@ -1,4 +1,4 @@
-"""Names of kernels in a captured graph: stock's, without the way to NVIDIA's driver."""
+"""Names of kernels in a captured graph: stock's module, without calls of NVIDIA's driver."""
 
 from torchdevice_cuda.shadow import stock
 

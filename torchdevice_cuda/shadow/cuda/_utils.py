@@ -1,6 +1,6 @@
-"""Indices of devices, which are stock's, and the ways to NVIDIA's compiler and driver, which lead to ours.
+"""Stock's device indices, and torchdevice_cuda's replacements of NVIDIA's compiler and driver.
 
-On a CUDA build the packages that lead there are installed, whether there is a GPU or not.
+A CUDA build installs the packages of the compiler and the driver, whether or not there is a GPU.
 """
 
 import functools
@@ -27,7 +27,7 @@ def _get_nvrtc_library() -> compiled.Rtc:
 
 
 def _get_cuda_library() -> compiled.Runtime:
-    """Return the functions of the driver that load and launch it."""
+    """Return the functions of the driver that load and launch a kernel."""
     return _runtime
 
 
@@ -35,17 +35,17 @@ if "_CudaKernel" in globals():
     _StockKernel = globals()["_CudaKernel"]
 
     class _Device(torch.Tensor):
-        """A tensor in host memory that a kernel is given as the device's: it is."""
+        """A tensor in host memory that a kernel gets as a device tensor."""
 
         is_cuda = True
         __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     class _CudaKernel(_StockKernel):  # type: ignore[misc, valid-type]
-        """A compiled kernel. Where "cuda" tensors are the host's, those are what it takes; else copies on the host."""
+        """A compiled kernel. It takes "cuda" tensors in host memory directly; otherwise copies on the host."""
 
         def __call__(self, grid: Any = (1, 1, 1), block: Any = (1, 1, 1), args: Any = None, **kwargs: Any) -> None:
-            """Launches it, or has a graph that is captured do so."""
-            from torchdevice_cuda.drivers.recording.mode import recording_here  # which needs all of torch
+            """Launch it, or record the launch in a graph that is being captured."""
+            from torchdevice_cuda.drivers.recording.mode import recording_here  # needs all of torch
 
             recording = recording_here() if torch._C._len_torch_dispatch_stack() else None
             if recording is None:
@@ -79,5 +79,5 @@ if "_CudaKernel" in globals():
         return tensor.as_subclass(_Device)
 
     def _copied(held: copies.Copies, tensor: torch.Tensor) -> torch.Tensor:
-        """Tensors of the host are refused by stock, or pinned."""
+        """Return a host copy of a device tensor; stock refuses host tensors, or they are pinned."""
         return tensor if tensor.is_cpu else held.of(tensor).as_subclass(_Device)

@@ -1,7 +1,7 @@
 """Copies and sums over the devices of one process.
 
 Broadcast, scatter and gather are :mod:`torch.nn.parallel.comm`'s own, over the driver's ``torch._C`` functions. The
-sums are defined here: stock's ask a tensor for its device index, which a tensor of the ``cpu`` driver does not have.
+sums are defined here: stock's read a tensor's device index, which a tensor of the ``cpu`` driver does not have.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ def _by_x(size: Iterable[int]) -> str:
 def reduce_add(inputs: Sequence[torch.Tensor], destination: torch.types.Device = None) -> torch.Tensor:
     """Sum tensors of equal shape, one per device, onto one of their devices (by default the current one).
 
-    A single input is returned as it is.
+    A single input is returned unchanged.
     """
     index = _get_device_index(destination, optional=True)
     expected = inputs[0].size()
@@ -71,6 +71,6 @@ def reduce_add_coalesced(
             order.append(dense[0][-1])
     for chunks in zip(*(_take_tensors(column, buffer_size) for column in dense), strict=True):
         total = reduce_add([_flatten_dense_tensors(chunk) for chunk in chunks], destination)
-        # .data gives each sum a version counter of its own, though they share the flat tensor's memory.
+        # .data gives each sum its own version counter, though they share the flat tensor's memory.
         sums.extend(tensor.data for tensor in _unflatten_dense_tensors(total, chunks[0]))
     return tuple(_reorder_tensors_as(sums, order))

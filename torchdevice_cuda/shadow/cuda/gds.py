@@ -1,4 +1,4 @@
-"""Files read into and written from the memory of the device (GPUDirect Storage).
+"""Files read into and written from device memory (GPUDirect Storage).
 
 On the host that memory is ordinary memory, and the transfers are ordinary file input and output.
 """
@@ -14,7 +14,7 @@ stock.execute(globals())
 if TYPE_CHECKING:
     from torch.cuda.gds import GdsFile
 
-_file: "type[GdsFile]" = globals().get("GdsFile") or globals()["_GdsFile"]  # torch 2.6 keeps it to itself
+_file: "type[GdsFile]" = globals().get("GdsFile") or globals()["_GdsFile"]  # private in torch 2.6
 
 
 def _init(self: "GdsFile", filename: str, flags: int) -> None:
@@ -36,7 +36,7 @@ _stock_del = _file.__del__
 
 
 def _del(self: "GdsFile") -> None:
-    if hasattr(self, "fd"):  # else opening it failed
+    if hasattr(self, "fd"):  # otherwise opening it failed
         _stock_del(self)
 
 

@@ -1,7 +1,6 @@
 """CUDA graphs: work captured once and replayed many times.
 
-What is recorded, and how, is the driver's affair. A capture that cannot start leaves the current stream and device as
-they were.
+The driver records. A capture that cannot start leaves the current stream and device unchanged.
 """
 
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ _stock_enter = graph.__enter__
 
 
 def _enter(self: "graph") -> None:
-    """Start the capture of the block; where that fails, go back to the caller's stream.
+    """Start the capture of the block; if that fails, restore the caller's stream.
 
     Python calls no ``__exit__`` after a failed ``__enter__``, and stock's leaves the capture's stream current.
     """

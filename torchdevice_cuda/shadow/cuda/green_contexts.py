@@ -1,4 +1,4 @@
-"""Green contexts, where torch makes them without its own bindings: these are refused in words."""
+"""Green contexts, if torch creates them without its own bindings: these raise an error."""
 
 from typing import NoReturn
 
@@ -14,5 +14,5 @@ def _ensure_supported() -> NoReturn:
 
 
 def _is_locality_software_supported() -> bool:
-    """Return whether NVIDIA's driver reports memory domains of a device: without a driver, it has one domain."""
+    """Return false: NVIDIA's driver reports memory domains of a device; without a driver, it has one domain."""
     return False

@@ -1,4 +1,4 @@
-"""Memory of the devices: stock's functions over the driver's figures, but for those that ask NVIDIA's libraries."""
+"""Memory of the devices: stock's functions over the driver's figures, except those that query NVIDIA's libraries."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def list_gpu_processes(device: "Device" = None) -> str:
-    """Return the processes of the user that use a device, with their memory."""
+    """Return the user's processes that use a device, with their memory."""
     device = _get_device_index(device, optional=True)
     users = active().users(device)
     if is_initialized():
@@ -30,7 +30,7 @@ if "_use_uvm" in globals():
 
     @contextlib.contextmanager
     def _use_uvm(device: "Device" = None) -> "Iterator[MemPool]":
-        """Take allocations from managed memory while the block runs: on the host, all memory is that already."""
+        """Allocate managed memory while the block runs: on the host, all memory is managed already."""
         pool = MemPool()
         with use_mem_pool(pool, device=device):
             yield pool

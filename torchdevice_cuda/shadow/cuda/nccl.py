@@ -1,6 +1,6 @@
-"""NCCL's collectives over the devices of one process: stock's functions, carried out on the driver's device.
+"""NCCL's collectives over the devices of one process: stock's functions, computed on the driver's device.
 
-Collectives between processes are :mod:`torch.distributed`'s.
+Collectives between processes are in :mod:`torch.distributed`.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ stock.execute(globals())
 
 
 def is_available(tensors: Iterable[torch.Tensor]) -> bool:
-    """Return whether the collectives can take these tensors: dense, contiguous, on the device, one to each."""
+    """Return whether the collectives accept these tensors: dense, contiguous, on the device, one on each."""
     tensors = list(tensors)
     usable = all(not tensor.is_sparse and tensor.is_contiguous() and on_device(tensor) for tensor in tensors)
     return usable and distinct(tensors)

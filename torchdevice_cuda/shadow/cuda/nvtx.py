@@ -1,4 +1,4 @@
-"""Names for stretches of a program, NVTX's ranges and marks: stock's functions, over a ``torch._C._nvtx`` of ours."""
+"""NVTX ranges and marks: stock's functions, over torchdevice_cuda's ``torch._C._nvtx``."""
 
 from torchdevice_cuda.shadow import stock
 

@@ -1,4 +1,4 @@
-"""Random numbers on the device: stock's functions, but for those that the host's generators would answer otherwise."""
+"""Random numbers on the device: stock's functions, except those that the host's generators implement differently."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _index_of(device: int | str | torch.device) -> int:
-    """Return the index of the generator that a device argument means."""
+    """Return the index of the generator for a device argument."""
     if isinstance(device, str):
         device = torch.device(device)
     elif isinstance(device, int):
@@ -31,10 +31,10 @@ def get_rng_state(device: int | str | torch.device = "cuda") -> Tensor:
 
 
 def set_rng_state(new_state: Tensor, device: int | str | torch.device = "cuda") -> None:
-    """Put a device's generator into a state that :func:`get_rng_state` gave, here or on a CUDA device."""
+    """Restore the state of a device's generator from :func:`get_rng_state`, here or on a CUDA device."""
     if not is_initialized():
         with torch._C._DisableFuncTorch():
-            # Applied when the device is initialized: keep what it is now, not what the caller makes of it later.
+            # Applied when the device is initialized: copy it, since the caller may change it before.
             new_state = new_state.clone(memory_format=torch.contiguous_format)
     if isinstance(device, str):
         device = torch.device(device)
@@ -72,7 +72,7 @@ def manual_seed_all(seed: int) -> None:
 
 
 def seed() -> None:
-    """Seed the current device's generator with a number that nobody chose. Safe to call without a device."""
+    """Seed the current device's generator with a random seed. Safe to call without a device."""
 
     def apply() -> None:
         active().seed(torch.cuda.default_generators[current_device()], None)
@@ -81,7 +81,7 @@ def seed() -> None:
 
 
 def _checked(seed: int) -> int:
-    """Return a seed that fits CUDA's 64 bits, negative ones counted from the top."""
+    """Return a seed that fits CUDA's 64 bits; negative ones wrap around."""
     if not -(1 << 63) <= seed < 1 << 64:
         raise ValueError("Overflow when unpacking long long")
     return seed

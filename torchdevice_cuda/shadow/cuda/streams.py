@@ -1,4 +1,4 @@
-"""``torch.cuda.Stream``, ``ExternalStream`` and ``Event``: stock's, over base classes of the driver's."""
+"""``torch.cuda.Stream``, ``ExternalStream`` and ``Event``: stock's classes, over the driver's base classes."""
 
 from torchdevice_cuda.shadow import stock
 
