@@ -1,1 +1,1 @@
-"""``python -m torchdevice_cuda``: the command line, and the program run as python itself would run it."""
+"""``python -m torchdevice_cuda``: the command line, and running a program as python itself would."""

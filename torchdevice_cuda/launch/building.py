@@ -1,4 +1,4 @@
-"""Build the native part that a driver needs: when it is asked for, or before a program that would need it starts."""
+"""Build the native part that a driver needs: on request, or before a program that needs it starts."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from ..drivers.host.facts import has_nvidia_driver
 
 
 def choose_kind(chosen: settings.Settings) -> str:
-    """Return what the driver needs: the virtual GPU, the double of an Apple GPU, or what a real one can use."""
+    """Return the kind that the driver needs: the virtual GPU, an emulated Apple GPU, or functions for a real one."""
     if chosen.emulate_mps and chosen.driver in ("mps", "auto"):
         return "mps"
     return "calls" if chosen.driver == "mps" else "cuda"
 
 
 def build_parts(chosen: settings.Settings, wheels: str, wanted: Sequence[str] = ()) -> str:
-    """Build what the driver needs and return where it is; with a folder for `wheels`, the path of a wheel.
+    """Build what the driver needs and return its paths; with a folder for `wheels`, the path of a wheel.
 
-    All parts are built, or those that are `wanted`. A wheel has every part of every device, unless a driver was named.
+    All parts are built, or those that are `wanted`. A wheel contains every part of every device, unless a driver was
+    named.
     """
     from ..native import build, prebuilt, wheel
 
@@ -35,7 +36,7 @@ def build_parts(chosen: settings.Settings, wheels: str, wanted: Sequence[str] = 
 
 
 def cache_key(chosen: settings.Settings) -> str:
-    """Return what names the cached part: it changes with all that the part depends on. Nothing is built."""
+    """Return a name for the cached part: it changes with everything that the part depends on. Nothing is built."""
     from ..native import places
 
     return places.find_cache_key(choose_kind(chosen))
@@ -45,7 +46,7 @@ def build_ahead(chosen: settings.Settings) -> None:
     """Build what the import of torch would build, as far as that is known without torch.
 
     A driver that was named fails with a BuildError. ``auto`` takes another driver instead, and reports why when torch
-    is imported; where it may choose a real GPU nothing is built.
+    is imported; if it may choose a real GPU, nothing is built.
     """
     from ..native import build
 

@@ -1,6 +1,6 @@
 """The command line: ``python -m torchdevice_cuda [options] program args…``.
 
-Options end where the program begins; from there on every word belongs to the program.
+Options end where the program begins; all following words belong to the program.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ACTIONS = {action.flag: action for action in options.ACTIONS}
 
 
 class UsageError(Exception):
-    """The command line cannot be understood."""
+    """The command line is invalid."""
 
 
 @dataclasses.dataclass
@@ -31,7 +31,7 @@ class Request:
     """A parsed command line."""
 
     overrides: dict[str, str] = dataclasses.field(default_factory=dict)
-    #: or: script, module, command, stdin, nvidia-smi, gpus, or one of the table's, without its dashes
+    #: or: script, module, command, stdin, nvidia-smi, gpus, or an action of the table, without its dashes
     action: str = "interactive"
     target: str = ""  # the script, module or code
     value: str = ""  # of an action, or of its option
@@ -39,7 +39,7 @@ class Request:
 
 
 def parse(words: Sequence[str]) -> Request:
-    """Read the words after ``python -m torchdevice_cuda``."""
+    """Parse the words after ``python -m torchdevice_cuda``."""
     request = Request()
     rest = list(words)
     while rest:
@@ -47,7 +47,7 @@ def parse(words: Sequence[str]) -> Request:
         if request.action in ("doctor", "scan") and (
             word in ("-", "--") or word[:2] in ("-m", "-c") or word[:1] != "-"
         ):
-            request.args.append(word)  # names of checks, or paths, and whatever they do not know
+            request.args.append(word)  # names of checks, or paths, which the action itself checks
             continue
         if word == "-":
             return _program(request, "stdin", word, rest)
@@ -57,7 +57,7 @@ def parse(words: Sequence[str]) -> Request:
             return _program(request, "script", word, rest)
         if word == "--":
             return _program(request, "script", rest.pop(0), rest) if rest else request
-        if word[:2] in ("-m", "-c"):  # python takes the argument attached, too: -mmodule
+        if word[:2] in ("-m", "-c"):  # python also accepts the argument attached: -mmodule
             kind, what = ("module", "a module's name") if word[:2] == "-m" else ("command", "the code")
             if not word[2:] and not rest:
                 raise UsageError(f"{word} needs {what} after it")
@@ -83,7 +83,7 @@ def parse(words: Sequence[str]) -> Request:
 
 
 def _program(request: Request, action: str, target: str, args: list[str]) -> Request:
-    if request.action == "interactive":  # --info and its kin do not run programs
+    if request.action == "interactive":  # --info and similar actions run no program
         request.action = action
     request.target, request.args = target, args
     return request
@@ -124,7 +124,7 @@ def version_text() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what the command line says; the exit status, where the program itself does not end the process."""
+    """Run the command line; return the exit status, unless the program itself ends the process."""
     try:
         request = parse(sys.argv[1:] if argv is None else argv)
     except UsageError as error:
@@ -173,11 +173,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _show(text: str) -> int:
-    """Print what was asked for; a reader such as ``head`` may have seen enough before its end."""
+    """Print the text; a reader such as ``head`` may close the pipe early."""
     try:
         print(text, end="", flush=True)
     except BrokenPipeError:
-        # The interpreter flushes once more when it ends, and would complain then.
+        # The interpreter flushes once more when it ends, and would raise then.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
@@ -217,7 +217,7 @@ def _complete(shell: str) -> int:
 
 
 def _build(request: Request, chosen: settings.Settings) -> int:
-    """Build, or say what names that which would be built."""
+    """Build, or print the cache key of what would be built."""
     from ..native.build import BuildError
     from . import building
 
@@ -252,7 +252,7 @@ def _run(request: Request) -> int:
 
 
 def _is_interactive() -> bool:
-    """Python reads a session from a terminal, and a program from anything else."""
+    """Return whether stdin is a terminal: python reads a program from anything else."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 

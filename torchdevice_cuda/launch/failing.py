@@ -1,4 +1,4 @@
-"""The end of a program that cannot have CUDA: as under the shim, one line and exit status 2."""
+"""The end of a program that cannot use CUDA: as with the shim, one line and exit status 2."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def say(message: str) -> None:
 
 
 def end_program(failure: BaseException) -> None:
-    """End it."""
+    """End the program."""
     shim.end(NAME, str(failure), failure)

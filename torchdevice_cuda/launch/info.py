@@ -1,4 +1,4 @@
-"""The texts of ``--info``, the choices and their reasons, and of ``--patches``, the changes of torch."""
+"""The texts of ``--info`` (choices and reasons) and of ``--patches`` (changes of torch)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = tuple[str, str]
 
 
 def _activated(overrides: Mapping[str, str]) -> Driver:
-    """Activate and import torch; the driver that came of it."""
+    """Activate and import torch; return the driver."""
     try:
         activation.activate(**overrides)
         return activation.driver()
@@ -61,7 +61,7 @@ def text(overrides: Mapping[str, str]) -> str:
 
 
 def _reasons(driver: Driver) -> list[Row]:
-    """Why this driver, with one row for each that was passed over."""
+    """Return the reason for this driver, with one row for each that was passed over."""
     return [("because", driver.reason), *(("", reason) for reason in driver.passed_over)]
 
 

@@ -1,4 +1,4 @@
-"""Every option of the command line, in groups: the table that ``cli`` reads by, and help and completion are made of."""
+"""Every option of the command line, in groups: the table for ``cli``, the help and shell completion."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Action:
     choices: tuple[str, ...] = ()
 
 
-#: The order of ``--help``: the first that a user needs comes first.
+#: The order of ``--help``: what a user needs first comes first.
 ACTIONS = (
     Action("--info", "show the chosen driver, and why"),
     Action(
@@ -54,7 +54,7 @@ OF_ACTIONS = {
     ),
     "--format": ("scan", f"with --scan: {', '.join(FORMATS)}", "VALUE"),
 }
-#: Options that take no value, the setting that each makes, and what it does.
+#: Options that take no value, the setting of each, and its description.
 SWITCHES: Mapping[str, tuple[dict[str, str], str]] = {
     option.switch[0]: ({option.field: option.write(not getattr(settings.Settings(), option.field))}, option.switch[1])
     for option in settings.OPTIONS
@@ -93,7 +93,7 @@ examples:
 
 
 def choices(flag: str) -> tuple[str, ...]:
-    """Return the values that an option takes, if they are few."""
+    """Return the values of an option, if they are few."""
     return FLAGS[flag].choices if flag in FLAGS and FLAGS[flag].choices else _MORE_CHOICES.get(flag, ())
 
 

@@ -1,10 +1,9 @@
-"""Run a program as ``__main__``, so that it finds what plain python would have given it.
+"""Run a program as ``__main__``, in the same environment as with plain python.
 
-Each function sets ``sys.argv``, ``sys.path`` and a fresh ``__main__`` module the way python itself does for that
-kind of program, and lets the program's exceptions out: the interpreter ends the process as it always does (exit status,
-``SystemExit``, death by SIGINT), except that tracebacks begin with the program's own frames. The public functions of
-:mod:`runpy` do not fit: they put ``__main__`` back when the program returns, before ``atexit`` handlers and threads
-are done.
+Each function sets ``sys.argv``, ``sys.path`` and a new ``__main__`` module as python itself does for that kind of
+program, and lets the program's exceptions out: the interpreter ends the process as usual (exit status, ``SystemExit``,
+death by SIGINT), except that tracebacks begin with the program's own frames. The public functions of :mod:`runpy` do
+not fit: they restore ``__main__`` when the program returns, before ``atexit`` handlers and threads are done.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from typing import Any
 
 
 class ProgramNotFound(Exception):
-    """The script cannot be read; the text is what python says about it."""
+    """The script cannot be read; the text is python's message."""
 
 
 def run_script(path: str, args: Sequence[str]) -> None:
-    """``python path args…``: a source file, a compiled file, a folder or an archive with a ``__main__``."""
+    """Run ``python path args…``: a source file, a compiled file, a folder or an archive with a ``__main__``."""
     sys.argv = [path, *args]
     full = _absolute(path)
     if _is_importable_from(full):
-        # Python puts a folder or an archive on the path even where -P or -I keep script folders off it.
+        # Python adds a folder or an archive to the path even if -P or -I exclude script folders.
         _put_first_entry(full)
         fresh_main()
-        # The interpreter itself calls these: the frames of runpy in a traceback are genuine.
+        # The interpreter itself calls this function: runpy's frames in a traceback are genuine.
         _run(lambda: runpy._run_module_as_main("__main__", False))  # type: ignore[attr-defined]
         return
     loader: SourceFileLoader | SourcelessFileLoader
@@ -54,7 +53,7 @@ def run_script(path: str, args: Sequence[str]) -> None:
 
 
 def run_module(name: str, args: Sequence[str]) -> None:
-    """``python -m name args…``."""
+    """Run ``python -m name args…``."""
     sys.argv = ["-m", *args]
     _put_program_entry(os.getcwd())
     fresh_main()
@@ -62,12 +61,12 @@ def run_module(name: str, args: Sequence[str]) -> None:
 
 
 def run_command(code: str, args: Sequence[str]) -> None:
-    """``python -c code args…``."""
+    """Run ``python -c code args…``."""
     if sys.version_info >= (3, 14):
         import textwrap
 
         code = textwrap.dedent(code)
-    if sys.version_info >= (3, 13):  # since when python shows the lines of -c in tracebacks
+    if sys.version_info >= (3, 13):  # since then python shows the lines of -c in tracebacks
         import linecache
 
         linecache.cache["<string>"] = (len(code), None, code.splitlines(keepends=True), "<string>")
@@ -78,7 +77,7 @@ def run_command(code: str, args: Sequence[str]) -> None:
 
 
 def run_stdin(name: str, args: Sequence[str]) -> None:
-    """``python - args…`` (``name`` is ``"-"``) or ``python < file`` (``name`` is empty): stdin is the program."""
+    """Run ``python - args…`` (``name`` is ``"-"``) or ``python < file`` (``name`` is empty): stdin is the program."""
     sys.argv = [name, *args]
     _put_program_entry("")
     main = fresh_main()
@@ -93,7 +92,7 @@ def prepare_interactive(name: str, args: Sequence[str]) -> ModuleType:
 
 
 def fresh_main() -> ModuleType:
-    """Replace ``__main__`` by a module as the interpreter makes it before it reads any program."""
+    """Replace ``__main__`` by a module as the interpreter creates it before it reads any program."""
     main = ModuleType("__main__")
     if sys.version_info < (3, 14):
         main.__annotations__ = {}
@@ -105,7 +104,7 @@ def fresh_main() -> ModuleType:
 
 # ---------------------------------------------------------------------------- sys.path
 def _absolute(path: str) -> str:
-    """Return the path as python makes it absolute: joined, not normalized."""
+    """Return the absolute path as python computes it: joined, not normalized."""
     return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
 
 
@@ -113,9 +112,10 @@ _dropped = False
 
 
 def drop_first_entry() -> None:
-    """Take the entry off ``sys.path`` that python put first for us: the current directory, or our launcher's.
+    """Remove the entry of ``sys.path`` that python put first: the current directory, or the launcher's.
 
-    Until the program gets its own, nothing is imported from there: the ``logging.py`` of a project is not for us.
+    Until the program gets its own entry, nothing is imported from there: torchdevice_cuda must not import a project's
+    ``logging.py``.
     """
     global _dropped
     if not _dropped and _first_entry_is_wanted():
@@ -124,7 +124,7 @@ def drop_first_entry() -> None:
 
 
 def _first_entry_is_wanted() -> bool:
-    """Return whether python puts an entry for the program first on the path; -P and -I keep it from doing so."""
+    """Return whether python puts an entry for the program first on the path; -P and -I prevent that."""
     return not (getattr(sys.flags, "safe_path", False) or sys.flags.isolated)
 
 
@@ -136,11 +136,11 @@ def _put_program_entry(entry: str) -> None:
 def _put_first_entry(entry: str) -> None:
     global _dropped
     sys.path.insert(0, entry)
-    _dropped = False  # the program may be us again: python -m torchdevice_cuda -m torchdevice_cuda
+    _dropped = False  # the program may be torchdevice_cuda again: python -m torchdevice_cuda -m torchdevice_cuda
 
 
 def _is_importable_from(path: str) -> bool:
-    """Return whether the import system takes the path for a folder or an archive of modules."""
+    """Return whether the import system accepts the path as a folder or an archive of modules."""
     for hook in sys.path_hooks:
         try:
             hook(path)
@@ -167,7 +167,7 @@ def _execute_file(main: ModuleType, source: bytes | CodeType | None, filename: s
 
 
 def _run(execute: Callable[[], Any]) -> None:
-    """Call it; an exception goes on to the interpreter, which will report it without our frames."""
+    """Call it; an exception goes to the interpreter, which reports it without the launcher's frames."""
     try:
         execute()
     except SystemExit:
@@ -187,10 +187,10 @@ def _missing_hook(kind: type[BaseException], value: BaseException, traceback: Tr
 
 
 def _report_from(error: BaseException, start: TracebackType | None) -> None:
-    """Have the interpreter's last words about ``error`` begin at ``start``.
+    """Make the interpreter's traceback of ``error`` begin at ``start``.
 
-    The frames above are only known once the exception has left them, which is when the interpreter calls
-    ``sys.excepthook``; until then the program's own hook is stepped aside for.
+    The outer frames are only known once the exception has left them, which is when the interpreter calls
+    ``sys.excepthook``; until then this hook replaces the program's own.
     """
     program_hook = getattr(sys, "excepthook", _missing_hook)
 
@@ -204,7 +204,7 @@ def _report_from(error: BaseException, start: TracebackType | None) -> None:
         except SystemExit:
             raise
         except BaseException as failure:
-            # The interpreter's own words for a hook that fails; left to it, they would show this function.
+            # The interpreter's own message for a hook that fails; from the interpreter it would show this function.
             inner = failure.__traceback__.tb_next if failure.__traceback__ is not None else None
             print("Error in sys.excepthook:", file=sys.stderr)
             sys.__excepthook__(type(failure), failure.with_traceback(inner), inner)

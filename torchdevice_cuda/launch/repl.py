@@ -12,7 +12,7 @@ from .._version import __version__
 
 
 def banner() -> str:
-    """Python's own two lines, and one of ours."""
+    """Return Python's own two lines, and a third."""
     return (
         f"Python {sys.version} on {sys.platform}\n"
         'Type "help", "copyright", "credits" or "license" for more information.\n'
@@ -22,7 +22,7 @@ def banner() -> str:
 
 def interact(main: ModuleType) -> None:
     """Read, evaluate and print in ``main`` until the end of the input, as python does."""
-    # Importing readline is what gives input() its line editing; python has it compiled in or not.
+    # Importing readline gives input() its line editing; some builds of python lack it.
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401
     hook = getattr(sys, "__interactivehook__", None)  # completion and the history file, set up by site
@@ -36,7 +36,7 @@ def interact(main: ModuleType) -> None:
 
 
 def _run_startup_file(console: code.InteractiveConsole) -> None:
-    """Execute ``PYTHONSTARTUP``, whose failure is reported and then forgotten, as in python."""
+    """Execute ``PYTHONSTARTUP``, whose failure is reported and then ignored, as in python."""
     path = None if sys.flags.ignore_environment else os.environ.get("PYTHONSTARTUP")
     if not path:
         return

@@ -1,1 +1,1 @@
-"""NVIDIA's tools for watching GPUs, as programs and people call them, over what running processes publish."""
+"""NVIDIA's tools that monitor GPUs, with their interfaces, over the data that running processes publish."""

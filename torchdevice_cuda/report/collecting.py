@@ -1,4 +1,4 @@
-"""Gathers a report from those who count: requests, departures, calls that are refused, and the compiled device."""
+"""Collect a report from its counters: requests, fallbacks, refused calls, and the compiled device."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from .document import (
 )
 from .unsupported import unsupported
 
-#: The numbers of lines that are none, as the device counts them.
+#: The device's numbers of sites that are not lines.
 _NO_LINES = {0: Site("", 0, UNKNOWN), 1: Site("", 0, BACKWARD)}
 
 
 class Device(Protocol):
-    """The compiled device, as far as it counts what it does."""
+    """The counting functions of the compiled device."""
 
     def start_counting(self, hidden: list[str]) -> None:
-        """Begin; files whose names begin so are not the program's."""
+        """Start counting; files with these prefixes are not the program's."""
 
     def stop_counting(self) -> None:
-        """End."""
+        """Stop counting."""
 
     def is_counted(self) -> bool:
         """Return whether the device counts."""
 
     def read_counts(self, clear: bool = False) -> dict[str, Any]:
-        """Rows, memory, and the lines that they name by number; to begin again if asked to."""
+        """Return rows, memory, and the lines that they name by number; reset the counts if requested."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class About:
     driver: str
     gpu: Callable[[], str]
     torch: str
-    #: why the device's own work is not in it; empty if it is
+    #: why the device's own work is missing; empty if it is included
     unseen: str
 
 
@@ -89,12 +89,12 @@ class Collector:
         return _since(now, before)
 
     def stop(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         if self._device is not None:
             self._device.stop_counting()
 
     def forget(self, first: Callable[[], None]) -> None:
-        """Begin again, in a forked child: what its parent counted is the parent's to report. Calls when it counts."""
+        """Reset in a forked child: the parent reports its own counts. ``first`` is called when the child counts."""
         self._begin()
         self._earlier = []
         for each in (self._counters, departures, unsupported):
@@ -106,7 +106,7 @@ class Collector:
             self._device.read_counts(clear=True)
 
     def process(self, state: str = "ended") -> Process:
-        """This one."""
+        """Return this process."""
         rank = os.environ.get("RANK", "")
         running = sys.modules.get("multiprocessing.process")
         name = "" if running is None else str(running.current_process().name)
@@ -154,7 +154,7 @@ class Collector:
             return (), ()
         counted = self._device.read_counts(clear)
         sites = dict(enumerate(Site(*row) for row in counted["sites"])) | _NO_LINES
-        # Their clock is not Python's: both are read now.
+        # The device's clock is not Python's: read both now.
         offset = time.monotonic() - self._started - counted["now_ns"] / 1e9
 
         def when(ns: int) -> float:
@@ -179,7 +179,7 @@ class Collector:
 
 
 def _since(document: Document, seconds: float) -> Document:
-    """Return the report of a stretch of time that began so much later, on its own clock."""
+    """Return the report of a period that began this much later, on its own clock."""
     memory = tuple(
         dataclasses.replace(
             one,

@@ -1,4 +1,4 @@
-"""Counts device requests of a program, by call site."""
+"""Counters of a program's device requests, by call site."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import collections
 import threading
 from collections.abc import Callable
 
-#: (asked, given, call site) -> how often
+#: (requested, given, call site), with the count
 Row = tuple[str, str, str]
-#: A program that compiles code under ever new names has ever new call sites; past so many rows they are counted as one.
+#: A program that compiles code under ever new names has ever new call sites; beyond this many rows they share one.
 MOST_ROWS = 10_000
 OTHER_SITES = "(other call sites)"
 
@@ -17,18 +17,18 @@ class Counters:
     """Counts of three texts, of which the last is a call site; thread-safe."""
 
     def __init__(self) -> None:
-        #: called at the next one, once
+        #: called at the next count, once
         self.first: Callable[[], None] | None = None
         self.forget()
 
     def forget(self) -> None:
-        """Begin again, in a forked child, where another thread of the parent may have had the lock."""
-        # Reentrant: a report may be written by a signal that comes while its thread counts.
+        """Reset in a forked child, where another thread of the parent may have held the lock."""
+        # Reentrant: a signal may write a report while its thread counts.
         self._lock = threading.RLock()
         self._counts: collections.Counter[Row] = collections.Counter()
 
     def clear(self) -> None:
-        """Begin again."""
+        """Reset the counts."""
         with self._lock:
             self._counts.clear()
 
@@ -44,7 +44,7 @@ class Counters:
             first()
 
     def rows(self) -> list[tuple[int, str, str, str]]:
-        """``(count, asked, given, site)``, most first."""
+        """Return ``(count, asked, given, site)``, most first."""
         with self._lock:
             counts = list(self._counts.items())
         return sorted(((number, *row) for row, number in counts), key=lambda row: (-row[0], row[1:]))

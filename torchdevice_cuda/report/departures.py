@@ -9,41 +9,41 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-#: (what, where it went, why)
+#: (operator or dtype, backend, reason)
 Row = tuple[str, str, str]
-#: counts one and says how many there were before; says how many there are
+#: counts one and returns the number of earlier ones; returns the number
 Counter = tuple[Callable[[], int], Callable[[], int]]
 
 
 def _counter() -> Counter:
     """Return a counter for any thread.
 
-    Every departure of an operator counts itself, so it costs 0.04 us instead of a lock's 0.5: taking the next number of
-    a range is one step of the interpreter, and what is left of the range says how many were taken.
+    Every fallback of an operator counts itself, so it costs 0.04 us instead of a lock's 0.5: taking the next number of
+    a range is one step of the interpreter, and the rest of the range tells how many were taken.
     """
     numbers = iter(range(sys.maxsize))
     return numbers.__next__, lambda: sys.maxsize - operator.length_hint(numbers)
 
 
 class FallbackCounters:
-    """Counts of ``(what, where it went, why)``; thread-safe."""
+    """Counts of ``(operator or dtype, backend, reason)``; thread-safe."""
 
     def __init__(self) -> None:
-        # Reentrant: a report may be written by a signal that comes while its thread counts.
+        # Reentrant: a signal may write a report while its thread counts.
         self._lock = threading.RLock()
         self._counters: dict[Row, Counter] = {}
         self._forgotten: dict[Row, int] = {}
         self._seconds: dict[Row, float] = {}
         self._sites: dict[Row, str] = {}
-        #: whether somebody wants to know how long they take
+        #: whether fallbacks are timed
         self.timed = False
 
     def time(self, on: bool) -> None:
-        """Return whether to time those of operators that are registered from now on."""
+        """Set whether to time operators that are registered from now on."""
         self.timed = on
 
     def spend(self, row: Row, seconds: float) -> None:
-        """A departure has taken so long."""
+        """Add the time of a fallback."""
         with self._lock:
             self._seconds[row] = self._seconds.get(row, 0.0) + seconds
 
@@ -63,7 +63,7 @@ class FallbackCounters:
             return self._sites.get(row, "")
 
     def counter(self, what: str, where: str, why: str) -> Callable[[], int]:
-        """Return a function that counts one departure and says how many of its kind there were before."""
+        """Return a function that counts one fallback and returns the number of earlier ones of its kind."""
         row = (what, where, why)
         with self._lock:
             if row not in self._counters:
@@ -71,13 +71,13 @@ class FallbackCounters:
             return self._counters[row][0]
 
     def rows(self) -> list[tuple[int, str, str, str]]:
-        """``(count, what, where, why)``, most first."""
+        """Return ``(count, what, where, why)``, most first."""
         with self._lock:
             counts = [(value() - self._forgotten.get(row, 0), row) for row, (_, value) in self._counters.items()]
         return sorted(((number, *row) for number, row in counts if number), key=lambda row: (-row[0], row[1:]))
 
     def clear(self) -> None:
-        """Forget everything; counters that were handed out go on counting."""
+        """Reset all counts; existing counter functions stay valid."""
         with self._lock:
             self._forgotten = {row: value() for row, (_, value) in self._counters.items()}
             self._seconds.clear()
@@ -89,7 +89,7 @@ class FallbackCounters:
         self.clear()
 
 
-#: The departures of this process.
+#: The fallbacks of this process.
 departures = FallbackCounters()
 
 

@@ -16,22 +16,22 @@ from .. import leftovers
 from ..settings import BY_FIELD, Settings, SettingsError
 
 STANDARD_ERROR = "-"
-#: Names of this process's own descriptors. Behind them may be a file, which belongs to the program's output.
+#: Names of this process's own descriptors. They may refer to a file, which contains the program's output.
 _DESCRIPTORS = ("/dev/std", "/dev/fd/", "/proc/")
-#: Seconds that the reader of a pipe has to make room: a process must not hang at its end for want of one.
+#: Seconds that the reader of a pipe has to read: without a reader a process must not hang at its end.
 _PATIENCE = 5.0
-#: The beginning of the names of our files beside a report.
+#: The prefix of temporary files beside a report.
 _PREFIX = ".torchdevice-report-"
 #: Bytes written to test for free space; most reports are smaller.
 _PROBE = b"\0" * 4096
 
-#: Streams that are held open until the report is written. The reader of a FIFO sees its end when we close it, so it
-#: cannot be opened to look and opened again to write.
+#: Streams that are held open until the report is written. The reader of a FIFO sees its end when it is closed, so it
+#: cannot be opened for a check and opened again to write.
 _held: dict[str, int] = {}
 
 
 def check(settings: Settings) -> None:
-    """Raise an error of settings where the report could not be written: the time to say so is before the work."""
+    """Raise a settings error if the report cannot be written: report it before the work."""
     named = settings.report
     if named is None:
         return
@@ -44,7 +44,7 @@ def check(settings: Settings) -> None:
 
 
 def write(named: str, text: str) -> None:
-    """Put the report there; raises the system's error where that has become impossible."""
+    """Write the report; raise the system's error if that has become impossible."""
     data = text.encode("utf-8", "backslashreplace")
     if named == STANDARD_ERROR:
         if _has_standard_error():
@@ -57,14 +57,14 @@ def write(named: str, text: str) -> None:
 
 
 def release(named: str | None) -> None:
-    """Close what is held open for a report that has been written."""
+    """Close the stream of a report that has been written."""
     descriptor = None if named is None else _held.pop(named, None)
     if descriptor is not None:
         os.close(descriptor)
 
 
 def complain(named: str, error: OSError) -> None:
-    """Say that a report was not written, in one line: at the end there is nobody to raise it to."""
+    """Print one line that a report was not written: at the end an exception would have no handler."""
     if named != STANDARD_ERROR and _has_standard_error():
         with contextlib.suppress(OSError):
             reason = error.strerror or error
@@ -85,7 +85,7 @@ def _has_standard_error() -> bool:
         return False
     try:
         os.fstat(sys.stderr.fileno())
-    except io.UnsupportedOperation:  # something else stands in for it
+    except io.UnsupportedOperation:  # another object replaces it
         return True
     except OSError:
         return False
@@ -102,7 +102,7 @@ def _is_stream(named: str) -> bool:
 
 def _stream(named: str) -> int:
     if named not in _held:
-        # Without a reader a FIFO would keep us waiting for one; told not to wait, it is an error.
+        # Without a reader, opening a FIFO would wait for one; with O_NONBLOCK it is an error.
         _held[named] = os.open(named, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     return _held[named]
 
@@ -125,25 +125,25 @@ def _probe(named: str) -> None:
     try:
         _room(os.path.dirname(os.path.realpath(named)))
     except PermissionError:
-        if not exists:  # a file of ours in a folder that is not: it is written in its place
+        if not exists:  # a writable file in a folder that is not: it is overwritten in place
             raise
 
 
 def _room(folder: str) -> None:
-    """Return whether a file can be created and filled in a folder; no file stays that looks like a report."""
+    """Check that a file can be created and filled in a folder; no file stays that looks like a report."""
     leftovers.remove(folder, _PREFIX)
     descriptor, name = tempfile.mkstemp(prefix=_PREFIX, dir=folder)
     try:
         if os.write(descriptor, _PROBE) < len(_PROBE):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.fsync(descriptor)  # some file systems say only then that they are full
+        os.fsync(descriptor)  # some file systems report only then that they are full
     finally:
         os.close(descriptor)
         os.unlink(name)
 
 
 def _send(descriptor: int, data: bytes) -> None:
-    """Write to a stream without waiting for ever."""
+    """Write to a stream with a time limit."""
     ready = select.poll()
     ready.register(descriptor, select.POLLOUT)
     end = time.monotonic() + _PATIENCE
@@ -154,7 +154,7 @@ def _send(descriptor: int, data: bytes) -> None:
 
 
 def _replace(named: str, data: bytes) -> None:
-    """A file with the data in one step: nobody sees half a report, and none if the process dies meanwhile."""
+    """Write a file in one step: a partial report is never visible, even if the process dies meanwhile."""
     path = os.path.realpath(named)
     temporary = os.path.join(os.path.dirname(path), f"{_PREFIX}{os.getpid()}-{os.urandom(4).hex()}.part")
     try:

@@ -10,18 +10,18 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-#: Named in every JSON report. A number more where a reader of the last one would be misled.
+#: Named in every JSON report. It is incremented if a reader of the last version would be misled.
 SCHEMA = "torchdevice_cuda/report/1"
 
 KERNEL, COPY, WAIT = "kernel", "copy", "wait"
-#: Lines that are none, as they are shown.
+#: Names of sites that are not lines.
 BACKWARD = "(backward pass)"
 UNKNOWN = "(no line of the program)"
 
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Site:
-    """A line of the program; a file of ``""`` is none, which the function's name explains."""
+    """A line of the program; a file of ``""`` is no line, and the function's name explains it."""
 
     file: str
     line: int
@@ -45,7 +45,7 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A device that was asked for, and what was given; ``site`` is file and line."""
+    """A requested device, and the resulting one; ``site`` is file and line."""
 
     asked: str
     given: str
@@ -55,7 +55,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Departure:
-    """An operator that left the GPU, or a dtype that became another there; ``site`` is where it was met first."""
+    """An operator that left the GPU, or a dtype that was replaced there; ``site`` is the first call site."""
 
     what: str
     where: str
@@ -67,7 +67,7 @@ class Departure:
 
 @dataclasses.dataclass(frozen=True)
 class Unsupported:
-    """A call that was refused because torchdevice_cuda cannot do it."""
+    """A call that was refused because torchdevice_cuda does not support it."""
 
     what: str
     why: str
@@ -77,7 +77,7 @@ class Unsupported:
 
 @dataclasses.dataclass(frozen=True)
 class Holder:
-    """A line, and how much of the memory at the peak had been allocated there."""
+    """A line, and the bytes allocated there at the peak."""
 
     site: Site
     bytes: int
@@ -100,7 +100,7 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """A process that the report is of. ``state``: ended, running, or lost where it ended without saying anything."""
+    """A process of the report. ``state``: ended, running, or lost if it ended without its part."""
 
     pid: int
     command: str
@@ -120,7 +120,7 @@ class Document:
     begun: str
     seconds: float
     processes: tuple[Process, ...]
-    #: whether kernels, copies, waits and memory can be seen on this driver; ``notes`` say why not
+    #: whether this driver shows kernels, copies, waits and memory; ``notes`` have the reason if not
     sees_device: bool
     notes: tuple[str, ...] = ()
     work: tuple[Work, ...] = ()
@@ -169,7 +169,7 @@ Row = TypeVar("Row", Work, Request, Departure, Unsupported)
 
 
 def _added(rows: Iterable[Row], key: Callable[[Row], Any], *sums: str) -> tuple[Row, ...]:
-    """Rows with one key as one: what is named is added up, the rest is the first one's."""
+    """Merge rows with equal keys: the named fields are added, the others are the first row's."""
     found: dict[Any, Row] = {}
     for row in rows:
         first = found.get(key(row))
@@ -183,7 +183,7 @@ def _added(rows: Iterable[Row], key: Callable[[Row], Any], *sums: str) -> tuple[
 
 
 def merged(first: Document, others: Sequence[Document]) -> Document:
-    """Merge reports; data of single processes (memory) stays apart, and the first one's times hold."""
+    """Merge reports; data of single processes (memory) stays separate, and the first one's times are kept."""
     every = (first, *others)
     processes: dict[int, Process] = {}
     for one in every:
@@ -218,7 +218,7 @@ def merged(first: Document, others: Sequence[Document]) -> Document:
 
 
 def _highest(rows: Sequence[Memory]) -> tuple[Memory, ...]:
-    """Return one row for each device of a process: the stretch of time with the peak, and the whole curve."""
+    """Return one row for each device of a process: the period with the peak, and the whole curve."""
     found: dict[tuple[int, int], Memory] = {}
     for row in rows:
         key = (row.process, row.device)

@@ -1,6 +1,6 @@
 """Write a report as the process ends, at each exit that Python notices.
 
-There is none where Python has no say: ``os._exit``, SIGKILL, an abort or a crash.
+Python does not notice ``os._exit``, SIGKILL, an abort or a crash: then there is none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Handler = Callable[[int, FrameType | None], None]
 
 
 class AtExit:
-    """Writes the report of one activation when this process ends, or leaves it to the process that began."""
+    """Writes the report of one activation when this process ends, or passes it to the first process."""
 
     def __init__(self, contents: Collector, named: str) -> None:
         self._contents, self._named = contents, named
@@ -41,28 +41,28 @@ class AtExit:
         self._watch_termination()
 
     def _begin(self) -> None:
-        # Reentrant: a signal may come while this thread has it.
+        # Reentrant: a signal may arrive while this thread holds it.
         self._lock = threading.RLock()
         self._written: Document | None = None
         self._writer: threading.Thread | None = None
         self._terminated = False
 
     def forked(self) -> None:
-        """In a forked child: begin again. Another thread of the parent may have had the lock."""
+        """Reset in a forked child. Another thread of the parent may have held the lock."""
         self._begin()
         self._family.forked()
-        # A child that counts nothing has nothing to say; there may be thousands.
+        # A child that counts nothing leaves no note; there may be thousands.
         self._contents.forget(lambda: self._family.begin(self._contents.process("running")))
 
     def _at_exit(self) -> None:
         if os.getpid() == self._owner:
             wait_for_children()
         self.write()
-        # A thread that still computes would ask for the interpreter, to know its line, while that ends.
+        # A thread that still computes would need the interpreter, to find its line, while that ends.
         self._contents.stop()
 
     def write(self) -> None:
-        """Write it, unless it stands there already. What goes wrong is one line: the program's end is its own."""
+        """Write the report, unless it is written. An error is one line: it must not change the program's end."""
         with self._lock:
             self._writer = threading.current_thread()
             try:
@@ -98,14 +98,14 @@ class AtExit:
                 return
             # The process that would have merged it has ended.
             named = destination.beside(named, os.getpid())
-        # Times go on while nothing is counted.
+        # Times continue while nothing is counted.
         counted = dataclasses.replace(document, seconds=0.0, processes=())
         if counted != self._written:
             destination.write(named, rendered(document, named))
             self._written = counted
 
     def _watch_multiprocessing(self) -> None:
-        """A process that multiprocessing forked ends without Python's exit functions, but not without its own."""
+        """Write at the end of forked multiprocessing children, which skip Python's exit functions, but not its own."""
         from multiprocessing import process, util
 
         util.register_after_fork(self, _at_end_of_child)
@@ -113,30 +113,31 @@ class AtExit:
             _at_end_of_child(self)
 
     def _watch_termination(self) -> None:
-        """Without a handler a SIGTERM ends the process at once; a program that has one decides for itself."""
+        """Handle SIGTERM, which ends the process at once without a handler; a program's own handler stays."""
         if threading.current_thread() is not threading.main_thread():
-            return  # Python takes handlers from there alone
+            return  # Python accepts handlers only there
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             self._handler = self._on_termination
             signal.signal(signal.SIGTERM, self._handler)
 
     def _on_termination(self, number: int, frame: FrameType | None) -> None:
         self._terminated = True
-        if self._writer is not threading.current_thread():  # else it has interrupted the writing, and waits for its end
+        # otherwise it interrupted the writing, and waits for its end
+        if self._writer is not threading.current_thread():
             self.write()
 
 
 def _die() -> None:
-    """Die of SIGTERM, so that whoever waits for the process sees how it ended."""
+    """Die of SIGTERM, so that the parent sees how the process ended."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _at_end_of_child(writer: AtExit) -> None:
-    """Have a child of multiprocessing write its own; it forgets what its parent registered."""
+    """Make a child of multiprocessing write its own report; it drops its parent's registrations."""
     from multiprocessing import util
 
-    # Weakly: what is registered there is held for ever.
+    # Weakly: registrations there are kept forever.
     util.Finalize(None, _write_living, args=(weakref.ref(writer),), exitpriority=0)
 
 
@@ -159,7 +160,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def rendered(document: Document, named: str) -> str:
-    """Return the whole text: a page for ``.html``, data for ``.json``, tables elsewhere."""
+    """Return the whole text: a page for ``.html``, data for ``.json``, tables otherwise."""
     lower = named.lower()
     if lower.endswith((".html", ".htm")):
         from .page import page

@@ -1,7 +1,7 @@
-"""The processes of one program: each hands its part of the report to the first, which writes one of them all.
+"""The processes of one program: each passes its part of the report to the first, which writes one report of all.
 
-The first process names a folder in the environment. A child leaves a note there that it has begun, and its part when
-it ends; a child that is killed leaves the note alone, and the report says so. Nothing is made where nobody is born.
+The first process names a folder in the environment. A child leaves a note there when it begins, and its part when it
+ends; a child that is killed leaves only the note, and the report says so. No folder is created unless a child starts.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _BEGUN, _PART = ".begun", ".json"
 
 
 class ProcessTree:
-    """This process's place in the one whose report goes to ``named``; a child with another is the first of its own."""
+    """This process in the tree whose report goes to ``named``; a child with another path starts its own tree."""
 
     def __init__(self, named: str) -> None:
         self._owner = os.getpid()
         self._before = os.environ.get(_FOLDER)
         self._folder, _, place = (self._before or "").partition(_BETWEEN)
-        #: Whether it was this process that named the folder.
+        #: Whether this process named the folder.
         self._first = not self._folder or place != named
         if self._first:
             self._folder = os.path.join(tempfile.gettempdir(), _name_folder(self._owner))
@@ -57,12 +57,12 @@ class ProcessTree:
             self._note = name
 
     def forked(self) -> None:
-        """In a forked child: it has left no note yet."""
+        """Reset in a forked child: it has left no note yet."""
         self._note = None
         self._parts = []
 
     def hand_in(self, document: Document) -> bool:
-        """Leave this child's part; false where nobody waits for it any more."""
+        """Leave this child's part; return false if the first process no longer waits for it."""
         if not self._is_awaited():
             return False
         self.begin(document.processes[0])
@@ -77,7 +77,7 @@ class ProcessTree:
         return True
 
     def gathered(self, own: Document) -> Document:
-        """Return the first process's report with those of all others, and with a word on those that left none."""
+        """Return the first process's report with those of all others, and a note on those that left none."""
         self._collect()
         silent = tuple(self._silent.values())
         whole = merged(own, self._parts)
@@ -110,7 +110,7 @@ class ProcessTree:
                     state = "running" if _is_alive(process.pid) else "lost"
                     self._silent[name] = dataclasses.replace(process, state=state)
             except (OSError, ValueError, TypeError):
-                continue  # a file that is damaged, or another user's
+                continue  # a damaged file, or another user's
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _put(self, path: str, text: str) -> None:
@@ -120,14 +120,14 @@ class ProcessTree:
             trust.write(Path(path), text.encode(), folder, 0o600)
 
     def _is_awaited(self) -> bool:
-        """Return whether the first process still lives."""
+        """Return whether the first process is alive."""
         return _has_living_owner(os.path.basename(self._folder))
 
 
 def _name_folder(pid: int) -> str:
     """Name the folder by the process that waits for the parts.
 
-    Not by a lock of its: the folder is made by the first child, and by none where there is no child.
+    A lock cannot identify it: the first child creates the folder, and without children there is none.
     """
     return f"{_PREFIX}{pid}-{leftovers.identity(pid)}-{leftovers.process_namespace()}-{secrets.token_hex(8)}"
 
@@ -138,7 +138,7 @@ def _has_living_owner(name: str) -> bool:
 
 
 def _remove_abandoned(folder: str) -> None:
-    """Remove the folders of parts that killed processes of this container left; of others nothing is known here."""
+    """Remove folders that killed processes of this container left; those of other containers may be in use."""
     here = f"-{leftovers.process_namespace()}-"
     leftovers.remove(folder, _PREFIX, is_alive=lambda name: here not in name or _has_living_owner(name))
 
@@ -153,7 +153,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def wait_for_children() -> None:
-    """Have multiprocessing end its children now, as it does at the end of every process: their parts are wanted."""
+    """Make multiprocessing end its children now, as it does at the end of every process: their parts are needed."""
     running = sys.modules.get("multiprocessing.util")
     if running is not None:
         running._exit_function()

@@ -1,4 +1,4 @@
-"""A report as one page of HTML that needs nothing else: no network, no other file."""
+"""A report as one self-contained page of HTML: without network or other files."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from . import tables
 from .document import Document, Memory, Site
 from .tables import Sum, duration, shown, sums
 
-#: A file with more lines than this is shown around the lines that count.
+#: For a file with more lines than this, only the surroundings of relevant lines are shown.
 _WHOLE = 1500
 _AROUND = 8
-#: Files that are shown, those with the most time first.
+#: Number of files shown, those with the most time first.
 _FILES = 40
 
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A line of a file; the texts are empty where it cost nothing. ``heat`` is its share of the file's most, 0 to 1."""
+    """A line of a file; texts are empty if it cost nothing. ``heat`` is its share of the file's maximum, 0 to 1."""
 
     number: int
     text: str
@@ -28,13 +28,13 @@ class Line:
     copies: str = ""
     waits: str = ""
     heat: float = 0.0
-    #: whether lines before it are left out
+    #: whether lines before it are omitted
     after_gap: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A file of the program's."""
+    """A file of the program."""
 
     name: str
     time: str
@@ -86,7 +86,7 @@ def _lines(text: list[str], costs: dict[int, Sum]) -> list[Line]:
     return found
 
 
-#: Operators that have a part of their own in the bar.
+#: Number of operators with their own part in the bar.
 _PARTS = 8
 #: The size of a curve, in its own units.
 _WIDTH, _HEIGHT = 1000.0, 150.0
@@ -94,7 +94,7 @@ _WIDTH, _HEIGHT = 1000.0, 150.0
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A part of the bar of time; ``share`` is in percent, ``colour`` a number of the page's own."""
+    """A part of the bar of time; ``share`` is in percent, ``colour`` a color number of the page."""
 
     name: str
     time: str
@@ -118,7 +118,7 @@ def page(document: Document) -> str:
 
 
 def cells(document: Document) -> str:
-    """Return the tables alone, for a notebook, whose page it is."""
+    """Return only the tables, for a notebook."""
     return fragment(document, "notebook.html.jinja")
 
 
@@ -165,7 +165,7 @@ def bar(document: Document) -> list[Part]:
 
 
 def curve(one: Memory, several: bool) -> Curve:
-    """Return the most that was allocated in each step of time."""
+    """Return the maximum allocated in each step of time."""
     end = max(one.curve[-1][0], one.peak_at, 1e-6)
     start = min(one.curve[0][0], one.peak_at)
     span, most = max(end - start, 1e-6), max(one.peak, 1)

@@ -1,4 +1,4 @@
-"""A report as tables: what each says, in which order, in words. How they look is the renderers' business."""
+"""A report as tables: their contents, order and texts. Renderers determine their appearance."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterable, Sequence
 
 from .document import COPY, KERNEL, WAIT, Departure, Document, Memory, Site, Work
 
-#: Dtypes that the GPU lacks: their departures are a table of their own.
+#: Dtypes that the GPU lacks: their fallbacks have a separate table.
 _DOUBLES = ("float64", "complex128")
 
 
 def cell(value: object) -> str:
-    """Return a value on one line: names of files may hold line ends, and bytes that are no text."""
+    """Return a value on one line: file names may contain line ends, and bytes that are not text."""
     text = str(value)
     return text if text.isprintable() else text.encode("unicode_escape", "backslashreplace").decode()
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people read them."""
+    """Format seconds for people."""
     for least, factor, unit in ((1.0, 1, "s"), (1e-3, 1e3, "ms")):
         if seconds >= least:
             return f"{seconds * factor:.2f} {unit}"
@@ -35,24 +35,24 @@ def size(count: int) -> str:
 
 
 def short(path: str) -> str:
-    """Return a site's file relative to where the program runs, where that is shorter."""
+    """Return a site's file relative to the current folder, if that is shorter."""
     if not os.path.isabs(path):
         return path
     try:
         relative = os.path.relpath(path)
-    except OSError:  # the folder is gone
+    except OSError:  # the folder no longer exists
         return path
     return relative if len(relative) < len(path) and not relative.startswith("..") else path
 
 
 def shown(site: Site | str) -> str:
-    """Return a site as tables have it."""
+    """Return a site as shown in tables."""
     return short(str(site))
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows under a title; columns of numbers are told by ``right``. ``none`` is said where there are no rows."""
+    """Rows under a title; ``right`` lists numeric columns. ``none`` is shown if there are no rows."""
 
     key: str
     title: str
@@ -90,7 +90,7 @@ class Sum:
 
 
 def sums(rows: Iterable[Work], key: Callable[[Work], object]) -> dict[object, Sum]:
-    """Rows added up by a key, most time first."""
+    """Sum up rows by a key, most time first."""
     found: dict[object, Sum] = {}
     for row in rows:
         found.setdefault(key(row), Sum()).add(row)
@@ -149,7 +149,7 @@ def lines(document: Document) -> Table:
     )
 
 
-#: The name of a wait in a program, by its cause.
+#: The description of a wait for users, by its cause.
 _WAITING = {
     "aten::_local_scalar_dense": ".item(), if tensor, float(tensor)",
     "aten::copy_": "a blocking copy",
@@ -160,7 +160,7 @@ _WAITING = {
 
 
 def costs(document: Document) -> Table:
-    """Copies between host and device, and calls that wait for the device: what a GPU would be held up by."""
+    """List copies between host and device, and calls that wait for the device: they would slow down a GPU."""
     rows = [row for row in document.work if row.kind == WAIT or (row.kind == COPY and "DtoD" not in row.name)]
     copied = sum(row.bytes for row in rows)
     waits, copies = (sum(row.calls for row in rows if row.kind == kind) for kind in (WAIT, COPY))
@@ -183,7 +183,7 @@ def costs(document: Document) -> Table:
 
 
 def requests(document: Document) -> Table:
-    """Requests for devices, and where they went."""
+    """List requests for devices, and the resulting devices."""
     total = sum(row.count for row in document.requests)
     return Table(
         "requests",
@@ -235,7 +235,7 @@ def _peak(one: Memory, several: bool) -> str:
 
 
 def unsupported(document: Document) -> Table:
-    """Calls that torchdevice_cuda refused."""
+    """List calls that torchdevice_cuda refused."""
     return Table(
         "unsupported",
         f"Calls that are not supported: {sum(row.count for row in document.unsupported):,}",
@@ -291,7 +291,7 @@ def all_of(document: Document) -> list[Table]:
 
 
 def heading(document: Document) -> list[str]:
-    """Describe the subject of a report in two lines; then its limits."""
+    """Describe the subject of a report in two lines, followed by its limits."""
     gpu = f", {document.gpu}" if document.gpu else ""
     first = document.processes[0].command if document.processes else ""
     said = [

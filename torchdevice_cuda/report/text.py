@@ -1,4 +1,4 @@
-"""A report for a terminal: in colours and boxes where rich is installed and somebody looks, else in plain columns."""
+"""A report for a terminal: with colors and boxes on a terminal if rich is installed, else in plain columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import tables
 from .document import Document
 from .tables import Table
 
-#: Rows of a table that are shown where somebody looks; a file has them all.
+#: Rows of a table shown on a terminal; a file has them all.
 SHOWN = 20
 
 
@@ -36,7 +36,7 @@ def _rest(table: Table, most: int) -> list[str]:
 
 
 def plain(document: Document, most: int = sys.maxsize) -> str:
-    """In columns."""
+    """Return the report in columns."""
     parts = ["\n".join(tables.heading(document)) + "\n", *(_plain(table, most) for table in tables.all_of(document))]
     return "\n".join(parts)
 

@@ -1,4 +1,4 @@
-"""Calls that were refused because torchdevice_cuda cannot do them: counted, so that a report can list them."""
+"""Calls that were refused because torchdevice_cuda does not support them: counted for the report."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from .counters import Counters
 
-#: The refusals of this process: what was called, why it is refused, the call site.
+#: The refusals of this process: the called function, the reason, the call site.
 unsupported = Counters()
 
 
 class _Place:
-    """The program's call site, set by the code that looks at its frames."""
+    """The program's call site, set by the code that inspects its frames."""
 
     find: Callable[[], tuple[str, int]] | None = None
 
@@ -24,12 +24,12 @@ place = _Place()
 
 
 def met(what: str, why: str) -> None:
-    """A call is about to be refused."""
+    """Count a call that is about to be refused."""
     site = "{}:{}".format(*place.find()) if place.find is not None else ""
     unsupported.count(what, why, site)
 
 
 def not_supported(what: str, why: str) -> NotImplementedError:
-    """Return the error for such a call."""
+    """Count a refused call and return its error."""
     met(what, why)
     return NotImplementedError(why)

@@ -1,7 +1,8 @@
 """Every setting of torchdevice_cuda: one frozen dataclass, read once from the command line and the environment.
 
-A value that cannot be read is an error that names the variable (or the option), the value and the allowed values;
-nothing is guessed. So is an unknown variable with our prefix: :mod:`.variables` has those that are read elsewhere.
+An invalid value is an error that names the variable (or the option), the value and the allowed values; nothing is
+guessed. So is an unknown variable with a prefix of torchdevice_cuda: :mod:`.variables` has those that are read
+elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .setting_support import Ignored, Refused
 
 
 def known_variables() -> list[str]:
-    """Return the name of every environment variable of ours."""
+    """Return the name of every environment variable of torchdevice_cuda."""
     of_options = [name for option in OPTIONS for name in option.variables]
     return [*of_options, *(variable.name for variable in variables.VARIABLES)]
 
@@ -33,7 +34,7 @@ def _read(option: Option, spelled: str, text: str) -> Any:
 
 
 def _write(option: Option, value: Any) -> str:
-    """Write a value of activate() as text; the reader rejects what is of another type."""
+    """Write a value of activate() as text; the reader rejects values of other types."""
     try:
         return value if isinstance(value, str) else option.write(value)
     except TypeError:
@@ -41,9 +42,9 @@ def _write(option: Option, value: Any) -> str:
 
 
 def load(overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
-    """Read the settings: ``overrides`` (command line or ``activate()`` arguments) win over the environment.
+    """Read the settings: ``overrides`` (command line or ``activate()`` arguments) take precedence over the environment.
 
-    Override values may be text, as the command line gives it, or already of the field's type.
+    Override values may be text, as on the command line, or already of the field's type.
     """
     environ = os.environ if environ is None else environ
     variables.check(environ, known_variables())
@@ -63,7 +64,7 @@ def load(overrides: Mapping[str, Any] | None = None, environ: Mapping[str, str] 
         if value is None:
             continue
         option = BY_FIELD[field]
-        # Whatever type the caller used, the same reader checks it: activate(devices=0) must fail as --devices 0 does.
+        # The same reader checks values of any type: activate(devices=0) must fail as --devices 0 does.
         values[option.field] = _read(option, option.flag or field, _write(option, value))
     chosen = Settings(**values)
     for line in describe_unsupported(chosen, chosen.driver, Refused):

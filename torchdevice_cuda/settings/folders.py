@@ -1,6 +1,6 @@
-"""The folders that torchdevice_cuda keeps things in.
+"""The folders in which torchdevice_cuda stores files.
 
-No fields of the settings: they are asked for before there are any, and by tools that never activate.
+They are not fields of the settings: they are needed before there are settings, and by tools that never activate.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _read(variable: str) -> Path | None:
         return None
     try:
         return expand(named)
-    except (RuntimeError, OSError) as error:  # a user that the system does not know; a working folder that is gone
+    except (RuntimeError, OSError) as error:  # an unknown user, or a working folder that no longer exists
         raise SettingsError(f"{variable}={named!r} names no folder: {error}") from error
 
 
@@ -53,8 +53,8 @@ def cache_dir() -> Path:
 def _below_own_home(path: Path) -> Path:
     """Move a path below another user's home folder to this user's own.
 
-    Under sudo -E and in containers that a CI service starts, $HOME may belong to another user, who could replace what
-    is loaded from there.
+    Under sudo -E and in containers of a CI service, $HOME may belong to another user, who could replace files that are
+    loaded from there.
     """
     home = Path.home()
     try:
@@ -63,7 +63,7 @@ def _below_own_home(path: Path) -> Path:
         import pwd
 
         return Path(pwd.getpwuid(os.geteuid()).pw_dir) / path.relative_to(home)
-    except (OSError, KeyError):  # no such folder; no account of that number
+    except (OSError, KeyError):  # no such folder, or no account with that number
         return path
 
 

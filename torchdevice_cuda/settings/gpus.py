@@ -1,9 +1,9 @@
-"""GPU profiles: what a device claims to be where a program is to meet a certain GPU.
+"""GPU profiles: the properties that a device reports when a program should see a certain GPU.
 
-A row is a product, with what only products differ in. The rest follows from the compute capability, by the table of
-NVIDIA's CUDA programming guide ("Technical Specifications per Compute Capability").
+A row is a product, with the properties in which products differ. The rest follows from the compute capability, by the
+table of NVIDIA's CUDA programming guide ("Technical Specifications per Compute Capability").
 
-Where the figures are from: names, memory and clocks as ``nvidia-smi -q`` prints them (memory in MiB, "Max Clocks");
+Sources of the figures: names, memory and clocks as ``nvidia-smi -q`` prints them (memory in MiB, "Max Clocks");
 multiprocessors, bus and L2 cache from NVIDIA's architecture white papers and data sheets (Pascal P100, Volta V100,
 Turing, Ampere GA100 and GA10x, Ada, Hopper, Blackwell, Jetson Orin), B200's from its device attributes. The H200's row
 was read on one with ``torch.cuda.get_device_properties``.
@@ -67,7 +67,7 @@ def _gpu(name: str, capability: str, figures: str, integrated: bool = False) -> 
 
 
 #: By the name that a user types. Figures: multiprocessors, memory in MiB, clock and memory clock in MHz, width of the
-#: memory's bus, L2 cache in KiB.
+#: memory bus, L2 cache in KiB.
 GPUS: dict[str, Gpu] = {
     "p100": _gpu("Tesla P100-PCIE-16GB", "6.0", "56 16384 1328 715 4096 4096"),
     "v100": _gpu("Tesla V100-SXM2-16GB", "7.0", "80 16384 1530 877 4096 6144"),
@@ -109,13 +109,13 @@ GPUS: dict[str, Gpu] = {
 
 
 def spelled(text: str) -> str:
-    """Return a name as the table has it: people write ``RTX 4090``, ``rtx4090`` and ``A100_80``."""
+    """Return a name as in the table: users write ``RTX 4090``, ``rtx4090`` and ``A100_80``."""
     plain = "".join(letter for letter in text.lower() if letter.isalnum())
     return next((key for key in GPUS if key.replace("-", "") == plain), text.strip().lower())
 
 
 def nearest(text: str) -> list[str]:
-    """Names of the table that someone may have meant."""
+    """Return names of the table that are similar to a text."""
     import difflib  # for errors only
 
     key = spelled(text)

@@ -1,12 +1,12 @@
-"""Libraries that are told there is no CUDA, since what they would choose with it runs on NVIDIA's hardware alone.
+"""Libraries for which CUDA is not available, since their code for CUDA runs on NVIDIA's hardware only.
 
-Each has a portable branch behind ``torch.cuda.is_available()``, or says itself that it needs CUDA: that is clearer
+Each has a portable branch behind ``torch.cuda.is_available()``, or reports itself that it needs CUDA: that is clearer
 than a kernel that cannot be started.
 """
 
 from __future__ import annotations
 
-#: By the name that is imported: why.
+#: The reasons, by the imported name.
 REASONS = {
     "apex": "its fused kernels are compiled for CUDA",
     "bitsandbytes": "it loads its CUDA library where CUDA answers, and its CPU library where it does not",
@@ -21,7 +21,7 @@ ALL_OF_THEM, NOBODY = "default", "none"
 
 
 def read(text: str) -> tuple[str, ...]:
-    """Return the names of a list, in order and once."""
+    """Return the names of a list, in order and without duplicates."""
     names: list[str] = []
     entries = [entry.strip() for entry in text.split(",")]
     if entries == [NOBODY]:

@@ -71,14 +71,14 @@ class Settings:
 
     @property
     def claimed_capability(self) -> tuple[int, int]:
-        """Return the chosen compute capability, else the profile's, else one for which programs choose portably."""
+        """Return the chosen compute capability, else the profile's, else one for which programs use portable code."""
         of_profile = DEFAULT_CAPABILITY if self.profile is None else self.profile.capability
         return of_profile if self.capability is None else self.capability
 
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """One field of :class:`Settings` outside Python: its names, its reader and its description."""
+    """The external form of a field of :class:`Settings`: its names, its reader and its description."""
 
     field: str
     group: str
@@ -88,17 +88,17 @@ class Option:
     read: Callable[[str], Any]
     write: Callable[[Any], str] = str
     variable: str = ""
-    #: takes a value
+    #: whether there is an option that takes a value
     has_flag: bool = True
-    #: an option without a value that makes the default's opposite, and its help
+    #: an option without a value that sets the opposite of the default, and its help
     switch: tuple[str, str] | None = None
     #: the values, if they are few
     choices: tuple[str, ...] = ()
-    #: a page of ``docs`` with more
+    #: a page of ``docs`` with details
     link: str = ""
-    #: acts before there is a driver, on which one it will be
+    #: whether it affects the choice of the driver
     chooses_driver: bool = False
-    #: drivers on which it does not act
+    #: drivers on which it has no effect
     exceptions: Mapping[str, Ignored | Refused] = dataclasses.field(default_factory=dict, hash=False)
     #: the field's name in the release before; it is accepted for one release
     old_field: str | None = None
@@ -345,5 +345,5 @@ BY_FIELD: dict[str, Option] = {
 
 
 def find_exception(field: str, driver: str) -> Ignored | Refused | None:
-    """Find why a setting does not act on a driver; ``None`` where it acts."""
+    """Return why a setting has no effect on a driver; ``None`` if it has."""
     return BY_FIELD[field].exceptions.get(driver)

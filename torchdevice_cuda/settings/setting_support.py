@@ -1,7 +1,6 @@
-"""Settings that do not act on a driver: ignored, which the log reports at INFO, or refused, which is an error.
+"""Settings without effect on a driver: ignored, which the log reports at INFO, or refused, which is an error.
 
-A setting is refused where the program would otherwise rely on something that is not so. The rows are in
-:mod:`.options`.
+A setting is refused if the program would otherwise rely on something untrue. The rows are in :mod:`.options`.
 """
 
 from __future__ import annotations
@@ -20,6 +19,6 @@ class Ignored:
 
 @dataclasses.dataclass(frozen=True)
 class Refused:
-    """A setting that a driver cannot follow, and why ignoring it would mislead."""
+    """A setting that a driver cannot apply, and why ignoring it would mislead."""
 
     why: str

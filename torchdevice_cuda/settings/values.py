@@ -1,4 +1,4 @@
-"""Readers and writers of the values of settings. A reader raises ValueError for text that it cannot read."""
+"""Readers and writers of the values of settings. A reader raises ValueError for invalid text."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read_bytes(text: str) -> int:
     match = re.fullmatch(r"\s*(\d{1,40}(?:\.\d{1,40})?(?:e[+-]?\d{1,2})?)\s*([a-z]*)\s*", text.lower(), re.ASCII)
     if match is None or match[2] not in _UNITS:
         raise ValueError(text)
-    import fractions  # with decimal behind it: not for every start
+    import fractions  # imports decimal, so not at every start
 
     value = int(fractions.Fraction(match[1]) * _UNITS[match[2]])
     if not 1 <= value <= _MOST_BYTES:
@@ -74,12 +74,12 @@ def _text(text: str) -> str:
 
 def read_name(text: str) -> str:
     """Read text that programs can print."""
-    _text(text).encode()  # programs print it, and the environment may hold bytes that are no text
+    _text(text).encode()  # programs print it, and the environment may contain bytes that are not text
     return text
 
 
 def read_destination(text: str) -> str:
-    """Make a path absolute: the program and its children may change the working folder."""
+    """Return an absolute path: the program and its children may change the working folder."""
     return text if _text(text) == "-" else os.path.abspath(text)
 
 
@@ -89,5 +89,5 @@ def write_lower(value: Any) -> str:
 
 
 def write_version(value: Any) -> str:
-    """Write numbers with points between them."""
+    """Write numbers separated by points."""
     return ".".join(map(str, value))

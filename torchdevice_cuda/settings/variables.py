@@ -1,6 +1,6 @@
-"""The environment variables that are no settings of a driver, and the check that every variable of ours is known.
+"""Environment variables that are not settings of a driver, and the check for unknown variables.
 
-:data:`torchdevice_cuda.settings.OPTIONS` has the others. A name that only begins as ours do is a misspelling, and a
+:data:`torchdevice_cuda.settings.OPTIONS` has the others. An unknown name with such a prefix is a misspelling, and a
 program must not run as if nothing had been set.
 """
 
@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterable, Mapping
 
 from .folders import CACHE_DIR, RUNTIME_DIR, SettingsError, expand
 
-#: The prefixes of our variables; the second is that of one variable, so that its misspellings are found.
+#: The prefixes of these variables; the second is that of one variable, so that its misspellings are found.
 PREFIXES = ("TORCHDEVICE_", "TORCH_ALLOW_REDIRECT")
 ON = ("1", "true", "yes", "on")
 OFF = ("0", "false", "no", "off")
-#: Words of TORCHDEVICE_AUTO alone: activate if possible.
+#: Values of TORCHDEVICE_AUTO only: activate if possible.
 TRY = ("try",)
 KERNEL_CHECKS = "TORCHDEVICE_KERNEL_CHECKS"
 _LISTED = "docs/settings.md and python -m torchdevice_cuda --help list them"
 
 
 class ValueHint(ValueError):
-    """A value that cannot be read, with a hint for the error message."""
+    """An invalid value, with a hint for the error message."""
 
 
 def read_switch(text: str) -> bool:
@@ -36,7 +36,7 @@ def read_switch(text: str) -> bool:
 
 
 def write_switch(value: object) -> str:
-    """Write a boolean as 1 or 0; any other value as it is, for the reader to judge."""
+    """Write a boolean as 1 or 0; any other value unchanged, for the reader to check."""
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
@@ -61,13 +61,13 @@ def _read_folder(text: str) -> str:
         raise ValueError(text)
     try:
         return os.fspath(expand(text))
-    except (RuntimeError, OSError) as error:  # a user that the system does not know; a working folder that is gone
+    except (RuntimeError, OSError) as error:  # an unknown user, or a working folder that no longer exists
         raise ValueHint(str(error)) from error
 
 
 @dataclasses.dataclass(frozen=True)
 class Variable:
-    """One environment variable: its name, its reader, the values that the reader accepts and what it does."""
+    """One environment variable: its name, its reader, the accepted values and its effect."""
 
     name: str
     allowed: str
@@ -112,11 +112,11 @@ VARIABLES: tuple[Variable, ...] = (
 
 
 def read_value(read: Callable[[str], object], allowed: str, spelled: str, text: str) -> object:
-    """Read a value; SettingsError names the variable or option, the value and what is allowed."""
+    """Read a value; SettingsError names the variable or option, the value and the allowed values."""
     try:
         if "\0" in text:
             raise ValueError(text)
-        os.fsencode(text)  # children get it by the environment, which holds no other text
+        os.fsencode(text)  # children get it through the environment, which cannot contain other text
         return read(text)
     except (ValueError, OverflowError) as error:
         hint = f"; {error}" if isinstance(error, ValueHint) and str(error) else suggest_value(text, allowed.split(", "))
@@ -124,9 +124,9 @@ def read_value(read: Callable[[str], object], allowed: str, spelled: str, text: 
 
 
 def suggest(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """Return "; did you mean ...?" with the known name that is most like it, or nothing.
+    """Return "; did you mean ...?" with the most similar known name, or an empty string.
 
-    The prefix is no likeness, and upper and lower case are alike.
+    The prefix and the case are ignored.
     """
     import difflib  # for errors only
 
@@ -136,13 +136,13 @@ def suggest(name: str, known: Iterable[str], prefix: str = "") -> str:
 
 
 def suggest_value(text: str, allowed: Iterable[str]) -> str:
-    """Return the same for a value, where what is allowed is a list of words."""
+    """Return such a suggestion for a value, if the allowed values are words."""
     words = list(allowed)
     return suggest(text, words) if all(word.isalnum() for word in words) else ""
 
 
 def check(environ: Mapping[str, str], known: Iterable[str]) -> None:
-    """Raise SettingsError for a variable with our prefix that is not known, and for a value that cannot be read.
+    """Raise SettingsError for an unknown variable with one of the prefixes, and for an invalid value.
 
     ``known`` includes the names in :data:`torchdevice_cuda.settings.OPTIONS`, whose values are read there.
     """

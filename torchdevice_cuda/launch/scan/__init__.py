@@ -1,1 +1,1 @@
-"""``--scan``: reads a project without running it, and says what becomes of each use of CUDA on a driver."""
+"""``--scan``: reads a project without running it, and reports the effect of each use of CUDA on a driver."""

@@ -11,13 +11,13 @@ from ...native import op_table
 from ...native.toolchain import BuildError
 
 _COMPOSITE = "Composite"
-#: The beginnings of operator names for the functions of a module.
+#: Prefixes of operator names for the functions of a module.
 _PREFIXES = {"torch.linalg.": "linalg_", "torch.special.": "special_", "torch.fft.": "fft_", "torch.nn.functional.": ""}
 
 
 @functools.cache
 def published() -> frozenset[str]:
-    """Return the names of ``torch.cuda``, its modules too; none where torch is not installed."""
+    """Return the names of ``torch.cuda``, including its modules; none if torch is not installed."""
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return frozenset()
@@ -38,7 +38,7 @@ def published() -> frozenset[str]:
 
 @functools.cache
 def _lacking() -> frozenset[str]:
-    """Operators with a kernel for the CPU that the Apple GPU has none for."""
+    """Return operators with a CPU kernel and no kernel for the Apple GPU."""
     keys: dict[str, set[str]] = {}
     try:
         for operator in op_table.read(op_table.yaml_path()):

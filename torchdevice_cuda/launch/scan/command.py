@@ -1,4 +1,4 @@
-"""The command: which files, how far it is, and what is written."""
+"""The command: the files to read, progress, and output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SKIPPED = {"__pycache__", "node_modules", "site-packages", "build", "dist"}
 _MOST_BYTES = 4 << 20
 _LEVELS = dict(zip(VERDICTS, ("error", "warning", "note", "none"), strict=True))
 _SECONDS_BETWEEN = 0.1
-#: From so many files on it pays to start processes.
+#: From this number of files on, starting processes saves time.
 _MANY, _MOST_WORKERS = 200, 8
 #: The findings of a file, and the reason if it was not read.
 _Read = tuple[list[Use], str | None]
@@ -41,20 +41,20 @@ class Result(NamedTuple):
 
     driver: str
     found: list[tuple[str, Use]]
-    unread: list[tuple[str, str]]  # files, and why not
+    unread: list[tuple[str, str]]  # files, and the reasons
     files: int
     seconds: float
 
 
 def chosen_driver(settings: Settings) -> str:
-    """Return the driver that is meant: ``auto`` is what this kind of machine gets without an NVIDIA GPU."""
+    """Return the driver: ``auto`` means the one that this kind of machine gets without an NVIDIA GPU."""
     if settings.driver != "auto":
         return settings.driver
     return MPS if sys.platform == "darwin" or settings.emulate_mps else VIRTUAL
 
 
 def run(paths: Sequence[str], form: str, settings: Settings) -> tuple[str, int]:
-    """Return the text to print and the exit status: 1 where something is unsupported."""
+    """Return the text to print and the exit status: 1 if something is unsupported."""
     if form not in FORMATS:
         hint = suggest_value(form, FORMATS)
         raise ScanError(f"--format={form!r} cannot be read; allowed: {', '.join(FORMATS)}{hint}")
@@ -64,7 +64,7 @@ def run(paths: Sequence[str], form: str, settings: Settings) -> tuple[str, int]:
 
 
 def scan(paths: Sequence[str], driver: str) -> Result:
-    """Read every file of Python below the paths."""
+    """Read every Python file below the paths."""
     began = time.monotonic()
     files = [file for path in paths for file in _files(path)]
     found: list[tuple[str, Use]] = []
@@ -107,7 +107,7 @@ def _all_uses(files: Sequence[str], driver: str) -> Iterator[_Read]:
 
 
 def _shown(results: Iterator[_Read], count: int) -> Iterator[_Read]:
-    """Return the results, with progress on a terminal."""
+    """Yield the results, with progress on a terminal."""
     shows = sys.stderr is not None and sys.stderr.isatty()
     last = 0.0
     for done, result in enumerate(results):
@@ -165,7 +165,7 @@ def _json(result: Result) -> str:
 
 
 def _sarif(result: Result) -> str:
-    """For code hosts, which show it beside the lines: without what works."""
+    """Return SARIF for code hosts, which show it beside the lines: without uses that work."""
     shown = [(file, use) for file, use in result.found if use.verdict.what != WORKS]
     advice = {use.rule: use.verdict.advice or use.rule for _, use in shown}
     document = {

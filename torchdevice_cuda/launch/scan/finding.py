@@ -1,4 +1,4 @@
-"""Finds the uses of CUDA in a file: names of torch however they were imported, devices in strings, methods."""
+"""Find the uses of CUDA in a file: names of torch however they were imported, devices in strings, methods."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ...settings.setting_support import MPS
 from . import catalogue, rules
 from .rules import FALLBACK, UNSUPPORTED, WORKS, Verdict
 
-#: A file without any of these has nothing to be found; most files of most projects.
+#: A file without any of these has no findings: most files of most projects.
 INTERESTING = re.compile(
     rb"cuda|nccl|triton|tensorrt|"
     + b"|".join(name.encode() for name in rules.BY_NAME if "." not in name and ":" not in name)
 )
-#: On an Apple GPU any function of torch may be one that it lacks, if the file has to do with CUDA at all.
+#: On an Apple GPU any function of torch may be missing, if the file uses CUDA at all.
 _DEVICE = re.compile(r"cuda(:\d+)?")
-#: Names that are looked at: torch's, and those of libraries that a rule is for.
+#: Names that are checked: torch's, and those of libraries with a rule.
 _ROOTS = {"torch", "cuda", *(name.partition(".")[0] for name in rules.BY_NAME if name[0] != "." and ":" not in name)}
 _METHODS = {"cuda", "is_cuda", "double"}
 _CUDA = "torch.cuda."
@@ -36,20 +36,20 @@ class Use(NamedTuple):
 
 
 def uses(source: bytes, driver: str) -> list[Use]:
-    """List all uses of a file; ``SyntaxError`` and ``ValueError`` if it is not Python."""
+    """List all uses in a file; raise ``SyntaxError`` or ``ValueError`` if it is not Python."""
     if not INTERESTING.search(source):
         return []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the project's own escapes
+        warnings.simplefilter("ignore")  # about invalid escapes in the project
         tree = ast.parse(source)
     found = dict.fromkeys(_Finder(driver).look(tree))
     return sorted(found, key=lambda use: (use.line, use.column, use.what))
 
 
 def _nodes(tree: ast.Module) -> list[ast.AST]:
-    """Yield every node; ``ast.walk`` takes a third longer."""
+    """Return every node; ``ast.walk`` takes a third longer."""
     found: list[ast.AST] = [tree]
-    for node in found:  # which grows meanwhile
+    for node in found:  # the list grows meanwhile
         for value in vars(node).values():
             if isinstance(value, ast.AST):
                 found.append(value)
@@ -105,7 +105,7 @@ class _Finder:
             yield Use(node.lineno, node.col_offset, f".{node.attr}", *(found or ("device", Verdict(WORKS))))
 
     def _named(self, node: ast.stmt | ast.expr, name: str, quiet: bool = False) -> Iterator[Use]:
-        """A name that was imported. ``quiet``: only where a rule says something of it; its uses are looked at, too."""
+        """Yield the use of an imported name. ``quiet``: only if a rule names it; its uses are checked, too."""
         root = name.partition(".")[0]
         if root not in _ROOTS:
             return

@@ -1,6 +1,6 @@
 """Rules: the effect of a use of CUDA on each driver. A rule has a sample, which the tests run on the drivers.
 
-A name that is in no rule and that ``torch.cuda`` publishes works: all of it is served.
+A name of ``torch.cuda`` that is in no rule works: all of it is served.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ...settings import hidden
 from ...settings.setting_support import CPU, CUDA, MPS, VIRTUAL
 
 WORKS, FALLBACK, DIFFERS, UNSUPPORTED = "works", "works by fallback", "differs", "unsupported"
-#: From the worst on.
+#: The worst first.
 VERDICTS = (UNSUPPORTED, DIFFERS, FALLBACK, WORKS)
 #: Drivers without NVIDIA's hardware.
 ELSEWHERE = (MPS, VIRTUAL, CPU)
@@ -37,7 +37,7 @@ class Rule:
     sample: str | None = None  # code that uses it
 
     def verdict(self, driver: str) -> Verdict:
-        """On a driver."""
+        """Return the verdict on a driver."""
         return self.on.get(driver, Verdict(WORKS))
 
 
@@ -162,13 +162,13 @@ RULES = (
     ),
 )
 BY_NAME = {name: rule for rule in RULES for name in rule.names}
-#: Names of devices after the first.
+#: Device names after the first.
 SEVERAL = BY_NAME["cuda:1"]
 MORE = next(rule for rule in RULES if rule.identity == "more-than-one")
 
 
 def of_device(text: str, driver: str) -> tuple[str, Verdict]:
-    """Return the rule of a device, by its name."""
+    """Return the rule of a device name."""
     if text in SEVERAL.names:
         rule = SEVERAL if driver in SEVERAL.on else MORE
         return rule.identity, rule.verdict(driver)

@@ -1,1 +1,1 @@
-"""NVIDIA's management library and ``nvidia-smi`` over the GPUs that the user's processes believe in."""
+"""NVIDIA's management library and ``nvidia-smi`` over the GPUs that the user's processes see."""

@@ -1,4 +1,4 @@
-"""Puts our library in the place of NVIDIA's for Python programs that load it."""
+"""Replace NVIDIA's library for Python programs that load it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from ...settings import Settings
 from .library import Library, is_nvml
 
-#: NVIDIA's bindings, and copies of them that others carry. Each loads the library by ``CDLL``, a name of its own.
+#: NVIDIA's bindings, and copies of them in other packages. Each loads the library through its own name ``CDLL``.
 BINDINGS = ("pynvml", "pynvml.nvml", "py3nvml.py3nvml", "ray._private.thirdparty.pynvml")
-#: Drivers under which a real library is called before ours: there may be a real GPU.
+#: Drivers with which a real library is called first: there may be a real GPU.
 _MAY_BE_REAL = ("auto", "cuda")
 WhenImported = Callable[[str, Callable[[ModuleType], None]], Callable[[], None]]
 
 
 class Hook:
-    """Serves the bindings that are imported, or have been; ``undo`` gives them back."""
+    """Serves bindings when they are imported, or if they have been; ``undo`` restores them."""
 
     def __init__(self, settings: Settings, when_imported: WhenImported) -> None:
         self._settings = settings
@@ -27,7 +27,7 @@ class Hook:
 
     def _serve(self, module: ModuleType) -> None:
         original = vars(module).get("CDLL")
-        if original is None:  # a package whose binding is a module of its own
+        if original is None:  # a package whose binding is a separate module
             return
         settings = self._settings
 
@@ -45,7 +45,7 @@ class Hook:
         vars(module)["CDLL"] = load
 
     def undo(self) -> None:
-        """Wait no longer, and have the bindings load NVIDIA's library again."""
+        """Stop waiting, and make the bindings load NVIDIA's library again."""
         for stop in self._waits:
             stop()
         for module, original in self._served:

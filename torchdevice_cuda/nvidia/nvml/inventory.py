@@ -1,6 +1,6 @@
-"""The GPUs of the machine as monitors see them: those that running processes tell of, and those that would be there.
+"""The GPUs of the machine for monitors: those that running processes publish, and those that a program would see.
 
-Nothing here imports torch: a monitor is to answer at once.
+Nothing here imports torch: a monitor must answer at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...drivers.virtual.label import LABEL as VIRTUAL_LABEL
 from ...settings import Settings
 
 MIB = 1 << 20
-#: The first driver that NVIDIA's release notes give for a CUDA, newest first; what is claimed where none is installed.
+#: The first driver for a CUDA version in NVIDIA's release notes, newest first; reported if none is installed.
 _DRIVERS = (((13, 0), "580.65.06"), ((12, 8), "570.86.10"), ((12, 6), "560.28.03"), ((12, 4), "550.54.14"))
 _OLDEST_DRIVER = "525.60.13"
 
@@ -34,7 +34,7 @@ class User:
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
-    """A GPU now."""
+    """The current state of a GPU."""
 
     device: monitoring.Device
     users: tuple[User, ...]
@@ -95,7 +95,7 @@ def _expected(index: int, settings: Settings) -> monitoring.Device:
 
 @functools.cache
 def cuda_version() -> str:
-    """Return the CUDA that the installed torch goes with."""
+    """Return the CUDA version of the installed torch."""
     try:
         return _compat.cuda_version(metadata.version("torch"))
     except metadata.PackageNotFoundError:
@@ -103,6 +103,6 @@ def cuda_version() -> str:
 
 
 def driver_version() -> str:
-    """Return a driver that goes with it."""
+    """Return a driver version for that CUDA version."""
     major, minor = (int(part) for part in cuda_version().split(".")[:2])
     return next((name for cuda, name in _DRIVERS if (major, minor) >= cuda), _OLDEST_DRIVER)

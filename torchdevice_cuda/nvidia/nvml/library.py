@@ -1,9 +1,8 @@
 """The functions of NVIDIA's management library, for Python programs that call them through ctypes.
 
-``pynvml`` loads ``libnvidia-ml.so.1`` and calls its functions by name, with structures of its own. This object
-stands in for the loaded library: structures are filled by the names of their fields, so every release of the bindings
-is served.
-What no host can tell is ``NVML_ERROR_NOT_SUPPORTED``, as on a GPU without the sensor.
+``pynvml`` loads ``libnvidia-ml.so.1`` and calls its functions by name, with its own structures. This object replaces
+the loaded library: structures are filled by the names of their fields, so every release of the bindings is served.
+Figures that a host does not have are ``NVML_ERROR_NOT_SUPPORTED``, as on a GPU without the sensor.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _ERRORS = {
     13: "Function Not Found",
     999: "Unknown Error",
 }
-#: NVML's numbers for architectures, by the first capability of each.
+#: NVML's numbers of architectures, by the first capability of each.
 _ARCHITECTURES = (
     ((12, 0), 10),
     ((10, 0), 10),
@@ -49,7 +48,7 @@ _CLOCKS = {0: "clock_mhz", 1: "clock_mhz", 2: "memory_clock_mhz", 3: "clock_mhz"
 _NONE = 0xFFFFFFFF  # no instance of a divided GPU
 
 
-#: Functions that answer as another does. Computing is shared, nothing is kept up for want of users, there is no screen.
+#: Functions that return the same as another. Compute mode is shared, persistence mode is off, there is no display.
 _ALIKE = {
     "nvmlDeviceGetMinorNumber": "nvmlDeviceGetIndex",
     "nvmlDeviceGetClockInfo": "nvmlDeviceGetMaxClockInfo",
@@ -79,7 +78,7 @@ class Function:
         self._call = call
 
     def __call__(self, *arguments: Any) -> Any:
-        """Return a code of NVML's, or a text where the function has one."""
+        """Return a code of NVML, or a text if the function returns one."""
         try:
             result = self._call(*arguments)
         except Failure as failure:
@@ -88,7 +87,7 @@ class Function:
 
 
 class Library:
-    """Stands in for the loaded library."""
+    """Replaces the loaded library."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -324,7 +323,7 @@ def _sensed(gpu: Gpu) -> int:
 
 
 def is_nvml(name: object) -> bool:
-    """Return whether this is a name by which programs load the library."""
+    """Return whether programs load the library by this name."""
     return isinstance(name, (str, bytes, os.PathLike)) and os.path.basename(os.fsdecode(name)).startswith(
         ("libnvidia-ml.", "nvml.dll")
     )

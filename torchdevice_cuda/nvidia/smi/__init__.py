@@ -1,1 +1,1 @@
-"""``nvidia-smi`` over the GPUs that the user's processes believe in, in the words that tools parse."""
+"""``nvidia-smi`` over the GPUs that the user's processes see, in the format that tools parse."""

@@ -1,4 +1,4 @@
-"""``python -m torchdevice_cuda nvidia-smi``: NVIDIA's tool, as far as a host can answer."""
+"""``python -m torchdevice_cuda nvidia-smi``: NVIDIA's tool, as far as a host has the figures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Each process of the user that uses a GPU tells what it holds; what a host cannot
 
 
 def main(words: Sequence[str], settings: Settings) -> int:
-    """Answer one command line; the exit code."""
+    """Run one command line; return the exit code."""
     real = _real(settings)
     if real is not None:
         return subprocess.run([real, *words], check=False).returncode
@@ -52,13 +52,13 @@ def main(words: Sequence[str], settings: Settings) -> int:
     except KeyboardInterrupt:
         return 0
     except BrokenPipeError:
-        # A reader such as `head` has seen enough; the interpreter flushes once more at its end.
+        # A reader such as `head` has closed the pipe; the interpreter flushes once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 def _real(settings: Settings) -> str | None:
-    """NVIDIA's own tool, where there may be a real GPU and it sees one."""
+    """Return NVIDIA's own tool, if there may be a real GPU and the tool sees one."""
     if settings.driver not in ("auto", "cuda"):
         return None
     path = os.pathsep.join(folder for folder in os.get_exec_path() if not is_ours(folder))

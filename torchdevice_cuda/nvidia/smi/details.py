@@ -1,4 +1,4 @@
-"""``nvidia-smi -q``: what a host knows of each GPU, as text or as XML. Both are written from one tree."""
+"""``nvidia-smi -q``: the host's figures of each GPU, as text or as XML. Both are written from one tree."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .fields import Moment
 from .request import Refusal
 
 _COLUMN, _PROCESS_COLUMN = 55, 42
-#: By words and XML's tag: a value, or what is below.
+#: By title and XML tag: a value, or a subtree.
 Tree = Mapping[tuple[str, str], Union[str, "Tree"]]
-#: Sections that ``-d`` may name; those that a host knows nothing of are empty.
+#: Sections that ``-d`` may name; those without figures of the host are empty.
 _SECTIONS = (
     "MEMORY UTILIZATION ECC TEMPERATURE POWER CLOCK COMPUTE PIDS PERFORMANCE SUPPORTED_CLOCKS PAGE_RETIREMENT "
     "ACCOUNTING ENCODER_STATS SUPPORTED_GPU_TARGET_TEMP VOLTAGE FBC_STATS ROW_REMAPPER RESET_STATUS"
 ).split()
-#: The sections that tags belong to.
+#: The sections of tags.
 _SECTION_OF = {
     "fb_memory_usage": "MEMORY",
     "compute_mode": "COMPUTE",

@@ -1,6 +1,6 @@
 """Fields of ``--query-gpu`` and ``--query-compute-apps``: one row per field, with its unit and its source.
 
-A field that NVIDIA's tool has and no host can answer is ``[N/A]``, as on a GPU without the sensor.
+A field of NVIDIA's tool that no host has is ``[N/A]``, as on a GPU without the sensor.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ UNKNOWN = "[N/A]"
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """One look at the machine: what a row of an answer is made of."""
+    """One reading of the machine, from which rows are created."""
 
     gpus: list[Gpu]
     at: float = dataclasses.field(default_factory=time.time)
 
     @property
     def stamp(self) -> str:
-        """Return the time of the look, as the tool writes it."""
+        """Return the time of the reading, in the tool's format."""
         return time.strftime("%Y/%m/%d %H:%M:%S", time.localtime(self.at)) + f".{int(self.at * 1000) % 1000:03d}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """A figure: its name in the head of a table, what it is counted in, and how it is had; ``None``: unknown here."""
+    """A figure: its column name, its unit, and its function; ``None``: unknown here."""
 
     name: str
     unit: str = ""
@@ -183,7 +183,7 @@ _OF_USER: dict[str, Field] = _fields(
     Field("process_name", value=lambda pair, moment: pair[1].name),
     Field("used_gpu_memory", "MiB", lambda pair, moment: _mib(pair[1].held)),
 )
-#: Other names of fields; the head of a table has the field's own.
+#: Other names of fields; the table header has the field's own.
 _ALIASES_OF_GPU = {
     "gpu_name": "name",
     "gpu_uuid": "uuid",
@@ -200,7 +200,7 @@ _ALIASES_OF_GPU = {
     "clocks.default_applications.gr": "clocks.default_applications.graphics",
     "clocks.default_applications.mem": "clocks.default_applications.memory",
     "inforom.image": "inforom.img",
-    # what drivers before 535 called them
+    # names in drivers before 535
     **{f"clocks_throttle_reasons.{reason}": f"clocks_event_reasons.{reason}" for reason in _REASONS.split()},
     "inforom.power": "inforom.pwr",
     "gpu_operation_mode.current": "gom.current",
@@ -223,7 +223,7 @@ _ALIASES_OF_USER = {"name": "process_name", "used_memory": "used_gpu_memory"}
 
 
 def find(name: str, fields: Mapping[str, Field], aliases: Mapping[str, str]) -> Field | None:
-    """Return the field of a name, if there is one."""
+    """Return the field with a name, if there is one."""
     return fields.get(aliases.get(name, name))
 
 
@@ -238,11 +238,11 @@ def of_user(name: str) -> Field | None:
 
 
 def names(of_users: bool) -> list[list[str]]:
-    """Return every field, by all of its names."""
+    """Return every field, with all its names."""
     fields, aliases = (_OF_USER, _ALIASES_OF_USER) if of_users else (_OF_GPU, _ALIASES_OF_GPU)
     return [[name, *(other for other, own in aliases.items() if own == name)] for name in fields]
 
 
 def users(gpus: list[Gpu]) -> list[tuple[Gpu, User]]:
-    """Yield each process with each GPU that it uses."""
+    """Return each process with each GPU that it uses."""
     return [(gpu, user) for gpu in gpus for user in gpu.users]

@@ -1,4 +1,4 @@
-"""``dmon`` and ``pmon``: a line for each GPU, or process, at each look."""
+"""``dmon`` and ``pmon``: a line for each GPU, or process, at each reading."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .fields import Moment, users
 from .request import UNKNOWN, Refusal, Request
 
 _Cell = Callable[[Gpu], object]
-#: By the letter that selects them: head, unit, value (``None``: unknown here).
+#: By the letter that selects them: title, unit, value (``None``: unknown here).
 _COLUMNS: dict[str, list[tuple[str, str, _Cell]]] = {
     "p": [
         ("pwr", "W", lambda gpu: None),
@@ -54,7 +54,7 @@ _OF_PROCESS: dict[str, list[tuple[str, str, Callable[[User], object]]]] = {
 
 
 def dmon(request: Request, moment: Moment, head: bool) -> str:
-    """Figures of the GPUs."""
+    """Return figures of the GPUs."""
     letters = request.metrics or _DEFAULT
     if any(letter not in _COLUMNS for letter in letters):
         raise _no_metric()
@@ -69,7 +69,7 @@ def dmon(request: Request, moment: Moment, head: bool) -> str:
 
 
 def pmon(request: Request, moment: Moment, head: bool) -> str:
-    """Figures of the processes."""
+    """Return figures of the processes."""
     letters = request.metrics or "u"
     if any(letter not in _OF_PROCESS for letter in letters):
         raise _no_metric()
@@ -94,7 +94,7 @@ def _no_metric() -> Refusal:
 
 
 def _separated(request: Request, moment: Moment, heads: list[list[str]], rows: list[list[object]]) -> str:
-    """Yield lines of comma-separated values: names and units, unless they are unwanted, then figures."""
+    """Return lines of comma-separated values: names and units, unless they are disabled, then figures."""
     kept = [row for row, word in ((0, "noheader"), (1, "nounit")) if heads and word not in request.format]
     lines = [f"#{_stamps(request, row)}" + ", ".join(column[row] for column in heads) for row in kept]
     lines += [f"{_stamp(request, moment)} " + ", ".join(map(str, row)) for row in rows]
@@ -120,7 +120,7 @@ def _shown(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-#: By the letter of ``-o``: the head, the unit, and the time.
+#: By the letter of ``-o``: the title, the unit, and the time.
 _STAMPS = {"D": ("Date        ", "YYYYMMDD    ", " %Y%m%d    "), "T": ("Time      ", "HH:MM:SS  ", "%H:%M:%S ")}
 
 

@@ -1,4 +1,4 @@
-"""An executable ``nvidia-smi`` in a folder of its own, for the ``PATH`` of a program and its children."""
+"""An executable ``nvidia-smi`` in its own folder, for the ``PATH`` of a program and its children."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PACKAGE = Path(__file__).parents[2]
 
 
 def _script() -> str:
-    # The package may have been found by way of the working folder, which children need not share.
+    # The package may have been found through the working folder, which children may not share.
     parent, python = shlex.quote(str(_PACKAGE.parent)), shlex.quote(sys.executable)
     return (
         f"#!/bin/sh\n{_MARK}\n"
@@ -26,7 +26,7 @@ def _script() -> str:
 
 
 def folder() -> Path:
-    """Return the folder with the executable for this Python, which is written where it is missing or differs."""
+    """Return the folder with the executable for this Python, written if it is missing or differs."""
     script, cache = _script().encode(), settings.cache_dir()
     found = cache / "bin" / hashlib.sha256(script).hexdigest()[:16]
     try:
@@ -40,14 +40,14 @@ def folder() -> Path:
 
 
 def is_ours(directory: str) -> bool:
-    """Return whether the ``nvidia-smi`` of a folder is this one."""
+    """Return whether the ``nvidia-smi`` in a folder is torchdevice_cuda's."""
     with contextlib.suppress(OSError), open(Path(directory, _NAME), "rb") as file:
         return _MARK.encode() in file.read(4096)
     return False
 
 
 class OnPath:
-    """Has the children of this process find it; ``undo`` ends that."""
+    """Adds the folder to the ``PATH`` of this process's children; ``undo`` removes it."""
 
     def __init__(self) -> None:
         self._folder = str(folder())
@@ -57,7 +57,7 @@ class OnPath:
             os.environ["PATH"] = os.pathsep.join([self._folder, *entries])
 
     def undo(self) -> None:
-        """Take the folder off the path."""
+        """Remove the folder from the path."""
         entries = os.environ.get("PATH", "").split(os.pathsep)
         if self._added and self._folder in entries:
             entries.remove(self._folder)

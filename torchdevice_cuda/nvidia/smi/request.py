@@ -13,7 +13,7 @@ _HELP = "Please run 'nvidia-smi -h' for help."
 
 
 class Refusal(Exception):
-    """The command line cannot be answered: the words, and the exit code."""
+    """The command line is refused: the message, and the exit code."""
 
     def __init__(self, words: str, code: int = INVALID) -> None:
         super().__init__(words)
@@ -31,8 +31,8 @@ class Request:
     format: set[str] = dataclasses.field(default_factory=set)
     xml: bool = False
     sections: list[str] = dataclasses.field(default_factory=list)
-    every: float | None = None  # seconds between looks
-    count: int | None = None  # of looks
+    every: float | None = None  # seconds between readings
+    count: int | None = None  # number of readings
     metrics: str = ""
     stamps: str = ""
     file: str | None = None
@@ -75,7 +75,7 @@ _MONITOR_FORMATS = ("csv", "noheader", "nounit")
 
 
 def parse(words: Sequence[str]) -> Request:
-    """Read the words after ``nvidia-smi``."""
+    """Parse the words after ``nvidia-smi``."""
     request = Request()
     rest = list(words)
     monitors = bool(rest) and rest[0] in ("dmon", "pmon")

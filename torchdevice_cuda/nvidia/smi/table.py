@@ -1,4 +1,4 @@
-"""The table that ``nvidia-smi`` prints when it is asked for nothing else."""
+"""The table that ``nvidia-smi`` prints by default."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _users(gpus: list[Gpu]) -> list[str]:
 
 
 def _shortened(text: str, width: int, end: bool = False) -> str:
-    """Return a name in a column: its beginning, or of a path its end."""
+    """Return a name that fits a column: its beginning, or for a path its end."""
     if len(text) <= width:
         return text
     return f"...{text[-(width - 3) :]}" if end else f"{text[: width - 3]}..."
