@@ -82,8 +82,7 @@ class Carrier:
         return call()
 
     def work(self, call: Call) -> Work:
-        """Return work that is done when all parts are and ``finish`` has run; then the outputs have the lent tensors'
-        values.
+        """Return work that is done when all parts are and ``finish`` has run; then the outputs have the lent values.
 
         It is done before this returns, except if it waits for another process: a thread does that.
         """

@@ -1,5 +1,4 @@
-"""``--doctor``: checks the assumptions of torchdevice_cuda about a machine, for users of machines that it was not
-tested on.
+"""``--doctor``: checks assumptions of torchdevice_cuda about a machine, for machines that it was not tested on.
 
 ``table`` lists the checks. Each is a program in ``checks``, run in its own process like a user's program: ``running``
 starts them, ends those that hang, and restarts a check after a question that ended it. ``asking`` is the program's

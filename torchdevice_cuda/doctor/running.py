@@ -172,8 +172,7 @@ def _ending(status: int) -> str:
 
 
 def run(starts: Sequence[Callable[[], Process]], together: int) -> Generator[tuple[str, list[str]], None, None]:
-    """Start checks, `together` at a time; yield at each poll the name of one that has ended, if any, and those that
-    run.
+    """Start checks, `together` at a time; yield at each poll the name of an ended one, if any, and of running ones.
 
     Checks that run when the generator is closed are ended.
     """

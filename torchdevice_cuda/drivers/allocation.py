@@ -334,9 +334,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
     try:
         return _read(text, Settings(), None, "CUDA")[0]
     except (ValueError, IndexError) as error:
-        if (
-            str(error) in _NO_NUMBER
-        ):  # where CUDA reads the environment, an error of the C++ library is no Python type's
+        if str(error) in _NO_NUMBER:  # CUDA reads the environment in C++, where these become RuntimeError
             raise RuntimeError(str(error)) from None
         raise
 

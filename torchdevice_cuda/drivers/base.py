@@ -178,7 +178,7 @@ class Driver(abc.ABC):
         if index < 0:
             return -1
         previous = self.current_device()
-        if index != previous:  # keeping the device is no use of it
+        if index != previous:  # keeping the device does not use it
             self.set_device(index)
         return previous
 

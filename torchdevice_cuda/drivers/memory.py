@@ -29,7 +29,7 @@ class Recording(NamedTuple):
 
     #: ``None`` ends it; ``"state"`` keeps only the last event
     enabled: str | None
-    #: of which events: none, live blocks, allocations too, frees too
+    #: events with stacks: none, live blocks, allocations too, frees too
     context: str | None = None
     #: whether stacks include C++ frames
     with_cpp: bool = False

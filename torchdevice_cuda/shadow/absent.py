@@ -1,5 +1,4 @@
-"""Names of ``torch._C`` that a release of torch uses and torchdevice_cuda lacks: using one raises an error with its
-name.
+"""Names of ``torch._C`` that a release of torch uses and torchdevice_cuda lacks: using one raises an error.
 
 A later release uses functions that did not exist before. A CPU build lacks them; a CUDA build has them, and they would
 call NVIDIA's driver. Both raise the same error, when they are used and not while torch is imported.

@@ -27,8 +27,7 @@ def _is_same(self: Any, other: Any) -> Any:
 
 
 def complete() -> None:
-    """Add the methods of the missing base class to the class that torch creates in its place, and the functions to
-    torch.
+    """Add the missing methods to the class that torch creates in place of the base class, and the functions to torch.
 
     The GPU has one queue, whichever stream is chosen. The additions stay until the process ends, as the device does.
     """

@@ -1,5 +1,4 @@
-"""Memory of the Apple GPU, from torch.mps: that of tensors, that of Metal for the process, and Metal's recommended
-limit.
+"""Memory of the Apple GPU, from torch.mps: tensors' bytes, Metal's bytes for the process, and its recommended limit.
 
 torch.mps has no counts and no list of allocations. Peaks are those of torch's allocator from 2.13 on. Before, a peak is
 the highest figure seen at a query, at a synchronization, or where torchdevice_cuda itself allocates (factories, moves,

@@ -22,7 +22,7 @@ _IN_CAPTURE = (
     "{} during CUDA graph capture. If you need this call to be captured, please file an issue. Current "
     "cudaStreamCaptureStatus: cudaStreamCaptureStatus{}"
 )
-#: Dispatch keys that have run before a call is recorded: those of autocast.
+#: Dispatch keys of autocast, which has run before a call is recorded, as autograd has.
 _DONE = [name for name in ("AutocastCPU", "AutocastCUDA", "AutocastMPS") if hasattr(torch._C.DispatchKey, name)]
 
 

@@ -53,7 +53,7 @@ def _as_it_is(call: Function) -> Function:
 
 
 def _recorded(call: Function) -> Function:
-    """Wrap the CPU code that an emulated Apple GPU calls, so that a graph records it."""
+    """Wrap the CPU code that an emulated Apple GPU calls, which takes a seed of the GPU, so that a graph records it."""
 
     def __call__(inputs: Any) -> Any:
         recording = recording_here() if _watched() else None

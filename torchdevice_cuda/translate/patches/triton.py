@@ -156,8 +156,7 @@ def _place(context: Context) -> Any:
 
 @patch(f"{_CLASS}.__init__", "triton.runtime.driver.driver", f"{_COMPILER}.<Source>.make_ir", traits=Trait.SUBSTITUTE)
 def drivers(context: Context) -> None:
-    """Triton's driver queries NVIDIA's for the GPU and runs compiled kernels on it: these calls are answered here, and
-    the host computes.
+    """Triton's driver queries NVIDIA's for the GPU and launches kernels through it: here the host answers and computes.
 
     The class is found through Triton's table of drivers: triton 3.2, of torch 2.6, loads their modules without a name.
     """

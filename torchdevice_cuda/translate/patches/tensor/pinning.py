@@ -18,8 +18,7 @@ _to = torch._C.TensorBase.to
 
 @patch("torch.Tensor.pin_memory", "torch.Tensor.is_pinned", traits=Trait.TRANSLATED)
 def pinning(context: Context) -> None:
-    """A CPU build has no such allocator, and the Apple GPU's memory is the host's: a copy that reports that it is
-    pinned.
+    """A CPU build has no such allocator, and the Apple GPU's memory is the host's: a copy reports that it is pinned.
 
     A tensor that was redirected to the accelerator is moved back first.
     """
