@@ -196,7 +196,7 @@ class MpsDriver(RecordingDriver):
         return generator_states.offset(generator)
 
     def set_state_offset(self, generator: torch.Generator, offset: int) -> None:
-        """Move a generator to an offset."""
+        """Set a generator's offset."""
         generator_states.set_offset(generator, offset)
 
     def generator_state(self, generator: torch.Generator) -> torch.Tensor:

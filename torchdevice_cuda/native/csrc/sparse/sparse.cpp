@@ -1,5 +1,5 @@
-// Sums of sparse tensors: CUDA concatenates their elements and does not merge those at the same index. Also types and
-// products that CUDA takes.
+// Sums of sparse tensors: CUDA concatenates their elements and does not merge those at the same index. Also the types
+// of their products.
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
