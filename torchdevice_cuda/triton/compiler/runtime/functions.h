@@ -119,7 +119,7 @@ TTC_INLINE double fn_ldexp(double x, int e) {
   return __builtin_ldexp(x, e);
 }
 TTC_INLINE int fn_ilogb(double x) {
-  return __builtin_ilogb(x);
+  return x == 0 || x != x ? INT32_MIN : __builtin_isinf(x) ? INT32_MAX : __builtin_ilogb(x);
 }
 template <class T>
 TTC_INLINE T fn_powi(T x, int n) {

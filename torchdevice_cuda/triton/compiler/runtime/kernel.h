@@ -4,5 +4,7 @@
 #include "dot.h"
 #include "functions.h"
 #include "grid.h"
+#include "library.h"
 #include "memory.h"
+#include "rounding.h"
 #include "types.h"
