@@ -186,16 +186,21 @@ class Arithmetic:
                 data = widened(handle.data, handle.dtype.scalar.name)
                 operand = f"(operand {number}) " if len(values) > 1 else ""
                 scalar = data.shape == (1,)
+                widths = [] if scalar else [len(str(size - 1)) for size in data.shape]
                 for at in np.ndindex(data.shape):
-                    index = "" if scalar else ", ".join(str(i) for i in at)
+                    index = ", ".join(f"{one:{width}}" for one, width in zip(at, widths, strict=False))
                     shown = _written(data[at], in_hex)
                     sys.stdout.write(f"pid ({place}) idx ({index}){prefix}{operand}{shown}\n")
+            if not values:
+                sys.stdout.write(f"pid ({place}){prefix}\n")
 
         return create_print
 
 
 def _written(value: Any, in_hex: bool) -> str:
-    if in_hex and value.dtype.kind != "f":
+    if in_hex and value.dtype.kind == "f":
+        return float(value).hex()
+    if in_hex:
         return f"0x{int(value) & ((1 << value.dtype.itemsize * 8) - 1):0{value.dtype.itemsize * 2}x}"
     return f"{value:f}" if value.dtype.kind == "f" else str(int(value))
 

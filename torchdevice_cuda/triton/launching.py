@@ -107,6 +107,10 @@ class _Kernel:
         self._types = {self._named(key): value for key, value in source.signature.items()}
         constants = getattr(source, "constants", {})
         self._constants = {self._named(key): value for key, value in constants.items() if self._named(key)}
+        self._is_tried = False
+        self._compiled: Compiled | None = None
+        #: whether tensor descriptors are the GPU's own, which have tensor maps from capability 9.0
+        self._has_maps = bool(getattr(metadata, "tensordesc_meta", None))
 
     def _named(self, key: Any) -> Any:
         """An argument's name; triton says its name, its position or the path to it, by release."""
@@ -150,7 +154,8 @@ class _Kernel:
 
     def _list_variables(self, values: dict[str, Any]) -> list[Any]:
         """Return the arguments that a compiled kernel has, in their order: constants are part of its code."""
-        return [one for name in self._variables for one in _flatten(values[name], self._types[name])]
+        flatten = _flatten_map if self._has_maps else _decompose
+        return [one for name in self._variables for one in _flatten(values[name], self._types[name], flatten)]
 
     @functools.cached_property
     def _variables(self) -> list[str]:
@@ -159,7 +164,8 @@ class _Kernel:
     # --------------------------------------------------------------- running
     def prepare(self, grid: tuple[int, int, int], values: dict[str, Any], memory: Memory) -> Callable[[], None]:
         """Return what runs every program of the grid."""
-        compiled = self._compiled
+        variables = self._list_variables(values)
+        compiled = self._find_compiled(len(variables))
         if compiled is None:
             interpreted = self._interpreted
             converted = {
@@ -168,12 +174,17 @@ class _Kernel:
             return lambda: interpreted.compute(grid, converted, memory)
         import torch
 
-        variables, threads = self._list_variables(values), torch.get_num_threads()
+        threads = torch.get_num_threads()
         return lambda: compiled.run(grid, variables, memory.ranges(), memory.list_accessible, threads)
 
-    @functools.cached_property
-    def _compiled(self) -> Compiled | None:
-        """The kernel, compiled for the host; ``None`` where that is not possible, for the reason in the report."""
+    def _find_compiled(self, count: int) -> Compiled | None:
+        """Return the kernel, compiled for the host at its first launch; ``None`` where that is not possible."""
+        if not self._is_tried:
+            self._is_tried, self._compiled = True, self._compile(count)
+        return self._compiled
+
+    def _compile(self, count: int) -> Compiled | None:
+        """Compile the kernel for this number of arguments; if that is not possible, report the reason."""
         if not self._launches.place.compiles:
             return None
         from .compiler.ir import Unsupported
@@ -181,7 +192,7 @@ class _Kernel:
 
         try:
             compiled = Compiled(self._read_ttir(), self.name, bool(getattr(self._metadata, "enable_fp_fusion", True)))
-            compiled.check_arguments(sum(_count_variables(self._types[name]) for name in self._variables))
+            compiled.check_arguments(count)
         except Unsupported as error:
             _log.info("the Triton kernel %s is interpreted: %s", self.name, error)
             departures.counter(f"triton.{self.name}", "Triton's interpreter", f"it cannot be compiled: {error}")()
@@ -214,21 +225,36 @@ class _Kernel:
         return Interpreted(self._launches.interpreter, self._jitted, self._metadata, self.name)
 
 
-def _flatten(value: Any, kind: Any) -> list[Any]:
+def _flatten(value: Any, kind: Any, flatten: Callable[[Any], list[Any]]) -> list[Any]:
+    """Return an argument's parts; `flatten` returns those of a tensor descriptor."""
     if isinstance(kind, tuple):
-        return [one for part, of in zip(value, kind, strict=True) for one in _flatten(part, of)]
+        return [one for part, of in zip(value, kind, strict=True) for one in _flatten(part, of, flatten)]
     if isinstance(kind, str) and kind.startswith("tensordesc"):
-        return [value.base.data_ptr(), *value.shape, *value.strides]
+        return flatten(value)
     return [] if kind == "constexpr" else [value]
 
 
-def _count_variables(kind: Any) -> int:
-    if isinstance(kind, tuple):
-        return sum(map(_count_variables, kind))
-    if kind.startswith("tensordesc"):
-        rank = str(kind[kind.index("[") : kind.index("]")]).count(",") + 1
-        return 1 + 2 * rank
-    return int(kind != "constexpr")
+def _flatten_map(descriptor: Any) -> list[Any]:
+    """Return the parts of a descriptor that is one argument, with its sizes and strides behind it."""
+    from .compiler.emit.descriptors import PADS_WITH_NAN, ROUNDS_TO_TF32
+
+    pads, rounds = _read_options(descriptor)
+    first, *rest = descriptor.shape
+    first += PADS_WITH_NAN * bool(pads) + ROUNDS_TO_TF32 * bool(rounds)
+    return [descriptor.base.data_ptr(), first, *rest, *descriptor.strides]
+
+
+def _decompose(descriptor: Any) -> list[Any]:
+    """Return the parts of a descriptor that Triton writes as a pointer: sizes and strides are there twice."""
+    sizes = [*descriptor.shape, *descriptor.strides]
+    options = [option for option in _read_options(descriptor) if option is not None]
+    return [descriptor.base.data_ptr(), *sizes, *options, *sizes]
+
+
+def _read_options(descriptor: Any) -> tuple[bool | None, bool | None]:
+    """Return whether a descriptor pads with NaN and rounds to tf32; releases before have no such options."""
+    padding = getattr(descriptor, "padding", None)
+    return None if padding is None else padding == "nan", getattr(descriptor, "round_f32_to_tf32", None)
 
 
 class _Pointer:

@@ -20,7 +20,8 @@ _COSTLY = {"tt.mulhiui", "tt.extern_elementwise"}
 #: Operations after which memory may be another.
 _CHANGING = {
     "tt.store", "tt.atomic_rmw", "tt.atomic_cas", "scf.for", "scf.if", "scf.while", "gpu.barrier", "ttg.barrier",
-    "tt.descriptor_store", "tt.descriptor_reduce", "tt.descriptor_scatter",
+    "tt.descriptor_store", "tt.descriptor_reduce", "tt.descriptor_scatter", "tt.atomic_store", "tt.atomic_poll",
+    "ttc.call",
 }  # fmt: skip
 #: A shared tile whose elements take more operations than these is stored.
 _MOST_REPEATED = 12

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -54,7 +55,21 @@ class _Launch(ctypes.Structure):
         ("address", ctypes.c_uint64),
         ("started", ctypes.c_int64),
         ("ended", ctypes.c_int64),
+        ("signals", ctypes.c_void_p),
+        ("error", ctypes.c_void_p * 3),
     )
+
+
+_PYTHON = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Fetch", "PyGILState_Release")
+#: ``struct Signals``: Python's functions for the thread that handles its signals.
+_SIGNALS = (ctypes.c_void_p * len(_PYTHON))(
+    *(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value for name in _PYTHON)
+)
+
+
+def _raise(error: Sequence[int | None]) -> None:
+    """Raise what a handler of a signal raised while a kernel ran."""
+    ctypes.pythonapi.PyErr_Restore(*(ctypes.c_void_p(one) for one in error))
 
 
 def _write_table(ranges: Ranges) -> ctypes.Array[ctypes.c_char]:
@@ -118,12 +133,16 @@ class Compiled:
             launch.table = ctypes.addressof(tables[-1])
 
         launch.refresh, launch.write = _REFRESHING, _WRITING
+        if threading.current_thread() is threading.main_thread():
+            launch.signals = ctypes.addressof(_SIGNALS)
         address = ctypes.addressof(launch)
         _refreshing[address] = refresh
         try:
             failure = self._run(address)
         finally:
             del _refreshing[address]
+        if launch.error[0]:
+            _raise(launch.error)
         if failure:
             raise self._describe(failure, launch)
 
@@ -141,7 +160,7 @@ class Compiled:
             return cuda_error(710)
         if failure == _NO_PROGRESS:
             return RuntimeError(
-                f"the Triton kernel {self._name} does not end: at {where}, program {program} waits for another that "
-                "has not started; here the programs of a grid run a few at a time"
+                f"the Triton kernel {self._name} does not end: at {where}, program {program} waits for another, and "
+                "none has ended for ten seconds"
             )
         return RuntimeError(f"the Triton kernel {self._name} needs a larger stack than this system gives a thread")

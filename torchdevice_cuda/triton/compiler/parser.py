@@ -225,7 +225,7 @@ class _Parser:
         _, blocks = self._parse_function(self._functions[name], op.operands)
         self._at = after
         if len(blocks) > 1:
-            raise Unsupported(f"{name}, a noinline function that returns early")
+            return [Op("ttc.call", [], op.results, line=op.line, regions=list(blocks.values()), labels=list(blocks))]
         body = blocks[_ENTRY].ops
         returned = body.pop().operands
         for result, value in zip(op.results, returned, strict=True):

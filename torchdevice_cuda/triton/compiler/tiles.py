@@ -26,10 +26,19 @@ STRIDED = _Strided()
 Step = int | _Strided | None
 
 
+def read_descriptor(element: str) -> tuple[tuple[int, ...], str]:
+    """Return the shape and the elements of a descriptor's block; integers of some releases have a sign."""
+    *sizes, inner = element[5:-1].split(",")[0].split("x")
+    return tuple(map(int, sizes)), re.sub(r"^[su](i\d+)$", r"\1", inner)
+
+
 def name_type(element: str) -> str:
     """Return the C++ type of an element."""
     if element.startswith("ptr<"):
         return f"{name_type(element[4:-1])}*"
+    if element.startswith("desc<"):
+        shape, inner = read_descriptor(element)
+        return f"Descriptor<{name_type(inner)}, {len(shape)}>"
     if element not in C_TYPES:
         raise Unsupported(f"elements of the type {element}")
     return C_TYPES[element]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from .emit import control, descriptors, memory, output, products, reductions, shapes
+from .emit import atomics, control, descriptors, memory, output, products, reductions, shapes
 from .emit.emitter import Emitter
 from .ir import Type, Unsupported
 from .parser import parse
@@ -12,7 +12,7 @@ from .tiles import Tile, name_type
 
 _HANDLERS = {
     name: handler
-    for family in (control, descriptors, memory, output, products, reductions, shapes)
+    for family in (atomics, control, descriptors, memory, output, products, reductions, shapes)
     for name, handler in family.HANDLERS.items()
 }
 
@@ -22,7 +22,7 @@ static void run(Program& program, const int64_t* arguments) {{
 {body}
 }}
 extern "C" __attribute__((visibility("default"))) int ttc_launch(Launch* launch) {{
-    return run_grid(launch, run, {sites}, {stack});
+    return run_grid(launch, run, {sites}, {stack}, {waits});
 }}
 """
 
@@ -56,13 +56,20 @@ def _translate(text: str) -> Translation:
     for number, value in enumerate(function.args):
         if value.type.shape:
             raise Unsupported("a tile as an argument")
-        descriptor = descriptors.read_argument(value.type, number)
-        c_type = name_type(value.type.element) if descriptor is None else name_type(descriptor.base.type.element)
-        arguments.append(f"    {c_type} const arg{number} = *({c_type}*)(arguments + {number});")
-        emitter.set(value, Tile(value.type, f"arg{number}") if descriptor is None else descriptor)
+        c_type = name_type(value.type.element)
+        is_descriptor = value.type.element.startswith("desc<")
+        given = (
+            descriptors.write_argument(value.type, number) if is_descriptor else f"*({c_type}*)(arguments + {number})"
+        )
+        arguments.append(f"    {c_type} const arg{number} = {given};")
+        emitter.set(value, Tile(value.type, f"arg{number}"))
     writer = emitter.writer
     control.Branches(emitter, function.blocks, lambda last: writer.put("return;")).emit("")
     source = _SOURCE.format(
-        arguments="\n".join(arguments), body="\n".join(writer.lines), sites=len(writer.sites), stack=writer.stack
+        arguments="\n".join(arguments),
+        body="\n".join(writer.lines),
+        sites=len(writer.sites),
+        stack=writer.stack,
+        waits="true" if writer.waits else "false",
     )
     return Translation(function.name, source, tuple(value.type for value in function.args), tuple(writer.sites))

@@ -25,6 +25,8 @@ class Writer:
         self.stack = 0
         #: file and line of each memory access and assertion
         self.sites: list[str] = []
+        #: whether a program may wait for another
+        self.waits = False
 
     def put(self, line: str) -> None:
         """Write a line."""
@@ -41,13 +43,13 @@ class Writer:
         return len(self.sites) - 1
 
     @contextlib.contextmanager
-    def braces(self, head: str = "") -> Iterator[None]:
+    def braces(self, head: str = "", end: str = "") -> Iterator[None]:
         """Write a block."""
         self.put(f"{head} {{".strip())
         self.depth += 1
         yield
         self.depth -= 1
-        self.put("}")
+        self.put(f"}}{end}")
 
     @contextlib.contextmanager
     def loops(self, shape: Sequence[int], stem: str = "r") -> Iterator[list[str]]:

@@ -8,6 +8,7 @@ from ..ir import Block, Op, Unsupported, Value
 from ..tiles import Nest, Tile, flatten, name_type
 from .emitter import Emitter, Handler, walk
 
+_ACCESSES = {"tt.load", "tt.store", "tt.atomic_cas", "tt.atomic_rmw", "tt.atomic_load", "tt.atomic_store"}
 #: How many times blocks may be written: branches that meet again are written once for each way to them.
 _MOST_BLOCKS = 64
 
@@ -57,6 +58,15 @@ def _find_step(emitter: Emitter, block: Block, value: Value, yielded: Value) -> 
     return step if emitter.get(step).is_uniform else None
 
 
+def _declare_looping(emitter: Emitter, block: Block) -> str:
+    """Declare what ends a loop whose launch is over; one of scalars alone needs none, and compilers make it short."""
+    if not any(op.name in _ACCESSES or op.regions or any(one.type.shape for one in op.results) for op in block.ops):
+        return ""
+    name = emitter.writer.name("looping")
+    emitter.writer.put(f"Looping {name};")
+    return name
+
+
 def _for(emitter: Emitter, op: Op) -> None:
     writer, block = emitter.writer, op.regions[0]
     counter, carried = block.args[0], block.args[1:]
@@ -75,7 +85,10 @@ def _for(emitter: Emitter, op: Op) -> None:
         c_type = f"make_unsigned<{c_type}>::type"
     index = writer.name("iv")
     emitter.set(counter, Tile(counter.type, index))
+    looping = _declare_looping(emitter, block)
     with writer.braces(f"for ({c_type} {index} = {low}; {index} < ({c_type}){high}; {index} += {step_text})"):
+        if looping:
+            writer.put(f"{looping}.again(program);")
         emitter.emit_block(block)
         _carry(emitter, slots, [emitter.get(value) for value in yielded])
     for result, slot in zip(op.results, slots, strict=True):
@@ -131,9 +144,6 @@ def _if(emitter: Emitter, op: Op) -> None:
         emitter.set(result, tile)
 
 
-_ACCESSES = {"tt.load", "tt.atomic_cas", "tt.atomic_rmw"}
-
-
 def _while(emitter: Emitter, op: Op) -> None:
     writer = emitter.writer
     before, after = op.regions
@@ -143,13 +153,11 @@ def _while(emitter: Emitter, op: Op) -> None:
     ]
     finals = [writer.declare(result.type, "f") for result in op.results]
     waits = any(inner.name in _ACCESSES for region in op.regions for inner in walk(region))
-    waiting = writer.name("waiting")
-    if waits:
-        writer.put(f"Waiting {waiting};")
-        site = writer.add_site(op.line)
+    waiting, site = writer.name("waiting"), writer.add_site(op.line)
+    writer.waits |= waits
+    writer.put(f"{'Waiting' if waits else 'Looping'} {waiting};")
     with writer.braces("for (;;)"):
-        if waits:
-            writer.put(f"{waiting}.again(program, {site});")
+        writer.put(f"{waiting}.again(program{f', {site}' if waits else ''});")
         condition = emitter.emit_block(before)
         for target, value in zip(finals, condition.operands[1:], strict=True):
             writer.assign(target, emitter.get(value))
@@ -196,20 +204,23 @@ class Branches:
 
 
 def _map(emitter: Emitter, op: Op) -> None:
-    """Write a function of elements that may have branches."""
-    of, writer = emitter.list_operands(op), emitter.writer
-    if op.read_int("pack") != 1:
-        raise Unsupported("map_elementwise of several elements at once")
+    """Write a function of elements that may have branches; it may take several that follow each other."""
+    of, writer, pack = emitter.list_operands(op), emitter.writer, op.read_int("pack")
     results = [writer.declare(result.type) for result in op.results]
     blocks = dict(zip(op.labels, op.regions, strict=True))
 
+    def list_elements(tiles: Sequence[Tile], at: list[str], nest: Nest) -> list[str]:
+        if pack == 1:
+            return [writer.at(tile, at, nest) for tile in tiles]
+        return [f"{tile.name}[{at[0]} * {pack} + {number}]" for tile in tiles for number in range(pack)]
+
     def body(at: list[str], nest: Nest) -> None:
-        for value, tile in zip(op.regions[0].args, of, strict=True):
-            emitter.set(value, Tile(value.type, writer.at(tile, at, nest)))
+        for value, text in zip(op.regions[0].args, list_elements(of, at, nest), strict=True):
+            emitter.set(value, Tile(value.type, text))
 
         def finish(last: Op) -> None:
-            for result, value in zip(results, last.operands, strict=True):
-                writer.put(f"{writer.at(result, at, nest)} = {emitter.get(value).text};")
+            for place, value in zip(list_elements(results, at, nest), last.operands, strict=True):
+                writer.put(f"{place} = {emitter.get(value).text};")
             writer.put("return;")
 
         lines, writer.lines = writer.lines, []
@@ -217,9 +228,36 @@ def _map(emitter: Emitter, op: Op) -> None:
         written, writer.lines = writer.lines, lines
         nest.inner.extend(["[&]() __attribute__((always_inline)) {", *written, "}();"])
 
-    writer.write_nest(of[0].shape, body)
+    shape = of[0].shape
+    if pack > 1:
+        of, shape = [writer.store(tile) for tile in of], (of[0].type.size // pack,)
+    writer.write_nest(shape, body)
     for result, tile in zip(op.results, results, strict=True):
         emitter.set(result, tile)
 
 
-HANDLERS: dict[str, Handler] = {"scf.for": _for, "scf.if": _if, "scf.while": _while, "tt.map_elementwise": _map}
+def _call(emitter: Emitter, op: Op) -> None:
+    """Write a function that may return early, in the place of its call."""
+    writer = emitter.writer
+    results = [writer.declare(result.type, "f") for result in op.results]
+
+    def finish(last: Op) -> None:
+        for result, value in zip(results, last.operands, strict=True):
+            writer.assign(result, emitter.get(value))
+        writer.put("return;")
+
+    call = writer.name("call")
+    with writer.braces(f"const auto {call} = [&]()", ";"):
+        Branches(emitter, dict(zip(op.labels, op.regions, strict=True)), finish).emit(op.labels[0])
+    writer.put(f"{call}();")
+    for result, tile in zip(op.results, results, strict=True):
+        emitter.set(result, tile)
+
+
+HANDLERS: dict[str, Handler] = {
+    "scf.for": _for,
+    "scf.if": _if,
+    "scf.while": _while,
+    "tt.map_elementwise": _map,
+    "ttc.call": _call,
+}

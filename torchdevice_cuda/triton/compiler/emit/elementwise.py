@@ -80,6 +80,14 @@ _COMPARISONS = {
     "ule": "(as_unsigned({0}) <= as_unsigned({1}))",
     "ugt": "(as_unsigned({0}) > as_unsigned({1}))", "uge": "(as_unsigned({0}) >= as_unsigned({1}))",
 }  # fmt: skip
+#: Integers of one bit: true is 1 or -1, by the operation's sign, and sums have one bit.
+_BOOLEANS = {
+    "arith.addi": "({0} != {1})", "arith.subi": "({0} != {1})", "arith.maxsi": "({0} && {1})",
+    "arith.minsi": "({0} || {1})",
+}  # fmt: skip
+_BOOLEAN_COMPARISONS = {
+    "slt": "({0} > {1})", "sle": "({0} >= {1})", "sgt": "({0} < {1})", "sge": "({0} <= {1})",
+}  # fmt: skip
 _FLOAT_COMPARISONS = {
     "false": "false", "true": "true", "oeq": "({w0} == {w1})", "one": "({w0} < {w1} || {w0} > {w1})",
     "olt": "({w0} < {w1})", "ole": "({w0} <= {w1})", "ogt": "({w0} > {w1})", "oge": "({w0} >= {w1})",
@@ -105,6 +113,10 @@ def write_element(op: Op, given: Sequence[str], of: Sequence[Type], type_: Type)
 
 def _find_template(op: Op, of: Sequence[Type], type_: Type) -> str:
     name, from_, to = op.name, of[0].element, type_.element
+    if from_ == "i1" and name in _BOOLEANS:
+        return _BOOLEANS[name]
+    if name == "arith.cmpi" and from_ == "i1":
+        return _BOOLEAN_COMPARISONS.get(read_predicate(op), _COMPARISONS[read_predicate(op)])
     if name == "arith.cmpi":
         return _COMPARISONS[read_predicate(op)]
     if name == "arith.cmpf":

@@ -64,6 +64,7 @@ class Emitter:
             text = write_element(op, [tile.text for tile in of], [tile.type for tile in of], type_)
             self.set(op.results[0], self.writer.define(type_, text))
             return
+        of = [tile if tile.shape else _spread(tile, type_.shape) for tile in of]
         write_element(op, ["x"] * len(of), [tile.type for tile in of], type_)  # refuse now what cannot be written
         tile = Tile(type_, formula=self._make_formula(op, of, type_), steps=find_steps(op, of, len(type_.shape)))
         tile.wraps = any(one.wraps for one in of) or op.name in ("arith.remsi", "arith.remui")
@@ -74,7 +75,7 @@ class Emitter:
 
     def _make_formula(self, op: Op, of: Sequence[Tile], type_: Type) -> Callable[[Sequence[str], Nest], str]:
         def formula(at: Sequence[str], nest: Nest) -> str:
-            given = [self.writer.at(tile, at if tile.shape else (), nest) for tile in of]
+            given = [self.writer.at(tile, at, nest) for tile in of]
             return write_element(op, given, [tile.type for tile in of], type_)
 
         return formula
@@ -90,6 +91,12 @@ class Emitter:
         written, self.writer.lines = self.writer.lines, lines
         self.writer.depth = depth
         return written, [tile.text for tile in self.list_operands(last)]
+
+
+def _spread(scalar: Tile, shape: tuple[int, ...]) -> Tile:
+    """Return a tile of a scalar: what selects between tiles may be one."""
+    type_ = Type(shape, scalar.type.element)
+    return Tile(type_, literal=scalar.text, steps=(0,) * len(shape), falls=True, number=scalar.number)
 
 
 def walk(block: Block) -> Iterator[Op]:

@@ -1,13 +1,12 @@
-"""Loads, stores and atomic operations: row by row, each row checked against device memory first."""
+"""Loads and stores: row by row, each row checked against device memory first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ..ir import Op
 from ..tiles import Nest, Row, Tile, name_type
-from ..writer import Writer
 from .emitter import Emitter, Handler
 
 #: Smaller rows are copied.
@@ -263,61 +262,4 @@ def _copy_overlapping(access: _Access, row: Row) -> None:
     writer.put(f"if ({condition}) {row.pointer} = copy_row({row.copy}, {row.pointer}, {row.size});")
 
 
-_CHANGES = {
-    "add": "({t})(old + x)", "fadd": "({t})(widen(old) + widen(x))", "exch": "x", "and": "({t})(old & x)",
-    "or": "({t})(old | x)", "xor": "({t})(old ^ x)", "max": "larger<{t}>(old, x)", "min": "smaller<{t}>(old, x)",
-    "umax": "larger_unsigned<{t}>(old, x)", "umin": "smaller_unsigned<{t}>(old, x)",
-}  # fmt: skip
-
-
-def _store_rows(writer: Writer, tile: Tile) -> Tile:
-    """Store a tile that is read in place: the operation changes memory while others of its elements are to come."""
-    return writer.store(tile) if tile.rows else tile
-
-
-def _write_change(op: Op, site: int, pointer: str, given: Sequence[str], c_type: str) -> str:
-    """Return C++ for an atomic operation on one element."""
-    address = f"check(program, {site}, {pointer})"
-    if op.name == "tt.atomic_cas":
-        captures = f"wanted = ({c_type}){given[0]}, x = ({c_type}){given[1]}"
-        return f"change_atomically({address}, [{captures}]({c_type} old) {{ return old == wanted ? x : old; }})"
-    change = _CHANGES[op.find(r"^tt\.atomic_rmw (\w+),")].format(t=c_type)
-    return f"change_atomically({address}, [x = ({c_type}){given[0]}]({c_type} old) {{ return {change}; }})"
-
-
-def _atomic(emitter: Emitter, op: Op) -> None:
-    of, writer = emitter.list_operands(op), emitter.writer
-    is_cas = op.name == "tt.atomic_cas"
-    pointers, given = of[0], of[1:3] if is_cas else of[1:2]
-    mask = of[2] if not is_cas and len(of) > 2 else None
-    type_ = op.results[0].type
-    c_type, site = name_type(type_.element), writer.add_site(op.line)
-    target = writer.declare(type_, "a" if type_.shape else "s")
-    pointers, mask = _store_rows(writer, pointers), _store_rows(writer, mask) if mask is not None else None
-    given = [_store_rows(writer, tile) for tile in given]
-    if not type_.shape:
-        guard = f"if ({mask.text}) " if mask is not None else ""
-        writer.put(f"{target.name} = ({c_type})0;")
-        text = _write_change(op, site, pointers.text, [tile.text for tile in given], c_type)
-        writer.put(f"{guard}{target.name} = {text};")
-    else:
-
-        def body(at: list[str], nest: Nest) -> None:
-            texts = [writer.at(tile, at, nest) for tile in given]
-            text = _write_change(op, site, writer.at(pointers, at, nest), texts, c_type)
-            place = writer.at(target, at, nest)
-            if mask is None:
-                nest.inner.append(f"{place} = {text};")
-            else:
-                nest.inner.append(f"if ({writer.at(mask, at, nest)}) {place} = {text}; else {place} = ({c_type})0;")
-
-        writer.write_nest(type_.shape, body)
-    emitter.set(op.results[0], target)
-
-
-HANDLERS: dict[str, Handler] = {
-    "tt.load": _load,
-    "tt.store": _store,
-    "tt.atomic_rmw": _atomic,
-    "tt.atomic_cas": _atomic,
-}
+HANDLERS: dict[str, Handler] = {"tt.load": _load, "tt.store": _store}

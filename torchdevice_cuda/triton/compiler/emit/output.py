@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from ..ir import Op
 from ..tiles import Nest, Tile, is_float
@@ -43,35 +44,42 @@ def _assert(emitter: Emitter, op: Op) -> None:
     writer.write_nest(condition.shape, body)
 
 
-def _write_value(tile: Tile, text: str, in_hex: bool) -> str:
+def _write_value(tile: Tile, text: str, in_hex: bool, is_signed: bool) -> str:
+    """Return C++ that prints an element in the form that the GPU's code has for its type."""
     element = tile.type.element
     if is_float(element):
-        return f'print.add("%f", (double)widen({text}));'
-    if in_hex or tile.type.is_pointer:
+        return f'print.add("{"%a" if in_hex else "%f"}", (double)widen({text}));'
+    if tile.type.is_pointer:
+        return f'print.add("%p", (void*){text});'
+    if in_hex:
         digits = {"i8": 2, "i16": 4, "i32": 8}.get(element, 16)
         return f'print.add("0x%0{digits}llx", (unsigned long long)as_unsigned({text}));'
-    return f'print.add("%lld", (long long){text});'
+    if is_signed:
+        return f'print.add("%lld", (long long){text});'
+    return f'print.add("%llu", (unsigned long long)as_unsigned({text}));'
 
 
 def _print(emitter: Emitter, op: Op) -> None:
     """Write a line for each element, in the form in which the GPU writes them."""
     prefix, in_hex, of = _read_string(op), "hex = true" in op.text, emitter.list_operands(op)
-    program = 'print.add("pid (%d, %d, %d) idx (", program.index[0], program.index[1], program.index[2]);'
+    signs = re.search(r"isSigned = array<i32: ([\d, ]+)>", op.text)
+    is_signed = [sign.strip() == "1" for sign in signs[1].split(",")] if signs else [True] * len(of)
+    program = 'print.add("pid (%d, %d, %d)", program.index[0], program.index[1], program.index[2]);'
     for number, tile in enumerate(of):
         operand = f"(operand {number}) " if len(of) > 1 else ""
 
-        def body(at: list[str], nest: Nest, tile: Tile = tile, operand: str = operand) -> None:
-            indices = ", ".join(["%d"] * len(at))
-            shown = f'print.add("{indices}"{"".join(f", {one}" for one in at)});' if at else ""
-            text = f'print.add("%s", {_quote(")" + prefix + operand)});'
-            value = _write_value(tile, emitter.writer.at(tile, at, nest), in_hex)
+        def body(at: list[str], nest: Nest, tile: Tile = tile, number: int = number, operand: str = operand) -> None:
+            indices = ", ".join(f"%{len(str(size - 1))}d" for size in tile.shape)
+            shown = f'print.add(" idx ({indices})"{"".join(f", {one}" for one in at)});'
+            text = f'print.add("%s", {_quote(prefix + operand)});'
+            value = _write_value(tile, emitter.writer.at(tile, at, nest), in_hex, is_signed[number])
             nest.inner.append(
                 f'{{ Print print{{program}}; {program} {shown} {text} {value} print.add("\\n"); print.end(); }}'
             )
 
         emitter.writer.write_nest(tile.shape, body)
     if not of:
-        text = f'print.add("%s\\n", {_quote(")" + prefix)});'
+        text = f'print.add("%s\\n", {_quote(prefix)});'
         emitter.writer.put(f"{{ Print print{{program}}; {program} {text} print.end(); }}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..ir import Op, Type, Unsupported
+from ..ir import Op, Type
 from ..tiles import Nest, Tile, flatten, name_type
 from .emitter import Emitter, Handler
 
@@ -34,33 +34,47 @@ def _multiply(emitter: Emitter, op: Op, left: Tile, right: Tile, addend: Tile, h
     emitter.set(op.results[0], target)
 
 
-#: The formats of scaled products whose elements have a byte or two of their own.
-_SCALED = {"e4m3", "e5m2", "bf16", "fp16"}
-_ELEMENTS_OF_A_SCALE = 32
-
-
 def _dot_scaled(emitter: Emitter, op: Op) -> None:
-    """Multiply matrices whose elements have a common power of two, in groups along the inner dimension."""
-    formats = {op.find(r"lhs = (\w+)"), op.find(r"rhs = (\w+)")}
-    if not formats <= _SCALED:
-        raise Unsupported(f"dot_scaled of {', '.join(sorted(formats))}")
+    """Multiply matrices whose elements have a common scale, in groups along the inner dimension."""
     operands = emitter.list_operands(op)
     is_scaled = [bool(part.strip().startswith("scale")) for part in re.split(r"%[\w$.\-#]+", op.text)[1:]]
-    left = operands.pop(0)
-    left = _scale(emitter, left, operands.pop(0), is_left=True) if is_scaled[0] else left
-    right = operands.pop(0)
-    is_right_scaled = is_scaled[2 if is_scaled[0] else 1]
-    right = _scale(emitter, right, operands.pop(0), is_left=False) if is_right_scaled else right
+    left, left_scales = operands.pop(0), operands.pop(0) if is_scaled[0] else None
+    right, right_scales = operands.pop(0), operands.pop(0) if is_scaled[2 if is_scaled[0] else 1] else None
+    left = _read_factor(emitter, op, left, left_scales, is_left=True)
+    right = _read_factor(emitter, op, right, right_scales, is_left=False)
     _multiply(emitter, op, left, right, operands[0], has_tf32=False)
 
 
+def _read_factor(emitter: Emitter, op: Op, tile: Tile, scales: Tile | None, is_left: bool) -> Tile:
+    """Return a factor of a scaled product as floats."""
+    side = "lhs" if is_left else "rhs"
+    if op.find(rf"\b{side} = (\w+)") == "e2m1":
+        is_inner = f"{side}_k_pack = false" not in op.text
+        tile = _unpack(emitter, tile, 1 if is_left == is_inner else 0)
+    return tile if scales is None else _scale(emitter, tile, scales, is_left)
+
+
+def _unpack(emitter: Emitter, tile: Tile, axis: int) -> Tile:
+    """Return the elements of four bits, of which each byte holds two along a dimension."""
+    shape = tuple(size * 2 if dimension == axis else size for dimension, size in enumerate(tile.shape))
+
+    def formula(at: Sequence[str], nest: Nest) -> str:
+        byte = [f"({one} / 2)" if dimension == axis else one for dimension, one in enumerate(at)]
+        return f"e2m1_of((uint8_t){emitter.writer.at(tile, byte, nest)} >> ({at[axis]} % 2 * 4))"
+
+    return Tile(Type(shape, "f32"), formula=formula)
+
+
 def _scale(emitter: Emitter, tile: Tile, scales: Tile, is_left: bool) -> Tile:
-    """Return elements times their scales, which are exponents of two with a bias; 255 is no number."""
+    """Return elements times their scales: numbers of eight bits, or exponents of two, of which 255 is NaN."""
+    group = tile.shape[1 if is_left else 0] // scales.shape[-1]
+    is_exponent = scales.type.element == "i8"
 
     def formula(at: Sequence[str], nest: Nest) -> str:
         outer, inner = (at[0], at[1]) if is_left else (at[1], at[0])
-        code = emitter.writer.at(scales, [outer, f"({inner} / {_ELEMENTS_OF_A_SCALE})"], nest)
-        return f"((float){emitter.writer.at(tile, at, nest)} * scale_of((uint8_t){code}))"
+        code = emitter.writer.at(scales, [outer, f"({inner} / {group})"], nest)
+        scale = f"scale_of((uint8_t){code})" if is_exponent else f"(float){code}"
+        return f"((float){emitter.writer.at(tile, at, nest)} * {scale})"
 
     return Tile(tile.type.with_element("f32"), formula=formula)
 

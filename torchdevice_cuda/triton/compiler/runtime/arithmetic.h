@@ -104,9 +104,20 @@ TTC_INLINE T smaller_unsigned(T a, T b) {
 TTC_INLINE float to_tf32(float value) {
   return bits_as<float>(bits_as<uint32_t>(value) & 0xffffe000u);
 }
+// A descriptor's loads round to the nearest of these numbers; halves away from zero.
+TTC_INLINE float round_to_tf32(float value) {
+  const uint32_t bits = bits_as<uint32_t>(value);
+  return (bits & 0x7f800000u) == 0x7f800000u ? value : bits_as<float>((bits + 0x1000u) & 0xffffe000u);
+}
 // A scale of microscaling formats: a power of two.
 TTC_INLINE float scale_of(uint8_t code) {
   return code == 255 ? __builtin_nanf("") : code ? bits_as<float>((uint32_t)code << 23) : 5.87747175e-39f;
+}
+// A number of four bits: a sign, two bits of exponent and one of fraction.
+TTC_INLINE float e2m1_of(int code) {
+  const int size = code & 7;
+  const float value = size < 4 ? size * 0.5f : size < 6 ? size - 2.0f : size * 2.0f - 8.0f;
+  return code & 8 ? -value : value;
 }
 template <class T>
 TTC_INLINE T round_toward_zero(float value) {

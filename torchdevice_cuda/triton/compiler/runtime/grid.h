@@ -1,6 +1,7 @@
 // A launch: the programs of a grid, on several threads.
 #pragma once
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,11 @@
 
 #include "memory.h"
 
-constexpr int64_t WAITS_AT_MOST_NS = 10'000'000'000, ALONE_NS = 50'000;
+constexpr int64_t MILLISECOND = 1'000'000;
+constexpr int64_t WAITS_AT_MOST_NS = 10'000 * MILLISECOND, ALONE_NS = 50'000, SIGNALS_NS = 100 * MILLISECOND;
+constexpr int64_t NEVER = INT64_MAX;
+// Programs that wait for others may run at once on so many threads.
+constexpr int MOST_WAITING = 1024;
 
 TTC_INLINE int64_t now() {
   timespec time;
@@ -16,21 +21,86 @@ TTC_INLINE int64_t now() {
   return time.tv_sec * 1'000'000'000LL + time.tv_nsec;
 }
 
-// A loop that waits for another program: it ends the launch where no program has ended for long.
-struct Waiting {
-  int64_t rounds = 0, since = 0, ended = -1;
-  TTC_COLD void look(Program& program, int site) {
-    if (__atomic_load_n(&program.launch.failure, __ATOMIC_RELAXED)) throw Ended();
-    const int64_t ended_now = __atomic_load_n(&program.launch.ended, __ATOMIC_RELAXED), time = now();
-    if (ended_now != ended)
-      ended = ended_now, since = time;
-    else if (time - since > WAITS_AT_MOST_NS)
-      fail(program, NO_PROGRESS, site, 0);
+typedef void (*Run)(Program&, const int64_t*);
+
+struct Grid {
+  Launch* launch;
+  Run run;
+  int sites;
+  // Whether programs wait for others: each is started before those behind it are.
+  bool waits;
+  int64_t total;
+  pthread_attr_t attributes;
+  pthread_mutex_t mutex;
+  pthread_cond_t is_over;
+  // Threads that were created, and those that have ended.
+  int created, ended;
+  // When the calling thread has looked for signals.
+  int64_t looked;
+};
+
+// Run Python's handlers of signals, on the calling thread. One that raises ends the launch: Python raises it then.
+TTC_COLD static void handle_signals(Grid& grid) {
+  Launch& launch = *grid.launch;
+  grid.looked = now();
+  if (!launch.signals || launch.error[0]) return;
+  const Signals& python = *launch.signals;
+  const int state = python.acquire();
+  if (python.handle() < 0) {
+    python.fetch(&launch.error[0], &launch.error[1], &launch.error[2]);
+    int32_t none = NO_FAILURE;
+    __atomic_compare_exchange_n(&launch.failure, &none, INTERRUPTED, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
   }
-  TTC_METHOD void again(Program& program, int site) {
-    if (__builtin_expect((++rounds & 0xffff) == 0, 0)) look(program, site);
+  python.release(state);
+}
+TTC_COLD static void look_around(Program& program) {
+  if (program.is_caller && now() - program.grid.looked > SIGNALS_NS) handle_signals(program.grid);
+  if (__atomic_load_n(&program.launch.failure, __ATOMIC_RELAXED)) throw Ended();
+}
+// A long loop: it ends where the launch has failed or was interrupted.
+struct Looping {
+  uint32_t rounds = 0;
+  TTC_METHOD void again(Program& program) {
+    if (__builtin_expect((++rounds & 0x3f) == 0, 0)) look_around(program);
   }
 };
+
+static void add_thread(Grid& grid);
+
+// A loop that waits for another program: it starts those that have not started, and ends the launch where no program
+// has ended for long.
+struct Waiting {
+  int64_t rounds = 0, mask = 0xffff, since = 0, ended = -1;
+  TTC_COLD void look(Program& program, int site) {
+    Grid& grid = program.grid;
+    look_around(program);
+    const int64_t ended_now = __atomic_load_n(&program.launch.ended, __ATOMIC_RELAXED), time = now();
+    if (ended_now != ended) {
+      ended = ended_now, since = time, mask = 0xff;
+    } else if (time - since > WAITS_AT_MOST_NS) {
+      fail(program, NO_PROGRESS, site, 0);
+    } else if (time - since > MILLISECOND && __atomic_load_n(&program.launch.started, __ATOMIC_RELAXED) < grid.total) {
+      add_thread(grid);
+    }
+    sched_yield();
+  }
+  TTC_METHOD void again(Program& program, int site) {
+    if (__builtin_expect((++rounds & mask) == 0, 0)) look(program, site);
+  }
+};
+
+TTC_INLINE int64_t find_deadline(int64_t timeout) {
+  return timeout < 0 || timeout > NEVER / 2 ? NEVER : now() + timeout;
+}
+template <class T>
+TTC_INLINE bool wait_for(Program& program, int site, const T* address, T wanted, int64_t deadline) {
+  Waiting waiting;
+  while (!is_same(read_acquired(address), wanted)) {
+    if (deadline != NEVER && now() >= deadline) return false;
+    waiting.again(program, site);
+  }
+  return true;
+}
 
 struct Print {
   Program& program;
@@ -48,38 +118,30 @@ struct Print {
   }
 };
 
-typedef void (*Run)(Program&, const int64_t*);
-
-struct Worker {
-  Launch* launch;
-  Run run;
-  int sites;
-  pthread_t thread;
-};
-
 // Programs that a thread takes at once. They run in the order of their numbers, so that one may wait for another
 // before.
 constexpr int64_t MOST_AT_ONCE = 32;
 
 // Run programs until none is left, or until some time has passed.
-static void run_programs(Worker& worker, int64_t until) {
-  Launch& launch = *worker.launch;
-  const int64_t x = launch.grid[0], y = launch.grid[1], total = x * y * launch.grid[2];
-  const int64_t share = total / (launch.threads * 16);
+static void run_programs(Grid& grid, bool is_caller, int64_t until) {
+  Launch& launch = *grid.launch;
+  const int64_t x = launch.grid[0], y = launch.grid[1];
+  const int64_t share = grid.waits ? 1 : grid.total / (launch.threads * 16);
   const int64_t at_once = share < 1 ? 1 : share > MOST_AT_ONCE ? MOST_AT_ONCE : share;
-  Range* seen = (Range*)calloc(worker.sites + 1, sizeof(Range));
+  Range* seen = (Range*)calloc(grid.sites + 1, sizeof(Range));
   for (bool is_over = false; !is_over;) {
     const int64_t first = __atomic_fetch_add(&launch.started, at_once, __ATOMIC_RELAXED);
-    if (first >= total) break;
-    Program program{launch, seen, {(int32_t)(first % x), (int32_t)(first / x % y), (int32_t)(first / x / y)}};
-    const int64_t end = first + at_once < total ? first + at_once : total;
+    if (first >= grid.total) break;
+    Program program{
+        launch, grid, seen, is_caller, {(int32_t)(first % x), (int32_t)(first / x % y), (int32_t)(first / x / y)}};
+    const int64_t end = first + at_once < grid.total ? first + at_once : grid.total;
     for (int64_t number = first; number < end; number++) {
       if (__atomic_load_n(&launch.failure, __ATOMIC_RELAXED)) {
         is_over = true;
         break;
       }
       try {
-        worker.run(program, launch.arguments);
+        grid.run(program, launch.arguments);
       } catch (const Ended&) {
       }
       __atomic_fetch_add(&launch.ended, 1, __ATOMIC_RELAXED);
@@ -88,38 +150,70 @@ static void run_programs(Worker& worker, int64_t until) {
         if (++program.index[1] == y) program.index[1] = 0, program.index[2]++;
       }
     }
-    is_over = is_over || (until && now() > until);
+    if (is_caller) {
+      const int64_t time = now();
+      if (time - grid.looked > SIGNALS_NS) handle_signals(grid);
+      is_over = is_over || time > until;
+    }
   }
   free(seen);
 }
-static void* begin_worker(void* worker) {
-  run_programs(*(Worker*)worker, 0);
+static void* begin_thread(void* given) {
+  Grid& grid = *(Grid*)given;
+  run_programs(grid, false, NEVER);
+  pthread_mutex_lock(&grid.mutex);
+  grid.ended++;
+  pthread_cond_signal(&grid.is_over);
+  pthread_mutex_unlock(&grid.mutex);
   return nullptr;
+}
+static void add_thread(Grid& grid) {
+  pthread_t thread;
+  pthread_mutex_lock(&grid.mutex);
+  if (grid.created < MOST_WAITING && pthread_create(&thread, &grid.attributes, begin_thread, &grid) == 0)
+    grid.created++;
+  pthread_mutex_unlock(&grid.mutex);
+}
+// Wait until all threads have ended, and handle signals meanwhile.
+static void join_threads(Grid& grid) {
+  pthread_mutex_lock(&grid.mutex);
+  while (grid.ended < grid.created) {
+    timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    time.tv_nsec += SIGNALS_NS;
+    if (time.tv_nsec >= 1'000'000'000) time.tv_nsec -= 1'000'000'000, time.tv_sec++;
+    pthread_cond_timedwait(&grid.is_over, &grid.mutex, &time);
+    if (now() - grid.looked > SIGNALS_NS) {
+      pthread_mutex_unlock(&grid.mutex);
+      handle_signals(grid);
+      pthread_mutex_lock(&grid.mutex);
+    }
+  }
+  pthread_mutex_unlock(&grid.mutex);
 }
 
 // Small grids run on the calling thread alone: a thread costs more than they do. `stack` bytes are a program's tiles.
-static int run_grid(Launch* launch, Run run, int sites, size_t stack) {
-  const int64_t total = (int64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+static int run_grid(Launch* launch, Run run, int sites, size_t stack, bool waits) {
+  Grid grid{launch, run, sites, waits, (int64_t)launch->grid[0] * launch->grid[1] * launch->grid[2]};
   const bool fits = stack <= (256 << 10);
-  Worker own{launch, run, sites, {}};
-  int threads = launch->threads < total ? launch->threads : (int)total;
-  if (fits) run_programs(own, threads > 1 ? now() + ALONE_NS : 0);
-  const int64_t rest = total - __atomic_load_n(&launch->started, __ATOMIC_RELAXED);
-  if (rest <= 0 || launch->failure) return launch->failure;
-  if (rest < threads) threads = (int)rest;
-  Worker* workers = (Worker*)calloc(threads, sizeof(Worker));
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setstacksize(&attributes, (stack + (1 << 20)) & ~(size_t)0xffff);
-  int begun = 0;
-  for (int n = fits ? 1 : 0; n < threads; n++) {
-    workers[begun] = own;
-    if (pthread_create(&workers[begun].thread, &attributes, begin_worker, &workers[begun]) == 0) begun++;
+  grid.looked = now();
+  pthread_mutex_init(&grid.mutex, nullptr);
+  pthread_cond_init(&grid.is_over, nullptr);
+  pthread_attr_init(&grid.attributes);
+  pthread_attr_setstacksize(&grid.attributes, (stack + (1 << 20)) & ~(size_t)0xffff);
+  pthread_attr_setdetachstate(&grid.attributes, PTHREAD_CREATE_DETACHED);
+  int threads = launch->threads < grid.total ? launch->threads : (int)grid.total;
+  if (fits) run_programs(grid, true, threads > 1 ? grid.looked + ALONE_NS : NEVER);
+  const int64_t rest = grid.total - __atomic_load_n(&launch->started, __ATOMIC_RELAXED);
+  if (rest > 0 && !launch->failure) {
+    if (rest < threads) threads = (int)rest;
+    for (int n = fits ? 1 : 0; n < threads; n++) add_thread(grid);
+    if (fits) run_programs(grid, true, NEVER);
   }
-  if (fits) run_programs(own, 0);
-  for (int n = 0; n < begun; n++) pthread_join(workers[n].thread, nullptr);
-  pthread_attr_destroy(&attributes);
-  free(workers);
+  join_threads(grid);
+  pthread_attr_destroy(&grid.attributes);
+  pthread_cond_destroy(&grid.is_over);
+  pthread_mutex_destroy(&grid.mutex);
   // No thread could be created with so large a stack.
-  return begun || fits ? launch->failure : -1;
+  return grid.created || fits ? launch->failure : -1;
 }

@@ -10,7 +10,15 @@ struct Table {
   int64_t count;
   Range ranges[1];
 };
-enum Failure : int32_t { NO_FAILURE = 0, BAD_ADDRESS = 1, ASSERTION = 2, NO_PROGRESS = 3 };
+enum Failure : int32_t { NO_FAILURE = 0, BAD_ADDRESS = 1, ASSERTION = 2, NO_PROGRESS = 3, INTERRUPTED = 4 };
+
+// Functions of Python, for the thread that handles its signals.
+struct Signals {
+  int (*acquire)();
+  int (*handle)();
+  void (*fetch)(void** type, void** value, void** traceback);
+  void (*release)(int state);
+};
 
 // A launch, as Python lays it out (launch.py).
 struct Launch {
@@ -28,6 +36,19 @@ struct Launch {
   uint64_t address;
   // Programs that have started, and those that have ended.
   int64_t started, ended;
+  // Null on threads that handle no signals.
+  const Signals* signals;
+  // The exception of a handler: its type, value and traceback.
+  void* error[3];
+};
+struct Grid;
+
+// A tensor of device memory, of which blocks are loaded and stored.
+template <class T, int RANK>
+struct Descriptor {
+  T* base;
+  int64_t sizes[RANK], strides[RANK];
+  bool pads_with_nan, rounds_to_tf32;
 };
 
 // What a program throws to end itself; the launch says why.
@@ -35,7 +56,9 @@ struct Ended {};
 
 struct Program {
   Launch& launch;
+  Grid& grid;
   Range* seen;
+  bool is_caller;
   int32_t index[3];
 };
 
@@ -137,6 +160,21 @@ template <class T>
 TTC_INLINE T read_scalar(const T* address) {
   typedef typename bits_of<T>::type Bits;
   return bits_as<T>((Bits)__atomic_load_n((const Bits*)address, __ATOMIC_RELAXED));
+}
+template <class T>
+TTC_INLINE T read_acquired(const T* address) {
+  typedef typename bits_of<T>::type Bits;
+  return bits_as<T>((Bits)__atomic_load_n((const Bits*)address, __ATOMIC_ACQUIRE));
+}
+template <class T>
+TTC_INLINE void write_released(T* address, T value) {
+  typedef typename bits_of<T>::type Bits;
+  __atomic_store_n((Bits*)address, bits_as<Bits>(value), __ATOMIC_RELEASE);
+}
+template <class T>
+TTC_INLINE bool is_same(T one, T other) {
+  typedef typename bits_of<T>::type Bits;
+  return bits_as<Bits>(one) == bits_as<Bits>(other);
 }
 
 // Atomic operations by compare and exchange, of 1, 2, 4 or 8 bytes.
