@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from torchdevice_cuda.native import toolchain
+from torchdevice_cuda.triton.compiler.launch import Compiled
 from triton_compiler.ttir import run, write_scalars
 
 pytestmark = pytest.mark.skipif(not toolchain.has_compiler(), reason="no C++ compiler")
@@ -126,7 +127,7 @@ class Stop(Exception):
 
 @pytest.fixture
 def handled() -> Iterator[list[float]]:
-    """Handle a signal: the first one is noted, the second one raises."""
+    """Handle alarms: the first one is noted, the second one raises."""
     seen: list[float] = []
 
     def handle(number: int, frame: Any) -> None:
@@ -135,7 +136,6 @@ def handled() -> Iterator[list[float]]:
             raise Stop("in the handler")
 
     before = signal.signal(signal.SIGALRM, handle)
-    signal.setitimer(signal.ITIMER_REAL, 0.3, 0.3)
     yield seen
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
@@ -158,17 +158,23 @@ def test_handlers_of_signals_run_while_a_kernel_does(
     }}
 """)
     x = (ctypes.c_int32 * tile)(*range(tile))
-    rounds = 2**31 - 1 if grid[0] < 3 else 1
+    rounds, address = 2**31 - 1 if grid[0] < 3 else 1, ctypes.addressof(x)
+    kernel = Compiled(text, "kernel", contracts=True)  # before the alarm, which would interrupt the compiler
     with pytest.raises(Stop, match="in the handler"):
-        run(text, grid, [x, x, rounds], [x], threads)
+        signal.setitimer(signal.ITIMER_REAL, 0.3, 0.3)
+        kernel.run(grid, [address, address, rounds], [(address, ctypes.sizeof(x))], list, threads)
     assert len(handled) == 2 and time.monotonic() - handled[1] < 1
 
 
 def test_threads_other_than_the_main_one_handle_no_signals(handled: list[float]) -> None:
     text = write_scalars("    tt.store %o, %n : !tt.ptr<i32>")
     o = (ctypes.c_int32 * 1)()
-    thread = threading.Thread(target=run, args=(text, (2**22, 1, 1), [o, o, 5], [o]))
+    address = ctypes.addressof(o)
+    kernel = Compiled(text, "kernel", contracts=True)
+    given = ((2**24, 1, 1), [address, address, 5], [(address, 4)], list, 1)
+    thread = threading.Thread(target=kernel.run, args=given)
     with pytest.raises(Stop):
+        signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
         thread.start()
         while True:
             time.sleep(0.01)
