@@ -25,7 +25,7 @@ CASES = (
     "integers floats functions limits library bits conversions out_of_range eight_bits random_numbers wide_shifts "
     "masks masks_of_rows strides indices overlapping atomics narrow_atomics locks pointers descriptors "
     "given_descriptors grids arguments booleans reductions three_dimensions scans sorting shapes gathers products "
-    "half_products batched_products loops branches calls broadcasts"
+    "half_products batched_products loops branches calls broadcasts early_calls"
 ).split()
 #: Sums of products: the order of their terms shows.
 ROUGH = {"products": 1e-4}
@@ -72,6 +72,9 @@ def test_every_kernel_of_the_language_is_compiled() -> None:
     assert found["interpreted"] == []
 
 
-@pytest.mark.parametrize("function", ["scaled_products", "maps"])
+OTHERS = ["scaled_products", "maps", "packed_maps", "products_of_four_bits", "updates_through_descriptors", "polls"]
+
+
+@pytest.mark.parametrize("function", OTHERS)
 def test_functions_that_the_interpreter_lacks_are_torchs(function: str) -> None:
     assert run_program("language.py", "compiled")[function] < 1e-5

@@ -10,6 +10,7 @@ import traceback
 
 import language_elements  # noqa: F401 - its cases are in the table
 import language_memory  # noqa: F401
+import language_others
 import language_tiles
 from cases import CASES
 
@@ -40,6 +41,7 @@ def find_difference(function):
 chosen = sys.argv[1:] or list(CASES)
 found = {name: run(CASES[name]) for name in chosen}
 # Triton's interpreter has none of these.
-others = [language_tiles.scaled_products, language_tiles.maps] if HOW == "compiled" and not sys.argv[1:] else []
+others = [language_tiles.scaled_products, language_tiles.maps, *language_others.OTHERS]
+others = others if HOW == "compiled" and not sys.argv[1:] else []
 more = {other.__name__: find_difference(other) for other in others}
 print(json.dumps({"found": found, **more, "interpreted": [row[1:] for row in departures.rows()]}))
