@@ -1,4 +1,4 @@
-"""tools/upstream.py: every test of a file has an outcome, whatever the others do, and is compared with what is said."""
+"""tools/upstream: every test of a file has an outcome, whatever the others do, and is compared with what is said."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ OUTCOMES = {
 
 @pytest.fixture
 def tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
-    made = tools.tool("upstream.py")
+    made = tools.tool("upstream/__main__.py")
     monkeypatch.setattr(made, "EXPECTED", tmp_path / "expected")
     (tmp_path / "expected").mkdir()
     (tmp_path / "source" / "test").mkdir(parents=True)
@@ -88,9 +88,36 @@ def test_differences_are_reported(tool: ModuleType, tmp_path: Path) -> None:
             complaints()
 
 
+def test_outcomes_of_a_gpu_are_compared(tool: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A test that passes there is to pass; it does not matter what becomes of the others."""
+    junit, lines = tmp_path / "gpu.xml", tmp_path / "gpu.jsonl"
+    case = '<testcase classname="test.folder.test_it.TestIt" name="test_{}">{}</testcase>'
+    cases = [case.format("a_passes", ""), case.format("b_fails", '<failure message="so it is"/>')]
+    cases.append(case.format("e_is_expected_to_fail", '<skipped type="pytest.xfail"/>'))
+    cases.append(case.format("c_is_skipped", '<skipped type="pytest.skip"/>'))
+    junit.write_text(f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>")
+    lines.write_text('{"test": "folder/test_it.py::TestIt::test_d_crashes", "outcome": "unknown", "words": ""}\n')
+    assert tool.main(["--keep", "A GPU", str(junit), str(lines)]) == 0
+    assert "folder/test_it.py: 2 of 5 tests pass" in capsys.readouterr().out
+    path = tmp_path / "expected" / "folder" / "test_it.toml"
+    assert path.with_suffix(".gpu").read_text().splitlines() == [
+        "# A GPU: 2 of 5 tests pass; these do not",
+        "failed TestIt::test_b_fails",
+        "skipped TestIt::test_c_is_skipped",
+        "unknown TestIt::test_d_crashes",
+    ]
+    expectations = tool.Expectations.read(path)
+    found = [result for result in results() if "test_f" not in result["test"] and "test_g" not in result["test"]]
+    assert list(expectations.complaints(found, "virtual", whole=True)) == []
+    assert expectations.count_as_on_gpu(found) == (2, 2)
+    found[0]["outcome"] = "skipped"
+    assert list(expectations.complaints(found, "virtual", whole=True)) == ["TestIt::test_a_passes skipped: "]
+    assert expectations.count_as_on_gpu(found) == (2, 1)
+
+
 def test_a_row_counts_what_ran(tool: ModuleType) -> None:
     row = tool._row("test_it.py", results(), {"there": 70, "part": "7 by seed 1"})
-    assert row == "| test_it.py | 70 | 7 by seed 1 | 2 | 1 | 4 | 33.3% |"
+    assert row == "| test_it.py | 70 | 7 by seed 1 | 2 | 1 | 4 | 33.3% | - |"
     assert tool.HEAD.count("|") == row.count("|")
 
 
@@ -108,20 +135,20 @@ def test_a_file_survives_its_tests(tool: ModuleType, tmp_path: Path, capsys: pyt
     (tmp_path / "expected" / "test_it.toml").write_text(EXPECTED)
     given = ["--source", str(tmp_path / "source"), "--driver", "cpu", "--folder", str(tmp_path / "out"), "--limit", "4"]
     assert tool.main(given) == 0, capsys.readouterr().out
-    kept = list(tool._lines(tmp_path / "out" / "cpu" / "test_it.jsonl"))
+    kept = list(tool.read_lines(tmp_path / "out" / "cpu" / "test_it.jsonl"))
     assert {k["test"].partition("::test_")[2]: (k["outcome"], k["words"]) for k in kept} == OUTCOMES
     assert "2 passed, 1 skipped, 2 failed, 1 crashed, 1 hangs; 0 otherwise than expected" in capsys.readouterr().out
     assert tool.main([*given, "--table"]) == 0
-    assert "| test_it.py | 7 | all | 2 | 1 | 4 | 33.3% |" in capsys.readouterr().out
+    assert "| test_it.py | 7 | all | 2 | 1 | 4 | 33.3% | - |" in capsys.readouterr().out
     assert tool.main([*given, "--resume"]) == 0, "nothing is left to run"
     (tmp_path / "source" / "test" / "test_it.py").write_text(SUITE.replace("time.sleep(600)", "pass"))
     assert tool.main([*given, "--again", "--once"]) == 1
     assert "TestIt::test_f_hangs passed, expected: hangs (and this)" in capsys.readouterr().out
     (tmp_path / "names").write_text("test_it.py::TestIt::test_a_passes\n")
     assert tool.main([*given, "--sample", "0", "--also", str(tmp_path / "names")]) == 0
-    kept = list(tool._lines(tmp_path / "out" / "cpu" / "test_it.jsonl"))
+    kept = list(tool.read_lines(tmp_path / "out" / "cpu" / "test_it.jsonl"))
     assert [line["test"] for line in kept] == ["test_it.py::TestIt::test_a_passes"]
     assert tool.main([*given, "--table"]) == 0
-    assert "| test_it.py | 7 | some by name | 1 | 0 | 0 | 100.0% |" in capsys.readouterr().out
+    assert "| test_it.py | 7 | some by name | 1 | 0 | 0 | 100.0% | - |" in capsys.readouterr().out
     assert tool.main([*given, "-k", "fails", "--sample", "1", "--seed", "3"]) == 0
-    assert len(list(tool._lines(tmp_path / "out" / "cpu" / "test_it.jsonl"))) == 1
+    assert len(list(tool.read_lines(tmp_path / "out" / "cpu" / "test_it.jsonl"))) == 1
