@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import json
 import math
 from pathlib import Path
 from unittest import mock
@@ -103,12 +104,54 @@ def test_without_triton_the_setting_is_refused() -> None:
     assert not torch.cuda.is_available()
 
 
+_ACTIVATE = "import torchdevice_cuda; torchdevice_cuda.activate(driver='virtual', compile='triton')\n"
+_PROGRAM = """
+import json, os, torch
+from unittest import mock
+from torch._dynamo.utils import counters
+from torch._inductor.async_compile import AsyncCompile
+from torch._inductor.compile_worker.subproc_pool import SubprocPool
+from torchdevice_cuda.triton.compiler import build
+
+if os.environ["TORCHINDUCTOR_COMPILE_THREADS"] != "1":
+    AsyncCompile.wait_pool_ready()
+with (
+    mock.patch.object(SubprocPool, "submit", autospec=True, side_effect=SubprocPool.submit) as submit,
+    mock.patch.object(build, "_compile", side_effect=build._compile) as compile_for_host,
+):
+    shift = float(os.environ["SHIFT"])
+    made = torch.compile(lambda x: x.sin() + shift)(torch.ones(9, device="cuda")).sum().item()
+found = counters["inductor"]
+print(json.dumps([made, found["fxgraph_cache_hit"], submit.call_count, compile_for_host.call_count]))
+"""
+_LAUNCH = ("-m", "torchdevice_cuda", "--driver", "virtual", "--compile", "triton", "-c", _PROGRAM)
+
+
+def _compile_sine(folder: Path, *command: str, threads: int = 1) -> tuple[int, ...]:
+    """Compile in a process with caches of its own; return cache hits, tasks of workers, and its runs of a compiler."""
+    shift = folder.stat().st_ino % 10**6 / 10**6  # our own cache holds the kernels of other runs
+    environment = {
+        "SHIFT": str(shift),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "TORCHINDUCTOR_COMPILE_THREADS": str(threads),
+    }
+    made, *counts = json.loads(python(*command, environment=environment, timeout=300).out.splitlines()[-1])
+    assert made == pytest.approx(9 * (math.sin(1) + shift), rel=1e-5)
+    return tuple(counts)
+
+
 @needs_triton
 @pytest.mark.native
-def test_compile_workers_know_the_gpu(tmp_path: Path) -> None:
-    """Inductor starts them with a path of its own."""
-    program = "import torch; print(torch.compile(lambda x: x.sin() + 1)(torch.ones(9, device='cuda')).sum().item())"
-    environment = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "TORCHINDUCTOR_COMPILE_THREADS": "2"}
-    command = ("-m", "torchdevice_cuda", "--driver", "virtual", "--compile", "triton", "-c", program)
-    done = python(*command, environment=environment)
-    assert float(done.out) == pytest.approx(9 * (math.sin(1) + 1), rel=1e-6)
+@pytest.mark.parametrize("is_launched", [pytest.param(True, marks=pytest.mark.slow), False])
+def test_compile_workers_know_the_gpu(tmp_path: Path, is_launched: bool) -> None:
+    """Inductor starts them with a path of its own. They compile for the host, too."""
+    command = _LAUNCH if is_launched else ("-c", _ACTIVATE + _PROGRAM)
+    assert _compile_sine(tmp_path, *command, threads=2) == (0, 1, 0)
+
+
+@needs_triton
+@pytest.mark.native
+def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
+    assert _compile_sine(tmp_path, *_LAUNCH)[0] == 0
+    assert _compile_sine(tmp_path, *_LAUNCH) == (1, 0, 0)

@@ -111,6 +111,8 @@ class _Kernel:
         self._compiled: Compiled | None = None
         #: whether tensor descriptors are the GPU's own, which have tensor maps from capability 9.0
         self._has_maps = bool(getattr(metadata, "tensordesc_meta", None))
+        # Read now: Triton's cache may be another, or gone, when the kernel is first launched.
+        self._ttir = self._read_ttir() if launches.place.compiles else None
 
     def _named(self, key: Any) -> Any:
         """An argument's name; triton says its name, its position or the path to it, by release."""
@@ -191,7 +193,9 @@ class _Kernel:
         from .compiler.launch import Compiled
 
         try:
-            compiled = Compiled(self._read_ttir(), self.name, bool(getattr(self._metadata, "enable_fp_fusion", True)))
+            if self._ttir is None:
+                raise Unsupported("Triton's cache does not have its TTIR")
+            compiled = Compiled(self._ttir, self.name, bool(getattr(self._metadata, "enable_fp_fusion", True)))
             compiled.check_arguments(count)
         except Unsupported as error:
             _log.info("the Triton kernel %s is interpreted: %s", self.name, error)
@@ -199,15 +203,13 @@ class _Kernel:
             return None
         return compiled
 
-    def _read_ttir(self) -> str:
+    def _read_ttir(self) -> str | None:
         """Return what triton's compiler kept of its way from the source to the GPU's code."""
         from triton.runtime.cache import get_cache_manager
 
-        from .compiler.ir import Unsupported
-
         path = get_cache_manager(self._metadata.hash).get_file(f"{self.name[:150]}.ttir")
         if path is None:
-            raise Unsupported("Triton's cache does not have its TTIR")
+            return None
         with open(path, encoding="utf-8") as file:
             return file.read()
 

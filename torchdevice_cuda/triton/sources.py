@@ -25,6 +25,8 @@ class Sources:
     def computing(self, jitted: Any) -> Callable[..., Any]:
         """The function for one that the program decorated."""
         function = jitted.fn
+        if function is None:  # inductor's compile workers send kernels without their functions
+            function = jitted.reload_kernel().fn.fn
         made = self._made.get(function)
         if made is None:
             made = self._made[function] = _made(function, self.language)

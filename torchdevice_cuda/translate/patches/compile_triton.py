@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import importlib.util
 import os
 import types
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from ... import settings
 from ..._compat import present
 from ...drivers.traits import Trait
 from ...drivers.unavailable import DriverUnavailable
@@ -20,6 +24,9 @@ _ALLOCATE = "_empty_strided_cuda"
 _HEURISTICS = "torch._inductor.runtime.triton_heuristics"
 _UTILS, _WORKERS = "torch._inductor.utils", "python_subprocess_env"
 _CONFIG, _LAUNCHER, _THREADS = "torch._inductor.config", "use_static_cuda_launcher", "compile_threads"
+_TASKS, _COMPILE = "torch._inductor.runtime.compile_tasks", "_worker_compile_triton"
+#: A folder whose ``sitecustomize`` activates processes that have it on their path.
+_CHILDREN = Path(__file__).parents[2] / "children"
 
 
 @patch(f"torch._C._dynamo.guards.{_ALLOCATE}", traits=Trait.TRITON_CODE)
@@ -39,18 +46,13 @@ def allocation(context: Context) -> None:
         context.editor.set(guards, name, copy_metadata(allocate, getattr(guards, name)))
 
 
-@patch(f"{_CONFIG}.{_LAUNCHER}", f"{_CONFIG}.{_THREADS}", traits=Trait.TRITON_CODE)
+@patch(f"{_CONFIG}.{_LAUNCHER}", traits=Trait.TRITON_CODE)
 def launcher(context: Context) -> None:
-    """Torch's own launcher hands a cubin to NVIDIA's driver; Triton's asks ours.
-
-    Where child processes are not activated, as with ``activate()``, kernels are compiled in this one.
-    """
+    """Torch's own launcher hands a cubin to NVIDIA's driver; Triton's asks ours."""
 
     def choose(config: types.ModuleType) -> None:
         for name in present(config, (_LAUNCHER,)):
             context.editor.configure(config, name, False)
-        if not os.environ.get("TORCHDEVICE_AUTO"):
-            context.editor.configure(config, _THREADS, 1)
 
     context.editor.on_undo(context.when_imported(_CONFIG, context.editor.later(choose)))
 
@@ -73,18 +75,70 @@ def tuning(context: Context) -> None:
     context.editor.on_undo(context.when_imported(_HEURISTICS, context.editor.later(choose)))
 
 
-@patch(f"{_UTILS}.{_WORKERS}", traits=Trait.TRITON_CODE)
+@patch(f"{_HEURISTICS}.CachingAutotuner.precompile", traits=Trait.TRITON_CODE)
+def reloading(context: Context) -> None:
+    """A kernel comes from a compile worker without its function, which Triton's interpreter runs."""
+
+    def remember(module: types.ModuleType) -> None:
+        original: Function = module.CachingAutotuner.precompile
+
+        def precompile(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.fn.fn is None and (reload_kernel := kwargs.get("reload_kernel")) is not None:
+                self.fn.reload_kernel = reload_kernel
+            return original(self, *args, **kwargs)
+
+        context.editor.set(module.CachingAutotuner, "precompile", copy_metadata(precompile, original))
+
+    context.editor.on_undo(context.when_imported(_HEURISTICS, context.editor.later(remember)))
+
+
+@patch(f"{_UTILS}.{_WORKERS}", f"{_CONFIG}.{_THREADS}", traits=Trait.TRITON_CODE)
 def workers(context: Context) -> None:
-    """Inductor's compile workers get this process's ``sys.path``, without the folder that activates child processes."""
+    """Inductor's compile workers get this process's environment and ``sys.path``, which need not activate them.
+
+    Releases without a function for that environment compile in this process.
+    """
 
     def activate(module: types.ModuleType) -> None:
-        original: Function = getattr(module, _WORKERS)
+        original: Function | None = getattr(module, _WORKERS, None)
+        if original is None:
+            context.editor.configure(importlib.import_module(_CONFIG), _THREADS, 1)
+            return
 
         def python_subprocess_env() -> dict[str, str]:
             env = dict(original())
             paths = [os.environ.get("PYTHONPATH"), env.get("PYTHONPATH")]
+            if not env.get("TORCHDEVICE_AUTO"):  # the program itself called activate()
+                for variable in (variable for option in settings.OPTIONS for variable in option.variables):
+                    env.pop(variable, None)
+                env |= {**settings.as_environment(context.settings), "TORCHDEVICE_AUTO": "1"}
+                paths.insert(0, str(_CHILDREN))
             return {**env, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
         context.editor.set(module, _WORKERS, copy_metadata(python_subprocess_env, original))
 
     context.editor.on_undo(context.when_imported(_UTILS, context.editor.later(activate)))
+
+
+@patch(f"{_TASKS}.{_COMPILE}", traits=Trait.TRITON_CODE)
+def compilation(context: Context) -> None:
+    """A compile worker compiles a kernel for the GPU; it compiles it for the host, too, so that no launch waits."""
+
+    def extend(module: types.ModuleType) -> None:
+        original: Function = getattr(module, _COMPILE)
+
+        def compile_triton(*args: Any, **kwargs: Any) -> Any:
+            from ...triton.compiler.ir import Unsupported
+            from ...triton.compiler.launch import Compiled
+
+            found = original(*args, **kwargs)
+            for result in found[0].compile_results if found else ():  # torch 2.6 returns nothing
+                kernel = result.kernel
+                with contextlib.suppress(Unsupported):  # the launch reports it
+                    Compiled(kernel.asm["ttir"], kernel.metadata.name, bool(kernel.metadata.enable_fp_fusion))
+            return found
+
+        context.editor.set(module, _COMPILE, copy_metadata(compile_triton, original))
+
+    if context.settings.triton == "compiled":
+        context.editor.on_undo(context.when_imported(_TASKS, context.editor.later(extend)))
