@@ -106,7 +106,7 @@ def test_without_triton_the_setting_is_refused() -> None:
 
 _ACTIVATE = "import torchdevice_cuda; torchdevice_cuda.activate(driver='virtual', compile='triton')\n"
 _PROGRAM = """
-import json, os, torch
+import json, os, sys, torch
 from unittest import mock
 from torch._dynamo.utils import counters
 from torch._inductor.async_compile import AsyncCompile
@@ -121,6 +121,7 @@ with (
 ):
     shift = float(os.environ["SHIFT"])
     made = torch.compile(lambda x: x.sin() + shift)(torch.ones(9, device="cuda")).sum().item()
+assert "torchdevice_cuda.triton.interpreting" not in sys.modules
 found = counters["inductor"]
 print(json.dumps([made, found["fxgraph_cache_hit"], submit.call_count, compile_for_host.call_count]))
 """
@@ -133,7 +134,6 @@ def _compile_sine(folder: Path, *command: str, threads: int = 1) -> tuple[int, .
     environment = {
         "SHIFT": str(shift),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-        "TRITON_CACHE_DIR": str(folder / "triton"),
         "TORCHINDUCTOR_COMPILE_THREADS": str(threads),
     }
     made, *counts = json.loads(python(*command, environment=environment, timeout=300).out.splitlines()[-1])

@@ -112,7 +112,7 @@ class _Kernel:
         #: whether tensor descriptors are the GPU's own, which have tensor maps from capability 9.0
         self._has_maps = bool(getattr(metadata, "tensordesc_meta", None))
         # Read now: Triton's cache may be another, or gone, when the kernel is first launched.
-        self._ttir = self._read_ttir() if launches.place.compiles else None
+        self._ttir = getattr(source, "ttir", None) or self._read_ttir() if launches.place.compiles else None
 
     def _named(self, key: Any) -> Any:
         """An argument's name; triton says its name, its position or the path to it, by release."""

@@ -76,20 +76,22 @@ def tuning(context: Context) -> None:
 
 
 @patch(f"{_HEURISTICS}.CachingAutotuner.precompile", traits=Trait.TRITON_CODE)
-def reloading(context: Context) -> None:
-    """A kernel comes from a compile worker without its function, which Triton's interpreter runs."""
+def loading(context: Context) -> None:
+    """A compile worker sends kernels without their functions, and writes their TTIR into a cache of its own."""
 
-    def remember(module: types.ModuleType) -> None:
+    def complete(module: types.ModuleType) -> None:
         original: Function = module.CachingAutotuner.precompile
 
         def precompile(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if self.fn.fn is None and (reload_kernel := kwargs.get("reload_kernel")) is not None:
-                self.fn.reload_kernel = reload_kernel
+            if self.fn.fn is None:
+                self.fn.reload_kernel = kwargs.get("reload_kernel")
+                for result in self.compile_results:
+                    result.kernel.src.ttir = result.kernel.asm["ttir"]
             return original(self, *args, **kwargs)
 
         context.editor.set(module.CachingAutotuner, "precompile", copy_metadata(precompile, original))
 
-    context.editor.on_undo(context.when_imported(_HEURISTICS, context.editor.later(remember)))
+    context.editor.on_undo(context.when_imported(_HEURISTICS, context.editor.later(complete)))
 
 
 @patch(f"{_UTILS}.{_WORKERS}", f"{_CONFIG}.{_THREADS}", traits=Trait.TRITON_CODE)
