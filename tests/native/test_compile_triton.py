@@ -89,6 +89,20 @@ def test_a_kernel_of_the_program_is_part_of_the_graph() -> None:
     torch.testing.assert_close(made, (2 * x.sin()).cos())
 
 
+@needs_triton
+@on_triton
+def test_python_launches_kernels_where_cpp_would() -> None:
+    """``cpp_wrapper`` is code for NVIDIA's driver."""
+    from torch._inductor import config
+    from torch._inductor.utils import run_and_get_code
+
+    x = _make(100)
+    with config.patch(cpp_wrapper=True):
+        made, codes = run_and_get_code(torch.compile(lambda x: x.sin() + 1), x)
+    torch.testing.assert_close(made, x.sin() + 1)
+    assert not any("cuModule" in code for code in codes)
+
+
 @child(STOCK.when("after"))
 @pytest.mark.native
 def test_without_triton_the_setting_is_refused() -> None:

@@ -24,6 +24,7 @@ _ALLOCATE = "_empty_strided_cuda"
 _HEURISTICS = "torch._inductor.runtime.triton_heuristics"
 _UTILS, _WORKERS = "torch._inductor.utils", "python_subprocess_env"
 _CONFIG, _LAUNCHER, _THREADS = "torch._inductor.config", "use_static_cuda_launcher", "compile_threads"
+_GRAPH = "torch._inductor.graph"
 _TASKS, _COMPILE = "torch._inductor.runtime.compile_tasks", "_worker_compile_triton"
 #: A folder whose ``sitecustomize`` activates processes that have it on their path.
 _CHILDREN = Path(__file__).parents[2] / "children"
@@ -73,6 +74,28 @@ def tuning(context: Context) -> None:
         context.editor.set(module, "cached_autotune", copy_metadata(cached_autotune, original))
 
     context.editor.on_undo(context.when_imported(_HEURISTICS, context.editor.later(choose)))
+
+
+@patch(f"{_GRAPH}.GraphLowering.__init__", traits=Trait.TRITON_CODE)
+def wrappers(context: Context) -> None:
+    """With ``cpp_wrapper``, C++ around the kernels has NVIDIA's driver launch them; Python around them asks ours."""
+
+    def choose(module: types.ModuleType) -> None:
+        original: Function = module.GraphLowering.__init__
+
+        def init(self: Any, gm: torch.fx.GraphModule, *args: Any, **kwargs: Any) -> None:
+            if kwargs.get("cpp_wrapper") and not kwargs.get("aot_mode") and _uses_gpu(gm):
+                kwargs["cpp_wrapper"] = False
+            original(self, gm, *args, **kwargs)
+
+        context.editor.set(module.GraphLowering, "__init__", copy_metadata(init, original))
+
+    context.editor.on_undo(context.when_imported(_GRAPH, context.editor.later(choose)))
+
+
+def _uses_gpu(gm: torch.fx.GraphModule) -> bool:
+    values = (node.meta.get("val") for node in gm.graph.nodes)
+    return any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in values)
 
 
 @patch(f"{_HEURISTICS}.CachingAutotuner.precompile", traits=Trait.TRITON_CODE)
