@@ -106,7 +106,9 @@ def test_outcomes_of_a_gpu_are_compared(tool: ModuleType, tmp_path: Path, capsys
         "skipped TestIt::test_c_is_skipped",
         "unknown TestIt::test_d_crashes",
     ]
+    path.write_text('settings = ["compile=triton"]')
     expectations = tool.Expectations.read(path)
+    assert expectations.settings == ["compile=triton"]
     found = [result for result in results() if "test_f" not in result["test"] and "test_g" not in result["test"]]
     assert list(expectations.complaints(found, "virtual", whole=True)) == []
     assert expectations.count_as_on_gpu(found) == (2, 2)

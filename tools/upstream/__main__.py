@@ -3,7 +3,7 @@
     python tools/upstream --source PYTORCH_CHECKOUT                      # every file of which something is expected
     python tools/upstream --source PYTORCH_CHECKOUT test_cuda.py -k graph --driver virtual
     python tools/upstream --source PYTORCH_CHECKOUT test_torch.py --sample 200 --seed 1 --also names.txt
-    python tools/upstream --source PYTORCH_CHECKOUT inductor/test_cuda_repro.py --set gpu=h200 --set compile=triton
+    python tools/upstream --source PYTORCH_CHECKOUT inductor/test_cuda_repro.py --set gpu=a100 --set compile=triton
     python tools/upstream --source PYTORCH_CHECKOUT test_cuda.py --resume # what an earlier run did not come to
     python tools/upstream --source PYTORCH_CHECKOUT test_cuda.py --again  # what did not pass in an earlier run
     python tools/upstream --source PYTORCH_CHECKOUT --table               # what the results say; nothing is run
@@ -144,7 +144,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("suites", nargs="*", help="files below test/ of the checkout (those in tests/upstream)")
     parser.add_argument("--source", type=Path, help="a checkout of PyTorch")
     parser.add_argument("--driver", choices=DRIVERS, default="virtual", help="gpu: a real one")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the driver")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, instead of the file's"
+    )
     parser.add_argument("-k", dest="words", help="tests whose names have this, as pytest's")
     parser.add_argument("--sample", type=int, help="so many of the tests, chosen by --seed")
     parser.add_argument("--seed", type=int, default=0)
@@ -169,16 +171,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for suite in options.suites or known:
         if not (options.source / "test" / suite).is_file():
             parser.error(f"there is no {suite} in {options.source / 'test'}")
-        settings = [f"--{setting}" for setting in options.set]
-        run = Run(options.source.resolve(), suite, options.driver, options.limit, settings)
-        results = (options.folder / "-".join([options.driver, *options.set]) / suite).with_suffix(".jsonl").resolve()
+        expectations = Expectations.read((EXPECTED / suite).with_suffix(".toml"))
+        settings = options.set or expectations.settings
+        flags = [f"--{setting}" for setting in settings]
+        run = Run(options.source.resolve(), suite, options.driver, options.limit, flags)
+        results = (options.folder / "-".join([options.driver, *settings]) / suite).with_suffix(".jsonl").resolve()
         results.parent.mkdir(parents=True, exist_ok=True)
         if not options.table:
             _run(run, _chosen(run, options, results), results, options.jobs, once=options.once)
         if not results.with_suffix(".json").exists():
             parser.error(f"nothing was run of {suite} on {options.driver} in {options.folder}")
         found, how = read_latest(results), json.loads(results.with_suffix(".json").read_text())
-        expectations = Expectations.read((EXPECTED / suite).with_suffix(".toml"))
         wrong = list(expectations.complaints(found, options.driver, whole=not how["part"]))
         counts = collections.Counter(line["outcome"] for line in found)
         shown = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])

@@ -6,7 +6,7 @@ import dataclasses
 import fnmatch
 import sys
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,20 +94,21 @@ class Expectations:
     lines: list[Line]
     least: Mapping[str, int]  # how many pass, by driver
     gpu: GpuOutcomes | None = None
+    settings: Sequence[str] = ()  # of the driver, with which the file is run
 
     @classmethod
     def read(cls, path: Path) -> Expectations:
         """From its file; one that is not there expects every test to pass."""
         found = tomllib.loads(path.read_text()) if path.exists() else {}
         lines = [Line(**entry) for entry in found.pop("expected", ())]
-        least = found.pop("least", {})
+        least, settings = found.pop("least", {}), found.pop("settings", ())
         for line in lines:
             for what, value, allowed in (("outcome", [line.outcome], OUTCOMES), ("drivers", line.drivers, DRIVERS)):
                 if wrong := [name for name in value if name not in allowed]:
                     raise SystemExit(f"{path}: {what} {wrong[0]!r} is none of {', '.join(allowed)}")
         if found:
             raise SystemExit(f"{path}: nobody knows {', '.join(found)}")
-        return cls(lines, least, GpuOutcomes.read(path.with_suffix(".gpu")))
+        return cls(lines, least, GpuOutcomes.read(path.with_suffix(".gpu")), settings)
 
     def complaints(self, results: Iterable[Mapping[str, Any]], driver: str, *, whole: bool) -> Iterator[str]:
         """List the results that differ from the expectations, one line each."""
