@@ -17,7 +17,8 @@ what is expected too, and a line that no test answers to in a run of the whole f
 
 ``FILE.gpu`` beside a file's expectations names the tests that do not pass on a real GPU; ``--keep`` writes it from
 results of ``--driver gpu`` or from what ``pytest --junit-xml`` wrote there. A file that has it is compared with the
-GPU: every test that passes there is to pass here, and what becomes of the others does not matter.
+GPU: every test that it does not name is to pass here, and what becomes of the others does not matter. A test that it
+does not name passed there, or was not run there, if the list was made from a sample.
 
 A process runs one test after the other and writes down what becomes of each. Where it dies, or a test takes too long,
 that test is said to have crashed, or to hang, and another process goes on behind it. What fails is tried once more in a
@@ -48,7 +49,7 @@ from upstream.running import DRIVERS, ROOT, Run, end, read_latest, read_lines, r
 
 EXPECTED = ROOT / "tests" / "upstream"
 #: The head of what --table prints, for docs/compatibility.md.
-HEAD = "| file | tests in it | run | passed | skipped | otherwise | of those run | of those that pass on the GPU |"
+HEAD = "| file | tests in it | run | passed | skipped | otherwise | of those run | of those not in the GPU's list |"
 
 
 def _run(run: Run, tests: Sequence[str], results: Path, jobs: int, *, once: bool) -> None:
@@ -188,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         on_gpu = expectations.count_as_on_gpu(found)
         rows.append(_row(suite, found, how, on_gpu))
         sound = sound and not wrong
-        of_gpu = f"; {on_gpu[1]} of {on_gpu[0]} that pass on the GPU" if on_gpu else ""
+        of_gpu = f"; {on_gpu[1]} of {on_gpu[0]} that the GPU's list does not name" if on_gpu else ""
         print(f"{suite} on {options.driver}: {shown or 'no tests'}{of_gpu}; {len(wrong)} otherwise than expected")
         print("".join(f"  {complaint}\n" for complaint in wrong), end="", flush=True)
     if options.table:

@@ -61,7 +61,7 @@ class GpuOutcomes:
         path.write_text("\n".join([f"# {self.heading}", *lines]) + "\n")
 
     def passes(self, test: str) -> bool:
-        """Return whether a test passed there."""
+        """Return whether a test passed there, or was not run there."""
         return test not in self.others
 
 
@@ -137,7 +137,7 @@ class Expectations:
         return outcome == "passed" or not self.gpu.passes(test)
 
     def count_as_on_gpu(self, results: Iterable[Mapping[str, Any]]) -> tuple[int, int] | None:
-        """Return how many of the tests that pass on the GPU were run, and how many of them passed."""
+        """Return how many of the tests that the GPU's list does not name were run, and how many of them passed."""
         gpu = self.gpu
         if gpu is None:
             return None
