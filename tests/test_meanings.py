@@ -42,6 +42,7 @@ CHANGED: dict[str, Any] = {
     "hide_from": (__name__,),
     "triton": "interpreted",
     "compile": "triton",
+    "stand_ins": ("xformers",),
 }
 ACTING = [option.field for option in settings.OPTIONS if not option.chooses_driver]
 PAIRS = [(field, driver) for field in ACTING for driver in settings.DRIVERS]
@@ -230,9 +231,16 @@ def refusal_cache() -> None:
     assert found._key is not None
 
 
+def stand_ins() -> None:
+    import importlib.util
+
+    assert importlib.util.find_spec("xformers") is not None
+
+
 PROBES: dict[str, Callable[[], None]] = {
     **{probe.__name__: probe for probe in (identity, float64, devices, memory, capability, name, log_level)},
     **{probe.__name__: probe for probe in (fallback, gpu, mlx, refusal_cache, nvidia_smi, hide_from, triton)},
+    "stand_ins": stand_ins,
     "policy": redirects,
     "allow_redirects": redirects,
 }

@@ -28,6 +28,7 @@ from .nvidia.nvml.hooking import Hook
 from .nvidia.smi.placing import OnPath
 
 if TYPE_CHECKING:
+    from .stand_ins.finding import Finder
     from .translate.core.registry import Applied, Row
 
 ROOT = "torch.cuda"
@@ -67,6 +68,7 @@ class _State:
         self.patches: Applied | None = None
         self.monitors: Hook | None = None
         self.command: OnPath | None = None
+        self.stand_ins: Finder | None = None
         #: whether somebody will ask for a report who names no place for it
         self.counted = False
         self.collector: report.Collector | None = None
@@ -133,6 +135,7 @@ def start(overrides: Mapping[str, Any], failing: Failing, counted: bool = False)
                 _activate_early(_state)
             _state.monitors = Hook(chosen, finder.when_imported)
             _state.command = OnPath() if chosen.nvidia_smi and chosen.driver != "cuda" else None
+            _state.stand_ins = _serve_stand_ins(chosen)
         except BaseException as error:
             _undo(_state)
             _state = None
@@ -301,6 +304,15 @@ def _collector(chosen: drivers.Driver, torch: ModuleType, counters: report.Count
     )
 
 
+def _serve_stand_ins(chosen: settings.Settings) -> Finder | None:
+    """Serve the packages that the settings name; they may be imported before torch."""
+    if not chosen.stand_ins:
+        return None
+    from .stand_ins.finding import Finder
+
+    return Finder(chosen.stand_ins)
+
+
 # --------------------------------------------------------------------- before torch
 def _activate_early(state: _State) -> None:
     tree = finder.Shadow(ROOT, lambda: _decide_early(state), _stock_path, lambda error: _give_up(state, error))
@@ -395,6 +407,8 @@ def _undo(state: _State) -> None:
         state.collector.stop()
     if state.patches is not None:
         state.patches.undo()
+    if state.stand_ins is not None:
+        state.stand_ins.remove()
     if state.command is not None:
         state.command.undo()
     if state.monitors is not None:

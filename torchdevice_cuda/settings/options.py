@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import gpus, hidden
+from . import gpus, hidden, stand_ins
 from .setting_support import CPU, CUDA, MPS, VIRTUAL, Ignored, Refused
 from .values import (
     read_bytes,
@@ -63,6 +63,7 @@ class Settings:
     hide_from: tuple[str, ...] = hidden.DEFAULT
     compile: str = "cpp"
     triton: str = "compiled"
+    stand_ins: tuple[str, ...] = ()
 
     @property
     def profile(self) -> gpus.Gpu | None:
@@ -278,6 +279,15 @@ OPTIONS: tuple[Option, ...] = (
         *("compiled", "interpreted"),
         link="triton.md",
         exceptions={CUDA: Ignored("a GPU runs Triton kernels itself")},
+    ),
+    Option(
+        "stand_ins",
+        RUNNING,
+        "packages with CUDA kernels that stand-ins replace if they are not installed or do not load",
+        f"names ({', '.join(stand_ins.STAND_INS)}), {stand_ins.ALL}, {stand_ins.NONE}",
+        stand_ins.read,
+        stand_ins.write,
+        link="packages.md#stand-ins",
     ),
     _switch(
         "emulate_mps",

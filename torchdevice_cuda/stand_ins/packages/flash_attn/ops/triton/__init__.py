@@ -1,0 +1,1 @@
+"""Operators that flash_attn has as Triton kernels."""
