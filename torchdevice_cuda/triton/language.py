@@ -17,6 +17,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from .arithmetic import Arithmetic
 from .libdevice import compute
 
@@ -133,6 +135,14 @@ class Language:
             if isinstance(member, kind) and name in vars(tensor):
                 swaps.append((tensor, name, member, method(member)))
         return swaps
+
+    def count(self, counted: Callable[..., Any], *bounds: Any, **more: Any) -> Iterator[Any]:
+        """Count as ``range`` does, in tensors of the bounds' type."""
+        tl, interpreter = self.tl, self.interpreter
+        is_wide = any(getattr(bound, "dtype", None) == tl.int64 for bound in bounds)
+        kind, dtype = (tl.int64, np.int64) if is_wide else (tl.int32, np.int32)
+        for number in counted(*bounds, **more):
+            yield tl.tensor(interpreter.TensorHandle(np.array([number], dtype=dtype), kind), kind)
 
     def _put(self, version: int) -> None:
         """Put every function in its place: 3 is the interpreter's version, 2 the compiler's."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from .language import Language
 
-_BINDER = "_bind"
+_BINDER, _COUNT = "_bind", "_count"
 
 
 class Sources:
@@ -20,24 +20,39 @@ class Sources:
 
     def __init__(self) -> None:
         self.language = Language(self.computing)
-        self._made: weakref.WeakKeyDictionary[Any, Callable[..., Any]] = weakref.WeakKeyDictionary()
+        #: By the program's function, then by its source: programs may change that before a launch.
+        self._made: weakref.WeakKeyDictionary[Any, dict[str, Callable[..., Any]]] = weakref.WeakKeyDictionary()
 
     def computing(self, jitted: Any) -> Callable[..., Any]:
         """The function for one that the program decorated."""
-        function = jitted.fn
-        if function is None:  # inductor's compile workers send kernels without their functions
-            function = jitted.reload_kernel().fn.fn
-        made = self._made.get(function)
-        if made is None:
-            made = self._made[function] = _made(function, self.language)
-        return made
+        if jitted.fn is None:  # inductor's compile workers send kernels without their functions
+            jitted = jitted.reload_kernel().fn
+        function, source = jitted.fn, jitted.src
+        made = self._made.setdefault(function, {})
+        if source not in made:
+            made[source] = _made(function, source, self.language)
+        return made[source]
 
 
 def _names(tree: ast.AST) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
-def _made(function: types.FunctionType, language: Language) -> Callable[..., Any]:
+class _Counters(ast.NodeTransformer):
+    """Have the counters of loops over ``range`` be tensors, as they are when a kernel is compiled."""
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        """Count by `Language.count`."""
+        self.generic_visit(node)
+        call = node.iter
+        name = getattr(getattr(call, "func", None), "id", getattr(getattr(call, "func", None), "attr", ""))
+        if isinstance(call, ast.Call) and name == "range":
+            call.args.insert(0, call.func)
+            call.func = ast.Name(id=_COUNT, ctx=ast.Load())
+        return node
+
+
+def _made(function: types.FunctionType, source: str, language: Language) -> Callable[..., Any]:
     """The interpreter's version, in the program's module and with its own line numbers.
 
     The interpreter itself would write names of its own into the program's module, and lose the variables of a function
@@ -45,7 +60,8 @@ def _made(function: types.FunctionType, language: Language) -> Callable[..., Any
     """
     interpreter = language.interpreter
     lines, first = inspect.getsourcelines(function)
-    tree = ast.parse(textwrap.dedent("".join(lines)))
+    decorators = next((number for number, line in enumerate(lines) if line.lstrip().startswith("def ")), 0)
+    tree = ast.parse(textwrap.dedent(source))
     kernel = next(node for node in tree.body if isinstance(node, ast.FunctionDef))
     kernel.decorator_list = []
     kernel.args.defaults, kernel.args.kw_defaults = [], [None] * len(kernel.args.kwonlyargs)
@@ -54,9 +70,9 @@ def _made(function: types.FunctionType, language: Language) -> Callable[..., Any
         if isinstance(argument, ast.arg):
             argument.annotation = None
     named = _names(kernel)
-    changed = interpreter.ASTTransformer().visit(kernel)
+    changed = _Counters().visit(interpreter.ASTTransformer().visit(kernel))
     helpers = {name: vars(interpreter)[name] for name in _names(changed) - named if name in vars(interpreter)}
-    around = {**_imported(function, named, language), **_captured(function), **helpers}
+    around = {**_imported(function, named, language), **_captured(function), **helpers, _COUNT: language.count}
     binder = ast.FunctionDef(
         name=_BINDER,
         args=ast.arguments(
@@ -68,7 +84,7 @@ def _made(function: types.FunctionType, language: Language) -> Callable[..., Any
     if "type_params" in ast.FunctionDef._fields:
         setattr(binder, "type_params", [])  # noqa: B010 (Python 3.12 has them, and wants them)
     module = ast.fix_missing_locations(ast.Module(body=[binder], type_ignores=[]))
-    ast.increment_lineno(module, first - 1)
+    ast.increment_lineno(module, first + decorators - 1)
     namespace: dict[str, Any] = {}
     exec(compile(module, function.__code__.co_filename, "exec"), function.__globals__, namespace)
     made: types.FunctionType = namespace[_BINDER](**around)
