@@ -15,6 +15,7 @@ from harness import CPU, in_child, in_fork, python
 
 from torchdevice_cuda import trust
 from torchdevice_cuda.cuda_cpp import compiled, toolkit
+from torchdevice_cuda.native import kernel_libraries
 from torchdevice_cuda.nvidia.smi import placing
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be someone else")
@@ -32,7 +33,7 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         folder.chmod(0o1777)
         monkeypatch.setenv("TORCHDEVICE_CACHE_DIR", str(folder))
         monkeypatch.setattr(tempfile, "tempdir", name)
-        compiled._explain.cache_clear()
+        kernel_libraries.explain.cache_clear()
         yield folder
 
 

@@ -12,19 +12,16 @@ import ctypes
 import functools
 import hashlib
 import itertools
-import logging
 import re
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import leftovers, trust
+from .. import leftovers
 from . import flags, nvcc, refusals, tokens, translation
 
-_log = logging.getLogger("torchdevice_cuda")
-#: The folder of the cache, and what folders for temporary files begin with.
-_AREA, _SCRATCH = "kernels", "torchdevice-kernels-"
+#: The folder of the cache.
+_AREA = "kernels"
 #: Libraries that came from the cache, by their digests, and what compiles each again.
 _from_cache: dict[bytes, Callable[[], bytes]] = {}
 _SUCCESS, _INVALID_VALUE, _NOT_FOUND = 0, 1, 500
@@ -63,7 +60,7 @@ class CompileError(Exception):
 
 def compile_library(source: str, file: str, expressions: Sequence[str], options: Sequence[str]) -> bytes:
     """Return a library with the kernels that the expressions name, and all of ``extern "C"``."""
-    from ..native import half  # most programs compile none
+    from ..native import half, kernel_libraries  # most programs compile none
 
     words = [option for option in options if not option.startswith(("--pch", "--std="))]
     standard = [f"-std={option[6:]}" for option in options if option.startswith("--std=")]
@@ -74,29 +71,17 @@ def compile_library(source: str, file: str, expressions: Sequence[str], options:
 
     def build() -> bytes:
         try:
-            with leftovers.scratch(_SCRATCH) as (scratch, _):
-                made = _build(scratch, source, file, expressions, command)
+            with leftovers.scratch(kernel_libraries.SCRATCH) as (scratch, _):
+                return _build(scratch, source, file, expressions, command)
         except OSError as error:  # no room for what is made on the way
             raise CompileError(f"{error}\n") from error
-        unkept = trust.put(_AREA, f"{key}.so", made)
-        if unkept:
-            _log.info("a kernel is not cached, and compiled again next time: %s", unkept)
-        return made
 
-    kept, why = trust.get(_AREA, f"{key}.so")
-    if kept is not None:
-        _from_cache[hashlib.sha256(kept).digest()] = build
-        return kept
-    if why != trust.MISSING:
-        _explain(why)
-    return build()
-
-
-@functools.cache
-def _explain(why: str) -> None:
-    """Say on standard error, once, why a cached kernel is not used."""
-    advice = "; TORCHDEVICE_CACHE_DIR names another cache" if "by others" in why or "another user" in why else ""
-    print(f"torchdevice_cuda: compiling a kernel again: {why}{advice}", file=sys.stderr, flush=True)
+    made, is_cached = kernel_libraries.provide(_AREA, f"{key}.so", build)
+    if is_cached:
+        _from_cache[hashlib.sha256(made).digest()] = functools.partial(
+            kernel_libraries.rebuild, _AREA, f"{key}.so", build
+        )
+    return made
 
 
 def _sources() -> str:
@@ -256,7 +241,6 @@ class Rtc:
 
 
 # ------------------------------------------------------------- the driver
-_libraries = itertools.count()
 
 
 class Runtime:
@@ -271,6 +255,8 @@ class Runtime:
 
     def cuModuleLoadData(self, module: Any, code: bytes) -> int:
         """Load a library from its bytes. One of the cache that does not load is compiled again, once."""
+        from ..native import kernel_libraries
+
         content = _as_library(code)
         try:
             try:
@@ -279,7 +265,7 @@ class Runtime:
                 build = _from_cache.pop(hashlib.sha256(content).digest(), None)
                 if build is None:
                     raise
-                _explain(f"it does not load: {error}")
+                kernel_libraries.explain(f"it does not load: {error}")
                 library = self._load(build())
         except (OSError, CompileError):
             return 209  # no binary for this device
@@ -290,19 +276,11 @@ class Runtime:
         module._obj.value = number
         return _SUCCESS
 
-    def _load(self, content: bytes) -> ctypes.CDLL:
-        """Load a library from a file that is found through the descriptor of a folder that only this user can write.
+    def _load(self, content: bytes) -> Any:
+        from ..native import kernel_libraries
 
-        Each has a name of its own: the system's loader takes a library of a known name for the one that it has.
-        """
-        with contextlib.ExitStack() as held:
-            scratch, opened = held.enter_context(leftovers.scratch(_SCRATCH))
-            file = f"kernels-{next(_libraries)}.so"
-            (scratch / file).write_bytes(content)
-            library = ctypes.CDLL(f"{trust.name_open(opened, scratch)}/{file}")
-            if nvcc.checked():
-                self._files.push(held.pop_all())  # a line that is reported is looked up in it
-        return library
+        # A line that is reported is looked up in the file.
+        return kernel_libraries.load(content, self._files if nvcc.checked() else None)
 
     def cuModuleGetFunction(self, function: Any, module: Any, name: bytes) -> int:
         """Return a kernel of a library."""

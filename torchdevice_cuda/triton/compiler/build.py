@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import functools
 import hashlib
 import logging
 import os
 import platform
-import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ... import leftovers, trust
-from ...native import half, sealing, toolchain
-from ...settings import folders
+from ... import leftovers
+from ...native import half, kernel_libraries, toolchain
 from .ir import Unsupported
 from .translate import Translation
 
 _log = logging.getLogger(__name__)
 _RUNTIME = Path(__file__).parent / "runtime"
-_FOLDER, _SCRATCH, _ENTRY = "triton", "torchdevice-triton-", "ttc_launch"
+_AREA, _ENTRY = "triton", "ttc_launch"
 _FLAGS = (
     "-std=c++17", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fno-semantic-interposition",
     "-fvisibility=hidden", "-fno-plt", "-w", "-shared", "-fPIC", "-pthread",
@@ -45,7 +40,7 @@ def load(translation: Translation, contracts: bool) -> Any:
     facts = (translation.source, _digest_runtime(), compiler, _identify(compiler), *command, half.identify_processor())
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
     build = functools.partial(_compile, compiler, command, translation)
-    return getattr(_load_cached(f"{key}.so", build), _ENTRY)
+    return getattr(kernel_libraries.provide_loaded(_AREA, f"{key}.so", build), _ENTRY)
 
 
 def _find_compiler() -> str:
@@ -72,52 +67,17 @@ def _digest_runtime() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(_RUNTIME.glob("*.h")))).hexdigest()
 
 
-def _compile(compiler: str, command: list[str], translation: Translation, target: Path) -> None:
-    source = target.with_suffix(".cpp")
-    source.write_text(translation.source, encoding="utf-8")
-    words = [compiler, *command, f"-I{_RUNTIME}", str(source), "-o", str(target)]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
-    except subprocess.TimeoutExpired:
-        raise Unsupported(f"its compilation takes more than {_PATIENCE_S:g} seconds") from None
-    if done.returncode:
-        _log.debug("%s\n%s", translation.source, done.stderr)
-        first = next((line for line in done.stderr.splitlines() if "error" in line), "no message")
-        raise Unsupported(f"the compiler failed: {first}")
-
-
-def _load_cached(name: str, build: Callable[[Path], None]) -> ctypes.CDLL:
-    """Load a library of the cache; build it where it is missing or may not be used."""
-    try:
-        path = folders.cache_dir() / _FOLDER / name
-        with contextlib.suppress(trust.Absent):
-            return _load_open(path)
-    except (OSError, folders.SettingsError) as error:
-        _log.info("a Triton kernel is compiled again: %s", error)
-    with leftovers.scratch(_SCRATCH) as (scratch, _):
-        made = scratch / name
-        build(made)
+def _compile(compiler: str, command: list[str], translation: Translation) -> bytes:
+    with leftovers.scratch(kernel_libraries.SCRATCH) as (scratch, _):
+        source, library = scratch / "kernel.cpp", scratch / "kernel.so"
+        source.write_text(translation.source, encoding="utf-8")
+        words = [compiler, *command, f"-I{_RUNTIME}", str(source), "-o", str(library)]
         try:
-            path = folders.cache_dir() / _FOLDER / name
-            _put(made, path)
-            return _load_open(path)
-        except (OSError, folders.SettingsError) as error:
-            _log.info("a Triton kernel is not cached: %s", error)
-            return ctypes.CDLL(str(made))
-
-
-def _put(made: Path, path: Path) -> None:
-    """Put a library into the cache, with its digest."""
-    sealing.make_folder(path.parent)
-    copy = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
-    try:
-        shutil.copyfile(made, copy)
-        sealing.seal_library(copy, path)
-    finally:
-        copy.unlink(missing_ok=True)
-
-
-def _load_open(path: Path) -> ctypes.CDLL:
-    """Load a library from the file that was checked. It stays open: the loader knows it by its number."""
-    opened = sealing.open_library(path)
-    return ctypes.CDLL(trust.name_open(opened, path))
+            done = subprocess.run(words, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+        except subprocess.TimeoutExpired:
+            raise Unsupported(f"its compilation takes more than {_PATIENCE_S:g} seconds") from None
+        if done.returncode:
+            _log.debug("%s\n%s", translation.source, done.stderr)
+            first = next((line for line in done.stderr.splitlines() if "error" in line), "no message")
+            raise Unsupported(f"the compiler failed: {first}")
+        return library.read_bytes()
