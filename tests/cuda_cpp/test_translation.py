@@ -120,8 +120,10 @@ def test_kernels_without_synchronization_are_plain_loops(source: str, is_plain: 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('asm volatile("mov.u32 %0, %laneid;" : "=r"(x));', "inline PTX"),
-        ("wmma::fragment<wmma::matrix_a, 16, 16, 16, half> a;", "tensor-core"),
+        ('asm volatile("wgmma.fence.sync.aligned;");', "the PTX instruction wgmma.fence.sync.aligned is not supported"),
+        ('asm volatile("mov.u32 %0, %%envreg3;" : "=r"(x));', "the special register %envreg3"),
+        ('asm volatile("again: bra again;");', "the label again"),
+        ('asm("mov.b128 %0, 0;" : "=q"(x));', 'the constraint "=q"'),
         ("auto g = cg::this_grid(); g.sync();", "grid"),
         ("float v = tex2D<float>(t, 0, 0);", "texture"),
     ],

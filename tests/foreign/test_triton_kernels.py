@@ -94,7 +94,9 @@ def test_a_tensor_of_the_cpu_is_refused() -> None:
 
 def test_assembly_in_a_kernel_is_refused_by_name() -> None:
     found = told("triton_manners.py", "virtual", "h200")["assembly inline"]
-    assert found.startswith("NotImplementedError: the Triton kernel sixteen_bits_of_assembly cannot be interpreted")
+    assert found.startswith(
+        "NotImplementedError: the Triton kernel sixteen_bits_of_assembly cannot run here: the PTX instruction vadd."
+    )
 
 
 @pytest.mark.parametrize("driver", ["virtual", "cpu"])

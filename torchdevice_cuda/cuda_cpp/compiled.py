@@ -87,7 +87,8 @@ def compile_library(source: str, file: str, expressions: Sequence[str], options:
 def _sources() -> str:
     """Return the version of our headers and of the translator."""
     here = Path(__file__).parent
-    found = [path for path in sorted(here.rglob("*")) if path.suffix in (".h", ".py", ".cuh")]
+    roots = (here, here.parent / "ptx")
+    found = [path for root in roots for path in sorted(root.rglob("*")) if path.suffix in (".h", ".py", ".cuh")]
     found.append(here.parent / "native" / "csrc" / "core" / "bindings" / "kernel_abi.h")
     return hashlib.sha256(b"".join(path.read_bytes() for path in found)).hexdigest()
 

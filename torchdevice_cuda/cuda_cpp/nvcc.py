@@ -16,10 +16,12 @@ from pathlib import Path
 
 from .. import leftovers
 from ..settings import variables
-from . import flags, refusals, translation
+from . import assembly, flags, refusals, translation
 
 #: Our headers, found before all others.
 INCLUDE = Path(__file__).resolve().parent / "include"
+#: The headers of translated PTX.
+PTX_INCLUDE = Path(__file__).resolve().parents[1] / "ptx" / "include"
 #: The macro by which a program can test for the virtual GPU.
 MACRO = "TORCHDEVICE_CUDA"
 _INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)
@@ -46,12 +48,14 @@ def version_text(version: str) -> str:
     )
 
 
-def torch_headers(source: Path, folders: list[Path]) -> list[str]:
-    """PyTorch's headers that a source includes, or a header of the program's that it includes."""
+def torch_headers(source: Path, folders: list[Path]) -> tuple[list[str], bool]:
+    """PyTorch's headers that a source includes, or a header of the program's that it includes; whether one has PTX."""
     found: list[str] = []
+    has_assembly = False
     seen: set[Path] = set()
 
     def read(path: Path) -> None:
+        nonlocal has_assembly
         if path in seen or len(seen) > 500:
             return
         seen.add(path)
@@ -59,6 +63,7 @@ def torch_headers(source: Path, folders: list[Path]) -> list[str]:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError:
             return
+        has_assembly = has_assembly or assembly.is_present(text)
         for quote, name in _INCLUDED.findall(text):
             if name.startswith(_TORCHS):
                 if name not in found:
@@ -71,7 +76,7 @@ def torch_headers(source: Path, folders: list[Path]) -> list[str]:
                     break
 
     read(source)
-    return found
+    return found, has_assembly
 
 
 def _folders(reading: list[str]) -> list[Path]:
@@ -88,7 +93,7 @@ def _folders(reading: list[str]) -> list[Path]:
 
 def others_roots(reading: list[str]) -> list[Path]:
     """Folders of headers that are not the program's: ours, the system's, PyTorch's, Python's."""
-    found = [INCLUDE, Path("/usr")]
+    found = [INCLUDE, PTX_INCLUDE, Path("/usr")]
     for word in reading:
         folder = Path(word[2:] if word.startswith("-I") else word)
         if any((folder / name).exists() for name in ("ATen/ATen.h", "Python.h", "pybind11/pybind11.h")):
@@ -116,14 +121,24 @@ def run_compiler(words: list[str]) -> subprocess.CompletedProcess[str]:
 def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
     """Return the source without directives, over our headers."""
     before = scratch / "before.h"
-    headers = torch_headers(source.resolve(), _folders(command.reading))
+    headers, has_assembly = torch_headers(source.resolve(), _folders(command.reading))
     lines = [f"#if __has_include(<{name}>)\n#include <{name}>\n#endif\n" for name in headers]
     if any(name.startswith(("torch/", "ATen/", "c10/")) for name in headers):
         lines = ['#include "host_cuda/torch_types.h"\n', *lines, '#include "host_cuda/torch.h"\n']
     before.write_text("".join([*lines, '#include "host_cuda/prelude.h"\n']), encoding="utf-8")
-    ours = ["-I", str(INCLUDE), "-DHOST_CUDA_TRANSLATED", f"-DHOST_CUDA_ARCH={command.architecture}", f"-D{MACRO}=1"]
+    ours = [
+        "-I",
+        str(INCLUDE),
+        "-I",
+        str(PTX_INCLUDE),
+        "-DHOST_CUDA_TRANSLATED",
+        f"-DHOST_CUDA_ARCH={command.architecture}",
+        f"-D{MACRO}=1",
+    ]
     if checked():
         ours.append("-DHOST_CUDA_CHECKED")
+    if has_assembly:
+        ours.append("-DHOST_CUDA_PTX")
     theirs = [*standard(command.reading), *command.reading]
     words = ["-E", "-x", "c++", *ours, *theirs, "-include", str(before), str(source)]
     if "-MD" in words and "-MT" not in words:

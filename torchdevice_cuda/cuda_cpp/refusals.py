@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .tokens import Token, after
+from .tokens import Token
 
 
 class Refused(Exception):
@@ -14,9 +14,6 @@ class Refused(Exception):
 _ADVICE = "it needs a real GPU; leave it out with #ifndef TORCHDEVICE_CUDA where the program has another way"
 #: Names that a source may not use, and what they are.
 NAMES = {
-    "wmma": "tensor-core instructions",
-    "mma_sync": "tensor-core instructions",
-    "load_matrix_sync": "tensor-core instructions",
     "cudaTextureObject_t": "a texture",
     "cudaSurfaceObject_t": "a surface",
     "tex1D": "a texture",
@@ -39,10 +36,8 @@ NAMES = {
         "a generator or distribution of cuRAND besides Philox4_32_10, XORWOW, uniform, normal and log-normal",
     ),
 }
-_ASSEMBLY = {"asm", "__asm__", "__asm"}
 #: Libraries of NVIDIA's whose headers have no counterpart here.
 HEADERS = {
-    "mma.h": "tensor-core instructions (wmma)",
     "cublas_v2.h": "cuBLAS; at::mm and its like are supported",
     "cublasLt.h": "cuBLAS; at::mm and its like are supported",
     "cusparse.h": "cuSPARSE",
@@ -66,24 +61,14 @@ FOLDERS = {
 
 def check(tokens: list[Token], where: str) -> Iterator[str]:
     """List the refused names of a source, each with its line."""
-    for at, token in enumerate(tokens):
-        if token.kind != "name":
-            continue
-        if token.text in NAMES:
+    for token in tokens:
+        if token.kind == "name" and token.text in NAMES:
             yield f"{where}:{token.line}: error: {token.text} is not supported here: {NAMES[token.text]}; {_ADVICE}"
-        elif token.text in _ASSEMBLY and any(word in _assembly(tokens, at) for word in ("%", ";", ".")):
-            shown = " ".join(_assembly(tokens, at).split())[:60]
-            yield f"{where}:{token.line}: error: inline PTX is not supported here ({shown}); {_ADVICE}"
 
 
-def _assembly(tokens: list[Token], at: int) -> str:
-    """Return the text of an assembly statement."""
-    while True:
-        at = after(tokens, at)
-        if at >= len(tokens) or tokens[at].text == ";":
-            return ""
-        if tokens[at].kind in ("string", "raw"):
-            return tokens[at].text
+def describe(file: str, line: int, what: str) -> str:
+    """Return the message for assembly that is not supported."""
+    return f"{file}:{line}: error: {what} is not supported here; {_ADVICE}"
 
 
 def header(name: str) -> str:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from . import plain, refusals
+from . import assembly, plain, refusals
 from .tokens import CLOSING, OPENING, Token, after, before, closing, opening, tokenize
 
 _MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"([ \d]*)$')
@@ -76,6 +76,7 @@ def translate(preprocessed: str, is_foreign: Callable[[str], bool], checked: boo
     parts: list[str] = []  # of the result, where the program's are still to be filled in
     tokens: list[Token] = []  # all of the program's
     spans: list[tuple[int, int, int]] = []  # its place in parts, and which tokens
+    files: list[str] = []  # of the spans
     refused: list[str] = []
     for chunk in chunks(preprocessed):
         parts.append(chunk.marker)
@@ -86,8 +87,17 @@ def translate(preprocessed: str, is_foreign: Callable[[str], bool], checked: boo
         found = tokenize(chunk.text, chunk.line)
         refused.extend(refusals.check(found, chunk.file))
         spans.append((len(parts), len(tokens), len(tokens) + len(found)))
+        files.append(chunk.file)
         tokens.extend(found)
         parts.append("")
+    if assembly.has_statements(tokens):
+        expanded = assembly.expand(tokens, spans)
+        for at, what in expanded.refused:
+            file = next(name for name, (_, start, end) in zip(files, spans, strict=True) if start <= at < end)
+            refused.append(refusals.describe(file, tokens[at].line, what))
+        if not expanded.refused and "namespace host_ptx" not in preprocessed:
+            refused.append(f"{files[0]}: error: {assembly.UNSEEN}")
+        tokens, spans = expanded.tokens, expanded.spans
     if refused:
         raise refusals.Refused("\n".join(refused))
     texts = rewritten(tokens, checked)

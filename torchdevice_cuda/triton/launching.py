@@ -189,7 +189,7 @@ class _Kernel:
         """Compile the kernel for this number of arguments; if that is not possible, report the reason."""
         if not self._launches.place.compiles:
             return None
-        from .compiler.ir import Unsupported
+        from .compiler.ir import Refused, Unsupported
         from .compiler.launch import Compiled
 
         try:
@@ -197,6 +197,8 @@ class _Kernel:
                 raise Unsupported("Triton's cache does not have its TTIR")
             compiled = Compiled(self._ttir, self.name, bool(getattr(self._metadata, "enable_fp_fusion", True)))
             compiled.check_arguments(count)
+        except Refused as error:
+            raise NotImplementedError(f"the Triton kernel {self.name} cannot run here: {error}") from None
         except Unsupported as error:
             _log.info("the Triton kernel %s is interpreted: %s", self.name, error)
             departures.counter(f"triton.{self.name}", "Triton's interpreter", f"it cannot be compiled: {error}")()

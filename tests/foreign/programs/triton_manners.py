@@ -39,9 +39,8 @@ def three(x, B: tl.constexpr):
 
 @triton.jit
 def sixteen_bits_of_assembly(x):
-    tl.store(
-        x, tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [tl.load(x)], dtype=tl.int32, is_pure=True, pack=1)
-    )
+    code: tl.constexpr = "vadd.s32.s32.s32 $0, $1, $1;"
+    tl.store(x, tl.inline_asm_elementwise(code, "=r,r", [tl.load(x)], dtype=tl.int32, is_pure=True, pack=1))
 
 
 RUNS = []

@@ -5,6 +5,7 @@ import json
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 from torchdevice_cuda.report.departures import departures
 
@@ -13,8 +14,14 @@ FOUND = {}
 
 @triton.jit
 def assembly_kernel(x):
-    v = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [tl.load(x)], dtype=tl.int32, is_pure=True, pack=1)
+    code: tl.constexpr = "vadd.s32.s32.s32 $0, $1, $1;"
+    v = tl.inline_asm_elementwise(code, "=r,r", [tl.load(x)], dtype=tl.int32, is_pure=True, pack=1)
     tl.store(x, v)
+
+
+@triton.jit
+def interpreted_kernel(x):
+    tl.store(x, libdevice.erfcx(tl.load(x)))
 
 
 @triton.jit
@@ -34,6 +41,7 @@ def told(name, function):
 
 x = torch.ones(4, dtype=torch.int32, device="cuda")
 told("assembly", lambda: assembly_kernel[(1,)](x))
+told("interpreted", lambda: interpreted_kernel[(1,)](x.float()))
 told("printing", lambda: printing_kernel[(2,)](x, N=2))
 FOUND["departures"] = [row[1:] for row in departures.rows()]
 print(json.dumps(FOUND))

@@ -21,7 +21,7 @@ _COSTLY = {"tt.mulhiui", "tt.extern_elementwise"}
 _CHANGING = {
     "tt.store", "tt.atomic_rmw", "tt.atomic_cas", "scf.for", "scf.if", "scf.while", "gpu.barrier", "ttg.barrier",
     "tt.descriptor_store", "tt.descriptor_reduce", "tt.descriptor_scatter", "tt.atomic_store", "tt.atomic_poll",
-    "ttc.call",
+    "ttc.call", "tt.elementwise_inline_asm",
 }  # fmt: skip
 #: A shared tile whose elements take more operations than these is stored.
 _MOST_REPEATED = 12

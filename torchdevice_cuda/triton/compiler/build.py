@@ -19,6 +19,8 @@ from .translate import Translation
 _log = logging.getLogger(__name__)
 _RUNTIME = Path(__file__).parent / "runtime"
 _AREA, _ENTRY = "triton", "ttc_launch"
+#: The headers of inline assembly.
+_PTX = Path(__file__).parents[2] / "ptx" / "include"
 _FLAGS = (
     "-std=c++17", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fno-semantic-interposition",
     "-fvisibility=hidden", "-fno-plt", "-w", "-shared", "-fPIC", "-pthread",
@@ -37,7 +39,15 @@ def load(translation: Translation, contracts: bool) -> Any:
     is_long = translation.source.count("\n") > _MOST_LINES
     level = ["-O1", "-ftree-vectorize"] if is_long else ["-O3"]
     command = [*_FLAGS, *level, *_tune(), f"-ffp-contract={'fast' if contracts else 'off'}"]
-    facts = (translation.source, _digest_runtime(), compiler, _identify(compiler), *command, half.identify_processor())
+    roots = (_RUNTIME, _PTX) if '#include "host_ptx/' in translation.source else (_RUNTIME,)
+    facts = (
+        translation.source,
+        _digest_headers(*roots),
+        compiler,
+        _identify(compiler),
+        *command,
+        half.identify_processor(),
+    )
     key = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
     build = functools.partial(_compile, compiler, command, translation)
     return getattr(kernel_libraries.provide_loaded(_AREA, f"{key}.so", build), _ENTRY)
@@ -63,15 +73,16 @@ def _identify(compiler: str) -> str:
 
 
 @functools.cache
-def _digest_runtime() -> str:
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(_RUNTIME.glob("*.h")))).hexdigest()
+def _digest_headers(*roots: Path) -> str:
+    found = [path for root in roots for path in sorted(root.rglob("*.h"))]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in found)).hexdigest()
 
 
 def _compile(compiler: str, command: list[str], translation: Translation) -> bytes:
     with leftovers.scratch(kernel_libraries.SCRATCH) as (scratch, _):
         source, library = scratch / "kernel.cpp", scratch / "kernel.so"
         source.write_text(translation.source, encoding="utf-8")
-        words = [compiler, *command, f"-I{_RUNTIME}", str(source), "-o", str(library)]
+        words = [compiler, *command, f"-I{_RUNTIME}", f"-I{_PTX}", str(source), "-o", str(library)]
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
         except subprocess.TimeoutExpired:

@@ -11,6 +11,10 @@ class Unsupported(Exception):
     """What a kernel has that cannot be compiled here; the message names it."""
 
 
+class Refused(Unsupported):
+    """What Triton's interpreter does not run either."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Type:
     """A scalar's type, or a tile's: its shape and the type of its elements, such as ``f32`` or ``ptr<f32>``."""

@@ -95,9 +95,18 @@ def _strip_locations(line: str) -> tuple[str, str]:
     return line, location
 
 
+def _strip_comment(line: str) -> str:
+    """Remove a comment of MLIR; one within a string is assembly's."""
+    at = _mask_strings(line).find("  // ")
+    return line[:at] if at >= 0 else line
+
+
+def _mask_strings(line: str) -> str:
+    return _STRING.sub(lambda found: "_" * len(found[0]), line) if '"' in line else line
+
+
 def _find_location(line: str) -> int:
-    masked = _STRING.sub(lambda found: "_" * len(found[0]), line)
-    return masked.find(" loc(")
+    return _mask_strings(line).find(" loc(")
 
 
 class _Locations:
@@ -145,7 +154,7 @@ class _Scope:
 class _Parser:
     def __init__(self, text: str) -> None:
         self._locations = _Locations(text)
-        stripped = [_strip_locations(line.split("  // ")[0].strip()) for line in text.splitlines()]
+        stripped = [_strip_locations(_strip_comment(line).strip()) for line in text.splitlines()]
         kept = [(line.strip(), location) for line, location in stripped if line and not line.startswith(("#", "//"))]
         self._lines = [line for line, _ in kept]
         self._where = [location for _, location in kept]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from .emit import atomics, control, descriptors, memory, output, products, reductions, shapes
+from .emit import assembly, atomics, control, descriptors, memory, output, products, reductions, shapes
 from .emit.emitter import Emitter
 from .ir import Type, Unsupported
 from .parser import parse
@@ -12,12 +12,12 @@ from .tiles import Tile, name_type
 
 _HANDLERS = {
     name: handler
-    for family in (atomics, control, descriptors, memory, output, products, reductions, shapes)
+    for family in (assembly, atomics, control, descriptors, memory, output, products, reductions, shapes)
     for name, handler in family.HANDLERS.items()
 }
 
 _SOURCE = """#include "kernel.h"
-static void run(Program& program, const int64_t* arguments) {{
+{headers}static void run(Program& program, const int64_t* arguments) {{
 {arguments}
 {body}
 }}
@@ -65,7 +65,9 @@ def _translate(text: str) -> Translation:
         emitter.set(value, Tile(value.type, f"arg{number}"))
     writer = emitter.writer
     control.Branches(emitter, function.blocks, lambda last: writer.put("return;")).emit("")
+    headers = "".join(f'#include "{name}"\n' for name in sorted(writer.headers))
     source = _SOURCE.format(
+        headers=headers,
         arguments="\n".join(arguments),
         body="\n".join(writer.lines),
         sites=len(writer.sites),

@@ -27,6 +27,8 @@ class Writer:
         self.sites: list[str] = []
         #: whether a program may wait for another
         self.waits = False
+        #: headers besides the runtime's
+        self.headers: set[str] = set()
 
     def put(self, line: str) -> None:
         """Write a line."""

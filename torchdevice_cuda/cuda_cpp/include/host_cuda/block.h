@@ -31,6 +31,7 @@ class Worker {
   unsigned rank = 0, epoch = 0;
   std::exception_ptr error;
   std::vector<std::unique_ptr<char[]>> shared;  // objects by site
+  std::vector<Extent> extents;                  // of the objects
   std::unique_ptr<char[]> dynamic;
   size_t dynamic_bytes = 0;
   Watch watch;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "host_cuda/addresses.h"
 #include "host_cuda/launch.h"
 
 #define HOST_CUDA_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()

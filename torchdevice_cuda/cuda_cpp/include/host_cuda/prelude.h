@@ -8,6 +8,9 @@
 #ifdef HOST_CUDA_CHECKED
 #include "host_cuda/checks.h"
 #endif
+#ifdef HOST_CUDA_PTX
+#include "host_cuda/ptx_threads.h"
+#endif
 
 #define __CUDACC__ 1
 #define __NVCC__ 1

@@ -18,9 +18,11 @@ T& shared_object() {
   auto& all = worker->shared;
   if (all.size() <= site) all.resize(site + 1);
   constexpr size_t alignment = alignof(T) > 128 ? alignof(T) : 128;
-  if (!all[site]) all[site].reset(new char[sizeof(T) + alignment + 2 * kGuard]);
+  const bool is_new = !all[site];
+  if (is_new) all[site].reset(new char[sizeof(T) + alignment + 2 * kGuard]);
   const auto address = reinterpret_cast<uintptr_t>(all[site].get()) + kGuard;
   auto* const object = reinterpret_cast<T*>((address + alignment - 1) / alignment * alignment);
+  if (is_new) worker->extents.push_back({reinterpret_cast<char*>(object), sizeof(T)});
   worker->watch.shared(site + 1, reinterpret_cast<const char*>(object), sizeof(T));
   return *object;
 }

@@ -27,6 +27,11 @@ struct Where {
   int line;
 };
 
+struct Extent {
+  char* begin;
+  size_t bytes;
+};
+
 struct Ended {};  // what ends a thread whose kernel has failed
 
 struct Fiber;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..ir import Op, Type, Unsupported
+from ..ir import Op, Type
 from ..tiles import Nest, Tile, flatten, name_type
 from .elementwise import write_literal
 from .emitter import Emitter, Handler
@@ -190,11 +190,6 @@ def _poison(emitter: Emitter, op: Op) -> None:
     emitter.set(op.results[0], Tile(type_, literal=literal, steps=(0,) * len(type_.shape), falls=True))
 
 
-def _refuse_assembly(emitter: Emitter, op: Op) -> None:
-    code = op.find(r'"(.*?)"')
-    raise Unsupported(f"inline assembly of the GPU: {code}")
-
-
 HANDLERS: dict[str, Handler] = {
     "arith.constant": _constant,
     "ttc.rename": _rename,
@@ -213,7 +208,6 @@ HANDLERS: dict[str, Handler] = {
     "tt.get_program_id": _program_id,
     "tt.get_num_programs": _program_id,
     "ub.poison": _poison,
-    "tt.elementwise_inline_asm": _refuse_assembly,
 }
 #: Operations that order threads or launches: a program is one thread, and a launch ends before the next begins.
 _ORDERING = (
