@@ -63,7 +63,7 @@ HOST_PTX D convert(S value) {
     double wide = decode(flush_if<FTZ>(value));
     if (is_integral(R)) wide = round_integral(wide, R);
     if constexpr (is_same<D, double>) {
-      return saturate<SAT>(wide);
+      return saturate<SAT>(is_nan(wide) ? make_nan<double>() : wide);
     } else if constexpr (is_same<D, tf32>) {
       const tf32 made = encode<tf32>(wide, R, FINITE);
       return RELU && made.bits >> 31 && !is_nan(wide) ? tf32{0} : made;
