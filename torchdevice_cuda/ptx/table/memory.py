@@ -55,6 +55,7 @@ ROWS = [
         "@a:t*n b:t*n e?:u64",
         "for (int i = 0; i < {n}; i++) #change_{op}<{t}, {is_global}>({a} + i, {b}[i]);",
     ),
+    Row("cvta", "to? global t:u32|u64", "d=t a:t", "{a}"),
     Row("membar", "scope:cta|gl|sys", "", "#fence();"),
     Row("fence", "order?:sc|acq_rel|acquire|release scope:cta|cluster|gpu|sys", "", "#fence();"),
     Row("fence", "proxy kind:alias|async space?:global|shared::cta|shared::cluster", "", "#fence();"),

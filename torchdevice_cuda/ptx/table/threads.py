@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .rows import Row
 
-_SPACE = "space:global|shared|shared::cta|const|local|param"
+_SPACES = "shared|shared::cta|const|local|param"
 
 
 def _thread(base: str, pattern: str, operands: str, code: str) -> Row:
@@ -21,8 +21,8 @@ ROWS = [
     ),
     _thread("vote", "sync op:all|any|uni t:pred", "p=pred a:pred b:u32", "$vote_{op}_sync({a}, {b})"),
     _thread("vote", "sync ballot b32", "d=u32 a:pred b:u32", "__ballot_sync({b}, {a})"),
-    _thread("match", "sync any t:b32|b64", "d=u32 a:t b:u32", "__match_any_sync({b}, {a})"),
-    _thread("match", "sync all t:b32|b64", "d=u32 |p?=pred a:t b:u32", "{d} = $match_all_sync({a}, {b}, {p});"),
+    _thread("match", "any sync t:b32|b64", "d=u32 a:t b:u32", "__match_any_sync({b}, {a})"),
+    _thread("match", "all sync t:b32|b64", "d=u32 |p?=pred a:t b:u32", "{d} = $match_all_sync({a}, {b}, {p});"),
     _thread("redux", "sync op:add|min|max t:u32|s32", "d=t a:t b:u32", "__reduce_{op}_sync({b}, {a})"),
     _thread("redux", "sync op:and|or|xor b32", "d=u32 a:u32 b:u32", "__reduce_{op}_sync({b}, {a})"),
     _thread("activemask", "b32", "d=u32", "__activemask()"),
@@ -38,9 +38,9 @@ ROWS = [
             _thread(base, f"red {more} op:and|or t:pred", "d=pred a:u32 c:pred", "(__syncthreads_{op}({c}) != 0)"),
         )
     ),
-    _thread("isspacep", _SPACE, "p=pred a:u64", "$is_{space_word}({a})"),
-    _thread("cvta", f"to {_SPACE} t:u32|u64", "d=t a:t", "$cvta_to_{space_word}({a})"),
-    _thread("cvta", f"{_SPACE} t:u32|u64", "d=t a:t", "$cvta_{space_word}({a})"),
+    _thread("isspacep", f"space:global|{_SPACES}", "p=pred a:u64", "$is_{space_word}({a})"),
+    _thread("cvta", f"to space:{_SPACES} t:u32|u64", "d=t a:t", "$cvta_to_{space_word}({a})"),
+    _thread("cvta", f"space:{_SPACES} t:u32|u64", "d=t a:t", "$cvta_{space_word}({a})"),
     _thread(
         "cp",
         "async kind:ca|cg shared global cache*:L2::cache_hint|L2::64B|L2::128B|L2::256B",

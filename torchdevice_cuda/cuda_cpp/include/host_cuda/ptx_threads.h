@@ -119,7 +119,6 @@ T ptx_cvta_shared(T a) {
   T ptx_cvta_to_##name(T a) {      \
     return a;                      \
   }
-HOST_CUDA_SAME_SPACE(global)
 HOST_CUDA_SAME_SPACE(const)
 HOST_CUDA_SAME_SPACE(local)
 HOST_CUDA_SAME_SPACE(param)
