@@ -62,8 +62,13 @@ def test_a_failed_assertion_ends_the_context() -> None:
 def test_bad_source_shows_the_compilers_words_on_the_programs_lines() -> None:
     with pytest.raises(RuntimeError, match=r"(?s)Kernel compilation failed:.*broken\.cu:2:\d+: error: .*nothing"):
         torch.cuda._compile_kernel("__global__ void broken(int* x) {\n  x[0] = nothing;\n}", "broken")
-    with pytest.raises(RuntimeError, match=r"ptx\.cu:1: error: the PTX instruction movs\.u32 is not supported here"):
-        torch.cuda._compile_kernel('__global__ void ptx(int* x) { asm("movs.u32 %0, 1;" : "=r"(x[0])); }', "ptx")
+    with pytest.raises(
+        RuntimeError, match=r"ptx\.cu:2:\d+: error: .*the PTX instruction movs\.u32 is not supported here"
+    ):
+        unused = 'template <class T> __device__ void unused(T* x) { asm("movz.u32 %0, 1;" : "=r"(x[0])); }\n'
+        torch.cuda._compile_kernel(
+            f'{unused}__global__ void ptx(int* x) {{ asm("movs.u32 %0, 1;" : "=r"(x[0])); }}', "ptx"
+        )
 
 
 @child(CPU)

@@ -120,10 +120,6 @@ def test_kernels_without_synchronization_are_plain_loops(source: str, is_plain: 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('asm volatile("wgmma.fence.sync.aligned;");', "the PTX instruction wgmma.fence.sync.aligned is not supported"),
-        ('asm volatile("mov.u32 %0, %%envreg3;" : "=r"(x));', "the special register %envreg3"),
-        ('asm volatile("again: bra again;");', "the label again"),
-        ('asm("mov.b128 %0, 0;" : "=q"(x));', 'the constraint "=q"'),
         ("auto g = cg::this_grid(); g.sync();", "grid"),
         ("float v = tex2D<float>(t, 0, 0);", "texture"),
     ],
@@ -132,6 +128,36 @@ def test_unsupported_code_is_refused_with_its_line(line: str, words: str) -> Non
     text = f'# 1 "user.cu"\n__global__ void k() {{\n  int x;\n  {line}\n}}\n'
     with pytest.raises(refusals.Refused, match=rf"user\.cu:3: error: .*{words}"):
         translation.translate(text, lambda file: False)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('asm volatile("wgmma.fence.sync.aligned;");', "the PTX instruction wgmma.fence.sync.aligned is not supported"),
+        ('asm volatile("mov.u32 %0, %%envreg3;" : "=r"(x));', "the special register %envreg3"),
+        ('asm volatile("again: bra again;");', "the label again"),
+        ('asm("mov.b64 %0, 0;" : "=q"(x));', 'the constraint \\"=q\\"'),
+    ],
+)
+def test_unsupported_assembly_is_an_error_where_it_is_compiled(line: str, words: str) -> None:
+    text = f'# 1 "user.cu"\nnamespace host_ptx;\n__global__ void k() {{\n  {line}\n}}\n'
+    made = translation.translate(text, lambda file: False).splitlines()[3]
+    assert words in made
+    assert "__attribute__((error(" in made
+
+
+def test_assembly_keeps_its_lines_and_leaves_the_hosts_alone() -> None:
+    text = '# 1 "user.cu"\nnamespace host_ptx;\nasm("pause");\nasm volatile("" ::: "memory");\n'
+    text += 'asm("mov.u32 %0,"\n" 1;" : "=r"(x)); int after;\n'
+    made = translation.translate(text, lambda file: False).splitlines()
+    assert made[2:4] == ['asm("pause");', 'asm volatile("" ::: "memory");']
+    assert made[5].endswith("; int after;")
+    assert "::host_ptx::put(ptx_o0" in made[4]
+
+
+def test_assembly_of_a_file_that_was_not_found_needs_a_flag() -> None:
+    with pytest.raises(refusals.Refused, match="compile with -DHOST_CUDA_PTX"):
+        translation.translate('# 1 "user.cu"\nasm("mov.u32 %0, 1;" : "=r"(x));\n', lambda file: False)
 
 
 def test_other_peoples_headers_are_left_alone() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from harness.tools import tool
+
 
 def test_page_is_current() -> None:
-    from ptx_table import PAGE, fill
+    page = tool("ptx_table.py")
 
-    text = PAGE.read_text(encoding="utf-8")
-    assert fill(text) == text, "python tools/ptx_table.py --write"
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert page.fill(text) == text, "python tools/ptx_table.py --write"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from .tokens import CLOSING, Token, after, closing, tokenize
 
@@ -194,29 +194,30 @@ def _read_constraint(text: str) -> tuple[str, int]:
     return letter, _BITS[letter]
 
 
-@dataclasses.dataclass
-class Expanded:
-    """Tokens without assembly; what could not be written as C++, by its position in the tokens before."""
-
-    tokens: list[Token]
-    spans: list[tuple[int, int, int]]
-    refused: list[tuple[int, str]]
+def _refuse(number: int, message: str) -> str:
+    """Return C++ that is an error where it is compiled: headers have functions and templates that nobody uses."""
+    text = message.replace("\\", "\\\\").replace('"', '\\"')
+    name = f"host_cuda_refused_{number}"
+    return f'do {{ void {name}() __attribute__((error("{text}"))); {name}(); }} while (0)'
 
 
-def expand(tokens: list[Token], spans: list[tuple[int, int, int]]) -> Expanded:
-    """Replace the statements by their C++. Spans of tokens (a number, start, end) follow, and lines stay lines."""
+def expand(
+    tokens: list[Token], spans: list[tuple[int, int, int]], describe: Callable[[str], str]
+) -> tuple[list[Token], list[tuple[int, int, int]]]:
+    """Replace the statements by their C++. Spans of tokens (a number, start, end) follow, and lines stay lines.
+
+    `describe` words an error of what cannot be written.
+    """
     from ..ptx.parser import Refused
 
     made: list[Token] = []
-    refused: list[tuple[int, str]] = []
     moved = list(range(len(tokens) + 1))  # the new positions of the tokens
     last = 0
-    for statement in list_statements(tokens):
+    for number, statement in enumerate(list_statements(tokens)):
         try:
             written = translate(statement)
         except Refused as error:
-            refused.append((statement.start, str(error)))
-            continue
+            written = _refuse(number, describe(str(error)))
         for at in range(last, statement.start + 1):
             moved[at] = len(made) + at - last
         inside = tokens[statement.start : statement.end + 1]
@@ -230,4 +231,4 @@ def expand(tokens: list[Token], spans: list[tuple[int, int, int]]) -> Expanded:
     for at in range(last, len(tokens) + 1):
         moved[at] = len(made) + at - last
     made.extend(tokens[last:])
-    return Expanded(made, [(number, moved[start], moved[end]) for number, start, end in spans], refused)
+    return made, [(number, moved[start], moved[end]) for number, start, end in spans]

@@ -66,9 +66,9 @@ def check(tokens: list[Token], where: str) -> Iterator[str]:
             yield f"{where}:{token.line}: error: {token.text} is not supported here: {NAMES[token.text]}; {_ADVICE}"
 
 
-def describe(file: str, line: int, what: str) -> str:
-    """Return the message for assembly that is not supported."""
-    return f"{file}:{line}: error: {what} is not supported here; {_ADVICE}"
+def describe(what: str) -> str:
+    """Return the message for something that is not supported."""
+    return f"{what} is not supported here; {_ADVICE}"
 
 
 def header(name: str) -> str:

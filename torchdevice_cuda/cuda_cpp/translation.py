@@ -91,13 +91,9 @@ def translate(preprocessed: str, is_foreign: Callable[[str], bool], checked: boo
         tokens.extend(found)
         parts.append("")
     if assembly.has_statements(tokens):
-        expanded = assembly.expand(tokens, spans)
-        for at, what in expanded.refused:
-            file = next(name for name, (_, start, end) in zip(files, spans, strict=True) if start <= at < end)
-            refused.append(refusals.describe(file, tokens[at].line, what))
-        if not expanded.refused and "namespace host_ptx" not in preprocessed:
+        tokens, spans = assembly.expand(tokens, spans, refusals.describe)
+        if "namespace host_ptx" not in preprocessed and any("host_ptx" in token.text for token in tokens):
             refused.append(f"{files[0]}: error: {assembly.UNSEEN}")
-        tokens, spans = expanded.tokens, expanded.spans
     if refused:
         raise refusals.Refused("\n".join(refused))
     texts = rewritten(tokens, checked)
