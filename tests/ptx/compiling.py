@@ -27,6 +27,9 @@ class Bare:
     def write_special(self, name: str) -> str:
         return ""
 
+    def write_carry(self) -> str:
+        return "bool cc = false;"
+
 
 class Statement(NamedTuple):
     """Assembly whose operands are ``$0``, ..., with a letter for the size of each; the first ones are results."""

@@ -70,6 +70,10 @@ class _Dialect:
 
         return threads.SPECIAL.get(name, "")
 
+    def write_carry(self) -> str:
+        """Return a declaration of the carry, which goes from statement to statement."""
+        return "bool& cc = ::host_cuda::worker->carry;"
+
 
 def list_statements(tokens: list[Token]) -> Iterator[_Statement]:
     """Find the statements of PTX. Assembly that is the host's, and empty assembly without operands, is left."""

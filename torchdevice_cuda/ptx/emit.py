@@ -29,6 +29,9 @@ class Dialect(Protocol):
     def write_special(self, name: str) -> str:
         """Return C++ for a special register, or nothing."""
 
+    def write_carry(self) -> str:
+        """Return a declaration of ``cc``, the flag of additions with a carry."""
+
 
 def write(body: Body, places: Sequence[tuple[str, int]], dialect: Dialect) -> list[str]:
     """Return the lines of a statement; `places` are the variables of its operands and their sizes."""
@@ -53,8 +56,7 @@ class _Writer:
         """Return all lines."""
         carries = [one for one in self._body.instructions if "cc" in one.words or one.base in ("addc", "subc", "madc")]
         if carries:
-            # A carry is read by a later statement, too.
-            self._lines.append("bool& cc = ::host_ptx::carry(); bool unused = false; (void)unused;")
+            self._lines.append(f"{self._dialect.write_carry()} bool unused = false; (void)unused;")
         for instruction in self._body.instructions:
             try:
                 self._lines.append(self._write_guarded(instruction))

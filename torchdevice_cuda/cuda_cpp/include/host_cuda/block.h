@@ -32,6 +32,7 @@ class Worker {
   std::exception_ptr error;
   std::vector<std::unique_ptr<char[]>> shared;  // objects by site
   std::vector<Extent> extents;                  // of the objects
+  bool carry = false;                           // the flag that PTX\'s add.cc sets and addc reads
   std::unique_ptr<char[]> dynamic;
   size_t dynamic_bytes = 0;
   Watch watch;

@@ -12,12 +12,12 @@
 #pragma GCC visibility push(hidden)
 namespace host_cuda {
 
-// Calls `use` with what every lane has, or null; no lane goes on before all have read.
+// Calls `use` with what every lane has. No lane goes on before all have read it, and used it.
 template <class T, class F>
 void use_together(const T& mine, const char* what, Where where, F use) {
-  const T* all[32];
+  T all[32];
   in_warp(~0u, reinterpret_cast<uint64_t>(&mine), what, where, [&](const Meeting& m) {
-    for (int i = 0; i < 32; ++i) all[i] = m.arrived >> i & 1 ? reinterpret_cast<const T*>(m.values[i]) : &mine;
+    for (int i = 0; i < 32; ++i) all[i] = m.arrived >> i & 1 ? *reinterpret_cast<const T*>(m.values[i]) : mine;
     return 0;
   });
   use(all);
@@ -112,15 +112,15 @@ void ptx_mma_sync(RD* d, const RA* a, const RA* b, const RC* c, HOST_CUDA_HERE) 
   } mine;
   for (int i = 0; i < NA; ++i) mine.a[i] = EA::read(a, i);
   for (int i = 0; i < NB; ++i) mine.b[i] = EB::read(b, i);
-  use_together(mine, "mma.sync", {file, line}, [&](const Mine* const* all) {
+  use_together(mine, "mma.sync", {file, line}, [&](const Mine* all) {
     const int group = static_cast<int>(lane() / 4), place = static_cast<int>(lane() % 4);
     for (int i = 0; i < NC; ++i) {
       const int row_of_registers = i / 2, column = place * 2 + i % 2;
       auto sum = Sums<S>::read(c, i);
       for (int k = 0; k < K; ++k) {
         const int from = k / E % 4, far = k / (4 * E);
-        const Mine& of_a = *all[group * 4 + from];
-        const Mine& of_b = *all[column * 4 + from];
+        const Mine& of_a = all[group * 4 + from];
+        const Mine& of_b = all[column * 4 + from];
         sum = multiply_add(of_a.a[(row_of_registers + (M / 8) * far) * E + k % E], of_b.b[far * E + k % E], sum);
       }
       Sums<S>::template write<SATURATED>(d, i, sum);
@@ -131,13 +131,13 @@ void ptx_mma_sync(RD* d, const RA* a, const RA* b, const RC* c, HOST_CUDA_HERE) 
 // Rows of eight elements of 16 bits, whose addresses eight lanes have.
 template <int COUNT, bool TRANSPOSED>
 void ptx_ldmatrix_sync(uint32_t* d, uint64_t address, HOST_CUDA_HERE) {
-  use_together(address, "ldmatrix.sync", {file, line}, [&](const uint64_t* const* all) {
+  use_together(address, "ldmatrix.sync", {file, line}, [&](const uint64_t* all) {
     const unsigned group = lane() / 4, place = lane() % 4;
     for (unsigned i = 0; i < COUNT; ++i) {
       uint32_t halves[2];
       for (unsigned j = 0; j < 2; ++j) {
         const unsigned row = TRANSPOSED ? place * 2 + j : group, column = TRANSPOSED ? group : place * 2 + j;
-        host_ptx::load<uint16_t, 1, false>(find_shared<uint16_t>(*all[i * 8 + row]) + column, halves + j);
+        host_ptx::load<uint16_t, 1, false>(find_shared<uint16_t>(all[i * 8 + row]) + column, halves + j);
       }
       d[i] = halves[0] | halves[1] << 16;
     }
@@ -145,22 +145,22 @@ void ptx_ldmatrix_sync(uint32_t* d, uint64_t address, HOST_CUDA_HERE) {
 }
 template <int COUNT, bool TRANSPOSED>
 void ptx_stmatrix_sync(uint64_t address, const uint32_t* b, HOST_CUDA_HERE) {
-  use_together(address, "stmatrix.sync", {file, line}, [&](const uint64_t* const* all) {
+  use_together(address, "stmatrix.sync", {file, line}, [&](const uint64_t* all) {
     const unsigned group = lane() / 4, place = lane() % 4;
     for (unsigned i = 0; i < COUNT; ++i)
       for (unsigned j = 0; j < 2; ++j) {
         const unsigned row = TRANSPOSED ? place * 2 + j : group, column = TRANSPOSED ? group : place * 2 + j;
         const auto half = static_cast<uint16_t>(b[i] >> (j * 16));
-        host_ptx::store<uint16_t, 1, false>(find_shared<uint16_t>(*all[i * 8 + row]) + column, &half);
+        host_ptx::store<uint16_t, 1, false>(find_shared<uint16_t>(all[i * 8 + row]) + column, &half);
       }
   });
 }
 inline uint32_t ptx_movmatrix_sync(uint32_t a, HOST_CUDA_HERE) {
   uint32_t d = 0;
-  use_together(a, "movmatrix.sync", {file, line}, [&](const uint32_t* const* all) {
+  use_together(a, "movmatrix.sync", {file, line}, [&](const uint32_t* all) {
     const unsigned group = lane() / 4, place = lane() % 4;
     for (unsigned j = 0; j < 2; ++j)
-      d |= (*all[(place * 2 + j) * 4 + group / 2] >> (group % 2 * 16) & 0xffff) << (j * 16);
+      d |= (all[(place * 2 + j) * 4 + group / 2] >> (group % 2 * 16) & 0xffff) << (j * 16);
   });
   return d;
 }

@@ -71,7 +71,7 @@ inline bool search_given(const char* p, Nearest& near) {
 // Whether a kernel may touch `n` bytes there. Where the device's memory is not ours (no virtual GPU), what is unknown
 // may be a tensor's.
 inline bool reach(Worker& w, const char* p, size_t n, Nearest& near) {
-  for (const Range r : {w.stack_range(), system_stack(), range_of(&w), range_of(w.launch)})
+  for (const Range r : {w.stack_range(), system_stack(), range_of(&w), range_of(w.launch), range_of(&worker)})
     if (r.has(p, n)) {
       w.watch.remember(r);
       return true;

@@ -28,17 +28,19 @@ struct Tile {
 template <int M, int N, int K, class A, class B, int CA, int CB, class Read, class Write>
 void multiply_tiles(const A (&a)[CA], const B (&b)[CB], Where where, Read read, Write write) {
   struct Mine {
-    const A* a;
-    const B* b;
-  } mine{a, b};
+    A a[CA];
+    B b[CB];
+  } mine;
+  std::memcpy(mine.a, a, sizeof mine.a);
+  std::memcpy(mine.b, b, sizeof mine.b);
   constexpr int count = M * N / 32;
-  use_together(mine, "wmma.mma.sync", where, [&](const Mine* const* all) {
+  use_together(mine, "wmma.mma.sync", where, [&](const Mine* all) {
     for (int i = 0; i < count; ++i) {
       const int at = Tile<'c', M, N, K>::index(count, i), row = at / N, column = at % N;
       auto sum = read(i);
       for (int k = 0; k < K; ++k) {
         const int of_a = row * K + k, of_b = k * N + column;
-        sum = multiply_add(all[of_a / CA]->a[of_a % CA], all[of_b / CB]->b[of_b % CB], sum);
+        sum = multiply_add(all[of_a / CA].a[of_a % CA], all[of_b / CB].b[of_b % CB], sum);
       }
       write(i, sum);
     }

@@ -32,11 +32,6 @@ HOST_PTX int32_t sub_saturated(int32_t a, int32_t b) {
   return limit((int64_t)a - b);
 }
 
-// The flag that add.cc sets and addc reads, in this statement or a later one.
-inline bool& carry() {
-  static thread_local bool flag = false;
-  return flag;
-}
 template <bool IS_SET>
 HOST_PTX bool& choose_carry(bool& cc, bool& unused) {
   return IS_SET ? cc : unused;

@@ -37,6 +37,10 @@ class _Dialect:
             return f"program.launch.grid[{'xyz'.index(axis)}]"
         return "0" if name == "%smid" else ""
 
+    def write_carry(self) -> str:
+        """Return a declaration of the carry."""
+        return "bool cc = false;"
+
 
 def _read_string(text: str) -> str:
     """Decode a string of MLIR."""
