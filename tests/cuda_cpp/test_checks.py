@@ -97,3 +97,35 @@ def test_a_kernel_that_reads_past_a_tensor_is_told_its_line() -> None:
         r"access to 0x\w+ is out of bounds and is 1 bytes after the nearest allocation at 0x\w+ of size 400 bytes\n",
         done.err,
     ), done.err
+
+
+ASSEMBLY = """
+extern "C" __global__ void assembly(const int* x, int* o) {
+  int v = __shfl_up_sync(0xffffffff, x[threadIdx.x], 1);
+  asm volatile("{ .reg .b32 t; add.cc.u32 t, %1, -1; addc.u32 %0, %1, 0; }" : "=r"(v) : "r"(v));
+  asm volatile("redux.sync.add.s32 %0, %0, 0xffffffff;" : "+r"(v));
+  o[threadIdx.x] = v;
+  if (o[32])
+    asm volatile("ld.global.s32 %0, [%1];" : "=r"(v) : "l"(x + 1000));
+  o[threadIdx.x] = v;
+}
+"""
+
+
+def run_assembly() -> list[int]:
+    os.environ["TORCHDEVICE_KERNEL_CHECKS"] = "1"
+    kernel = torch.cuda._compile_kernel(ASSEMBLY.lstrip(), "assembly")
+    x, o = torch.arange(32, dtype=torch.int32, device="cuda"), torch.zeros(33, dtype=torch.int32, device="cuda")
+    kernel(grid=(1, 1, 1), block=(32, 1, 1), args=[x, o])
+    found: list[int] = o.tolist()
+    kernel(grid=(1, 1, 1), block=(32, 1, 1), args=[x, torch.ones_like(o)])
+    return found
+
+
+def test_assembly_of_checked_kernels_is_watched() -> None:
+    done = outcome(run_assembly, VIRTUAL)
+    # What lane i - 1 had, and one more if that is not zero.
+    total = sum(i - 1 + (i > 1) for i in range(1, 32))
+    assert done.value == [total] * 32 + [0]
+    assert "assembly.cu:7: kernel assembly: block: [0,0,0]" in done.err
+    assert "Invalid __global__ read of size 4 bytes" in done.err

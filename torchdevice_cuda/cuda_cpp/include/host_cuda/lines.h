@@ -17,7 +17,8 @@ namespace host_cuda {
 // Files whose lines are not the program's; what they do is said of the line that calls them.
 inline bool is_library(const std::string& file) {
   for (const char* part :
-       {"/cuda_cpp/include/", "/usr/", "/include/ATen/", "/include/c10/", "/include/torch/", "/c++/", "??"})
+       {"/cuda_cpp/include/", "/ptx/include/", "/usr/", "/include/ATen/", "/include/c10/", "/include/torch/", "/c++/",
+        "??"})
     if (file.find(part) != std::string::npos) return true;
   return false;
 }
