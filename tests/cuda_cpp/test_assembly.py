@@ -144,6 +144,11 @@ def test_wmma_multiplies_tiles() -> None:
     half = [one.half().to("cuda") for one in (a[:256], b[:256])]
     run("raw_tiles", *half, out)
     assert torch.equal(out[:256].cpu().view(16, 16), a[:256].view(16, 16) @ b[:256].view(16, 16).T + 1)
+    # Sums are cut off, as an H200 does it: 2 + 1.75 * 2^-22 is 2 + 2^-22.
+    x, y = torch.zeros(256), torch.zeros(256)
+    x[:2], y[:2] = torch.tensor([1, 1.75 * 2**-11]), torch.tensor([1, 2**-11])
+    run("raw_tiles", x.half().to("cuda"), y.half().to("cuda"), out)
+    assert out[0].item() == 2 + 2**-22
 
 
 PART = """

@@ -124,7 +124,7 @@ static inline void mma_sync(
         else if constexpr (std::is_same<D, __half>::value)
           d.x[i] = __ushort_as_half(host_ptx::encode<host_ptx::f16>(sum, host_ptx::RN).bits);
         else
-          d.x[i] = static_cast<D>(sum);
+          d.x[i] = host_cuda::cut_off<D>(sum);
       });
 }
 static inline float __float_to_tf32(float x) {

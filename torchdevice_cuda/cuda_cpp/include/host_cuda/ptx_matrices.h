@@ -1,7 +1,7 @@
 // Matrices of a warp: fragments as the PTX ISA lays them out (mma, ldmatrix), and as we do where it does not (wmma).
 //
-// Products are exact; the products of an element and what they are added to are summed in double and rounded once,
-// which is at least as exact as what the ISA promises.
+// Products are exact, and an element's products and what they are added to are summed in double. The sum is cut off to
+// float, as an H200 does it, and rounded to half precision.
 #pragma once
 
 #include "host_cuda/addresses.h"
@@ -56,6 +56,13 @@ struct Elements<int8_t> : Bytes<int8_t> {};
 template <>
 struct Elements<uint8_t> : Bytes<uint8_t> {};
 
+template <class T>
+T cut_off(double sum) {
+  if constexpr (std::is_same<T, float>::value)
+    return host_ptx::encode<float>(sum, host_ptx::RZ);
+  else
+    return sum;
+}
 // A sum, from the element that it begins with to the one that it becomes.
 template <class T>
 struct Sums {
@@ -65,7 +72,7 @@ struct Sums {
   }
   template <bool SATURATED>
   static void write(T* registers, int i, double sum) {
-    registers[i] = std::is_same<T, float>::value ? host_ptx::finish<T, false, false>(static_cast<T>(sum)) : T(sum);
+    registers[i] = cut_off<T>(sum);
   }
 };
 template <>

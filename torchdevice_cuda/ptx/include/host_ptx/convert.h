@@ -46,6 +46,29 @@ HOST_PTX D to_integer(double value, Round round) {
   return (D)whole;
 }
 
+// A GPU keeps the bits of NaN where it converts from or to double, from bf16, and to tf32 with rna.
+template <class D, class S, Round R>
+HOST_PTX D convert_nan(S value) {
+  const uint64_t bits = bits_as<unsigned_of<S>>(value);
+  if constexpr (is_same<S, double> && is_same<D, double>) {
+    return bits_as<D>(bits | 0x8000000000000u);
+  } else if constexpr (is_same<S, double>) {
+    typedef format<D> F;
+    const uint64_t kept = bits >> (52 - F::fraction) & ((1u << F::fraction) - 1), quiet = 1u << (F::fraction - 1);
+    return make<D>((uint32_t)((bits >> 63 ? F::sign : 0) | F::infinity | quiet | kept));
+  } else if constexpr (is_same<D, double>) {
+    typedef format<S> F;
+    const uint64_t kept = (bits & (((uint64_t)1 << F::fraction) - 1)) << (52 - F::fraction);
+    return bits_as<D>((bits & F::sign ? 1ull << 63 : 0) | 0x7ff8000000000000u | kept);
+  } else if constexpr (is_same<S, bf16> && is_same<D, float>) {
+    return bits_as<D>((uint32_t)(bits << 16));
+  } else if constexpr (is_same<D, tf32> && R == RNA) {
+    return tf32{(uint32_t)(bits & 0xffffe000u)};
+  } else {
+    return make_nan<D>();
+  }
+}
+
 template <class D, class S, Round R, bool FTZ, bool SAT, bool RELU, bool FINITE>
 HOST_PTX D convert(S value) {
   if constexpr (is_integer<S> && is_integer<D>) {
@@ -60,23 +83,25 @@ HOST_PTX D convert(S value) {
   } else if constexpr (is_integer<S>) {
     return saturate<SAT>(encode<D>(integer_odd(value), R));
   } else {
-    double wide = decode(flush_if<FTZ>(value));
+    // .ftz is of float alone.
+    double wide = decode(flush_if < FTZ && is_same < S, float >> (value));
+    if (is_nan(wide)) return saturate<SAT>(convert_nan<D, S, R>(value));
     if (is_integral(R)) wide = round_integral(wide, R);
     if constexpr (is_same<D, double>) {
-      return saturate<SAT>(is_nan(wide) ? make_nan<double>() : wide);
+      return saturate<SAT>(wide);
     } else if constexpr (is_same<D, tf32>) {
       const tf32 made = encode<tf32>(wide, R, FINITE);
-      return RELU && made.bits >> 31 && !is_nan(wide) ? tf32{0} : made;
+      return RELU && made.bits >> 31 ? tf32{0} : made;
     } else {
-      const D made = flush_if<FTZ>(encode<D>(wide, is_integral(R) ? RN : R, FINITE));
-      return rectify<RELU>(saturate<SAT>(made));
+      const D made = encode<D>(wide, is_integral(R) ? RN : R, FINITE);
+      return rectify<RELU>(saturate<SAT>(flush_if < FTZ && is_same < D, float >> (made)));
     }
   }
 }
 // Formats of eight bits and less, which always are finite.
 template <class D, bool RELU>
 HOST_PTX D convert_small(double value) {
-  if (RELU && value < 0) value = 0;
+  if (RELU && is_minus(value) && !is_nan(value)) value = 0;
   return encode<D>(value, RN, true);
 }
 // The first operand is the upper half.

@@ -75,6 +75,10 @@ HOST_PTX T finish(T value) {
     if (is_nan(value)) value = make_nan<T>();
   return saturate<SAT>(flush_if<FTZ>(value));
 }
+// The code of NaN that a GPU gives where no operand of double is one; otherwise it keeps the operand's.
+HOST_PTX double make_invalid() {
+  return bits_as<double>((uint64_t)0xfff8000000000000u);
+}
 
 template <class T, Round R, bool FTZ, bool SAT, class Op, class... A>
 HOST_PTX T apply(Op op, A... given) {
@@ -85,6 +89,8 @@ HOST_PTX T apply(Op op, A... given) {
     result = keep(op(flush_if<FTZ>(given)...));
   else
     result = directed<T>(R, op, flush_if<FTZ>(given)...);
+  if constexpr (is_same<T, double>)
+    if (is_nan(result) && !(is_nan(given) || ...)) result = make_invalid();
   return finish<T, FTZ, SAT>(result);
 }
 
@@ -157,6 +163,7 @@ HOST_PTX T rcp(T a) {
 HOST_PTX double rcp_high(double a) {
   const uint64_t high = bits_as<uint64_t>(a) & 0xffffffff00000000u;
   const double result = 1 / bits_as<double>(high & 0x7ff0000000000000u ? high : high & 0x8000000000000000u);
+  if (is_nan(result)) return bits_as<double>((uint64_t)0x7fffffff00000000u);
   const uint64_t bits = bits_as<uint64_t>(result) & 0xffffffff00000000u;
   return bits_as<double>(bits & 0x7ff0000000000000u ? bits : bits & 0x8000000000000000u);
 }
@@ -172,7 +179,8 @@ HOST_PTX T by_double(F function, T a) {
     typedef typename T::element E;
     return T{by_double<E, FTZ>(function, a.lo), by_double<E, FTZ>(function, a.hi)};
   } else if constexpr (is_same<T, double>) {
-    return function(a);
+    const double result = function(a);
+    return is_nan(result) && !is_nan(a) ? make_invalid() : result;
   } else if constexpr (is_same<T, float>) {
     return finish<float, FTZ, false>((float)function((double)flush_if<FTZ>(a)));
   } else {
@@ -205,18 +213,24 @@ HOST_PTX T tanh(T a) {
 }
 
 template <class T, bool FTZ>
+HOST_PTX T make_sign(T a, bool is_negative) {
+  if constexpr (!is_same<T, double>)
+    if (is_nan(a)) return make_nan<T>();
+  return set_sign(flush_if<FTZ>(a), is_negative);
+}
+template <class T, bool FTZ>
 HOST_PTX T abs_float(T a) {
   if constexpr (is_pair<T>)
     return T{abs_float<typename T::element, FTZ>(a.lo), abs_float<typename T::element, FTZ>(a.hi)};
   else
-    return set_sign(flush_if<FTZ>(a), false);
+    return make_sign<T, FTZ>(a, false);
 }
 template <class T, bool FTZ>
 HOST_PTX T neg_float(T a) {
   if constexpr (is_pair<T>)
     return T{neg_float<typename T::element, FTZ>(a.lo), neg_float<typename T::element, FTZ>(a.hi)};
   else
-    return set_sign(flush_if<FTZ>(a), !is_minus(a));
+    return make_sign<T, FTZ>(a, !is_minus(a));
 }
 
 // Zeros are ordered by their signs. The number is the result where only one of two is a number, or NaN.

@@ -64,8 +64,6 @@ template <class T>
 HOST_PTX T make_nan() {
   if constexpr (is_same<T, double>)
     return bits_as<double>((uint64_t)0x7ff8000000000000u);
-  else if constexpr (is_same<T, tf32>)
-    return tf32{0x7fffffff};
   else
     return make<T>(format<T>::nan);
 }
