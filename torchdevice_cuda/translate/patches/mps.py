@@ -49,9 +49,6 @@ _AS_CUDA: dict[str, Callable[..., Any]] = {
     "set_rng_state": lambda new_state, device="mps": torch.cuda.set_rng_state(new_state),
     "seed": lambda: torch.cuda.seed(),
     "set_per_process_memory_fraction": lambda fraction: torch.cuda.set_per_process_memory_fraction(fraction),
-    "current_allocated_memory": lambda: torch.cuda.memory_allocated(),
-    "driver_allocated_memory": lambda: torch.cuda.memory_reserved(),
-    "recommended_max_memory": lambda: torch.cuda.mem_get_info()[1],
 }
 
 
@@ -59,7 +56,8 @@ _AS_CUDA: dict[str, Callable[..., Any]] = {
 def functions(context: Context) -> None:
     """A program written for an Apple GPU calls torch.mps, which fails without one: CUDA's functions are used.
 
-    ``torch.backends.mps`` reports that there is no Apple GPU, as on a machine with CUDA.
+    ``torch.backends.mps`` reports that there is no Apple GPU, as on a machine with CUDA. Queries of its memory raise
+    stock's error: libraries call them to learn whether there is one.
     """
     for name, function in _AS_CUDA.items():
         context.editor.set(torch.mps, name, copy_metadata(function, getattr(torch.mps, name)))
