@@ -120,7 +120,7 @@ def test_kernels_without_synchronization_are_plain_loops(source: str, is_plain: 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("auto g = cg::this_grid(); g.sync();", "grid"),
+        ("auto g = cg::this_cluster(); g.sync();", "cluster"),
         ("float v = tex2D<float>(t, 0, 0);", "texture"),
     ],
 )

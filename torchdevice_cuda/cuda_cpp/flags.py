@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 from pathlib import Path
 
 
@@ -19,17 +20,31 @@ _DROPPED_WITH_VALUE = {
     "-diag-error", "--diag-error", "-Xcudafe", "-Xfatbin", "--fatbin-options", "-split-compile", "--split-compile",
     "-Xnvlink", "-cudart", "--cudart", "-ftz", "--ftz", "-prec-div", "--prec-div", "-prec-sqrt", "--prec-sqrt",
     "--relocatable-device-code", "-rdc", "--extra-device-vectorization", "-restrict", "--ptx-isa-version",
-    "-device-c",
+    "--keep-dir", "-keep-dir", "--diag-warn", "-diag-warn", "--compress-mode", "-compress-mode",
+    "--optimization-info", "-opt-info", "--dopt", "-dopt", "--machine", "-machine", "--jump-table-density", "-jtd",
+    "--libdevice-directory", "-ldir", "--target-directory", "-target-dir", "--cudadevrt", "-cudadevrt", "-cudaFE",
+    "--split-compile-extended", "-split-compile-extended", "--archive-options", "-Xarchive", "--archiver-binary",
+    "-arbin", "--brief-diagnostics", "-brief-diag", "--static-global-template-stub", "-static-global-template-stub",
+    "--device-entity-has-hidden-visibility", "-device-entity-has-hidden-visibility", "--entries", "-e",
+    "--frandom-seed", "-frandom-seed", "--device-stack-protector", "-device-stack-protector",
 }  # fmt: skip
 #: Flags that stand alone and change code for GPUs, or what nvcc says, only.
 _DROPPED = {
     "--expt-relaxed-constexpr", "-expt-relaxed-constexpr", "--expt-extended-lambda", "-expt-extended-lambda",
     "--extended-lambda", "-extended-lambda", "-lineinfo", "--generate-line-info", "--ptxas-options=-v", "-G",
-    "--device-debug", "-res-usage", "--resource-usage", "-keep", "--keep", "-dc", "-rdc=true", "--source-in-ptx",
+    "--device-debug", "-res-usage", "--resource-usage", "-keep", "--keep", "--source-in-ptx",
     "-w", "--disable-warnings", "--forward-unknown-to-host-compiler", "-forward-unknown-to-host-compiler",
-    "--forward-unknown-opts", "--use-local-env", "-restrict", "--restrict", "-pch", "--pch", "-v", "--verbose",
+    "--forward-unknown-opts", "--use-local-env", "-restrict", "--restrict", "-pch", "--pch",
     "--device-as-default-execution-space", "-Werror=all-warnings", "--extra-device-vectorization", "-time",
-    "--no-host-device-move-forward",
+    "--no-host-device-move-forward", "--allow-unsupported-compiler", "-allow-unsupported-compiler", "-use-local-env",
+    "--no-host-device-initializer-list", "-nohdinitlist", "-nohdmoveforward", "--save-temps", "-save-temps",
+    "--clean-targets", "-clean", "--no-device-link", "-nodlink", "--no-compress", "-no-compress", "-src-in-ptx",
+    "--keep-device-functions", "-keep-device-functions", "--display-error-number", "-err-no", "-no-err-no",
+    "--no-display-error-number", "--dlink-time-opt", "-dlto", "-lto", "--lto", "--gen-opt-lto", "-gen-opt-lto",
+    "--extensible-whole-program", "-ewp", "--dont-use-profile", "-noprof", "--objdir-as-tempdir", "-objtemp",
+    "--no-align-double", "--fdevice-time-trace", "-fdevice-time-trace", "--time", "-jobserver", "--jobserver",
+    "--forward-unknown-to-host-linker", "-forward-unknown-to-host-linker", "-extra-device-vectorization",
+    "-forward-unknown-opts", "--link", "-link", "-astoolspatch",
 }  # fmt: skip
 #: Flags that are others to the host's compiler.
 _OTHERS = {
@@ -46,6 +61,12 @@ _OTHERS = {
     "--debug": ["-g"],
     "-MD": ["-MD"],
     "--generate-dependencies-with-compile": ["-MD"],
+    "--generate-nonsystem-dependencies-with-compile": ["-MMD"],
+    "--generate-dependency-targets": ["-MP"],
+    "--profile": ["-pg"],
+    "--no-exceptions": ["-fno-exceptions"],
+    "-noeh": ["-fno-exceptions"],
+    "--m64": ["-m64"],
     "--shared": ["-shared"],
 }
 #: Words that are the host's with one value, in the next word or after "=".
@@ -57,19 +78,26 @@ _RENAMED = {
     "--output-file": "-o",
     "--pre-include": "-include",
     "--dependency-output": "-MF",
+    "--dependency-target-name": "-MT",
+    "--library": "-l",
+    "--library-path": "-L",
+    "--optimize": "-O",
+    "-x": "-x",
+    "--x": "-x",
     "--std": "-std=",
     "-std": "-std=",
     "-o": "-o",
     "-isystem": "-isystem",
     "-include": "-include",
     "-MF": "-MF",
+    "-MT": "-MT",
+    "-MQ": "-MQ",
     "-I": "-I",
     "-D": "-D",
     "-U": "-U",
     "-L": "-L",
     "-l": "-l",
     "-idirafter": "-idirafter",
-    "-x": "-x",
 }
 #: Words whose value is for the host's compiler or linker, parts divided by commas.
 _PASSED_ON = {"-Xcompiler", "--compiler-options", "-Xlinker", "--linker-options"}
@@ -93,6 +121,13 @@ class Command:
     compile_only: bool = False
     asks_version: bool = False
     dry: bool = False
+    #: Objects of several sources become one: ``-dlink``.
+    is_device_link: bool = False
+    is_verbose: bool = False
+    #: The folder of the toolkit that the command is of.
+    home: str = ""
+    #: Whether variables of the GPU can be used by other sources: ``-rdc=true``.
+    is_relocatable: bool = False
     #: Of the newest GPU that code is asked for, as ``__CUDA_ARCH__`` has it.
     architecture: int = 700
 
@@ -121,10 +156,22 @@ def read(words: list[str]) -> Command:
         name, equals, value = word.partition("=")
         if word in ("--version", "-V"):
             command.asks_version = True
-        elif word in ("-c", "--compile", "--device-c"):
+        elif word in ("-c", "--compile"):
             command.compile_only = True
-        elif word in ("-dlink", "--device-link", "--dryrun"):
+        elif word in ("--dryrun", "-dryrun"):
             command.dry = True
+        elif word in ("-dlink", "--device-link"):
+            command.is_device_link = True
+        elif name == "--torchdevice-toolkit":
+            command.home = value
+        elif word in ("-v", "--verbose"):
+            command.is_verbose = True
+        elif name in ("--options-file", "-optf"):
+            for file in (value if equals else _value(word, rest)).split(","):
+                rest[:0] = shlex.split(Path(file).read_text(encoding="utf-8"))
+        elif word in ("-rdc=true", "--relocatable-device-code=true", "-dc", "--device-c"):
+            command.is_relocatable = True
+            command.compile_only = command.compile_only or word in ("-dc", "--device-c")
         elif word in _OTHERS:
             command._put(_OTHERS[word])
         elif word in _DROPPED:
@@ -133,11 +180,15 @@ def read(words: list[str]) -> Command:
             for part in (value if equals else _value(word, rest)).strip("'\"").split(","):
                 command._put([part.strip("'\"")])
         elif name in _DROPPED_WITH_VALUE:
-            for found in _ARCHITECTURE.findall(value if equals else _value(word, rest)):
+            given = value if equals else _value(word, rest)
+            command.is_relocatable |= name in ("-rdc", "--relocatable-device-code") and given == "true"
+            for found in _ARCHITECTURE.findall(given):
                 command.architecture = max(command.architecture, int(found) * 10)
-        elif word in _RENAMED or (equals and name in _RENAMED and name.startswith(("--", "-std"))):
+        elif word in _RENAMED or (equals and name in _RENAMED and name.startswith(("--", "-std", "-isystem"))):
             given, flag = value if equals else _value(word, rest), _RENAMED[name]
-            command._put([flag + given] if flag.endswith("=") or flag in ("-D", "-U", "-I") else [flag, given])
+            command._put(
+                [flag + given] if flag.endswith("=") or flag in ("-D", "-U", "-I", "-L", "-l", "-O") else [flag, given]
+            )
         elif _JOINED.fullmatch(word):
             command._put([word])
         elif word.startswith("-"):

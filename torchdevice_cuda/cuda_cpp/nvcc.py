@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from .. import leftovers
 from ..settings import variables
-from . import assembly, flags, refusals, translation
+from . import assembly, flags, linkage, refusals, translation
 
 #: Our headers, found before all others.
 INCLUDE = Path(__file__).resolve().parent / "include"
@@ -48,35 +50,61 @@ def version_text(version: str) -> str:
     )
 
 
-def torch_headers(source: Path, folders: list[Path]) -> tuple[list[str], bool]:
-    """PyTorch's headers that a source includes, or a header of the program's that it includes; whether one has PTX."""
-    found: list[str] = []
-    has_assembly = False
-    seen: set[Path] = set()
+def verbose_text(home: str) -> str:
+    """Return the lines of ``nvcc -v`` in which CMake finds the toolkit and how the host links."""
+    libraries = f'"-L{home}/lib64"'
+    linker = shlex.join(compiler())
+    return (
+        f"#$ TOP={home}\n#$ NVVMIR_LIBRARY_DIR={home}/nvvm/libdevice\n#$ PATH={home}/bin:{os.environ.get('PATH', '')}\n"
+        f'#$ INCLUDES="-I{home}/include"\n#$ LIBRARIES= {libraries}\n'
+        f'#$ cudafe++ "a.cu"\n#$ {linker} -o "a.out" -Wl,--start-group "a.o" {libraries} '
+        "-lcudadevrt -lcudart_static -lrt -lpthread -ldl "
+        "-Wl,--end-group\n"
+    )
 
-    def read(path: Path) -> None:
-        nonlocal has_assembly
-        if path in seen or len(seen) > 500:
-            return
-        seen.add(path)
+
+def _walk_files(source: Path, folders: list[Path]) -> Iterator[tuple[Path, str, list[tuple[int, str, bool]]]]:
+    """Yield a source and the program's headers: path, text, and the includes (line, name, whether the program has it)."""
+    waiting, seen = [source], {source}
+    while waiting and len(seen) <= 500:
+        path = waiting.pop()
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError:
-            return
-        has_assembly = has_assembly or assembly.is_present(text)
-        for quote, name in _INCLUDED.findall(text):
-            if name.startswith(_TORCHS):
-                if name not in found:
-                    found.append(name)
-                continue
-            near = [path.parent] if quote == '"' else []
-            for folder in [*near, *folders]:
-                if (folder / name).is_file():
-                    read((folder / name).resolve())
-                    break
+            continue
+        inner: list[Path] = []
+        includes: list[tuple[int, str, bool]] = []
+        for found in _INCLUDED.finditer(text):
+            near = [path.parent] if found[1] == '"' else []
+            known = [] if found[2].startswith(_TORCHS) else [folder / found[2] for folder in [*near, *folders]]
+            own = next((one.resolve() for one in known if one.is_file()), None)
+            includes.append((text.count("\n", 0, found.start(2)) + 1, found[2], own is not None))
+            if own is not None and own not in seen:
+                seen.add(own)
+                inner.append(own)
+        yield path, text, includes
+        waiting.extend(reversed(inner))
 
-    read(source)
-    return found, has_assembly
+
+def torch_headers(source: Path, folders: list[Path]) -> tuple[list[str], bool]:
+    """PyTorch's headers that a source includes, or a header of the program's that it includes; whether one has PTX."""
+    names: list[str] = []
+    has_assembly = False
+    for _, text, includes in _walk_files(source, folders):
+        names += [name for _, name, _ in includes if name.startswith(_TORCHS)]
+        has_assembly = has_assembly or assembly.is_present(text)
+    return list(dict.fromkeys(names)), has_assembly
+
+
+def missing_headers(source: Path, reading: list[str]) -> list[str]:
+    """Return a line for each header of CUDA's toolkit that the source includes and that is not here."""
+    lines = []
+    for path, _, includes in _walk_files(source, _folders(reading)):
+        for line, name, is_own in includes:
+            why = "" if is_own or (INCLUDE / name).exists() else refusals.header(name)
+            if why:
+                lines.append(f"{path}:{line}: error: {name} is not supported here: {why}")
+    return lines
 
 
 def _folders(reading: list[str]) -> list[Path]:
@@ -146,10 +174,12 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
     done = run_compiler(words)
     if done.returncode:
         missing = _MISSING.search(done.stderr)
-        why = refusals.header(missing[1]) if missing else ""
-        said = f"{done.stderr}nvcc: {missing[1]} is not supported here: {why}\n" if missing and why else done.stderr
-        raise Failed(said)
-    return done.stdout
+        lines = missing_headers(source.resolve(), command.reading) if missing else []
+        if missing and not any(f" {missing[1]} " in line for line in lines) and (why := refusals.header(missing[1])):
+            lines.append(f"nvcc: error: {missing[1]} is not supported here: {why}")
+        raise Failed(done.stderr + "".join(f"{line}\n" for line in lines))
+    is_foreign = translation.is_below(*others_roots(command.reading))
+    return linkage.settle(done.stdout, is_foreign, command.is_relocatable)
 
 
 def checked() -> bool:
@@ -185,8 +215,19 @@ def compile_source(source: Path, command: flags.Command, output: str) -> None:
         translated = scratch / f"{source.stem}.ii"
         translated.write_text(translation.translate(text, translation.is_below(*roots), checked()), encoding="utf-8")
         level = [] if any(word.startswith("-O") for word in command.compiling) else ["-O3"]
-        words = [*standard(command.compiling), *level, *shape(), *command.compiling]
-        done = run_compiler([*words, "-c", str(translated), "-o", output])
+        words = [
+            *standard(command.compiling),
+            *level,
+            *shape(),
+            *command.compiling,
+            "-c",
+            str(translated),
+            "-o",
+            output,
+        ]
+        done = run_compiler(words)
+        if done.returncode and "changes meaning" in done.stderr:  # g++ refuses this, nvcc does not
+            done = run_compiler([*words, "-fpermissive"])
         sys.stderr.write(done.stderr)
         if done.returncode:
             raise Failed("")
@@ -200,8 +241,15 @@ def main(words: list[str] | None = None) -> int:
         if command.asks_version:
             print(version_text(version), end="")
             return 0
+        if command.is_verbose:
+            sys.stderr.write(verbose_text(command.home))
         if command.dry:
             return 0
+        if command.is_device_link:  # the objects are whole: the one that links them is empty
+            target = ["-o", command.output or "a_dlink.o"]
+            done = run_compiler(["-x", "c++", "-fPIC", "-c", os.devnull, *target])
+            sys.stderr.write(done.stderr)
+            return done.returncode
         objects = list(command.objects)
         if command.compile_only and len(command.sources) == 1:
             source = Path(command.sources[0])

@@ -13,7 +13,8 @@ _IDENTITY = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
 #: Names of our headers that ask which thread it is, wait, or may end a kernel with a message that names the thread.
 ASKS = {
     "__activemask", "__assert_fail", "__trap", "assertion_failed", "cooperative_groups", "cg", "this_thread_block",
-    "tiled_partition", "coalesced_threads", "cub", "__shared__", "WARP_SHFL", "WARP_SHFL_DOWN",
+    "this_grid", "tiled_partition", "labeled_partition", "binary_partition", "coalesced_threads", "cub",
+    "__shared__", "WARP_SHFL", "WARP_SHFL_DOWN",
     "WARP_SHFL_UP", "WARP_SHFL_XOR", "WARP_BALLOT", "getLaneId",
 }  # fmt: skip
 _ENDINGS = ("_sync",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from .tokens import Token
@@ -20,13 +21,10 @@ NAMES = {
     "tex1Dfetch": "a texture",
     "tex2D": "a texture",
     "tex3D": "a texture",
-    "this_grid": "a barrier of the whole grid, whose blocks run one after the other here",
     "this_cluster": "a cluster of blocks",
-    "cudaLaunchCooperativeKernel": "a launch whose blocks wait for each other",
     "cudaGraphLaunch": "CUDA's own graphs; torch.cuda.CUDAGraph is supported",
     "cudaStreamBeginCapture": "CUDA's own graphs; torch.cuda.CUDAGraph is supported",
     "cudaIpcGetMemHandle": "memory of other processes",
-    "__nv_bfloat162_raw": "a storage type of bfloat16",
     "cudaMemcpyAsync_ptsz": "per-thread streams",
     **dict.fromkeys(("curandCreateGenerator", "curandCreateGeneratorHost"), "cuRAND's generators of the host"),
     **dict.fromkeys(
@@ -38,8 +36,7 @@ NAMES = {
 }
 #: Libraries of NVIDIA's whose headers have no counterpart here.
 HEADERS = {
-    "cublas_v2.h": "cuBLAS; at::mm and its like are supported",
-    "cublasLt.h": "cuBLAS; at::mm and its like are supported",
+    "cublasLt.h": "cuBLASLt; cublas_v2.h and at::mm are supported",
     "cusparse.h": "cuSPARSE",
     "cusolverDn.h": "cuSOLVER; torch.linalg is supported",
     "cufft.h": "cuFFT; torch.fft is supported",
@@ -71,9 +68,18 @@ def describe(what: str) -> str:
     return f"{what} is not supported here; {_ADVICE}"
 
 
+#: Other headers of the toolkit, by their names.
+_TOOLKIT = re.compile(
+    r"(?:cu(?:blas|da|dart|dnn|fft|file|rand|solver|sparse|pti|tensor)\w*|nv(?:jpeg|rtc|ml|blas|JitLink|PTXCompiler|ToolsExt)\w*"
+    r"|npp\w*|fatbinary\w*|(?:crt|nvtx3|cooperative_groups|nv)/[\w/]+)\.(?:h|hpp|cuh)"
+)
+
+
 def header(name: str) -> str:
     """Why a header is not here, or nothing."""
     if name in HEADERS:
         return HEADERS[name]
     folder = next((folder for folder in FOLDERS if name.startswith(f"{folder}/")), None)
-    return FOLDERS[folder] if folder is not None else ""
+    if folder is not None:
+        return FOLDERS[folder]
+    return "a library of CUDA's toolkit" if _TOOLKIT.fullmatch(name) else ""

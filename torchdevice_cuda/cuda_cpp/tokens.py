@@ -13,7 +13,7 @@ _TOKEN = re.compile(
   | (?P<character>(?:u8|[uUL])?'(?:[^'\\\n]|\\.)+')
   | (?P<number>\.?\d(?:[eEpP][+-]|'[\w]|[\w.])*)
   | (?P<name>[A-Za-z_$][\w$]*)
-  | (?P<mark><<<|>>>|::|->|<<|>>|.)
+  | (?P<mark><<<|<<[ \t]+<(?![<=])|>>>|::|->|<<|>>|.)
     """,
     re.VERBOSE | re.DOTALL,
 )

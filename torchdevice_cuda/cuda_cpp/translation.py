@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from . import assembly, plain, refusals
+from . import assembly, own_names, plain, refusals
 from .tokens import CLOSING, OPENING, Token, after, before, closing, opening, tokenize
 
 _MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"([ \d]*)$')
@@ -116,17 +116,18 @@ def rewritten(tokens: list[Token], checked: bool = False) -> list[str]:
         texts[kernel.body] += "(void)blockIdx; (void)blockDim; (void)gridDim; "
         texts[kernel.end] = "}); }"
     depth = _depths(tokens)
+    own = own_names.find_own(tokens, frozenset(_INDEX), depth)
     for at, token in enumerate(tokens):
         if token.kind == "name":
             if token.text == "__global__":
                 texts[at] = ""
             elif token.text == "__shared__":
                 _shared(tokens, texts, at, in_function=depth[at] > 0)
-            elif token.text in _INDEX and not inside[at]:
+            elif token.text in _INDEX and not inside[at] and at not in own:
                 texts[at] = _INDEX[token.text]
             elif token.text in _ELSEWHERE and not _in_attribute(tokens, at):
                 texts[at] = _ELSEWHERE[token.text]
-        elif token.text == "<<<":
+        elif token.text.startswith("<<") and token.text.endswith(" <") or token.text == "<<<":
             _launch(tokens, texts, at)
     return texts
 
@@ -194,7 +195,7 @@ def _is_scope(tokens: list[Token], at: int) -> bool:
 def _launch(tokens: list[Token], texts: list[str], at: int) -> None:
     """Rewrites ``name<<<...>>>``."""
     end, depth = at + 1, 0
-    while end < len(tokens) and (depth or tokens[end].text != ">>>"):
+    while end < len(tokens) and (depth or not _ends_launch(tokens, end)):
         depth += (tokens[end].text in CLOSING) - (tokens[end].text in OPENING)
         end += 1
     if end >= len(tokens):
@@ -205,7 +206,18 @@ def _launch(tokens: list[Token], texts: list[str], at: int) -> None:
     texts[start] = f'::host_cuda::launcher("{shown}", ::host_cuda::config('
     for i in range(start + 1, at + 1):
         texts[i] = ""
+    if tokens[end].text == ">>":  # written `>> >`
+        texts[after(tokens, end)] = ""
     texts[end] = f"), [=](auto&... host_cuda_arguments) {{ {callee}(host_cuda_arguments...); }})"
+
+
+def _ends_launch(tokens: list[Token], at: int) -> bool:
+    """Return whether ``>>>``, or ``>> >`` before the arguments, is here."""
+    if tokens[at].text != ">>":
+        return tokens[at].text == ">>>"
+    last = after(tokens, at)
+    following = after(tokens, last)
+    return following < len(tokens) and (tokens[last].text, tokens[following].text) == (">", "(")
 
 
 def _callee(tokens: list[Token], at: int) -> int:

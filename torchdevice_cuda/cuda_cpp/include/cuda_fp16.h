@@ -1,25 +1,27 @@
 #pragma once
-#include "host_cuda/half_types.h"
-#ifdef HOST_CUDA_TRANSLATED
+#include "host_cuda/half_functions.h"
 
 HOST_CUDA_NARROW(__half, __half2, half_bits, half_value, c10::Half)
+HOST_CUDA_NARROW_CONVERSIONS(__half, __half2, half)
+#ifdef HOST_CUDA_TRANSLATED
+HOST_CUDA_NARROW_FUNCTIONS(__half, __half2, half)
+#endif
 typedef __half half;
 typedef __half2 half2;
+typedef __half nv_half;
+typedef __half2 nv_half2;
 typedef __half __nv_half;
 typedef __half2 __nv_half2;
+typedef __half_raw __nv_half_raw;
+typedef __half2_raw __nv_half2_raw;
+#define CUDART_INF_FP16 __ushort_as_half((unsigned short)0x7C00U)
+#define CUDART_NAN_FP16 __ushort_as_half((unsigned short)0x7FFFU)
+#define CUDART_MIN_DENORM_FP16 __ushort_as_half((unsigned short)0x0001U)
+#define CUDART_MAX_NORMAL_FP16 __ushort_as_half((unsigned short)0x7BFFU)
+#define CUDART_NEG_ZERO_FP16 __ushort_as_half((unsigned short)0x8000U)
+#define CUDART_ZERO_FP16 __ushort_as_half((unsigned short)0x0000U)
+#define CUDART_ONE_FP16 __ushort_as_half((unsigned short)0x3C00U)
 
-static inline __half __float2half(float x) {
-  return __half(x);
-}
-static inline __half __float2half_rn(float x) {
-  return __half(x);
-}
-static inline __half __double2half(double x) {
-  return __half(x);
-}
-static inline float __half2float(__half x) {
-  return float(x);
-}
 static inline __half2 __float2half2_rn(float x) {
   return {__half(x), __half(x)};
 }
@@ -47,11 +49,11 @@ static inline __half __low2half(__half2 v) {
 static inline __half __high2half(__half2 v) {
   return v.y;
 }
-static inline float __low2float(__half2 v) {
-  return float(v.x);
+static inline __half2 __low2half2(__half2 v) {
+  return {v.x, v.x};
 }
-static inline float __high2float(__half2 v) {
-  return float(v.y);
+static inline __half2 __high2half2(__half2 v) {
+  return {v.y, v.y};
 }
 static inline __half2 __lows2half2(__half2 a, __half2 b) {
   return {a.x, b.x};
@@ -59,25 +61,3 @@ static inline __half2 __lows2half2(__half2 a, __half2 b) {
 static inline __half2 __highs2half2(__half2 a, __half2 b) {
   return {a.y, b.y};
 }
-static inline __half __int2half_rn(int x) {
-  return __half(x);
-}
-static inline int __half2int_rn(__half x) {
-  return __float2int_rn(float(x));
-}
-static inline int __half2int_rz(__half x) {
-  return __float2int_rz(float(x));
-}
-static inline unsigned short __half_as_ushort(__half x) {
-  return x.__x;
-}
-static inline short __half_as_short(__half x) {
-  return static_cast<short>(x.__x);
-}
-static inline __half __ushort_as_half(unsigned short x) {
-  return __half(__half_raw{x});
-}
-static inline __half __short_as_half(short x) {
-  return __half(__half_raw{static_cast<unsigned short>(x)});
-}
-#endif

@@ -5,4 +5,7 @@
 //
 #include "host_cuda/atomics.h"
 #include "host_cuda/math.h"
+#include "host_cuda/more_math.h"
+#include "host_cuda/rounding.h"
+#include "host_cuda/simd.h"
 #endif

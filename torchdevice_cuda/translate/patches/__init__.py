@@ -43,6 +43,7 @@ MODULES = (
     "triton",
     "compile_triton",
     "other_kernels",
+    "other_libraries",
     "speeds",
     "jit",
     "library",

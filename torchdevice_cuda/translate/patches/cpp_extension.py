@@ -21,8 +21,25 @@ _MODULE = "torch.utils.cpp_extension"
 _log = logging.getLogger("torchdevice_cuda")
 
 
+def _set_variable(context: Context, name: str, value: str) -> None:
+    """Set a variable of the environment, which the programs of a build inherit."""
+    before = os.environ.get(name)
+
+    def undo() -> None:
+        if before is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = before
+
+    context.editor.undone(f"os.environ['{name}']", undo)
+    os.environ[name] = value
+
+
 @patch(
-    *(f"{_MODULE}.{name}" for name in ("CUDA_HOME", "include_paths", "_get_cuda_arch_flags")), traits=Trait.SUBSTITUTE
+    *(f"{_MODULE}.{name}" for name in ("CUDA_HOME", "_find_cuda_home", "include_paths", "_get_cuda_arch_flags")),
+    "os.environ['CUDA_HOME']",
+    "os.environ['PATH']",
+    traits=Trait.SUBSTITUTE,
 )
 def building(context: Context) -> None:
     """CUDA C++ sources are compiled for the host, with torchdevice_cuda's headers.
@@ -30,6 +47,7 @@ def building(context: Context) -> None:
     The functions that build extensions get everything from the toolkit: its compiler, headers and libraries. So the
     toolkit is replaced instead of the functions. Its headers come before PyTorch's, some of which need libraries that
     are missing here.
+    Many setup.py files look for ``nvcc`` themselves: by ``_find_cuda_home()``, the variable CUDA_HOME, or on the PATH.
 
     If the GPU's memory is not the host's, an extension's kernels would get addresses that the host cannot read: the
     extension is refused when it queries the GPUs to build for. A kernel that is compiled alone makes no such query: it
@@ -38,7 +56,7 @@ def building(context: Context) -> None:
 
     def replace(module: ModuleType) -> None:
         try:
-            home = str(toolkit.provide(torch.version.cuda or cuda_version(torch.__version__)))
+            folder = toolkit.provide(torch.version.cuda or cuda_version(torch.__version__))
         except (OSError, SettingsError) as error:
             _log.warning(
                 "extensions with CUDA sources cannot be built, the toolkit cannot be had: %s; "
@@ -46,6 +64,7 @@ def building(context: Context) -> None:
                 error,
             )
             return
+        home = str(folder)
         original = module.include_paths
 
         def include_paths(*args: Any, **kwargs: Any) -> list[str]:
@@ -53,7 +72,13 @@ def building(context: Context) -> None:
             first = os.path.join(home, "include")
             return [first, *(path for path in paths if path != first)] if first in paths else paths
 
+        def _find_cuda_home() -> str:
+            return home
+
         context.editor.set(module, "CUDA_HOME", home, target=f"{_MODULE}.CUDA_HOME")
+        context.editor.set(module, "_find_cuda_home", copy_metadata(_find_cuda_home, module._find_cuda_home))
+        for name, value in (("CUDA_HOME", home), ("PATH", toolkit.search_path(folder))):
+            _set_variable(context, name, value)
         context.editor.set(
             module, "include_paths", copy_metadata(include_paths, original), target=f"{_MODULE}.include_paths"
         )

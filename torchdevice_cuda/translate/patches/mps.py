@@ -57,7 +57,7 @@ def functions(context: Context) -> None:
     """A program written for an Apple GPU calls torch.mps, which fails without one: CUDA's functions are used.
 
     ``torch.backends.mps`` reports that there is no Apple GPU, as on a machine with CUDA. Queries of its memory raise
-    stock's error: libraries call them to learn whether there is one.
+    an error, as in stock torch: libraries call them to learn whether there is one.
     """
     for name, function in _AS_CUDA.items():
         context.editor.set(torch.mps, name, copy_metadata(function, getattr(torch.mps, name)))

@@ -30,7 +30,9 @@ enum cudaMemcpyKind {
 };
 enum cudaFuncAttribute {
   cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
-  cudaFuncAttributePreferredSharedMemoryCarveout = 9
+  cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+  cudaFuncAttributeClusterDimMustBeSet = 10,
+  cudaFuncAttributeNonPortableClusterSizeAllowed = 14
 };
 enum cudaFuncCache {
   cudaFuncCachePreferNone,
@@ -46,16 +48,38 @@ enum cudaStreamCaptureStatus {
 enum cudaDeviceAttr {
   cudaDevAttrMaxThreadsPerBlock = 1,
   cudaDevAttrMaxBlockDimX = 2,
+  cudaDevAttrMaxBlockDimY = 3,
+  cudaDevAttrMaxBlockDimZ = 4,
   cudaDevAttrMaxGridDimX = 5,
+  cudaDevAttrMaxGridDimY = 6,
+  cudaDevAttrMaxGridDimZ = 7,
   cudaDevAttrMaxSharedMemoryPerBlock = 8,
+  cudaDevAttrTotalConstantMemory = 9,
   cudaDevAttrWarpSize = 10,
+  cudaDevAttrMaxRegistersPerBlock = 12,
+  cudaDevAttrClockRate = 13,
   cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrIntegrated = 18,
+  cudaDevAttrCanMapHostMemory = 19,
+  cudaDevAttrConcurrentKernels = 31,
+  cudaDevAttrMemoryClockRate = 36,
+  cudaDevAttrGlobalMemoryBusWidth = 37,
+  cudaDevAttrL2CacheSize = 38,
   cudaDevAttrMaxThreadsPerMultiProcessor = 39,
+  cudaDevAttrUnifiedAddressing = 41,
   cudaDevAttrComputeCapabilityMajor = 75,
   cudaDevAttrComputeCapabilityMinor = 76,
   cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
+  cudaDevAttrMaxRegistersPerMultiprocessor = 82,
+  cudaDevAttrManagedMemory = 83,
+  cudaDevAttrConcurrentManagedAccess = 89,
   cudaDevAttrCooperativeLaunch = 95,
-  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+  cudaDevAttrMaxBlocksPerMultiprocessor = 106,
+  cudaDevAttrMaxPersistingL2CacheSize = 108,
+  cudaDevAttrReservedSharedMemoryPerBlock = 111,
+  cudaDevAttrMemoryPoolsSupported = 115,
+  cudaDevAttrClusterLaunch = 120
 };
 struct cudaFuncAttributes {
   size_t sharedSizeBytes = 0, constSizeBytes = 0, localSizeBytes = 0;
@@ -69,6 +93,12 @@ struct cudaDeviceProp {
   size_t sharedMemPerMultiprocessor = 228 << 10, totalConstMem = 64 << 10;
   int regsPerBlock = 65536, warpSize = 32, maxThreadsPerBlock = 1024, maxThreadsPerMultiProcessor = 2048;
   int maxThreadsDim[3] = {1024, 1024, 64}, maxGridSize[3] = {0x7fffffff, 65535, 65535};
+  int pciBusID = 1, pciDeviceID = 0, pciDomainID = 0, integrated = 0, canMapHostMemory = 1, unifiedAddressing = 1;
+  int managedMemory = 1, concurrentManagedAccess = 1, l2CacheSize = 50 << 20, memoryBusWidth = 5120, ECCEnabled = 0;
+  int regsPerMultiprocessor = 65536, maxBlocksPerMultiProcessor = 32, asyncEngineCount = 3, isMultiGpuBoard = 0;
+  int computePreemptionSupported = 1, accessPolicyMaxWindowSize = 128 << 20, persistingL2CacheMaxSize = 0;
+  int clusterLaunch = 0, memoryPoolsSupported = 1, hostRegisterSupported = 1;
+  size_t memPitch = 0x7fffffff, reservedSharedMemPerBlock = 1024, textureAlignment = 512;
   int major = 7, minor = 0, multiProcessorCount = 1, cooperativeLaunch = 0, concurrentKernels = 1;
 };
 

@@ -116,4 +116,16 @@ HOST_CUDA_SCOPED(atomicMax)
 HOST_CUDA_SCOPED(atomicExch)
 HOST_CUDA_SCOPED(atomicAnd)
 HOST_CUDA_SCOPED(atomicOr)
+HOST_CUDA_SCOPED(atomicXor)
+HOST_CUDA_SCOPED(atomicSub)
+HOST_CUDA_SCOPED(atomicInc)
+HOST_CUDA_SCOPED(atomicDec)
 #undef HOST_CUDA_SCOPED
+template <class T>
+static inline T atomicCAS_block(T* address, host_cuda::Same<T> compare, host_cuda::Same<T> value) {
+  return atomicCAS(address, compare, value);
+}
+template <class T>
+static inline T atomicCAS_system(T* address, host_cuda::Same<T> compare, host_cuda::Same<T> value) {
+  return atomicCAS(address, compare, value);
+}

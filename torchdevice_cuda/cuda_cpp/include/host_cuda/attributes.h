@@ -52,40 +52,45 @@ static inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attr
   cudaDeviceProp p;
   cudaGetDeviceProperties(&p, device);
   switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock:
-    case cudaDevAttrMaxBlockDimX:
-      *value = p.maxThreadsPerBlock;
-      return cudaSuccess;
-    case cudaDevAttrMaxGridDimX:
-      *value = p.maxGridSize[0];
-      return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      *value = static_cast<int>(p.sharedMemPerBlock);
-      return cudaSuccess;
-    case cudaDevAttrWarpSize:
-      *value = p.warpSize;
-      return cudaSuccess;
-    case cudaDevAttrMultiProcessorCount:
-      *value = p.multiProcessorCount;
-      return cudaSuccess;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      *value = p.maxThreadsPerMultiProcessor;
-      return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = p.major;
-      return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMinor:
-      *value = p.minor;
-      return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-      *value = static_cast<int>(p.sharedMemPerMultiprocessor);
-      return cudaSuccess;
-    case cudaDevAttrCooperativeLaunch:
-      *value = 0;
-      return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = static_cast<int>(p.sharedMemPerBlockOptin);
-      return cudaSuccess;
+#define HOST_CUDA_ATTRIBUTE(name, number) \
+  case cudaDevAttr##name:                 \
+    *value = static_cast<int>(number);    \
+    return cudaSuccess;
+    HOST_CUDA_ATTRIBUTE(MaxThreadsPerBlock, p.maxThreadsPerBlock)
+    HOST_CUDA_ATTRIBUTE(MaxBlockDimX, p.maxThreadsDim[0])
+    HOST_CUDA_ATTRIBUTE(MaxBlockDimY, p.maxThreadsDim[1])
+    HOST_CUDA_ATTRIBUTE(MaxBlockDimZ, p.maxThreadsDim[2])
+    HOST_CUDA_ATTRIBUTE(MaxGridDimX, p.maxGridSize[0])
+    HOST_CUDA_ATTRIBUTE(MaxGridDimY, p.maxGridSize[1])
+    HOST_CUDA_ATTRIBUTE(MaxGridDimZ, p.maxGridSize[2])
+    HOST_CUDA_ATTRIBUTE(MaxSharedMemoryPerBlock, p.sharedMemPerBlock)
+    HOST_CUDA_ATTRIBUTE(TotalConstantMemory, p.totalConstMem)
+    HOST_CUDA_ATTRIBUTE(WarpSize, p.warpSize)
+    HOST_CUDA_ATTRIBUTE(MaxRegistersPerBlock, p.regsPerBlock)
+    HOST_CUDA_ATTRIBUTE(ClockRate, 1980000)
+    HOST_CUDA_ATTRIBUTE(MultiProcessorCount, p.multiProcessorCount)
+    HOST_CUDA_ATTRIBUTE(Integrated, p.integrated)
+    HOST_CUDA_ATTRIBUTE(CanMapHostMemory, p.canMapHostMemory)
+    HOST_CUDA_ATTRIBUTE(ConcurrentKernels, p.concurrentKernels)
+    HOST_CUDA_ATTRIBUTE(MemoryClockRate, 2619000)
+    HOST_CUDA_ATTRIBUTE(GlobalMemoryBusWidth, p.memoryBusWidth)
+    HOST_CUDA_ATTRIBUTE(L2CacheSize, p.l2CacheSize)
+    HOST_CUDA_ATTRIBUTE(MaxThreadsPerMultiProcessor, p.maxThreadsPerMultiProcessor)
+    HOST_CUDA_ATTRIBUTE(UnifiedAddressing, p.unifiedAddressing)
+    HOST_CUDA_ATTRIBUTE(ComputeCapabilityMajor, p.major)
+    HOST_CUDA_ATTRIBUTE(ComputeCapabilityMinor, p.minor)
+    HOST_CUDA_ATTRIBUTE(MaxSharedMemoryPerMultiprocessor, p.sharedMemPerMultiprocessor)
+    HOST_CUDA_ATTRIBUTE(MaxRegistersPerMultiprocessor, p.regsPerMultiprocessor)
+    HOST_CUDA_ATTRIBUTE(ManagedMemory, p.managedMemory)
+    HOST_CUDA_ATTRIBUTE(ConcurrentManagedAccess, p.concurrentManagedAccess)
+    HOST_CUDA_ATTRIBUTE(CooperativeLaunch, p.cooperativeLaunch)
+    HOST_CUDA_ATTRIBUTE(MaxSharedMemoryPerBlockOptin, p.sharedMemPerBlockOptin)
+    HOST_CUDA_ATTRIBUTE(MaxBlocksPerMultiprocessor, p.maxBlocksPerMultiProcessor)
+    HOST_CUDA_ATTRIBUTE(MaxPersistingL2CacheSize, p.persistingL2CacheMaxSize)
+    HOST_CUDA_ATTRIBUTE(ReservedSharedMemoryPerBlock, p.reservedSharedMemPerBlock)
+    HOST_CUDA_ATTRIBUTE(MemoryPoolsSupported, p.memoryPoolsSupported)
+    HOST_CUDA_ATTRIBUTE(ClusterLaunch, p.clusterLaunch)
+#undef HOST_CUDA_ATTRIBUTE
   }
   return host_cuda::returned(cudaErrorInvalidValue);
 }

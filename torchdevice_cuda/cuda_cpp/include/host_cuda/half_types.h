@@ -69,187 +69,165 @@ inline float bfloat_value(uint16_t bits) {
 }  // namespace host_cuda
 #pragma GCC visibility pop
 
-#define HOST_CUDA_BOTH(name, type, pair, expression) \
-  static inline type name(type a, type b) {          \
-    return expression;                               \
-  }                                                  \
-  static inline pair name##2(pair a, pair b) {       \
-    return {name(a.x, b.x), name(a.y, b.y)};         \
+#define HOST_CUDA_PAIR_OPERATOR(type, pair, sign)                        \
+  template <class T, std::enable_if_t<std::is_same_v<T, pair>, int> = 0> \
+  static inline pair operator sign(const T& a, const T& b) {             \
+    return {a.x sign b.x, a.y sign b.y};                                 \
+  }                                                                      \
+  static inline pair& operator sign## = (pair & a, const pair& b) {      \
+    return a = a sign b;                                                 \
   }
-#define HOST_CUDA_FUNCTION(name, type, pair) \
-  static inline type h##name(type a) {       \
-    return type(std::name(float(a)));        \
-  }                                          \
-  static inline pair h2##name(pair a) {      \
-    return {h##name(a.x), h##name(a.y)};     \
+#define HOST_CUDA_PAIR_COMPARISON(type, pair, sign)                      \
+  template <class T, std::enable_if_t<std::is_same_v<T, pair>, int> = 0> \
+  static inline bool operator sign(const T& a, const T& b) {             \
+    return a.x sign b.x && a.y sign b.y;                                 \
+  }
+// Of both numbers; a comparison holds where it holds for both. Templates: a program may have operators of its own.
+#define HOST_CUDA_PAIR_OPERATORS(type, pair)                             \
+  HOST_CUDA_PAIR_OPERATOR(type, pair, +)                                 \
+  HOST_CUDA_PAIR_OPERATOR(type, pair, -)                                 \
+  HOST_CUDA_PAIR_OPERATOR(type, pair, *)                                 \
+  HOST_CUDA_PAIR_OPERATOR(type, pair, /)                                 \
+  HOST_CUDA_PAIR_COMPARISON(type, pair, ==)                              \
+  HOST_CUDA_PAIR_COMPARISON(type, pair, <)                               \
+  HOST_CUDA_PAIR_COMPARISON(type, pair, >)                               \
+  HOST_CUDA_PAIR_COMPARISON(type, pair, <=)                              \
+  HOST_CUDA_PAIR_COMPARISON(type, pair, >=)                              \
+  template <class T, std::enable_if_t<std::is_same_v<T, pair>, int> = 0> \
+  static inline bool operator!=(const T& a, const T& b) {                \
+    return a.x != b.x || a.y != b.y;                                     \
+  }                                                                      \
+  template <class T, std::enable_if_t<std::is_same_v<T, pair>, int> = 0> \
+  static inline pair operator-(const T& a) {                             \
+    return {-a.x, -a.y};                                                 \
+  }                                                                      \
+  template <class T, std::enable_if_t<std::is_same_v<T, pair>, int> = 0> \
+  static inline pair operator+(const T& a) {                             \
+    return a;                                                            \
+  }                                                                      \
+  static inline pair& operator++(pair& a) {                              \
+    return a = {a.x + type(1), a.y + type(1)};                           \
+  }                                                                      \
+  static inline pair& operator--(pair& a) {                              \
+    return a = {a.x - type(1), a.y - type(1)};                           \
   }
 
 // The type, its pair, their operators and what both kinds of 16 bits have functions for.
 // Operators are of these types alone, as PyTorch's flags for nvcc have it: its own numbers convert to them, and have
 // theirs.
-#define HOST_CUDA_NARROW(type, pair, to_bits, to_value, torchs)                                              \
-  struct type##_raw {                                                                                        \
-    unsigned short x;                                                                                        \
-  };                                                                                                         \
-  struct alignas(2) type {                                                                                   \
-    unsigned short __x;                                                                                      \
-    type() = default;                                                                                        \
-    type(float v) : __x(host_cuda::to_bits(v)) {}                                                            \
-    type(double v) : type(static_cast<float>(v)) {}                                                          \
-    type(int v) : type(static_cast<float>(v)) {}                                                             \
-    type(unsigned v) : type(static_cast<float>(v)) {}                                                        \
-    type(long v) : type(static_cast<float>(v)) {}                                                            \
-    type(unsigned long v) : type(static_cast<float>(v)) {}                                                   \
-    type(long long v) : type(static_cast<float>(v)) {}                                                       \
-    type(unsigned long long v) : type(static_cast<float>(v)) {}                                              \
-    type(const type##_raw& v) : __x(v.x) {}                                                                  \
-    template <class T, std::enable_if_t<std::is_same_v<T, torchs>, int> = 0>                                 \
-    type(const T& v) : __x(v.x) {}                                                                           \
-    template <class T, std::enable_if_t<std::is_same_v<T, torchs>, int> = 0>                                 \
-    operator T() const {                                                                                     \
-      return T(__x, T::from_bits());                                                                         \
-    }                                                                                                        \
-    operator float() const {                                                                                 \
-      return host_cuda::to_value(__x);                                                                       \
-    }                                                                                                        \
-    operator type##_raw() const {                                                                            \
-      return {__x};                                                                                          \
-    }                                                                                                        \
-    type& operator+=(type o) {                                                                               \
-      return *this = type(float(*this) + float(o));                                                          \
-    }                                                                                                        \
-    type& operator-=(type o) {                                                                               \
-      return *this = type(float(*this) - float(o));                                                          \
-    }                                                                                                        \
-    type& operator*=(type o) {                                                                               \
-      return *this = type(float(*this) * float(o));                                                          \
-    }                                                                                                        \
-    type& operator/=(type o) {                                                                               \
-      return *this = type(float(*this) / float(o));                                                          \
-    }                                                                                                        \
-    type operator-() const {                                                                                 \
-      return type(-float(*this));                                                                            \
-    }                                                                                                        \
-  };                                                                                                         \
-  struct alignas(4) pair {                                                                                   \
-    type x, y;                                                                                               \
-    pair() = default;                                                                                        \
-    pair(type a, type b) : x(a), y(b) {}                                                                     \
-  };                                                                                                         \
-  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
-  static inline type operator+(T a, T b) {                                                                   \
-    return type(float(a) + float(b));                                                                        \
-  }                                                                                                          \
-  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
-  static inline type operator-(T a, T b) {                                                                   \
-    return type(float(a) - float(b));                                                                        \
-  }                                                                                                          \
-  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
-  static inline type operator*(T a, T b) {                                                                   \
-    return type(float(a) * float(b));                                                                        \
-  }                                                                                                          \
-  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
-  static inline type operator/(T a, T b) {                                                                   \
-    return type(float(a) / float(b));                                                                        \
-  }                                                                                                          \
-  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
-  static inline bool operator<(T a, T b) {                                                                   \
-    return float(a) < float(b);                                                                              \
-  }                                                                                                          \
-  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
-  static inline bool operator>(T a, T b) {                                                                   \
-    return float(a) > float(b);                                                                              \
-  }                                                                                                          \
-  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
-  static inline bool operator<=(T a, T b) {                                                                  \
-    return float(a) <= float(b);                                                                             \
-  }                                                                                                          \
-  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
-  static inline bool operator>=(T a, T b) {                                                                  \
-    return float(a) >= float(b);                                                                             \
-  }                                                                                                          \
-  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
-  static inline bool operator==(T a, T b) {                                                                  \
-    return float(a) == float(b);                                                                             \
-  }                                                                                                          \
-  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>                                     \
-  static inline bool operator!=(T a, T b) {                                                                  \
-    return float(a) != float(b);                                                                             \
-  }                                                                                                          \
-  static inline pair operator+(pair a, pair b) {                                                             \
-    return {a.x + b.x, a.y + b.y};                                                                           \
-  }                                                                                                          \
-  static inline pair operator-(pair a, pair b) {                                                             \
-    return {a.x - b.x, a.y - b.y};                                                                           \
-  }                                                                                                          \
-  static inline pair operator*(pair a, pair b) {                                                             \
-    return {a.x * b.x, a.y * b.y};                                                                           \
-  }                                                                                                          \
-  static inline pair operator/(pair a, pair b) {                                                             \
-    return {a.x / b.x, a.y / b.y};                                                                           \
-  }                                                                                                          \
-  HOST_CUDA_BOTH(__hadd, type, pair, a + b)                                                                  \
-  HOST_CUDA_BOTH(__hsub, type, pair, a - b)                                                                  \
-  HOST_CUDA_BOTH(__hmul, type, pair, a* b)                                                                   \
-  HOST_CUDA_BOTH(__hmax, type, pair, (a < b || a != a ? b : a))                                              \
-  HOST_CUDA_BOTH(__hmin, type, pair, (b < a || a != a ? b : a))                                              \
-  static inline type __hdiv(type a, type b) {                                                                \
-    return a / b;                                                                                            \
-  }                                                                                                          \
-  static inline pair __h2div(pair a, pair b) {                                                               \
-    return a / b;                                                                                            \
-  }                                                                                                          \
-  static inline type __hneg(type a) {                                                                        \
-    return -a;                                                                                               \
-  }                                                                                                          \
-  static inline pair __hneg2(pair a) {                                                                       \
-    return {-a.x, -a.y};                                                                                     \
-  }                                                                                                          \
-  static inline type __habs(type a) {                                                                        \
-    return type(std::fabs(float(a)));                                                                        \
-  }                                                                                                          \
-  static inline pair __habs2(pair a) {                                                                       \
-    return {__habs(a.x), __habs(a.y)};                                                                       \
-  }                                                                                                          \
-  /* The product is exact in double, and so is the sum's rounding to float's neighbour of the right side. */ \
-  static inline type __hfma(type a, type b, type c) {                                                        \
-    return type(static_cast<float>(double(float(a)) * double(float(b)) + double(float(c))));                 \
-  }                                                                                                          \
-  static inline pair __hfma2(pair a, pair b, pair c) {                                                       \
-    return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};                                                   \
-  }                                                                                                          \
-  static inline bool __heq(type a, type b) {                                                                 \
-    return a == b;                                                                                           \
-  }                                                                                                          \
-  static inline bool __hne(type a, type b) {                                                                 \
-    return a != b;                                                                                           \
-  }                                                                                                          \
-  static inline bool __hlt(type a, type b) {                                                                 \
-    return a < b;                                                                                            \
-  }                                                                                                          \
-  static inline bool __hle(type a, type b) {                                                                 \
-    return a <= b;                                                                                           \
-  }                                                                                                          \
-  static inline bool __hgt(type a, type b) {                                                                 \
-    return a > b;                                                                                            \
-  }                                                                                                          \
-  static inline bool __hge(type a, type b) {                                                                 \
-    return a >= b;                                                                                           \
-  }                                                                                                          \
-  static inline bool __hisnan(type a) {                                                                      \
-    return a != a;                                                                                           \
-  }                                                                                                          \
-  HOST_CUDA_FUNCTION(exp, type, pair)                                                                        \
-  HOST_CUDA_FUNCTION(log, type, pair)                                                                        \
-  HOST_CUDA_FUNCTION(sqrt, type, pair)                                                                       \
-  HOST_CUDA_FUNCTION(sin, type, pair)                                                                        \
-  HOST_CUDA_FUNCTION(cos, type, pair)                                                                        \
-  HOST_CUDA_FUNCTION(ceil, type, pair)                                                                       \
-  HOST_CUDA_FUNCTION(floor, type, pair)                                                                      \
-  HOST_CUDA_FUNCTION(trunc, type, pair)                                                                      \
-  static inline type hrsqrt(type a) {                                                                        \
-    return type(1.0f / std::sqrt(float(a)));                                                                 \
-  }                                                                                                          \
-  static inline type hrcp(type a) {                                                                          \
-    return type(1.0f / float(a));                                                                            \
-  }
+#define HOST_CUDA_NARROW(type, pair, to_bits, to_value, torchs)              \
+  struct type##_raw {                                                        \
+    unsigned short x;                                                        \
+  };                                                                         \
+  struct alignas(2) type {                                                   \
+    unsigned short __x;                                                      \
+    type() = default;                                                        \
+    type(float v) : __x(host_cuda::to_bits(v)) {}                            \
+    type(double v) : type(static_cast<float>(v)) {}                          \
+    type(int v) : type(static_cast<float>(v)) {}                             \
+    type(unsigned v) : type(static_cast<float>(v)) {}                        \
+    type(long v) : type(static_cast<float>(v)) {}                            \
+    type(unsigned long v) : type(static_cast<float>(v)) {}                   \
+    type(long long v) : type(static_cast<float>(v)) {}                       \
+    type(unsigned long long v) : type(static_cast<float>(v)) {}              \
+    type(const type##_raw& v) : __x(v.x) {}                                  \
+    template <class T, std::enable_if_t<std::is_same_v<T, torchs>, int> = 0> \
+    type(const T& v) : __x(v.x) {}                                           \
+    template <class T, std::enable_if_t<std::is_same_v<T, torchs>, int> = 0> \
+    operator T() const {                                                     \
+      return T(__x, T::from_bits());                                         \
+    }                                                                        \
+    operator float() const {                                                 \
+      return host_cuda::to_value(__x);                                       \
+    }                                                                        \
+    operator type##_raw() const {                                            \
+      return {__x};                                                          \
+    }                                                                        \
+    type& operator+=(type o) {                                               \
+      return *this = type(float(*this) + float(o));                          \
+    }                                                                        \
+    type& operator-=(type o) {                                               \
+      return *this = type(float(*this) - float(o));                          \
+    }                                                                        \
+    type& operator*=(type o) {                                               \
+      return *this = type(float(*this) * float(o));                          \
+    }                                                                        \
+    type& operator/=(type o) {                                               \
+      return *this = type(float(*this) / float(o));                          \
+    }                                                                        \
+    type operator-() const {                                                 \
+      return type(-float(*this));                                            \
+    }                                                                        \
+    type operator+() const {                                                 \
+      return *this;                                                          \
+    }                                                                        \
+    type& operator++() {                                                     \
+      return *this += type(1);                                               \
+    }                                                                        \
+    type& operator--() {                                                     \
+      return *this -= type(1);                                               \
+    }                                                                        \
+    type operator++(int) {                                                   \
+      const type old = *this;                                                \
+      ++*this;                                                               \
+      return old;                                                            \
+    }                                                                        \
+    type operator--(int) {                                                   \
+      const type old = *this;                                                \
+      --*this;                                                               \
+      return old;                                                            \
+    }                                                                        \
+  };                                                                         \
+  struct alignas(4) pair##_raw {                                             \
+    unsigned short x, y;                                                     \
+  };                                                                         \
+  struct alignas(4) pair {                                                   \
+    type x, y;                                                               \
+    pair() = default;                                                        \
+    pair(type a, type b) : x(a), y(b) {}                                     \
+    pair(const pair##_raw& v) : x(type##_raw{v.x}), y(type##_raw{v.y}) {}    \
+    operator pair##_raw() const {                                            \
+      return {x.__x, y.__x};                                                 \
+    }                                                                        \
+  };                                                                         \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>     \
+  static inline type operator+(T a, T b) {                                   \
+    return type(float(a) + float(b));                                        \
+  }                                                                          \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>     \
+  static inline type operator-(T a, T b) {                                   \
+    return type(float(a) - float(b));                                        \
+  }                                                                          \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>     \
+  static inline type operator*(T a, T b) {                                   \
+    return type(float(a) * float(b));                                        \
+  }                                                                          \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>     \
+  static inline type operator/(T a, T b) {                                   \
+    return type(float(a) / float(b));                                        \
+  }                                                                          \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>     \
+  static inline bool operator<(T a, T b) {                                   \
+    return float(a) < float(b);                                              \
+  }                                                                          \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>     \
+  static inline bool operator>(T a, T b) {                                   \
+    return float(a) > float(b);                                              \
+  }                                                                          \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>     \
+  static inline bool operator<=(T a, T b) {                                  \
+    return float(a) <= float(b);                                             \
+  }                                                                          \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>     \
+  static inline bool operator>=(T a, T b) {                                  \
+    return float(a) >= float(b);                                             \
+  }                                                                          \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>     \
+  static inline bool operator==(T a, T b) {                                  \
+    return float(a) == float(b);                                             \
+  }                                                                          \
+  template <class T, std::enable_if_t<std::is_same_v<T, type>, int> = 0>     \
+  static inline bool operator!=(T a, T b) {                                  \
+    return float(a) != float(b);                                             \
+  }                                                                          \
+  HOST_CUDA_PAIR_OPERATORS(type, pair)

@@ -1,6 +1,8 @@
 // Items of a thread, from memory and to it. However CUB moves them, a thread's items follow each other, but in stripes.
 #pragma once
 
+#include "cub/block/block_exchange.cuh"
+#include "cub/util_ptx.cuh"
 #include "cub/util_type.cuh"
 
 namespace cub {
@@ -43,5 +45,28 @@ class BlockLoad {
     return kAlgorithm == BLOCK_LOAD_STRIPED ? i * kX * kY * kZ + rank : rank * kItems + i;
   }
 };
+
+// The same for one algorithm, as functions: `thread` is the thread's place in the block.
+#define HOST_CUDA_LOAD_DIRECT(name, type_parameters, place)      \
+  template <type_parameters, class T, int kItems, class In>      \
+  void name(int thread, In from, T(&items)[kItems]) {            \
+    for (int i = 0; i < kItems; ++i) items[i] = from[place];     \
+  }                                                              \
+  template <type_parameters, class T, int kItems, class In>      \
+  void name(int thread, In from, T(&items)[kItems], int valid) { \
+    for (int i = 0; i < kItems; ++i)                             \
+      if (place < valid) items[i] = from[place];                 \
+  }
+HOST_CUDA_LOAD_DIRECT(LoadDirectStriped, int kThreads, i* kThreads + thread)
+#undef HOST_CUDA_LOAD_DIRECT
+template <class T, int kItems, class In>
+void LoadDirectBlocked(int thread, In from, T (&items)[kItems]) {
+  for (int i = 0; i < kItems; ++i) items[i] = from[thread * kItems + i];
+}
+template <class T, int kItems, class In>
+void LoadDirectBlocked(int thread, In from, T (&items)[kItems], int valid) {
+  for (int i = 0; i < kItems; ++i)
+    if (thread * kItems + i < valid) items[i] = from[thread * kItems + i];
+}
 
 }  // namespace cub

@@ -14,7 +14,7 @@ class BlockScan {
   static constexpr int kThreads = kX * kY * kZ;
 
  public:
-  typedef host_cuda::Room<T, 2 * kThreads + 1> TempStorage;
+  typedef host_cuda::Room<T, 2 * kThreads + 2> TempStorage;
 
   BlockScan() : values_(host_cuda::own_storage<TempStorage>().data()) {}
   explicit BlockScan(TempStorage& storage) : values_(storage.data()) {}
@@ -80,6 +80,43 @@ class BlockScan {
     ExclusiveScan(inputs, outputs, initial, op, aggregate);
   }
 
+  // What goes before the block's values: the first warp calls the function with the block's total, thread 0's result
+  // counts.
+  template <class Op, class Callback>
+  void InclusiveScan(T input, T& output, Op op, Callback& callback) {
+    T aggregate;
+    InclusiveScan(input, output, op, aggregate);
+    output = op(find_prefix(aggregate, callback), output);
+  }
+  template <int kItems, class Op, class Callback>
+  void InclusiveScan(T (&inputs)[kItems], T (&outputs)[kItems], Op op, Callback& callback) {
+    T aggregate, made;
+    T mine = together(inputs, op);
+    scan(mine, op, false);
+    mine = values_[kThreads + rank()];
+    aggregate = values_[2 * kThreads];
+    const T prefix = find_prefix(aggregate, callback);
+    made = rank() ? op(prefix, mine) : prefix;
+    for (int i = 0; i < kItems; ++i) outputs[i] = made = op(made, inputs[i]);
+  }
+  template <class Op, class Callback>
+  void ExclusiveScan(T input, T& output, Op op, Callback& callback) {
+    scan(input, op, false);
+    const T before = values_[kThreads + rank()], aggregate = values_[2 * kThreads];
+    const T prefix = find_prefix(aggregate, callback);
+    output = rank() ? op(prefix, before) : prefix;
+  }
+  template <int kItems, class Op, class Callback>
+  void ExclusiveScan(T (&inputs)[kItems], T (&outputs)[kItems], Op op, Callback& callback) {
+    T made;
+    ExclusiveScan(together(inputs, op), made, op, callback);
+    for (int i = 0; i < kItems; ++i) {
+      const T next = op(made, inputs[i]);
+      outputs[i] = made;
+      made = next;
+    }
+  }
+
   template <class... A>
   void InclusiveSum(T input, T& output, A&... aggregate) {
     InclusiveScan(input, output, cub::Sum(), aggregate...);
@@ -88,13 +125,27 @@ class BlockScan {
   void InclusiveSum(T (&inputs)[kItems], T (&outputs)[kItems], A&... aggregate) {
     InclusiveScan(inputs, outputs, cub::Sum(), aggregate...);
   }
-  template <class... A>
-  void ExclusiveSum(T input, T& output, A&... aggregate) {
-    ExclusiveScan(input, output, T{}, cub::Sum(), aggregate...);
+  void ExclusiveSum(T input, T& output) {
+    ExclusiveScan(input, output, T{}, cub::Sum());
   }
-  template <int kItems, class... A>
-  void ExclusiveSum(T (&inputs)[kItems], T (&outputs)[kItems], A&... aggregate) {
-    ExclusiveScan(inputs, outputs, T{}, cub::Sum(), aggregate...);
+  void ExclusiveSum(T input, T& output, T& aggregate) {
+    ExclusiveScan(input, output, T{}, cub::Sum(), aggregate);
+  }
+  template <class Callback>
+  void ExclusiveSum(T input, T& output, Callback& callback) {
+    ExclusiveScan(input, output, cub::Sum(), callback);
+  }
+  template <int kItems>
+  void ExclusiveSum(T (&inputs)[kItems], T (&outputs)[kItems]) {
+    ExclusiveScan(inputs, outputs, T{}, cub::Sum());
+  }
+  template <int kItems>
+  void ExclusiveSum(T (&inputs)[kItems], T (&outputs)[kItems], T& aggregate) {
+    ExclusiveScan(inputs, outputs, T{}, cub::Sum(), aggregate);
+  }
+  template <int kItems, class Callback>
+  void ExclusiveSum(T (&inputs)[kItems], T (&outputs)[kItems], Callback& callback) {
+    ExclusiveScan(inputs, outputs, cub::Sum(), callback);
   }
 
  private:
@@ -106,6 +157,15 @@ class BlockScan {
     T made = inputs[0];
     for (int i = 1; i < kItems; ++i) made = op(made, inputs[i]);
     return made;
+  }
+  template <class Callback>
+  T find_prefix(const T& aggregate, Callback& callback) {
+    if (rank() < 32) {
+      const T mine = callback(aggregate);
+      if (rank() == 0) new (values_ + 2 * kThreads + 1) T(mine);
+    }
+    __syncthreads();
+    return values_[2 * kThreads + 1];
   }
   // One thread does it for all.
   template <class Op>

@@ -1,6 +1,8 @@
 // Items of a thread to memory, as cub::BlockLoad reads them.
 #pragma once
 
+#include "cub/block/block_exchange.cuh"
+#include "cub/util_ptx.cuh"
 #include "cub/util_type.cuh"
 
 namespace cub {
@@ -38,5 +40,24 @@ class BlockStore {
     return kAlgorithm == BLOCK_STORE_STRIPED ? i * kX * kY * kZ + rank : rank * kItems + i;
   }
 };
+
+template <int kThreads, class T, int kItems, class Out>
+void StoreDirectStriped(int thread, Out to, T (&items)[kItems]) {
+  for (int i = 0; i < kItems; ++i) to[i * kThreads + thread] = items[i];
+}
+template <int kThreads, class T, int kItems, class Out>
+void StoreDirectStriped(int thread, Out to, T (&items)[kItems], int valid) {
+  for (int i = 0; i < kItems; ++i)
+    if (i * kThreads + thread < valid) to[i * kThreads + thread] = items[i];
+}
+template <class T, int kItems, class Out>
+void StoreDirectBlocked(int thread, Out to, T (&items)[kItems]) {
+  for (int i = 0; i < kItems; ++i) to[thread * kItems + i] = items[i];
+}
+template <class T, int kItems, class Out>
+void StoreDirectBlocked(int thread, Out to, T (&items)[kItems], int valid) {
+  for (int i = 0; i < kItems; ++i)
+    if (thread * kItems + i < valid) to[thread * kItems + i] = items[i];
+}
 
 }  // namespace cub

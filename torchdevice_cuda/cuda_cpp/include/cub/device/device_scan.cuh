@@ -37,6 +37,46 @@ struct DeviceScan {
   static cudaError_t ExclusiveSum(void* memory, size_t& bytes, In in, Out out, N n, cudaStream_t stream = nullptr) {
     return ExclusiveScan(memory, bytes, in, out, cub::Sum(), host_cuda::ValueOf<In>{}, n, stream);
   }
+  // Each run of equal keys is scanned by itself.
+  template <class Keys, class In, class Out, class Op, class N, class Equal = cub::Equality>
+  static cudaError_t InclusiveScanByKey(
+      void* memory, size_t& bytes, Keys keys, In in, Out out, Op op, N n, Equal equal = Equal(),
+      cudaStream_t stream = nullptr) {
+    using T = host_cuda::ValueOf<In>;
+    return host_cuda::in_two_calls(memory, bytes, stream, "cub::DeviceScan", [=]() mutable {
+      T total{};
+      for (std::ptrdiff_t i = 0; i < host_cuda::place(n); ++i) {
+        const T one = in[i];
+        out[i] = total = i && equal(keys[i - 1], keys[i]) ? op(total, one) : one;
+      }
+    });
+  }
+  template <class Keys, class In, class Out, class Op, class T, class N, class Equal = cub::Equality>
+  static cudaError_t ExclusiveScanByKey(
+      void* memory, size_t& bytes, Keys keys, In in, Out out, Op op, T initial, N n, Equal equal = Equal(),
+      cudaStream_t stream = nullptr) {
+    return host_cuda::in_two_calls(memory, bytes, stream, "cub::DeviceScan", [=]() mutable {
+      T total = initial;
+      for (std::ptrdiff_t i = 0; i < host_cuda::place(n); ++i) {
+        if (i && !equal(keys[i - 1], keys[i])) total = initial;
+        const T next = op(total, in[i]);
+        out[i] = total;
+        total = next;
+      }
+    });
+  }
+  template <class Keys, class In, class Out, class N, class Equal = cub::Equality>
+  static cudaError_t InclusiveSumByKey(
+      void* memory, size_t& bytes, Keys keys, In in, Out out, N n, Equal equal = Equal(),
+      cudaStream_t stream = nullptr) {
+    return InclusiveScanByKey(memory, bytes, keys, in, out, cub::Sum(), n, equal, stream);
+  }
+  template <class Keys, class In, class Out, class N, class Equal = cub::Equality>
+  static cudaError_t ExclusiveSumByKey(
+      void* memory, size_t& bytes, Keys keys, In in, Out out, N n, Equal equal = Equal(),
+      cudaStream_t stream = nullptr) {
+    return ExclusiveScanByKey(memory, bytes, keys, in, out, cub::Sum(), host_cuda::ValueOf<In>{}, n, equal, stream);
+  }
 };
 
 }  // namespace cub

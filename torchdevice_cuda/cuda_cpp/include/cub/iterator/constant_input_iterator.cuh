@@ -1,0 +1,2 @@
+#pragma once
+#include "cub/iterator/counting_input_iterator.cuh"

@@ -1,0 +1,2 @@
+#pragma once
+#include "cub/thread/thread_reduce.cuh"

@@ -1,0 +1,3 @@
+#pragma once
+#include "host_cuda/blas.h"
+#include "host_cuda/blas_vectors.h"
