@@ -10,7 +10,6 @@ import pytest
 import torch
 from harness import CPU, VIRTUAL, child
 
-
 kept: list[tempfile.TemporaryDirectory[str]] = []
 
 
