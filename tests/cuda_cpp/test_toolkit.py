@@ -113,9 +113,12 @@ def test_variables_of_the_host_hide_cudas(text: str, own: int) -> None:
     assert len(own_names.find_own(found, names, translation._depths(found))) == own
 
 
-def test_a_name_that_changes_its_meaning_compiles(tmp_path: Path) -> None:
+def test_names_that_nvcc_accepts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that changes its meaning in a class, and one that C++20 has in the global namespace."""
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-O0 -std=c++20")
     source = tmp_path / "changes.cu"
     source.write_text(
+        "#include <math.h>\nfloat lerp(float a, float b, float t) { return a + t * (b - a); }\n"
         "struct A {}; template <class T> struct S { A first; using A = T; };\nint f() { return sizeof(S<int>); }\n"
     )
     assert nvcc.main(["-O0", "-c", str(source), "-o", str(tmp_path / "changes.o")]) == 0

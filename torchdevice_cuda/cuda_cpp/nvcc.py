@@ -179,7 +179,10 @@ def preprocess(source: Path, command: flags.Command, scratch: Path) -> str:
             lines.append(f"nvcc: error: {missing[1]} is not supported here: {why}")
         raise Failed(done.stderr + "".join(f"{line}\n" for line in lines))
     is_foreign = translation.is_below(*others_roots(command.reading))
-    return linkage.settle(done.stdout, is_foreign, command.is_relocatable)
+    # The C++ library brings this name into the global namespace from C++20 on; with nvcc it does not, and headers of
+    # vector functions define it there.
+    text = done.stdout.replace("using std::lerp;", "")
+    return linkage.settle(text, is_foreign, command.is_relocatable)
 
 
 def checked() -> bool:
@@ -237,7 +240,9 @@ def main(words: list[str] | None = None) -> int:
     """Run the command line."""
     version = os.environ.get("TORCHDEVICE_TOOLKIT_VERSION", "13.0")
     try:
-        command = flags.read(sys.argv[1:] if words is None else words)
+        given = sys.argv[1:] if words is None else words
+        first, last = (shlex.split(os.environ.get(f"NVCC_{name}_FLAGS", "")) for name in ("PREPEND", "APPEND"))
+        command = flags.read([*first, *given, *last])
         if command.asks_version:
             print(version_text(version), end="")
             return 0
