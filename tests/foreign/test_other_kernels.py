@@ -20,7 +20,8 @@ as_tensor cuda:0 [[9.0, 1.0, 2.0], [3.0, 4.0, 5.0]] [[9.0, 1.0, 2.0], [3.0, 4.0,
 reduce 64.0
 numpy [2.0, 2.0, 2.0, 2.0]
 *obj* doesn't implement the cuda array interface.
-<class 'TypeError'> *obj* doesn't implement the cuda array interface."""
+<class 'TypeError'> *obj* doesn't implement the cuda array interface.
+imported in a function [3.0, 3.0, 3.0, 3.0, 3.0, 3.0]"""
 
 
 @pytest.mark.slow

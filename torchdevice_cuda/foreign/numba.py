@@ -7,6 +7,7 @@ the device's memory, and it takes and gives that interface, as numba does with a
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -119,7 +120,16 @@ class Arrays:
         def is_cuda_array(obj: Any) -> bool:
             return self.interface(obj) is not None
 
-        added = (from_cuda_array_interface, as_cuda_array, is_cuda_array)
+        def __getattr__(name: str) -> Any:
+            """Find what kernels use: the simulator puts it in place of a global ``cuda``, not of a function's own."""
+            running = getattr(sys.modules.get(f"{module.__name__}.simulator.kernel"), "_kernel_context", None)
+            if running is None or name.startswith("__"):
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+            return getattr(running, name)
+
+        added: list[Function] = [from_cuda_array_interface, as_cuda_array, is_cuda_array]
+        if "__getattr__" not in vars(module):
+            added.append(__getattr__)
         return {(module, function.__name__): function for function in added}
 
 

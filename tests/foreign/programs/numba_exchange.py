@@ -67,3 +67,18 @@ try:
     print("cpu tensor taken")
 except (TypeError, AttributeError) as err:
     print(type(err), err)
+
+
+def count() -> list[float]:
+    from numba import cuda as own
+
+    @own.jit
+    def fill(x):
+        x[own.grid(1)] += own.blockDim.x
+
+    made = torch.zeros(6, device="cuda")
+    fill[2, 3](made)
+    return made.tolist()
+
+
+print("imported in a function", count())
