@@ -21,9 +21,13 @@ import subprocess
 import sys
 import tarfile
 import time
-import tomllib
 from pathlib import Path
 from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # which pytest brings to 3.10
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

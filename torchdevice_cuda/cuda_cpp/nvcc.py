@@ -64,7 +64,7 @@ def verbose_text(home: str) -> str:
 
 
 def _walk_files(source: Path, folders: list[Path]) -> Iterator[tuple[Path, str, list[tuple[int, str, bool]]]]:
-    """Yield a source and the program's headers: path, text, and the includes (line, name, whether the program has it)."""
+    """Yield a source and the program's headers: path, text, includes (line, name, whether the program has it)."""
     waiting, seen = [source], {source}
     while waiting and len(seen) <= 500:
         path = waiting.pop()
