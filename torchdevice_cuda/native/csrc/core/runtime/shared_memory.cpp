@@ -155,8 +155,8 @@ void free_shared_range(const SharedRange& range) {
 
 std::optional<SharedRange> create_shared_range(size_t size) {
   const std::lock_guard<std::mutex> lock(names().mutex);
-  static const int is_registered = std::atexit(&unlink_names);
-  if (is_registered != 0) return std::nullopt;
+  static const int error = std::atexit(&unlink_names);
+  if (error != 0) return std::nullopt;
   std::random_device random;
   const SharedRange made{getpid(), 0, (static_cast<uint64_t>(random()) << 32) | random(), 0, size};
   const auto name = object_name(made);
