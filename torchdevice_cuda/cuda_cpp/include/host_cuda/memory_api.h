@@ -54,7 +54,7 @@ static inline cudaPitchedPtr make_cudaPitchedPtr(void* p, size_t pitch, size_t w
 
 static inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* p) {
   *attributes = cudaPointerAttributes{};
-  const auto* s = host_cuda::seam();
+  const auto* s = host_cuda::kernel_abi();
   const char* begin = nullptr;
   size_t bytes = 0;
   const auto kind = s ? s->find_memory(p, &begin, &bytes) : host_cuda::Memory::kDevice;
