@@ -20,7 +20,7 @@ namespace hostdevice {
 
 struct OperatorInfo;
 
-// Whether CUDA's kernel of this operator, named as in Facts, has a device-side assertion.
+// Whether CUDA's kernel of this operator, named as in OperatorInfo, has a device-side assertion.
 bool may_assert(const std::string& name);
 
 // Handle an error of the CPU kernel. If CUDA's kernel would assert, fail the device's context, put the results on the
