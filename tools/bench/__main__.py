@@ -75,6 +75,7 @@ BENCHES: dict[str, Bench] = {
         ("ratio", "s"),
         script="triton_kernels.py",
     ),  # fmt: skip
+    "compiled": Bench("steps that `torch.compile` made with Triton code, beside C++", ()),
     "apple": Bench("calls on the driver `mps`, emulated, beside the same device's", (), environment=EMULATED),
     "identity": Bench(
         "attributes of tensors on the driver `mps`, emulated, beside stock's",

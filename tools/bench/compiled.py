@@ -227,12 +227,9 @@ def main() -> None:
         print(json.dumps(train(*options.child)))
         return
     only = options.only.split(",") if options.only else list(MODELS)
-    rows = [row for name in only for row in compare(name, options.threads)]
-    if options.json:
-        print(json.dumps(rows, indent=1))
-        return
-    for row in rows:
-        print("  ".join(f"{k} {v}" if k != "what" else f"{v:22}" for k, v in row.items()))
+    for row in (row for name in only for row in compare(name, options.threads)):
+        text = "  ".join(f"{k} {v}" if k != "what" else f"{v:22}" for k, v in row.items())
+        print(json.dumps(row) if options.json else text, flush=True)
 
 
 if __name__ == "__main__":

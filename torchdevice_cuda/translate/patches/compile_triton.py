@@ -117,18 +117,25 @@ def loading(context: Context) -> None:
     context.editor.on_undo(context.when_imported(_HEURISTICS, context.editor.later(complete)))
 
 
-@patch(f"{_UTILS}.{_WORKERS}", f"{_CONFIG}.{_THREADS}", traits=Trait.TRITON_CODE)
-def workers(context: Context) -> None:
-    """Inductor's compile workers get this process's environment and ``sys.path``, which need not activate them.
+@patch(f"{_CONFIG}.{_THREADS}", traits=Trait.TRITON_CODE)
+def threads(context: Context) -> None:
+    """Where no function gives compile workers their environment, nothing activates them: this process compiles."""
 
-    Releases without a function for that environment compile in this process.
-    """
+    def choose(module: types.ModuleType) -> None:
+        if not hasattr(module, _WORKERS):
+            context.editor.configure(importlib.import_module(_CONFIG), _THREADS, 1)
+
+    context.editor.on_undo(context.when_imported(_UTILS, context.editor.later(choose)))
+
+
+@patch(f"{_UTILS}.{_WORKERS}", traits=Trait.TRITON_CODE)
+def workers(context: Context) -> None:
+    """Inductor's compile workers get this process's environment and ``sys.path``, which need not activate them."""
 
     def activate(module: types.ModuleType) -> None:
-        original: Function | None = getattr(module, _WORKERS, None)
-        if original is None:
-            context.editor.configure(importlib.import_module(_CONFIG), _THREADS, 1)
+        if not hasattr(module, _WORKERS):
             return
+        original: Function = getattr(module, _WORKERS)
 
         def python_subprocess_env() -> dict[str, str]:
             env = dict(original())
