@@ -13,6 +13,7 @@
 #include "operators/recorded.h"
 #include "runtime/activities.h"
 #include "runtime/allocator.h"
+#include "runtime/checkpoints.h"
 #include "runtime/failure.h"
 #include "runtime/generator.h"
 #include "runtime/segments.h"
@@ -210,6 +211,9 @@ void Graph::begin(PoolId pool, CaptureMode mode) {
   pool_begin(device_, pool, true, recording->id());
   pool_ = pool;
   holds_pool_ = true;
+  for (const auto& segment : checkpoint_pool(device_, pool).segments)
+    for (const auto& piece : segment)
+      if (piece.allocated) recording->journal().add_used(piece.ptr, piece.size);
   for (const auto& g : generators_) impl_of(g.state).begin_capture();
 }
 

@@ -27,7 +27,15 @@ void add(Ranges& ranges, char* begin, char* end) {
 
 }  // namespace
 
+void Journal::add_used(char* begin, size_t bytes) {
+  add(used_, begin, begin + bytes);
+}
+
 void Journal::add_own(char* begin, size_t bytes) {
+  char* const end = begin + bytes;
+  auto it = used_.upper_bound(begin);
+  if (it != used_.begin() && std::prev(it)->second > begin) --it;
+  for (; it != used_.end() && it->first < end; ++it) save(std::max(begin, it->first), std::min(end, it->second));
   add(own_, begin, begin + bytes);
 }
 
@@ -61,6 +69,7 @@ void Journal::restore() {
   storages_.clear();
   own_.clear();
   known_.clear();
+  used_.clear();
 }
 
 }  // namespace hostdevice

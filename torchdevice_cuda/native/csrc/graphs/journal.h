@@ -14,6 +14,9 @@ namespace hostdevice {
 
 class Journal {
  public:
+  // Add memory of the capture's pool that is in use when the capture begins. The capture may free it and allocate it
+  // again, as inductor's graphs do with their inputs, but the first replay reads it: its contents are saved.
+  void add_used(char* begin, size_t bytes);
   // Add memory that was allocated during the capture: its contents are undefined before a replay.
   void add_own(char* begin, size_t bytes);
   // Save the tensor's elements, before they are written.
@@ -30,7 +33,7 @@ class Journal {
     size_t size;
   };
 
-  std::map<char*, char*> own_, known_;  // begin to end; parts do not overlap
+  std::map<char*, char*> own_, known_, used_;  // begin to end; parts do not overlap
   std::vector<SavedMemory> saved_;
   std::vector<c10::Storage> storages_;  // keeps saved memory alive
 };
