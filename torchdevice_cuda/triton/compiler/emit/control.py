@@ -9,6 +9,7 @@ from ..tiles import Nest, Tile, flatten, name_type
 from .emitter import Emitter, Handler, walk
 
 _ACCESSES = {"tt.load", "tt.store", "tt.atomic_cas", "tt.atomic_rmw", "tt.atomic_load", "tt.atomic_store"}
+_WORK = {"tt.store", "tt.dot", "tt.dot_scaled", "tt.descriptor_store"}
 #: How many times blocks may be written: branches that meet again are written once for each way to them.
 _MOST_BLOCKS = 64
 
@@ -144,6 +145,14 @@ def _if(emitter: Emitter, op: Op) -> None:
         emitter.set(result, tile)
 
 
+def _is_waiting(op: Op) -> bool:
+    """Return whether a loop waits for another program: it reads what others write, and does no work itself."""
+    inner = [one for region in op.regions for one in walk(region)]
+    if any(one.name in _WORK for one in inner):
+        return False
+    return any(one.name.startswith("tt.atomic_") or "isVolatile = true" in one.text for one in inner)
+
+
 def _while(emitter: Emitter, op: Op) -> None:
     writer = emitter.writer
     before, after = op.regions
@@ -152,7 +161,7 @@ def _while(emitter: Emitter, op: Op) -> None:
         for value, initial in zip(before.args, op.operands, strict=True)
     ]
     finals = [writer.declare(result.type, "f") for result in op.results]
-    waits = any(inner.name in _ACCESSES for region in op.regions for inner in walk(region))
+    waits = _is_waiting(op)
     waiting, site = writer.name("waiting"), writer.add_site(op.line)
     writer.waits |= waits
     writer.put(f"{'Waiting' if waits else 'Looping'} {waiting};")

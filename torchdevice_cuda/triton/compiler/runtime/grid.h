@@ -35,8 +35,8 @@ struct Grid {
   pthread_cond_t is_over;
   // Threads that were created, and those that have ended.
   int created, ended;
-  // When the calling thread has looked for signals.
-  int64_t looked;
+  // When the calling thread has looked for signals, and when a thread was added.
+  int64_t looked, added;
 };
 
 // Run Python's handlers of signals, on the calling thread. One that raises ends the launch: Python raises it then.
@@ -79,7 +79,10 @@ struct Waiting {
       ended = ended_now, since = time, mask = 0xff;
     } else if (time - since > WAITS_AT_MOST_NS) {
       fail(program, NO_PROGRESS, site, 0);
-    } else if (time - since > MILLISECOND && __atomic_load_n(&program.launch.started, __ATOMIC_RELAXED) < grid.total) {
+    } else if (
+        time - since > MILLISECOND && time - __atomic_load_n(&grid.added, __ATOMIC_RELAXED) > MILLISECOND &&
+        __atomic_load_n(&program.launch.started, __ATOMIC_RELAXED) < grid.total) {
+      __atomic_store_n(&grid.added, time, __ATOMIC_RELAXED);
       add_thread(grid);
     }
     sched_yield();
