@@ -32,10 +32,10 @@ ROUGH = {"products": 1e-4}
 
 
 @functools.cache
-def run_program(name: str, how: str, *arguments: str) -> dict[str, Any]:
+def run_program(name: str, how: str, *arguments: str, gpu: str = "h200") -> dict[str, Any]:
     """Return what a program prints where kernels run in this way."""
     must_be_ready(VIRTUAL)
-    line = ("-m", "torchdevice_cuda", "--driver", "virtual", "--gpu", "h200", "--triton", how, PROGRAMS / name)
+    line = ("-m", "torchdevice_cuda", "--driver", "virtual", "--gpu", gpu, "--triton", how, PROGRAMS / name)
     done = python(*line, *arguments, environment=VIRTUAL.full_environment(), timeout=900)
     found: dict[str, Any] = json.loads(done.out.strip().splitlines()[-1])
     return found
@@ -78,3 +78,9 @@ OTHERS = ["scaled_products", "maps", "packed_maps", "products_of_four_bits", "up
 @pytest.mark.parametrize("function", OTHERS)
 def test_functions_that_the_interpreter_lacks_are_torchs(function: str) -> None:
     assert run_program("language.py", "compiled")[function] < 1e-5
+
+
+def test_descriptors_that_are_given_are_compiled_for_gpus_without_tensor_maps() -> None:
+    found = run_program("language.py", "compiled", "given_descriptors", gpu="a100-80")
+    assert found["found"] == {"given_descriptors": run_program("language.py", "compiled")["found"]["given_descriptors"]}
+    assert found["interpreted"] == []
