@@ -27,6 +27,10 @@ extern "C" __attribute__((visibility("default"))) int ttc_launch(Launch* launch)
 """
 
 
+#: Functions of libdevice that few kernels use: others are compiled sooner without them.
+_LIBRARY = {"library.h", "rounding.h"}
+
+
 @dataclasses.dataclass(frozen=True)
 class Translation:
     """A kernel in C++."""
@@ -65,7 +69,8 @@ def _translate(text: str) -> Translation:
         emitter.set(value, Tile(value.type, f"arg{number}"))
     writer = emitter.writer
     control.Branches(emitter, function.blocks, lambda last: writer.put("return;")).emit("")
-    headers = "".join(f'#include "{name}"\n' for name in sorted(writer.headers))
+    names = writer.headers | (_LIBRARY if "tt.extern_elementwise" in text else set())
+    headers = "".join(f'#include "{name}"\n' for name in sorted(names))
     source = _SOURCE.format(
         headers=headers,
         arguments="\n".join(arguments),

@@ -1,10 +1,8 @@
-// All that a compiled kernel uses.
+// All that a compiled kernel uses, apart from functions of libdevice that few kernels use.
 #pragma once
 #include "arithmetic.h"
 #include "dot.h"
 #include "functions.h"
 #include "grid.h"
-#include "library.h"
 #include "memory.h"
-#include "rounding.h"
 #include "types.h"
