@@ -43,6 +43,16 @@ extern "C" __global__ void single(const float* x, const unsigned* words, float* 
   w[4 * i + 3] = (unsigned short)low;
 }
 
+extern "C" __global__ void nans(const double* x, long long* o) {
+  int r;
+  asm("cvt.rzi.s32.f64 %0, %1;" : "=r"(r) : "d"(x[0]));
+  o[0] = r;
+  o[1] = __double2int_rz(x[0]);
+  o[2] = __float2int_rz((float)x[0]);
+  o[3] = __float2ll_rz((float)x[0]);
+  o[4] = __double2uint_rn(x[0]);
+}
+
 // ------------------------------------------------------------- a warp
 extern "C" __global__ void lanes(const unsigned* in, unsigned* out) {
   const unsigned x = in[threadIdx.x];

@@ -16,7 +16,7 @@ SOURCE = Path(__file__).with_name("assembly.cu")
 def compiled(name: str) -> Any:
     from torch.cuda._utils import _cuda_load_module, _nvrtc_compile
 
-    names = ["single", "lanes", "block", "matrices", "products", "tiles", "raw_tiles"]
+    names = ["single", "nans", "lanes", "block", "matrices", "products", "tiles", "raw_tiles"]
     code, _ = _nvrtc_compile(SOURCE.read_text(), names[0], nvcc_options=["--std=c++17"])
     return _cuda_load_module(code, names)[name]
 
@@ -43,6 +43,13 @@ def test_statements_of_one_thread() -> None:
         total = word + word + (0xFFFFFFFF << 32) + (3 << 64)
         middle = (((total >> 32) & 0xFFFFFFFF) + 4 & 0xFFFFFFFF) ^ 1
         assert row == [total & 0xFFFFFFFF, middle, total >> 64, word & 0xFFFF]
+
+
+@child(CPU)
+def test_integers_of_nan_are_those_of_the_isa() -> None:
+    out = torch.zeros(5, dtype=torch.int64).to("cuda")
+    run("nans", on_gpu([float("nan")], torch.float64), out, threads=1)
+    assert out.tolist() == [-(2**31), -(2**31), 0, -(2**63), 2**31]
 
 
 @child(VIRTUAL, CPU)

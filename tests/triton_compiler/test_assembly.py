@@ -78,6 +78,20 @@ def test_scalars_special_registers_and_memory() -> None:
     assert 0 <= run_scalar(later, "=r,r,l", 0)[0] < 1_000_000_000
 
 
+@pytest.mark.parametrize(("of", "expected"), [("f64", -(2**31)), ("f32", 0)])
+def test_integer_of_nan_depends_on_its_source(of: str, expected: int) -> None:
+    # As cvt.rzi.s32 does it on an H200.
+    bits = {"f64": "0x7FF8000000000000", "f32": "0x7FC00000"}[of]
+    body = f"""
+    %nan = arith.constant {bits} : {of}
+    %y = arith.fptosi %nan : {of} to i32
+    tt.store %o, %y : !tt.ptr<i32>
+    """
+    o = (ctypes.c_int32 * 1)()
+    run(write_scalars(body), (1, 1, 1), [o, o, 0], [o])
+    assert list(o) == [expected]
+
+
 def test_bad_address_raises_cudas_error_with_its_line() -> None:
     with pytest.raises(RuntimeError, match=r"(?s)illegal memory access.*kernels.py:5"):
         run_scalar("ld.global.u32 $0, [$2+4096];", "=r,r,l", 0)

@@ -185,10 +185,11 @@ inline To as_bits(From from) {
   std::memcpy(&to, &from, sizeof to);
   return to;
 }
-// To an integer, as a GPU does: what does not fit becomes the nearest that does, what is no number 0.
+// To an integer, as a GPU does: what does not fit becomes the nearest that does.
 template <class To, class From>
 inline To to_integer(From x) {
-  if (std::isnan(x)) return 0;
+  // Of NaN, as the PTX ISA has it.
+  if (std::isnan(x)) return sizeof(To) == 8 || sizeof(From) == 8 ? static_cast<To>(1ull << (sizeof(To) * 8 - 1)) : 0;
   const long double low = std::numeric_limits<To>::min(), high = std::numeric_limits<To>::max();
   if (static_cast<long double>(x) <= low) return std::numeric_limits<To>::min();
   if (static_cast<long double>(x) >= high) return std::numeric_limits<To>::max();

@@ -64,7 +64,8 @@ TTC_INLINE T to_integer(F value) {
     const F inside = value >= above ? F(0) : value <= F(least) ? F(0) : value;
     const T whole = (T)(value == value ? inside : F(0));
     const T limited = value >= above ? most : value <= F(least) ? least : whole;
-    return value == value ? limited : sizeof(T) == 8 ? T(T(1) << (sizeof(T) * 8 - 1)) : T(0);
+    const T none = sizeof(T) == 8 || sizeof(F) == 8 ? T(T(1) << (sizeof(T) * 8 - 1)) : T(0);
+    return value == value ? limited : none;
   }
 }
 
