@@ -52,6 +52,8 @@ class Row:
     flags: list[str] = dataclasses.field(default_factory=list)
     also: dict[str, str] = dataclasses.field(default_factory=dict)  # folder: source
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
+    #: Libraries that see no CUDA: none, since what was built here can compute.
+    hide: str = "none"
     #: What the error says where the package is refused on purpose.
     refused: str = ""
 
@@ -192,7 +194,7 @@ class Runner:
         paths = [str(where), str(where.parent / "made"), str(where.parents[0].parent / "made"), str(ROOT)]
         paths += [str(self._work / row.name / "made")]
         environment = {"PYTHONPATH": os.pathsep.join(paths), "MAX_JOBS": "1", "FORCE_CUDA": "1", **row.environment}
-        command = [sys.executable, "-m", "torchdevice_cuda", "--driver", self._driver, "--hide-from", "none", *words]
+        command = [sys.executable, "-m", "torchdevice_cuda", "--driver", self._driver, "--hide-from", row.hide, *words]
         self._step(command, where, environment, otherwise)
 
     def _step(

@@ -31,14 +31,13 @@ def _set_variable(context: Context, name: str, value: str) -> None:
         else:
             os.environ[name] = before
 
-    context.editor.undone(f"os.environ['{name}']", undo)
+    context.editor.undone(f"os.environ[{name}]", undo)
     os.environ[name] = value
 
 
 @patch(
     *(f"{_MODULE}.{name}" for name in ("CUDA_HOME", "_find_cuda_home", "include_paths", "_get_cuda_arch_flags")),
-    "os.environ['CUDA_HOME']",
-    "os.environ['PATH']",
+    "os.environ[<name>]",
     traits=Trait.SUBSTITUTE,
 )
 def building(context: Context) -> None:

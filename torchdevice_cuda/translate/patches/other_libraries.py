@@ -19,7 +19,7 @@ from ..core.registry import patch
 _BITSANDBYTES, _NAMESPACE = "bitsandbytes.backends.default.ops", "bitsandbytes"
 
 
-@patch(f"torch.ops.{_NAMESPACE}[CUDA]", traits=Trait.NATIVE | Trait.HOST_MEMORY)
+@patch(f"torch.ops.{_NAMESPACE}[<key>]", traits=Trait.NATIVE | Trait.HOST_MEMORY)
 def bitsandbytes(context: Context) -> None:
     """Operators of bitsandbytes that only its CPU part has compute on the host's memory, where the tensors are.
 
