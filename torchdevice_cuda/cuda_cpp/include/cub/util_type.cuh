@@ -141,6 +141,10 @@ Storage& own_storage() {
   };
   return shared_object<Held>().storage;
 }
+// Whether a thread of a loop has only to leave its value, for a second call (loops.h).
+inline bool is_giving() {
+  return worker->exchange && worker->gives;
+}
 inline unsigned block_rank() {
   return worker->rank;
 }

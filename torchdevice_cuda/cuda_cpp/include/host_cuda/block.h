@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "host_cuda/arena.h"
 #include "host_cuda/errors.h"
 #include "host_cuda/threads.h"
 #include "host_cuda/watch.h"
@@ -36,23 +37,35 @@ class Worker {
   std::unique_ptr<char[]> dynamic;
   size_t dynamic_bytes = 0;
   Watch watch;
+  Arena arena;                // variables of threads that are loops (loops.h)
+  Lanes* exchange = nullptr;  // of threads that are loops: by warp
+  bool gives = false;         // whether they give or take
+  bool is_looping = false;
 
   using Body = void (*)(const void* body, Worker& w);
 
-  void run(const void* body, Body call, unsigned threads) {
-    body_ = body;
-    call_ = call;
-    count_ = live_ = threads;
-    next_ = votes_ = arrived_ = 0;
+  // What both kinds of threads, fibers and loops, begin with.
+  void begin_block(unsigned threads) {
+    count_ = next_ = live_ = threads;
     failed_ = false;
-    epoch = 0;
     warps_.resize((threads + 31) / 32);
     for (auto& warp : warps_) {
       warp.exited = 0;
       warp.meetings.clear();
     }
-    watch.block(threads);
     if (threads % 32) warps_.back().exited = ~0u << (threads % 32);
+  }
+  void exit_lane(unsigned i) {
+    --live_;
+    warps_[i / 32].exited |= 1u << (i % 32);
+  }
+  void run(const void* body, Body call, unsigned threads) {
+    begin_block(threads);
+    body_ = body;
+    call_ = call;
+    next_ = votes_ = arrived_ = 0;
+    epoch = 0;
+    watch.block(threads);
     current_ = &main_;
     main_idle_ = false;
     drain();
@@ -64,6 +77,8 @@ class Worker {
 
   // All threads that have not ended; how many said yes.
   int barrier(bool vote, const char* what, Where where) {
+    if (exchange) return 0;  // CUB's: its threads give before it and take after it
+    fail_in_loop(what, where);
     const Ours ours(watch);
     votes_ += vote;
     current_->where = where;
@@ -75,6 +90,7 @@ class Worker {
 
   // Comes back when every lane of the mask is here. Whoever has read calls `leave`.
   Meeting& meet(unsigned mask, uint64_t value, const char* what, Where where) {
+    fail_in_loop(what, where);
     const Ours ours(watch);
     auto& warp = warps_[rank / 32];
     const unsigned bit = 1u << (rank % 32);
@@ -118,7 +134,10 @@ class Worker {
     spare_.push_back(&m);
   }
   unsigned live_lanes() const {
-    return ~warps_[rank / 32].exited;
+    return live_lanes(rank / 32);
+  }
+  unsigned live_lanes(unsigned warp) const {
+    return ~warps_[warp].exited;
   }
   unsigned started() const {
     return next_;
@@ -139,6 +158,11 @@ class Worker {
     va_end(list);
     if (!failed_) say(text, thread, where);
     end(code);
+  }
+  // The kernel was split at its barriers (loops.h) and this one was not seen.
+  void fail_in_loop(const char* what, Where where) {
+    if (is_looping)
+      fail(cudaErrorLaunchFailure, where, "cannot wait in %s here; compile it with TORCHDEVICE_KERNEL_FIBERS=1", what);
   }
   [[noreturn]] void end(int code) {
     lasting_error.store(code);

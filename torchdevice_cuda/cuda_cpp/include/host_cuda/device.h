@@ -5,6 +5,7 @@
 
 #include "host_cuda/addresses.h"
 #include "host_cuda/launch.h"
+#include "host_cuda/loops.h"
 
 #define HOST_CUDA_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
@@ -28,10 +29,30 @@ inline unsigned lane() {
   return worker->rank % 32;
 }
 
+// Threads that are loops call twice: once to give, once to take when all have given.
+template <class Read>
+auto in_loops(Worker& w, unsigned mask, uint64_t value, const char* what, Where where, Read read) {
+  Lanes& lanes = w.exchange[w.rank / 32];
+  const unsigned bit = 1u << lane(), all = lanes.arrived;
+  if (w.gives) {
+    if (!(mask & bit))
+      w.fail(cudaErrorLaunchFailure, where, "%s: the mask 0x%08x does not name the calling thread", what, mask);
+    lanes.values[lane()] = value;
+    lanes.arrived |= bit;
+    return decltype(read(lanes)){};
+  }
+  if (mask & ~all & w.live_lanes())
+    w.fail(cudaErrorLaunchFailure, where, "waits in %s for threads that do not come", what);
+  lanes.arrived &= mask;
+  const auto result = read(lanes);
+  lanes.arrived = all;
+  return result;
+}
 // What `read` makes of a warp's values.
 template <class Read>
 auto in_warp(unsigned mask, uint64_t value, const char* what, Where where, Read read) {
   Worker& w = *worker;
+  if (w.exchange) return in_loops(w, mask, value, what, where, read);
   const Ours ours(w.watch);
   Meeting& m = w.meet(mask, value, what, where);
   const auto result = read(m);
@@ -40,12 +61,12 @@ auto in_warp(unsigned mask, uint64_t value, const char* what, Where where, Read 
 }
 template <class T>
 T shuffled(unsigned mask, T value, int source, const char* what, Where where) {
-  return in_warp(mask, bits_of(value), what, where, [&](const Meeting& m) {
+  return in_warp(mask, bits_of(value), what, where, [&](const Lanes& m) {
     return source >= 0 && source < 32 && (m.arrived >> source & 1) ? from_bits<T>(m.values[source]) : value;
   });
 }
 template <class Keep>
-unsigned lanes_where(const Meeting& m, Keep keep) {
+unsigned lanes_where(const Lanes& m, Keep keep) {
   unsigned found = 0;
   for (unsigned i = 0; i < 32; ++i)
     if ((m.arrived >> i & 1) && keep(m.values[i])) found |= 1u << i;
@@ -53,7 +74,7 @@ unsigned lanes_where(const Meeting& m, Keep keep) {
 }
 template <class T, class Fold>
 T folded(unsigned mask, T value, const char* what, Where where, Fold fold) {
-  return in_warp(mask, bits_of(value), what, where, [&](const Meeting& m) {
+  return in_warp(mask, bits_of(value), what, where, [&](const Lanes& m) {
     bool any = false;
     T total{};
     for (unsigned i = 0; i < 32; ++i)
@@ -97,7 +118,7 @@ static inline int __syncthreads_and(int predicate, HOST_CUDA_HERE) {
   return host_cuda::worker->barrier(predicate == 0, "__syncthreads_and", {file, line}) == 0;
 }
 static inline void __syncwarp(unsigned mask = 0xffffffffu, HOST_CUDA_HERE) {
-  host_cuda::in_warp(mask, 0, "__syncwarp", {file, line}, [](const host_cuda::Meeting&) { return 0; });
+  host_cuda::in_warp(mask, 0, "__syncwarp", {file, line}, [](const host_cuda::Lanes&) { return 0; });
 }
 
 template <class T>
@@ -125,7 +146,7 @@ static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 3
 }
 
 static inline unsigned __ballot_sync(unsigned mask, int predicate, HOST_CUDA_HERE) {
-  return host_cuda::in_warp(mask, predicate != 0, "__ballot_sync", {file, line}, [](const host_cuda::Meeting& m) {
+  return host_cuda::in_warp(mask, predicate != 0, "__ballot_sync", {file, line}, [](const host_cuda::Lanes& m) {
     return host_cuda::lanes_where(m, [](uint64_t v) { return v != 0; });
   });
 }
@@ -138,14 +159,14 @@ static inline int __all_sync(unsigned mask, int predicate, HOST_CUDA_HERE) {
 template <class T>
 static inline unsigned __match_any_sync(unsigned mask, T value, HOST_CUDA_HERE) {
   const uint64_t mine = host_cuda::bits_of(value);
-  return host_cuda::in_warp(mask, mine, "__match_any_sync", {file, line}, [=](const host_cuda::Meeting& m) {
+  return host_cuda::in_warp(mask, mine, "__match_any_sync", {file, line}, [=](const host_cuda::Lanes& m) {
     return host_cuda::lanes_where(m, [=](uint64_t v) { return v == mine; });
   });
 }
 template <class T>
 static inline unsigned __match_all_sync(unsigned mask, T value, int* all, HOST_CUDA_HERE) {
   const uint64_t mine = host_cuda::bits_of(value);
-  return host_cuda::in_warp(mask, mine, "__match_all_sync", {file, line}, [=](const host_cuda::Meeting& m) {
+  return host_cuda::in_warp(mask, mine, "__match_all_sync", {file, line}, [=](const host_cuda::Lanes& m) {
     *all = host_cuda::lanes_where(m, [=](uint64_t v) { return v == mine; }) == m.arrived;
     return *all ? m.arrived : 0u;
   });

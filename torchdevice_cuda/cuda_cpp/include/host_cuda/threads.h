@@ -36,12 +36,17 @@ struct Ended {};  // what ends a thread whose kernel has failed
 
 struct Fiber;
 
+// What the lanes of a warp have given.
+struct Lanes {
+  unsigned arrived = 0;
+  uint64_t values[32];
+};
+
 // Lanes of a warp that exchange something: those in `mask`.
-struct Meeting {
-  unsigned mask = 0, arrived = 0;
+struct Meeting : Lanes {
+  unsigned mask = 0;
   int leaving = 0;  // who has still to read
   bool complete = false;
-  uint64_t values[32];
   std::vector<Fiber*> waiting;
 };
 

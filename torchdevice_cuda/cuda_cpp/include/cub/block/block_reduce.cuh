@@ -25,6 +25,7 @@ class BlockReduce {
     const host_cuda::Ours ours(host_cuda::worker->watch);
     const unsigned rank = host_cuda::block_rank();
     new (values_ + rank) T(input);
+    if (host_cuda::is_giving()) return input;
     __syncthreads();
     return rank == 0 ? host_cuda::block_total(values_, static_cast<size_t>(valid), op) : input;
   }

@@ -32,6 +32,7 @@ class WarpReduce {
     const host_cuda::LaneGroup<kLanes> group;
     new (values_ + group.rank) T(input);
     __syncwarp(group.mask);
+    if (host_cuda::is_giving()) return input;
     const T made = group.rank ? input : host_cuda::warp_total(std::vector<T>(values_, values_ + valid), op);
     __syncwarp(group.mask);
     return made;
