@@ -15,7 +15,8 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from . import assembly, own_names, plain, refusals
+from . import assembly, barriers, own_names, plain, refusals
+from .functions import Kernel
 from .tokens import CLOSING, OPENING, Token, after, before, closing, opening, tokenize
 
 _MARKER = re.compile(r'^# (\d+) "((?:[^"\\]|\\.)*)"([ \d]*)$')
@@ -68,7 +69,13 @@ def chunks(preprocessed: str) -> Iterator[Chunk]:
     yield current
 
 
-def translate(preprocessed: str, is_foreign: Callable[[str], bool], checked: bool = False) -> str:
+def translate(
+    preprocessed: str,
+    is_foreign: Callable[[str], bool],
+    checked: bool = False,
+    splits: bool = True,
+    choices: list[barriers.Choice] | None = None,
+) -> str:
     """Translate a source to C++. `foreign` files (headers of the system, PyTorch's, ours) are left as they are.
 
     The chunks of the program's are joined before they are read: a kernel may include another file in its midst.
@@ -96,25 +103,26 @@ def translate(preprocessed: str, is_foreign: Callable[[str], bool], checked: boo
             refused.append(f"{files[0]}: error: {assembly.UNSEEN}")
     if refused:
         raise refusals.Refused("\n".join(refused))
-    texts = rewritten(tokens, checked)
+    texts = rewritten(tokens, checked, splits, choices)
     for place, start, end in spans:
         parts[place] = "".join(texts[start:end])
     return "".join(parts)
 
 
-def rewritten(tokens: list[Token], checked: bool = False) -> list[str]:
-    """Return the text that each token becomes. Checked kernels are no plain loops: their threads say who they are."""
+def rewritten(
+    tokens: list[Token], checked: bool = False, splits: bool = True, choices: list[barriers.Choice] | None = None
+) -> list[str]:
+    """Return the text that each token becomes; add to `choices` how the threads of kernels with barriers run.
+
+    Checked kernels are no plain loops: their threads say who they are.
+    """
     texts = [token.text for token in tokens]
     found = list(kernels(tokens))
-    tainted = plain.Reach(tokens, [(kernel.body, kernel.end) for kernel in found])
+    reach = plain.Reach(tokens, [(kernel.body, kernel.end) for kernel in found])
     inside = [False] * len(tokens)
     for kernel in found:
         for i in range(kernel.body, kernel.end):
             inside[i] = True
-        is_plain = "true" if not checked and tainted.is_plain(kernel.body, kernel.end) else "false"
-        texts[kernel.body] = f"{{ ::host_cuda::run_block<{is_plain}>([=]({_PARAMETERS}) mutable {{ (void)threadIdx; "
-        texts[kernel.body] += "(void)blockIdx; (void)blockDim; (void)gridDim; "
-        texts[kernel.end] = "}); }"
     depth = _depths(tokens)
     own = own_names.find_own(tokens, frozenset(_INDEX), depth)
     for at, token in enumerate(tokens):
@@ -129,6 +137,23 @@ def rewritten(tokens: list[Token], checked: bool = False) -> list[str]:
                 texts[at] = _ELSEWHERE[token.text]
         elif token.text.startswith("<<") and token.text.endswith(" <") or token.text == "<<<":
             _launch(tokens, texts, at)
+    split = barriers.Kernels(tokens, texts, reach)
+    for kernel in found:
+        is_plain = not checked and reach.is_plain(kernel.body, kernel.end)
+        choice = split.choose(kernel) if splits and not is_plain and split.waits(kernel) else None
+        if choice is not None and choices is not None:
+            choices.append(choice)
+        if choice is not None and choice.body:
+            texts[kernel.body] = choice.body
+            for i in range(kernel.body + 1, kernel.end + 1):
+                texts[i] = ""
+        else:
+            texts[kernel.body] = (
+                f"{{ ::host_cuda::run_block<{'true' if is_plain else 'false'}>([=]({_PARAMETERS}) mutable "
+            )
+            texts[kernel.body] += "{ (void)threadIdx; (void)blockIdx; (void)blockDim; (void)gridDim; "
+            texts[kernel.end] = "}); }"
+    split.write_functions()
     return texts
 
 
@@ -138,16 +163,6 @@ def _in_attribute(tokens: list[Token], at: int) -> bool:
 
 
 # ------------------------------------------------------------- kernels
-@dataclasses.dataclass
-class Kernel:
-    """A kernel that has a body."""
-
-    name: str
-    start: int  # where `__global__` is
-    body: int  # where its opening brace is
-    end: int  # where its closing brace is
-
-
 def kernels(tokens: list[Token]) -> Iterator[Kernel]:
     """List the kernels that have a body."""
     for at, token in enumerate(tokens):
